@@ -1,0 +1,214 @@
+"""The table of methods: a name, its settings, and where its code lives.  Imports no torch.
+
+Adding a method is one file in ``nuq/compressors/`` and one entry here; ``--help``, the sweeps, the contract tests and
+the figure colours read this table.
+
+Two names are easily confused: in the original learning-to-quantize code the suffix ``_nb`` (norm-based) marks the
+paper's method *without* suffix (``alq_nb`` is ALQ, ``alq`` is ALQ-N).  The names here are the paper's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def setting(
+    default: Any,
+    reason: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] | None = None,
+    identity: bool = True,
+) -> Any:
+    """A dataclass field with its reason, its legal range or choices, and whether it can change a result."""
+    metadata = {"reason": reason, "low": low, "high": high, "choices": choices, "identity": identity}
+    if isinstance(default, list):
+        return field(default_factory=lambda: list(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def unknown(kind: str, name: object, legal: Mapping[str, Any] | list[str]) -> ValueError:
+    """The error for a name that is not in a table: the value, the nearest match and the legal choices."""
+    names = sorted(legal)
+    near = difflib.get_close_matches(str(name), names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return ValueError(f"unknown {kind} {str(name)!r}{hint} (legal: {', '.join(names)})")
+
+
+def check(settings: type, values: Mapping[str, Any], where: str) -> None:
+    """Raise ValueError where a value lies outside the range or choices that its ``setting`` states."""
+    for item in dataclasses.fields(settings):
+        rule, value = item.metadata, values[item.name]
+        if not rule or value is None:
+            continue
+        shown = f"{where}{item.name}={value!r}"
+        if rule.get("choices") and value not in rule["choices"]:
+            raise ValueError(f"{shown}: must be one of {', '.join(map(str, rule['choices']))}")
+        for number in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(number, str | bool):
+                continue
+            if rule.get("low") is not None and not number >= rule["low"]:
+                raise ValueError(f"{shown}: must be at least {rule['low']}")
+            if rule.get("high") is not None and not number <= rule["high"]:
+                raise ValueError(f"{shown}: must be at most {rule['high']}")
+
+
+# --- settings -----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class SGD:
+    """One worker's full-precision gradient: the paper's SGD baseline."""
+
+
+@dataclass
+class SuperSGD:
+    """The mean of all workers' full-precision gradients: what every quantizer approximates."""
+
+
+@dataclass
+class Bucketed:
+    """What every bucketed quantizer reads."""
+
+    bucket_size: int = setting(8192, "coordinates that share one norm; the paper's value for ResNet-32", low=1)
+    scope: str = setting(
+        "model",
+        "model: the gradient is one flat vector, as in the paper; tensor: each parameter is cut into its own buckets",
+        choices=("model", "tensor"),
+    )
+
+
+@dataclass
+class Bits(Bucketed):
+    bits: int = setting(3, "bits of one code; the paper's main experiments use 3", low=1, high=8)
+
+
+@dataclass
+class QSGD(Bits):
+    form: str = setting(
+        "signed",
+        "signed: 2^bits uniform levels without zero, as in ALQ's code; magnitude: sign and magnitude, with a zero, "
+        "as in QSGD's paper",
+        choices=("signed", "magnitude"),
+    )
+
+
+@dataclass
+class NUQSGD(Bits):
+    p: float = setting(0.5, "levels are +-p^j; the paper's value", low=1e-6, high=1 - 1e-6)
+
+
+@dataclass
+class TRN(Bucketed):
+    clip_sigma: float = setting(
+        0.0, "clip at this many standard deviations of a bucket first (TernGrad's paper: 2.5, biased); 0: no clipping", low=0
+    )
+
+
+@dataclass
+class Adaptive(Bits):
+    """What every adaptive method reads: where its levels come from, and when they change."""
+
+    norm: str = setting("l2", "norm of a bucket; the paper's is L2; Linf is better at 2 bits", choices=("l2", "linf"))
+    fit: str = setting(
+        "histogram",
+        "law the levels are fitted to: normal (one truncated normal), mixture (CondTruncNormHist, weights from bucket "
+        "norms), histogram (the norm^2-weighted measured coordinates: heavier tails than any normal, so better levels)",
+        choices=("normal", "mixture", "histogram"),
+    )
+    solver: str = setting(
+        "exact",
+        "exact: the minimiser of the expected variance under the fit; paper: the original code's iterations, which stop "
+        "before they converge and reproduce the published levels",
+        choices=("exact", "paper"),
+    )
+    weights: str = setting(
+        "norm2", "weights of the mixture: norm2 follows E[norm^2 Psi]; norm is what the original code uses", choices=("norm2", "norm")
+    )
+    symmetric: bool = setting(True, "levels come in pairs +-l; false lets every level move by itself")
+    num_components: int = setting(350, "buckets of largest norm kept for the mixture (the original's dist_num)", low=1)
+    statistics: str = setting(
+        "running",
+        "running: from the training gradients of the steps before an update, at no extra pass; fresh: from extra "
+        "minibatches at the update, as in the original",
+        choices=("running", "fresh"),
+    )
+    num_samples: int = setting(10, "gradients per worker behind one update; the paper's value", low=1)
+    update_at: list[int] = setting([100, 2000], "steps at which the levels are updated; the paper's list", low=0)
+    update_every: int = setting(10000, "and then every so many steps (0: never again); the paper's period", low=0)
+
+
+@dataclass
+class ALQ(Adaptive):
+    """Levels by coordinate descent (exact: to convergence; paper: 30 sweeps, as published)."""
+
+
+@dataclass
+class Normal(Adaptive):
+    """The paper's -N variants: one truncated normal in place of the mixture."""
+
+    fit: str = setting("normal", "the -N variant is the fit to one truncated normal", choices=("normal",))
+
+
+@dataclass
+class AMQ(Adaptive):
+    """Levels +-p^j with p learned by gradient descent (Section 3.2)."""
+
+    symmetric: bool = setting(True, "levels +-p^j are symmetric by construction", choices=(True,))  # type: ignore[arg-type]
+
+
+@dataclass
+class AMQNormal(AMQ):
+    fit: str = setting("normal", "the -N variant is the fit to one truncated normal", choices=("normal",))
+
+
+# --- the table ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Method:
+    """One line of the table: ``code`` is ``module:function``, called with the settings; claims are tested."""
+
+    title: str  # the paper's name, used in figures and tables
+    settings: type
+    code: str
+    unbiased: bool = True
+    adaptive: bool = False
+    single_worker: bool = False  # uses worker 0 alone
+
+    def load(self) -> Any:
+        """Import the method's code (and torch with it)."""
+        module, _, name = self.code.partition(":")
+        return getattr(importlib.import_module(module), name)
+
+
+_FULL = "nuq.compressors.full_precision:FullPrecision"
+_QUANTIZED = "nuq.compressors.quantized:"
+
+METHODS: dict[str, Method] = {
+    "sgd": Method("SGD", SGD, _FULL, single_worker=True),
+    "supersgd": Method("SuperSGD", SuperSGD, _FULL),
+    "qsgd": Method("QSGD", QSGD, _QUANTIZED + "qsgd"),
+    "qsgdinf": Method("QSGDinf", QSGD, _QUANTIZED + "qsgdinf"),
+    "nuqsgd": Method("NUQSGD", NUQSGD, _QUANTIZED + "nuqsgd"),
+    "trn": Method("TRN", TRN, _QUANTIZED + "trn"),
+    "alq": Method("ALQ", ALQ, _QUANTIZED + "alq", adaptive=True),
+    "alq_n": Method("ALQ-N", Normal, _QUANTIZED + "alq", adaptive=True),
+    "alq_g": Method("ALQ-G", ALQ, _QUANTIZED + "alq_g", adaptive=True),
+    "alq_gn": Method("ALQ-GN", Normal, _QUANTIZED + "alq_g", adaptive=True),
+    "amq": Method("AMQ", AMQ, _QUANTIZED + "amq", adaptive=True),
+    "amq_n": Method("AMQ-N", AMQNormal, _QUANTIZED + "amq", adaptive=True),
+}
+
+
+def method(name: str) -> Method:
+    """The entry called ``name``; ValueError with the legal choices and the nearest match where there is none."""
+    if name not in METHODS:
+        raise unknown("method", name, METHODS)
+    return METHODS[name]
