@@ -1,0 +1,75 @@
+# `make demo` and `make test` set everything up by themselves; `make help` lists the rest.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.ONESHELL:
+.SILENT:
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= $(firstword $(shell command -v python3.11 python3) python3)
+VENV := .venv
+PY := $(VENV)/bin/python
+RUN := $(VENV)/.installed-run
+DEV := $(VENV)/.installed-dev
+# -qq: errors only.  No build isolation: setuptools is there already, so building downloads nothing.
+PIP := $(PY) -m pip --disable-pip-version-check --no-input install -qq -c constraints.txt
+PINNED = $(shell sed -n 's/^$(1)==//p' constraints.txt)
+
+export PIP_ROOT_USER_ACTION := ignore
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.PHONY: help setup demo test lint format clean
+
+help: ## this list
+	sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
+
+setup: $(DEV) ## create .venv and install everything, development tools included
+
+demo: $(RUN) ## run the sweep `demo` on this machine and draw its figures (at most 5 minutes on 2 cores)
+	$(PY) grid_run.py run demo demo
+	$(PY) -m analysis figures demo
+	$(PY) -m analysis table demo
+
+test: $(DEV) ## run the tests
+	$(PY) -m pytest $(ARGS)
+
+lint: $(DEV) ## ruff check, ruff format --check, pyright
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m pyright
+
+format: $(DEV) ## let ruff repair and lay out the code
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+clean: ## remove .venv and caches; runs, figures and data stay
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A torch of the pinned version that this Python already sees is used, not downloaded again.
+$(PY):
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or later is needed and $(PYTHON) is older: name another one with 'make PYTHON=/path/to/python3.11'." >&2; exit 1; }
+	$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+	  || { echo "This Python cannot create virtual environments: install Debian's package python3-venv ('apt install python3-venv' as root) and run make again." >&2; exit 1; }
+	if $(PYTHON) -c 'import sys, torch; sys.exit(torch.__version__.split("+")[0] != "$(call PINNED,torch)")' 2>/dev/null; then
+	  echo "Creating $(VENV) with the torch $(call PINNED,torch) that is already installed"
+	  $(PYTHON) -m venv --clear --system-site-packages $(VENV)
+	else
+	  echo "Creating $(VENV)"
+	  $(PYTHON) -m venv --clear $(VENV)
+	fi
+
+# torchvision is installed without its dependencies: its metadata would replace a CPU build of torch by a CUDA one.
+$(RUN): constraints.txt pyproject.toml | $(PY)
+	echo "Installing torch $(call PINNED,torch) and what the experiments need (once; some minutes where nothing is cached)"
+	$(PIP) torch setuptools
+	$(PIP) --no-deps torchvision
+	$(PIP) --no-build-isolation --use-pep517 --editable '.[experiments]'
+	touch $@
+
+$(DEV): $(RUN)
+	echo "Installing the development tools"
+	$(PIP) --no-build-isolation --use-pep517 --editable '.[dev]'
+	touch $@
