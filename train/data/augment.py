@@ -1,0 +1,68 @@
+"""Random changes of training images, a whole batch at a time.
+
+Every random number comes from the generator that is passed, in one draw per batch, so the same generator state gives
+the same batch whatever the device or the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """A crop at a random place of the image with ``padding`` black pixels on each side; then, half the time, a mirror image."""
+
+    padding: int
+    flip: bool
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """(batch, channel, height, width) to the same shape; every shift of the crop is equally likely."""
+        batch, _, height, width = images.shape
+        shifts = 2 * self.padding + 1
+        choices = shifts * shifts * (2 if self.flip else 1)
+        drawn = torch.randint(choices, (batch,), generator=generator, device=generator.device).to(images.device)
+        top, left = drawn // shifts % shifts, drawn % shifts
+        padded = torch.nn.functional.pad(images, (self.padding,) * 4) if self.padding else images
+        windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # batch, channel, top, left, height, width: a view
+        cropped = windows[torch.arange(batch, device=images.device), :, top, left]
+        if not self.flip:
+            return cropped
+        mirrored = (drawn >= shifts * shifts).view(-1, 1, 1, 1)
+        return torch.where(mirrored, cropped.flip(3), cropped)
+
+
+NUM_TRIES = 10  # proposals for one random crop before the largest central one is taken
+
+
+def draw_crops(batch: int, generator: torch.Generator) -> list[list[float]]:
+    """Uniform numbers in [0, 1) for ``batch`` random crops: area and ratio of each proposal, then place and mirror.
+
+    They are drawn before any image is opened, so the order in which threads decode changes nothing.
+    """
+    return torch.rand(batch, 2 * NUM_TRIES + 3, generator=generator, device=generator.device, dtype=torch.float64).tolist()
+
+
+def random_resized_box(width: int, height: int, numbers: Sequence[float]) -> tuple[tuple[int, int, int, int], bool]:
+    """A box (left, upper, right, lower) of 8 % to 100 % of the area with sides in a ratio of 3/4 to 4/3, and whether to mirror it.
+
+    The area is uniform, the ratio log-uniform, the place uniform; a proposal that does not fit is redrawn up to
+    ``NUM_TRIES`` times, then the largest central box of a legal ratio is taken: Szegedy et al. 2015, as torchvision does it.
+    """
+    down, across, mirror = numbers[2 * NUM_TRIES :]
+    for area_share, ratio_place in zip(numbers[: 2 * NUM_TRIES : 2], numbers[1 : 2 * NUM_TRIES : 2], strict=True):
+        area = width * height * (0.08 + 0.92 * area_share)
+        ratio = math.exp(math.log(3 / 4) + ratio_place * math.log(16 / 9))
+        wide, high = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < wide <= width and 0 < high <= height:
+            left, upper = int(across * (width - wide + 1)), int(down * (height - high + 1))
+            return (left, upper, left + wide, upper + high), mirror < 0.5
+    wide = min(width, max(1, round(height * 4 / 3)))
+    high = min(height, max(1, round(width * 4 / 3)))
+    left, upper = (width - wide) // 2, (height - high) // 2
+    return (left, upper, left + wide, upper + high), mirror < 0.5

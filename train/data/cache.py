@@ -1,0 +1,80 @@
+"""Decoded pictures kept beside the data, so that only the first run decodes them.
+
+The key of a kept array is a digest of every file's name, size and time of change: a picture that is added, removed or
+replaced gives another key, and its tree is decoded again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from .pictures import Tree
+
+
+def tree_key(tree: Tree) -> str:
+    """14 hexadecimal digits over name, size and time of change of every picture; the folder itself may move."""
+    digest = hashlib.sha256()
+    for name, files in zip(tree.classes, tree.files, strict=True):
+        with os.scandir(tree.root / name) as entries:
+            states = {entry.name: entry.stat() for entry in entries}
+        for file in files:
+            digest.update(f"{name}/{file} {states[file].st_size} {states[file].st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:14]
+
+
+def folders(data_dir: Path) -> Iterator[Path]:
+    """Where arrays are kept: with the data or, where that is read-only, in the user's cache folder."""
+    yield data_dir / ".cache"
+    yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nuq-data"
+
+
+def kept(data_dir: Path, name: str, shape: tuple[int, ...], build: Callable[[], np.ndarray]) -> np.ndarray:
+    """The uint8 array called ``name``, from the first folder that has it, else built and written.
+
+    A file of another shape, or cut short, counts as not there.  The array is mapped from the file (copy-on-write), so runs side by
+    side share its memory.  One warning, and no file, where no folder can be written.
+    """
+    places = [folder / f"{name}.npy" for folder in folders(data_dir)]
+    for place in places:
+        found = _read(place, shape)
+        if found is not None:
+            return found
+    array = build()
+    reasons = []
+    for place in places:
+        try:
+            _write(place, array)
+        except OSError as error:
+            reasons.append(str(error))
+        else:
+            return array
+    warnings.warn(f"the decoded {name} cannot be kept, so every run decodes it again: {'; '.join(reasons)}", stacklevel=2)
+    return array
+
+
+def _read(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:
+    try:
+        array = np.load(path, mmap_mode="c", allow_pickle=False)
+    except (OSError, ValueError, EOFError):  # not there, or not a whole .npy file
+        return None
+    return array if array.shape == shape and array.dtype == np.uint8 else None
+
+
+def _write(path: Path, array: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.save(file, array, allow_pickle=False)
+        os.chmod(aside, 0o644)  # mkstemp's own mode would hide the file from the other users of the folder
+        os.replace(aside, path)
+    except BaseException:
+        os.unlink(aside)
+        raise

@@ -1,0 +1,115 @@
+"""What the trainer sees of a data set, and the kind that lies in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .augment import Augmentation
+
+Split = Literal["train", "test"]
+
+
+class DataSet(Protocol):
+    """Labelled examples in two splits, addressed by number; where they lie and when they are decoded is their own affair."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def num_train(self) -> int: ...
+    @property
+    def num_test(self) -> int: ...
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one example, without the batch: (channel, height, width), or (feature,)."""
+        ...
+
+    @property
+    def num_classes(self) -> int: ...
+    @property
+    def is_stand_in(self) -> bool:
+        """Whether the examples are random numbers of the right shape: results from them mean nothing."""
+        ...
+
+    def train_batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Normalised float32 examples and int64 labels; augmented where asked for, all randomness from ``generator``."""
+        ...
+
+    def batches(self, split: Split, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """The whole split in order, not augmented; the last batch may be smaller."""
+        ...
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """x -> (x / top - mean) / std per channel, where ``top`` is the value of a full pixel (255, or 16 for digits)."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    top: float = 255.0
+
+    def tensors(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """The same as one multiplication and one addition: (scale, shift), each (1, channel, 1, 1)."""
+        mean, std = (torch.tensor(values, dtype=torch.float64).view(1, -1, 1, 1) for values in (self.mean, self.std))
+        return (1 / (self.top * std)).to(device, torch.float32), (-mean / std).to(device, torch.float32)
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """One split as decoded: inputs uint8 (images) or float32 (features), labels int64 in [0, num_classes)."""
+
+    inputs: np.ndarray
+    labels: np.ndarray
+
+
+class InMemory:
+    """A data set that lies decoded on the training device."""
+
+    def __init__(
+        self,
+        name: str,
+        train: Arrays,
+        test: Arrays,
+        num_classes: int,
+        device: torch.device,
+        *,
+        normalization: Normalization | None = None,
+        augmentation: Augmentation | None = None,
+        is_stand_in: bool = False,
+    ) -> None:
+        self.name = name
+        self.num_train, self.num_test = len(train.labels), len(test.labels)
+        self.input_shape = tuple(train.inputs.shape[1:])
+        self.num_classes = num_classes
+        self.is_stand_in = is_stand_in
+        self.device = device
+        self._splits = {
+            split: (torch.from_numpy(arrays.inputs).to(device), torch.from_numpy(arrays.labels).to(device))
+            for split, arrays in (("train", train), ("test", test))
+        }
+        self._normalization = normalization.tensors(device) if normalization else None
+        self._augmentation = augmentation
+
+    def train_batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        inputs, labels = self._splits["train"]
+        indices = indices.to(self.device)
+        chosen = inputs.index_select(0, indices)
+        if self._augmentation:
+            chosen = self._augmentation(chosen, generator)
+        return self._normalized(chosen), labels.index_select(0, indices)
+
+    def batches(self, split: Split, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        inputs, labels = self._splits[split]
+        for start in range(0, len(labels), batch_size):
+            yield self._normalized(inputs[start : start + batch_size]), labels[start : start + batch_size]
+
+    def _normalized(self, inputs: Tensor) -> Tensor:
+        if self._normalization is None:
+            return inputs
+        scale, shift = self._normalization
+        return inputs.float().mul_(scale).add_(shift)

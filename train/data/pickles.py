@@ -1,0 +1,56 @@
+"""CIFAR's pickles read without running anything in them.
+
+A pickle is a program: a stranger's file may call any function.  This reader knows the few names that an array of bytes
+needs, narrowed to bytes, and refuses every other.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import Any
+
+import numpy as np
+
+
+def _dtype(kind: object, *_: object) -> np.dtype[Any]:
+    """numpy.dtype, for bytes alone; the flags that follow (numbers in old files, which numpy warns of) say nothing for bytes."""
+    if kind not in ("u1", "|u1"):
+        raise pickle.UnpicklingError(f"refused: an array of {kind!r}, where images are bytes ('u1')")
+    return np.dtype("u1")
+
+
+def _encode(text: object, encoding: object) -> bytes:
+    """_codecs.encode as Python 3 uses it to write bytes in a pickle of protocol 2."""
+    if not isinstance(text, str) or encoding != "latin1":
+        raise pickle.UnpicklingError(f"refused: text in the encoding {encoding!r}")
+    return text.encode("latin1")
+
+
+_RECONSTRUCT = np.empty(0).__reduce__()[0]
+_ALLOWED = {
+    ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,  # in the original files, and as numpy 1 wrote it
+    ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,  # as numpy 2 writes it
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): _dtype,
+    ("_codecs", "encode"): _encode,
+}
+
+
+class _BytesOnly(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _ALLOWED:
+            raise pickle.UnpicklingError(f"refused: it asks for {module}.{name}, which a file of images does not need")
+        return _ALLOWED[module, name]
+
+
+# What an unpickler meets in a file that is cut short or changed.
+_DAMAGE = (pickle.UnpicklingError, ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
+
+
+def load_arrays(data: bytes) -> Any:
+    """The object in a pickle of plain values and arrays of bytes.  Raises ValueError for anything else, or a damaged pickle."""
+    try:
+        return _BytesOnly(io.BytesIO(data), encoding="latin1").load()
+    except _DAMAGE as error:
+        raise ValueError(str(error) or type(error).__name__) from error

@@ -1,0 +1,57 @@
+"""torchvision's ResNets, from scratch or from a local file of weights."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from train.torchvision_import import torchvision
+
+
+def build(name: str, num_classes: int, weights_file: str) -> nn.Module:
+    """``torchvision.models.<name>``; no weights are ever downloaded."""
+    model: nn.Module = getattr(torchvision().models, name)(weights=None, num_classes=num_classes)
+    if weights_file:
+        load_weights(model, name, Path(weights_file))
+    return model
+
+
+def load_weights(model: nn.Module, name: str, path: Path) -> None:
+    """Copy the state_dict in ``path`` into ``model``; the file is data only and cannot run code.
+
+    Raises FileNotFoundError, or ValueError that names the first entries that do not fit.
+    """
+    if not path.is_file():
+        expected = f"a state_dict of torchvision's {name}, as torch.save writes it"
+        raise FileNotFoundError(f"model.weights_file={path}: no such file; expected {expected}")
+    try:
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"model.weights_file={path}: cannot be read as a state_dict of tensors: {reason}") from error
+    if not isinstance(weights, Mapping) or not all(isinstance(value, Tensor) for value in weights.values()):
+        raise ValueError(f"model.weights_file={path}: expected a state_dict (names and tensors), found {_outline(weights)}")
+    own = model.state_dict()
+    absent, strange = sorted(set(own) - set(weights)), sorted(set(weights) - set(own))
+    if absent or strange:
+        parts = [
+            f"{len(keys)} {what} ({', '.join(keys[:3])}{', ...' * (len(keys) > 3)})"
+            for what, keys in (("missing", absent), ("unknown", strange))
+            if keys
+        ]
+        raise ValueError(f"model.weights_file={path}: not the weights of {name}: {' and '.join(parts)} of {len(own)} entries")
+    for key, value in own.items():
+        if weights[key].shape != value.shape:
+            shapes = f"{list(weights[key].shape)}, but this {name} needs {list(value.shape)}"
+            raise ValueError(f"model.weights_file={path}: {key} has shape {shapes}")
+    model.load_state_dict(weights)
+
+
+def _outline(content: object) -> str:
+    if isinstance(content, Mapping):
+        return f"a mapping with {', '.join(map(str, list(content)[:4])) or 'nothing in it'}"
+    return f"a {type(content).__name__}"
