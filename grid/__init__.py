@@ -1,0 +1,1 @@
+"""The named sweeps, one file per family and one function per run name; ``grid.engine`` turns them into job scripts."""

@@ -1,0 +1,1 @@
+"""Sweeps -> experiments -> job scripts -> states."""
