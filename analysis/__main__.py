@@ -1,0 +1,84 @@
+"""``python -m analysis figures demo``: figures and tables of a sweep, from what its runs have logged."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from analysis.cells import select
+from analysis.load import Logs, load
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m analysis", description="Figures and tables of a sweep.")
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("sweep", help="name of the sweep: a folder in --runs")
+    shared.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are (default: runs)")
+    shared.add_argument("--out", type=Path, default=Path("figures"), help="where to write; a folder per sweep (default: figures)")
+    shared.add_argument("--where", nargs="+", default=[], metavar="NAME=VALUE", help="only these runs: method=alq,amq bits=3")
+    shared.add_argument(
+        "--width", choices=("column", "page"), default="column", help="width of single figures: one column (default) or the page"
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("figures", parents=[shared], help="every figure, as PNG and PDF")
+    commands.add_parser("table", parents=[shared], help="the result table: text here, CSV and LaTeX beside the figures")
+    commands.add_parser("all", parents=[shared], help="both")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code: 0; 1 where there is nothing to show; 2 for a sweep or condition that does not exist."""
+    options = _parser().parse_args(arguments)
+    try:
+        logs = select(load(options.runs, options.sweep), options.where)
+    except (FileNotFoundError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for note in logs.notes:
+        print(f"note: {note}", file=sys.stderr)
+    if not len(logs.scalars) or not logs.settings["method.name"].notna().any():
+        runs = len(logs.settings)
+        print(f"nothing to show: sweep {options.sweep!r} has {runs} run{'s' * (runs != 1)}, none with both settings and logs", file=sys.stderr)
+        return 1
+    folder = options.out / options.sweep
+    shown = 0
+    if options.command in ("figures", "all"):
+        shown += _figures(logs, folder, options.width)
+    if options.command in ("table", "all"):
+        shown += _table(logs, folder)
+    return 0 if shown else 1
+
+
+def _figures(logs: Logs, folder: Path, width: str) -> int:
+    from analysis.figures import draw  # matplotlib takes a second to import; a table does not need it
+
+    drawn = draw(logs, folder, width=width)
+    for note in drawn.notes:
+        print(f"note: {note}", file=sys.stderr)
+    for path in drawn.paths:
+        print(path)
+    return len(drawn.paths)
+
+
+def _table(logs: Logs, folder: Path) -> int:
+    from analysis import tables
+
+    found = tables.table(logs)
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        Console().print(tables.rich_table(found, logs.sweep))
+    else:
+        print(tables.text(found))
+    for sentence in (tables.LEGEND, tables.completeness(logs)):
+        if sentence:
+            print(sentence)
+    for path in tables.write(found, folder):
+        print(path)
+    return len(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

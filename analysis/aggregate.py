@@ -1,0 +1,105 @@
+"""Means and 95 % intervals over seeds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtrit
+
+from analysis.cells import Cell
+from analysis.load import Logs
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Mean of n values and the half-width of its interval (NaN for n below 2)."""
+
+    mean: float
+    half_width: float
+    n: int
+
+
+def half_width(std: np.ndarray | float, n: np.ndarray | int) -> np.ndarray:
+    """Student's t interval of a mean: t(n - 1) * s / sqrt(n); NaN where n is below 2."""
+    n = np.asarray(n, float)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(n > 1, stdtrit(np.maximum(n - 1, 1), (1 + CONFIDENCE) / 2) * np.asarray(std) / np.sqrt(n), np.nan)
+
+
+def estimate(values: pd.Series | np.ndarray) -> Estimate:
+    """Mean and interval of the finite values."""
+    finite = np.asarray(values, float)
+    finite = finite[np.isfinite(finite)]
+    if not len(finite):
+        return Estimate(np.nan, np.nan, 0)
+    std = float(finite.std(ddof=1)) if len(finite) > 1 else np.nan
+    return Estimate(float(finite.mean()), float(half_width(std, len(finite))), len(finite))
+
+
+def runs_to_use(logs: Logs, cell: Cell) -> list[str]:
+    """The complete runs of a cell; where there is none yet, all that have logged something."""
+    status = logs.status.loc[list(cell.runs)]
+    complete = status.index[status["complete"]]
+    return list(complete if len(complete) else status.index[status["logged"]])
+
+
+def wide(logs: Logs, tag: str, runs: list[str]) -> pd.DataFrame:
+    """Steps down, runs across; non-finite values are absent.  ``a/b`` with two known tags is their quotient."""
+    numerator, _, denominator = tag.partition(" / ")
+    if denominator:
+        return wide(logs, numerator, runs) / wide(logs, denominator, runs)
+    scalars = logs.scalars
+    if tag not in scalars["tag"].cat.categories:
+        return pd.DataFrame(index=pd.Index([], name="step", dtype=np.int64), columns=pd.Index(runs), dtype=float)
+    rows = scalars[(scalars["tag"] == tag) & scalars["run"].isin(runs) & np.isfinite(scalars["value"])]
+    return rows.assign(run=rows["run"].astype(str)).pivot(index="step", columns="run", values="value").reindex(columns=runs)
+
+
+def curve(logs: Logs, tag: str, cell: Cell, *, geometric: bool = False) -> pd.DataFrame:
+    """Mean, low, high and n by step, over the steps that every run of the cell has.
+
+    ``geometric``: mean and interval of the logarithm, for quantities that spread over orders of magnitude.
+    Runs of the cell that have no such tag at all do not count.
+    """
+    table = wide(logs, tag, runs_to_use(logs, cell)).dropna(axis=1, how="all").dropna(axis=0)
+    if geometric:
+        table = np.log(table.where(table > 0)).dropna(axis=0)
+    n = table.shape[1]
+    mean = table.mean(axis=1)
+    width = half_width(table.std(axis=1, ddof=1).to_numpy(), n) if n else np.zeros(0)
+    found = pd.DataFrame({"mean": mean, "low": mean - width, "high": mean + width})
+    found = np.exp(found) if geometric else found
+    return found.assign(n=n)
+
+
+def final(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
+    """The last logged value of each run; NaN where the tag is missing or that value is not finite."""
+    scalars = logs.scalars
+    rows = scalars[(scalars["tag"] == tag) & scalars["run"].isin(runs)]
+    last = rows.groupby("run", observed=True)["value"].last()
+    return last.where(np.isfinite(last)).reindex(runs)
+
+
+def best(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
+    """The largest finite value of each run."""
+    return wide(logs, tag, runs).max(axis=0).reindex(runs)
+
+
+def late(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
+    """Geometric mean of each run's last quarter of values, at least one: measurements are noisy, one is not enough."""
+    table = wide(logs, tag, runs)
+
+    def of_run(values: pd.Series) -> float:
+        values = values[values > 0]
+        return float(np.exp(np.log(values.iloc[-max(1, len(values) // 4) :]).mean())) if len(values) else np.nan
+
+    return table.apply(of_run, axis=0).reindex(runs) if len(table) else pd.Series(np.nan, index=pd.Index(runs))
+
+
+def geometric_mean(values: pd.Series) -> float:
+    finite = values[np.isfinite(values) & (values > 0)]
+    return float(np.exp(np.log(finite).mean())) if len(finite) else np.nan

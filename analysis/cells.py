@@ -1,0 +1,213 @@
+"""Which runs belong together: selection by settings, cells (runs that differ in nothing but the seed), figures.
+
+Nothing here looks at the names of runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+import args
+from analysis.load import Logs
+from nuq.registry import METHODS, unknown
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The seeds of one setting."""
+
+    method: str
+    variant: int  # counts the settings of a method within a figure or table
+    label: str
+    runs: tuple[str, ...]
+    differs: Mapping[str, Any]  # the settings that tell it from the method's other cells
+
+
+@dataclass(frozen=True)
+class Group:
+    """The cells that share one figure."""
+
+    trajectory: str  # "method" or "sgd"
+    differs: Mapping[str, Any]  # the settings that tell it from the other groups
+    logs: Logs
+    cells: tuple[Cell, ...]
+
+    @property
+    def name(self) -> str:
+        """Part of the file name: empty for a sweep that needs one group only."""
+        parts = ["sgd_trajectory"] if self.trajectory == "sgd" else []
+        return "-".join(parts + [f"{_short(key)}={shown(value)}" for key, value in self.differs.items()])
+
+
+# --- selection ----------------------------------------------------------------------------------------------------
+
+
+def setting_named(name: str, legal: Sequence[str]) -> str:
+    """The full name of a setting: itself, a group's (``method`` is ``method.name``), or the only one that ends so."""
+    if name in legal:
+        return name
+    if f"{name}.name" in legal:
+        return f"{name}.name"
+    ends = [item for item in legal if item.rpartition(".")[2] == name]
+    if len(ends) == 1:
+        return ends[0]
+    if ends:
+        raise ValueError(f"setting {name!r} is ambiguous: {', '.join(sorted(ends))}")
+    raise unknown("setting", name, list(legal))
+
+
+def select(logs: Logs, conditions: Sequence[str]) -> Logs:
+    """The runs whose settings fulfil every ``name=value`` or ``name=value,value`` (any of them)."""
+    runs = logs.settings
+    for condition in conditions:
+        name, sign, text = condition.partition("=")
+        if not sign or not name or not text:
+            raise ValueError(f"condition {condition!r}: must be name=value or name=value,value, as in method=alq,amq bits=3")
+        column = runs[setting_named(name, list(logs.settings.columns))]
+        have = column.map(shown)
+        wanted = {text} if text in set(have) else {part.strip() for part in text.split(",")}
+        wanted |= {shown(_parsed(part)) for part in list(wanted)}
+        chosen = have.isin(list(wanted))
+        if not chosen.any() and len(runs):
+            there = sorted({shown(value) for value in column.dropna()})
+            raise ValueError(f"no run with {condition} (there are: {', '.join(there) or 'none that read this setting'})")
+        runs = runs[chosen]
+    return logs.keep(runs.index)
+
+
+def _parsed(text: str) -> Any:
+    value = yaml.safe_load(text)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def shown(value: Any) -> str:
+    """A setting's value as text: the form in which values are compared and printed."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, tuple):
+        return f"[{','.join(shown(item) for item in value)}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# --- cells --------------------------------------------------------------------------------------------------------
+
+
+def _no_result_names() -> set[str]:
+    """Settings that cannot change a result (where a run is kept, how often it logs), and the seed."""
+    found = {"seed"}
+    sections: dict[str, Sequence[type]] = {"": [args.Config]}
+    sections |= {f"{name}.": [schema] for name, schema in args.SECTIONS.items()}
+    sections |= {f"{name}.": list(options.values()) for name, options in args.GROUPS.items()}
+    for prefix, schemas in sections.items():
+        for schema in schemas:
+            found |= {prefix + item.name for item in dataclasses.fields(schema) if item.metadata.get("identity") is False}
+    return found
+
+
+def _varying(settings: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    """The settings with two or more values; absent ones do not count as a value."""
+    return [name for name in names if settings[name].dropna().map(shown).nunique() > 1]
+
+
+def _short(name: str) -> str:
+    return name.removesuffix(".name").rpartition(".")[2]
+
+
+def _phrase(name: str, value: Any) -> str:
+    """``mixture``, ``4 bits``, ``bucket 64``, ``p 0.5``, ``symmetric=false``."""
+    if isinstance(value, bool):
+        return f"{_short(name)}={shown(value)}"
+    if isinstance(value, str):
+        return value
+    if name == "method.bits":
+        return f"{shown(value)} bits"
+    return f"{_short(name).removesuffix('_size')} {shown(value)}"
+
+
+def title(method: str) -> str:
+    """The paper's name of a method; of one that METHODS does not know, the name itself."""
+    return METHODS[method].title if method in METHODS else method
+
+
+def method_order(name: str) -> tuple[int, str]:
+    """Sorts methods as METHODS lists them, strangers last."""
+    return (list(METHODS).index(name) if name in METHODS else len(METHODS), name)
+
+
+def cells(settings: pd.DataFrame) -> tuple[Cell, ...]:
+    """The runs of a table of settings by method and by every setting but the seed."""
+    kept = settings[settings["method.name"].notna()]
+    names = [name for name in kept.columns if name not in _no_result_names() and name != "method.name"]
+    found = []
+    for method, of_method in sorted(kept.groupby("method.name"), key=lambda item: method_order(str(item[0]))):
+        varying = sorted(_varying(of_method, names))
+        if not varying:
+            found.append(Cell(str(method), 0, title(str(method)), tuple(of_method.index), {}))
+            continue
+        points: dict[tuple[Any, ...], list[str]] = {}
+        for run, row in zip(of_method.index, of_method[varying].itertuples(index=False), strict=True):
+            points.setdefault(tuple(_sortable(value) for value in row), []).append(run)
+        for variant, key in enumerate(sorted(points)):
+            row = of_method.loc[points[key][0], varying]
+            differs = {name: value for name, value in row.items() if not _absent(value)}
+            text = ", ".join(_phrase(str(name), value) for name, value in differs.items())
+            label = f"{title(str(method))} ({text})" if text else title(str(method))
+            found.append(Cell(str(method), variant, label, tuple(points[key]), differs))
+    return tuple(found)
+
+
+def _absent(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _sortable(value: Any) -> tuple[int, float, str]:
+    """A key that puts numbers in numeric order and everything else by its text."""
+    if _absent(value):
+        return (-1, 0.0, "")
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return (0, float(value), shown(value)) if number else (1, 0.0, shown(value))
+
+
+def groups(logs: Logs) -> list[Group]:
+    """The sweep cut into figures: by trajectory, then by the settings that make curves incomparable.
+
+    Those are the settings outside the method (data, model, workers ...) that vary within a method, and bits and bucket
+    size where two or more methods have several.  Runs that do not read such a setting (SGD has no bits) stand in every
+    figure, as references.
+    """
+    found = []
+    trajectories = logs.settings["trajectory"].where(logs.settings["trajectory"] == "sgd", "method")
+    for trajectory in ("method", "sgd"):
+        settings = logs.settings[(trajectories == trajectory) & logs.settings["method.name"].notna()]
+        if not len(settings):
+            continue
+        cuts = _cuts(settings)
+        if not cuts:
+            found.append(Group(trajectory, {}, logs.keep(settings.index), cells(settings)))
+            continue
+        texts = settings[cuts].map(lambda value: np.nan if _absent(value) else shown(value))
+        points = [dict(zip(cuts, row, strict=True)) for row in settings[cuts].dropna().itertuples(index=False)]
+        points.sort(key=lambda point: [_sortable(value) for value in point.values()])
+        for text in dict.fromkeys(tuple(shown(value) for value in point.values()) for point in points):
+            point = next(point for point in points if tuple(map(shown, point.values())) == text)
+            chosen = settings[((texts == list(text)) | texts.isna()).all(axis=1)]
+            found.append(Group(trajectory, point, logs.keep(chosen.index), cells(chosen)))
+    return found
+
+
+def _cuts(settings: pd.DataFrame) -> list[str]:
+    names = [name for name in settings.columns if name not in _no_result_names() and name != "method.name"]
+    counts: dict[str, int] = {}
+    for _, of_method in settings.groupby("method.name"):
+        for name in _varying(of_method, names):
+            counts[name] = counts.get(name, 0) + 1
+    own = ("method.bits", "method.bucket_size")
+    return sorted(name for name, count in counts.items() if not name.startswith("method.") or (name in own and count > 1))

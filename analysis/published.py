@@ -1,0 +1,63 @@
+"""What the paper's figures show, to stand beside our numbers.
+
+Final test accuracy in percent, read from the curves of Faghri et al., "Adaptive Gradient Quantization for Data-Parallel SGD"
+(NeurIPS 2020), to +-.05; the estimator variances are those on the common SGD trajectory, relative to SuperSGD's.
+"""
+
+from __future__ import annotations
+
+_RESNET110 = {
+    "supersgd": 92.20,
+    "sgd": 93.79,
+    "alq": 92.75,
+    "alq_n": 92.83,
+    "amq": 92.53,
+    "amq_n": 91.90,
+    "qsgdinf": 89.9,
+    "trn": 90.3,
+    "nuqsgd": 85.86,
+}
+_RESNET32 = {
+    "supersgd": 92.25,
+    "alq": 91.35,
+    "alq_n": 91.99,
+    "amq": 91.05,
+    "amq_n": 91.00,
+    "qsgdinf": 89.96,
+    "trn": 89.61,
+    "nuqsgd": 83.77,
+}
+_RESNET8 = {
+    "supersgd": 88.07,
+    "sgd": 88.28,
+    "alq": 88.17,
+    "alq_n": 88.22,
+    "amq": 87.92,
+    "amq_n": 87.51,
+    "qsgdinf": 85.84,
+    "trn": 86.05,
+    "nuqsgd": 75.0,
+}
+_IMAGENET = {
+    "supersgd": 70.07,
+    "sgd": 65.86,
+    "alq": 68.88,
+    "alq_n": 69.04,
+    "amq": 68.32,
+    "amq_n": 68.45,
+    "qsgdinf": 68.12,
+    "trn": 65.1,
+    "nuqsgd": 35.53,
+}
+
+ACCURACY: dict[str, dict[str, float]] = {
+    "cifar10_full_resnet110": _RESNET110,
+    "cifar10_full_resnet32": _RESNET32,
+    "cifar10_full_resnet8": _RESNET8,
+    "imagenet_full": _IMAGENET,
+}
+
+# (data, model) -> method -> est_var / super_var, measured on the SGD trajectory
+RELATIVE_VARIANCE: dict[tuple[str, str], dict[str, float]] = {
+    ("cifar10", "resnet110"): {"alq": 1.9, "amq": 3.5, "qsgdinf": 8.4, "trn": 11.0, "nuqsgd": 271.0},
+}

@@ -1,0 +1,107 @@
+"""How figures look: sizes, fonts, and one colour, marker and dash for each method, the same in every figure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.cells import Cell
+from nuq.registry import METHODS
+
+# Inches: one and two columns of a two-column paper.
+WIDTHS = {"column": 3.4, "page": 7.0}
+FORMATS = ("png", "pdf")
+
+# Eight of these are Okabe and Ito's; the order gives relatives (ALQ, ALQ-N) neighbouring hues of different lightness.
+COLOURS = (
+    "#000000",
+    "#8c8c8c",
+    "#56b4e9",
+    "#0072b2",
+    "#882255",
+    "#8a7a00",
+    "#d55e00",
+    "#e69f00",
+    "#b2182b",
+    "#f4a3a8",
+    "#007f5f",
+    "#5fcfa8",
+    "#cc79a7",
+    "#332288",
+    "#a6761d",
+    "#b8b800",
+    "#44aaff",
+    "#6a51a3",
+    "#999933",
+    "#c51b7d",
+    "#1b7837",
+    "#8c510a",
+    "#01665e",
+    "#bf812d",
+)
+MARKERS = ("o", "s", "^", "v", "D", "X", "P", "p", "<", ">", "*", "h", "d")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1.2, 1)), (0, (7, 1.5, 1.5, 1.5, 1.5, 1.5)))
+
+RC = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "axes.titlesize": 8.5,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "legend.fontsize": 7.5,
+    "mathtext.fontset": "dejavusans",
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.5,
+    "axes.axisbelow": True,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.minor.width": 0.4,
+    "ytick.minor.width": 0.4,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4,
+    "legend.frameon": False,
+    "legend.handlelength": 2.8,
+    "legend.columnspacing": 1.4,
+    "legend.handletextpad": 0.6,
+    "savefig.dpi": 300,
+    "pdf.fonttype": 42,  # embedded TrueType: selectable text, accepted by every publisher
+    "ps.fonttype": 42,
+    "figure.constrained_layout.use": True,
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one cell is drawn."""
+
+    colour: str
+    marker: str
+    dash: Any
+    hollow: bool
+    index: int  # position in METHODS, which staggers the markers
+
+    def line(self, num_points: int) -> dict[str, Any]:
+        """Keywords of a curve with some eight markers, staggered so that coinciding curves can be told apart."""
+        every = max(1, num_points // 8)
+        return {**self.point(), "linestyle": self.dash, "markevery": (self.index % every, every)}
+
+    def point(self) -> dict[str, Any]:
+        """Keywords of markers."""
+        face = "white" if self.hollow else self.colour
+        edge = self.colour if self.hollow else "white"
+        return {"color": self.colour, "marker": self.marker, "markerfacecolor": face, "markeredgecolor": edge,
+                "markeredgewidth": 0.9 if self.hollow else 0.4}  # fmt: skip
+
+
+def look(cell: Cell) -> Look:
+    """Colour and marker of the cell's method; its second, third .. setting has another dash and a hollow marker."""
+    names = [*METHODS, cell.method] if cell.method not in METHODS else list(METHODS)
+    index = names.index(cell.method)
+    dash = DASHES[(index + cell.variant) % len(DASHES)]
+    return Look(COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)], dash, cell.variant % 2 == 1, index)
