@@ -63,7 +63,7 @@ $(PY):
 
 # torchvision is installed without its dependencies: its metadata would replace a CPU build of torch by a CUDA one.
 $(RUN): constraints.txt pyproject.toml | $(PY)
-	echo "Installing torch $(call PINNED,torch) and what the experiments need (once; some minutes where nothing is cached)"
+	echo "Installing what the experiments need, torch $(call PINNED,torch) first where it is missing (once; about 2 minutes, plus the download)"
 	$(PIP) torch setuptools
 	$(PIP) --no-deps torchvision
 	$(PIP) --no-build-isolation --use-pep517 --editable '.[experiments]'

@@ -1,0 +1,43 @@
+"""What every test shares: one thread, no windows, quick properties, and the real CIFAR-10 where it is at hand."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Before numpy and torch are imported: results are compared at one thread, and the machine has few cores.
+for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[variable] = "1"
+os.environ["MPLBACKEND"] = "Agg"
+
+settings.register_profile("nuq", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ)
+settings.load_profile("nuq")
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Torch uses one thread in this process, whatever the machine offers."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def real_data_dir() -> Path:
+    """The data directory (``NUQ_DATA``, else ``data`` in the checkout) that holds CIFAR-10 as an ImageFolder tree; skips without."""
+    folder = Path(os.environ.get("NUQ_DATA", ROOT / "data"))
+    missing = [split for split in ("train", "test") if not (folder / "cifar10" / split).is_dir()]
+    if missing:
+        pytest.skip(f"no real CIFAR-10: {folder / 'cifar10' / missing[0]} is not there (NUQ_DATA names another data directory)")
+    return folder
