@@ -6,7 +6,7 @@ rows marked "closed form" solve the same fit exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from grid.engine.sweep import Point, Sweep, axis, point, product, union, where_read
 
@@ -29,7 +29,7 @@ TRAINING = {"workers": 4, "optim": "sgd", "optim.lr": 0.1, "optim.momentum": 0.9
 FRESH = where_read({"method.statistics": "fresh", "method.num_samples": 10, "method.scope": "model"})
 
 
-def mixture(label: str, method: str, num_components: int, settings: dict[str, object] = ORIGINAL) -> Point:
+def mixture(label: str, method: str, num_components: int, settings: Mapping[str, object] = ORIGINAL) -> Point:
     """An adaptive method fitted to the mixture of the buckets of largest norm (the original's dist_num)."""
     return point(label, {**settings, "method.num_components": num_components}, method=method)
 
@@ -40,7 +40,7 @@ def updates(at: Iterable[int], every: int, label: str = "") -> Point:
 
 
 def cifar10(model: str, **settings: object) -> list[Point]:
-    """CIFAR-10 as in the paper: 80,000 steps of 128 images on each of 4 workers; the estimator is measured as often as the original logs it."""
+    """CIFAR-10 as in the paper: 80,000 steps of 128 images on each of 4 workers; measured as often as the original logs."""
     return product(
         point(
             "",

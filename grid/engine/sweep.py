@@ -122,13 +122,26 @@ class Sweep:
         """Points as listed, before aliases are joined."""
         return len(self.points) * len(self.seeds)
 
-    def experiments(self, overrides: Settings | None = None) -> list[Experiment]:
+    def override(self, settings: Settings) -> Sweep:
+        """Every experiment with these settings; a method's setting where the method reads it (ValueError if none does)."""
+        for name, use in (("seed", "--seeds gives the seeds"), ("run_dir", "the run folder follows from sweep and settings")):
+            if name in settings:
+                raise ValueError(f"{name} cannot be set for a whole sweep: {use}")
+        changed = self.points
+        for name, value in settings.items():
+            changed = product(changed, axis(name, [value]))
+            if not any(name in _kept(item) for item in changed):
+                raise ValueError(f"{name}={value!r}: no method of {self.title} reads this setting")
+        labelled = [dataclasses.replace(new, label=old.label) for new, old in zip(changed, self.points, strict=True)]
+        return dataclasses.replace(self, points=labelled)
+
+    def experiments(self) -> list[Experiment]:
         """The distinct experiments, in order; points of one identity are one experiment with aliases."""
         found: dict[str, Experiment] = {}
         for item in self.points:
             for seed in self.seeds:
                 try:
-                    settings = {**_kept(item), "seed": seed, **(overrides or {})}
+                    settings = {**_kept(item), "seed": seed}
                     config = args.resolve(settings)
                 except ValueError as error:
                     raise ValueError(f"{self.title}, point {item.label!r}: {error}") from error
