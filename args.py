@@ -13,7 +13,7 @@ import json
 import os
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -357,6 +357,10 @@ def register() -> None:
         for name, schema in options.items():
             named = dataclasses.make_dataclass(f"{group}_{name}", [("name", str, field(default=name))], bases=(schema,))
             store.store(group=group, name=name, node=named)
+    groups = [(group, Any, field(default=None)) for group in GROUPS]
+    store.store(name="settings", node=dataclasses.make_dataclass("Settings", groups, bases=(Config,)))
+    defaults = ["settings", *({group: name} for group, name in DEFAULTS.items()), "_self_"]
+    quiet = [{"override hydra/job_logging": "none"}, {"override hydra/hydra_logging": "none"}]
     hydra_settings = {
         "run": {"dir": "."},
         "sweep": {"dir": ".", "subdir": "."},
@@ -364,19 +368,32 @@ def register() -> None:
         "job": {"chdir": False},
         "help": {"template": help_text().replace("$", "$$")},
     }
-    primary = dataclasses.make_dataclass(
-        "Experiment",
-        [
-            ("defaults", list[Any], field(default_factory=lambda: ["_self_", *({key: value} for key, value in DEFAULTS.items()), {"override hydra/job_logging": "none"}, {"override hydra/hydra_logging": "none"}])),
-            *((group, Any, field(default=None)) for group in GROUPS),
-            ("hydra", dict[str, Any], field(default_factory=lambda: hydra_settings)),
-        ],
-        bases=(Config,),
-    )
-    store.store(name="experiment", node=primary)
+    store.store(name="experiment", node={"defaults": [*defaults, *quiet], "hydra": hydra_settings})
 
 
 def named_method(config: Mapping[str, Any]) -> Any:
     """The settings dataclass instance of the configuration's method."""
     values = {key: value for key, value in config["method"].items() if key != "name"}
     return method(config["method"]["name"]).settings(**values)
+
+
+def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
+    """Hydra overrides (``method.bits=3``) as the dotted settings that ``resolve`` takes; ValueError for anything else."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import OverrideParseException
+
+    settings: dict[str, Any] = {}
+    for text in overrides:
+        try:
+            (override,) = OverridesParser.create().parse_overrides([text])
+        except OverrideParseException as error:
+            raise ValueError(f"{text!r} is not of the form name=value: {str(error).splitlines()[0]}") from error
+        if override.is_add() or override.is_force_add() or override.is_delete():
+            raise ValueError(f"{text!r}: every setting exists already, so + and ~ are not used; write name=value")
+        settings[override.key_or_group] = override
+    return {key: override.value() for key, override in settings.items() if not override.is_sweep_override()}
+
+
+def check_overrides(overrides: Sequence[str]) -> None:
+    """Raise ValueError, with the legal choices, where Hydra would refuse less clearly.  Hydra's own settings pass."""
+    resolve(parse_overrides([text for text in overrides if not text.startswith("hydra")]))

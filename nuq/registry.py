@@ -76,7 +76,7 @@ class SuperSGD:
 class Bucketed:
     """What every bucketed quantizer reads."""
 
-    bucket_size: int = setting(8192, "coordinates that share one norm; the paper's value for ResNet-32", low=1)
+    bucket_size: int = setting(8192, "coordinates that share one norm; the paper's value for ResNet-32", low=1, high=2**31 - 1)
     scope: str = setting(
         "model",
         "model: the gradient is one flat vector, as in the paper; tensor: each parameter is cut into its own buckets",

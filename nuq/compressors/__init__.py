@@ -1,0 +1,26 @@
+"""One file per method (or family).  What a method provides:
+
+- ``encode(vector, key) -> Message``: float[n] to the bytes that travel; NonFiniteError for a gradient that is not finite;
+- ``decode(message) -> Tensor``: float32[n], from the message alone: any instance decodes any instance's messages;
+- ``message_bytes(num_coordinates) -> int``: the length of its messages, by formula (the tests hold it to the real ones);
+- ``state_dict() / load_state_dict(state)``: plain numbers and tensors.
+
+Adaptive methods have more: see ``nuq.compressors.quantized.AdaptiveQuantizer``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from nuq.message import Message
+from nuq.ops import Key
+
+
+class Compressor(Protocol):
+    def encode(self, vector: Tensor, key: Key) -> Message: ...
+    def decode(self, message: Message) -> Tensor: ...
+    def message_bytes(self, num_coordinates: int) -> int: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...

@@ -1,0 +1,55 @@
+"""Train one experiment: ``python main.py method=alq method.bits=3 data=cifar10 model=resnet8 workers=4 seed=1``.
+
+One process hosts all workers; under torchrun the workers are dealt to the processes.  ``--help`` shows every setting.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import args
+
+
+def run(config: dict[str, Any]) -> int:
+    """One experiment from its full configuration; the exit code (see ``python main.py --help``)."""
+    os.environ.setdefault("OMP_NUM_THREADS", str(config["threads"]))  # before torch is imported
+    from train.launch import launch
+
+    return launch(config)
+
+
+def main() -> None:
+    import hydra
+    from hydra._internal.utils import get_args_parser
+    from omegaconf import DictConfig, OmegaConf
+
+    try:
+        args.check_overrides(get_args_parser().parse_args().overrides)  # clearer, and sooner, than Hydra would refuse
+    except ValueError as error:
+        sys.exit(_refuse(error))
+    args.register()
+    codes: list[int] = []
+
+    @hydra.main(version_base="1.3", config_path=None, config_name="experiment")
+    def experiment(config: DictConfig) -> None:
+        try:
+            settings = OmegaConf.to_container(config)
+            args.validate(settings)  # type: ignore[arg-type]
+        except ValueError as error:
+            codes.append(_refuse(error))
+            return
+        codes.append(run(settings))  # type: ignore[arg-type]
+
+    experiment()
+    sys.exit(max(codes, default=0))
+
+
+def _refuse(error: Exception) -> int:
+    print(f"main.py: {error}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""The bytes that travel from one worker to the others, and nothing else.
+
+A message is a 28-byte header and a body whose layout belongs to the method::
+
+    "NQ", version uint8, 0, tag 4 bytes, CRC-32 uint32, coordinates uint64, body bytes uint64     (little-endian)
+
+The CRC covers tag, both counts and body, so a message cut short or changed on the way raises MessageError.  Messages
+are self-delimiting: several in a row (one per parameter) are one payload.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+_HEADER = struct.Struct("<2sBB4sIQQ")
+_COVERED = struct.Struct("<4sQQ")
+HEADER_BYTES = _HEADER.size
+VERSION = 1
+
+
+class MessageError(ValueError):
+    """Bytes that are not a whole, undamaged message."""
+
+
+def as_bytes(*tensors: Tensor) -> Tensor:
+    """The memory of the tensors, one after another: uint8[total bytes]."""
+    return torch.cat([tensor.contiguous().view(torch.uint8).reshape(-1) for tensor in tensors])
+
+
+def from_bytes(data: Tensor, dtype: torch.dtype) -> Tensor:
+    """uint8 memory as a tensor of ``dtype`` (copied, so that it is aligned)."""
+    return data.clone().view(dtype)
+
+
+@dataclass(frozen=True)
+class Message:
+    """tag: four letters naming the body's layout; body: uint8 on the device of the gradient."""
+
+    tag: bytes
+    num_coordinates: int
+    body: Tensor
+
+    @property
+    def num_bytes(self) -> int:
+        return HEADER_BYTES + self.body.numel()
+
+    def _checksum(self) -> int:
+        covered = _COVERED.pack(self.tag, self.num_coordinates, self.body.numel())
+        return zlib.crc32(self.body.cpu().numpy(), zlib.crc32(covered))
+
+    def to_bytes(self) -> Tensor:
+        """uint8[num_bytes]"""
+        header = _HEADER.pack(b"NQ", VERSION, 0, self.tag, self._checksum(), self.num_coordinates, self.body.numel())
+        return torch.cat([torch.frombuffer(bytearray(header), dtype=torch.uint8).to(self.body.device), self.body])
+
+
+def split_payload(payload: Tensor) -> Iterator[Message]:
+    """The messages of a payload, in order; MessageError at the first byte that does not fit."""
+    offset = 0
+    while offset < payload.numel():
+        if payload.numel() - offset < HEADER_BYTES:
+            raise MessageError(f"message cut short: {payload.numel() - offset} bytes left, a header takes {HEADER_BYTES}")
+        header = bytes(payload[offset : offset + HEADER_BYTES].cpu().numpy())
+        magic, version, zero, tag, checksum, num_coordinates, body_bytes = _HEADER.unpack(header)
+        if magic != b"NQ" or zero != 0:
+            raise MessageError(f"not a message: it starts with {header[:4]!r} where b'NQ' and the version are expected")
+        if version != VERSION:
+            raise MessageError(f"message of version {version}: this library reads version {VERSION}; use one version on all ranks")
+        offset += HEADER_BYTES
+        if payload.numel() - offset < body_bytes:
+            raise MessageError(f"message cut short: {payload.numel() - offset} bytes of a body of {body_bytes}")
+        message = Message(tag, num_coordinates, payload[offset : offset + body_bytes])
+        if message._checksum() != checksum:
+            raise MessageError("message damaged on the way: its checksum does not fit")
+        offset += body_bytes
+        yield message
+
+
+def parse(data: Tensor) -> Message:
+    """The single message that ``data`` holds."""
+    messages = list(split_payload(data))
+    if len(messages) != 1:
+        raise MessageError(f"{len(messages)} messages where one is expected")
+    return messages[0]
