@@ -1,0 +1,68 @@
+"""The measured variances against NumPy, on gradients made up for the purpose."""
+
+import numpy as np
+import pytest
+import torch
+
+from nuq.registry import METHODS
+from nuq.workers import Workers
+from train import estimator
+
+SHAPES = {"a": torch.Size([20, 5]), "b": torch.Size([30])}
+
+
+def workers(name: str, **settings) -> Workers:
+    return Workers(name, METHODS[name].settings(**settings), 4, SHAPES, 1, torch.device("cpu"))
+
+
+def samples(count: int = 6) -> np.ndarray:
+    """float32[count, 4, 130]"""
+    return np.random.default_rng(0).standard_normal((count, 4, 130)).astype(np.float32)
+
+
+def measure(of: Workers, values: np.ndarray) -> dict[str, float]:
+    gradients = [[[torch.tensor(g[:100]).view(20, 5), torch.tensor(g[100:])] for g in sample] for sample in values]
+    return estimator.measure(of, gradients, seed=1, step=0)
+
+
+def test_full_precision_against_numpy():
+    values = samples()
+    got = measure(workers("supersgd"), values)
+    mean, flat = values.astype(float).mean(axis=1), values.astype(float).reshape(-1, 130)
+    assert got["est_var"] == pytest.approx(mean.var(axis=0, ddof=1).mean(), rel=1e-6)
+    assert got["super_var"] == pytest.approx(got["est_var"], rel=1e-6)
+    assert got["sgd_var"] == pytest.approx(flat.var(axis=0, ddof=1).mean(), rel=1e-6)
+    noise, signal = ((flat - flat.mean(axis=0)) ** 2).sum(axis=0), (flat**2).sum(axis=0)
+    assert got["sgd_nvar"] == pytest.approx((noise / (signal + 1e-7)).mean(), rel=1e-6)
+    assert got["sgd_snr"] == pytest.approx((np.log(signal + 1e-10) - np.log(noise + 1e-10)).mean(), rel=1e-6)
+    assert got["grad_bias"] == pytest.approx(0, abs=1e-7)
+
+
+def test_sgd_uses_one_worker():
+    values = samples()
+    got = measure(workers("sgd"), values)
+    assert got["est_var"] == pytest.approx(values[:, 0].astype(float).var(axis=0, ddof=1).mean(), rel=1e-6)
+
+
+def test_a_quantizer_adds_its_own_variance_divided_by_the_workers():
+    values = np.repeat(samples(1), 60, axis=0)  # the same minibatches: all that varies is the rounding
+    of = workers("qsgdinf", bits=2, bucket_size=64)
+    got = measure(of, values)
+    assert got["super_var"] == pytest.approx(0, abs=1e-12)
+    expected = 0.0
+    for g in values[0].astype(float):
+        for bucket in (g[:64], g[64:128], g[128:]):
+            norm = abs(bucket).max()
+            r = bucket / norm
+            lower = np.floor((np.minimum(r, 0.999999) + 1) * 1.5) / 1.5 - 1
+            expected += norm**2 * ((r - lower) * (lower + 2 / 3 - r)).sum()
+    assert got["est_var"] == pytest.approx(expected / 16 / 130, rel=0.1)
+
+
+def test_level_tags():
+    got = measure(workers("alq", bits=2, bucket_size=64), samples())
+    assert [f"levels/{i}" in got for i in range(5)] == [True] * 4 + [False]
+    assert (got["bits"], got["positive_levels"], got["negative_levels"], got["includes_zero"]) == (2, 2, 2, 0)
+    assert 0 < got["nb_error"] < 1 and 0 < got["nb_error_measured"] < 1
+    assert measure(workers("nuqsgd", p=0.25), samples())["multiplier"] == 0.25
+    assert "nb_error" not in measure(workers("supersgd"), samples())

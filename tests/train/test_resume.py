@@ -1,0 +1,149 @@
+"""A run that is stopped or killed and started again ends with the same bits as one that was not."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import args
+from nuq.registry import METHODS
+from train import checkpoint
+from train.launch import launch
+from train.log import Log
+from train.status import Status, read
+from train.trainer import Preempted, Trainer
+
+ROOT = Path(__file__).parents[2]
+STEPS = 8
+BASE = {"data": "digits", "model": "cnn", "batch_size": 8, "steps": STEPS, "eval_every": 4, "eval_train": False, "checkpoint_every": 3}
+UPDATES = {"method.update_at": [2, 6], "method.num_samples": 3, "method.bucket_size": 1024}
+
+
+class Killed(BaseException):
+    """Stands for the end of the process at this point: nothing of ours may catch it."""
+
+
+def config(name: str, **more) -> dict:
+    return args.resolve(BASE | {"method": name} | (UPDATES if METHODS[name].adaptive else {}) | more)
+
+
+def attempt(settings: dict, run_dir: Path, stop_at: int | None = None, kill_at: int | None = None) -> Trainer:
+    run_dir.mkdir(exist_ok=True)
+    trainer = Trainer(settings, device=torch.device("cpu"))
+
+    def stop() -> bool:
+        if trainer.step == kill_at:
+            raise Killed
+        return trainer.step == stop_at
+
+    log = Log(run_dir, 1)
+    try:
+        trainer.run(run_dir, Status(run_dir, STEPS, "cpu", 1), log, stop)
+    finally:
+        log.close()
+    return trainer
+
+
+def bits(trainer: Trainer) -> list[bytes]:
+    state = trainer.state_dict()
+    tensors = [*state["model"].values(), *state["workers"]["compressor"].values()]
+    tensors += [value for entry in state["optimizer"]["state"].values() for value in entry.values()]
+    return [value.numpy().tobytes() if isinstance(value, torch.Tensor) else repr(value).encode() for value in tensors]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_killed_and_stopped_equals_undisturbed(name, tmp_path):
+    settings = config(name)
+    undisturbed = attempt(settings, tmp_path / "undisturbed")
+    folder = tmp_path / "disturbed"
+    with pytest.raises(Killed):  # after step 5: the checkpoint is of step 3, in the middle of gathering statistics
+        attempt(settings, folder, kill_at=5)
+    with pytest.raises(Preempted, match="step 5 of 8"):
+        attempt(settings, folder, stop_at=4)
+    resumed = attempt(settings, folder)
+    assert bits(resumed) == bits(undisturbed)
+    assert resumed.totals.bytes == undisturbed.totals.bytes
+
+
+def test_every_optimizer_and_dropout_resume(tmp_path):
+    for number, more in enumerate([{"optim": "adam"}, {"optim.nesterov": True}, {"data": "mnist", "model": "mnist_cnn", "stand_in": True}]):
+        settings = config("qsgdinf", **more)
+        undisturbed = attempt(settings, tmp_path / f"{number}a")
+        with pytest.raises(Killed):
+            attempt(settings, tmp_path / f"{number}b", kill_at=4)
+        assert bits(attempt(settings, tmp_path / f"{number}b")) == bits(undisturbed)
+
+
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
+    attempt(config("qsgd"), tmp_path)
+    with pytest.raises(ValueError, match="other settings"):
+        attempt(config("qsgd", seed=2), tmp_path)
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    attempt(config("sgd"), tmp_path)
+    file = tmp_path / checkpoint.FILE
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(ValueError, match=r"checkpoint.pt is damaged"):
+        attempt(config("sgd"), tmp_path)
+
+
+def test_a_checkpoint_runs_no_code_of_strangers(tmp_path):
+    torch.save({"identity": Path("x")}, tmp_path / checkpoint.FILE)
+    with pytest.raises((ValueError, Exception), match=r"(?i)damaged|weights_only|unsupported"):
+        checkpoint.load(tmp_path, "", torch.device("cpu"))
+
+
+def test_divergence_keeps_the_last_good_checkpoint(tmp_path, capsys):
+    settings = config("qsgdinf", run_dir=str(tmp_path), **{"optim.lr": 1e38, "checkpoint_every": 1})
+    assert launch(settings) == 3
+    status = read(tmp_path)
+    assert status["state"] == "diverged" and status["exit_code"] == 3
+    message = status["failure"]["message"]
+    assert message in capsys.readouterr().err and message.startswith("step ") and ("'" in message or "loss" in message)
+    step = int(message.split()[1].rstrip(":"))
+    saved = checkpoint.load(tmp_path, args.identity(settings), torch.device("cpu"))
+    assert saved is not None and saved["step"] == step
+
+
+def command(run_dir: Path, *more: str) -> list[str]:
+    settings = ["data=digits", "model=cnn", "batch_size=8", "eval_train=false", "method=alq", "method.bucket_size=1024"]
+    return [sys.executable, str(ROOT / "main.py"), *settings, f"run_dir={run_dir}", *more]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
+def test_a_signal_saves_and_asks_for_a_requeue(number, tmp_path):
+    process = subprocess.Popen(command(tmp_path, "steps=100000"), cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    deadline = time.time() + 60
+    while not read(tmp_path) or not list(tmp_path.glob("events*")) or time.time() - read(tmp_path)["start"] < 3:
+        assert time.time() < deadline and process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 75, errors
+    status = read(tmp_path)
+    assert status["state"] == "preempted" and status["step"] > 0
+    assert not list(tmp_path.glob(".*"))  # nothing half-written
+    assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["step"] == status["step"]
+
+
+def test_exit_codes_and_a_finished_run(tmp_path):
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+
+    def run(*more: str) -> subprocess.CompletedProcess:
+        return subprocess.run(command(tmp_path, *more), cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+
+    assert run("method=alqq").returncode == 2
+    assert run("steps=3", "eval_every=3").returncode == 0
+    before = (tmp_path / "status.json").read_text()
+    again = run("steps=3", "eval_every=3")
+    assert again.returncode == 0 and "done already" in again.stdout
+    assert (tmp_path / "status.json").read_text() == before and json.loads(before)["step"] == 3
+    other = run("steps=4")
+    assert other.returncode == 2 and "other settings" in other.stderr

@@ -1,0 +1,31 @@
+"""One process that hosts four workers, two that host two each, three, and four real ones: the same bits."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.train import split_run
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory) -> list[dict[str, str]]:
+    folder = tmp_path_factory.mktemp("ranks")
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=4", "--standalone", split_run.__file__, str(folder)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(4)]
+
+
+@pytest.mark.parametrize("name", split_run.cases())
+def test_every_split_gives_the_same_bits(name, ranks):
+    alone = split_run.train(split_run.cases()[name], None)
+    found = {f"rank {rank}: {case}": value for rank, result in enumerate(ranks) for case, value in result.items() if case.startswith(f"{name} on ")}
+    assert len(found) == 4 + (5 if name in split_run.FEWER else 0)
+    assert found == dict.fromkeys(found, alone)

@@ -1,0 +1,119 @@
+import copy
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+import args
+from train import optim
+from train.order import Order, generator
+from train.trainer import Trainer
+
+CPU = torch.device("cpu")
+SMALL = {"data": "digits", "model": "cnn", "batch_size": 8}
+
+
+def trainer(**settings) -> Trainer:
+    return Trainer(args.resolve(SMALL | {key.replace("__", "."): value for key, value in settings.items()}), device=CPU)
+
+
+def test_supersgd_is_sgd_on_the_joined_batch():
+    ours = trainer(method="supersgd", workers=3)
+    model = copy.deepcopy(ours.model)
+    plain = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+    for step in range(5):
+        ours.train_step()
+        batches = [ours.data.train_batch(ours.order.indices(step, w), generator(1, step, w, "train")) for w in range(3)]
+        plain.zero_grad()
+        cross_entropy(model(torch.cat([x for x, _ in batches])), torch.cat([y for _, y in batches])).backward()
+        plain.step()
+    for mine, theirs in zip(ours.model.parameters(), model.parameters(), strict=True):
+        assert torch.allclose(mine, theirs, atol=1e-6)
+
+
+def test_step_decay_at_the_exact_step():
+    config = args.resolve({"schedule": "step", "schedule.at": [3, 5], "schedule.factor": 0.1})
+    assert [round(optim.learning_rate(config, step), 6) for step in range(7)] == [0.1, 0.1, 0.1, 0.01, 0.01, 0.001, 0.001]
+    ours = trainer(method="sgd", schedule="step", schedule__at=[2])
+    rates = []
+    for _ in range(4):
+        ours.train_step()
+        rates.append(ours.optimizer.param_groups[0]["lr"])
+    assert rates == pytest.approx([0.1, 0.1, 0.01, 0.01])
+
+
+def test_exponential_decay():
+    config = args.resolve({"schedule": "exponential", "schedule.factor": 0.5, "schedule.period": 10})
+    assert optim.learning_rate(config, 20) == pytest.approx(0.025)
+    assert optim.learning_rate(config, 5) == pytest.approx(0.1 * 0.5**0.5)
+
+
+def test_nesterov_reaches_the_optimizer_and_needs_momentum():
+    assert trainer(method="sgd", optim__nesterov=True).optimizer.param_groups[0]["nesterov"]
+    with pytest.raises(ValueError, match="momentum above 0"):
+        trainer(method="sgd", optim__nesterov=True, optim__momentum=0.0)
+
+
+def test_workers_see_different_samples_and_an_epoch_sees_each_once():
+    order = Order(num_train=103, batch_size=5, workers=4, seed=1)
+    assert order.steps_per_epoch == 5
+    epochs = [torch.cat([order.indices(step, w) for step in range(5 * e, 5 * e + 5) for w in range(4)]) for e in (0, 1)]
+    for epoch in epochs:
+        assert len(set(epoch.tolist())) == 100
+    assert epochs[0].tolist() != epochs[1].tolist()
+    assert order.indices(0, 0).tolist() != Order(103, 5, 4, seed=2).indices(0, 0).tolist()
+
+
+def test_more_workers_than_the_data_can_feed():
+    with pytest.raises(ValueError, match="training set has 1442"):
+        trainer(workers=200)
+
+
+def test_the_global_generator_is_untouched():
+    before = torch.random.get_rng_state()
+    ours = trainer(method="qsgd", measure__every=1, measure__num_samples=2)
+    ours.train_step()
+    ours.measure()
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_measuring_changes_nothing_in_training():
+    plain, measured = (Trainer(args.resolve({"data": "cifar10", "model": "resnet8", "stand_in": True, "batch_size": 2, "method": "trn",
+                                             "measure.every": 1, "measure.num_samples": 2}), device=CPU) for _ in range(2))
+    for _ in range(2):
+        plain.train_step()
+        measured.measure()
+        measured.train_step()
+    for name, value in plain.model.state_dict().items():
+        assert torch.equal(value, measured.model.state_dict()[name]), name
+
+
+def test_levels_follow_the_schedule():
+    ours = trainer(method="alq", method__update_at=[1, 3], method__update_every=6, method__num_samples=2, method__bucket_size=1024)
+    changed = []
+    for step in range(13):
+        before = ours.workers.compressor.levels.values.copy()
+        ours.train_step()
+        if (before != ours.workers.compressor.levels.values).any():
+            changed.append(step)
+    assert changed == [1, 3, 6, 12]
+
+
+def test_sgd_trajectory_trains_like_sgd_whatever_is_measured():
+    sgd = trainer(method="sgd")
+    measured = trainer(method="nuqsgd", trajectory="sgd", measure__every=2, measure__num_samples=2)
+    for step in range(3):
+        if step % 2 == 0:
+            values = measured.measure()
+        sgd.train_step()
+        measured.train_step()
+    assert values["est_var"] > values["super_var"]
+    for mine, theirs in zip(sgd.model.parameters(), measured.model.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_untrain_climbs():
+    ours = trainer(method="sgd", untrain__steps=5, untrain__lr=0.01)
+    before = ours.evaluate("test")["Vloss"]
+    ours.untrain()
+    assert ours.evaluate("test")["Vloss"] > before

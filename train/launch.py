@@ -1,0 +1,139 @@
+"""From a configuration to a run and its exit code: device, processes, signals, status, and the end of all of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import signal
+import sys
+import warnings
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import yaml
+
+import args
+from nuq.ops import NonFiniteError
+from train import status as statuses
+from train.log import Log
+from train.trainer import Preempted, Trainer
+
+
+def choose_device(name: str, local_rank: int) -> torch.device:
+    """auto: CUDA where there is one.  ValueError where CUDA is asked for in vain."""
+    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise ValueError("device='cuda': this machine has no CUDA device that torch can use; legal here: auto, cpu")
+    device = torch.device("cuda", local_rank % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
+
+
+@contextlib.contextmanager
+def process_group(device: torch.device) -> Iterator[dist.ProcessGroup | None]:
+    """The group that torchrun started; None for a single process."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield None
+        return
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(minutes=30))
+    try:
+        yield dist.group.WORLD
+        dist.barrier()  # nobody leaves while another still talks
+    finally:
+        dist.destroy_process_group()
+
+
+class StopSignal:
+    """SIGUSR2 and SIGTERM ask for a checkpoint and a requeue; asked twice, they ask once."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        for number in (signal.SIGUSR2, signal.SIGTERM):
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self.requested = True
+
+
+def launch(config: dict[str, Any]) -> int:
+    """Run (or go on with) the experiment in its run folder.  Returns the exit code; a crash leaves its traceback."""
+    stop = StopSignal()
+    torch.set_num_threads(config["threads"])
+    if config["threads"] > 1:
+        warnings.warn(f"threads={config['threads']}: results differ in the last bits from runs with threads=1", stacklevel=1)
+    rank = int(os.environ.get("RANK", "0"))
+    run_dir = Path(args.default_run_dir(config))
+    if statuses.read(run_dir).get("state") == "done" and _same_settings(run_dir, config):
+        print(f"{run_dir}: done already")
+        return statuses.EXIT_DONE
+    try:
+        device = choose_device(config["device"], int(os.environ.get("LOCAL_RANK", "0")))
+        if rank == 0:
+            _prepare(run_dir, config)
+    except (ValueError, OSError) as error:
+        return _refuse(error)
+    status = statuses.Status(run_dir if rank == 0 else None, config["steps"], _describe(device), config["threads"])
+    log = Log(run_dir if rank == 0 else None, status.attempt)
+    try:
+        with process_group(device) as group:
+            try:
+                trainer = Trainer(config, device=device, group=group)
+            except (ValueError, FileNotFoundError) as error:
+                status.end(statuses.EXIT_BAD_SETTINGS, error)
+                return _refuse(error)
+            log.line(f"{run_dir}: {config['method']['name']}, {config['model']['name']} on {trainer.data.name}, {config['workers']} workers")
+            trainer.run(run_dir, status, log, lambda: stop.requested)
+    except Preempted as why:
+        return _leave(status, statuses.EXIT_REQUEUE, why)
+    except NonFiniteError as error:
+        return _leave(status, statuses.EXIT_DIVERGED, error)
+    except KeyboardInterrupt as error:
+        status.end(130, error)
+        return 130
+    except BaseException as error:
+        status.end(statuses.EXIT_CRASH, error)
+        raise
+    finally:
+        log.close()
+    status.end(statuses.EXIT_DONE)
+    return statuses.EXIT_DONE
+
+
+def _same_settings(run_dir: Path, config: dict[str, Any]) -> bool:
+    try:
+        before = yaml.safe_load((run_dir / "config.yaml").read_text())
+    except FileNotFoundError:
+        return True
+    return args.identity(before) == args.identity(config)
+
+
+def _prepare(run_dir: Path, config: dict[str, Any]) -> None:
+    if not _same_settings(run_dir, config):
+        raise ValueError(f"run_dir={str(run_dir)!r} holds a run of other settings (see its config.yaml): choose another folder")
+    run_dir.mkdir(parents=True, exist_ok=True)
+    statuses.write_text(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False))
+
+
+def _describe(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"cpu ({platform.machine()}, {torch.backends.cpu.get_cpu_capability()})"
+
+
+def _leave(status: statuses.Status, code: int, why: Exception) -> int:
+    status.end(code, why)
+    print(f"main.py: {why}", file=sys.stderr)
+    return code
+
+
+def _refuse(error: Exception) -> int:
+    print(f"main.py: {error}", file=sys.stderr)
+    return statuses.EXIT_BAD_SETTINGS

@@ -1,0 +1,271 @@
+"""One run: the hosted workers' gradients, the exchange, the optimizer's step, and what is logged, saved and measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+import args
+from nuq.workers import Exchange, Workers
+from train import checkpoint, data, estimator, models, optim
+from train.data import DataSet
+from train.log import Log
+from train.order import Order, generator
+from train.status import Status
+
+
+class Preempted(Exception):
+    """Asked to stop; the state is saved."""
+
+
+@dataclass
+class Totals:
+    """What a run adds up over its attempts."""
+
+    bytes: int = 0
+    update_s: float = 0.0
+    measure_s: float = 0.0
+
+
+class Trainer:
+    """config: the full configuration; run_dir: None for the ranks that keep no files (all but 0)."""
+
+    def __init__(
+        self, config: dict[str, Any], *, device: torch.device, group: dist.ProcessGroup | None = None, dataset: DataSet | None = None
+    ) -> None:
+        self.config = config
+        self.device = device
+        self.group = group
+        self.rank = dist.get_rank(group) if group is not None else 0
+        self.data = dataset or data.load(config, device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config["seed"])
+            self.model = models.build(config, self.data.input_shape, self.data.num_classes).to(device)
+        self.parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        self.optimizer = optim.build(config, self.parameters.values())
+        self.workers = self._workers(config["method"]["name"], args.named_method(config))
+        self.every_worker = self._workers("supersgd", None)  # for measurements: all workers' gradients, in full precision
+        self.trains_on_method = config["trajectory"] == "method"
+        self.trained = self.workers if self.trains_on_method else self._workers("sgd", None)
+        self.order = self._order(self.trained.num_workers, "train")
+        self.measure_order = self._order(config["workers"], "measure")
+        self.update_order = self._order(config["workers"], "update")
+        self.step = 0
+        self.totals = Totals()
+
+    def _workers(self, name: str, settings: Any) -> Workers:
+        shapes = {name: p.shape for name, p in self.parameters.items()}
+        return Workers(name, settings, self.config["workers"], shapes, self.config["seed"], self.device, self.group)
+
+    def _order(self, workers: int, purpose: str) -> Order:
+        return Order(self.data.num_train, self.config["batch_size"], workers, self.config["seed"], purpose)
+
+    # --- gradients ---
+
+    def gradient(self, worker: int, step: int, order: Order, purpose: str) -> tuple[list[Tensor], Tensor]:
+        """One worker's gradient, one tensor per parameter, and its loss (0-d)."""
+        x, y = self.data.train_batch(order.indices(step, worker), generator(self.config["seed"], step, worker, purpose))
+        self.model.train()
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed(generator(self.config["seed"], step, worker, f"{purpose}/dropout").initial_seed())  # dropout
+            loss = cross_entropy(self.model(x), y)
+        gradient = torch.autograd.grad(loss, list(self.parameters.values()))
+        return [part.detach() for part in gradient], loss.detach()
+
+    def _hosted_gradients(self, step: int, order: Order, purpose: str, workers: range) -> tuple[dict[int, list[Tensor]], dict[int, float]]:
+        """Gradients and losses of ``workers``; the batch-norm buffers end as worker 0's (if hosted) or as they were."""
+        buffers = _copies(self.model)
+        kept, gradients, losses = buffers, {}, {}
+        for worker in workers:
+            _restore(self.model, buffers)
+            gradients[worker], loss = self.gradient(worker, step, order, purpose)
+            losses[worker] = float(loss)
+            if worker == 0:
+                kept = _copies(self.model)
+        _restore(self.model, kept)
+        return gradients, losses
+
+    def sync_buffers(self) -> None:
+        """Worker 0's batch-norm buffers on every process (they are read in evaluation only)."""
+        if self.group is not None:
+            for buffer in self.model.buffers():
+                dist.broadcast(buffer, src=0, group=self.group)
+
+    def _gather_gradients(self, gradients: dict[int, list[Tensor]]) -> list[list[Tensor]]:
+        """All workers' full-precision gradients, in worker order."""
+        flat = {worker: torch.cat([part.reshape(-1) for part in gradient]) for worker, gradient in gradients.items()}
+        sizes = [p.numel() for p in self.parameters.values()]
+        shapes = [p.shape for p in self.parameters.values()]
+        return [
+            [part.view(shape) for part, shape in zip(row.split(sizes), shapes, strict=True)] for row in self.every_worker.gather_tensors(flat)
+        ]
+
+    def _sampled_gradients(self, order: Order, count: int, purpose: str) -> Iterator[dict[int, list[Tensor]]]:
+        """``count`` extra gradients of every hosted worker at the present parameters; batch-norm buffers stay."""
+        before = _copies(self.model)
+        for number in range(count):
+            gradients, _ = self._hosted_gradients(self.step * count + number, order, purpose, self.every_worker.hosted)
+            _restore(self.model, before)
+            yield gradients
+
+    # --- one step ---
+
+    def train_step(self, stop: bool = False) -> Exchange:
+        """One optimizer step.  ``stop`` asks all processes to stop after it; the answer's ``stop`` says whether any asked."""
+        gradients, losses = self._hosted_gradients(self.step, self.order, "train", self.trained.hosted)
+        self._update_levels(gradients)
+        result = self.trained.exchange(gradients, losses, self.step, stop=stop)
+        rate = optim.learning_rate(self.config, self.step)
+        offset = 0
+        for parameter in self.parameters.values():
+            parameter.grad = result.mean[offset : offset + parameter.numel()].view_as(parameter)
+            offset += parameter.numel()
+        for settings in self.optimizer.param_groups:
+            settings["lr"] = rate
+        self.optimizer.step()
+        self.step += 1
+        self.totals.bytes += result.bytes_per_worker
+        return result
+
+    def _update_levels(self, gradients: dict[int, list[Tensor]]) -> None:
+        workers = self.workers
+        if not workers.adaptive:
+            return
+        started = time.perf_counter()
+        due = workers.next_update(self.step) == self.step
+        if workers.settings.statistics == "running" and self.trains_on_method:
+            if workers.collects(self.step):
+                workers.observe(gradients)
+        elif due:  # fresh samples; also on the SGD trajectory, where no worker but the first has a training gradient
+            for sample in self._sampled_gradients(self.update_order, workers.settings.num_samples, "update"):
+                workers.observe(sample)
+        if due:
+            workers.update_levels()
+        self.totals.update_s += time.perf_counter() - started
+
+    def untrain(self) -> None:
+        """Gradient ascent with noise from worker 0's minibatches: the same on every process."""
+        settings = self.config["untrain"]
+        order = self._order(1, "untrain")
+        for step in range(settings["steps"]):
+            gradient, _ = self.gradient(0, step, order, "untrain")
+            noise = generator(self.config["seed"], step, 0, "untrain/noise")
+            with torch.no_grad():
+                for parameter, ascent in zip(self.parameters.values(), gradient, strict=True):
+                    parameter += settings["lr"] * ascent + settings["std"] * torch.randn(parameter.shape, generator=noise).to(self.device)
+
+    # --- measuring, evaluating, saving ---
+
+    def measure(self) -> dict[str, float]:
+        """The estimator's variance and the levels in use (see ``train.estimator``); every process takes part."""
+        started = time.perf_counter()
+        count = self.config["measure"]["num_samples"]
+        samples = (self._gather_gradients(gradients) for gradients in self._sampled_gradients(self.measure_order, count, "measure"))
+        values = estimator.measure(self.workers, samples, self.config["seed"], self.step)
+        seconds = time.perf_counter() - started
+        self.totals.measure_s += seconds
+        return values | {"time/measure_s": seconds}
+
+    @torch.no_grad()
+    def evaluate(self, split: str) -> dict[str, float]:
+        """``V`` (test) or ``T`` (training) scalars over the whole split, without augmentation."""
+        self.model.eval()
+        loss, correct, total = 0.0, 0, 0
+        for x, y in self.data.batches(split, self.config["eval_batch_size"]):
+            output = self.model(x)
+            loss += float(cross_entropy(output, y, reduction="sum"))
+            correct += int((output.argmax(dim=1) == y).sum())
+            total += len(y)
+        prefix = "V" if split == "test" else "T"
+        shares = {"correct": correct, "wrong": total - correct, "acc": 100 * correct / total, "error": 100 * (total - correct) / total}
+        return {f"{prefix}loss": loss / total, **{f"{prefix}{name}": float(value) for name, value in shares.items()}}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The same in every split; every process must call it."""
+        self.sync_buffers()
+        return {
+            "identity": args.identity(self.config),
+            "step": self.step,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "workers": self.workers.state_dict(),
+            "totals": vars(self.totals),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.workers.load_state_dict(state["workers"])
+        self.totals = Totals(**state["totals"])
+        self.step = state["step"]
+
+    # --- the run ---
+
+    def run(self, run_dir: Path, status: Status, log: Log, stop_requested: Callable[[], bool] = lambda: False) -> None:
+        """From the last checkpoint to the last step.  Preempted after a saved stop; NonFiniteError where it diverges."""
+        saved = checkpoint.load(run_dir, args.identity(self.config), self.device)
+        if saved is not None:
+            self.load_state_dict(saved)
+        config = self.config
+        if self.step == 0:
+            self.untrain()
+        started, timed_steps = time.perf_counter(), 0
+        while self.step < config["steps"]:
+            if config["measure"]["every"] and self.step % config["measure"]["every"] == 0:
+                log.scalars(self.step, self.measure())
+            result = self.train_step(stop_requested())
+            stop = result.stop
+            timed_steps += 1
+            status.beat(self.step)
+            last = self.step == config["steps"]
+            if last or self.step % config["log_every"] == 0:
+                rate = (time.perf_counter() - started) / timed_steps
+                log.scalars(self.step, self._training_scalars(result, rate))
+                started, timed_steps = time.perf_counter(), 0
+            if last or self.step % config["eval_every"] == 0:
+                self._log_evaluation(log)
+            if last or stop or self.step % config["checkpoint_every"] == 0:
+                state = self.state_dict()
+                if self.rank == 0:
+                    log.flush()
+                    checkpoint.save(run_dir, state)
+            if stop and not last:
+                raise Preempted(f"stopped after step {self.step} of {config['steps']}; started again, it goes on from there")
+
+    def _training_scalars(self, result: Exchange, step_s: float) -> dict[str, float]:
+        batch = (self.step - 1) % self.order.steps_per_epoch
+        traffic = {"comm/bits_per_coordinate": result.bits_per_coordinate, "comm/bytes": self.totals.bytes} if self.trains_on_method else {}
+        return {
+            "epoch": self.order.epoch(self.step - 1),
+            "lr": optim.learning_rate(self.config, self.step - 1),
+            "niters": self.step,
+            "batch_idx": batch,
+            "loss": sum(result.losses) / len(result.losses),
+            **traffic,
+            "time/step_s": step_s,
+            "time/update_s": self.totals.update_s,
+        }
+
+    def _log_evaluation(self, log: Log) -> None:
+        self.sync_buffers()
+        if self.rank == 0:
+            values = self.evaluate("test") | (self.evaluate("train") if self.config["eval_train"] else {})
+            log.scalars(self.step, values)
+            log.line(f"step {self.step}/{self.config['steps']}: test accuracy {values['Vacc']:.2f} %, test loss {values['Vloss']:.4f}")
+
+
+def _copies(model: nn.Module) -> list[Tensor]:
+    return [buffer.clone() for buffer in model.buffers()]
+
+
+def _restore(model: nn.Module, buffers: list[Tensor]) -> None:
+    for buffer, value in zip(model.buffers(), buffers, strict=True):
+        buffer.copy_(value)
