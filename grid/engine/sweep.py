@@ -11,6 +11,7 @@ A sweep is plain Python.  A family (``grid/nuq.py``, or any file of your own) ha
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import importlib
 import importlib.util
@@ -241,4 +242,8 @@ def find(experiments: Sequence[Experiment], name: str) -> Experiment:
         labels = {label.casefold() for label in (item.label, *item.aliases)}
         if name.casefold() in labels or name == item.name or (len(name) >= 5 and item.name.rpartition("-")[2].startswith(name)):
             return item
-    raise unknown("experiment", name, [item.label for item in experiments])
+    near = difflib.get_close_matches(name, [item.label for item in experiments], n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(
+        f"unknown experiment {name!r}{hint} (legal: 1..{len(experiments)}, a label or a run name; grid_run.py show lists them)"
+    )
