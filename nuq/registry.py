@@ -93,8 +93,7 @@ class Bits(Bucketed):
 class QSGD(Bits):
     form: str = setting(
         "signed",
-        "signed: 2^bits uniform levels without zero, as in ALQ's code; magnitude: sign and magnitude, with a zero, "
-        "as in QSGD's paper",
+        "signed: 2^bits uniform levels without zero, as in ALQ's code; magnitude: sign and magnitude, with a zero, as in QSGD's paper",
         choices=("signed", "magnitude"),
     )
 

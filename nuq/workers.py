@@ -12,7 +12,7 @@ the same exchange, so that all processes leave together.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,9 +93,7 @@ class Workers:
 
     def encode(self, gradient: Gradient, key: Key) -> Tensor:
         """One worker's payload: uint8[bytes]."""
-        return torch.cat(
-            [self.compressor.encode(vector, key.of(name)).to_bytes() for name, vector in self.vectors(gradient).items()]
-        )
+        return torch.cat([self.compressor.encode(vector, key.of(name)).to_bytes() for name, vector in self.vectors(gradient).items()])
 
     def decode(self, payload: Tensor) -> Tensor:
         """A payload as one flat float32 vector."""
@@ -113,7 +111,7 @@ class Workers:
 
     # --- one step ---
 
-    def exchange(self, gradients: dict[int, Gradient], losses: dict[int, float], step: int, *, stop: bool = False) -> Exchange:
+    def exchange(self, gradients: Mapping[int, Gradient], losses: Mapping[int, float], step: int, *, stop: bool = False) -> Exchange:
         """Encode the hosted workers' gradients, gather all payloads, average.
 
         gradients, losses: one for every hosted worker.  NonFiniteError, on all processes alike, names the step, the
@@ -208,7 +206,7 @@ class Workers:
         due = self.next_update(step)
         return due is not None and self.settings.statistics == "running" and step > due - self.settings.num_samples
 
-    def observe(self, gradients: dict[int, Gradient]) -> None:
+    def observe(self, gradients: Mapping[int, Gradient]) -> None:
         """Take the hosted workers' gradients into the statistics behind the next update."""
         compressor = self.compressor
         assert isinstance(compressor, AdaptiveQuantizer)

@@ -36,5 +36,7 @@ def load(run_dir: Path, identity: str, device: torch.device) -> dict[str, Any] |
     except (RuntimeError, EOFError, ValueError, OSError) as error:
         raise ValueError(f"{path} is damaged ({error}): move it away to start this run anew") from error
     if state["identity"] != identity:
-        raise ValueError(f"{path} was written with other settings (identity {state['identity']}, this run is {identity}): use another run_dir")
+        raise ValueError(
+            f"{path} was written with other settings (identity {state['identity']}, this run is {identity}): use another run_dir"
+        )
     return state

@@ -22,7 +22,7 @@ from torch import Tensor
 import args
 from nuq.ops import NonFiniteError
 from train import data, status
-from train.data import DataSet
+from train.data.dataset import DataSet, Split
 from train.launch import choose_device
 from train.log import Log
 from train.trainer import Preempted, Trainer
@@ -41,7 +41,7 @@ class FewBatches:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._whole, name)
 
-    def batches(self, split: str, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def batches(self, split: Split, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         return itertools.islice(self._whole.batches(split, batch_size), EVAL_BATCHES)
 
 

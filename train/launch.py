@@ -89,7 +89,9 @@ def launch(config: dict[str, Any]) -> int:
             except (ValueError, FileNotFoundError) as error:
                 status.end(statuses.EXIT_BAD_SETTINGS, error)
                 return _refuse(error)
-            log.line(f"{run_dir}: {config['method']['name']}, {config['model']['name']} on {trainer.data.name}, {config['workers']} workers")
+            log.line(
+                f"{run_dir}: {config['method']['name']}, {config['model']['name']} on {trainer.data.name}, {config['workers']} workers"
+            )
             trainer.run(run_dir, status, log, lambda: stop.requested)
     except Preempted as why:
         return _leave(status, statuses.EXIT_REQUEUE, why)

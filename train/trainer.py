@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 import args
 from nuq.workers import Exchange, Workers
 from train import checkpoint, data, estimator, models, optim
-from train.data import DataSet
+from train.data.dataset import DataSet, Split
 from train.log import Log
 from train.order import Order, generator
 from train.status import Status
@@ -48,7 +48,8 @@ class Trainer:
         self.data = dataset or data.load(config, device)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config["seed"])
-            self.model = models.build(config, self.data.input_shape, self.data.num_classes).to(device)
+            self.model = models.build(config, self.data.input_shape, self.data.num_classes)
+        self.model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # 1.2 to 1.4 times as fast on CPU (ResNet-8, small CNN)
         self.parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         self.optimizer = optim.build(config, self.parameters.values())
         self.workers = self._workers(config["method"]["name"], args.named_method(config))
@@ -76,7 +77,7 @@ class Trainer:
         self.model.train()
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(generator(self.config["seed"], step, worker, f"{purpose}/dropout").initial_seed())  # dropout
-            loss = cross_entropy(self.model(x), y)
+            loss = cross_entropy(self.model(_channels_last(x)), y)
         gradient = torch.autograd.grad(loss, list(self.parameters.values()))
         return [part.detach() for part in gradient], loss.detach()
 
@@ -105,7 +106,8 @@ class Trainer:
         sizes = [p.numel() for p in self.parameters.values()]
         shapes = [p.shape for p in self.parameters.values()]
         return [
-            [part.view(shape) for part, shape in zip(row.split(sizes), shapes, strict=True)] for row in self.every_worker.gather_tensors(flat)
+            [part.view(shape) for part, shape in zip(row.split(sizes), shapes, strict=True)]
+            for row in self.every_worker.gather_tensors(flat)
         ]
 
     def _sampled_gradients(self, order: Order, count: int, purpose: str) -> Iterator[dict[int, list[Tensor]]]:
@@ -175,12 +177,12 @@ class Trainer:
         return values | {"time/measure_s": seconds}
 
     @torch.no_grad()
-    def evaluate(self, split: str) -> dict[str, float]:
+    def evaluate(self, split: Split) -> dict[str, float]:
         """``V`` (test) or ``T`` (training) scalars over the whole split, without augmentation."""
         self.model.eval()
         loss, correct, total = 0.0, 0, 0
         for x, y in self.data.batches(split, self.config["eval_batch_size"]):
-            output = self.model(x)
+            output = self.model(_channels_last(x))
             loss += float(cross_entropy(output, y, reduction="sum"))
             correct += int((output.argmax(dim=1) == y).sum())
             total += len(y)
@@ -269,3 +271,7 @@ def _copies(model: nn.Module) -> list[Tensor]:
 def _restore(model: nn.Module, buffers: list[Tensor]) -> None:
     for buffer, value in zip(model.buffers(), buffers, strict=True):
         buffer.copy_(value)
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x

@@ -27,7 +27,9 @@ class FullPrecision:
 
     def decode(self, message: Message) -> Tensor:
         if message.tag != TAG or message.body.numel() != 4 * message.num_coordinates:
-            raise MessageError(f"a message tagged {message.tag!r} with {message.body.numel()} bytes is not {TAG!r} with 4 bytes a coordinate")
+            raise MessageError(
+                f"a message tagged {message.tag!r} with {message.body.numel()} bytes is not {TAG!r} with 4 bytes a coordinate"
+            )
         return from_bytes(message.body, torch.float32)
 
     def message_bytes(self, num_coordinates: int) -> int:

@@ -62,7 +62,9 @@ class Quantizer:
             raise MessageError(f"bucket size {bucket_size} and {num_levels} levels: damaged")
         ends = np.cumsum([8, 4 * num_levels, 4 * ops.num_buckets(n, bucket_size), coding.packed_size(n, num_levels)]).tolist()
         if body.numel() != ends[-1]:
-            raise MessageError(f"{body.numel()} bytes where {n} coordinates in buckets of {bucket_size} with {num_levels} levels take {ends[-1]}")
+            raise MessageError(
+                f"{body.numel()} bytes where {n} coordinates in buckets of {bucket_size} with {num_levels} levels take {ends[-1]}"
+            )
         table = from_bytes(body[8 : ends[1]], torch.float32)
         norms = from_bytes(body[ends[1] : ends[2]], torch.float32)
         codes = coding.unpack(body[ends[2] :], n, num_levels)

@@ -80,9 +80,11 @@ def test_hash_equals_python_integers(seed, step, worker, parameter):
 
 def test_random_numbers_are_uniform_and_keys_do_not_correlate():
     n = 1 << 18
-    draws = {key: ops.uniforms(n, key) for key in (Key(1, 0, 0, "a"), Key(2, 0, 0, "a"), Key(1, 1, 0, "a"), Key(1, 0, 1, "a"), Key(1, 0, 0, "b"))}
+    draws = {
+        key: ops.uniforms(n, key) for key in (Key(1, 0, 0, "a"), Key(2, 0, 0, "a"), Key(1, 1, 0, "a"), Key(1, 0, 1, "a"), Key(1, 0, 0, "b"))
+    }
     for u in draws.values():
-        assert 0 <= float(u.min()) and float(u.max()) < 1
+        assert float(u.min()) >= 0 and float(u.max()) < 1
         counts = torch.histc(u, 64, 0, 1)
         chi2 = float(((counts - n / 64) ** 2 / (n / 64)).sum())
         assert chi2 < 120  # 63 degrees of freedom: p < 1e-5

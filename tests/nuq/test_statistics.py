@@ -35,7 +35,7 @@ def test_every_number_against_numpy(norm):
 def test_histogram_counts_each_coordinate_with_its_norm_squared():
     x = normal(1030) * 3
     statistics = collect(x)
-    weight, first, second = statistics.histogram.sum(axis=1)
+    weight, _, second = statistics.histogram.sum(axis=1)
     norms = [float(bucket.norm()) for bucket in x.split(100)]
     assert weight == pytest.approx(sum(norm**2 * n for norm, n in zip(norms, [100] * 10 + [30], strict=True)), rel=1e-5)
     assert second == pytest.approx(sum(norm**2 for norm in norms), rel=1e-5)  # the squares of a bucket sum to one

@@ -21,7 +21,13 @@ def cases() -> dict[str, dict]:
     every = {}
     for name, entry in METHODS.items():
         every[name] = {"method": name, **(UPDATES if entry.adaptive else {})}
-    every["alq fresh tensor"] = {"method": "alq", **UPDATES, "method.statistics": "fresh", "method.scope": "tensor", "method.bucket_size": 512}
+    every["alq fresh tensor"] = {
+        "method": "alq",
+        **UPDATES,
+        "method.statistics": "fresh",
+        "method.scope": "tensor",
+        "method.bucket_size": 512,
+    }
     every["qsgdinf sgd trajectory"] = {"method": "qsgdinf", "trajectory": "sgd", "measure.every": 10, "measure.num_samples": 2}
     return every
 

@@ -26,6 +26,11 @@ def ranks(tmp_path_factory) -> list[dict[str, str]]:
 @pytest.mark.parametrize("name", split_run.cases())
 def test_every_split_gives_the_same_bits(name, ranks):
     alone = split_run.train(split_run.cases()[name], None)
-    found = {f"rank {rank}: {case}": value for rank, result in enumerate(ranks) for case, value in result.items() if case.startswith(f"{name} on ")}
+    found = {
+        f"rank {rank}: {case}": value
+        for rank, result in enumerate(ranks)
+        for case, value in result.items()
+        if case.startswith(f"{name} on ")
+    }
     assert len(found) == 4 + (5 if name in split_run.FEWER else 0)
     assert found == dict.fromkeys(found, alone)
