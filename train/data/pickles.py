@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import pickletools
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,22 @@ def _encode(text: object, encoding: object) -> bytes:
     return text.encode("latin1")
 
 
-_RECONSTRUCT = np.empty(0).__reduce__()[0]
-_ALLOWED = {
-    ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,  # in the original files, and as numpy 1 wrote it
-    ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,  # as numpy 2 writes it
-    ("numpy", "ndarray"): np.ndarray,
+def _from_buffer(buffer: Any, dtype: np.dtype[Any], shape: Any, order: str, *_: object) -> np.ndarray:
+    """How numpy writes an array in protocol 5."""
+    return np.frombuffer(buffer, dtype).reshape(shape, order="F" if order == "F" else "C")
+
+
+def _reconstruct(*_: object) -> np.ndarray:
+    """What numpy starts an array from; its type, shape and bytes follow."""
+    return np.empty(0, np.uint8)
+
+
+_ALLOWED: dict[tuple[str, str], Any] = {
+    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,  # in the original files, and as numpy 1 wrote it
+    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,  # as numpy 2 writes it
+    ("numpy.core.numeric", "_frombuffer"): _from_buffer,
+    ("numpy._core.numeric", "_frombuffer"): _from_buffer,
+    ("numpy", "ndarray"): None,  # only ever an argument of _reconstruct
     ("numpy", "dtype"): _dtype,
     ("_codecs", "encode"): _encode,
 }
@@ -51,6 +63,9 @@ _DAMAGE = (pickle.UnpicklingError, ArithmeticError, AttributeError, EOFError, Lo
 def load_arrays(data: bytes) -> Any:
     """The object in a pickle of plain values and arrays of bytes.  Raises ValueError for anything else, or a damaged pickle."""
     try:
+        for opcode, argument, _ in pickletools.genops(data):
+            if opcode.name in ("PUT", "LONG_BINPUT") and int(str(argument)) > len(data):
+                raise pickle.UnpicklingError(f"refused: it would remember {argument} values, more than it has bytes")  # and fill the memory
         return _BytesOnly(io.BytesIO(data), encoding="latin1").load()
     except _DAMAGE as error:
         raise ValueError(str(error) or type(error).__name__) from error

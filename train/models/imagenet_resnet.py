@@ -36,6 +36,8 @@ def load_weights(model: nn.Module, name: str, path: Path) -> None:
     if not isinstance(weights, Mapping) or not all(isinstance(value, Tensor) for value in weights.values()):
         raise ValueError(f"model.weights_file={path}: expected a state_dict (names and tensors), found {_outline(weights)}")
     own = model.state_dict()
+    counters = {key: value for key, value in own.items() if key.endswith("num_batches_tracked")}  # torchvision's oldest files lack them
+    weights = {**counters, **weights}
     absent, strange = sorted(set(own) - set(weights)), sorted(set(weights) - set(own))
     if absent or strange:
         parts = [
