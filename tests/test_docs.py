@@ -1,0 +1,224 @@
+"""README and CONTRIBUTING tell the truth: every command in them is parsed by the code that would run it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import args
+import grid_run
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+SYSTEMS = {"learning-to-quantize", "ATOMO", "DGC", "SmaQ", "layer-wise"}
+JOBS = "--prefix exp --cluster slurm --run_name cifar10_full_resnet32 --grid nuq --cluster_args 38,1,p100"
+
+
+def _section(title: str) -> str:
+    found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", README, re.MULTILINE | re.DOTALL)
+    assert found, f"README has no section {title!r}"
+    return found.group(1)
+
+
+def _blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def _block_commands() -> Iterator[str]:
+    for block in _blocks(README + CONTRIBUTING, "bash"):
+        for line in block.splitlines():
+            if command := shlex.join(shlex.split(line, comments=True)):
+                yield command
+
+
+def _rows() -> list[tuple[str, str, str]]:
+    """(system, their command, our cell) of the table; an empty first cell continues the system above."""
+    rows: list[tuple[str, str, str]] = []
+    for line in _section("Coming from another system").splitlines():
+        if not line.startswith("|") or line.startswith("|---"):
+            continue
+        system, there, here = (cell.strip() for cell in line.strip("|").split("|"))
+        if system != "system":
+            rows.append((system or rows[-1][0], there, here))
+    return rows
+
+
+COMMANDS = list(_block_commands())
+ROWS = _rows()
+LINES = [(there, command) for _, there, here in ROWS for command in re.findall(r"`([^`]+)`", here)]
+
+
+# --- checking one command -----------------------------------------------------------------------------------------
+
+
+def _check_overrides(words: list[str]) -> dict[str, Any]:
+    overrides = [word for word in words if not word.startswith("-")]
+    assert not [word for word in words if word.startswith("-") and word not in ("--help", "--cfg")]
+    args.check_overrides(overrides)
+    return args.resolve(args.parse_overrides(overrides))
+
+
+def _check_make(words: list[str]) -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert next(word for word in words if "=" not in word) in targets
+
+
+def _check_file(path: str) -> None:
+    """A script of the checkout, or one that the paper's own line writes."""
+    if path.startswith("jobs/"):
+        assert re.fullmatch(r"jobs/exp_([0-9]|[12][0-9]|3[0-7])\.sh|jobs/exp_slurm\.sbatch", path)
+    else:
+        assert (ROOT / path).is_file()
+
+
+def _check_grid(words: list[str], root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command for real, in an empty folder, less the training."""
+    import grid.engine.local
+
+    started: list[Any] = []
+
+    def pretend(runs: Any, slots: int) -> Any:
+        started.extend(runs)
+        return grid.engine.local.Outcome(done=list(runs))
+
+    def pretend_process(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        started.append(_check_overrides(command[command.index("train.dry_run") + 1 :]))
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(grid.engine.local, "run_with_progress", pretend)
+    monkeypatch.setattr(grid_run.subprocess, "run", pretend_process)
+    assert grid_run.main(words, root) == 0
+    if words[0] in ("run", "dry-run"):
+        assert started
+
+
+def _check_analysis(words: list[str], root: Path) -> None:
+    """Parsed, and refused only because there are no runs."""
+    from analysis.__main__ import main
+
+    assert main([*words, "--runs", str(root)]) in (1, 2)  # argparse would raise SystemExit
+
+
+def check(command: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail unless the code that ``command`` names takes it."""
+    words = shlex.split(command)
+    while re.fullmatch(r"[A-Z_]+=.*", words[0]):
+        words.pop(0)
+    match words:
+        case ["make", *rest]:
+            _check_make(rest)
+        case ["python", "main.py", *rest]:
+            _check_overrides(rest)
+        case ["python", "-m", "train.dry_run", *rest]:
+            _check_overrides(rest)
+        case ["torchrun", processes, "main.py", *rest]:
+            found = re.fullmatch(r"--nproc-per-node=(\d+)", processes)
+            assert found
+            assert 1 <= int(found.group(1)) <= _check_overrides(rest)["workers"]
+        case ["python", "grid_run.py", *rest]:
+            _check_grid(rest, root, monkeypatch)
+        case ["python", "-m", "analysis", *rest]:
+            _check_analysis(rest, root)
+        case ["bash" | "sbatch", path]:
+            _check_file(path)
+        case ["git", "clone", *_] | ["cd", _] | ["source", ".venv/bin/activate"] | ["pip", "install", "."]:
+            pass
+        case _:
+            pytest.fail(f"the tests do not know how to check {command!r}")
+
+
+# --- the tests ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command_blocks(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(command, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(("there", "command"), LINES)
+def test_lines_of_the_table(there: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(command, tmp_path, monkeypatch)
+
+
+def test_the_table_is_whole() -> None:
+    assert {system for system, _, _ in ROWS} == SYSTEMS
+    for _, there, here in ROWS:
+        assert there
+        assert "`" in here or here.startswith(("not yet", "never")), f"{there}: neither a line nor 'not yet'"
+    assert ("python grid_run.py " + JOBS) in {command for _, command in LINES}
+
+
+def test_readme_trains_sweeps_and_draws() -> None:
+    starts = (
+        "python main.py ",
+        "torchrun ",
+        "python grid_run.py --prefix",
+        "python grid_run.py run demo demo",
+        "python -m analysis figures",
+    )
+    assert not [start for start in starts if not any(command.startswith(start) for command in COMMANDS)]
+    assert {"make demo", "make test"} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "make dmo",
+        "python main.py method=alqn",
+        "python main.py method=trn method.bits=3",
+        "torchrun --nproc-per-node=5 main.py workers=4",
+        "python grid_run.py run demo dmo",
+        "python grid_run.py --prefx exp --grid nuq --run_name mnist",
+        "python -m analysis figure demo",
+        "bash pjobs/resnet33.sh",
+        "bash jobs/exp_38.sh",
+    ],
+)
+def test_wrong_commands_are_caught(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises((AssertionError, ValueError, SystemExit)):
+        check(command, tmp_path, monkeypatch)
+
+
+def test_the_tree_is_there() -> None:
+    (tree,) = _blocks(_section("The tree"), "")
+    generated = {"runs/", "figures/"}
+    for line in tree.splitlines():
+        for name in re.split(r" {2,}", line)[0].split():
+            assert name in generated or (ROOT / name).exists(), f"{name} of the README's tree is not there"
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
+def test_paths_and_links_exist(document: str) -> None:
+    text = re.sub(r"^\|.*$", "", (ROOT / document).read_text(), flags=re.MULTILINE)  # the table also names others' files
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    named = re.findall(r"`((?:nuq|grid|train|analysis|tests|pjobs)/[\w/.]*)`", text)
+    named += re.findall(r"`(\.ci/run|[\w.]+\.(?:py|yml|txt|toml))`", text)
+    missing = [name for name in named if not (ROOT / name).exists()]
+    assert named
+    assert not missing
+
+
+def test_the_example_method_works() -> None:
+    import torch
+
+    (source,) = _blocks(_section("Add a method"), "python")
+    space: dict[str, Any] = {}
+    exec(compile(source, "README.md", "exec"), space)
+    method = space["Half"](None)
+    vector = torch.tensor([0.5, -1.25, 0.0, 1e-3, 3.0])
+    message = method.encode(vector, None)
+    assert message.num_bytes == method.message_bytes(5) == 28 + 10
+    assert torch.equal(space["Half"](None).decode(message), vector.half().float())
+
+
+def test_contributing_fits_one_screen() -> None:
+    assert len(CONTRIBUTING.splitlines()) <= 50
+    for recipe in ("A method", "A task", "A cluster", "A figure"):
+        assert f"**{recipe}.**" in CONTRIBUTING
