@@ -182,7 +182,8 @@ def write(argv: Sequence[str], root: Path) -> int:
     print(f"wrote runs/{experiments[0].folder}/*/ (config.yaml, run.sh)")
     print(f"wrote jobs/{options.prefix}_{first}.sh .. jobs/{options.prefix}_{last}.sh")
     if scripts > len(experiments):
-        print(f"hint: {scripts - len(experiments)} scripts are empty; --cluster_args {len(experiments)},... would do")
+        enough = ",".join([str(len(experiments)), *options.cluster_args.split(",")[1:]])
+        print(f"hint: {scripts - len(experiments)} scripts are empty; --cluster_args {enough} would do")
     if options.cluster == "slurm":
         _write_sbatch(options, root, scripts, ranks, partition)
     return 0

@@ -95,22 +95,25 @@ class RunFolder:
 
 
 def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value == value else 0.0
+    """A finite number as it is, anything else as 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0.0
+    return float(value) if -1e15 < value < 1e15 else 0.0
 
 
 def _judge(values: dict[str, Any], now: float) -> tuple[str, str]:
     """(state, reason) of a status record at time ``now``."""
     word = values.get("state")
-    if word in ENDED:
+    if isinstance(word, str) and word in ENDED:
         failure = values.get("failure")
-        return str(word), str(failure.get("message", "")) if isinstance(failure, dict) else ""
+        return word, str(failure.get("message", "")) if isinstance(failure, dict) else ""
     if word != "running":
         return "unknown", f"status.json says state={word!r}, which means nothing here"
-    heartbeat, host, pid = values.get("heartbeat"), values.get("host"), values.get("pid")
-    if not isinstance(heartbeat, int | float):
+    heartbeat, host, pid = _number(values.get("heartbeat")), values.get("host"), int(_number(values.get("pid")))
+    if heartbeat <= 0:
         return "unknown", "it says running, without a heartbeat"
     age_s = now - heartbeat
-    here = host == socket.gethostname() and isinstance(pid, int) and pid > 0
+    here = host == socket.gethostname() and pid > 0
     if here and not _alive(pid):
         return "lost", f"its process {pid} on this machine is gone"
     if age_s <= STALE_S:
@@ -120,11 +123,16 @@ def _judge(values: dict[str, Any], now: float) -> tuple[str, str]:
     return "lost", f"no heartbeat for {age_s:.0f} s from {host}"
 
 
-def _alive(pid: Any) -> bool:
+def _alive(pid: int) -> bool:
+    """Whether the process exists and has not ended (a zombie has)."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True
-    return True
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except FileNotFoundError:
+        return not Path("/proc/self").exists()  # gone since, unless this system has no /proc
+    return fields[:1] != [b"Z"]

@@ -1,0 +1,72 @@
+"""A checkout in a temporary folder whose main.py is a stand-in that obeys the same contract as the real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from grid.engine.plan import Run, prepare, runs_of
+from grid.engine.sweep import Sweep, axis, point, product
+
+# Behaves as the file `behaviour` beside it says: a JSON object seed -> exit code, "wait" (until a signal), or "deaf".
+MAIN = """
+import json, os, signal, socket, sys, time
+settings = dict(word.split("=", 1) for word in sys.argv[1:])
+folder = settings["run_dir"]
+behaviour = json.load(open("behaviour.json")).get(settings["seed"], 0)
+status = {"state": "running", "host": socket.gethostname(), "pid": os.getpid(), "heartbeat": time.time(), "step": 3, "steps": 7}
+
+def tell(state, code):
+    status.update(state=state, exit_code=code)
+    with open(folder + "/aside", "w") as file:
+        json.dump(status, file, indent=1)
+    os.replace(folder + "/aside", folder + "/status.json")
+
+def stop(number, frame):
+    print("heard", signal.Signals(number).name, flush=True)
+    tell("preempted", 75)
+    os._exit(75)
+
+signal.signal(signal.SIGUSR2, stop)
+signal.signal(signal.SIGTERM, stop if behaviour != "deaf" else signal.SIG_IGN)
+tell("running", None)
+print("args", json.dumps(sys.argv[1:]), flush=True)
+open(folder + "/started", "a").write("x")
+if behaviour in ("wait", "deaf"):
+    time.sleep(60)
+if behaviour == "silent":
+    sys.exit(0)
+tell({0: "done", 3: "diverged"}.get(behaviour, "failed"), behaviour)
+sys.exit(behaviour)
+"""
+
+
+def checkout(root: Path, behaviour: dict[int, int | str] | None = None) -> Path:
+    """A folder with the stand-in main.py."""
+    root.mkdir(exist_ok=True, parents=True)
+    (root / "main.py").write_text(MAIN)
+    (root / "behaviour.json").write_text(json.dumps({str(seed): value for seed, value in (behaviour or {}).items()}))
+    return root
+
+
+def runs(root: Path, seeds: int) -> list[Run]:
+    """Prepared runs of a tiny sweep, one per seed 1, 2, ..."""
+    sweep = Sweep(product(point("QSGD", method="qsgd", steps=7), axis("method.bits", [3])), seeds=range(1, seeds + 1), folder="tiny")
+    made = runs_of(sweep.experiments(), root)
+    for run in made:
+        prepare(run)
+    return made
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**{key: value for key, value in os.environ.items() if key not in {"NPROC", "PYTHON"}}, "PYTHON": sys.executable, **more}
+
+
+def bash(script: Path, cwd: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
+    """The script from an unrelated folder."""
+    return subprocess.run(
+        ["bash", str(script)], capture_output=True, text=True, env=environment(**more), cwd=cwd or "/", timeout=30, check=False
+    )

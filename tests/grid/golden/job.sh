@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# 2 experiments of nuq.x, one after another; what is done is skipped; written by grid_run.py
+# Exit codes: 0 all done, 75 checkpointed on a signal (please requeue), 1 some failed
+set -u
+CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
+child=
+signalled=
+interrupted=
+forward() {
+  signalled="$1"
+  interrupted=1
+  if [ -n "$child" ]; then kill -s "$1" "$child" 2>/dev/null; fi
+}
+trap 'forward USR2' USR2
+trap 'forward TERM' TERM INT
+finish() {
+  child=$!
+  if [ -n "$signalled" ]; then kill -s "$signalled" "$child" 2>/dev/null; fi
+  code=
+  until [ -n "$code" ] && [ -z "$interrupted" ]; do
+    interrupted=
+    wait "$child"
+    code=$?
+  done
+  child=
+  if [ -n "$signalled" ] && [ "$code" -gt 128 ]; then code=75; fi
+}
+export NPROC="${NPROC:-2}"
+runs=(
+  runs/x/alq
+  'runs/x/it'"'"'s'
+)
+
+failed=()
+for index in "${!runs[@]}"; do
+  run="${runs[$index]}"
+  if grep -q '"state"[[:space:]]*:[[:space:]]*"done"' "$run/status.json" 2>/dev/null; then
+    echo "done already: $run"
+    continue
+  fi
+  if [ -n "$signalled" ]; then
+    echo "stopped by a signal before $run, $((${#runs[@]} - index)) of ${#runs[@]} left: asking to be requeued"
+    exit 75
+  fi
+  echo "$(date '+%F %T') start $run"
+  bash "$run/run.sh" &
+  finish
+  echo "$(date '+%F %T') exit code $code: $run"
+  if [ "$code" -eq 75 ]; then
+    echo "checkpointed, $((${#runs[@]} - index)) of ${#runs[@]} left: asking to be requeued"
+    exit 75
+  fi
+  if [ "$code" -ne 0 ]; then failed+=("$code $run"); fi
+done
+
+if [ "${#failed[@]}" -gt 0 ]; then
+  echo "${#failed[@]} of ${#runs[@]} failed (exit code, folder; see stdout.log there):"
+  printf '  %s\n' "${failed[@]}"
+  exit 1
+fi
+echo "all ${#runs[@]} done"

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# ALQ, seed 1: one experiment of the sweep cifar10_full_resnet32; written by grid_run.py
+# bash run.sh works from any folder. Exit codes: 0 done, 75 checkpointed on a signal, 2 bad settings, 3 diverged, else a crash
+set -u
+CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/../../.." || exit 2
+if [ -z "${PYTHON:-}" ]; then
+  if [ -x .venv/bin/python ]; then PYTHON=.venv/bin/python; else PYTHON=python; fi
+fi
+child=
+signalled=
+interrupted=
+forward() {
+  signalled="$1"
+  interrupted=1
+  if [ -n "$child" ]; then kill -s "$1" "$child" 2>/dev/null; fi
+}
+trap 'forward USR2' USR2
+trap 'forward TERM' TERM INT
+finish() {
+  child=$!
+  if [ -n "$signalled" ]; then kill -s "$signalled" "$child" 2>/dev/null; fi
+  code=
+  until [ -n "$code" ] && [ -z "$interrupted" ]; do
+    interrupted=
+    wait "$child"
+    code=$?
+  done
+  child=
+  if [ -n "$signalled" ] && [ "$code" -gt 128 ]; then code=75; fi
+}
+
+run_dir=runs/x/alq
+overrides=(
+  method=alq
+  data=cifar10
+  model=resnet32
+  optim=sgd
+  schedule=step
+  workers=4
+  optim.lr=0.1
+  optim.momentum=0.9
+  optim.weight_decay=0.0001
+  'schedule.at=[40000,60000]'
+  schedule.factor=0.1
+  measure.every=100
+  batch_size=128
+  steps=80000
+  eval_every=2000
+  method.statistics=fresh
+  method.num_samples=10
+  method.scope=model
+  method.bits=3
+  method.bucket_size=8192
+  'method.update_at=[100,2000]'
+  method.update_every=10000
+  method.fit=mixture
+  method.solver=paper
+  method.weights=norm
+  method.num_components=50
+  seed=1
+  method.norm=l2
+  method.symmetric=true
+  data.augment=true
+  model.batch_norm=true
+  optim.nesterov=false
+  measure.num_samples=10
+  untrain.steps=0
+  untrain.lr=0.001
+  untrain.std=0.001
+  trajectory=method
+  eval_train=true
+  eval_batch_size=1000
+  threads=1
+  stand_in=false
+  run_dir=runs/x/alq
+)
+
+mkdir -p "$run_dir" || exit 2
+log="$run_dir/stdout.log"
+if [ -t 1 ]; then exec > >(tee -i -a "$log") 2>&1; else exec >>"$log" 2>&1; fi
+export PYTHONUNBUFFERED=1
+
+# One rank per allotted device; never more ranks than workers.
+ranks="${NPROC:-1}"
+if [ "$ranks" -gt 4 ]; then ranks=4; fi
+
+if [ "$ranks" -le 1 ]; then
+  "$PYTHON" main.py "${overrides[@]}" &
+  finish
+  exit "$code"
+fi
+
+# torchrun swallows the ranks' exit codes: rank 0 leaves the true one in status.json.
+unset OMP_DYNAMIC
+before="$(cat "$run_dir/status.json" 2>/dev/null)"
+"$PYTHON" -m torch.distributed.run --standalone --nproc-per-node="$ranks" \
+  --signals-to-handle=SIGTERM,SIGINT,SIGUSR2 --shutdown-timeout=100 main.py "${overrides[@]}" &
+finish
+told=
+if [ "$(cat "$run_dir/status.json" 2>/dev/null)" != "$before" ]; then
+  told="$(sed -n 's/.*"exit_code": *\([0-9][0-9]*\).*/\1/p' "$run_dir/status.json" | head -n 1)"
+fi
+if [ "$code" -ne 0 ]; then
+  if [ -n "$told" ]; then code="$told"; elif [ -n "$signalled" ]; then code=75; fi
+fi
+exit "$code"

@@ -1,0 +1,187 @@
+"""The command line: the original command, the subcommands, bad input, speed, and what it never imports."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+import args
+import grid_run
+from grid.engine.sweep import load
+from tests.grid import fake
+
+ROOT = Path(__file__).parents[2]
+ORIGINAL = "--prefix exp --cluster slurm --run_name cifar10_full_resnet32 --grid nuq --cluster_args 38,1,p100".split()
+
+
+def test_the_original_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert grid_run.main(ORIGINAL, tmp_path) == 0
+    names = {path.name for path in (tmp_path / "jobs").iterdir()}
+    assert names == {*(f"exp_{number}.sh" for number in range(38)), "exp_slurm.sbatch", "logs"}
+    output = capsys.readouterr().out
+    assert "wrote jobs/exp_0.sh .. jobs/exp_37.sh" in output
+    assert "hint: 29 scripts are empty; --cluster_args 9,1,p100 would do" in output
+    assert "wrote jobs/exp_slurm.sbatch (array 0-37)" in output
+    experiments = load("nuq", "cifar10_full_resnet32").experiments()
+    for number, item in enumerate(experiments):
+        folder = tmp_path / "runs" / "cifar10_full_resnet32" / item.name
+        assert f"runs/cifar10_full_resnet32/{item.name}" in (tmp_path / "jobs" / f"exp_{number}.sh").read_text()
+        stored = yaml.safe_load((folder / "config.yaml").read_text())
+        assert stored == {**item.config, "run_dir": f"runs/cifar10_full_resnet32/{item.name}"}
+        assert args.identity(stored) == item.name[-14:]
+    for number in range(38):
+        done = subprocess.run(["bash", "-n", str(tmp_path / "jobs" / f"exp_{number}.sh")], check=False)
+        assert done.returncode == 0
+    empty = fake.bash(tmp_path / "jobs" / "exp_9.sh")
+    assert (empty.returncode, empty.stdout) == (0, "nothing to do: more scripts than experiments\n")
+
+
+def test_it_takes_less_than_two_seconds_and_imports_no_torch(tmp_path: Path) -> None:
+    program = f"import sys, pathlib, grid_run; code = grid_run.main(sys.argv[1:], pathlib.Path({str(tmp_path)!r})); print(sorted(m for m in sys.modules if m.partition('.')[0] in ('torch', 'train', 'pandas', 'matplotlib'))); sys.exit(code)"  # noqa: E501
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", program, *ORIGINAL], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert time.monotonic() - began < 2
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_fewer_scripts_than_experiments_offset_and_no_sbatch_for_local(tmp_path: Path) -> None:
+    words = "--grid nuq --run_name mnist --cluster local --cluster_args 4 --run0_id 10 --prefix m --set data_dir=/data".split()
+    assert grid_run.main(words, tmp_path) == 0
+    assert {path.name for path in (tmp_path / "jobs").iterdir()} == {"m_10.sh", "m_11.sh", "m_12.sh", "m_13.sh", "logs"}
+    shares = [(tmp_path / "jobs" / f"m_{number}.sh").read_text().count("\n  runs/mnist/") for number in range(10, 14)]
+    assert shares == [5, 5, 5, 4]
+    (script, *_) = (tmp_path / "runs" / "mnist").glob("*/run.sh")
+    assert "\n  data_dir=/data\n" in script.read_text()
+
+
+def test_offset_and_cap_reach_the_array(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = "--grid nuq --run_name mnist --cluster_args 4,2 --run0_id 999 --max_running 3 --gpus 0 --time 5:00 --mem 2G --cpus 1".split()
+    assert grid_run.main(words, tmp_path) == 0
+    text = (tmp_path / "jobs" / "exp_slurm.sbatch").read_text()
+    for line in ("array=999-1002%3", "ntasks=2", "time=5:00", "mem=2G", "cpus-per-task=1"):
+        assert f"#SBATCH --{line}\n" in text
+    assert "partition" not in text
+    assert "gpus" not in text
+    assert 'export NPROC="${NPROC:-2}"' in (tmp_path / "jobs" / "exp_999.sh").read_text()
+    assert "MaxArraySize" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("task", sorted(grid_run.TASKS))
+def test_pjobs_are_in_step_with_the_sweeps(task: str) -> None:
+    text = grid_run.task_texts()[f"{task}.sh"]
+    path = ROOT / "pjobs" / f"{task}.sh"
+    assert path.read_text() == text, "run: python grid_run.py pjobs"
+    assert os.access(path, os.X_OK)
+
+
+def test_no_pjob_is_left_over() -> None:
+    assert {path.name for path in (ROOT / "pjobs").iterdir()} == set(grid_run.task_texts())
+
+
+def test_list_names_every_sweep(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert grid_run.main(["list"], tmp_path) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert any(row.split()[:5] == ["abl", "bits", "57", "of", "62"] for row in rows)
+    assert any(row.split()[:3] == ["nuq", "cifar10_full_resnet8", "11"] for row in rows)
+
+
+def test_show_a_sweep_and_one_experiment(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert grid_run.main(["show", "abl", "interval"], tmp_path) == 0
+    output = capsys.readouterr().out
+    assert "TRN once; also: TRN rarely; also: TRN often" in output
+    assert "26 experiments (36 points; those that mean the same run are run once)" in output
+    assert grid_run.main(["show", "abl", "interval", "ALQ often"], tmp_path) == 0
+    output = capsys.readouterr().out
+    grid_run.main("--grid abl --run_name interval --cluster local".split(), tmp_path)
+    (item,) = [item for item in load("abl", "interval").experiments() if item.label == "ALQ often"]
+    assert output.endswith((tmp_path / "runs" / "interval" / item.name / "run.sh").read_text()), "the exact script"
+    assert (tmp_path / "runs" / "interval" / item.name / "config.yaml").read_text() in output
+
+
+def test_run_and_status(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    root = fake.checkout(tmp_path / "co", {2: 3})
+    user = tmp_path / "mine.py"
+    user.write_text(
+        "from grid.engine.sweep import Sweep, point\ndef two() -> Sweep:\n    return Sweep([point('A', method='qsgd')], seeds=(1, 2))\n"
+    )
+    assert grid_run.main(["status", str(user), "two"], root) == 0
+    assert capsys.readouterr().out.endswith("2 new\n")
+    assert grid_run.main(["run", str(user), "two", "--slots", "2"], root) == 1
+    capsys.readouterr()
+    assert grid_run.main(["status", str(user), "two"], root) == 0
+    rows = capsys.readouterr().out
+    assert [row.split()[:4] for row in rows.splitlines()[1:3]] == [["A", "1", "done", "3/7"], ["A", "2", "diverged", "3/7"]]
+    assert rows.endswith("1 done, 1 diverged\n")
+    assert grid_run.main(["status", str(user), "two", "--seeds", "1"], root) == 0
+    assert "1 folder of other settings or seeds" in capsys.readouterr().out
+    assert grid_run.main(["run", str(user), "two", "1", "--slots", "2"], root) == 0
+
+
+def test_dry_run_passes_the_experiment_and_the_exit_code_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "dry_run.py").write_text("import sys\nprint(sys.argv[1:])\nsys.exit(3)\n")
+    assert grid_run.main(["dry-run", "nuq", "cifar10_full_resnet8", "ALQ-G"], tmp_path) == 3
+    output = capfd.readouterr().out
+    assert "dry run of ALQ-G" in output
+    assert "'method=alq_g'" in output
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("shwo nuq mnist", "unknown command 'shwo'; did you mean 'show'? (legal: dry-run, list, pjobs, run, show, status)"),
+        ("--grid nuk --run_name mnist", "unknown grid 'nuk'; did you mean 'nuq'?"),
+        ("--grid nuq --run_name cifar10_full_resnet23", "did you mean 'cifar10_full_resnet32'?"),
+        ("--grid nuq --run_name mnist --cluster slrm", "unknown cluster 'slrm'; did you mean 'slurm'? (legal: local, slurm)"),
+        ("--grid nuq --run_name mnist --cluster_args 0,1", "--cluster_args 0,1: must be"),
+        ("--grid nuq --run_name mnist --cluster_args 3,1,a b", "is no name of a partition"),
+        ("--grid nuq --run_name mnist --cluster_args 3,1,a,b", "must be N[,RANKS[,PARTITION]]"),
+        ("--grid nuq --run_name mnist --prefix ../x", "--prefix '../x'"),
+        ("--grid nuq --run_name mnist --max_running 0", "--max_running 0: must be at least 1"),
+        ("--grid nuq --run_name mnist --cluster local --submit", "--submit needs --cluster slurm"),
+        ("--grid none.py --run_name mnist", "none.py: no such file"),
+        ("run demo demo --slots 0", "--slots 0: must be at least 1"),
+        ("show demo demo --seeds x", "--seeds x"),
+        ("show demo demo --set steps=1,2", "--set steps=1,2: must be one value"),
+        ("show demo demo --set steps", "is not of the form name=value"),
+        ("show demo demo --set stepz=3", "unknown setting 'stepz'; did you mean 'steps'?"),
+        ("show demo demo ALL", "unknown experiment 'ALL'; did you mean 'ALQ'? (legal: 1..30"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(words: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert grid_run.main(words.replace("a b", "a\tb").split(" "), tmp_path) == 2
+    errors = capsys.readouterr().err
+    assert sentence.replace("a b", "a\tb") in errors
+    assert errors.count("\n") == 1
+    assert not list(tmp_path.iterdir()), "nothing is written"
+
+
+@pytest.mark.parametrize("words", [[], ["-h"], *([name, "--help"] for name in grid_run.COMMANDS)])
+def test_every_command_has_help(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        grid_run.main(words, tmp_path)
+    assert end.value.code == 0
+    assert len(capsys.readouterr().out) > 60
+
+
+def test_every_option_has_help_text() -> None:
+    parsers = [grid_run.write_parser(), grid_run._command_parser("x", "y", one="z")]
+    assert all(action.help for parser in parsers for action in parser._actions)
+
+
+def test_help_is_instant() -> None:
+    began = time.monotonic()
+    subprocess.run([sys.executable, "grid_run.py", "--help"], cwd=ROOT, capture_output=True, check=True)
+    assert time.monotonic() - began < 0.4
+
+
+def test_a_closed_pipe_is_no_crash() -> None:
+    command = f"{sys.executable} grid_run.py show abl bucket_size | head -n 1"
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stderr == ""

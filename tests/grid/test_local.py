@@ -1,0 +1,161 @@
+"""The local runner with a stand-in main.py: slots, skipping, failures, Ctrl-C without orphans, both displays."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from grid.engine import local, plan
+from grid.engine.local import Bars, Lines, run_all, run_with_progress, summary, visible_gpus
+from tests.grid import fake
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "POLL_S", 0.01)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
+def test_runs_what_is_missing_and_names_what_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = fake.runs(fake.checkout(tmp_path / "my checkout", {2: 1, 3: "silent"}), 5)
+    assert run_with_progress(runs, 2).exit_code == 1
+    output = capsys.readouterr().out
+    assert "failed: QSGD bits=3 (seed 2): exit code 1; the end of runs/tiny/qsgd-3b" in output
+    assert "    args [" in output, "the end of the log is shown"
+    assert "(seed 3): exit code 0, but the run does not say that it is done" in output
+    assert output.count("start QSGD") == 5
+    assert output.endswith("3 done, 2 failed\n")
+    (tmp_path / "my checkout" / "behaviour.json").write_text("{}")
+    for run in runs:  # the silent one left a status of a process that is gone
+        assert run.state().word in {"done", "failed", "lost"}
+    again = run_with_progress(runs, 2)
+    assert again.exit_code == 0
+    assert (len(again.done), len(again.skipped)) == (2, 3)
+    capsys.readouterr()
+    assert run_with_progress(runs, 2).exit_code == 0
+    assert capsys.readouterr().out == "5 done before\n"
+
+
+def test_what_may_be_alive_is_left_alone(tmp_path: Path) -> None:
+    runs = fake.runs(fake.checkout(tmp_path), 2)
+    runs[0].folder.status.write_text(json.dumps({"state": "running", "host": "elsewhere", "pid": 1, "heartbeat": time.time()}))
+    runs[1].folder.status.write_text("{")
+    outcome = run_all(runs, 1, Lines(0))
+    assert outcome.exit_code == 1
+    assert [reason.partition(":")[0] for _, reason in outcome.left] == ["running", "unknown"]
+    assert "not started" in summary(outcome)
+    assert not any((run.folder.path / "started").exists() for run in runs)
+
+
+def test_slots_bound_what_runs_at_once_and_set_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    root = fake.checkout(tmp_path)
+    runs = fake.runs(root, 6)
+    note = "import json, os\nopen(folder + '/env', 'w').write(json.dumps(dict(os.environ)))\n"
+    clock = "import time\nbegan = time.monotonic()\ntime.sleep(0.15)\nopen(folder + '/span', 'w').write(json.dumps([began, time.monotonic()]))\n"
+    (root / "main.py").write_text(fake.MAIN.replace('tell("running", None)', note + clock))
+    assert run_all(runs, 3, Lines(6)).exit_code == 0
+    environments = [json.loads((run.folder.path / "env").read_text()) for run in runs]
+    assert {item["OMP_NUM_THREADS"] for item in environments} == {"1"}
+    assert {item["NPROC"] for item in environments} == {"1"}
+    assert sorted({item["CUDA_VISIBLE_DEVICES"] for item in environments}) == ["5", "7"]
+    spans = [json.loads((run.folder.path / "span").read_text()) for run in runs]
+    at_once = max(sum(began <= moment < ended for began, ended in spans) for moment, _ in spans)
+    assert 2 <= at_once <= 3
+
+
+def test_visible_gpus() -> None:
+    assert visible_gpus({"CUDA_VISIBLE_DEVICES": "0,3"}) == ["0", "3"]
+    assert visible_gpus({"CUDA_VISIBLE_DEVICES": ""}) == []
+    assert visible_gpus({"CUDA_VISIBLE_DEVICES": "-1"}) == []
+
+
+def _processes(group_marker: str) -> list[int]:
+    """Pids of processes whose command line names the folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            try:
+                words = (entry / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if group_marker in words:
+                found.append(int(entry.name))
+    return found
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+from grid.engine import local
+from tests.grid import fake
+local.GRACE_S = float(sys.argv[2])
+sys.exit(local.run_with_progress(fake.runs(Path(sys.argv[1]), 3), 2).exit_code)
+"""
+
+
+@pytest.mark.parametrize("behaviour", ["wait", "deaf"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_stops_every_child_and_leaves_no_orphan(tmp_path: Path, behaviour: str, number: signal.Signals) -> None:
+    root = fake.checkout(tmp_path / f"stop-{behaviour}", {1: behaviour, 2: behaviour})
+    runs = fake.runs(root, 3)
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(root), "0.5"],
+        cwd=ROOT,
+        env=fake.environment(PYTHONPATH=str(ROOT), CUDA_VISIBLE_DEVICES=""),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    end = time.monotonic() + 15
+    while not all((run.folder.path / "started").exists() for run in runs[:2]):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    marker = f"run_dir=runs/tiny/{runs[0].experiment.name}"
+    assert _processes(marker)
+    driver.send_signal(number)
+    output, _ = driver.communicate(timeout=20)
+    assert driver.returncode == 130
+    assert "stopping 2 runs" in output
+    assert "goes on from the last checkpoints" in output
+    assert not _processes(marker)
+    assert not _processes(str(root))
+    assert [run.state().word for run in runs] == (["preempted", "preempted", "new"] if behaviour == "wait" else ["lost", "lost", "new"])
+    assert not [path for run in runs for path in run.folder.path.iterdir() if "tmp" in path.name]
+
+
+def test_bars_follow_the_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = fake.runs(fake.checkout(tmp_path, {2: 3}), 2)
+    with Bars(2) as bars:
+        outcome = run_all(runs, 2, bars)
+    assert (len(outcome.done), len(outcome.failed)) == (1, 1)
+    output = capsys.readouterr().out
+    assert "QSGD bits=3 (seed 2): diverged" in output
+    assert "2/2" in output
+
+
+def test_prepare_keeps_the_record_of_a_run_that_has_begun(tmp_path: Path) -> None:
+    (run,) = fake.runs(fake.checkout(tmp_path), 1)
+    before = run.folder.script.stat().st_mtime_ns
+    run.folder.config.write_text("as it was")
+    run.folder.status.write_text("{}")
+    plan.prepare(run)
+    assert run.folder.config.read_text() == "as it was"
+    assert run.folder.script.stat().st_mtime_ns == before, "an unchanged script is not written again"
+    run.folder.status.unlink()
+    plan.prepare(run)
+    assert run.folder.config.read_text().startswith("method:\n  name: qsgd\n")
+
+
+def test_left_over_folders_are_found(tmp_path: Path) -> None:
+    runs = fake.runs(fake.checkout(tmp_path), 2)
+    assert plan.left_over([run.experiment for run in runs], tmp_path) == []
+    assert plan.left_over([runs[0].experiment], tmp_path) == [runs[1].experiment.name]

@@ -1,0 +1,118 @@
+"""sbatch text: its record, its behaviour under a stand-in scontrol, submission."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from grid.engine import slurm
+from grid.engine.script import from_script, job_script
+from grid.engine.slurm import Resources, array_spec, sbatch_text
+from tests.grid import fake, record
+
+
+def _normalised(root: Path, text: str) -> str:
+    return text.replace(str(root), "/ROOT")
+
+
+def test_text_is_that_on_record(tmp_path: Path) -> None:
+    record.check("slurm.sbatch", _normalised(tmp_path, sbatch_text("exp", tmp_path, 0, 38, Resources(partition="p100"))))
+    every = Resources(2, None, 4, 8, "40GB", "12:00:00", "lab", "long", "v100|a100", "bad[1-2]")
+    record.check("slurm_every_option.sbatch", _normalised(tmp_path, sbatch_text("e.2", tmp_path, 5, 3, every, 2)))
+
+
+def test_defaults_of_a_script() -> None:
+    text = sbatch_text("exp", Path("/r"), 0, 38, Resources(partition="p100")).splitlines()
+    for line in ("array=0-37", "partition=p100", "ntasks=1", "gpus-per-node=1", "cpus-per-task=3", "mem=18GB", "nodes=1", "requeue",
+                 "open-mode=append", "signal=B:USR2@120", "output=/r/jobs/logs/exp_%A_%a.log", "job-name=exp"):  # fmt: skip
+        assert f"#SBATCH --{line}" in text
+    assert not any(word in line for line in text for word in ("time", "mail", "account", "wckey", "error=") if line.startswith("#SBATCH"))
+
+
+def test_gpus_follow_the_ranks_and_can_be_none() -> None:
+    assert "--gpus-per-node=3" in sbatch_text("e", Path("/r"), 0, 1, Resources(ranks=3))
+    assert "gpus" not in sbatch_text("e", Path("/r"), 0, 1, Resources(gpus=0))
+
+
+def test_array_spec() -> None:
+    assert array_spec(0, 38, None) == "0-37"
+    assert array_spec(7, 1, 4) == "7-7%4"
+
+
+def test_awkward_roots() -> None:
+    text = sbatch_text("e", Path("/a b/100%"), 0, 1, Resources())
+    assert "#SBATCH --output='/a b/100%%/jobs/logs/e_%A_%a.log'" in text
+    assert "cd '/a b/100%' || exit 2" in text
+
+
+def test_another_submitit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "1.6.0")
+    with pytest.raises(RuntimeError, match=r"submitit 1\.6\.0 .* >=1\.5,<1\.6"):
+        sbatch_text("e", Path("/r"), 0, 1, Resources())
+
+
+def _batch(root: Path, restarts: int | None, element: int = 0) -> tuple[subprocess.Popen[str], Path]:
+    """The batch script as element ``element`` of array 40, with an scontrol that notes what it is asked."""
+    binaries, asked = root / "bin", root / "asked"
+    binaries.mkdir(exist_ok=True)
+    (binaries / "scontrol").write_text(f'#!/bin/sh\necho "$@" >>"{asked}"\n')
+    (binaries / "scontrol").chmod(0o755)
+    script = root / "batch.sh"
+    script.write_text(sbatch_text("x", root, 0, 1, Resources()))
+    more = {"SLURM_ARRAY_JOB_ID": "40", "SLURM_ARRAY_TASK_ID": str(element), "SLURM_JOB_ID": "40"}
+    more |= {} if restarts is None else {"SLURM_RESTART_COUNT": str(restarts)}
+    environment = fake.environment(PATH=f"{binaries}:{os.environ['PATH']}", **more)
+    return subprocess.Popen(["bash", str(script)], env=environment, cwd="/", stdout=subprocess.PIPE, text=True), asked
+
+
+def _prepared(root: Path, behaviour: dict[int, int | str]) -> list:
+    fake.checkout(root, behaviour)
+    runs = fake.runs(root, 1)
+    (root / "jobs").mkdir()
+    (root / "jobs" / "x_0.sh").write_text(job_script("s", [runs[0].run_dir], from_script(1), 1))
+    return runs
+
+
+@pytest.mark.parametrize(
+    ("code", "restarts", "ended", "requeued"), [(0, None, 0, False), (3, None, 1, False), (75, None, 0, True), (75, 99, 0, True), (75, 100, 75, False)]
+)  # fmt: skip
+def test_requeue_names_the_element_and_is_bounded(tmp_path: Path, code: int, restarts: int | None, ended: int, requeued: bool) -> None:
+    root = tmp_path / "it's here"
+    _prepared(root, {1: code})
+    process, asked = _batch(root, restarts)
+    output, _ = process.communicate(timeout=20)
+    assert process.returncode == ended
+    assert (asked.read_text() if asked.exists() else "") == ("requeue 40_0\n" if requeued else "")
+    assert ("submit this file again" in output) == (restarts == 100)
+
+
+def test_the_warning_before_the_time_limit_travels_to_main(tmp_path: Path) -> None:
+    (run,) = _prepared(tmp_path, {1: "wait"})
+    process, asked = _batch(tmp_path, None)
+    end = time.monotonic() + 15
+    while not (run.folder.path / "started").exists():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    process.send_signal(signal.SIGUSR2)
+    process.communicate(timeout=20)
+    assert asked.read_text() == "requeue 40_0\n"
+    assert run.state().word == "preempted"
+
+
+def test_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="there is no sbatch on this machine"):
+        slurm.submit(tmp_path / "x")
+    sbatch = tmp_path / "sbatch"
+    sbatch.write_text("#!/bin/sh\n[ \"$1\" = --parsable ] && echo '4711;cluster'\n")
+    sbatch.chmod(0o755)
+    assert slurm.submit(tmp_path / "x") == "4711"
+    sbatch.write_text("#!/bin/sh\necho 'invalid partition specified: p100' >&2\nexit 1\n")
+    with pytest.raises(ValueError, match="invalid partition specified: p100"):
+        slurm.submit(tmp_path / "x")

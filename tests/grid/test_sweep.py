@@ -1,0 +1,233 @@
+"""Sweeps: counts and settings against the published tables, expansion, aliases, names, and errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grid.engine import sweep as sweeps
+from grid.engine.sweep import Sweep, axis, find, load, parse_seeds, point, product, union, where_read
+
+# (points as listed, distinct experiments) of reference tables, written down by hand.
+COUNTS = {
+    ("nuq", "mnist"): (19, 19),
+    ("nuq", "cifar10_full_resnet110"): (9, 9),
+    ("nuq", "cifar10_full_resnet32"): (9, 9),
+    ("nuq", "cifar10_full_resnet8"): (11, 11),
+    ("nuq", "imagenet_half"): (12, 12),
+    ("nuq", "imagenet_full"): (9, 9),
+    ("abl", "bucket_size"): (112, 112),
+    ("abl", "bucket_size_trained"): (112, 112),
+    ("abl", "bits"): (62, 57),
+    ("abl", "interval"): (36, 26),
+    ("nuqsgd", "cifar10_full"): (9, 9),
+    ("nuqsgd", "imagenet_full"): (5, 5),
+    ("nuqsgd", "cifar10_first_epoch"): (5, 5),
+    ("nuqsgd", "cifar10_last_epoch"): (5, 5),
+    ("demo", "demo"): (30, 30),
+    ("cifar10_cpu", "cifar10_cpu"): (14, 14),
+}
+ALL = [(family, run_name) for family in sweeps.families() for run_name in sweeps.load_family(family)]
+
+
+@pytest.mark.parametrize(("family", "run_name"), ALL)
+def test_counts_are_those_of_the_table(family: str, run_name: str) -> None:
+    sweep = load(family, run_name)
+    experiments = sweep.experiments()
+    assert (sweep.num_points, len(experiments)) == COUNTS[family, run_name]
+    assert sum(1 + len(item.aliases) for item in experiments) == sweep.num_points
+    assert len({item.name for item in experiments}) == len(experiments)
+    assert len({(item.label, item.seed) for item in experiments}) == len(experiments), "a label must name one experiment"
+    assert sweep.doc, "list shows the first line of the docstring"
+
+
+def test_every_named_sweep_is_counted_and_has_a_folder_of_its_own() -> None:
+    assert set(ALL) == set(COUNTS)
+    folders = [load(*task).experiments()[0].folder for task in ALL]
+    assert len(set(folders)) == len(folders)
+
+
+def _by_label(family: str, run_name: str) -> dict[str, dict]:
+    return {item.label: dict(item.config) for item in load(family, run_name).experiments()}
+
+
+def test_resnet32_is_the_published_task() -> None:
+    rows = _by_label("nuq", "cifar10_full_resnet32")
+    assert set(rows) == {"SGD", "SuperSGD", "NUQSGD", "QSGDinf", "TRN", "ALQ", "ALQ-N", "AMQ", "AMQ-N"}
+    alq = rows["ALQ"]
+    assert alq["method"] == {
+        "name": "alq", "bucket_size": 8192, "scope": "model", "bits": 3, "norm": "l2", "fit": "mixture", "solver": "paper",
+        "weights": "norm", "symmetric": True, "num_components": 50, "statistics": "fresh", "num_samples": 10,
+        "update_at": [100, 2000], "update_every": 10000,
+    }  # fmt: skip
+    assert rows["ALQ-N"]["method"]["fit"] == "normal"
+    for config in rows.values():
+        assert config["optim"] == {"name": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": False, "weight_decay": 1e-4}
+        assert config["schedule"] == {"name": "step", "at": [40000, 60000], "factor": 0.1}
+        assert (config["workers"], config["batch_size"], config["steps"], config["eval_every"]) == (4, 128, 80000, 2000)
+        assert (config["model"]["name"], config["data"]["name"], config["trajectory"]) == ("resnet32", "cifar10", "method")
+        assert config["measure"] == {"every": 100, "num_samples": 10}
+
+
+@pytest.mark.parametrize(
+    ("run_name", "bits", "bucket_size", "num_components"),
+    [("cifar10_full_resnet110", 3, 16384, 150), ("cifar10_full_resnet8", 3, 16384, 80), ("imagenet_half", 4, 8192, 350), ("imagenet_full", 3, 8192, 350)],
+)  # fmt: skip
+def test_quantizers_of_the_paper(run_name: str, bits: int, bucket_size: int, num_components: int) -> None:
+    rows = _by_label("nuq", run_name)
+    for label, config in rows.items():
+        if label not in {"SGD", "SuperSGD"}:
+            assert config["method"]["bucket_size"] == bucket_size
+        if "fit" in config["method"] and config["method"]["fit"] == "mixture":
+            assert config["method"]["num_components"] == num_components
+            assert config["method"]["weights"] == "norm"
+        assert config["method"].get("bits", bits) == bits
+
+
+def test_imagenet() -> None:
+    for config in _by_label("nuq", "imagenet_half").values():
+        assert (config["trajectory"], config["measure"]["every"], config["steps"], config["batch_size"]) == ("sgd", 100, 300000, 64)
+        assert config["schedule"]["at"] == [150000, 225000]
+    rows = _by_label("nuq", "imagenet_full")
+    assert (rows["AMQ"]["method"]["update_at"], rows["AMQ"]["method"]["update_every"]) == ([100, 2000], 50000)
+    assert rows["SGD"]["schedule"]["at"] == [300000, 450000]
+
+
+def test_mnist_has_no_momentum_and_thirty_epochs() -> None:
+    rows = _by_label("nuq", "mnist")
+    assert {(config["method"].get("bucket_size"), config["workers"]) for label, config in rows.items() if label.startswith("QSGDinf")} == {
+        (bucket, workers) for bucket in (1024, 4096, 8192) for workers in (2, 4)
+    }
+    for config in rows.values():
+        assert (config["optim"]["momentum"], config["optim"]["weight_decay"], config["steps"]) == (0, 0, 30 * 469)
+        assert config["method"].get("bits", 4) == 4
+
+
+def test_bucket_sizes_and_the_ten_variants() -> None:
+    experiments = load("abl", "bucket_size").experiments()
+    quantized = [item.config["method"] for item in experiments if "bucket_size" in item.config["method"]]
+    sizes = {16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768}
+    alq = {(m["symmetric"], m["solver"], m["bucket_size"]) for m in quantized if m["name"] == "alq"}
+    assert alq == {(symmetric, solver, size) for symmetric in (True, False) for solver in ("exact", "paper") for size in sizes}
+    for name in ("alq_n", "amq", "amq_n", "qsgdinf", "trn", "nuqsgd"):
+        assert [m["bucket_size"] for m in quantized if m["name"] == name] == sorted(sizes)
+    assert all(item.config["trajectory"] == "sgd" and item.config["measure"]["every"] == 100 for item in experiments)
+    assert all(item.config["trajectory"] == "method" for item in load("abl", "bucket_size_trained").experiments())
+
+
+def test_points_that_mean_the_same_run_are_aliases() -> None:
+    bits = {item.label: item.aliases for item in load("abl", "bits").experiments()}
+    assert bits["TRN bits=2"] == tuple(f"TRN bits={value}" for value in range(3, 8))
+    assert sum(map(len, bits.values())) == 5
+    interval = {item.label: item.aliases for item in load("abl", "interval").experiments()}
+    assert interval["QSGDinf once"] == ("QSGDinf rarely", "QSGDinf often")
+    assert interval["ALQ once"] == ()
+    assert {label for label, also in interval.items() if also} == {
+        f"{name} once" for name in ("SGD", "SuperSGD", "QSGDinf", "TRN", "NUQSGD")
+    }
+
+
+def test_the_ten_methods_of_the_demo_and_their_seeds() -> None:
+    experiments = load("demo", "demo").experiments()
+    names = {"sgd", "supersgd", "qsgd", "qsgdinf", "nuqsgd", "trn", "alq", "alq_n", "amq", "amq_n"}
+    assert {(item.config["method"]["name"], item.seed) for item in experiments} == {(name, seed) for name in names for seed in (1, 2, 3)}
+
+
+def test_product_union_and_later_settings_win() -> None:
+    points = product(point("a", steps=1, workers=2), union(point("b", steps=2), axis("workers", [3, 4])))
+    assert [item.label for item in points] == ["a b", "a workers=3", "a workers=4"]
+    assert [dict(item.settings) for item in points] == [{"steps": 2, "workers": 2}, {"steps": 1, "workers": 3}, {"steps": 1, "workers": 4}]
+
+
+def test_optional_settings_are_dropped_only_where_the_method_does_not_read_them() -> None:
+    methods = union(point("SGD", method="sgd"), point("QSGD", method="qsgd"), point("TRN", method="trn"))
+    made = Sweep(product(methods, where_read({"method.bits": 5, "method.bucket_size": 64})), folder="x").experiments()
+    assert [item.config["method"].get("bits") for item in made] == [None, 5, None]
+    assert [item.config["method"].get("bucket_size") for item in made] == [None, 64, 64]
+    strict = Sweep(product(methods, point("", {"method.bits": 5})))
+    with pytest.raises(ValueError, match=r"point 'SGD'.*unknown setting of method=sgd 'method\.bits'"):
+        strict.experiments()
+    with pytest.raises(ValueError, match="no setting of the method"):
+        where_read({"workers": 3})
+
+
+def test_a_later_plain_setting_makes_an_optional_one_required() -> None:
+    made = Sweep(product(where_read({"method.bits": 5}), point("SGD", {"method.bits": 6}, method="sgd")))
+    with pytest.raises(ValueError, match=r"method\.bits"):
+        made.experiments()
+
+
+def test_seeds_multiply_and_override_reaches_every_experiment() -> None:
+    made = load("nuq", "mnist", seeds=(1, 2, 5)).override({"data_dir": "/elsewhere", "method.bits": 6})
+    experiments = made.experiments()
+    assert len(experiments) == 57
+    assert {item.seed for item in experiments} == {1, 2, 5}
+    assert {item.config["data_dir"] for item in experiments} == {"/elsewhere"}
+    assert {item.config["method"].get("bits") for item in experiments} == {None, 6}
+    plain = {item.name for item in load("nuq", "mnist", seeds=(1, 2, 5)).override({"data_dir": "/x"}).experiments()}
+    assert plain == {item.name for item in load("nuq", "mnist", seeds=(5, 2, 1)).experiments()}, "a path is no part of the identity"
+
+
+@pytest.mark.parametrize("name", ["seed", "run_dir"])
+def test_override_refuses_what_the_sweep_decides(name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be set for a whole sweep"):
+        load("demo", "demo").override({name: 3})
+    with pytest.raises(ValueError, match="no method of nuq.mnist reads this setting"):
+        load("nuq", "mnist").override({"method.clip_sigma": 1.0})
+
+
+@pytest.mark.parametrize(("text", "seeds"), [("3", (1, 2, 3)), ("1,2,5", (1, 2, 5)), ("7,", (7,)), ("4,4,0", (4, 0))])
+def test_parse_seeds(text: str, seeds: tuple[int, ...]) -> None:
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["0", "", ",", "a", "1,b", "-1", "1.5", "1001"])
+def test_parse_seeds_refuses(text: str) -> None:
+    with pytest.raises(ValueError, match="--seeds"):
+        parse_seeds(text)
+
+
+def test_find_by_number_label_alias_name_and_identity() -> None:
+    experiments = load("abl", "bits").experiments()
+    trn = next(item for item in experiments if item.config["method"]["name"] == "trn")
+    assert find(experiments, "1") is experiments[0]
+    assert find(experiments, "trn bits=6") is trn
+    assert find(experiments, trn.name) is trn
+    assert find(experiments, trn.name[-14:][:6]) is trn
+    with pytest.raises(ValueError, match="did you mean 'TRN bits=2'"):
+        find(experiments, "TNR bits=2")
+
+
+USER = '''
+from grid.engine.sweep import Sweep, axis, point, product
+def mine() -> Sweep:
+    """Mine."""
+    return Sweep(product(point("x", method="qsgd"), axis("method.bits", [2, 3])))
+def not_a_sweep() -> int:
+    return 3
+def liar() -> Sweep:
+    return 3
+'''
+
+
+def test_a_users_own_file(tmp_path: Path) -> None:
+    path = tmp_path / "it's mine.py"
+    path.write_text(USER)
+    made = load(str(path), "mine")
+    assert [item.config["method"]["bits"] for item in made.experiments()] == [2, 3]
+    assert made.title == "it's mine.mine"
+    with pytest.raises(ValueError, match=r"did you mean 'mine'\? \(legal: liar, mine\)"):
+        load(str(path), "min")
+    with pytest.raises(ValueError, match="must return a Sweep"):
+        load(str(path), "liar")
+    path.write_text("def f(:")
+    with pytest.raises(ValueError, match="line 1"):
+        load(str(path), "mine")
+    path.write_text("x = 3")
+    with pytest.raises(ValueError, match="holds no sweep"):
+        load(str(path), "mine")
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        load(str(tmp_path / "none.py"), "mine")
+    with pytest.raises(ValueError, match=r"unknown grid 'nuk'; did you mean 'nuq'\?"):
+        load("nuk", "mnist")
