@@ -219,19 +219,19 @@ class Trainer:
         config = self.config
         if self.step == 0:
             self.untrain()
-        started, timed_steps = time.perf_counter(), 0
+        seconds, timed_steps = 0.0, 0
         while self.step < config["steps"]:
             if config["measure"]["every"] and self.step % config["measure"]["every"] == 0:
                 log.scalars(self.step, self.measure())
+            started = time.perf_counter()
             result = self.train_step(stop_requested())
+            seconds, timed_steps = seconds + time.perf_counter() - started, timed_steps + 1
             stop = result.stop
-            timed_steps += 1
             status.beat(self.step)
             last = self.step == config["steps"]
             if last or self.step % config["log_every"] == 0:
-                rate = (time.perf_counter() - started) / timed_steps
-                log.scalars(self.step, self._training_scalars(result, rate))
-                started, timed_steps = time.perf_counter(), 0
+                log.scalars(self.step, self._training_scalars(result, seconds / timed_steps))
+                seconds, timed_steps = 0.0, 0
             if last or self.step % config["eval_every"] == 0:
                 self._log_evaluation(log)
             if last or stop or self.step % config["checkpoint_every"] == 0:
@@ -241,6 +241,9 @@ class Trainer:
                     checkpoint.save(run_dir, state)
             if stop and not last:
                 raise Preempted(f"stopped after step {self.step} of {config['steps']}; started again, it goes on from there")
+
+        cost = f"level updates {self.totals.update_s:.1f} s, measurements {self.totals.measure_s:.1f} s"
+        log.line(f"done: {self.step} steps, {self.totals.bytes / 1e6:.2f} MB sent per worker; {cost}")
 
     def _training_scalars(self, result: Exchange, step_s: float) -> dict[str, float]:
         batch = (self.step - 1) % self.order.steps_per_epoch
