@@ -65,8 +65,6 @@ def environment(**more: str) -> dict[str, str]:
     return {**{key: value for key, value in os.environ.items() if key not in {"NPROC", "PYTHON"}}, "PYTHON": sys.executable, **more}
 
 
-def bash(script: Path, cwd: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
+def bash(script: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """The script from an unrelated folder."""
-    return subprocess.run(
-        ["bash", str(script)], capture_output=True, text=True, env=environment(**more), cwd=cwd or "/", timeout=30, check=False
-    )
+    return subprocess.run(["bash", str(script)], capture_output=True, text=True, env=environment(**more), cwd="/", timeout=30, check=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from grid.engine.sweep import load
 from tests.grid import fake
 
 ROOT = Path(__file__).parents[2]
-ORIGINAL = "--prefix exp --cluster slurm --run_name cifar10_full_resnet32 --grid nuq --cluster_args 38,1,p100".split()
+ORIGINAL = shlex.split("--prefix exp --cluster slurm --run_name cifar10_full_resnet32 --grid nuq --cluster_args 38,1,p100")
 
 
 def test_the_original_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,16 +43,25 @@ def test_the_original_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert (empty.returncode, empty.stdout) == (0, "nothing to do: more scripts than experiments\n")
 
 
+def _best_of_three(command: list[str]) -> tuple[float, subprocess.CompletedProcess[str]]:
+    """Wall-clock seconds of the fastest of three tries: the machine may be busy with other tests."""
+    seconds = []
+    for _ in range(3):
+        began = time.monotonic()
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        seconds.append(time.monotonic() - began)
+    return min(seconds), done
+
+
 def test_it_takes_less_than_two_seconds_and_imports_no_torch(tmp_path: Path) -> None:
     program = f"import sys, pathlib, grid_run; code = grid_run.main(sys.argv[1:], pathlib.Path({str(tmp_path)!r})); print(sorted(m for m in sys.modules if m.partition('.')[0] in ('torch', 'train', 'pandas', 'matplotlib'))); sys.exit(code)"  # noqa: E501
-    began = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", program, *ORIGINAL], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert time.monotonic() - began < 2
+    seconds, done = _best_of_three([sys.executable, "-c", program, *ORIGINAL])
+    assert seconds < 2
     assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_fewer_scripts_than_experiments_offset_and_no_sbatch_for_local(tmp_path: Path) -> None:
-    words = "--grid nuq --run_name mnist --cluster local --cluster_args 4 --run0_id 10 --prefix m --set data_dir=/data".split()
+    words = shlex.split("--grid nuq --run_name mnist --cluster local --cluster_args 4 --run0_id 10 --prefix m --set data_dir=/data")
     assert grid_run.main(words, tmp_path) == 0
     assert {path.name for path in (tmp_path / "jobs").iterdir()} == {"m_10.sh", "m_11.sh", "m_12.sh", "m_13.sh", "logs"}
     shares = [(tmp_path / "jobs" / f"m_{number}.sh").read_text().count("\n  runs/mnist/") for number in range(10, 14)]
@@ -61,7 +71,9 @@ def test_fewer_scripts_than_experiments_offset_and_no_sbatch_for_local(tmp_path:
 
 
 def test_offset_and_cap_reach_the_array(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = "--grid nuq --run_name mnist --cluster_args 4,2 --run0_id 999 --max_running 3 --gpus 0 --time 5:00 --mem 2G --cpus 1".split()
+    words = shlex.split(
+        "--grid nuq --run_name mnist --cluster_args 4,2 --run0_id 999 --max_running 3 --gpus 0 --time 5:00 --mem 2G --cpus 1"
+    )
     assert grid_run.main(words, tmp_path) == 0
     text = (tmp_path / "jobs" / "exp_slurm.sbatch").read_text()
     for line in ("array=999-1002%3", "ntasks=2", "time=5:00", "mem=2G", "cpus-per-task=1"):
@@ -98,7 +110,7 @@ def test_show_a_sweep_and_one_experiment(capsys: pytest.CaptureFixture[str], tmp
     assert "26 experiments (36 points; those that mean the same run are run once)" in output
     assert grid_run.main(["show", "abl", "interval", "ALQ often"], tmp_path) == 0
     output = capsys.readouterr().out
-    grid_run.main("--grid abl --run_name interval --cluster local".split(), tmp_path)
+    grid_run.main(shlex.split("--grid abl --run_name interval --cluster local"), tmp_path)
     (item,) = [item for item in load("abl", "interval").experiments() if item.label == "ALQ often"]
     assert output.endswith((tmp_path / "runs" / "interval" / item.name / "run.sh").read_text()), "the exact script"
     assert (tmp_path / "runs" / "interval" / item.name / "config.yaml").read_text() in output
@@ -176,9 +188,7 @@ def test_every_option_has_help_text() -> None:
 
 
 def test_help_is_instant() -> None:
-    began = time.monotonic()
-    subprocess.run([sys.executable, "grid_run.py", "--help"], cwd=ROOT, capture_output=True, check=True)
-    assert time.monotonic() - began < 0.4
+    assert _best_of_three([sys.executable, "grid_run.py", "--help"])[0] < 0.4
 
 
 def test_a_closed_pipe_is_no_crash() -> None:

@@ -61,7 +61,8 @@ def test_slots_bound_what_runs_at_once_and_set_the_environment(tmp_path: Path, m
     root = fake.checkout(tmp_path)
     runs = fake.runs(root, 6)
     note = "import json, os\nopen(folder + '/env', 'w').write(json.dumps(dict(os.environ)))\n"
-    clock = "import time\nbegan = time.monotonic()\ntime.sleep(0.15)\nopen(folder + '/span', 'w').write(json.dumps([began, time.monotonic()]))\n"
+    clock = "began = time.monotonic()\ntime.sleep(0.15)\n"
+    clock += "open(folder + '/span', 'w').write(json.dumps([began, time.monotonic()]))\n"
     (root / "main.py").write_text(fake.MAIN.replace('tell("running", None)', note + clock))
     assert run_all(runs, 3, Lines(6)).exit_code == 0
     environments = [json.loads((run.folder.path / "env").read_text()) for run in runs]

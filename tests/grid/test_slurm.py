@@ -79,9 +79,10 @@ def _prepared(root: Path, behaviour: dict[int, int | str]) -> list:
     return runs
 
 
-@pytest.mark.parametrize(
-    ("code", "restarts", "ended", "requeued"), [(0, None, 0, False), (3, None, 1, False), (75, None, 0, True), (75, 99, 0, True), (75, 100, 75, False)]
-)  # fmt: skip
+REQUEUES = [(0, None, 0, False), (3, None, 1, False), (75, None, 0, True), (75, 99, 0, True), (75, 100, 75, False)]
+
+
+@pytest.mark.parametrize(("code", "restarts", "ended", "requeued"), REQUEUES)
 def test_requeue_names_the_element_and_is_bounded(tmp_path: Path, code: int, restarts: int | None, ended: int, requeued: bool) -> None:
     root = tmp_path / "it's here"
     _prepared(root, {1: code})

@@ -69,7 +69,10 @@ def test_running(tmp_path: Path, dead_pid: int, host: str, alive: bool, age_s: f
     assert bool(found.reason) == (word != "running")
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"state": 3}', b"{}", b'{"state": "running"}', b"\xff\xfe", b'{"state": ["done"]}'])  # fmt: skip
+DAMAGED = [b"", b"{", b"[]", b"null", b'{"state": 3}', b"{}", b'{"state": "running"}', b"\xff\xfe", b'{"state": ["done"]}']
+
+
+@pytest.mark.parametrize("content", DAMAGED)
 def test_damage_is_unknown_and_says_why(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "status.json").write_bytes(content)
     found = RunFolder(tmp_path).state()
@@ -78,7 +81,8 @@ def test_damage_is_unknown_and_says_why(tmp_path: Path, content: bytes) -> None:
     assert not found.may_start
 
 
-JSON = st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3), max_leaves=4)  # fmt: skip
+SCALAR = st.none() | st.booleans() | st.floats() | st.integers() | st.just(10**400) | st.text(max_size=5)
+JSON = st.recursive(SCALAR, lambda inner: st.lists(inner, max_size=3), max_leaves=4)
 KEYS = st.sampled_from(["state", "heartbeat", "host", "pid", "step", "steps", "seconds", "attempt", "failure"])
 WORDS = st.sampled_from(["running", "done", "failed", "preempted", "paused"])
 

@@ -70,10 +70,15 @@ def test_resnet32_is_the_published_task() -> None:
         assert config["measure"] == {"every": 100, "num_samples": 10}
 
 
-@pytest.mark.parametrize(
-    ("run_name", "bits", "bucket_size", "num_components"),
-    [("cifar10_full_resnet110", 3, 16384, 150), ("cifar10_full_resnet8", 3, 16384, 80), ("imagenet_half", 4, 8192, 350), ("imagenet_full", 3, 8192, 350)],
-)  # fmt: skip
+QUANTIZERS = [
+    ("cifar10_full_resnet110", 3, 16384, 150),
+    ("cifar10_full_resnet8", 3, 16384, 80),
+    ("imagenet_half", 4, 8192, 350),
+    ("imagenet_full", 3, 8192, 350),
+]
+
+
+@pytest.mark.parametrize(("run_name", "bits", "bucket_size", "num_components"), QUANTIZERS)
 def test_quantizers_of_the_paper(run_name: str, bits: int, bucket_size: int, num_components: int) -> None:
     rows = _by_label("nuq", run_name)
     for label, config in rows.items():
@@ -173,7 +178,7 @@ def test_seeds_multiply_and_override_reaches_every_experiment() -> None:
 def test_override_refuses_what_the_sweep_decides(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be set for a whole sweep"):
         load("demo", "demo").override({name: 3})
-    with pytest.raises(ValueError, match="no method of nuq.mnist reads this setting"):
+    with pytest.raises(ValueError, match=r"no method of nuq\.mnist reads this setting"):
         load("nuq", "mnist").override({"method.clip_sigma": 1.0})
 
 
