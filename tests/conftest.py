@@ -19,14 +19,6 @@ settings.load_profile("nuq")
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.fixture(scope="session", autouse=True)
-def one_thread() -> None:
-    """Torch uses one thread in this process, whatever the machine offers."""
-    import torch
-
-    torch.set_num_threads(1)
-
-
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The checkout."""
