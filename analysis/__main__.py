@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from analysis.aggregate import incomplete
 from analysis.cells import select
 from analysis.load import Logs, load
 
@@ -16,7 +18,9 @@ def _parser() -> argparse.ArgumentParser:
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("sweep", help="name of the sweep: a folder in --runs")
     shared.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are (default: runs)")
-    shared.add_argument("--out", type=Path, default=Path("figures"), help="where to write; a folder per sweep (default: figures)")
+    shared.add_argument(
+        "--out", type=Path, default=Path("figures"), help="where to write: a folder per sweep, and in it per selection (default: figures)"
+    )
     shared.add_argument("--where", nargs="+", default=[], metavar="NAME=VALUE", help="only these runs: method=alq,amq bits=3")
     shared.add_argument(
         "--width", choices=("column", "page"), default="column", help="width of single figures: one column (default) or the page"
@@ -38,11 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     for note in logs.notes:
         print(f"note: {note}", file=sys.stderr)
-    if not len(logs.scalars) or not logs.settings["method.name"].notna().any():
-        runs = len(logs.settings)
-        print(f"nothing to show: sweep {options.sweep!r} has {runs} run{'s' * (runs != 1)}, none with both settings and logs", file=sys.stderr)
+    if not len(logs.scalars) or not list(logs.settings["method.name"].dropna()):
+        num_runs = len(logs.settings)
+        have = f"sweep {options.sweep!r} has {num_runs} run{'s' * (num_runs != 1)}"
+        print(f"nothing to show: {have}, none with both settings and logs", file=sys.stderr)
         return 1
-    folder = options.out / options.sweep
+    folder = options.out / options.sweep / re.sub(r"[^\w.=,-]+", "_", " ".join(options.where))
     shown = 0
     if options.command in ("figures", "all"):
         shown += _figures(logs, folder, options.width)
@@ -55,6 +60,8 @@ def _figures(logs: Logs, folder: Path, width: str) -> int:
     from analysis.figures import draw  # matplotlib takes a second to import; a table does not need it
 
     drawn = draw(logs, folder, width=width)
+    if sentence := incomplete(logs):
+        print(f"note: {sentence}; left out where the same setting has complete ones", file=sys.stderr)
     for note in drawn.notes:
         print(f"note: {note}", file=sys.stderr)
     for path in drawn.paths:
@@ -66,15 +73,19 @@ def _table(logs: Logs, folder: Path) -> int:
     from analysis import tables
 
     found = tables.table(logs)
+    fits = False
     if sys.stdout.isatty():
         from rich.console import Console
 
-        Console().print(tables.rich_table(found, logs.sweep))
+        console, shown = Console(), tables.rich_table(found, logs.sweep)
+        fits = console.measure(shown, options=console.options.update(width=1000)).maximum <= console.width
+    if fits:
+        console.print(shown)
     else:
         print(tables.text(found))
-    for sentence in (tables.LEGEND, tables.completeness(logs)):
-        if sentence:
-            print(sentence)
+    print(tables.LEGEND)
+    if sentence := incomplete(logs):
+        print(f"{sentence}; the table leaves them out")
     for path in tables.write(found, folder):
         print(path)
     return len(found)

@@ -47,16 +47,23 @@ def runs_to_use(logs: Logs, cell: Cell) -> list[str]:
     return list(complete if len(complete) else status.index[status["logged"]])
 
 
+def incomplete(logs: Logs) -> str:
+    """How many runs have not finished, by state; empty where all have."""
+    status = logs.status
+    unfinished = status[~status["complete"]]
+    if not len(unfinished):
+        return ""
+    states = unfinished["state"].replace("", "unknown").value_counts()
+    kinds = ", ".join(f"{count} {state}" for state, count in states.items())
+    return f"{len(unfinished)} of {len(status)} runs are incomplete ({kinds})"
+
+
 def wide(logs: Logs, tag: str, runs: list[str]) -> pd.DataFrame:
     """Steps down, runs across; non-finite values are absent.  ``a/b`` with two known tags is their quotient."""
     numerator, _, denominator = tag.partition(" / ")
     if denominator:
         return wide(logs, numerator, runs) / wide(logs, denominator, runs)
-    scalars = logs.scalars
-    if tag not in scalars["tag"].cat.categories:
-        return pd.DataFrame(index=pd.Index([], name="step", dtype=np.int64), columns=pd.Index(runs), dtype=float)
-    rows = scalars[(scalars["tag"] == tag) & scalars["run"].isin(runs) & np.isfinite(scalars["value"])]
-    return rows.assign(run=rows["run"].astype(str)).pivot(index="step", columns="run", values="value").reindex(columns=runs)
+    return logs.of_tag(tag).reindex(columns=runs).dropna(how="all")
 
 
 def curve(logs: Logs, tag: str, cell: Cell, *, geometric: bool = False) -> pd.DataFrame:
@@ -67,12 +74,12 @@ def curve(logs: Logs, tag: str, cell: Cell, *, geometric: bool = False) -> pd.Da
     """
     table = wide(logs, tag, runs_to_use(logs, cell)).dropna(axis=1, how="all").dropna(axis=0)
     if geometric:
-        table = np.log(table.where(table > 0)).dropna(axis=0)
+        table = table.where(table > 0).transform(np.log).dropna(axis=0)
     n = table.shape[1]
     mean = table.mean(axis=1)
     width = half_width(table.std(axis=1, ddof=1).to_numpy(), n) if n else np.zeros(0)
     found = pd.DataFrame({"mean": mean, "low": mean - width, "high": mean + width})
-    found = np.exp(found) if geometric else found
+    found = found.transform(np.exp) if geometric else found
     return found.assign(n=n)
 
 
@@ -80,8 +87,9 @@ def final(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
     """The last logged value of each run; NaN where the tag is missing or that value is not finite."""
     scalars = logs.scalars
     rows = scalars[(scalars["tag"] == tag) & scalars["run"].isin(runs)]
-    last = rows.groupby("run", observed=True)["value"].last()
-    return last.where(np.isfinite(last)).reindex(runs)
+    last = dict(zip(rows["run"], rows["value"], strict=True))  # rows are in step order: the last one stays
+    found = pd.Series({run: last.get(run, np.nan) for run in runs}, dtype=float)
+    return found.where(np.isfinite(found))
 
 
 def best(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
@@ -93,11 +101,11 @@ def late(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
     """Geometric mean of each run's last quarter of values, at least one: measurements are noisy, one is not enough."""
     table = wide(logs, tag, runs)
 
-    def of_run(values: pd.Series) -> float:
+    def of_run(values: np.ndarray) -> float:
         values = values[values > 0]
-        return float(np.exp(np.log(values.iloc[-max(1, len(values) // 4) :]).mean())) if len(values) else np.nan
+        return float(np.exp(np.log(values[-max(1, len(values) // 4) :]).mean())) if len(values) else np.nan
 
-    return table.apply(of_run, axis=0).reindex(runs) if len(table) else pd.Series(np.nan, index=pd.Index(runs))
+    return pd.Series({run: of_run(table[run].to_numpy()) for run in runs}, dtype=float)
 
 
 def geometric_mean(values: pd.Series) -> float:

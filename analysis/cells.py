@@ -61,7 +61,8 @@ def setting_named(name: str, legal: Sequence[str]) -> str:
         return ends[0]
     if ends:
         raise ValueError(f"setting {name!r} is ambiguous: {', '.join(sorted(ends))}")
-    raise unknown("setting", name, list(legal))
+    short = [_short(item) for item in legal]
+    raise unknown("setting", name, [item if short.count(_short(item)) > 1 else _short(item) for item in legal])
 
 
 def select(logs: Logs, conditions: Sequence[str]) -> Logs:
@@ -76,7 +77,7 @@ def select(logs: Logs, conditions: Sequence[str]) -> Logs:
         wanted = {text} if text in set(have) else {part.strip() for part in text.split(",")}
         wanted |= {shown(_parsed(part)) for part in list(wanted)}
         chosen = have.isin(list(wanted))
-        if not chosen.any() and len(runs):
+        if len(runs) and chosen.to_numpy().sum() == 0:
             there = sorted({shown(value) for value in column.dropna()})
             raise ValueError(f"no run with {condition} (there are: {', '.join(there) or 'none that read this setting'})")
         runs = runs[chosen]
@@ -114,7 +115,7 @@ def _no_result_names() -> set[str]:
 
 def _varying(settings: pd.DataFrame, names: Sequence[str]) -> list[str]:
     """The settings with two or more values; absent ones do not count as a value."""
-    return [name for name in names if settings[name].dropna().map(shown).nunique() > 1]
+    return [name for name in names if len({shown(value) for value in settings[name].dropna()}) > 1]
 
 
 def _short(name: str) -> str:
@@ -123,6 +124,8 @@ def _short(name: str) -> str:
 
 def _phrase(name: str, value: Any) -> str:
     """``mixture``, ``4 bits``, ``bucket 64``, ``p 0.5``, ``symmetric=false``."""
+    if name == "trajectory":
+        return "on the SGD trajectory" if value == "sgd" else "trained"
     if isinstance(value, bool):
         return f"{_short(name)}={shown(value)}"
     if isinstance(value, str):
@@ -144,7 +147,7 @@ def method_order(name: str) -> tuple[int, str]:
 
 def cells(settings: pd.DataFrame) -> tuple[Cell, ...]:
     """The runs of a table of settings by method and by every setting but the seed."""
-    kept = settings[settings["method.name"].notna()]
+    kept = settings.loc[settings["method.name"].notna()]
     names = [name for name in kept.columns if name not in _no_result_names() and name != "method.name"]
     found = []
     for method, of_method in sorted(kept.groupby("method.name"), key=lambda item: method_order(str(item[0]))):
@@ -186,7 +189,7 @@ def groups(logs: Logs) -> list[Group]:
     found = []
     trajectories = logs.settings["trajectory"].where(logs.settings["trajectory"] == "sgd", "method")
     for trajectory in ("method", "sgd"):
-        settings = logs.settings[(trajectories == trajectory) & logs.settings["method.name"].notna()]
+        settings = logs.settings.loc[(trajectories == trajectory) & logs.settings["method.name"].notna()]
         if not len(settings):
             continue
         cuts = _cuts(settings)
@@ -198,7 +201,7 @@ def groups(logs: Logs) -> list[Group]:
         points.sort(key=lambda point: [_sortable(value) for value in point.values()])
         for text in dict.fromkeys(tuple(shown(value) for value in point.values()) for point in points):
             point = next(point for point in points if tuple(map(shown, point.values())) == text)
-            chosen = settings[((texts == list(text)) | texts.isna()).all(axis=1)]
+            chosen = settings.loc[((texts == list(text)) | texts.isna()).all(axis=1)]
             found.append(Group(trajectory, point, logs.keep(chosen.index), cells(chosen)))
     return found
 

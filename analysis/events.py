@@ -51,8 +51,9 @@ def read(paths: Sequence[Path]) -> Scalars:
         _cut_after_damage(paths, records, of_file, good, damage)
         rows = _scalars(content, records[good], tags)
         parts.append((of_file[good][rows.record], rows))
-    columns = [np.concatenate([rows[k] for _, rows in parts]) for k in range(1, 5)]
-    return Scalars(np.concatenate([file for file, _ in parts]), *columns, list(tags), damage)
+    file = np.concatenate([file for file, _ in parts])
+    _, tag, step, wall_time, value = (np.concatenate([rows[k] for _, rows in parts]) for k in range(5))
+    return Scalars(file, tag, step, wall_time, value, list(tags), damage)
 
 
 def _batches(paths: Sequence[Path]) -> Iterator[tuple[int, int]]:
@@ -131,9 +132,7 @@ def _sound(content: np.ndarray, records: np.ndarray) -> np.ndarray:
     return good
 
 
-def _cut_after_damage(
-    paths: Sequence[Path], records: np.ndarray, of_file: np.ndarray, good: np.ndarray, damage: dict[int, str]
-) -> None:
+def _cut_after_damage(paths: Sequence[Path], records: np.ndarray, of_file: np.ndarray, good: np.ndarray, damage: dict[int, str]) -> None:
     """Mark everything after a file's first bad record as bad too: beyond a wrong length nothing can be trusted."""
     for index in np.unique(of_file[~good]):
         span = np.flatnonzero(of_file == index)
@@ -219,60 +218,72 @@ def _other_scalars(content: np.ndarray, records: np.ndarray, which: np.ndarray, 
     for index in which.tolist():
         start, length = records[index].tolist()
         event = content[start + _HEADER : start + _HEADER + length].tobytes()
-        found += [(index, tags.setdefault(tag, len(tags)), *rest) for tag, *rest in event_scalars(event)]
-    columns = zip(*found, strict=True) if found else ((),) * 5
+        for tag, step, wall_time, value in event_scalars(event):
+            found.append((index, tags.setdefault(tag, len(tags)), step, wall_time, value))
+    columns = list(zip(*found, strict=True)) if found else [()] * 5
     return _Rows(*(np.array(column, empty.dtype) for column, empty in zip(columns, _no_rows(), strict=True)))
 
 
 def event_scalars(event: bytes) -> Iterator[tuple[str, int, float, float]]:
     """(tag, step, wall time, value) of each scalar in one serialised Event; what is no scalar is passed over."""
-    fields = list(_fields(event))
-    wall_time = next((struct.unpack("<d", value)[0] for number, value in fields if number == 1), 0.0)
-    step = next((value for number, value in fields if number == 2), 0)
+    whole = _decode(event)
+    step = whole.numbers.get(2, 0)
     step -= (step >> 63) << 64
-    for number, summary in fields:
-        if number != 5:
-            continue
-        for _, item in (pair for pair in _fields(summary) if pair[0] == 1):
-            parts = dict(_fields(item))
-            value = struct.unpack("<f", parts[2])[0] if 2 in parts else _tensor_scalar(parts.get(8))
+    wall_time = _float(whole.first(1), "<d")
+    for summary in whole.pieces.get(5, []):
+        for piece in _decode(summary).pieces.get(1, []):
+            item = _decode(piece)
+            value = _float(item.first(2), "<f") if 2 in item.pieces else _tensor_scalar(item.first(8))
             if value is not None:
-                yield parts.get(1, b"").decode("utf-8", "replace"), step, wall_time, value
+                yield item.first(1).decode("utf-8", "replace"), step, wall_time or 0.0, value
 
 
-def _tensor_scalar(tensor: bytes | None) -> float | None:
+def _tensor_scalar(tensor: bytes) -> float | None:
     """The number in a TensorProto of one float or double, as newer writers store scalars; None for anything else."""
-    parts = dict(_fields(tensor)) if tensor else {}
-    kind = {1: "f", 2: "d"}.get(parts.get(1, 0))
-    if kind is None:
-        return None
-    data = parts.get(4) or parts.get(5 if kind == "f" else 6, b"")
-    return struct.unpack(f"<{kind}", data)[0] if len(data) == struct.calcsize(f"<{kind}") else None
+    parts = _decode(tensor)
+    layout = {1: ("<f", 5), 2: ("<d", 6)}.get(parts.numbers.get(1, 0))
+    return _float(parts.first(4) or parts.first(layout[1]), layout[0]) if layout else None
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(field number, value) of a protobuf message: an int for a varint, bytes otherwise; stops where the bytes make no sense."""
+def _float(data: bytes, layout: str) -> float | None:
+    return struct.unpack(layout, data)[0] if len(data) == struct.calcsize(layout) else None
+
+
+class _Message(NamedTuple):
+    """Fields of a protobuf message by number: the last varint of each, and all pieces of bytes."""
+
+    numbers: dict[int, int]
+    pieces: dict[int, list[bytes]]
+
+    def first(self, number: int) -> bytes:
+        return self.pieces.get(number, [b""])[0]
+
+
+def _decode(message: bytes) -> _Message:
+    """Take a message apart, up to where its bytes stop making sense."""
+    found = _Message({}, {})
     position = 0
     while position < len(message):
         key, position = _varint(message, position)
         kind = key & 7
         if kind == 0:
-            value, position = _varint(message, position)
-            yield key >> 3, value
+            found.numbers[key >> 3], position = _varint(message, position)
             continue
         if kind == 2:
             size, position = _varint(message, position)
         elif kind in (1, 5):
             size = 8 if kind == 1 else 4
         else:
-            return
+            break
         if position + size > len(message):
-            return
-        yield key >> 3, message[position : position + size]
+            break
+        found.pieces.setdefault(key >> 3, []).append(message[position : position + size])
         position += size
+    return found
 
 
 def _varint(message: bytes, position: int) -> tuple[int, int]:
+    """A number of seven bits a byte, and where it ends."""
     value = shift = 0
     while position < len(message):
         byte = message[position]

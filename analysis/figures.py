@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib
-import numpy as np
+from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -20,6 +19,7 @@ from analysis.load import Logs
 from analysis.style import FORMATS, RC, WIDTHS
 
 _RATIO = 0.72  # height of a panel over its width
+_TALLEST = 3.2  # inches
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def draw(logs: Logs, folder: Path, *, width: str = "column") -> Drawn:
     """Draw every figure of the sweep into ``folder``; ``width`` is that of the single figures, the overview takes the page."""
     paths: list[Path] = []
     notes: list[str] = []
-    with matplotlib.rc_context(RC):
+    with rc_context(RC):
         for group in groups(logs):
             for name, make in _figures(group, WIDTHS[width]):
                 drawn = make()
@@ -58,7 +58,7 @@ def _figures(group: Group, width: float) -> Iterator[tuple[str, Callable[[], Fig
 
 
 def _single(width: float, fill: Callable) -> Figure | str:
-    figure = new_figure(width, width * _RATIO)
+    figure = new_figure(width, min(width * _RATIO, _TALLEST))
     problem = fill(figure.add_subplot())
     if problem:
         return problem
@@ -67,23 +67,22 @@ def _single(width: float, fill: Callable) -> Figure | str:
 
 
 def _overview(group: Group) -> Figure | str:
-    """All panels that have data, under one legend."""
+    """All curves that have data, under one legend; what a panel shows is its title."""
     plots = [plot for plot in PLOTS if group.trajectory in plot.trajectories and plot.in_overview]
     scratch = Figure().add_subplot()
     fills = [lambda axes, plot=plot: curves(axes, group, plot) for plot in plots]
-    if group.trajectory == "method":
-        fills.append(lambda axes: bits_against_accuracy(axes, group))
     fills = [fill for fill in fills if not fill(scratch)]
     if len(fills) < 2:
         return "fewer than two panels have data"
     columns = min(3, len(fills))
     rows = -(-len(fills) // columns)
     width = WIDTHS["page"]
-    figure = new_figure(width, rows * width / columns * (_RATIO + 0.12))
+    figure = new_figure(width, rows * width / columns * (_RATIO + 0.05))
     for index, fill in enumerate(fills):
         axes = figure.add_subplot(rows, columns, index + 1)
         fill(axes)
-        axes.set_title(f"({chr(ord('a') + index)})", loc="left", fontweight="bold")
+        axes.set_title(f"({chr(ord('a') + index)}) {axes.get_ylabel()}", loc="left")
+        axes.set_ylabel("")
     legend_below(figure, width)
     return figure
 
@@ -108,4 +107,5 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
         figure.savefig(aside, format=extension, metadata={"CreationDate": None} if extension == "pdf" else None)
         os.replace(aside, path)
         paths.append(path)
+        figure.set_layout_engine("none")  # laid out by the first format; the others keep its places
     return paths

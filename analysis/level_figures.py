@@ -28,7 +28,7 @@ def _levels(group: Group) -> Iterator[tuple[Cell, pd.DataFrame]]:
     rows = scalars[scalars["tag"].isin(list(numbers)) & np.isfinite(scalars["value"])]
     if not len(rows):
         return
-    rows = rows.assign(level=rows["tag"].astype(str).map(numbers), run=rows["run"].astype(str))
+    rows = rows.assign(level=[numbers[str(tag)] for tag in rows["tag"]], run=rows["run"].astype(str))
     for cell in group.cells:
         own = rows[rows["run"].isin(runs_to_use(group.logs, cell))]
         if len(own):
@@ -36,15 +36,15 @@ def _levels(group: Group) -> Iterator[tuple[Cell, pd.DataFrame]]:
 
 
 def _threshold(tables: list[pd.DataFrame]) -> float:
-    """The power of ten at or below the smallest level: inside it the axis is linear, outside logarithmic."""
+    """The power of ten nearest to the smallest level: inside it the axis is linear, outside logarithmic."""
     sizes = np.abs(np.concatenate([table.to_numpy().ravel() for table in tables]))
     sizes = sizes[sizes > 1e-6]
-    return 10.0 ** np.floor(np.log10(sizes.min())) if len(sizes) else 0.1
+    return min(0.1, 10.0 ** np.round(np.log10(sizes.min()))) if len(sizes) else 0.1
 
 
 def _ticks(threshold: float, *, signed: bool) -> list[float]:
     sizes = [10.0**k for k in range(round(np.log10(threshold)), 1)]
-    sizes = sizes[:: -max(1, (len(sizes) + 3) // 4)][::-1] if signed else sizes
+    sizes = sizes[:: -max(1, (len(sizes) + 2) // 3)][::-1] if signed else sizes
     return sorted([-size for size in sizes] + [0.0] + sizes) if signed else sizes
 
 
@@ -76,7 +76,7 @@ def final(group: Group, width: float) -> Figure | str:
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    axes.set_xlabel(f"levels at the end of training (linear within $\\pm${threshold:g})")
+    axes.set_xlabel("levels at the end of training")
     return figure
 
 
@@ -86,10 +86,10 @@ def over_steps(group: Group, widths: dict[str, float]) -> Figure | str:
     if not moving:
         return "no levels change during these runs"
     symmetric = all(np.allclose(table, -table.to_numpy()[:, ::-1], atol=1e-5) for _, table in moving)
-    columns = min(3, len(moving))
+    columns = next(count for count in (1, 2, 3, 4) if count >= min(len(moving), 4 if len(moving) in (4, 7, 8) else 3))
     rows = -(-len(moving) // columns)
     width = widths["column"] if len(moving) == 1 else widths["page"]
-    figure = Figure(figsize=(width, 0.3 + rows * width / max(columns, 2) * 0.75))
+    figure = Figure(figsize=(width, 0.3 + rows * width / max(columns, 2) * (0.75 if columns < 4 else 0.95)))
     FigureCanvasAgg(figure)
     threshold = _threshold([table for _, table in moving])
     first = None
@@ -98,14 +98,15 @@ def over_steps(group: Group, widths: dict[str, float]) -> Figure | str:
         first = first or axes
         _panel(axes, cell, table, symmetric)
         axes.set_title(cell.label)
-        step_axis(axes)
+        step_axis(axes, 3 if columns == 4 else 5)
         if index % columns:
             axes.tick_params(labelleft=False)
         else:
             axes.set_ylabel("positive levels" if symmetric else "levels")
     if first is not None and symmetric:
         first.set_yscale("log")
-        first.set_ylim(threshold, 1.25)
+        smallest = min(float(table.where(table > 0).min().min()) for _, table in moving)
+        first.set_ylim(0.7 * smallest, 1.3)
         first.yaxis.set_major_formatter(FuncFormatter(_number))
     elif first is not None:
         first.set_yscale("symlog", linthresh=threshold, linscale=0.6)
@@ -116,8 +117,7 @@ def over_steps(group: Group, widths: dict[str, float]) -> Figure | str:
 
 
 def _moves(table: pd.DataFrame) -> bool:
-    spread = table.groupby("run").agg(["min", "max"])
-    return bool((table.groupby("run").max() - table.groupby("run").min() > 1e-6).to_numpy().any()) and len(spread) > 0
+    return any(float(np.ptp(of_run.to_numpy(), axis=0).max()) > 1e-6 for _, of_run in table.groupby("run"))
 
 
 def _panel(axes: Axes, cell: Cell, table: pd.DataFrame, symmetric: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -36,10 +37,25 @@ class Logs:
     status: pd.DataFrame
     notes: tuple[str, ...]
 
+    @functools.cached_property
+    def _tables(self) -> dict[str, pd.DataFrame]:
+        return {}
+
+    def of_tag(self, tag: str) -> pd.DataFrame:
+        """One tag: steps down, runs across (those that logged it); non-finite values are absent.  Kept for the next call."""
+        if tag not in self._tables:
+            scalars = self.scalars
+            known = tag in scalars["tag"].cat.categories
+            rows = scalars[(scalars["tag"] == tag) & np.isfinite(scalars["value"])] if known else scalars.iloc[:0]
+            rows = rows.assign(run=rows["run"].astype(object))
+            self._tables[tag] = rows.pivot(index="step", columns="run", values="value")
+        return self._tables[tag]
+
     def keep(self, runs: Iterable[str]) -> Logs:
         """Only these runs."""
-        kept = self.settings.index[self.settings.index.isin(list(runs))]
-        scalars = self.scalars[self.scalars["run"].isin(kept)]
+        wanted = set(runs)
+        kept = [run for run in self.settings.index if run in wanted]
+        scalars = self.scalars.loc[self.scalars["run"].isin(kept)]
         return replace(self, scalars=scalars, settings=self.settings.loc[kept], status=self.status.loc[kept])
 
     def joined(self, *names: str) -> pd.DataFrame:
@@ -111,15 +127,16 @@ def _number(value: Any) -> float:
 
 def _status(names: pd.Index, statuses: list[dict[str, Any]], settings: pd.DataFrame, scalars: pd.DataFrame) -> pd.DataFrame:
     """How each run ended; a run without status.json is complete when it has logged its last step."""
-    times = scalars.groupby("run", observed=False)["wall_time"].agg(["min", "max"]).reindex(names)
-    last = scalars.groupby("run", observed=False)["step"].max().reindex(names).astype(float)
+    logged = {run: rows for run, rows in scalars.groupby("run", observed=True)}
+    last = [float(logged[run]["step"].to_numpy().max()) if run in logged else np.nan for run in names]
+    seconds = [float(np.ptp(logged[run]["wall_time"].to_numpy())) if run in logged else np.nan for run in names]
     state = [str(status.get("state", "")) for status in statuses]
     table = pd.DataFrame({"state": state}, index=names)
-    table["logged"] = last.notna()
+    table["logged"] = [run in logged for run in names]
     table["step"] = last
     table["steps"] = settings["steps"].map(_number)
     table["seconds"] = [_number(status.get("seconds")) for status in statuses]
-    table["seconds"] = table["seconds"].fillna(times["max"] - times["min"])
+    table["seconds"] = table["seconds"].fillna(pd.Series(seconds, index=names))
     reached = table["step"] >= table["steps"]
     table["complete"] = table["logged"] & ((table["state"] == "done") | ((table["state"] == "") & reached))
     return table
@@ -164,7 +181,7 @@ def _scalars(folders: list[Path], notes: list[str]) -> pd.DataFrame:
     if silent:
         more = f" and {len(silent) - 3} more" if len(silent) > 3 else ""
         notes.append(f"{len(silent)} of {len(folders)} runs have logged nothing: {', '.join(silent[:3])}{more}")
-    table = pd.DataFrame(
+    found = pd.DataFrame(
         {
             "run": pd.Categorical.from_codes(run, [path.name for path in folders]),
             "tag": pd.Categorical.from_codes(read.tag, read.tags),
@@ -172,6 +189,6 @@ def _scalars(folders: list[Path], notes: list[str]) -> pd.DataFrame:
             "wall_time": read.wall_time,
             "value": read.value,
         }
-    )[stay]
-    table = table.sort_values(["run", "tag", "step"], kind="stable").drop_duplicates(["run", "tag", "step"], keep="last")
-    return table.reset_index(drop=True)
+    )
+    key = ["run", "tag", "step"]
+    return found.loc[stay].sort_values(by=key, kind="stable").drop_duplicates(key, keep="last").reset_index(drop=True)

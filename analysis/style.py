@@ -39,10 +39,11 @@ COLOURS = (
     "#01665e",
     "#bf812d",
 )
+_MARKER_SCALE = {"*": 1.6, "P": 1.25, "X": 1.15, "p": 1.15, "h": 1.1, "D": 0.85, "d": 1.2}
 MARKERS = ("o", "s", "^", "v", "D", "X", "P", "p", "<", ">", "*", "h", "d")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1.2, 1)), (0, (7, 1.5, 1.5, 1.5, 1.5, 1.5)))
 
-RC = {
+RC: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 8,
@@ -50,7 +51,7 @@ RC = {
     "axes.titlesize": 8.5,
     "xtick.labelsize": 7.5,
     "ytick.labelsize": 7.5,
-    "legend.fontsize": 7.5,
+    "legend.fontsize": 7,
     "mathtext.fontset": "dejavusans",
     "axes.linewidth": 0.6,
     "axes.spines.top": False,
@@ -64,10 +65,10 @@ RC = {
     "xtick.minor.width": 0.4,
     "ytick.minor.width": 0.4,
     "lines.linewidth": 1.2,
-    "lines.markersize": 4,
+    "lines.markersize": 4.2,
     "legend.frameon": False,
-    "legend.handlelength": 2.8,
-    "legend.columnspacing": 1.4,
+    "legend.handlelength": 2.6,
+    "legend.columnspacing": 1.2,
     "legend.handletextpad": 0.6,
     "savefig.dpi": 300,
     "pdf.fonttype": 42,  # embedded TrueType: selectable text, accepted by every publisher
@@ -93,10 +94,11 @@ class Look:
 
     def point(self) -> dict[str, Any]:
         """Keywords of markers."""
+        size = RC["lines.markersize"] * _MARKER_SCALE.get(self.marker, 1.0)
         face = "white" if self.hollow else self.colour
         edge = self.colour if self.hollow else "white"
         return {"color": self.colour, "marker": self.marker, "markerfacecolor": face, "markeredgecolor": edge,
-                "markeredgewidth": 0.9 if self.hollow else 0.4}  # fmt: skip
+                "markeredgewidth": 0.9 if self.hollow else 0.4, "markersize": size}  # fmt: skip
 
 
 def look(cell: Cell) -> Look:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from rich import box
+from rich.table import Table
 
 from analysis import published
 from analysis.aggregate import Estimate, best, estimate, final, geometric_mean, late
@@ -90,17 +92,6 @@ def _published(logs: Logs, cell: Cell) -> dict[str, float]:
     return found
 
 
-def completeness(logs: Logs) -> str:
-    """One sentence about the runs that are not (yet) part of the numbers; empty where all are."""
-    status = logs.status
-    open_runs = status[~status["complete"]]
-    if not len(open_runs):
-        return ""
-    states = open_runs["state"].replace("", "unknown").value_counts()
-    kinds = ", ".join(f"{count} {state}" for state, count in states.items())
-    return f"{len(open_runs)} of {len(status)} runs are incomplete and left out of the table ({kinds})"
-
-
 # --- text ---------------------------------------------------------------------------------------------------------
 
 _EXTRA = (
@@ -111,7 +102,7 @@ _EXTRA = (
 
 def _text_cells(found: pd.DataFrame, plus_minus: str, missing: str) -> tuple[list[str], list[list[str]]]:
     """Headings and rows as text; columns without any number are left out."""
-    there = [column for column in (*COLUMNS, *_EXTRA) if column.name in found and found[column.name].notna().any()]
+    there = [column for column in (*COLUMNS, *_EXTRA) if column.name in found and list(found[column.name].dropna())]
     rows = []
     for _, row in found.iterrows():
         seeds = str(row["complete"]) if row["complete"] == row["runs"] else f"{row['complete']} of {row['runs']}"
@@ -143,11 +134,8 @@ def text(found: pd.DataFrame) -> str:
     return "\n".join([line(headings), "  ".join("-" * width for width in widths), *map(line, rows)])
 
 
-def rich_table(found: pd.DataFrame, sweep: str) -> object:
+def rich_table(found: pd.DataFrame, sweep: str) -> Table:
     """The same for a terminal, with rich."""
-    from rich import box
-    from rich.table import Table
-
     headings, rows = _text_cells(found, "\N{PLUS-MINUS SIGN}", "-")
     shown = Table(title=sweep, box=box.SIMPLE_HEAD, title_justify="left")
     for index, heading in enumerate(headings):
