@@ -121,8 +121,8 @@ def test_run_ends_with_the_code_of_main(tmp_path: Path, code: int) -> None:
     assert run.folder.log.read_text().count("args ") == 2, "the log is appended to"
 
 
-def _until(condition: Any, what: str) -> None:
-    end = time.monotonic() + 15
+def _until(condition: Any, what: str, seconds: float = 15) -> None:
+    end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, what
         time.sleep(0.02)
@@ -189,6 +189,21 @@ def test_several_ranks_go_through_torchrun_and_keep_their_exit_code(tmp_path: Pa
     assert ended == code
     assert words.split("\n")[:4] == ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     assert "OMP_DYNAMIC=unset" in words
+
+
+def test_the_real_torchrun_passes_the_signal_on_and_leaves_nobody_behind(tmp_path: Path) -> None:
+    root = fake.checkout(tmp_path / "two ranks", {1: "wait"})
+    one_writes = "def tell(state, code):\n    if os.environ['RANK'] != '0': return\n"
+    both_start = 'open(folder + "/started" + os.environ["RANK"], "a")'
+    main = fake.MAIN.replace("def tell(state, code):\n", one_writes).replace('open(folder + "/started", "a")', both_start)
+    (root / "main.py").write_text(main)
+    (run,) = fake.runs(root, 1)
+    process = subprocess.Popen(["bash", str(run.folder.script)], env=fake.environment(NPROC="2", OMP_NUM_THREADS="1"))
+    _until(lambda: all((run.folder.path / f"started{rank}").exists() for rank in (0, 1)), "the ranks did not start", seconds=60)
+    process.send_signal(signal.SIGUSR2)
+    assert process.wait(timeout=60) == 75
+    assert run.folder.log.read_text().count("heard SIGUSR2") == 2
+    assert run.state().word == "preempted"
 
 
 def test_never_more_ranks_than_workers_and_one_rank_needs_no_torchrun(tmp_path: Path) -> None:
