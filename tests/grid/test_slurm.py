@@ -57,15 +57,16 @@ def test_another_submitit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         sbatch_text("e", Path("/r"), 0, 1, Resources())
 
 
-def _batch(root: Path, restarts: int | None, element: int = 0) -> tuple[subprocess.Popen[str], Path]:
-    """The batch script as element ``element`` of array 40, with an scontrol that notes what it is asked."""
+def _batch(root: Path, restarts: int | None, state: str = "RUNNING") -> tuple[subprocess.Popen[str], Path]:
+    """The batch script as element 0 of array 40, with an scontrol that tells ``state`` and notes what it is asked to do."""
     binaries, asked = root / "bin", root / "asked"
     binaries.mkdir(exist_ok=True)
-    (binaries / "scontrol").write_text(f'#!/bin/sh\necho "$@" >>"{asked}"\n')
+    show = f"if [ \"$*\" = 'show job -o 40_0' ]; then echo 'JobId=41 ArrayTaskId=0 JobState={state} Reason=None'; exit; fi"
+    (binaries / "scontrol").write_text(f'#!/bin/sh\n{show}\necho "$@" >>"{asked}"\n')
     (binaries / "scontrol").chmod(0o755)
     script = root / "batch.sh"
     script.write_text(sbatch_text("x", root, 0, 1, Resources()))
-    more = {"SLURM_ARRAY_JOB_ID": "40", "SLURM_ARRAY_TASK_ID": str(element), "SLURM_JOB_ID": "40"}
+    more = {"SLURM_ARRAY_JOB_ID": "40", "SLURM_ARRAY_TASK_ID": "0", "SLURM_JOB_ID": "40"}
     more |= {} if restarts is None else {"SLURM_RESTART_COUNT": str(restarts)}
     environment = fake.environment(PATH=f"{binaries}:{os.environ['PATH']}", **more)
     return subprocess.Popen(["bash", str(script)], env=environment, cwd="/", stdout=subprocess.PIPE, text=True), asked
@@ -91,6 +92,18 @@ def test_requeue_names_the_element_and_is_bounded(tmp_path: Path, code: int, res
     assert process.returncode == ended
     assert (asked.read_text() if asked.exists() else "") == ("requeue 40_0\n" if requeued else "")
     assert ("submit this file again" in output) == (restarts == 100)
+
+
+@pytest.mark.parametrize(
+    ("state", "ended", "sentence"), [("CANCELLED", 75, "cancelled: not requeued"), ("PENDING", 0, "requeued by SLURM")]
+)
+def test_a_cancelled_job_stays_cancelled(tmp_path: Path, state: str, ended: int, sentence: str) -> None:
+    _prepared(tmp_path, {1: 75})
+    process, asked = _batch(tmp_path, None, state)
+    output, _ = process.communicate(timeout=20)
+    assert process.returncode == ended
+    assert sentence in output
+    assert not asked.exists(), "scancel and SLURM's own requeue have the last word"
 
 
 def test_the_warning_before_the_time_limit_travels_to_main(tmp_path: Path) -> None:
