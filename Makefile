@@ -35,9 +35,11 @@ test: $(DEV) ## run the tests
 	$(PY) -m pytest $(ARGS)
 
 lint: $(DEV) ## ruff check, ruff format --check, pyright
-	$(PY) -m ruff check .
-	$(PY) -m ruff format --check .
-	$(PY) -m pyright
+	failed=
+	$(PY) -m ruff check . || failed=1
+	$(PY) -m ruff format --check . || failed=1
+	$(PY) -m pyright || failed=1
+	test -z "$$failed"
 
 format: $(DEV) ## let ruff repair and lay out the code
 	$(PY) -m ruff check --fix .
