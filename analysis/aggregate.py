@@ -62,7 +62,7 @@ def wide(logs: Logs, tag: str, runs: list[str]) -> pd.DataFrame:
     """Steps down, runs across; non-finite values are absent.  ``a/b`` with two known tags is their quotient."""
     numerator, _, denominator = tag.partition(" / ")
     if denominator:
-        return wide(logs, numerator, runs) / wide(logs, denominator, runs)
+        return (wide(logs, numerator, runs) / wide(logs, denominator, runs)).dropna(how="all")
     return logs.of_tag(tag).reindex(columns=runs).dropna(how="all")
 
 
@@ -77,7 +77,7 @@ def curve(logs: Logs, tag: str, cell: Cell, *, geometric: bool = False) -> pd.Da
         table = table.where(table > 0).transform(np.log).dropna(axis=0)
     n = table.shape[1]
     mean = table.mean(axis=1)
-    width = half_width(table.std(axis=1, ddof=1).to_numpy(), n) if n else np.zeros(0)
+    width = half_width(table.std(axis=1, ddof=1).to_numpy(), n)
     found = pd.DataFrame({"mean": mean, "low": mean - width, "high": mean + width})
     found = found.transform(np.exp) if geometric else found
     return found.assign(n=n)

@@ -5,6 +5,7 @@ Nothing here looks at the names of runs.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -85,7 +86,13 @@ def select(logs: Logs, conditions: Sequence[str]) -> Logs:
 
 
 def _parsed(text: str) -> Any:
-    value = yaml.safe_load(text)
+    """A value as config.yaml would hold it; YAML takes 1e-3 for a word, people do not."""
+    with contextlib.suppress(ValueError):
+        return float(text)
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
     return tuple(value) if isinstance(value, list) else value
 
 

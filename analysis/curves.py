@@ -36,11 +36,10 @@ class Plot:
     geometric: bool = False  # average the logarithm
     trajectories: tuple[str, ...] = ("method",)
     references: bool = False
-    in_overview: bool = True
 
 
 PLOTS = (
-    Plot("est_var", ("est_var",), "variance of the gradient estimate", True, True, BOTH, references=True),
+    Plot("est_var", ("est_var",), "variance of the gradient", True, True, BOTH, references=True),
     Plot("relative_var", ("est_var / super_var",), "variance relative to SuperSGD", True, True, BOTH),
     Plot("nb_error", ("nb_error",), "error of the levels $\\Psi$", True, True, BOTH),
     Plot("validation_loss", ("Vloss",), "validation loss", True),

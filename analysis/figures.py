@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
 
 from analysis import level_figures
 from analysis.cells import Group, groups
@@ -68,21 +70,27 @@ def _single(width: float, fill: Callable) -> Figure | str:
 
 def _overview(group: Group) -> Figure | str:
     """All curves that have data, under one legend; what a panel shows is its title."""
-    plots = [plot for plot in PLOTS if group.trajectory in plot.trajectories and plot.in_overview]
-    scratch = Figure().add_subplot()
-    fills = [lambda axes, plot=plot: curves(axes, group, plot) for plot in plots]
-    fills = [fill for fill in fills if not fill(scratch)]
-    if len(fills) < 2:
-        return "fewer than two panels have data"
-    columns = min(3, len(fills))
-    rows = -(-len(fills) // columns)
     width = WIDTHS["page"]
-    figure = new_figure(width, rows * width / columns * (_RATIO + 0.05))
-    for index, fill in enumerate(fills):
-        axes = figure.add_subplot(rows, columns, index + 1)
-        fill(axes)
+    figure = new_figure(width, width)
+    panels: list[Axes] = []
+    for plot in PLOTS:
+        if group.trajectory not in plot.trajectories:
+            continue
+        axes = figure.add_subplot(label=plot.name)
+        if curves(axes, group, plot):
+            axes.remove()
+        else:
+            panels.append(axes)
+    if len(panels) < 2:
+        return "fewer than two panels have data"
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    places = GridSpec(rows, columns, figure=figure)
+    for index, axes in enumerate(panels):
+        axes.set_subplotspec(places[index // columns, index % columns])
         axes.set_title(f"({chr(ord('a') + index)}) {axes.get_ylabel()}", loc="left")
         axes.set_ylabel("")
+    figure.set_figheight(rows * width / columns * (_RATIO + 0.05))
     legend_below(figure, width)
     return figure
 

@@ -127,7 +127,7 @@ def _number(value: Any) -> float:
 
 def _status(names: pd.Index, statuses: list[dict[str, Any]], settings: pd.DataFrame, scalars: pd.DataFrame) -> pd.DataFrame:
     """How each run ended; a run without status.json is complete when it has logged its last step."""
-    logged = {run: rows for run, rows in scalars.groupby("run", observed=True)}
+    logged = {str(run): rows for run, rows in scalars.groupby("run", observed=True)}
     last = [float(logged[run]["step"].to_numpy().max()) if run in logged else np.nan for run in names]
     seconds = [float(np.ptp(logged[run]["wall_time"].to_numpy())) if run in logged else np.nan for run in names]
     state = [str(status.get("state", "")) for status in statuses]

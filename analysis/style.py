@@ -12,20 +12,21 @@ from nuq.registry import METHODS
 WIDTHS = {"column": 3.4, "page": 7.0}
 FORMATS = ("png", "pdf")
 
-# Eight of these are Okabe and Ito's; the order gives relatives (ALQ, ALQ-N) neighbouring hues of different lightness.
+# The first twelve are at least 16 apart in CIE Lab for eyes with and without red or green cones (a test measures it),
+# and relatives (ALQ, ALQ-N) have neighbouring hues; markers and dashes tell the rest apart, also in grey.
 COLOURS = (
     "#000000",
     "#8c8c8c",
     "#56b4e9",
     "#0072b2",
-    "#882255",
-    "#8a7a00",
+    "#90075e",
+    "#acc456",
     "#d55e00",
-    "#e69f00",
-    "#b2182b",
-    "#f4a3a8",
-    "#007f5f",
-    "#5fcfa8",
+    "#f2b50c",
+    "#751713",
+    "#f20c55",
+    "#0a7d3c",
+    "#47dbcf",
     "#cc79a7",
     "#332288",
     "#a6761d",

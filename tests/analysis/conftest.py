@@ -1,0 +1,61 @@
+"""Small runs, written by the library that training writes with."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+from tensorboardX import SummaryWriter
+
+import args
+
+Rows = Sequence[tuple[str, int, float]]
+
+
+def write_events(folder: Path, rows: Rows, attempt: int = 1) -> Path:
+    """One event file with these (tag, step, value)."""
+    writer = SummaryWriter(str(folder), filename_suffix=f".a{attempt}")
+    for tag, step, value in rows:
+        writer.add_scalar(tag, value, step)
+    writer.close()
+    (path,) = folder.glob(f"events.out.tfevents.*.a{attempt}")
+    return path
+
+
+@pytest.fixture
+def write_run(tmp_path: Path) -> Callable[..., Path]:
+    """Writes ``runs/<sweep>/<name>/`` below tmp_path, and says where."""
+
+    def write(sweep: str, settings: Mapping[str, object], *attempts: Rows, state: str | None = "done", **status: object) -> Path:
+        config = args.resolve(settings)
+        folder = tmp_path / "runs" / sweep / args.run_name(config)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+        for attempt, rows in enumerate(attempts, 1):
+            write_events(folder, rows, attempt)
+        if state:
+            (folder / "status.json").write_text(json.dumps({"state": state, "seconds": 12.5, **status}))
+        return folder
+
+    return write
+
+
+def measured(level: float, steps: Sequence[int], seed: int = 1) -> Rows:
+    """Everything that a figure or table reads, deterministic; ``level`` sets the method apart."""
+    rows = []
+    for step in steps:
+        wave = 1 + 0.1 * ((step * 7 + seed * 3) % 5)
+        rows += [
+            ("est_var", step, level * 1e-5 * wave),
+            ("super_var", step, 1e-5 * wave),
+            ("sgd_var", step, 4e-5 * wave),
+            ("nb_error", step, 0.01 * level * wave),
+            ("Vloss", step, 2 / (1 + step / 100) * wave),
+            ("Tloss", step, 1 / (1 + step / 100) * wave),
+            ("Vacc", step, 90 - level - 50 / (1 + step / 50) + seed),
+            ("comm/bits_per_coordinate", step, level),
+            ("comm/bytes", step, level * 1000 * step),
+            *((f"levels/{k}", step, value * (1 if abs(value) == 1 else wave)) for k, value in enumerate((-1, -0.1, 0.1, 1))),
+        ]
+    return rows

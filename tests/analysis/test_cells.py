@@ -1,0 +1,108 @@
+"""Selection by settings, and which runs count as one."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from analysis.cells import cells, groups, select
+from analysis.load import Logs, load
+from nuq.registry import METHODS
+
+ROW = [("loss", 0, 1.0)]
+
+
+@pytest.fixture
+def sweep(write_run: Callable[..., Path], tmp_path: Path) -> Callable[..., Logs]:
+    def made(*settings: dict[str, object]) -> Logs:
+        for one in settings:
+            write_run("s", one, ROW)
+        return load(tmp_path / "runs", "s")
+
+    return made
+
+
+def test_selection_reads_settings_never_names(sweep: Callable[..., Logs]) -> None:
+    """The original's pattern ``32.*`` also picked bucket size 32768: a false point in a published figure."""
+    logs = sweep(*({"method": "alq", "method.bucket_size": size} for size in (32, 320, 32768)), {"method": "sgd"})
+    chosen = select(logs, ["bucket_size=32"])
+    assert list(chosen.settings["method.bucket_size"]) == [32]
+    assert set(chosen.scalars["run"]) == set(chosen.settings.index)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "count"),
+    [
+        (["method=alq"], 4),
+        (["method.name=alq,sgd"], 5),
+        (["bits=3", "seed=1,2"], 2),
+        (["method.bits=2"], 2),
+        (["symmetric=True"], 4),
+        (["optim.lr=1e-1"], 5),
+        (["schedule.at=[40000,60000]"], 1),
+        ([], 5),
+    ],
+)
+def test_conditions(sweep: Callable[..., Logs], conditions: list[str], count: int) -> None:
+    alq = [{"method": "alq", "method.bits": bits, "seed": seed} for bits in (2, 3) for seed in (1, 2)]
+    logs = sweep(*alq, {"method": "sgd", "schedule": "step"})
+    assert len(select(logs, conditions).settings) == count
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("bit=3", r"unknown setting 'bit'; did you mean 'bits'\?"),
+        ("lr=.1", r"setting 'lr' is ambiguous: optim.lr, untrain.lr"),
+        ("bits=9", r"no run with bits=9 \(there are: 3\)"),
+        ("bits", r"condition 'bits': must be name=value"),
+        ("bits=", r"must be name=value"),
+    ],
+)
+def test_conditions_that_make_no_sense(sweep: Callable[..., Logs], condition: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        select(sweep({"method": "alq"}), [condition])
+
+
+def test_seeds_and_places_make_no_new_cell(sweep: Callable[..., Logs]) -> None:
+    logs = sweep(*({"method": "alq", "seed": seed, "run_dir": f"r{seed}", "log_every": seed} for seed in (1, 2, 3)))
+    (cell,) = cells(logs.settings)
+    assert (cell.label, len(cell.runs), cell.differs) == ("ALQ", 3, {})
+
+
+def test_labels_say_what_differs_within_a_method(sweep: Callable[..., Logs]) -> None:
+    logs = sweep(
+        {"method": "alq"},
+        {"method": "alq", "method.fit": "mixture", "method.solver": "paper"},
+        {"method": "amq", "method.symmetric": True, "method.bits": 2},
+        {"method": "amq", "method.bits": 10 // 2},
+        {"method": "nuqsgd", "method.p": 0.25},
+        {"method": "nuqsgd", "method.p": 0.5},
+        {"method": "sgd"},
+    )
+    assert [cell.label for cell in cells(logs.settings)] == [
+        "SGD",
+        "NUQSGD (p 0.25)",
+        "NUQSGD (p 0.5)",
+        "ALQ (histogram, exact)",
+        "ALQ (mixture, paper)",
+        "AMQ (2 bits)",
+        "AMQ (5 bits)",
+    ]
+
+
+def test_cells_come_in_the_order_of_the_table(sweep: Callable[..., Logs]) -> None:
+    logs = sweep(*({"method": name} for name in sorted(METHODS)))
+    assert [cell.method for cell in cells(logs.settings)] == list(METHODS)
+
+
+def test_trajectories_and_bits_get_figures_of_their_own(sweep: Callable[..., Logs]) -> None:
+    quantized = [{"method": method, "method.bits": bits} for method in ("alq", "qsgd") for bits in (8, 2)]
+    measured = {"method": "alq", "trajectory": "sgd", "measure.every": 5}
+    found = groups(sweep(*quantized, {"method": "sgd"}, measured))
+    assert [(group.trajectory, group.name, [cell.label for cell in group.cells]) for group in found] == [
+        ("method", "bits=2", ["SGD", "QSGD", "ALQ"]),
+        ("method", "bits=8", ["SGD", "QSGD", "ALQ"]),
+        ("sgd", "sgd_trajectory", ["ALQ"]),
+    ]
+    assert all(set(group.logs.settings.index) == {run for cell in group.cells for run in cell.runs} for group in found)
