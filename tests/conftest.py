@@ -20,12 +20,6 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="session")
-def root() -> Path:
-    """The checkout."""
-    return ROOT
-
-
-@pytest.fixture(scope="session")
 def real_data_dir() -> Path:
     """The data directory (``NUQ_DATA``, else ``data`` in the checkout) that holds CIFAR-10 as an ImageFolder tree; skips without."""
     folder = Path(os.environ.get("NUQ_DATA", ROOT / "data"))
