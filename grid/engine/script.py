@@ -96,13 +96,14 @@ _PYTHON = """if [ -z "${PYTHON:-}" ]; then
 fi
 """
 
-# A signal interrupts `wait`: it is passed on, and the child's own code comes from the wait after it.  A child that died
-# of a signal we passed on had not begun to listen: its last checkpoint stands, so it is requeued like one that stopped.
+# A signal interrupts `wait`: it is passed on, and the child's own code comes from the wait after it.  Two cases have no
+# such code and count as 75: a child that died of the signal, for it had not begun to listen and its last checkpoint
+# stands; and -1 or 127, where bash 5.2 loses the code of a child that ends in the moment of the signal.
 WAIT = """child=
 signalled=
 interrupted=
 forward() {
-  signalled="$1"
+  signalled="${signalled:-$1}"
   interrupted=1
   if [ -n "$child" ]; then kill -s "$1" "$child" 2>/dev/null; fi
 }
@@ -118,7 +119,7 @@ finish() {
     code=$?
   done
   child=
-  if [ -n "$signalled" ] && [ "$code" -gt 128 ]; then code=75; fi
+  if [ -n "$signalled" ] && { [ "$code" -lt 0 ] || [ "$code" -gt 126 ]; }; then code=75; fi
 }
 """
 

@@ -43,20 +43,21 @@ def array_spec(first: int, count: int, max_running: int | None) -> str:
 
 
 # The batch shell alone gets USR2 120 s before the time limit; it hands it on, and requeues its own array element by its
-# own name (SLURM_JOB_ID of one element equals the id of the whole array).  scancel arrives as the same TERM as a
-# preemption: only the controller knows that the job is not wanted any more, or that it has requeued it already.
+# own name (SLURM_JOB_ID of one element equals the id of the whole array).  A TERM to a job that the controller is ending
+# already is scancel, or a requeue of SLURM's own: both have the last word.
 _COMMAND = """cd {root} || exit 2
 bash jobs/{prefix}_"$SLURM_ARRAY_TASK_ID".sh &
 finish
 if [ "$code" -eq 75 ]; then
   element="${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
   state="$(scontrol show job -o "$element" | sed -n 's/.*JobState=\\([A-Z_]*\\).*/\\1/p')"
-  if [ "$state" = CANCELLED ]; then
-    echo "cancelled: not requeued; submit this file again to go on"
-  elif [ "$state" = PENDING ]; then
-    echo "requeued by SLURM"
-    exit 0
-  elif [ "${{SLURM_RESTART_COUNT:-0}}" -ge {max_requeues} ]; then
+  case "$signalled $state" in
+    *' PENDING' | 'TERM COMPLETING' | 'TERM CANCELLED')
+      echo "SLURM ends or requeues this job by itself; if it was cancelled, submit this file again to go on"
+      exit "$code"
+      ;;
+  esac
+  if [ "${{SLURM_RESTART_COUNT:-0}}" -ge {max_requeues} ]; then
     echo "not requeued after ${{SLURM_RESTART_COUNT:-0}} restarts; submit this file again to go on"
   elif scontrol requeue "$element"; then
     exit 0

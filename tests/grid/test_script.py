@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import stat
@@ -147,6 +148,21 @@ def test_signals_reach_main_and_ask_for_a_requeue(tmp_path: Path, number: signal
     assert second.state().word == "new", "nothing new is started after a signal"
     if level == "job":
         assert "2 of 2 left: asking to be requeued" in output
+
+
+ENDS_AT_ONCE = "import os, signal, time\nsignal.signal(signal.SIGTERM, lambda *_: os._exit(75))\nopen('up', 'w')\ntime.sleep(60)\n"
+
+
+def test_a_signal_to_the_whole_group_is_a_requeue_every_time(tmp_path: Path) -> None:
+    root = fake.checkout(tmp_path)
+    (run,) = fake.runs(root, 1)
+    (root / "main.py").write_text(ENDS_AT_ONCE)
+    for _ in range(8):  # bash loses the code of a child that ends together with the signal, more often than not
+        (root / "up").unlink(missing_ok=True)
+        process = subprocess.Popen(["bash", str(run.folder.script)], env=fake.environment(), start_new_session=True)
+        _until((root / "up").exists, "the run did not start")
+        os.killpg(process.pid, signal.SIGTERM)
+        assert process.wait(timeout=15) == 75
 
 
 def test_a_signal_before_main_listens_is_a_requeue_too(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from grid.engine import slurm
+from grid.engine.plan import Run
 from grid.engine.script import from_script, job_script
 from grid.engine.slurm import Resources, array_spec, sbatch_text
 from tests.grid import fake, record
@@ -72,7 +73,7 @@ def _batch(root: Path, restarts: int | None, state: str = "RUNNING") -> tuple[su
     return subprocess.Popen(["bash", str(script)], env=environment, cwd="/", stdout=subprocess.PIPE, text=True), asked
 
 
-def _prepared(root: Path, behaviour: dict[int, int | str]) -> list:
+def _prepared(root: Path, behaviour: dict[int, int | str]) -> list[Run]:
     fake.checkout(root, behaviour)
     runs = fake.runs(root, 1)
     (root / "jobs").mkdir()
@@ -94,28 +95,28 @@ def test_requeue_names_the_element_and_is_bounded(tmp_path: Path, code: int, res
     assert ("submit this file again" in output) == (restarts == 100)
 
 
-@pytest.mark.parametrize(
-    ("state", "ended", "sentence"), [("CANCELLED", 75, "cancelled: not requeued"), ("PENDING", 0, "requeued by SLURM")]
-)
-def test_a_cancelled_job_stays_cancelled(tmp_path: Path, state: str, ended: int, sentence: str) -> None:
-    _prepared(tmp_path, {1: 75})
-    process, asked = _batch(tmp_path, None, state)
-    output, _ = process.communicate(timeout=20)
-    assert process.returncode == ended
-    assert sentence in output
-    assert not asked.exists(), "scancel and SLURM's own requeue have the last word"
+ENDS = [
+    (signal.SIGTERM, "COMPLETING", False),  # scancel, or SLURM's own requeue
+    (signal.SIGTERM, "PENDING", False),
+    (signal.SIGTERM, "RUNNING", True),  # preemption with a grace time
+    (signal.SIGUSR2, "RUNNING", True),
+    (signal.SIGUSR2, "COMPLETING", True),  # the time limit came before the checkpoint was written
+]
 
 
-def test_the_warning_before_the_time_limit_travels_to_main(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "state", "requeued"), ENDS)
+def test_the_last_word_is_slurms_when_it_ends_a_job_itself(tmp_path: Path, number: signal.Signals, state: str, requeued: bool) -> None:
     (run,) = _prepared(tmp_path, {1: "wait"})
-    process, asked = _batch(tmp_path, None)
+    process, asked = _batch(tmp_path, None, state)
     end = time.monotonic() + 15
     while not (run.folder.path / "started").exists():
         assert time.monotonic() < end
         time.sleep(0.02)
-    process.send_signal(signal.SIGUSR2)
-    process.communicate(timeout=20)
-    assert asked.read_text() == "requeue 40_0\n"
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=20)
+    assert process.returncode == (0 if requeued else 75)
+    assert ("if it was cancelled, submit this file again" in output) == (not requeued)
+    assert (asked.read_text() if asked.exists() else "") == ("requeue 40_0\n" if requeued else "")
     assert run.state().word == "preempted"
 
 

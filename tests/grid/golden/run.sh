@@ -10,7 +10,7 @@ child=
 signalled=
 interrupted=
 forward() {
-  signalled="$1"
+  signalled="${signalled:-$1}"
   interrupted=1
   if [ -n "$child" ]; then kill -s "$1" "$child" 2>/dev/null; fi
 }
@@ -26,7 +26,7 @@ finish() {
     code=$?
   done
   child=
-  if [ -n "$signalled" ] && [ "$code" -gt 128 ]; then code=75; fi
+  if [ -n "$signalled" ] && { [ "$code" -lt 0 ] || [ "$code" -gt 126 ]; }; then code=75; fi
 }
 
 run_dir=runs/x/alq
