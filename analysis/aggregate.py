@@ -109,5 +109,6 @@ def late(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
 
 
 def geometric_mean(values: pd.Series) -> float:
+    """Of the finite positive values; NaN where there is none."""
     finite = values[np.isfinite(values) & (values > 0)]
     return float(np.exp(np.log(finite).mean())) if len(finite) else np.nan

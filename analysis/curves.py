@@ -32,16 +32,15 @@ class Plot:
     name: str
     tags: tuple[str, ...]  # the first that was logged is drawn
     label: str
-    log: bool
-    geometric: bool = False  # average the logarithm
+    log: bool  # logarithmic axis; then the mean over seeds is the geometric one, and the interval that of the logarithm
     trajectories: tuple[str, ...] = ("method",)
     references: bool = False
 
 
 PLOTS = (
-    Plot("est_var", ("est_var",), "variance of the gradient", True, True, BOTH, references=True),
-    Plot("relative_var", ("est_var / super_var",), "variance relative to SuperSGD", True, True, BOTH),
-    Plot("nb_error", ("nb_error",), "error of the levels $\\Psi$", True, True, BOTH),
+    Plot("est_var", ("est_var",), "variance of the gradient", True, BOTH, references=True),
+    Plot("relative_var", ("est_var / super_var",), "variance relative to SuperSGD", True, BOTH),
+    Plot("nb_error", ("nb_error",), "error of the levels $\\Psi$", True, BOTH),
     Plot("validation_loss", ("Vloss",), "validation loss", True),
     Plot("training_loss", ("Tloss", "loss"), "training loss", True),
     Plot("accuracy", ("Vacc",), "validation accuracy (%)", False),
@@ -55,11 +54,10 @@ def curves(axes: Axes, group: Group, plot: Plot) -> str | None:
         return f"no run has logged {' or '.join(plot.tags)}"
     drawn: dict[str, pd.DataFrame] = {}
     for cell in group.cells:
-        points = curve(group.logs, tag, cell, geometric=plot.geometric)
-        points = points.loc[points["mean"] > 0] if plot.log else points
+        points = curve(group.logs, tag, cell, geometric=plot.log)
         if len(points):
             drawn[cell.label] = points
-            _one(axes, cell, points, plot.log)
+            _one(axes, cell, points)
     if not drawn:
         return f"{tag} has no finite {'positive ' if plot.log else ''}value that all seeds of a method share"
     if plot.references:
@@ -70,7 +68,7 @@ def curves(axes: Axes, group: Group, plot: Plot) -> str | None:
     step_axis(axes)
     if plot.log:
         axes.set_yscale("log")
-    _limit(axes, [line for line in axes.lines if line.get_gid() != "drop"], plot.log, 0.0 if plot.log else 0.25 * last)
+    _limit(axes, [line for line in axes.lines if line.get_gid() != "drop"], plot.log, 0.0 if plot.log else last / 3)
     if plot.log:
         log_ticks(axes)
     return None
@@ -81,13 +79,12 @@ def _logged(group: Group, tag: str) -> bool:
     return all(part in there for part in tag.split(" / "))
 
 
-def _one(axes: Axes, cell: Cell, points: pd.DataFrame, log: bool) -> None:
+def _one(axes: Axes, cell: Cell, points: pd.DataFrame) -> None:
     style = look(cell)
     axes.plot(points.index, points["mean"], label=cell.label, zorder=3, **style.line(len(points)))
     band = points.dropna()
     if len(band):
-        low = np.maximum(band["low"], band["mean"] * 1e-2) if log else band["low"]
-        axes.fill_between(band.index, low, band["high"], color=style.colour, alpha=0.15, linewidth=0, zorder=2)
+        axes.fill_between(band.index, band["low"], band["high"], color=style.colour, alpha=0.11, linewidth=0, zorder=2)
 
 
 def _references(axes: Axes, group: Group) -> None:
@@ -128,6 +125,7 @@ def _limit(axes: Axes, lines: list[Line2D], log: bool, begin: float) -> None:
 
 
 def step_axis(axes: Axes, num_ticks: int = 5) -> None:
+    """Label the x axis as training steps, with whole numbers, in thousands where they are large."""
     axes.set_xlabel("training step")
     axes.xaxis.set_major_locator(MaxNLocator(num_ticks, integer=True))
     if axes.get_xlim()[1] >= 10000:

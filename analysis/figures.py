@@ -96,6 +96,7 @@ def _overview(group: Group) -> Figure | str:
 
 
 def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches, outside pyplot's global state."""
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
     return figure

@@ -19,7 +19,7 @@ from analysis.cells import Cell, cells
 from analysis.load import Logs
 
 LEGEND = (
-    "+- is the 95 % interval (t) of the mean over seeds; seeds: complete runs, of all where some are not; bits: per coordinate, "
+    "+-: 95 % interval (t) of the mean over seeds; seeds: complete runs, of all where some are not; bits: per coordinate, "
     "measured from the messages; MB: sent by one worker; variance: of the gradient estimate relative to SuperSGD's on the same "
     "minibatches, last quarter of the measurements."
 )

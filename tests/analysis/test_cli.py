@@ -33,7 +33,7 @@ def test_a_selection_is_written_apart(runs: Path, capsys: pytest.CaptureFixture[
     out = capsys.readouterr().out
     assert "figures/demo/method=alq_bits=3/table.csv" in out
     assert "SGD " not in out.splitlines()[2]
-    assert len(out.split("+- is")[0].splitlines()) == 3
+    assert len(out.split("+-: 95")[0].splitlines()) == 3
 
 
 @pytest.mark.parametrize(

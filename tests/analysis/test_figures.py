@@ -97,11 +97,19 @@ def test_curves_are_means_with_drops_and_bands(one: Callable[..., tuple[Logs, Gr
     assert problem is None
     axes = figure.axes[0]
     lines = {line.get_label(): line for line in axes.lines}
-    by_hand = [np.mean([2 / (1 + step / 100) * (1 + 0.1 * ((step * 7 + seed * 3) % 5)) for seed in (1, 2)]) for step in (0, 51, 102)]
+    waves = [[1 + 0.1 * ((step * 7 + seed * 3) % 5) for seed in (1, 2)] for step in (0, 51, 102)]
+    by_hand = [2 / (1 + step / 100) * (first * second) ** 0.5 for step, (first, second) in zip((0, 51, 102), waves, strict=True)]
     np.testing.assert_allclose(np.asarray(lines["ALQ"].get_xydata())[:, 1], by_hand, rtol=1e-6)
     assert [np.asarray(line.get_xydata())[0, 0] for line in axes.lines if line.get_gid() == "drop"] == [60]  # 200 lies beyond the last step
     assert len(axes.collections) == 2
     assert axes.get_yscale() == "log"
+
+
+def test_linear_axes_show_arithmetic_means(one: Callable[..., tuple[Logs, Group]]) -> None:
+    _, group = one(["sgd", "alq"])
+    figure, _ = panel(group, "accuracy")
+    lines = {line.get_label(): np.asarray(line.get_xydata()) for line in figure.axes[0].lines}
+    np.testing.assert_allclose(lines["ALQ"][:, 1], [90 - 2 - 50 / (1 + step / 50) + 1.5 for step in (0, 51, 102)], rtol=1e-6)
 
 
 def test_references_stand_in_for_methods_that_were_not_run(one: Callable[..., tuple[Logs, Group]]) -> None:
