@@ -13,14 +13,15 @@ from grid.nuq import ALQ_N, AMQ_N, CLOSED_FORM, NUQSGD, QSGD, QSGDINF, SGD, SUPE
 BITS = 3
 BUCKET_SIZE = 16384
 NUM_COMPONENTS = 80
-STEPS = 1200
-BATCH_SIZE = 32
-LR = 0.1
+STEPS = 1000
+BATCH_SIZE = 16
+LR = 0.05
+LR_DROPS = [750]
 TRAJECTORY = "method"  # sgd: every method measured on the same weights, none of them trained
 MEASURE_EVERY = 200
-EVAL_EVERY = 400
-UPDATE_AT = [100, 300]
-UPDATE_EVERY = 300
+EVAL_EVERY = 250
+UPDATE_AT = [50, 200]
+UPDATE_EVERY = 400
 SEEDS = (1,)
 
 HISTOGRAM = {"method.fit": "histogram", "method.solver": "exact"}
@@ -30,13 +31,14 @@ def cifar10_cpu() -> Sweep:
     """ResNet-8 on CIFAR-10, 4 workers: the ten methods with the original's solver; ALQ and AMQ with exact solutions of two fits."""
     task = point(
         "",
-        {"optim": "sgd", "optim.lr": LR, "measure.every": MEASURE_EVERY},
+        {"optim": "sgd", "optim.lr": LR, "schedule": "step", "schedule.at": LR_DROPS, "measure.every": MEASURE_EVERY},
         data="cifar10",
         model="resnet8",
         workers=4,
         batch_size=BATCH_SIZE,
         steps=STEPS,
         eval_every=EVAL_EVERY,
+        eval_train=False,  # a pass over 50,000 images takes as long as 200 steps
         trajectory=TRAJECTORY,
     )
     quantizer = where_read(

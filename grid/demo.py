@@ -7,11 +7,12 @@ from grid.nuq import NUQSGD, QSGD, QSGDINF, SGD, SUPERSGD, TRN
 
 BITS = 3
 BUCKET_SIZE = 1024
-STEPS = 300
-BATCH_SIZE = 32
-LR = 0.1
-MEASURE_EVERY = 100
-EVAL_EVERY = 50
+STEPS = 200
+BATCH_SIZE = 16
+LR = 0.03
+LR_DROPS = [150]
+MEASURE_EVERY = 25
+EVAL_EVERY = 25
 UPDATE_AT = [10, 50]  # early, where the gradients still change
 UPDATE_EVERY = 100
 SEEDS = (1, 2, 3)
@@ -24,7 +25,7 @@ def demo() -> Sweep:
     """Digits, a small cnn, 4 workers: the ten methods, three seeds."""
     task = point(
         "",
-        {"optim": "sgd", "optim.lr": LR, "measure.every": MEASURE_EVERY},
+        {"optim": "sgd", "optim.lr": LR, "schedule": "step", "schedule.at": LR_DROPS, "measure.every": MEASURE_EVERY},
         data="digits",
         model="cnn",
         workers=4,
