@@ -1,0 +1,137 @@
+r"""Levels that fit a law: ALQ, ALQ-G and AMQ (Faghri et al., NeurIPS 2020, Section 3).
+
+All three minimise Psi (``nuq.objective``), the expected variance of stochastic rounding under the fitted law, the interval around
+zero included.  ``solver="exact"`` runs to a minimum; ``solver="paper"`` runs the original code's iterations, which stop before
+(``nuq.solver_paper`` says what comes of that, and which settings give the published levels).  Everything is float64 NumPy and
+deterministic: workers with the same statistics find the same levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from nuq import levels as level_sets
+from nuq import solver_exact, solver_paper
+from nuq.law import Array, Distribution
+from nuq.levels import Levels
+from nuq.objective import Objective
+from nuq.registry import unknown
+
+SOLVERS = ["exact", "paper"]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """levels; their Psi under the law they were fitted to; p, the multiplier of levels +-p^j (AMQ, else None); start, the
+    initial levels or multiplier that led to them."""
+
+    levels: Levels
+    expected_variance: float
+    p: float | None
+    start: str
+
+
+def expected_variance(levels: Levels, distribution: Distribution) -> float:
+    r"""Psi: the variance that stochastic rounding to ``levels`` adds to one coordinate of law ``distribution``.
+
+    ``sum_i integral over [l_i, l_{i+1}] of (r - l_i)(l_{i+1} - r) dF(r)``; times norm^2 * n it is the variance of a bucket.
+
+    >>> from nuq.distributions import TruncNorm
+    >>> round(expected_variance(level_sets.ternary(), TruncNorm(0.0, 1 / 32)) / (np.sqrt(2 / np.pi) / 32 - 1 / 32**2), 6)
+    1.0
+    """
+    return float(Objective(distribution, symmetric=False).value(levels.values))
+
+
+def alq(distribution: Distribution, bits: int, *, symmetric: bool = True, solver: str = "exact") -> Fitted:
+    """ALQ: 2^bits levels of smallest Psi, from quantile, uniform and exponential starts (exact: and companded), the best kept.
+
+    distribution: a law on [-1, 1].  bits: 1 to 8.  symmetric: levels come in pairs +-l and are fitted to the law of |r|; else every
+    level moves by itself.  solver: exact (coordinate descent to convergence) or paper (30 sweeps of finite differences; its symmetric
+    levels have the original's phantom level at zero).  ValueError for other values.
+    """
+    _check(bits, solver)
+    if solver == "paper":
+        return _paper(solver_paper.finite_difference_sweeps, distribution, bits, symmetric)
+    return _exact(solver_exact.descend, distribution, bits, symmetric)
+
+
+def alq_gradient(distribution: Distribution, bits: int, *, symmetric: bool = True, solver: str = "exact") -> Fitted:
+    """ALQ-G: as ``alq``, by projected gradient descent on all levels at once, steps at most half the smaller gap.
+
+    The exact solver reaches the levels of ``alq``; the paper solver takes 300 steps of rate 1 (the public code has none).
+    """
+    _check(bits, solver)
+    if solver == "paper":
+        return _paper(solver_paper.projected_steps, distribution, bits, symmetric)
+    return _exact(solver_exact.projected_descent, distribution, bits, symmetric)
+
+
+def amq(distribution: Distribution, bits: int, *, solver: str = "exact") -> Fitted:
+    """AMQ: levels +-p^j, j = 0 .. 2^(bits-1) - 1, of smallest Psi; ``Fitted.p`` is the learned p in (0, 1), None at 1 bit.
+
+    distribution: a law on [-1, 1] of any mean.  solver: exact (every local minimum refined, the best kept) or paper (40 steps of
+    rate .7 from eight starts; chosen by the cost of the positive half without the centre, as in the original).
+    """
+    _check(bits, solver)
+    if bits == 1:
+        return _unmoved(distribution)
+    law = distribution.tabulated()
+    if solver == "paper":
+        multipliers, costs = solver_paper.multipliers(law, bits)
+        place = int(np.argmin(costs))
+        p, start = float(multipliers[place]), float(solver_paper.AMQ_STARTS[place])
+    else:
+        p, start = solver_exact.multiplier(Objective.of(law, True), bits)
+    levels = level_sets.exponential(bits, p)
+    return Fitted(levels, expected_variance(levels, distribution), p, f"p={start:.4g}")
+
+
+def _check(bits: int, solver: str) -> None:
+    level_sets.check_bits(bits)
+    if solver not in SOLVERS:
+        raise unknown("solver", solver, SOLVERS)
+
+
+def _unmoved(distribution: Distribution) -> Fitted:
+    """One bit: the levels are -1 and 1, whatever the law."""
+    levels = level_sets.uniform(1)
+    return Fitted(levels, expected_variance(levels, distribution), None, "uniform")
+
+
+def _starts(law: Distribution, bits: int, symmetric: bool) -> dict[str, Levels]:
+    """The original's three starts."""
+    return {
+        "quantile": level_sets.quantile(bits, law, symmetric=symmetric),
+        "uniform": level_sets.uniform(bits),
+        "exponential": level_sets.exponential(bits),
+    }
+
+
+def _exact(solve: Callable[[Objective, Array], tuple[Array, Array]], distribution: Distribution, bits: int, symmetric: bool) -> Fitted:
+    """With one more start, which lies next to the optimum at many bits, where the others end in worse minima."""
+    if bits == 1:
+        return _unmoved(distribution)
+    law = distribution.tabulated()
+    starts = _starts(law, bits, symmetric) | {"companded": level_sets.companded(bits, law, symmetric=symmetric)}
+    objective = Objective.of(law, symmetric)
+    edges, _ = solve(objective, np.stack([objective.edges(levels) for levels in starts.values()]))
+    return _best(distribution, law, [objective.levels(row) for row in edges], list(starts))
+
+
+def _paper(solve: Callable[[Distribution, Array], Array], distribution: Distribution, bits: int, symmetric: bool) -> Fitted:
+    """The original's set-up: under the law of r, the positive half with a phantom level at 0, or all levels."""
+    if bits == 1:
+        return _unmoved(distribution)
+    law = distribution.tabulated()
+    starts, half = _starts(law, bits, symmetric), Objective(law, symmetric)
+    edges = solve(law, np.stack([half.edges(levels) for levels in starts.values()]))
+    return _best(distribution, law, [half.levels(row) for row in edges], list(starts))
+
+
+def _best(distribution: Distribution, law: Distribution, candidates: list[Levels], names: list[str]) -> Fitted:
+    place = int(np.argmin([expected_variance(levels, law) for levels in candidates]))
+    return Fitted(candidates[place], expected_variance(candidates[place], distribution), None, names[place])
