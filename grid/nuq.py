@@ -101,6 +101,7 @@ def variants(num_components: int) -> list[Point]:
 
 
 def quantizer(bits: int, bucket_size: int) -> Point:
+    """Bits and bucket size, for the methods that have them."""
     return where_read({"method.bits": bits, "method.bucket_size": bucket_size})
 
 

@@ -189,6 +189,7 @@ def _signal_group(child: _Child, number: int) -> None:
 
 
 def title(run: Run) -> str:
+    """A run as people name it."""
     return f"{run.experiment.label} (seed {run.experiment.seed})"
 
 
