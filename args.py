@@ -35,7 +35,7 @@ class Synthetic:
     num_test: int = setting(2000, "test points", low=1)
     num_features: int = setting(100, "coordinates of a point", low=1)
     noise: float = setting(0.1, "share of labels drawn at random", low=0, high=1)
-    data_seed: int = setting(0, "seed of the task itself, apart from the seed of the run")
+    data_seed: int = setting(0, "seed of the task itself, apart from the seed of the run", low=0)
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Files:
 
 @dataclass
 class Mnist(Files):
-    augment: bool = setting(False, "MNIST is trained without augmentation, as in the paper")
+    augment: bool = setting(False, "MNIST is trained without augmentation, as in the paper; true crops, and never flips a digit")
 
 
 DATA: dict[str, type] = {
@@ -227,7 +227,7 @@ def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
     config: dict[str, Any] = {}
     for group, options in GROUPS.items():
         name = settings.get(group, DEFAULTS[group])
-        if name not in options:
+        if not isinstance(name, str) or name not in options:
             raise unknown(group, name, options)
         schemas[group] = options[name]
         config[group] = {"name": name}
@@ -303,6 +303,7 @@ def run_name(config: Mapping[str, Any]) -> str:
 
 
 def default_run_dir(config: Mapping[str, Any]) -> str:
+    """The folder of a run: ``run_dir``, or its name under ``runs/main``."""
     return config["run_dir"] or os.path.join("runs", "main", run_name(config))
 
 

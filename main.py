@@ -21,6 +21,7 @@ def run(config: dict[str, Any]) -> int:
 
 
 def main() -> None:
+    """The command line: check the overrides, let Hydra compose them, run."""
     import hydra
     from hydra._internal.utils import get_args_parser
     from omegaconf import DictConfig, OmegaConf

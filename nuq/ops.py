@@ -95,6 +95,7 @@ def uniforms(num_coordinates: int, key: Key, device: torch.device | None = None)
 
 
 def num_buckets(num_coordinates: int, bucket_size: int) -> int:
+    """ceil(num_coordinates / bucket_size)"""
     return -(-num_coordinates // bucket_size)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import importlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,6 +54,8 @@ def check(settings: type, values: Mapping[str, Any], where: str) -> None:
         for number in value if isinstance(value, list | tuple) else [value]:
             if isinstance(number, str | bool):
                 continue
+            if not math.isfinite(number):
+                raise ValueError(f"{shown}: must be finite")
             if rule.get("low") is not None and not number >= rule["low"]:
                 raise ValueError(f"{shown}: must be at least {rule['low']}")
             if rule.get("high") is not None and not number <= rule["high"]:

@@ -15,6 +15,7 @@ FILE = "checkpoint.pt"
 
 
 def save(run_dir: Path, state: dict[str, Any]) -> None:
+    """Write aside, flush to disk, rename: the file is the old one or the new one, never half of one."""
     aside = run_dir / f".{FILE}.{os.getpid()}.tmp"
     try:
         with open(aside, "wb") as file:

@@ -128,6 +128,7 @@ def dry_run(config: dict[str, Any]) -> dict[str, float]:
 
 
 def main(overrides: list[str]) -> int:
+    """The command line; the exit code as main.py's."""
     try:
         config = args.resolve(args.parse_overrides(overrides))
         estimate = dry_run(config)

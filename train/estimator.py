@@ -2,7 +2,8 @@ r"""The variance of the gradient estimator, measured beside training.
 
 From S samples of M workers' minibatch gradients g_{s,w} (S*M passes in all; the original spends 2*S*(M+1)):
 
-- est_s: what the method makes of g_{s,1..M} (encoded, decoded, averaged); super_s: their plain mean; sgd: each g_{s,w};
+- est_s: what the method makes of g_{s,1..M} (encoded, decoded, averaged; a method that uses one worker gives M estimates);
+  super_s: their plain mean; sgd: each g_{s,w};
 - ``X_var``: mean over coordinates of the unbiased sample variance of X;
 - ``X_nvar``: mean over coordinates of sum (X - mean)^2 / (sum X^2 + 1e-7); ``X_snr``: mean of log(sum X^2 + 1e-10) -
   log(sum (X - mean)^2 + 1e-10), both sums over the samples, as in the original code;
@@ -65,9 +66,9 @@ def measure(workers: Workers, samples: Iterable[list[list[Tensor]]], seed: int, 
     payloads: list[Tensor] = []
     for number, gradients in enumerate(samples):
         flat = [torch.cat([part.reshape(-1) for part in gradient]) for gradient in gradients]
-        taking_part = gradients[: workers.num_workers]
-        payloads = [workers.encode(gradient, Key(seed, step, worker, f"measure/{number}")) for worker, gradient in enumerate(taking_part)]
-        est.add(workers.average(payloads))
+        payloads = [workers.encode(gradient, Key(seed, step, worker, f"measure/{number}")) for worker, gradient in enumerate(gradients)]
+        for group in [payloads] if workers.num_workers > 1 else [[payload] for payload in payloads]:
+            est.add(workers.average(group))
         super_.add(torch.stack(flat).mean(dim=0))
         for vector in flat:
             sgd.add(vector)

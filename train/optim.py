@@ -10,6 +10,7 @@ from torch import nn
 
 
 def build(config: dict[str, Any], parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer of ``config["optim"]``; its rate is set anew at every step."""
     values = config["optim"]
     if values["name"] == "sgd":
         if values["nesterov"] and values["momentum"] == 0:

@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-HEARTBEAT_S = 10.0
+HEARTBEAT_S = 2.0
 EXIT_DONE, EXIT_BAD_SETTINGS, EXIT_DIVERGED, EXIT_REQUEUE, EXIT_CRASH = 0, 2, 3, 75, 1
 STATES = {EXIT_DONE: "done", EXIT_REQUEUE: "preempted", EXIT_DIVERGED: "diverged"}
 

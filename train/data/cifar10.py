@@ -26,6 +26,7 @@ SIZE, NUM_CLASSES = 32, 10
 
 
 def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
+    """CIFAR-10 in whichever of the three forms lies in ``data_dir``."""
     settings, data_dir = config["data"], Path(config["data_dir"])
     reader = _find(data_dir)
     if reader is None and settings["download"]:

@@ -80,6 +80,7 @@ def central_view(picture: Image.Image) -> Image.Image:
 
 
 def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
+    """The folders ``train`` and ``val`` of ``data_dir/imagenet``, decoded batch by batch."""
     settings, home = config["data"], Path(config["data_dir"]) / "imagenet"
     remedy = (
         f"ImageNet cannot be downloaded without an account: put its folders there, or set data_dir (now {config['data_dir']}) "

@@ -73,6 +73,7 @@ def _complete(data_dir: Path) -> bool:
 
 
 def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
+    """MNIST's four idx files, packed or not."""
     settings, data_dir = config["data"], Path(config["data_dir"])
     if settings["download"] and not _complete(data_dir):
         download("mnist", lambda datasets: datasets.MNIST(str(data_dir), download=True), data_dir)

@@ -18,10 +18,12 @@ def damaged(path: Path, expected: str, found: object) -> ValueError:
 
 
 def first_existing(candidates: Iterable[Path]) -> Path | None:
+    """The first of the candidates that is there."""
     return next((path for path in candidates if path.exists()), None)
 
 
 def download_remedy(name: str, data_dir: Path) -> str:
+    """What to do about a data set that is not there, as the end of an error sentence."""
     own = f"set data_dir (now {data_dir}) to the folder that holds it"
     return f"{own}, or download it where there is a network: data={name} data.download=true"
 

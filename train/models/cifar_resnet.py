@@ -38,6 +38,8 @@ class Block(nn.Module):
 
 
 class CifarResNet(nn.Module):
+    """depth = 6n + 2: three stages of n blocks with 16, 32 and 64 channels, a mean over the image, one linear layer."""
+
     def __init__(self, depth: int, num_classes: int, *, batch_norm: bool = True) -> None:
         super().__init__()
         blocks = (depth - 2) // 6
