@@ -148,7 +148,8 @@ class TruncNorm(CondTruncNorm):
     def _place(self, below: Array, above: Array) -> Array:
         """The point with these masses of the whole normal below and above it: from the smaller of the two."""
         z = np.where(below <= above, special.ndtri(np.minimum(below, 0.5)), -special.ndtri(np.minimum(above, 0.5)))
-        return np.clip(self.mean + self.sigma * z, -1.0, 1.0)
+        x = np.clip(self.mean + self.sigma * z, -1.0, 1.0)
+        return np.where(below <= self._lower, -1.0, np.where(above <= self._upper, 1.0, x))  # rounding aside, the ends are the ends
 
     def mirrored(self) -> TruncNorm:
         return TruncNorm(-self.mean, self.sigma)

@@ -127,7 +127,7 @@ def invert(law: Distribution, u: Array, *, upper: bool) -> Array:
         moved = np.where(inside, newton, (low + high) / 2)
         moved = np.where(value == u, x, moved)
         change, x = np.abs(moved - x), moved
-        if (change <= 4e-16 * np.maximum(np.abs(x), width)).all():
+        if (change <= 1e-13 * np.maximum(np.abs(x), width)).all():
             break
     return np.where(u == 0, law.end if upper else law.begin, x)
 

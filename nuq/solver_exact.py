@@ -14,9 +14,10 @@ from nuq.levels import SMALLEST
 from nuq.objective import Derivatives, Objective
 
 TOLERANCE = 1e-13  # of Psi, relative
+NOTHING = 1e-24  # a variance below this is zero to any float32 coordinate
 EMPTY = 1e-11  # an interval with less mass says nothing about where its levels belong
 NUM_SWEEPS = 6
-MAX_NEWTON = 200
+MAX_NEWTON = 60
 MAX_GRADIENT = 3000
 
 
@@ -80,7 +81,7 @@ def _innermost(law: Distribution, x: Array, right: Array) -> Array:
         newton = x - np.divide(value, rise, out=np.full(x.shape, np.inf), where=rise > 0)
         moved = np.where((newton > low) & (newton < high), newton, (low + high) / 2)
         change, x = np.abs(moved - x), moved
-        if (change <= 1e-14 * x).all():
+        if (change <= 1e-11 * x).all():
             break
     return x
 
@@ -88,8 +89,8 @@ def _innermost(law: Distribution, x: Array, right: Array) -> Array:
 def descend(objective: Objective, edges: Array) -> tuple[Array, Array]:
     """ALQ: edges float64[S, n + 1] and Psi float64[S] at minima of Psi, one for each start.
 
-    Newton's steps solve with the tridiagonal Hessian, are cut short before edges meet, and are taken only if Psi falls; else the
-    Hessian's diagonal is raised (Levenberg), down to plain small gradient steps.  Ends at a relative change below 1e-13.
+    Newton's steps solve with the tridiagonal Hessian.  One that would make edges meet or Psi rise is replaced by a sweep, and the
+    Hessian's diagonal is raised for the next (Levenberg).  Ends where a step promises a relative change below 1e-13.
     """
     edges = occupied(objective.law, edges)
     for _ in range(NUM_SWEEPS):
@@ -99,15 +100,19 @@ def descend(objective: Objective, edges: Array) -> tuple[Array, Array]:
     open_ = np.full(len(edges), True)
     for _ in range(MAX_NEWTON):
         step = _newton_step(at, damping)
+        room = _room(edges, step)
         trial = edges.copy()
-        trial[:, 1:-1] += step * _room(edges, step)[:, None]
+        trial[:, 1:-1] += step * np.minimum(room, 1.0)[:, None]
         after = objective.derivatives(trial)
-        gain = at.value - after.value
-        taken = open_ & (gain >= 0)
-        predicted = -(at.gradient * step).sum(axis=1)
-        open_ &= (np.abs(predicted) > TOLERANCE * at.value) & (damping < 1e9)
+        taken = open_ & (after.value <= at.value) & (room > 0.5)
+        open_ &= (np.abs((at.gradient * step).sum(axis=1)) > TOLERANCE * at.value + NOTHING) & (damping < 1e9)
         damping = np.where(taken, np.where(damping < 1e-7, 0.0, damping / 10), np.maximum(10 * damping, 1e-4))
-        edges, at = np.where(taken[:, None], trial, edges), _choose(taken, after, at)
+        swept = open_ & ~taken
+        if swept.any():
+            trial[swept] = coordinate_sweep(objective, edges[swept])
+            after = objective.derivatives(trial)
+        moved = taken | swept
+        edges, at = np.where(moved[:, None], trial, edges), _choose(moved, after, at)
         if not open_.any():
             break
     return edges, at.value
@@ -125,10 +130,10 @@ def _newton_step(at: Derivatives, damping: Array) -> Array:
 
 
 def _room(edges: Array, step: Array) -> Array:
-    """The part of ``step``, at most 1, that leaves each gap a tenth of its width."""
+    """The part of ``step`` that leaves each gap a tenth of its width."""
     gaps = np.diff(edges, axis=1)
     closing = -np.diff(step, axis=1, prepend=0.0, append=0.0)
-    part = np.divide(0.9 * gaps, closing, out=np.ones(gaps.shape), where=closing > 0.9 * gaps)
+    part = np.divide(0.9 * gaps, closing, out=np.full(gaps.shape, 2.0), where=closing > 0.45 * gaps)
     return part.min(axis=1)
 
 
@@ -155,7 +160,7 @@ def projected_descent(objective: Objective, edges: Array) -> tuple[Array, Array]
         taken = open_ & (after.value <= recent.max(axis=0))
         bend, length = (step * (after.gradient - at.gradient)).sum(axis=1), (scale * step**2).sum(axis=1)
         spectral = np.divide(length, bend, out=np.full(len(bend), 10.0), where=bend > 1e-5 * length)
-        open_ &= ((at.gradient**2 / scale).sum(axis=1) > TOLERANCE * at.value) & (rate > 1e-12)
+        open_ &= ((at.gradient**2 / scale).sum(axis=1) > TOLERANCE * at.value + NOTHING) & (rate > 1e-12)
         rate = np.where(taken, spectral, rate / 2)
         edges, at = np.where(taken[:, None], trial, edges), _choose(taken, after, at)
         recent[turn % len(recent)] = at.value

@@ -1,0 +1,281 @@
+"""Fitted levels against independent optima, brute force and the published values; no solver ever returns NaN."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, optimize, stats
+
+from nuq import adapt, levels, solver_exact, solver_paper
+from nuq.distributions import CondTruncNorm, CondTruncNormHist, Histogram, TruncNorm
+from nuq.levels import Levels
+from nuq.objective import Objective
+
+rng = np.random.default_rng(3)
+# independent optima (methods.md): sigma, bits, Psi*
+OPTIMA = [
+    (1 / 32, 2, 3.038439632e-3),
+    (1 / 32, 3, 1.976421727e-4),
+    (1 / 32, 4, 3.083512957e-5),
+    (0.1, 2, 1.696331341e-2),
+    (0.1, 3, 1.675606346e-3),
+    (0.1, 4, 2.915558202e-4),
+]
+PUBLISHED = TruncNorm(0.0, 16384**-0.5)  # an L2-normalised bucket of 16384 coordinates
+
+
+def measured(values, num_bins=512):
+    edges = np.sinh(np.linspace(-8, 8, num_bins + 1)) / np.sinh(8)
+    edges[0], edges[-1] = -1, 1
+    place = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, num_bins - 1)
+    return Histogram(edges, *(np.bincount(place, values**k, num_bins) for k in range(3)))
+
+
+HEAVY = measured(np.clip(rng.standard_t(3, 200_000) / 128, -1, 1))
+LAWS = {
+    "normal": TruncNorm(0.0, 1 / 128),
+    "off centre": TruncNorm(0.03, 0.02),
+    "far": TruncNorm(0.9, 1e-4),
+    "end": TruncNorm(-1.0, 0.01),
+    "narrow": TruncNorm(0.0, 1e-4),
+    "point": TruncNorm(0.2, 0.0),
+    "wide": TruncNorm(0.1, 1.4),
+    "mixture": CondTruncNorm([0.0, 0.01, -0.05], [1e-3, 0.01, 0.1], [1, 1, 0.1]),
+    "two peaks": CondTruncNorm([-0.5, 0.5], [0.01, 0.01], [1, 1]),
+    "heavy": HEAVY,
+    "few": measured(rng.normal(0, 0.1, 20)),
+    "ends": measured(np.array([-1.0, 1.0])),
+    "zeros": measured(np.zeros(9)),
+    "one bin": Histogram([-1, 1], [1], [0.1], [0.4]),
+    "part": Histogram([0.2, 0.3, 0.5], [1, 2], [0.25, 0.8], [0.0633, 0.3267]),
+}
+
+
+def brute_psi(values, mean, sigma):
+    """Psi by quadrature of scipy's density."""
+    density = stats.truncnorm((-1 - mean) / sigma, (1 - mean) / sigma, loc=mean, scale=sigma).pdf
+    total = 0.0
+    for a, b in zip(values[:-1], values[1:], strict=True):
+        near = [p for p in (mean - 3 * sigma, mean, mean + 3 * sigma) if a < p < b]
+        total += integrate.quad(lambda r, a=a, b=b: (r - a) * (b - r) * density(r), a, b, points=near or None, epsabs=1e-13, limit=200)[0]
+    return total
+
+
+@pytest.mark.parametrize("mean, sigma", [(0.0, 0.1), (0.2, 0.05), (-0.5, 0.5)])
+def test_expected_variance_equals_quadrature(mean, sigma):
+    law = TruncNorm(mean, sigma)
+    for made in (levels.uniform(3), levels.exponential(3), levels.ternary(), levels.uniform_magnitude(3)):
+        assert adapt.expected_variance(made, law) == pytest.approx(brute_psi(made.values, mean, sigma), rel=1e-8)
+        assert adapt.expected_variance(made, CondTruncNormHist(law)) == pytest.approx(brute_psi(made.values, mean, sigma), rel=1e-8)
+
+
+def test_expected_variance_of_measured_coordinates_equals_their_mean():
+    values = rng.normal(0, 0.1, 10_000).clip(-1, 1)
+    made = levels.uniform(3)
+    place = np.searchsorted(made.values[1:-1], values, side="right")
+    expected = ((values - made.values[place]) * (made.values[place + 1] - values)).mean()
+    assert adapt.expected_variance(made, measured(values, 4096)) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("sigma, bits, optimum", OPTIMA)
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("solve", [adapt.alq, adapt.alq_gradient])
+def test_exact_solvers_reach_the_known_optimum(sigma, bits, optimum, symmetric, solve):
+    law = TruncNorm(0.0, sigma)
+    for made in (solve(law, bits, symmetric=symmetric), solve(CondTruncNormHist(law), bits, symmetric=symmetric)):
+        assert made.expected_variance == pytest.approx(optimum, rel=1e-8)
+        assert made.levels.num_levels == 2**bits
+    if (sigma, bits) == (1 / 32, 3):
+        np.testing.assert_allclose(made.levels.positive, [0.013047, 0.042609, 0.094134, 1.0], atol=1e-6)
+        assert optimum * 1024 == pytest.approx(0.2024, abs=5e-5)  # vNMSE of an L2 bucket of 1024; .2835 with a phantom level at 0
+
+
+def test_every_start_alone_ends_at_the_optimum_of_a_normal():
+    for law, bits in ((TruncNorm(0.0, 1 / 128), 3), (TruncNorm(0.0, 1 / 128), 4), (TruncNorm(0.1, 0.05), 4)):
+        for symmetric in (True, False):
+            objective = Objective.of(law, symmetric)
+            starts = [levels.uniform(bits), levels.exponential(bits), levels.quantile(bits, law, symmetric=symmetric)]
+            best = adapt.alq(law, bits, symmetric=symmetric).expected_variance
+            edges, psi = solver_exact.descend(objective, np.stack([objective.edges(made) for made in starts]))
+            np.testing.assert_allclose(psi, best, rtol=1e-9)
+            assert np.isfinite(edges).all()
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.sampled_from(["normal", "off centre", "wide", "mixture", "two peaks", "heavy"]),
+    st.lists(st.floats(0.001, 0.999), min_size=3, max_size=3, unique=True),
+    st.booleans(),
+)
+def test_psi_never_rises_in_a_sweep(name, inner, symmetric):
+    objective = Objective.of(LAWS[name], symmetric)
+    edges = np.concatenate([[0.0 if symmetric else -1.0], np.sort(inner), [1.0]])[None]
+    if np.diff(edges).min() < 1e-6:
+        return
+    for _ in range(5):
+        swept = solver_exact.coordinate_sweep(objective, edges)
+        assert (np.diff(swept) > 0).all()
+        assert objective.value(swept) <= objective.value(edges) * (1 + 1e-9) + 1e-15
+        edges = swept
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_a_sweep_puts_each_level_where_a_search_finds_the_minimum(symmetric):
+    objective = Objective.of(TruncNorm(0.02, 0.1), symmetric)
+    edges = np.array([[0.0 if symmetric else -1.0, 0.03, 0.2, 0.4, 1.0]])
+    swept = solver_exact.coordinate_sweep(objective, edges)
+    for i in (1, 3):  # the odd ones move first, between neighbours at rest
+
+        def cost(x, i=i):
+            return objective.value(np.concatenate([edges[0, :i], [x], edges[0, i + 1 :]]))
+
+        found = optimize.minimize_scalar(cost, bounds=(edges[0, i - 1], edges[0, i + 1]), method="bounded", options={"xatol": 1e-10})
+        assert swept[0, i] == pytest.approx(found.x, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["normal", "off centre", "mixture", "heavy"])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_derivatives_equal_finite_differences(name, symmetric):
+    objective = Objective.of(LAWS[name], symmetric)
+    first = 0.0 if symmetric else -1.0
+    edges = np.array([first, *(np.array([0.7, 2.0, 5.0, 9.0]) / 128), 1.0])
+    at = objective.derivatives(edges)
+    np.testing.assert_allclose(objective.gradient(edges), at.gradient)
+    for i in range(1, 5):
+        shift = np.zeros(6)
+        shift[i] = 1e-7
+        slope = (objective.value(edges + shift) - objective.value(edges - shift)) / 2e-7
+        assert at.gradient[i - 1] == pytest.approx(slope, rel=1e-5, abs=1e-9)
+        turn = (objective.gradient(edges + shift) - objective.gradient(edges - shift)) / 2e-7
+        assert at.diagonal[i - 1] == pytest.approx(turn[i - 1], rel=1e-3)
+        if i < 4:
+            assert at.masses[i] == pytest.approx(-turn[i], rel=1e-3, abs=1e-7)
+
+
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("solver", ["exact", "paper"])
+@pytest.mark.parametrize("bits", [1, 2, 3, 8])
+def test_any_law_gives_legal_levels(name, solver, bits):
+    law, best = LAWS[name], adapt.alq
+    if bits == 8 and name not in ("normal", "few", "ends"):
+        return  # the same code at greater length
+    for symmetric in (True, False):
+        made = best(law, bits, symmetric=symmetric, solver=solver)
+        assert isinstance(made.levels, Levels) and made.levels.num_levels == 2**bits
+        assert made.expected_variance == adapt.expected_variance(made.levels, law) >= 0
+        assert made.levels.symmetric or not symmetric
+        if bits < 8:
+            sloped = adapt.alq_gradient(law, bits, symmetric=symmetric, solver=solver)
+            assert sloped.levels.num_levels == 2**bits and np.isfinite(sloped.expected_variance)
+    learned = adapt.amq(law, bits, solver=solver)
+    assert learned.levels.num_levels == 2**bits and np.isfinite(learned.expected_variance)
+    assert (learned.p is None) if bits == 1 else (0 < learned.p < 1 and learned.levels == levels.exponential(bits, learned.p))
+
+
+@pytest.mark.parametrize("name", ["normal", "off centre", "mixture", "heavy", "wide"])
+@pytest.mark.parametrize("bits", [2, 3, 4])
+def test_exact_is_never_worse_than_paper_and_alq_never_worse_than_amq(name, bits):
+    law = LAWS[name]
+    best = adapt.alq(law, bits).expected_variance
+    slack = 1 + 1e-9
+    assert best <= adapt.alq(law, bits, solver="paper").expected_variance * slack
+    assert best <= adapt.amq(law, bits).expected_variance * slack
+    assert adapt.amq(law, bits).expected_variance <= adapt.amq(law, bits, solver="paper").expected_variance * slack
+    assert adapt.alq_gradient(law, bits).expected_variance == pytest.approx(best, rel=1e-7)
+    assert adapt.alq(law, bits, symmetric=False).expected_variance <= best * (1 + 1e-4)
+
+
+def test_the_measured_law_is_served_better_by_its_own_optimum_than_by_that_of_a_normal():
+    spread = float(np.sqrt(HEAVY.partial_moment(2, -1, 1)))
+    normal = adapt.alq(TruncNorm(0.0, spread), 3).levels
+    assert adapt.alq(HEAVY, 3).expected_variance < 0.8 * adapt.expected_variance(normal, HEAVY)
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize("bits", [2, 3, 4])
+def test_amq_equals_brute_force_for_any_mean(ratio, bits):
+    sigma = 0.02
+    mean = ratio * sigma
+    made = adapt.amq(TruncNorm(mean, sigma), bits)
+    grid = np.linspace(0.005, 0.995, 2000)
+    law = TruncNorm(mean, sigma)
+    coarse = grid[np.argmin([adapt.expected_variance(levels.exponential(bits, p), law) for p in grid])]
+
+    def cost(p):
+        return brute_psi(levels.exponential(bits, p).values, mean, sigma)
+
+    found = optimize.minimize_scalar(cost, bounds=(coarse - 5e-4, coarse + 5e-4), method="bounded", options={"xatol": 1e-7})
+    assert made.p == pytest.approx(found.x, abs=2e-5)
+    assert made.expected_variance == pytest.approx(found.fun, rel=1e-7)
+
+
+@pytest.mark.parametrize("bits", [2, 3, 4])
+@pytest.mark.parametrize("mean", [0.0, 0.01, 0.04])
+def test_amq_derivatives_equal_finite_differences(bits, mean):
+    objective = Objective.of(TruncNorm(mean, 0.02), True)
+    p, shift = np.array([0.1, 0.3, 0.6, 0.9]), 1e-6
+    value, slope, curvature = solver_exact.multiplier_derivatives(objective, p, bits)
+    above, below = (solver_exact.multiplier_derivatives(objective, q, bits) for q in (p + shift, p - shift))
+    np.testing.assert_allclose(slope, (above[0] - below[0]) / (2 * shift), rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(curvature, (above[1] - below[1]) / (2 * shift), rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(value, [adapt.expected_variance(levels.exponential(bits, q), TruncNorm(mean, 0.02)) for q in p], rtol=1e-9)
+
+
+def test_amq_slope_of_the_positive_half_is_the_papers_formula():
+    mean, sigma, bits, p = 0.004, 0.02, 3, 0.3
+    law, s = TruncNorm(mean, sigma), 3
+    expected = 2 * s * p ** (2 * s - 1) * (law.cdf(p**s) - law.cdf(0.0))
+    for j in range(s):  # Eq. G.3
+        weight = j * p ** (j - 1) + (j + 1) * p**j
+        expected += (mean * weight - (2 * j + 1) * p ** (2 * j)) * (law.cdf(p**j) - law.cdf(p ** (j + 1)))
+        expected += sigma**2 * weight * (law.pdf(p ** (j + 1)) - law.pdf(p**j))
+    _, slope, _ = solver_exact.multiplier_derivatives(Objective(law, symmetric=True), np.array([p]), bits)
+    assert slope[0] == pytest.approx(float(expected), rel=1e-9)
+
+
+def test_paper_solver_gives_the_published_levels():
+    free = adapt.alq(PUBLISHED, 3, symmetric=False, solver="paper")
+    assert free.start == "quantile"
+    magnitudes = (free.levels.values[4:] - free.levels.values[3::-1]) / 2  # the two sides differ by up to 4 %
+    np.testing.assert_allclose(magnitudes, [0.005, 0.018, 0.13, 1.0], rtol=0.03)
+    table = adapt.alq(CondTruncNorm(np.zeros(50), np.full(50, 16384**-0.5), np.ones(50)), 3, symmetric=False, solver="paper")
+    np.testing.assert_allclose(table.levels.values, free.levels.values, atol=1e-4)
+    assert adapt.amq(PUBLISHED, 3, solver="paper").p == pytest.approx(0.233, abs=0.002)
+    # and the exact solutions that methods.md sets beside them
+    np.testing.assert_allclose(adapt.alq(PUBLISHED, 3).levels.positive, [0.0035, 0.0115, 0.027, 1.0], rtol=0.02)
+    assert adapt.amq(PUBLISHED, 3).p == pytest.approx(0.133, abs=0.001)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_paper_solver_keeps_the_order_of_its_updates(symmetric):
+    """The rounds of side-by-side updates give what one coordinate after another gives, with Psi differenced as it stands."""
+    law, bits, num_sweeps = PUBLISHED, 3, 4
+    half = Objective(law, symmetric)
+    start = half.edges(levels.quantile(bits, law, symmetric=symmetric))
+    x = start.copy()
+    for _ in range(num_sweeps):
+        for i in range(1, len(x) - 1):
+            eps = (x[i + 1] - x[i - 1]) / 1000
+
+            def cost(y, i=i, x=x):
+                return Objective(law, symmetric=False).value(np.array([x[i - 1], y, x[i + 1]]))
+
+            for _ in range(10):
+                x[i] -= (cost(x[i] + eps) - cost(x[i] - eps)) / (2 * eps)
+    np.testing.assert_allclose(solver_paper.finite_difference_sweeps(law, start[None], num_sweeps)[0], x, rtol=1e-6)
+
+
+def test_paper_gradient_steps_are_at_most_half_the_smaller_gap():
+    edges = np.array([[0.0, 0.001, 0.3, 1.0]])
+    moved = solver_paper.projected_steps(TruncNorm(0.0, 0.1), edges, 1)
+    gaps = np.diff(edges)[0]
+    assert (np.abs(moved - edges)[0, 1:-1] <= np.minimum(gaps[:-1], gaps[1:]) / 2).all() and (moved != edges).any()
+
+
+@pytest.mark.parametrize("solve", [adapt.alq, adapt.alq_gradient, adapt.amq])
+def test_bad_arguments_are_named(solve):
+    with pytest.raises(ValueError, match=r"unknown solver 'exakt'; did you mean 'exact'\?.*exact, paper"):
+        solve(PUBLISHED, 3, solver="exakt")
+    for bits in (0, 9, 2.5):
+        with pytest.raises(ValueError, match=f"bits={bits}.*1 to 8"):
+            solve(PUBLISHED, bits)
