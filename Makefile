@@ -32,7 +32,7 @@ demo: $(RUN) ## run the sweep `demo` on this machine and draw its figures (at mo
 	$(PY) -m analysis table demo
 
 test: $(DEV) ## run the tests
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest -p xdist.plugin -n 2 --dist loadfile $(ARGS)
 
 lint: $(DEV) ## ruff check, ruff format --check, pyright
 	failed=

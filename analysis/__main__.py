@@ -10,6 +10,7 @@ from pathlib import Path
 
 from analysis.aggregate import incomplete
 from analysis.cells import select
+from analysis.fresh import drawn_before, remember
 from analysis.load import Logs, load
 
 
@@ -25,6 +26,7 @@ def _parser() -> argparse.ArgumentParser:
     shared.add_argument(
         "--width", choices=("column", "page"), default="column", help="width of single figures: one column (default) or the page"
     )
+    shared.add_argument("--redraw", action="store_true", help="draw figures again although nothing has changed")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("figures", parents=[shared], help="every figure, as PNG and PDF")
     commands.add_parser("table", parents=[shared], help="the result table: text here, CSV and LaTeX beside the figures")
@@ -35,6 +37,13 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0; 1 where there is nothing to show; 2 for a sweep or condition that does not exist."""
     options = _parser().parse_args(arguments)
+    folder = options.out / options.sweep / re.sub(r"[^\w.=,-]+", "_", " ".join(options.where))
+    drawn_with = [str(options.runs), options.width, *options.where]
+    before = None if options.redraw else drawn_before(folder, options.runs / options.sweep, drawn_with)
+    if options.command == "figures" and before is not None:
+        _print_figures(*before)
+        print("drawn before, and nothing has changed since (--redraw draws anew)", file=sys.stderr)
+        return 0
     try:
         logs = select(load(options.runs, options.sweep), options.where)
     except (FileNotFoundError, ValueError) as error:
@@ -47,26 +56,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         have = f"sweep {options.sweep!r} has {num_runs} run{'s' * (num_runs != 1)}"
         print(f"nothing to show: {have}, none with both settings and logs", file=sys.stderr)
         return 1
-    folder = options.out / options.sweep / re.sub(r"[^\w.=,-]+", "_", " ".join(options.where))
     shown = 0
     if options.command in ("figures", "all"):
-        shown += _figures(logs, folder, options.width)
+        shown += _figures(logs, folder, options.width, drawn_with)
     if options.command in ("table", "all"):
         shown += _table(logs, folder)
     return 0 if shown else 1
 
 
-def _figures(logs: Logs, folder: Path, width: str) -> int:
+def _print_figures(paths: Sequence[str], notes: Sequence[str]) -> None:
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    for path in paths:
+        print(path)
+
+
+def _figures(logs: Logs, folder: Path, width: str, drawn_with: list[str]) -> int:
     from analysis.figures import draw  # matplotlib takes a second to import; a table does not need it
 
     drawn = draw(logs, folder, width=width)
-    if sentence := incomplete(logs):
-        print(f"note: {sentence}; left out where the same setting has complete ones", file=sys.stderr)
-    for note in drawn.notes:
-        print(f"note: {note}", file=sys.stderr)
-    for path in drawn.paths:
-        print(path)
-    return len(drawn.paths)
+    missing = incomplete(logs)
+    notes = [*([f"{missing}; left out where the same setting has complete ones"] if missing else []), *drawn.notes]
+    paths = [str(path) for path in drawn.paths]
+    _print_figures(paths, notes)
+    if paths:
+        remember(folder, drawn_with, paths, notes)
+    return len(paths)
 
 
 def _table(logs: Logs, folder: Path) -> int:

@@ -52,7 +52,7 @@ class Message:
 
     def _checksum(self) -> int:
         covered = _COVERED.pack(self.tag, self.num_coordinates, self.body.numel())
-        return zlib.crc32(self.body.cpu().numpy(), zlib.crc32(covered))
+        return zlib.crc32(self.body.cpu().numpy().data, zlib.crc32(covered))
 
     def to_bytes(self) -> Tensor:
         """uint8[num_bytes]"""

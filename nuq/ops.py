@@ -155,4 +155,5 @@ def quantize(vector: Tensor, levels: Tensor, bucket_size: int, norm: str, key: K
 def dequantize(codes: Tensor, norms: Tensor, levels: Tensor, bucket_size: int) -> Tensor:
     """norm * level for every code: uint8[n], float32[num_buckets], float32[L] -> float32[n]."""
     values = levels[codes.to(torch.int64)]
-    return values * norms.repeat_interleave(bucket_size)[: codes.numel()]
+    repeats = min(bucket_size, max(codes.numel(), 1))  # a bucket may be larger than the vector
+    return values * norms.repeat_interleave(repeats)[: codes.numel()]

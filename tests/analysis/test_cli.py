@@ -22,7 +22,7 @@ def test_all_prints_the_table_and_every_path(runs: Path, capsys: pytest.CaptureF
     monkeypatch.setattr(figures, "FORMATS", ("pdf",))
     assert main(["all", "demo"]) == 0
     out = capsys.readouterr().out
-    written = {str(path.relative_to(runs)) for path in (runs / "figures").rglob("*") if path.is_file()}
+    written = {str(path.relative_to(runs)) for path in (runs / "figures").rglob("[!.]*") if path.is_file()}
     assert {"figures/demo/est_var-sgd_trajectory.pdf", "figures/demo/table.csv", "figures/demo/table.tex"} <= written
     assert written <= set(out.splitlines())
     assert "\nALQ " in out

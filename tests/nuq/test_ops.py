@@ -140,6 +140,12 @@ def test_a_norm_that_overflows_is_an_error():
         ops.quantize(torch.full((8,), 3e38), torch.tensor(LEVELS["ternary"]), 8, "l2", Key(1, 0, 0, "x"))
 
 
+def test_a_bucket_larger_than_the_vector_takes_no_memory():
+    x, levels = torch.tensor([1.0, -2.0]), torch.tensor(LEVELS["ternary"])
+    codes, norms = ops.quantize(x, levels, 2**31 - 1, "linf", Key(1, 0, 0, "x"))
+    assert abs(float(ops.dequantize(codes, norms, levels, 2**31 - 1)[1])) == 2.0
+
+
 def test_empty_vector():
     codes, norms = ops.quantize(torch.empty(0), torch.tensor(LEVELS["ternary"]), 8, "l2", Key(1, 0, 0, "x"))
     assert codes.numel() == norms.numel() == ops.dequantize(codes, norms, torch.tensor(LEVELS["ternary"]), 8).numel() == 0
