@@ -13,6 +13,7 @@ from grid.engine.sweep import Point, Sweep, axis, point, product, union, where_r
 ORIGINAL = {"method.fit": "mixture", "method.solver": "paper", "method.weights": "norm"}
 CLOSED_FORM = {**ORIGINAL, "method.solver": "exact"}
 NORMAL = {"method.solver": "paper"}  # the -N variants have one fit, and no weights to choose
+FREE = {"method.symmetric": False}  # every level of ALQ by itself: only so the original's solver ends at the published levels
 
 SGD = point("SGD", method="sgd")
 SUPERSGD = point("SuperSGD", method="supersgd")
@@ -20,9 +21,9 @@ QSGD = point("QSGD", method="qsgd")
 QSGDINF = point("QSGDinf", method="qsgdinf")
 NUQSGD = point("NUQSGD", method="nuqsgd")
 TRN = point("TRN", method="trn")
-ALQ_N = point("ALQ-N", NORMAL, method="alq_n")
+ALQ_N = point("ALQ-N", {**NORMAL, **FREE}, method="alq_n")
 AMQ_N = point("AMQ-N", NORMAL, method="amq_n")
-ALQ_GN = point("ALQ-GN", NORMAL, method="alq_gn")
+ALQ_GN = point("ALQ-GN", {**NORMAL, **FREE}, method="alq_gn")
 
 # The optimisation that all CIFAR-10 and ImageNet runs share; schedules are given per task.
 TRAINING = {"workers": 4, "optim": "sgd", "optim.lr": 0.1, "optim.momentum": 0.9, "optim.weight_decay": 1e-4}
@@ -31,7 +32,8 @@ FRESH = where_read({"method.statistics": "fresh", "method.num_samples": 10, "met
 
 def mixture(label: str, method: str, num_components: int, settings: Mapping[str, object] = ORIGINAL) -> Point:
     """An adaptive method fitted to the mixture of the buckets of largest norm (the original's dist_num)."""
-    return point(label, {**settings, "method.num_components": num_components}, method=method)
+    free = FREE if method.startswith("alq") else {}
+    return point(label, {**settings, **free, "method.num_components": num_components}, method=method)
 
 
 def updates(at: Iterable[int], every: int, label: str = "") -> Point:
@@ -94,10 +96,10 @@ def published(num_components: int) -> list[Point]:
 
 
 def variants(num_components: int) -> list[Point]:
-    """The ten quantized variants of the ablations: six methods, and ALQ x {symmetric, free levels} x {original, closed form}."""
-    symmetry = union(point("", {"method.symmetric": True}), point("free levels", {"method.symmetric": False}))
+    """The ten quantized variants of the ablations: six methods, and ALQ x {original, closed form} x {free, symmetric levels}."""
+    symmetry = union(point("", FREE), point("symmetric", {"method.symmetric": True}))
     solver = union(mixture("", "alq", num_components), mixture("closed form", "alq", num_components, CLOSED_FORM))
-    return union(AMQ_N, mixture("AMQ", "amq", num_components), ALQ_N, QSGDINF, TRN, NUQSGD, product(point("ALQ"), symmetry, solver))
+    return union(AMQ_N, mixture("AMQ", "amq", num_components), ALQ_N, QSGDINF, TRN, NUQSGD, product(point("ALQ"), solver, symmetry))
 
 
 def quantizer(bits: int, bucket_size: int) -> Point:
