@@ -133,7 +133,7 @@ class Adaptive(Bits):
     weights: str = setting(
         "norm2", "weights of the mixture: norm2 follows E[norm^2 Psi]; norm is what the original code uses", choices=("norm2", "norm")
     )
-    symmetric: bool = setting(True, "levels come in pairs +-l; false lets every level move by itself")
+    symmetric: bool = setting(True, "levels come in pairs +-l; false lets every level move by itself, as the published runs did")
     num_components: int = setting(350, "buckets of largest norm kept for the mixture (the original's dist_num)", low=1)
     statistics: str = setting(
         "running",

@@ -11,6 +11,7 @@ the same exchange, so that all processes leave together.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -207,12 +208,16 @@ class Workers:
         return due is not None and self.settings.statistics == "running" and step > due - self.settings.num_samples
 
     def observe(self, gradients: Mapping[int, Gradient]) -> None:
-        """Take the hosted workers' gradients into the statistics behind the next update."""
+        """Take the hosted workers' gradients into the statistics behind the next update.
+
+        One that is not finite is left out: the exchange of the step reports it, on all processes together.
+        """
         compressor = self.compressor
         assert isinstance(compressor, AdaptiveQuantizer)
         for worker in self.hosted:
             vectors = list(self.vectors(gradients[worker]).values())
-            self._statistics[worker].add(vectors, compressor.bucket_size, compressor.norm)
+            with contextlib.suppress(NonFiniteError):
+                self._statistics[worker].add(vectors, compressor.bucket_size, compressor.norm)
 
     def update_levels(self) -> None:
         """Merge all workers' statistics in worker order, on every process alike, and update the levels from them."""

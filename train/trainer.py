@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import args
+from nuq.ops import NonFiniteError
 from nuq.workers import Exchange, Workers
 from train import checkpoint, data, estimator, models, optim
 from train.data.dataset import DataSet, Split
@@ -171,7 +172,10 @@ class Trainer:
         started = time.perf_counter()
         count = self.config["measure"]["num_samples"]
         samples = (self._gather_gradients(gradients) for gradients in self._sampled_gradients(self.measure_order, count, "measure"))
-        values = estimator.measure(self.workers, samples, self.config["seed"], self.step)
+        try:
+            values = estimator.measure(self.workers, samples, self.config["seed"], self.step)
+        except NonFiniteError as error:
+            raise NonFiniteError(f"step {self.step}: while measuring the estimator, {error}") from error
         seconds = time.perf_counter() - started
         self.totals.measure_s += seconds
         return values | {"time/measure_s": seconds}

@@ -6,6 +6,7 @@ from torch.nn.functional import cross_entropy
 
 import args
 from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.ops import NonFiniteError
 from train import optim
 from train.order import Order, generator
 from train.trainer import Trainer
@@ -127,6 +128,17 @@ def test_sgd_trajectory_trains_like_sgd_whatever_is_measured():
     assert values["est_var"] > values["super_var"]
     for mine, theirs in zip(sgd.model.parameters(), measured.model.parameters(), strict=True):
         assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("settings", [{"method": "alq", "method__update_at": [0]}, {"method": "trn"}, {"method": "supersgd"}])
+def test_a_gradient_that_is_not_finite_is_named(settings):
+    ours = trainer(**settings)
+    with torch.no_grad():
+        list(ours.model.parameters())[-1][0] = float("nan")
+    with pytest.raises(NonFiniteError, match=r"step 0: the gradient of 'conv1.weight' on worker 0"):
+        ours.train_step()
+    with pytest.raises(NonFiniteError, match=r"step 0: while measuring"):
+        ours.measure()
 
 
 def test_untrain_climbs():
