@@ -97,9 +97,8 @@ def launch(config: dict[str, Any]) -> int:
         return _leave(status, statuses.EXIT_REQUEUE, why)
     except NonFiniteError as error:
         return _leave(status, statuses.EXIT_DIVERGED, error)
-    except KeyboardInterrupt as error:
-        status.end(130, error)
-        return 130
+    except KeyboardInterrupt:
+        return _leave(status, statuses.EXIT_INTERRUPTED, Preempted("interrupted; started again, it goes on from its last checkpoint"))
     except BaseException as error:
         status.end(statuses.EXIT_CRASH, error)
         raise

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 HEARTBEAT_S = 2.0
-EXIT_DONE, EXIT_BAD_SETTINGS, EXIT_DIVERGED, EXIT_REQUEUE, EXIT_CRASH = 0, 2, 3, 75, 1
-STATES = {EXIT_DONE: "done", EXIT_REQUEUE: "preempted", EXIT_DIVERGED: "diverged"}
+EXIT_DONE, EXIT_BAD_SETTINGS, EXIT_DIVERGED, EXIT_REQUEUE, EXIT_INTERRUPTED, EXIT_CRASH = 0, 2, 3, 75, 130, 1
+STATES = {EXIT_DONE: "done", EXIT_REQUEUE: "preempted", EXIT_INTERRUPTED: "preempted", EXIT_DIVERGED: "diverged"}
 
 
 def write_text(path: Path, text: str) -> None:

@@ -117,13 +117,27 @@ def command(run_dir: Path, *more: str) -> list[str]:
     return [sys.executable, str(ROOT / "main.py"), *settings, f"run_dir={run_dir}", *more]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
-def test_a_signal_saves_and_asks_for_a_requeue(number, tmp_path):
-    process = subprocess.Popen(command(tmp_path, "steps=100000"), cwd=ROOT, stderr=subprocess.PIPE, text=True)
+def started(run_dir: Path) -> subprocess.Popen:
+    """A long run that has been training for a while."""
+    process = subprocess.Popen(command(run_dir, "steps=100000"), cwd=ROOT, stderr=subprocess.PIPE, text=True)
     deadline = time.time() + 60
-    while not read(tmp_path) or not list(tmp_path.glob("events*")) or time.time() - read(tmp_path)["start"] < 3:
+    while not read(run_dir) or not list(run_dir.glob("events*")) or time.time() - read(run_dir)["start"] < 3:
         assert time.time() < deadline and process.poll() is None
         time.sleep(0.1)
+    return process
+
+
+def test_control_c_ends_at_once_and_in_order(tmp_path):
+    process = started(tmp_path)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in errors, errors
+    assert read(tmp_path)["state"] == "preempted" and not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
+def test_a_signal_saves_and_asks_for_a_requeue(number, tmp_path):
+    process = started(tmp_path)
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 75, errors
