@@ -7,6 +7,7 @@ digits of one byte, lowest first.  The last byte is padded with zeros.
 from __future__ import annotations
 
 import torch
+from jaxtyping import UInt8
 from torch import Tensor
 
 TERNARY_PER_BYTE = 5
@@ -27,7 +28,7 @@ def packed_size(num_codes: int, num_levels: int) -> int:
     return -(-num_codes * code_bits(num_levels) // 8)
 
 
-def pack(codes: Tensor, num_levels: int) -> Tensor:
+def pack(codes: UInt8[Tensor, " n"], num_levels: int) -> UInt8[Tensor, " bytes"]:
     """uint8[n] codes below ``num_levels`` -> uint8[packed_size(n)]."""
     size = packed_size(codes.numel(), num_levels)
     if num_levels == 3:
@@ -42,7 +43,7 @@ def pack(codes: Tensor, num_levels: int) -> Tensor:
     return packed.to(torch.uint8).reshape(-1)[:size]
 
 
-def unpack(packed: Tensor, num_codes: int, num_levels: int) -> Tensor:
+def unpack(packed: UInt8[Tensor, " bytes"], num_codes: int, num_levels: int) -> UInt8[Tensor, " n"]:
     """The inverse of ``pack``: uint8[packed_size(n)] -> uint8[n]; ValueError where sizes or codes do not fit."""
     size = packed_size(num_codes, num_levels)
     if packed.numel() != size:

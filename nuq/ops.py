@@ -26,6 +26,7 @@ import zlib
 from dataclasses import dataclass, replace
 
 import torch
+from jaxtyping import Float, Float32, Float64, Int32, UInt8
 from torch import Tensor
 
 NORMS = ("l2", "linf")
@@ -74,7 +75,7 @@ def _shift(x: Tensor, count: int) -> Tensor:
     return (x >> count) & ((1 << (32 - count)) - 1)
 
 
-def hash_bits(num_coordinates: int, key: Key, device: torch.device | None = None) -> Tensor:
+def hash_bits(num_coordinates: int, key: Key, device: torch.device | None = None) -> Int32[Tensor, " n"]:
     """Step 5's ``h`` for coordinates 0 .. num_coordinates-1: int32[num_coordinates] holding 32 random bits each."""
     if num_coordinates > 1 << 31:
         raise ValueError(f"num_coordinates={num_coordinates}: one vector holds at most 2^31 coordinates; cut it into several")
@@ -89,7 +90,7 @@ def hash_bits(num_coordinates: int, key: Key, device: torch.device | None = None
     return x
 
 
-def uniforms(num_coordinates: int, key: Key, device: torch.device | None = None) -> Tensor:
+def uniforms(num_coordinates: int, key: Key, device: torch.device | None = None) -> Float32[Tensor, " n"]:
     """Uniform random numbers in [0, 1) on a grid of 2^-24: float32[num_coordinates]."""
     return _shift(hash_bits(num_coordinates, key, device), 8).to(torch.float32) * 2.0**-24
 
@@ -99,7 +100,7 @@ def num_buckets(num_coordinates: int, bucket_size: int) -> int:
     return -(-num_coordinates // bucket_size)
 
 
-def bucketed(vector: Tensor, bucket_size: int) -> Tensor:
+def bucketed(vector: Float[Tensor, " n"], bucket_size: int) -> Float32[Tensor, "buckets size"]:
     """The vector as float32[num_buckets, bucket_size], the last bucket padded with zeros."""
     bucket_size = min(bucket_size, max(vector.numel(), 1))
     count = num_buckets(vector.numel(), bucket_size)
@@ -107,7 +108,7 @@ def bucketed(vector: Tensor, bucket_size: int) -> Tensor:
     return padded.view(count, bucket_size)
 
 
-def tree_sum(values: Tensor) -> Tensor:
+def tree_sum(values: Float64[Tensor, "rows n"]) -> Float64[Tensor, " rows"]:
     """Sum over the last dimension by halving: float64[rows, n] -> float64[rows]."""
     size = 1 << max(values.shape[-1] - 1, 0).bit_length()
     values = torch.nn.functional.pad(values, (0, size - values.shape[-1]))
@@ -117,7 +118,7 @@ def tree_sum(values: Tensor) -> Tensor:
     return values[:, 0]
 
 
-def bucket_norms(buckets: Tensor, norm: str) -> Tensor:
+def bucket_norms(buckets: Float32[Tensor, "buckets size"], norm: str) -> Float32[Tensor, " buckets"]:
     """Norm of every bucket: float32[num_buckets]; NonFiniteError where one is infinite or not a number."""
     if norm not in NORMS:
         raise ValueError(f"norm={norm!r}: must be one of {', '.join(NORMS)}")
@@ -131,13 +132,15 @@ def bucket_norms(buckets: Tensor, norm: str) -> Tensor:
     return torch.where(norms < SMALLEST_NORM, torch.zeros_like(norms), norms)
 
 
-def normalized(buckets: Tensor, norms: Tensor) -> Tensor:
+def normalized(buckets: Float32[Tensor, "buckets size"], norms: Float32[Tensor, " buckets"]) -> Float32[Tensor, "buckets size"]:
     """Step 3: coordinates divided by their bucket's norm, clamped to [-1, 1]; zeros where the norm is zero."""
     inverse = torch.where(norms > 0, 1.0 / norms, torch.zeros_like(norms))
     return (buckets * inverse[:, None]).clamp(-1.0, 1.0)
 
 
-def quantize(vector: Tensor, levels: Tensor, bucket_size: int, norm: str, key: Key) -> tuple[Tensor, Tensor]:
+def quantize(
+    vector: Float[Tensor, " n"], levels: Float32[Tensor, " L"], bucket_size: int, norm: str, key: Key
+) -> tuple[UInt8[Tensor, " n"], Float32[Tensor, " buckets"]]:
     """Stochastic rounding of every normalised coordinate to a neighbouring level.
 
     vector: any float dtype, [n]; levels: float32[L], increasing from -1 to 1, L <= 256.
@@ -152,7 +155,9 @@ def quantize(vector: Tensor, levels: Tensor, bucket_size: int, norm: str, key: K
     return codes.to(torch.uint8), norms
 
 
-def dequantize(codes: Tensor, norms: Tensor, levels: Tensor, bucket_size: int) -> Tensor:
+def dequantize(
+    codes: UInt8[Tensor, " n"], norms: Float32[Tensor, " buckets"], levels: Float32[Tensor, " L"], bucket_size: int
+) -> Float32[Tensor, " n"]:
     """norm * level for every code: uint8[n], float32[num_buckets], float32[L] -> float32[n]."""
     values = levels[codes.to(torch.int64)]
     repeats = min(bucket_size, max(codes.numel(), 1))  # a bucket may be larger than the vector

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from jaxtyping import install_import_hook
 
 # Before numpy and torch are imported: results are compared at one thread, and the machine has few cores.
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -15,6 +16,9 @@ os.environ["MPLBACKEND"] = "Agg"
 
 settings.register_profile("nuq", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ)
 settings.load_profile("nuq")
+
+# Shapes and types in the annotations of these modules are checked at every call that a test makes.
+install_import_hook(["nuq.ops", "nuq.coding"], "beartype.beartype")
 
 ROOT = Path(__file__).parent.parent
 

@@ -14,7 +14,7 @@ from nuq.ops import Key, NonFiniteError
 MASK = 0xFFFFFFFF
 LEVELS = {
     "uniform 2 bits": [-1, -1 / 3, 1 / 3, 1],
-    "ternary": [-1, 0, 1],
+    "ternary": [-1.0, 0.0, 1.0],
     "uneven": [-1, -0.13, -0.018, -0.005, 0.005, 0.018, 0.13, 1],
 }
 

@@ -1,0 +1,15 @@
+"""The shapes in nuq's annotations are checked while the tests run."""
+
+import jaxtyping
+import pytest
+import torch
+
+from nuq import coding, ops
+
+
+@pytest.mark.parametrize(
+    "call", [lambda: ops.tree_sum(torch.ones(3)), lambda: ops.tree_sum(torch.ones(2, 3)), lambda: coding.pack(torch.ones(3), 2)]
+)
+def test_a_wrong_shape_or_type_is_refused(call):
+    with pytest.raises(jaxtyping.TypeCheckError):
+        call()
