@@ -105,6 +105,9 @@ def shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+_TELLING = ("method.fit", "method.solver", "method.bits", "method.bucket_size")
+
+
 # --- cells --------------------------------------------------------------------------------------------------------
 
 
@@ -165,13 +168,27 @@ def cells(settings: pd.DataFrame) -> tuple[Cell, ...]:
         points: dict[tuple[Any, ...], list[str]] = {}
         for run, row in zip(of_method.index, of_method[varying].itertuples(index=False), strict=True):
             points.setdefault(tuple(_sortable(value) for value in row), []).append(run)
+        telling = _telling(varying, list(points))
         for variant, key in enumerate(sorted(points)):
             row = of_method.loc[points[key][0], varying]
             differs = {name: value for name, value in row.items() if not _absent(value)}
-            text = ", ".join(_phrase(str(name), value) for name, value in differs.items())
+            text = ", ".join(_phrase(str(name), value) for name, value in differs.items() if name in telling)
             label = f"{title(str(method))} ({text})" if text else title(str(method))
             found.append(Cell(str(method), variant, label, tuple(points[key]), differs))
     return tuple(found)
+
+
+def _telling(varying: Sequence[str], points: Sequence[tuple[Any, ...]]) -> set[str]:
+    """Fit, solver, bits and bucket size, and the fewest of the other varying settings that tell all points apart.
+
+    A label need not repeat what follows from the rest.
+    """
+    kept = [*(name for name in _TELLING if name in varying), *(name for name in varying if name not in _TELLING)]
+    for name in reversed([name for name in kept if name not in _TELLING]):
+        places = [varying.index(other) for other in kept if other != name]
+        if len({tuple(point[place] for place in places) for point in points}) == len(points):
+            kept.remove(name)
+    return set(kept)
 
 
 def _absent(value: Any) -> bool:

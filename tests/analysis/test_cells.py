@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from analysis.cells import cells, groups, select
@@ -106,3 +107,20 @@ def test_trajectories_and_bits_get_figures_of_their_own(sweep: Callable[..., Log
         ("sgd", "sgd_trajectory", ["ALQ"]),
     ]
     assert all(set(group.logs.settings.index) == {run for cell in group.cells for run in cell.runs} for group in found)
+
+
+def test_labels_leave_out_what_follows_from_the_rest() -> None:
+    rows = [
+        {"method.fit": "histogram", "method.solver": "exact", "method.weights": "norm2", "method.num_components": 350},
+        {"method.fit": "mixture", "method.solver": "exact", "method.weights": "norm", "method.num_components": 80},
+        {"method.fit": "mixture", "method.solver": "paper", "method.weights": "norm", "method.num_components": 80},
+        {"method.fit": "mixture", "method.solver": "paper", "method.weights": "norm2", "method.num_components": 80},
+    ]
+    settings = pd.DataFrame([{"method.name": "alq", **row} for row in rows], index=list("abcd"))
+    labels = {cell.runs[0]: cell.label for cell in cells(settings)}
+    assert labels == {
+        "a": "ALQ (histogram, exact, norm2)",
+        "b": "ALQ (mixture, exact, norm)",
+        "c": "ALQ (mixture, paper, norm)",
+        "d": "ALQ (mixture, paper, norm2)",
+    }
