@@ -164,10 +164,13 @@ def write(argv: Sequence[str], root: Path) -> int:
     """Job scripts, run folders and the sbatch file of a sweep."""
     options = write_parser().parse_args(argv)
     _check_write(options)
+    from grid.engine import slurm
     from grid.engine.plan import deal, prepare, runs_of
     from grid.engine.script import from_script, job_script
     from grid.engine.state import write_text
 
+    if options.submit:
+        slurm.check_sbatch()
     sweep, experiments = _experiments(options)
     scripts, ranks, partition = _cluster_args(options.cluster_args, len(experiments))
     runs = runs_of(experiments, root)
@@ -345,6 +348,18 @@ def _aliases(sweep: Sweep, experiments: Sequence[Any]) -> str:
     return "" if sweep.num_points == len(experiments) else f" ({sweep.num_points} points; those that mean the same run are run once)"
 
 
+def _sentence(error: Exception) -> str:
+    """What is wrong, in one line; of a system error the file and the system's word for it."""
+    if not isinstance(error, OSError) or error.filename is None:
+        return str(error)
+    if isinstance(error, NotADirectoryError | FileExistsError):
+        path = Path(os.fsdecode(error.filename)).absolute()
+        for place in (*path.parents[::-1], path):
+            if place.exists() and not place.is_dir():
+                return f"{place} is a file, and a folder of that name is needed: move it away"
+    return f"{error.filename}: {error.strerror}"
+
+
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
     for row in [head, *rows]:
@@ -364,12 +379,12 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
 
             raise unknown("command", words[0], list(COMMANDS))
         return COMMANDS[words[0]](words[1:], root)
-    except (ValueError, FileNotFoundError) as error:
-        print(f"grid_run.py: {error}", file=sys.stderr)
-        return 2
     except BrokenPipeError:  # `grid_run.py show ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except (ValueError, OSError) as error:
+        print(f"grid_run.py: {_sentence(error)}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 POLL_S = 0.1
 GRACE_S = 30.0  # between SIGTERM and SIGKILL: time to write a checkpoint
 LAST_LINES = 5
+BAD_SETTINGS = 2  # the exit code of main.py for bad settings or data, and for a folder that another process holds
+ENOUGH_REFUSALS = 2
 
 
 class Display(Protocol):
@@ -31,6 +34,7 @@ class Display(Protocol):
     def started(self, slot: int, run: Run) -> None: ...
     def beat(self, slot: int, run: Run) -> None: ...
     def ended(self, slot: int, run: Run, text: str) -> None: ...
+    def passed(self, run: Run, text: str) -> None: ...
 
 
 @dataclass
@@ -38,16 +42,17 @@ class Outcome:
     """What became of a sweep's runs."""
 
     done: list[Run] = field(default_factory=list)
-    skipped: list[Run] = field(default_factory=list)  # done before
+    skipped: list[Run] = field(default_factory=list)  # done before, or meanwhile by another runner
     left: list[tuple[Run, str]] = field(default_factory=list)  # not started: alive elsewhere, or in doubt
     failed: list[tuple[Run, str]] = field(default_factory=list)
+    given_up: list[Run] = field(default_factory=list)  # not started: the first ones were refused for their settings
     stopped: bool = False
 
     @property
     def exit_code(self) -> int:
         if self.stopped:
             return 130
-        return 1 if self.failed or self.left else 0
+        return 1 if self.failed or self.left or self.given_up else 0
 
 
 @dataclass
@@ -73,24 +78,25 @@ def default_slots() -> int:
 
 
 def run_all(runs: Sequence[Run], slots: int, display: Display) -> Outcome:
-    """Run what is missing, ``slots`` at a time.  SIGINT and SIGTERM stop every child before this returns."""
+    """Run what is missing, ``slots`` at a time.  SIGINT and SIGTERM stop every child before this returns.
+
+    Another runner may work on the same sweep, so the state of a run is read again just before it is started.  Where two
+    runs have ended for bad settings or data, and none is done, no further one is started.
+    """
     outcome = Outcome()
-    waiting: list[Run] = []
-    for run in runs:
-        state = run.state()
-        if state.word == "done":
-            outcome.skipped.append(run)
-        elif state.may_start:
-            waiting.append(run)
-        else:
-            outcome.left.append((run, f"{state.word}: {state.reason or 'it runs already'}"))
+    waiting = [run for run in runs if not _passed(run, outcome)]
+    num_refused = 0
     free = list(range(slots))[::-1]
     children: dict[int, _Child] = {}
     with _stop_signals() as stopping:
         try:
             while (waiting and not stopping()) or children:
                 while waiting and free and not stopping():
-                    slot, run = free.pop(), waiting.pop(0)
+                    run = waiting.pop(0)
+                    if why := _passed(run, outcome):
+                        display.passed(run, f"now {why}, by another process; not started here")
+                        continue
+                    slot = free.pop()
                     prepare(run)
                     children[slot] = _Child(run, _start(run, slot), time.monotonic())
                     display.started(slot, run)
@@ -105,17 +111,41 @@ def run_all(runs: Sequence[Run], slots: int, display: Display) -> Outcome:
                     del children[slot]
                     free.append(slot)
                     failure = _failure(child, code)
-                    if failure:
+                    if code == BAD_SETTINGS and _is_taken(child.run):
+                        failure = "another process runs it already"
+                        outcome.left.append((child.run, failure))
+                    elif failure:
                         outcome.failed.append((child.run, failure))
+                        num_refused += code == BAD_SETTINGS
                     else:
                         outcome.done.append(child.run)
                     display.ended(slot, child.run, failure or f"done in {time.monotonic() - child.began:.0f} s")
+                if num_refused >= ENOUGH_REFUSALS and not outcome.done:
+                    outcome.given_up += waiting
+                    waiting.clear()
         finally:
             outcome.stopped = stopping() > 0
             if children:
                 display.note(f"stopping {len(children)} run{'s' if len(children) > 1 else ''}; a second Ctrl-C stops them at once")
                 _stop(list(children.values()), stopping)
     return outcome
+
+
+def _passed(run: Run, outcome: Outcome) -> str:
+    """The word for why this run is not to be started, noted in the outcome; empty when it is."""
+    state = run.state()
+    if state.may_start:
+        return ""
+    if state.word == "done":
+        outcome.skipped.append(run)
+    else:
+        outcome.left.append((run, f"{state.word}: {state.reason or 'it runs already'}"))
+    return state.word
+
+
+def _is_taken(run: Run) -> bool:
+    """Whether main.py refused this folder because another process trains in it, or just did."""
+    return run.state().word in ("running", "done") or run.folder.is_locked()
 
 
 @contextlib.contextmanager
@@ -160,7 +190,7 @@ def _failure(child: _Child, code: int) -> str:
         return ""
     words = {
         0: "exit code 0, but the run does not say that it is done",
-        2: "bad settings or data",
+        BAD_SETTINGS: "bad settings or data",
         3: "diverged",
         75: "stopped by a signal",
     }
@@ -211,6 +241,9 @@ class Lines:
 
     def ended(self, slot: int, run: Run, text: str) -> None:
         del slot
+        self.passed(run, text)
+
+    def passed(self, run: Run, text: str) -> None:
         self._ended += 1
         print(f"[{self._ended}/{self._total}] {title(run)}: {text}", flush=True)
 
@@ -252,6 +285,9 @@ class Bars:
     def ended(self, slot: int, run: Run, text: str) -> None:
         task, _ = self._slots.pop(slot)
         self._progress.remove_task(task)
+        self.passed(run, text)
+
+    def passed(self, run: Run, text: str) -> None:
         self._progress.advance(self._all)
         self.note(f"{title(run)}: {text}")
 
@@ -276,9 +312,14 @@ def summary(outcome: Outcome) -> str:
     for run, reason in outcome.failed:
         lines.append(f"failed: {title(run)}: {reason}; the end of {Path(run.run_dir) / run.folder.log.name}:")
         lines += [f"    {line}" for line in run.folder.last_lines(LAST_LINES)] or ["    (empty)"]
+    if outcome.given_up:
+        log = Path(outcome.failed[0][0].run_dir) / outcome.failed[0][0].folder.log.name
+        lines.append(
+            f"gave up: the first runs were all refused for bad settings or data; see the reason with: tail {shlex.quote(str(log))}"
+        )
     if outcome.stopped:
         lines.append("stopped; the same command goes on from the last checkpoints")
     counts = [(len(outcome.done), "done"), (len(outcome.skipped), "done before"), (len(outcome.failed), "failed")]
-    counts.append((len(outcome.left), "not started"))
+    counts.append((len(outcome.left) + len(outcome.given_up), "not started"))
     lines.append(", ".join(f"{count} {word}" for count, word in counts if count) or "nothing to do")
     return "\n".join(lines)

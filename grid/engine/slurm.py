@@ -103,10 +103,18 @@ def _check_version() -> None:
         raise RuntimeError(f"submitit {version} is installed, but sbatch files are written with a private function of submitit {bounds}")
 
 
+def check_sbatch() -> None:
+    """FileNotFoundError where nothing can be submitted."""
+    if shutil.which("sbatch") is None:
+        raise FileNotFoundError(
+            "--submit: there is no sbatch on this machine; on the cluster use the same command, or leave --submit out and "
+            "call sbatch there yourself"
+        )
+
+
 def submit(path: Path) -> str:
     """Submit an sbatch file; the job's id."""
-    if shutil.which("sbatch") is None:
-        raise FileNotFoundError(f"--submit: there is no sbatch on this machine; copy the checkout to the cluster and run: sbatch {path}")
+    check_sbatch()
     done = subprocess.run(["sbatch", "--parsable", str(path)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ValueError(f"sbatch refused {path}: {done.stderr.strip() or done.stdout.strip()}")

@@ -5,6 +5,7 @@ A state never claims more than the evidence: what cannot be told is ``unknown``,
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
@@ -75,6 +76,8 @@ class RunFolder:
             values = json.loads(self.status.read_text())
         except FileNotFoundError:
             return State("new")
+        except NotADirectoryError:  # a file stands where a folder should: nothing can be kept there
+            raise
         except (OSError, ValueError) as error:
             return State("unknown", f"{self.status.name} cannot be read ({error}); delete it to start the run again")
         if not isinstance(values, dict):
@@ -82,6 +85,10 @@ class RunFolder:
         word, reason = _judge(values, time.time() if now is None else now)
         numbers = {key: _number(values.get(key)) for key in ("step", "steps", "seconds", "attempt")}
         return State(word, reason, int(numbers["step"]), int(numbers["steps"]), numbers["seconds"], int(numbers["attempt"]))
+
+    def is_locked(self) -> bool:
+        """Whether a process holds this folder's lock right now: its own lock, or that of the file .lock in it."""
+        return any(_is_locked(path) for path in (self.path, self.path / ".lock"))
 
     def last_lines(self, count: int) -> list[str]:
         """The end of the log, empty lines left out."""
@@ -92,6 +99,22 @@ class RunFolder:
         except FileNotFoundError:
             return []
         return [line for line in text.splitlines() if line.strip()][-count:]
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(file)
+    return False
 
 
 def _number(value: Any) -> float:

@@ -17,17 +17,22 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
+import re
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import args
 import grid
 from nuq.registry import METHODS, unknown
 
 Settings = Mapping[str, Any]
+Made = TypeVar("Made")
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True)
@@ -188,7 +193,7 @@ def load_family(name: str) -> dict[str, Callable[[], Sweep]]:
 def _load_module(name: str) -> ModuleType:
     if name not in families():
         raise unknown("grid", name, [*families(), "path/to/your_file.py"])
-    return importlib.import_module(f"grid.{name}")
+    return _call(name, lambda: importlib.import_module(f"grid.{name}"))
 
 
 def _load_file(path: Path) -> ModuleType:
@@ -198,11 +203,25 @@ def _load_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ValueError(f"--grid {path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except SyntaxError as error:
-        raise ValueError(f"--grid {path}, line {error.lineno}: {error.msg}") from error
+    loader = spec.loader
+    _call(str(path), lambda: loader.exec_module(module))
     return module
+
+
+def _call(family: str, function: Callable[[], Made]) -> Made:
+    """The result of a family's own code; what it raises becomes a ValueError that names the line."""
+    try:
+        return function()
+    except Exception as error:  # anything can be wrong in a file that a person is writing
+        if isinstance(error, SyntaxError):
+            file, line, message = error.filename, error.lineno, error.msg
+        else:
+            frames = traceback.extract_tb(error.__traceback__)
+            stem = Path(family).stem
+            own = [frame for frame in frames if Path(frame.filename).stem == stem] or frames
+            file, line, message = own[-1].filename, own[-1].lineno, " ".join(f"{type(error).__name__}: {error}".split())
+        where = "" if Path(file or family).stem == Path(family).stem else f" (in {file})"
+        raise ValueError(f"--grid {family}, line {line}{where}: {message}") from error
 
 
 def load(family: str, run_name: str, seeds: Sequence[int] | None = None) -> Sweep:
@@ -213,12 +232,30 @@ def load(family: str, run_name: str, seeds: Sequence[int] | None = None) -> Swee
     if run_name not in functions:
         raise unknown(f"run name of grid {family}", run_name, functions)
     function = functions[run_name]
-    made = function()
-    if not isinstance(made, Sweep):
-        raise ValueError(f"{family}: {run_name}() returned a {type(made).__name__}; it must return a Sweep")
+    needed = [
+        part.name for part in inspect.signature(function).parameters.values() if part.default is part.empty and part.kind not in VARIADIC
+    ]
+    if needed:
+        raise ValueError(f"--grid {family}: {run_name}({', '.join(needed)}) needs arguments; a sweep is a function without any")
+    made = _call(family, function)
+    _check(f"--grid {family}: {run_name}()", made)
     grid_name = Path(family).stem if family.endswith(".py") else family
     made = dataclasses.replace(made, grid=grid_name, run_name=run_name, doc=inspect.getdoc(function) or "")
     return made if seeds is None else dataclasses.replace(made, seeds=tuple(seeds))
+
+
+def _check(what: str, made: object) -> None:
+    """ValueError where a family's function gave no usable sweep."""
+    if not isinstance(made, Sweep):
+        raise ValueError(f"{what} returned a {type(made).__name__}; it must return a Sweep")
+    if not isinstance(made.points, Sequence) or not all(isinstance(item, Point) for item in made.points):
+        raise ValueError(f"{what}: points must be a list of points, as product() and union() give it")
+    if not isinstance(made.seeds, Sequence):
+        raise ValueError(f"{what}: seeds={made.seeds!r} must be a list of whole numbers")
+    if not made.points or not made.seeds:
+        raise ValueError(f"{what} holds no experiment: it has {len(made.points)} points and {len(made.seeds)} seeds")
+    if made.folder and not FOLDER.fullmatch(made.folder):
+        raise ValueError(f"{what}: folder={made.folder!r} must be one name of letters, digits, '.', '_' and '-'; it is a folder of runs/")
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

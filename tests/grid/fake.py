@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from grid.engine.plan import Run, prepare, runs_of
 from grid.engine.sweep import Sweep, axis, point, product
@@ -68,3 +72,32 @@ def environment(**more: str) -> dict[str, str]:
 def bash(script: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """The script from an unrelated folder."""
     return subprocess.run(["bash", str(script)], capture_output=True, text=True, env=environment(**more), cwd="/", timeout=30, check=False)
+
+
+def processes(root: Path) -> list[int]:
+    """Pids of other processes that work in the folder, or that name it in their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            try:
+                words = (entry / "cmdline").read_bytes().decode(errors="replace")
+                place = Path(os.readlink(entry / "cwd"))
+            except OSError:
+                continue
+            if str(root) in words or place.is_relative_to(root):
+                found.append(int(entry.name))
+    return found
+
+
+@contextlib.contextmanager
+def started(root: Path, command: Sequence[str], **more: Any) -> Iterator[subprocess.Popen[str]]:
+    """The command as a process; it, and whatever still works in ``root``, is gone afterwards, also after a failure."""
+    process: subprocess.Popen[str] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **more)
+    try:
+        yield process
+    finally:
+        process.kill()
+        for pid in processes(root):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.communicate()

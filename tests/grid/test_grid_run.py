@@ -174,6 +174,57 @@ def test_bad_input_is_one_sentence_and_exit_code_2(words: str, sentence: str, tm
     assert not list(tmp_path.iterdir()), "nothing is written"
 
 
+BROKEN = [
+    ("return Sweep([])", "holds no experiment: it has 0 points and 1 seeds"),
+    ("return Sweep([point()], seeds=[])", "holds no experiment: it has 1 points and 0 seeds"),
+    ("return Sweep([point()], seeds=3)", "seeds=3 must be a list of whole numbers"),
+    ("return Sweep(point())", "points must be a list of points"),
+    ("return Sweep([point()], folder='../../evil')", "folder='../../evil' must be one name"),
+    ("return Sweep([point(method='qsgq')])", "unknown method 'qsgq'"),
+    ("return Sweep(pint())", "mine.py, line 4: NameError: name 'pint' is not defined"),
+    ("return 3\nimport nonesuch", "mine.py, line 5: ModuleNotFoundError: No module named 'nonesuch'"),
+    ("return (", "mine.py, line 4: '(' was never closed"),
+    ("return 3\ndef mine(bits, *, lr, seed=1) -> Sweep:\n    return 3", "mine(bits, lr) needs arguments"),
+]
+
+
+@pytest.mark.parametrize(("body", "sentence"), BROKEN)
+@pytest.mark.parametrize(
+    "command", ["show {} mine", "dry-run {} mine", "run {} mine", "status {} mine", "list {}", "--grid {} --run_name mine"]
+)
+def test_a_broken_file_of_your_own_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, body: str, sentence: str
+) -> None:
+    user, root = tmp_path / "mine.py", tmp_path / "co"
+    root.mkdir()
+    user.write_text(f"from __future__ import annotations\nfrom grid.engine.sweep import Sweep, point\ndef mine() -> Sweep:\n    {body}\n")
+    assert grid_run.main(command.format(user).split(), root) == 2
+    errors = capsys.readouterr().err
+    assert sentence in errors
+    assert errors.count("\n") == 1
+    assert not list(root.iterdir()), "nothing is written"
+
+
+@pytest.mark.parametrize("words", ["run demo demo", "status demo demo", "--grid demo --run_name demo"])
+def test_a_file_in_the_way_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str) -> None:
+    (tmp_path / "runs").touch()
+    assert grid_run.main(words.split(), tmp_path) == 2
+    assert capsys.readouterr().err == f"grid_run.py: {tmp_path / 'runs'} is a file, and a folder of that name is needed: move it away\n"
+
+
+def test_jobs_being_a_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "jobs").touch()
+    assert grid_run.main(ORIGINAL, tmp_path) == 2
+    assert f"{tmp_path / 'jobs'} is a file" in capsys.readouterr().err
+
+
+def test_submit_without_sbatch_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert grid_run.main([*ORIGINAL, "--submit"], tmp_path) == 2
+    assert "there is no sbatch on this machine" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("words", [[], ["-h"], *([name, "--help"] for name in grid_run.COMMANDS)])
 def test_every_command_has_help(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:

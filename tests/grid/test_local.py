@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from grid.engine import local, plan
 from grid.engine.local import Bars, Lines, run_all, run_with_progress, summary, visible_gpus
+from grid.engine.plan import Run
 from tests.grid import fake
 
 ROOT = Path(__file__).parents[2]
@@ -56,6 +58,55 @@ def test_what_may_be_alive_is_left_alone(tmp_path: Path) -> None:
     assert not any((run.folder.path / "started").exists() for run in runs)
 
 
+def test_the_state_is_read_again_just_before_a_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = fake.runs(fake.checkout(tmp_path), 3)
+    alive = json.dumps({"state": "running", "host": "elsewhere", "pid": 1, "heartbeat": time.time()})
+
+    class AnotherRunner(Lines):
+        """Takes the two other runs as soon as the first one starts."""
+
+        def started(self, slot: int, run: Run) -> None:
+            super().started(slot, run)
+            runs[1].folder.status.write_text('{"state": "done"}')
+            runs[2].folder.status.write_text(alive)
+
+    outcome = run_all(runs, 1, AnotherRunner(3))
+    assert (outcome.done, outcome.skipped, outcome.left) == ([runs[0]], [runs[1]], [(runs[2], "running: it runs already")])
+    output = capsys.readouterr().out
+    assert "(seed 2): now done, by another process; not started here" in output
+    assert "[3/3] QSGD bits=3 (seed 3): now running, by another process; not started here" in output
+    assert not any((run.folder.path / "started").exists() for run in runs[1:])
+
+
+@pytest.mark.parametrize("name", ["", ".lock"])
+def test_a_folder_that_another_process_holds_is_no_bad_setting(tmp_path: Path, name: str) -> None:
+    runs = fake.runs(fake.checkout(tmp_path, {1: 2, 2: 2}), 3)
+    held = []
+    for run in runs[:2]:
+        if name:
+            (run.folder.path / name).touch()
+        held.append(os.open(run.folder.path / name, os.O_RDONLY))
+        fcntl.flock(held[-1], fcntl.LOCK_EX)
+    outcome = run_all(runs, 1, Lines(3))
+    for file in held:
+        os.close(file)
+    assert [reason for _, reason in outcome.left] == ["another process runs it already"] * 2
+    assert (outcome.done, outcome.failed, outcome.given_up) == ([runs[2]], [], [])
+    assert not runs[0].folder.is_locked()
+
+
+def test_it_gives_up_when_the_first_runs_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = fake.runs(fake.checkout(tmp_path / "all", dict.fromkeys(range(1, 7), 2)), 6)
+    outcome = run_with_progress(runs, 1)
+    assert outcome.exit_code == 1
+    assert (len(outcome.failed), outcome.given_up) == (2, runs[2:])
+    output = capsys.readouterr().out
+    assert f"bad settings or data; see the reason with: tail {runs[0].run_dir}/stdout.log\n" in output
+    assert output.endswith("2 failed, 4 not started\n")
+    others = fake.runs(fake.checkout(tmp_path / "some", {2: 2, 3: 2}), 4)
+    assert len(run_all(others, 1, Lines(4)).done) == 2, "one success shows that the settings can work"
+
+
 def test_slots_bound_what_runs_at_once_and_set_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     root = fake.checkout(tmp_path)
@@ -80,22 +131,10 @@ def test_visible_gpus() -> None:
     assert visible_gpus({"CUDA_VISIBLE_DEVICES": "-1"}) == []
 
 
-def _processes(group_marker: str) -> list[int]:
-    """Pids of processes whose command line names the folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and int(entry.name) != os.getpid():
-            try:
-                words = (entry / "cmdline").read_bytes().decode(errors="replace")
-            except OSError:
-                continue
-            if group_marker in words:
-                found.append(int(entry.name))
-    return found
-
-
+# SIGINT arrives also where the tests run in the background of a script, which ignores it.
 DRIVER = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
 from grid.engine import local
 from tests.grid import fake
@@ -104,31 +143,28 @@ sys.exit(local.run_with_progress(fake.runs(Path(sys.argv[1]), 3), 2).exit_code)
 """
 
 
+def _until(condition: Callable[[], bool], what: str, seconds: float = 15) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize("behaviour", ["wait", "deaf"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_stops_every_child_and_leaves_no_orphan(tmp_path: Path, behaviour: str, number: signal.Signals) -> None:
     root = fake.checkout(tmp_path / f"stop-{behaviour}", {1: behaviour, 2: behaviour})
     runs = fake.runs(root, 3)
-    driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(root), "0.5"],
-        cwd=ROOT,
-        env=fake.environment(PYTHONPATH=str(ROOT), CUDA_VISIBLE_DEVICES=""),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    end = time.monotonic() + 15
-    while not all((run.folder.path / "started").exists() for run in runs[:2]):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    marker = f"run_dir=runs/tiny/{runs[0].experiment.name}"
-    assert _processes(marker)
-    driver.send_signal(number)
-    output, _ = driver.communicate(timeout=20)
-    assert driver.returncode == 130
-    assert "stopping 2 runs" in output
-    assert "goes on from the last checkpoints" in output
-    assert not _processes(marker)
-    assert not _processes(str(root))
+    command = [sys.executable, "-c", DRIVER, str(root), "0.5"]
+    with fake.started(root, command, cwd=ROOT, env=fake.environment(PYTHONPATH=str(ROOT), CUDA_VISIBLE_DEVICES="")) as driver:
+        _until(lambda: all((run.folder.path / "started").exists() for run in runs[:2]), "the runs did not start")
+        assert len(fake.processes(root)) >= 5, "the driver, and a script with its main.py in each slot"
+        driver.send_signal(number)
+        output, _ = driver.communicate(timeout=20)
+        assert driver.returncode == 130
+        assert "stopping 2 runs" in output
+        assert "goes on from the last checkpoints" in output
+        _until(lambda: not fake.processes(root), "an orphan is left", seconds=2)  # a killed process takes a moment to go
     assert [run.state().word for run in runs] == (["preempted", "preempted", "new"] if behaviour == "wait" else ["lost", "lost", "new"])
     assert not [path for run in runs for path in run.folder.path.iterdir() if "tmp" in path.name]
 

@@ -138,10 +138,10 @@ def test_signals_reach_main_and_ask_for_a_requeue(tmp_path: Path, number: signal
     job.parent.mkdir()
     job.write_text(job_script("s", [first.run_dir, second.run_dir], from_script(1), 1))
     path = first.folder.script if level == "run" else job
-    process = subprocess.Popen(["bash", str(path)], env=fake.environment(), stdout=subprocess.PIPE, text=True)
-    _until((first.folder.path / "started").exists, "the run did not start")
-    process.send_signal(number)
-    output, _ = process.communicate(timeout=15)
+    with fake.started(root, ["bash", str(path)], env=fake.environment()) as process:
+        _until((first.folder.path / "started").exists, "the run did not start")
+        process.send_signal(number)
+        output, _ = process.communicate(timeout=15)
     assert process.returncode == 75
     assert f"heard {number.name}" in first.folder.log.read_text()
     assert first.state().word == "preempted"
@@ -159,20 +159,20 @@ def test_a_signal_to_the_whole_group_is_a_requeue_every_time(tmp_path: Path) -> 
     (root / "main.py").write_text(ENDS_AT_ONCE)
     for _ in range(8):  # bash loses the code of a child that ends together with the signal, more often than not
         (root / "up").unlink(missing_ok=True)
-        process = subprocess.Popen(["bash", str(run.folder.script)], env=fake.environment(), start_new_session=True)
-        _until((root / "up").exists, "the run did not start")
-        os.killpg(process.pid, signal.SIGTERM)
-        assert process.wait(timeout=15) == 75
+        with fake.started(root, ["bash", str(run.folder.script)], env=fake.environment(), start_new_session=True) as process:
+            _until((root / "up").exists, "the run did not start")
+            os.killpg(process.pid, signal.SIGTERM)
+            assert process.wait(timeout=15) == 75
 
 
 def test_a_signal_before_main_listens_is_a_requeue_too(tmp_path: Path) -> None:
     root = fake.checkout(tmp_path)
     (run,) = fake.runs(root, 1)
     (root / "main.py").write_text("import os, time\nopen('up', 'w')\ntime.sleep(60)\n")
-    process = subprocess.Popen(["bash", str(run.folder.script)], env=fake.environment())
-    _until((root / "up").exists, "the run did not start")
-    process.send_signal(signal.SIGUSR2)
-    assert process.wait(timeout=15) == 75
+    with fake.started(root, ["bash", str(run.folder.script)], env=fake.environment()) as process:
+        _until((root / "up").exists, "the run did not start")
+        process.send_signal(signal.SIGUSR2)
+        assert process.wait(timeout=15) == 75
 
 
 TORCHRUN = """#!/usr/bin/env bash
@@ -214,10 +214,10 @@ def test_the_real_torchrun_passes_the_signal_on_and_leaves_nobody_behind(tmp_pat
     main = fake.MAIN.replace("def tell(state, code):\n", one_writes).replace('open(folder + "/started", "a")', both_start)
     (root / "main.py").write_text(main)
     (run,) = fake.runs(root, 1)
-    process = subprocess.Popen(["bash", str(run.folder.script)], env=fake.environment(NPROC="2", OMP_NUM_THREADS="1"))
-    _until(lambda: all((run.folder.path / f"started{rank}").exists() for rank in (0, 1)), "the ranks did not start", seconds=60)
-    process.send_signal(signal.SIGUSR2)
-    assert process.wait(timeout=60) == 75
+    with fake.started(root, ["bash", str(run.folder.script)], env=fake.environment(NPROC="2", OMP_NUM_THREADS="1")) as process:
+        _until(lambda: all((run.folder.path / f"started{rank}").exists() for rank in (0, 1)), "the ranks did not start", seconds=60)
+        process.send_signal(signal.SIGUSR2)
+        assert process.wait(timeout=60) == 75
     assert run.folder.log.read_text().count("heard SIGUSR2") == 2
     assert run.state().word == "preempted"
 
