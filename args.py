@@ -42,22 +42,24 @@ class Synthetic:
 class Files:
     """Data read from ``data_dir``."""
 
-    download: bool = setting(False, "fetch the original files where they are missing; never without being asked", identity=False)
     augment: bool = setting(True, "random crop and flip of training images, as in the paper")
 
 
 @dataclass
-class Mnist(Files):
+class Downloadable(Files):
+    download: bool = setting(False, "fetch the original files where they are missing; never without being asked", identity=False)
+
+
+@dataclass
+class Mnist(Downloadable):
     augment: bool = setting(False, "MNIST is trained without augmentation, as in the paper; true crops, and never flips a digit")
 
 
 DATA: dict[str, type] = {
     "digits": Embedded,
-    "logreg2": Synthetic,
-    "logreg5": Synthetic,
-    "logreg10": Synthetic,
+    **{f"logreg{classes}": Synthetic for classes in (2, 5, 10)},
     "mnist": Mnist,
-    "cifar10": Files,
+    "cifar10": Downloadable,
     "imagenet": Files,
 }
 
@@ -94,17 +96,18 @@ MODELS: dict[str, type] = {
 
 @dataclass
 class SGDOptimizer:
-    lr: float = setting(0.1, "the paper's rate for CIFAR-10", low=0)
-    momentum: float = setting(0.9, "the paper's value", low=0)
+    lr: float = setting(0.1, "the paper's rate for CIFAR-10", low=0, high=1e38)
+    momentum: float = setting(0.9, "the paper's value", low=0, high=1)
     nesterov: bool = setting(False, "the paper uses plain momentum")
-    weight_decay: float = setting(1e-4, "the paper's value", low=0)
+    weight_decay: float = setting(1e-4, "the paper's value", low=0, high=1e38)
 
 
 @dataclass
 class Adam:
-    lr: float = setting(1e-3, "the customary rate", low=0)
-    betas: list[float] = setting([0.9, 0.999], "decay of the two running moments", low=0, high=1)
-    weight_decay: float = setting(0.0, "off unless asked for", low=0)
+    lr: float = setting(1e-3, "the customary rate", low=0, high=1e38)
+    beta1: float = setting(0.9, "decay of the running mean", low=0, high=0.9999999)
+    beta2: float = setting(0.999, "decay of the running mean square", low=0, high=0.9999999)
+    weight_decay: float = setting(0.0, "off unless asked for", low=0, high=1e38)
 
 
 OPTIMIZERS: dict[str, type] = {"sgd": SGDOptimizer, "adam": Adam}
@@ -164,7 +167,7 @@ class Config:
     """One experiment."""
 
     workers: int = setting(4, "simulated or real data-parallel workers; the paper's M", low=1)
-    seed: int = setting(1, "seed of everything random: weights, data order, rounding", low=0)
+    seed: int = setting(1, "seed of everything random: weights, data order, rounding", low=0, high=2**63 - 1)
     steps: int = setting(1000, "optimizer steps; a minute of digits (the paper's CIFAR-10 runs: 80000)", low=1)
     batch_size: int = setting(128, "samples per worker and step", low=1)
     trajectory: str = setting(
@@ -238,9 +241,9 @@ def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     for key, value in settings.items():
         section, _, name = key.partition(".")
+        if key in GROUPS:
+            continue
         if not name:
-            if key in GROUPS:
-                continue
             if key not in top:
                 raise unknown("setting", key, [*top, *GROUPS, *(f"{part}.*" for part in SECTIONS)])
             config[key] = _convert(value, top[key][0], key)
@@ -281,12 +284,8 @@ def result_settings(config: Mapping[str, Any]) -> dict[str, Any]:
         skipped = {item.name for item in dataclasses.fields(schema) if item.metadata.get("identity") is False}
         return {key: value for key, value in values.items() if key not in skipped}
 
-    kept = keep(Config, config)
-    for section, schema in SECTIONS.items():
-        kept[section] = keep(schema, config[section])
-    for group, options in GROUPS.items():
-        kept[group] = keep(options[config[group]["name"]], config[group])
-    return kept
+    schemas = SECTIONS | {group: options[config[group]["name"]] for group, options in GROUPS.items()}
+    return keep(Config, config) | {part: keep(schema, config[part]) for part, schema in schemas.items()}
 
 
 def identity(config: Mapping[str, Any]) -> str:
@@ -362,13 +361,8 @@ def register() -> None:
     store.store(name="settings", node=dataclasses.make_dataclass("Settings", groups, bases=(Config,)))
     defaults = ["settings", *({group: name} for group, name in DEFAULTS.items()), "_self_"]
     quiet = [{"override hydra/job_logging": "none"}, {"override hydra/hydra_logging": "none"}]
-    hydra_settings = {
-        "run": {"dir": "."},
-        "sweep": {"dir": ".", "subdir": "."},
-        "output_subdir": None,
-        "job": {"chdir": False},
-        "help": {"template": help_text().replace("$", "$$")},
-    }
+    hydra_settings: dict[str, Any] = {"run": {"dir": "."}, "sweep": {"dir": ".", "subdir": "."}, "output_subdir": None}
+    hydra_settings |= {"job": {"chdir": False}, "help": {"template": help_text().replace("$", "$$")}}
     store.store(name="experiment", node={"defaults": [*defaults, *quiet], "hydra": hydra_settings})
 
 

@@ -130,25 +130,26 @@ class Adaptive(Bits):
         "before they converge and reproduce the published levels",
         choices=("exact", "paper"),
     )
-    weights: str = setting(
-        "norm2", "weights of the mixture: norm2 follows E[norm^2 Psi]; norm is what the original code uses", choices=("norm2", "norm")
-    )
     symmetric: bool = setting(True, "levels come in pairs +-l; false lets every level move by itself, as the published runs did")
     num_components: int = setting(350, "buckets of largest norm kept for the mixture (the original's dist_num)", low=1)
     statistics: str = setting(
         "running",
         "running: from the training gradients of the steps before an update, at no extra pass; fresh: from extra "
-        "minibatches at the update, as in the original",
+        "minibatches at the update, as in the original, and always so on the SGD trajectory",
         choices=("running", "fresh"),
     )
     num_samples: int = setting(10, "gradients per worker behind one update; the paper's value", low=1)
     update_at: list[int] = setting([100, 2000], "steps at which the levels are updated; the paper's list", low=0)
-    update_every: int = setting(10000, "and then every so many steps (0: never again); the paper's period", low=0)
+    update_every: int = setting(10000, "and at every multiple of this many steps (0: at none); the paper's period", low=0)
 
 
 @dataclass
 class ALQ(Adaptive):
     """Levels by coordinate descent (exact: to convergence; paper: 30 sweeps, as published)."""
+
+    weights: str = setting(
+        "norm2", "weights of the mixture: norm2 follows E[norm^2 Psi]; norm is what the original code uses", choices=("norm2", "norm")
+    )
 
 
 @dataclass
@@ -159,14 +160,25 @@ class Normal(Adaptive):
 
 
 @dataclass
-class AMQ(Adaptive):
-    """Levels +-p^j with p learned by gradient descent (Section 3.2)."""
+class SymmetricOnly(Adaptive):
+    """What AMQ's variants share."""
 
     symmetric: bool = setting(True, "levels +-p^j are symmetric by construction", choices=(True,))  # type: ignore[arg-type]
 
 
 @dataclass
-class AMQNormal(AMQ):
+class AMQ(SymmetricOnly):
+    """Levels +-p^j with p learned by gradient descent (Section 3.2)."""
+
+    weights: str = setting(
+        "norm2", "weights of the mixture: norm2 follows E[norm^2 Psi]; norm is what the original code uses", choices=("norm2", "norm")
+    )
+
+
+@dataclass
+class AMQNormal(SymmetricOnly):
+    """AMQ on one truncated normal."""
+
     fit: str = setting("normal", "the -N variant is the fit to one truncated normal", choices=("normal",))
 
 

@@ -84,8 +84,10 @@ class Statistics:
 
         stride = max(1, len(norms) // SAMPLED_BUCKETS)
         sample = r[::stride].cpu().numpy()
+        standing_for = len(norms) / len(sample)  # buckets behind each sampled one: large vectors count in full
         inside = np.arange(sample.shape[1]) < lengths[::stride].cpu().numpy()[:, None]
-        weights = np.repeat(norms[::stride].to(torch.float64).cpu().numpy()[:, None] ** 2, sample.shape[1], axis=1)
+        energy = standing_for * norms[::stride].to(torch.float64).cpu().numpy() ** 2
+        weights = np.repeat(energy[:, None], sample.shape[1], axis=1)
         self.histogram += _histogram(sample[inside], weights[inside])
 
     def _keep(self, rows: Array) -> None:

@@ -11,7 +11,6 @@ the same exchange, so that all processes leave together.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -120,7 +119,7 @@ class Workers:
         """
         payloads, problems = [], []
         for worker in self.hosted:
-            bad = _non_finite_parameter(gradients[worker])
+            bad = non_finite_parameter(gradients[worker])
             try:
                 payloads.append(self.encode(gradients[worker], Key(self.seed, step, worker)) if bad is None else torch.empty(0))
             except NonFiniteError:  # finite coordinates whose norm overflows
@@ -210,24 +209,32 @@ class Workers:
     def observe(self, gradients: Mapping[int, Gradient]) -> None:
         """Take the hosted workers' gradients into the statistics behind the next update.
 
-        One that is not finite is left out: the exchange of the step reports it, on all processes together.
+        One that is not finite makes them useless: ``update_levels`` says so, on all processes together.
         """
         compressor = self.compressor
         assert isinstance(compressor, AdaptiveQuantizer)
         for worker in self.hosted:
             vectors = list(self.vectors(gradients[worker]).values())
-            with contextlib.suppress(NonFiniteError):
+            try:
                 self._statistics[worker].add(vectors, compressor.bucket_size, compressor.norm)
+            except NonFiniteError:
+                self._statistics[worker].totals[:] = math.nan
 
-    def update_levels(self) -> None:
-        """Merge all workers' statistics in worker order, on every process alike, and update the levels from them."""
+    def update_levels(self) -> bool:
+        """Merge all workers' statistics in worker order, on every process alike, and update the levels from them.
+
+        False, and the levels stay, where a gradient behind the statistics was not finite.
+        """
         compressor = self.compressor
         assert isinstance(compressor, AdaptiveQuantizer)
         merged = self._no_statistics()
         for row in self._gathered_statistics():
             merged.merge(Statistics.from_array(row.cpu().numpy(), merged.num_components))
-        compressor.update(merged)
         self._statistics = {worker: self._no_statistics() for worker in self.hosted}
+        if math.isnan(merged.totals.sum()):
+            return False
+        compressor.update(merged)
+        return True
 
     def _gathered_statistics(self) -> list[Tensor]:
         return self.gather_tensors({w: torch.from_numpy(s.to_array()).to(self.device) for w, s in self._statistics.items()})
@@ -245,7 +252,7 @@ class Workers:
             self._statistics[worker] = Statistics.from_array(state["statistics"][worker].numpy(), self._no_statistics().num_components)
 
 
-def _non_finite_parameter(gradient: Gradient) -> int | None:
+def non_finite_parameter(gradient: Gradient) -> int | None:
     """The number of the first parameter whose gradient is not finite."""
     return next((number for number, part in enumerate(gradient) if not bool(torch.isfinite(part).all())), None)
 

@@ -6,6 +6,8 @@ Random numbers and data order are functions of (seed, step), so there is no gene
 from __future__ import annotations
 
 import os
+import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +29,24 @@ def save(run_dir: Path, state: dict[str, Any]) -> None:
         aside.unlink(missing_ok=True)
 
 
+class CheckpointError(ValueError):
+    """A checkpoint that is damaged, or belongs to other settings."""
+
+
 def load(run_dir: Path, identity: str, device: torch.device) -> dict[str, Any] | None:
-    """The last checkpoint; None where there is none.  ValueError where it belongs to other settings or is damaged."""
+    """The last checkpoint, its checksums verified; None where there is none.  A stranger's file runs no code."""
     path = run_dir / FILE
     if not path.exists():
         return None
     try:
+        with zipfile.ZipFile(path) as records:
+            if bad := records.testzip():
+                raise CheckpointError(f"the checksum of {bad} does not fit")
         state = torch.load(path, map_location=device, weights_only=True)
-    except (RuntimeError, EOFError, ValueError, OSError) as error:
-        raise ValueError(f"{path} is damaged ({error}): move it away to start this run anew") from error
-    if state["identity"] != identity:
-        raise ValueError(
-            f"{path} was written with other settings (identity {state['identity']}, this run is {identity}): use another run_dir"
-        )
+        found = state["identity"]
+    except (RuntimeError, EOFError, ValueError, TypeError, KeyError, OSError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(f"{path} is damaged ({reason}): move it away to start this run anew") from error
+    if found != identity:
+        raise CheckpointError(f"{path} was written with other settings (identity {found}, this run is {identity}): use another run_dir")
     return state

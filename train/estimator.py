@@ -25,9 +25,9 @@ from torch import Tensor
 
 from nuq import adapt, ops
 from nuq.compressors.quantized import Quantizer
-from nuq.ops import Key
+from nuq.ops import Key, NonFiniteError
 from nuq.statistics import Statistics
-from nuq.workers import Workers
+from nuq.workers import Workers, non_finite_parameter
 
 
 class Moments:
@@ -65,6 +65,9 @@ def measure(workers: Workers, samples: Iterable[list[list[Tensor]]], seed: int, 
     quantizer = workers.compressor if isinstance(workers.compressor, Quantizer) else None
     payloads: list[Tensor] = []
     for number, gradients in enumerate(samples):
+        for worker, gradient in enumerate(gradients):
+            if (bad := non_finite_parameter(gradient)) is not None:
+                raise NonFiniteError(f"the gradient of {list(workers.parameters)[bad]!r} on worker {worker} is not finite")
         flat = [torch.cat([part.reshape(-1) for part in gradient]) for gradient in gradients]
         payloads = [workers.encode(gradient, Key(seed, step, worker, f"measure/{number}")) for worker, gradient in enumerate(gradients)]
         for group in [payloads] if workers.num_workers > 1 else [[payload] for payload in payloads]:

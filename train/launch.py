@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import platform
 import signal
@@ -21,6 +22,7 @@ import yaml
 import args
 from nuq.ops import NonFiniteError
 from train import status as statuses
+from train.checkpoint import CheckpointError
 from train.log import Log
 from train.trainer import Preempted, Trainer
 
@@ -45,9 +47,26 @@ def process_group(device: torch.device) -> Iterator[dist.ProcessGroup | None]:
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(minutes=30))
     try:
         yield dist.group.WORLD
-        dist.barrier()  # nobody leaves while another still talks
     finally:
         dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def only_process_in(run_dir: Path) -> Iterator[None]:
+    """Hold the run folder: two processes that train in one folder would overwrite each other.  ValueError where it is held."""
+    folder = os.open(run_dir, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ValueError(
+                f"run_dir={str(run_dir)!r}: another process is training in this folder; wait for it or choose another"
+            ) from error
+        except OSError as error:  # a file system without locks
+            warnings.warn(f"{run_dir} cannot be locked ({error}): take care that only one process trains in it", stacklevel=2)
+        yield
+    finally:
+        os.close(folder)
 
 
 class StopSignal:
@@ -71,28 +90,40 @@ def launch(config: dict[str, Any]) -> int:
         warnings.warn(f"threads={config['threads']}: results differ in the last bits from runs with threads=1", stacklevel=1)
     rank = int(os.environ.get("RANK", "0"))
     run_dir = Path(args.default_run_dir(config))
-    if statuses.read(run_dir).get("state") == "done" and _same_settings(run_dir, config):
-        print(f"{run_dir}: done already")
-        return statuses.EXIT_DONE
-    try:
-        device = choose_device(config["device"], int(os.environ.get("LOCAL_RANK", "0")))
-        if rank == 0:
-            _prepare(run_dir, config)
-    except (ValueError, OSError) as error:
-        return _refuse(error)
-    status = statuses.Status(run_dir if rank == 0 else None, config["steps"], _describe(device), config["threads"])
-    log = Log(run_dir if rank == 0 else None, status.attempt)
+    with contextlib.ExitStack() as held:
+        try:
+            _check_folder(run_dir, config)
+            if statuses.read(run_dir).get("state") == "done":
+                print(f"{run_dir}: done already")
+                return statuses.EXIT_DONE
+            device = choose_device(config["device"], int(os.environ.get("LOCAL_RANK", "0")))
+            if rank == 0:
+                run_dir.mkdir(parents=True, exist_ok=True)
+                held.enter_context(only_process_in(run_dir))
+                statuses.write_text(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False))
+        except (ValueError, OSError) as error:
+            return _refuse(error)
+        status = statuses.Status(run_dir if rank == 0 else None, config["steps"], _describe(device), config["threads"])
+        log = Log(run_dir if rank == 0 else None, status.attempt)
+        held.callback(log.close)
+        return _train(config, run_dir, device, status, log, stop)
+
+
+def _train(config: dict[str, Any], run_dir: Path, device: torch.device, status: statuses.Status, log: Log, stop: StopSignal) -> int:
+    """The run itself; whatever ends it is written to the status."""
     try:
         with process_group(device) as group:
             try:
                 trainer = Trainer(config, device=device, group=group)
             except (ValueError, FileNotFoundError) as error:
-                status.end(statuses.EXIT_BAD_SETTINGS, error)
-                return _refuse(error)
-            log.line(
-                f"{run_dir}: {config['method']['name']}, {config['model']['name']} on {trainer.data.name}, {config['workers']} workers"
-            )
+                return _leave(status, statuses.EXIT_BAD_SETTINGS, error)
+            method, model = config["method"]["name"], config["model"]["name"]
+            log.line(f"{run_dir}: {method}, {model} on {trainer.data.name}, {config['workers']} workers")
             trainer.run(run_dir, status, log, lambda: stop.requested)
+            if group is not None:
+                dist.barrier(group)  # nobody leaves while another still talks
+    except CheckpointError as error:
+        return _leave(status, statuses.EXIT_BAD_SETTINGS, error)
     except Preempted as why:
         return _leave(status, statuses.EXIT_REQUEUE, why)
     except NonFiniteError as error:
@@ -102,25 +133,23 @@ def launch(config: dict[str, Any]) -> int:
     except BaseException as error:
         status.end(statuses.EXIT_CRASH, error)
         raise
-    finally:
-        log.close()
     status.end(statuses.EXIT_DONE)
     return statuses.EXIT_DONE
 
 
-def _same_settings(run_dir: Path, config: dict[str, Any]) -> bool:
+def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
+    """ValueError where the folder holds a run of other settings, or one whose settings cannot be read."""
+    path = run_dir / "config.yaml"
     try:
-        before = yaml.safe_load((run_dir / "config.yaml").read_text())
+        before = args.identity(yaml.safe_load(path.read_text()))
     except FileNotFoundError:
-        return True
-    return args.identity(before) == args.identity(config)
-
-
-def _prepare(run_dir: Path, config: dict[str, Any]) -> None:
-    if not _same_settings(run_dir, config):
+        if (run_dir / "status.json").exists() or (run_dir / "checkpoint.pt").exists():
+            raise ValueError(f"{path} is missing from a folder that holds a run: put it back or choose another run_dir") from None
+        return
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged ({type(error).__name__}): put it back or choose another run_dir") from error
+    if before != args.identity(config):
         raise ValueError(f"run_dir={str(run_dir)!r} holds a run of other settings (see its config.yaml): choose another folder")
-    run_dir.mkdir(parents=True, exist_ok=True)
-    statuses.write_text(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False))
 
 
 def _describe(device: torch.device) -> str:

@@ -17,7 +17,7 @@ def build(config: dict[str, Any], parameters: Iterable[nn.Parameter]) -> torch.o
             raise ValueError("optim.nesterov=True with optim.momentum=0.0: Nesterov needs a momentum above 0")
         options = {key: values[key] for key in ("lr", "momentum", "nesterov", "weight_decay")}
         return torch.optim.SGD(parameters, **options)
-    return torch.optim.Adam(parameters, lr=values["lr"], betas=tuple(values["betas"]), weight_decay=values["weight_decay"])
+    return torch.optim.Adam(parameters, lr=values["lr"], betas=(values["beta1"], values["beta2"]), weight_decay=values["weight_decay"])
 
 
 def learning_rate(config: dict[str, Any], step: int) -> float:

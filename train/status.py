@@ -29,11 +29,17 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read(run_dir: Path) -> dict[str, Any]:
-    """The last status of a run; an empty dict where there is none."""
+    """The last status of a run; an empty dict where there is none.  ValueError names a file that is damaged."""
+    path = run_dir / "status.json"
     try:
-        return json.loads((run_dir / "status.json").read_text())
+        status = json.loads(path.read_text())
     except FileNotFoundError:
         return {}
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}): move it away to start this run anew") from error
+    if not isinstance(status, dict):
+        raise ValueError(f"{path} is damaged (it holds no object): move it away to start this run anew")
+    return status
 
 
 class Status:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -135,6 +136,9 @@ class Trainer:
         for settings in self.optimizer.param_groups:
             settings["lr"] = rate
         self.optimizer.step()
+        for name, parameter in self.parameters.items():
+            if not bool(torch.isfinite(parameter).all()):
+                raise NonFiniteError(f"step {self.step}: the parameter {name!r} is not finite after the update")
         self.step += 1
         self.totals.bytes += result.bytes_per_worker
         return result
@@ -144,15 +148,16 @@ class Trainer:
         if not workers.adaptive:
             return
         started = time.perf_counter()
-        due = workers.next_update(self.step) == self.step
+        due, fresh = workers.next_update(self.step) == self.step, False
         if workers.settings.statistics == "running" and self.trains_on_method:
             if workers.collects(self.step):
                 workers.observe(gradients)
         elif due:  # fresh samples; also on the SGD trajectory, where no worker but the first has a training gradient
+            fresh = True
             for sample in self._sampled_gradients(self.update_order, workers.settings.num_samples, "update"):
                 workers.observe(sample)
-        if due:
-            workers.update_levels()
+        if due and not workers.update_levels() and fresh:  # a running one is the step's own: its exchange names it
+            raise NonFiniteError(f"step {self.step}: a gradient sampled for the level update is not finite")
         self.totals.update_s += time.perf_counter() - started
 
     def untrain(self) -> None:
@@ -268,6 +273,8 @@ class Trainer:
         self.sync_buffers()
         if self.rank == 0:
             values = self.evaluate("test") | (self.evaluate("train") if self.config["eval_train"] else {})
+            if not math.isfinite(values["Vloss"]):
+                raise NonFiniteError(f"step {self.step}: the loss on the test set is {values['Vloss']}")
             log.scalars(self.step, values)
             log.line(f"step {self.step}/{self.config['steps']}: test accuracy {values['Vacc']:.2f} %, test loss {values['Vloss']:.4f}")
 

@@ -101,7 +101,7 @@ class AdaptiveQuantizer(Quantizer):
         """Better levels; where every sampled gradient was zero the levels stay."""
         if statistics.totals[2] == 0:
             return
-        fitted = self._solve(statistics.fit(self.settings.fit, self.settings.weights))
+        fitted = self._solve(statistics.fit(self.settings.fit, getattr(self.settings, "weights", "norm2")))
         self.set_levels(fitted.levels, fitted.p)
 
 

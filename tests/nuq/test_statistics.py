@@ -79,3 +79,14 @@ def test_fits_agree_on_normal_data(kind):
     from scipy.stats import norm
 
     assert np.allclose(law.cdf(points), norm.cdf(points * 10), atol=0.01)
+
+
+def test_a_sampled_vector_counts_in_full():
+    """6400 buckets, of which one in a hundred is looked at, beside 64 buckets that are all looked at."""
+    large, small = normal(640000, 1), normal(6400, 2)
+    statistics = Statistics.empty(10)
+    statistics.add([large, small], 100, "l2")
+    alone = collect(small).histogram[0].sum()
+    assert alone / statistics.histogram[0].sum() == pytest.approx(
+        float(small.square().sum() / (large.square().sum() + small.square().sum())), rel=0.05
+    )

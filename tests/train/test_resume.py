@@ -14,7 +14,7 @@ import torch
 import args
 from nuq.registry import METHODS
 from train import checkpoint
-from train.launch import launch
+from train.launch import launch, only_process_in
 from train.log import Log
 from train.status import Status, read
 from train.trainer import Preempted, Trainer
@@ -96,8 +96,46 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
 
 def test_a_checkpoint_runs_no_code_of_strangers(tmp_path):
     torch.save({"identity": Path("x")}, tmp_path / checkpoint.FILE)
-    with pytest.raises((ValueError, Exception), match=r"(?i)damaged|weights_only|unsupported"):
+    with pytest.raises(checkpoint.CheckpointError, match=r"checkpoint.pt is damaged .*Weights only load failed"):
         checkpoint.load(tmp_path, "", torch.device("cpu"))
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "random", "one bit", "another pickle"])
+def test_any_damage_to_a_checkpoint_is_named_and_exits_2(damage, tmp_path, capsys):
+    settings = config("sgd", run_dir=str(tmp_path), steps=2, eval_every=2)
+    assert launch(settings) == 0
+    (tmp_path / "status.json").unlink()
+    file = tmp_path / checkpoint.FILE
+    whole = bytearray(file.read_bytes())
+    weights = torch.load(file, weights_only=True)["model"]["conv1.weight"].numpy().tobytes()
+    place = whole.index(weights[:64])
+    flipped = whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
+    if damage == "another pickle":
+        torch.save([1, 2], file)
+    else:
+        file.write_bytes({"empty": b"", "cut": whole[:-50], "random": bytes(range(256)) * 9, "one bit": flipped}[damage])
+    assert launch(settings) == 2
+    assert "checkpoint.pt is damaged" in capsys.readouterr().err
+    assert read(tmp_path)["exit_code"] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("status.json", "{"), ("status.json", "[]"), ("config.yaml", ""), ("config.yaml", "a: ["), ("config.yaml", None)]
+)
+def test_damaged_files_of_a_run_are_named_and_exit_2(name, text, tmp_path, capsys):
+    settings = config("sgd", run_dir=str(tmp_path), steps=2, eval_every=2)
+    assert launch(settings) == 0
+    (tmp_path / name).unlink() if text is None else (tmp_path / name).write_text(text)
+    assert launch(settings) == 2
+    assert name in capsys.readouterr().err
+
+
+def test_one_process_per_folder(tmp_path, capsys):
+    settings = config("sgd", run_dir=str(tmp_path), steps=2, eval_every=2)
+    with only_process_in(tmp_path):
+        assert launch(settings) == 2
+    assert "another process is training" in capsys.readouterr().err
+    assert launch(settings) == 0
 
 
 def test_divergence_keeps_the_last_good_checkpoint(tmp_path, capsys):
@@ -110,6 +148,14 @@ def test_divergence_keeps_the_last_good_checkpoint(tmp_path, capsys):
     step = int(message.split()[1].rstrip(":"))
     saved = checkpoint.load(tmp_path, args.identity(settings), torch.device("cpu"))
     assert saved is not None and saved["step"] == step
+    assert all(bool(torch.isfinite(value).all()) for value in saved["model"].values())
+
+
+def test_a_run_cannot_end_well_with_parameters_that_are_not_finite(tmp_path, capsys):
+    more = {"optim.lr": 1e30, "optim.weight_decay": 1e30, "steps": 1, "eval_every": 1}
+    assert launch(config("sgd", run_dir=str(tmp_path), **more)) == 3
+    assert "step 0: the parameter" in capsys.readouterr().err
+    assert not (tmp_path / checkpoint.FILE).exists()
 
 
 def command(run_dir: Path, *more: str) -> list[str]:
@@ -117,11 +163,16 @@ def command(run_dir: Path, *more: str) -> list[str]:
     return [sys.executable, str(ROOT / "main.py"), *settings, f"run_dir={run_dir}", *more]
 
 
+def _hear_control_c() -> None:
+    """In the child: a shell that runs the tests in the background has SIGINT ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def started(run_dir: Path) -> subprocess.Popen:
     """A long run that has been training for a while."""
-    process = subprocess.Popen(command(run_dir, "steps=100000"), cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command(run_dir, "steps=100000"), cwd=ROOT, stderr=subprocess.PIPE, text=True, preexec_fn=_hear_control_c)
     deadline = time.time() + 60
-    while not read(run_dir) or not list(run_dir.glob("events*")) or time.time() - read(run_dir)["start"] < 3:
+    while not read(run_dir) or not list(run_dir.glob("events*")) or read(run_dir)["step"] == 0:
         assert time.time() < deadline and process.poll() is None
         time.sleep(0.1)
     return process
@@ -129,8 +180,11 @@ def started(run_dir: Path) -> subprocess.Popen:
 
 def test_control_c_ends_at_once_and_in_order(tmp_path):
     process = started(tmp_path)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    try:
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130 and "Traceback" not in errors, errors
     assert read(tmp_path)["state"] == "preempted" and not list(tmp_path.glob(".*"))
 
