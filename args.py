@@ -389,6 +389,10 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
     return {key: override.value() for key, override in settings.items() if not override.is_sweep_override()}
 
 
-def check_overrides(overrides: Sequence[str]) -> None:
+def check_overrides(overrides: Sequence[str], *, sweep: bool = False) -> None:
     """Raise ValueError, with the legal choices, where Hydra would refuse less clearly.  Hydra's own settings pass."""
-    resolve(parse_overrides([text for text in overrides if not text.startswith("hydra")]))
+    own = [text for text in overrides if not text.startswith("hydra")]
+    settings = parse_overrides(own)
+    if not sweep and len(settings) < len({text.partition("=")[0] for text in own}):
+        raise ValueError(f"several values in {' '.join(own)}: a run has one of each; -m runs them one after another")
+    resolve(settings)

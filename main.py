@@ -26,8 +26,9 @@ def main() -> None:
     from hydra._internal.utils import get_args_parser
     from omegaconf import DictConfig, OmegaConf
 
+    words = get_args_parser().parse_args()
     try:
-        args.check_overrides(get_args_parser().parse_args().overrides)  # clearer, and sooner, than Hydra would refuse
+        args.check_overrides(words.overrides, sweep=words.multirun)  # clearer, and sooner, than Hydra would refuse
     except ValueError as error:
         sys.exit(_refuse(error))
     args.register()

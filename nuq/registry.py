@@ -39,7 +39,7 @@ def unknown(kind: str, name: object, legal: Mapping[str, Any] | list[str]) -> Va
     names = sorted(legal)
     near = difflib.get_close_matches(str(name), names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return ValueError(f"unknown {kind} {str(name)!r}{hint} (legal: {', '.join(names)})")
+    return ValueError(f"unknown {kind} {str(name)!r}{hint} (legal: {', '.join(names) or 'none'})")
 
 
 def check(settings: type, values: Mapping[str, Any], where: str) -> None:

@@ -203,7 +203,9 @@ def test_bad_overrides_are_named(override: str, word: str) -> None:
 
 
 def test_hydras_own_overrides_pass() -> None:
-    args.check_overrides(["hydra.verbose=true", "hydra/job_logging=none", "steps=3", "seed=1,2,3"])
+    args.check_overrides(["hydra.verbose=true", "hydra/job_logging=none", "steps=3", "seed=1,2,3"], sweep=True)
+    with pytest.raises(ValueError, match="-m runs them"):
+        args.check_overrides(["seed=1,2,3"])
 
 
 # --- identity -----------------------------------------------------------------------------------------------------
@@ -294,7 +296,7 @@ def test_help_names_every_setting_with_default_and_reason() -> None:
     text = args.help_text()
     entries: dict[str, list[str]] = {}
     for line, following in zip(text.splitlines(), text.splitlines()[1:], strict=False):
-        if found := re.match(r"  ([a-z_.]+)=", line):
+        if found := re.match(r"  ([a-z0-9_.]+)=", line):
             entries.setdefault(found.group(1), []).append(f"{line}\n{following.strip()}")
     for choice, name, item in SETTINGS:
         config = args.resolve(choice)
