@@ -6,6 +6,7 @@ Adding a data set is one file here with a ``load``, one line in ``KINDS`` and it
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,31 +19,43 @@ from nuq.registry import unknown
 from .augment import Augmentation
 from .dataset import Arrays, DataSet, InMemory, Normalization
 
-__all__ = ["KINDS", "DataSet", "load", "stand_in"]
+__all__ = ["KINDS", "DataSet", "Size", "load", "stand_in", "true_size"]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One line of the table: where the reader lives, and the shape of what it reads.
+    """One line of the table: where the reader lives, and the shape and number of what it reads.
 
-    ``input_shape`` is (channel, height, width); None for points, whose number of features is a setting.
+    ``input_shape`` is (channel, height, width).  It and the two sizes are None for points, where settings give them.
     """
 
     module: str
     num_classes: int
     input_shape: tuple[int, ...] | None = None
+    num_train: int | None = None
+    num_test: int | None = None
+    in_memory: bool = True  # decoded on the training device; False: read from disk, batch by batch
     num_stand_ins: int = 1024  # training examples of a stand-in; a quarter as many to test
 
 
 KINDS: dict[str, Kind] = {
-    "digits": Kind("digits", 10, (1, 8, 8)),
+    "digits": Kind("digits", 10, (1, 8, 8), 1442, 355),
     "logreg2": Kind("synthetic", 2),
     "logreg5": Kind("synthetic", 5),
     "logreg10": Kind("synthetic", 10),
-    "mnist": Kind("mnist", 10, (1, 28, 28)),
-    "cifar10": Kind("cifar10", 10, (3, 32, 32)),
-    "imagenet": Kind("imagenet", 1000, (3, 224, 224), num_stand_ins=256),
+    "mnist": Kind("mnist", 10, (1, 28, 28), 60_000, 10_000),
+    "cifar10": Kind("cifar10", 10, (3, 32, 32), 50_000, 10_000),
+    "imagenet": Kind("imagenet", 1000, (3, 224, 224), 1_281_167, 50_000, in_memory=False, num_stand_ins=256),
 }
+
+
+@dataclass(frozen=True)
+class Size:
+    """Examples of the two splits, and the bytes that they take in memory."""
+
+    num_train: int
+    num_test: int
+    num_bytes: int
 
 
 def _kind(config: Mapping[str, Any]) -> Kind:
@@ -50,6 +63,16 @@ def _kind(config: Mapping[str, Any]) -> Kind:
     if name not in KINDS:
         raise unknown("data set", name, KINDS)
     return KINDS[name]
+
+
+def true_size(config: Mapping[str, Any]) -> Size:
+    """The size of the complete data set, whether or not its files are here."""
+    kind, settings = _kind(config), config["data"]
+    num_train = settings["num_train"] if kind.num_train is None else kind.num_train
+    num_test = settings["num_test"] if kind.num_test is None else kind.num_test
+    example_bytes = 4 * settings["num_features"] if kind.input_shape is None else math.prod(kind.input_shape)
+    label_bytes = 8
+    return Size(num_train, num_test, (num_train + num_test) * (example_bytes + label_bytes) if kind.in_memory else 0)
 
 
 def load(config: Mapping[str, Any], device: torch.device | str) -> DataSet:

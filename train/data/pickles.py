@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
+import warnings
 from typing import Any
 
 import numpy as np
@@ -63,9 +64,11 @@ _DAMAGE = (pickle.UnpicklingError, ArithmeticError, AttributeError, EOFError, Lo
 def load_arrays(data: bytes) -> Any:
     """The object in a pickle of plain values and arrays of bytes.  Raises ValueError for anything else, or a damaged pickle."""
     try:
-        for opcode, argument, _ in pickletools.genops(data):
-            if opcode.name in ("PUT", "LONG_BINPUT") and int(str(argument)) > len(data):
-                raise pickle.UnpicklingError(f"refused: it would remember {argument} values, more than it has bytes")  # and fill the memory
-        return _BytesOnly(io.BytesIO(data), encoding="latin1").load()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # strings with unknown escapes, such as '\\d'
+            for opcode, argument, _ in pickletools.genops(data):
+                if opcode.name in ("PUT", "LONG_BINPUT") and int(str(argument)) > len(data):  # it would fill the memory
+                    raise pickle.UnpicklingError(f"refused: it would remember {argument} values, more than it has bytes")
+            return _BytesOnly(io.BytesIO(data), encoding="latin1").load()
     except _DAMAGE as error:
         raise ValueError(str(error) or type(error).__name__) from error

@@ -1,0 +1,134 @@
+"""The dry run's estimates, with a clock that gives every timed action one second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import args
+from nuq.workers import Workers
+from train import data, dry_run, status
+from train.trainer import Trainer
+
+CPU = torch.device("cpu")
+CIFAR = {"method": "alq", "data": "cifar10", "model": "resnet8"}
+
+
+@pytest.fixture
+def one_second_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    def seconds(action: Callable[[], Any], device: torch.device) -> float:
+        del device
+        action()
+        return 1.0
+
+    monkeypatch.setattr(dry_run, "_seconds", seconds)
+
+
+def config(tmp_path: Path, **chosen: object) -> dict[str, Any]:
+    """CIFAR-10 and ResNet-8 on stand-ins: there is no data in ``tmp_path``."""
+    return args.resolve({**CIFAR, "data_dir": str(tmp_path), **{key.replace("__", "."): value for key, value in chosen.items()}})
+
+
+@pytest.mark.usefixtures("one_second_each")
+def test_a_stand_in_gives_the_estimates_of_the_full_data_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = config(
+        tmp_path,
+        steps=1000,
+        eval_every=300,
+        eval_train=False,
+        batch_size=32,
+        method__update_at=[5, 999, 1000],
+        method__num_samples=3,
+        method__statistics="fresh",
+    )
+    estimate = dry_run.dry_run(chosen)
+    assert "marked stand-in tensors in place of data=cifar10" in capsys.readouterr().out
+
+    trainer = Trainer(chosen | {"stand_in": True}, device=CPU)
+    assert estimate["sent_gb"] == 1000 * trainer.train_step().bytes_per_worker / 1e9
+    assert estimate["evaluate_s"] == 4 * 10_000 / dry_run.BATCH_SIZE
+    pass_s = 32 / dry_run.BATCH_SIZE
+    assert estimate["train_s"] == 1000 * 4 * pass_s
+    assert estimate["update_s"] == 2 * (3 * 4 * (pass_s + 1 / 4) + 1)
+    assert estimate["measure_s"] == 0
+    assert estimate["seconds"] == estimate["train_s"] + estimate["update_s"] + estimate["evaluate_s"]
+
+
+@pytest.mark.usefixtures("one_second_each")
+def test_evaluation_of_both_splits_takes_both_true_sizes(tmp_path: Path) -> None:
+    estimate = dry_run.dry_run(config(tmp_path, steps=10, eval_every=5, eval_train=True))
+    assert estimate["evaluate_s"] == 2 * 60_000 / dry_run.BATCH_SIZE
+
+
+def test_memory_of_a_pass_grows_with_its_batch(tmp_path: Path) -> None:
+    chosen = config(tmp_path, stand_in=True, batch_size=4, eval_batch_size=4)
+    trainer = Trainer(chosen, device=CPU)
+    activations = dry_run._activations(trainer)
+    floats = 4 * 16 * 32 * 32
+    assert max(activations) == floats
+    assert 7 * floats < sum(activations) < 30 * floats  # seven layers, their normalizations and activations, partly smaller
+
+    def pass_bytes(**changed: object) -> int:
+        return dry_run._pass_bytes(chosen | changed, activations)
+
+    assert pass_bytes(batch_size=64) - pass_bytes(batch_size=32) == 32 * dry_run.PASS_COPIES * sum(activations)
+    assert pass_bytes(eval_batch_size=10_000) == 10_000 * dry_run.EVAL_COPIES * floats
+
+
+@pytest.mark.usefixtures("one_second_each")
+def test_the_estimate_of_memory_holds_a_large_batch(tmp_path: Path) -> None:
+    small, large = (dry_run.dry_run(config(tmp_path, steps=10, batch_size=size))["memory_gb"] for size in (4, 1024))
+    assert small > data.true_size(config(tmp_path)).num_bytes / 1e9
+    assert large - small > 1020 * 7 * 4 * 16 * 32 * 32 / 1e9 / 2
+
+
+def test_activations_are_counted_per_example(tmp_path: Path) -> None:
+    small, large = (dry_run._activations(Trainer(config(tmp_path, stand_in=True, batch_size=size), device=CPU)) for size in (4, 16))
+    assert sum(small) == pytest.approx(sum(large), rel=0.02)
+
+
+@given(
+    update_at=st.lists(st.integers(0, 40), max_size=4).map(lambda steps: sorted(set(steps))),
+    update_every=st.integers(0, 12),
+    steps=st.integers(1, 40),
+)
+def test_updates_are_counted_as_the_workers_schedule_them(update_at: list[int], update_every: int, steps: int) -> None:
+    method = args.resolve({"method": "alq"})["method"] | {"update_at": update_at, "update_every": update_every}
+    workers = Workers("alq", args.named_method({"method": method}), 2, {"weight": torch.Size([3])}, 0, CPU)
+    assert dry_run.num_updates(method, steps) == sum(workers.next_update(step) == step for step in range(steps))
+
+
+def test_fixed_levels_are_never_updated() -> None:
+    assert dry_run.num_updates(args.resolve({"method": "qsgdinf"})["method"], 100) == 0
+
+
+@pytest.mark.parametrize("name", ["digits", "logreg5"])
+def test_the_true_size_is_what_the_reader_gives(name: str) -> None:
+    chosen = args.resolve({"data": name})
+    size, dataset = data.true_size(chosen), data.load(chosen, "cpu")
+    assert (size.num_train, size.num_test) == (dataset.num_train, dataset.num_test)
+    parts = [part for split in ("train", "test") for part in dataset._splits[split]]  # type: ignore[attr-defined]
+    assert size.num_bytes == sum(part.nbytes for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "0 s"), (90, "90 s"), (5400, "1.5 h"), (48 * 3600, "48 h"), (50 * 3600, "2.1 days"), (7932 * 3600, "330 days")],
+)
+def test_long_times_are_in_days(seconds: float, text: str) -> None:
+    assert dry_run.duration(seconds) == text
+
+
+def test_an_interrupt_leaves_with_its_own_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(config: dict[str, Any]) -> dict[str, float]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dry_run, "dry_run", interrupted)
+    assert dry_run.main([]) == status.EXIT_INTERRUPTED == 130
+    assert "interrupted" in capsys.readouterr().err
