@@ -38,7 +38,7 @@ lint: $(DEV) ## ruff check, ruff format --check, pyright
 	failed=
 	$(PY) -m ruff check . || failed=1
 	$(PY) -m ruff format --check . || failed=1
-	$(PY) -m pyright || failed=1
+	$(PY) -m pyright --pythonpath $(PY) || failed=1
 	test -z "$$failed"
 
 format: $(DEV) ## let ruff repair and lay out the code
@@ -49,13 +49,13 @@ clean: ## remove .venv and caches; runs, figures and data stay
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A torch of the pinned version that this Python already sees is used, not downloaded again.
+# A torch of the pinned version that this Python already sees is used, not downloaded again (another environment's is not seen).
 $(PY):
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or later is needed and $(PYTHON) is older: name another one with 'make PYTHON=/path/to/python3.11'." >&2; exit 1; }
 	$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
 	  || { echo "This Python cannot create virtual environments: install Debian's package python3-venv ('apt install python3-venv' as root) and run make again." >&2; exit 1; }
-	if $(PYTHON) -c 'import sys, torch; sys.exit(torch.__version__.split("+")[0] != "$(call PINNED,torch)")' 2>/dev/null; then
+	if $(PYTHON) -c 'import sys, torch; sys.exit(sys.prefix != sys.base_prefix or torch.__version__.split("+")[0] != "$(call PINNED,torch)")' 2>/dev/null; then
 	  echo "Creating $(VENV) with the torch $(call PINNED,torch) that is already installed"
 	  $(PYTHON) -m venv --clear --system-site-packages $(VENV)
 	else
