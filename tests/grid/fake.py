@@ -30,7 +30,7 @@ def tell(state, code):
     os.replace(folder + "/aside", folder + "/status.json")
 
 def stop(number, frame):
-    print("heard", signal.Signals(number).name, flush=True)
+    os.write(1, f"heard {signal.Signals(number).name}\\n".encode())  # in one piece: the ranks share a log
     tell("preempted", 75)
     os._exit(75)
 
