@@ -214,27 +214,32 @@ class Workers:
         compressor = self.compressor
         assert isinstance(compressor, AdaptiveQuantizer)
         for worker in self.hosted:
-            vectors = list(self.vectors(gradients[worker]).values())
+            statistics, gradient = self._statistics[worker], gradients[worker]
+            if math.isnan(statistics.totals[0]):
+                continue
             try:
-                self._statistics[worker].add(vectors, compressor.bucket_size, compressor.norm)
+                statistics.add(list(self.vectors(gradient).values()), compressor.bucket_size, compressor.norm)
             except NonFiniteError:
-                self._statistics[worker].totals[:] = math.nan
+                bad = non_finite_parameter(gradient)
+                statistics.totals[:] = math.nan, _largest_parameter(gradient) if bad is None else bad, 0.0
 
-    def update_levels(self) -> bool:
+    def update_levels(self) -> str | None:
         """Merge all workers' statistics in worker order, on every process alike, and update the levels from them.
 
-        False, and the levels stay, where a gradient behind the statistics was not finite.
+        Where a gradient behind the statistics was not finite the levels stay, and its parameter and worker are returned.
         """
         compressor = self.compressor
         assert isinstance(compressor, AdaptiveQuantizer)
-        merged = self._no_statistics()
-        for row in self._gathered_statistics():
-            merged.merge(Statistics.from_array(row.cpu().numpy(), merged.num_components))
+        rows = self._gathered_statistics()
         self._statistics = {worker: self._no_statistics() for worker in self.hosted}
-        if math.isnan(merged.totals.sum()):
-            return False
+        merged = self._no_statistics()
+        for worker, row in enumerate(rows):
+            statistics = Statistics.from_array(row.cpu().numpy(), merged.num_components)
+            if math.isnan(statistics.totals[0]):
+                return f"{list(self.parameters)[int(statistics.totals[1])]!r} on worker {worker}"
+            merged.merge(statistics)
         compressor.update(merged)
-        return True
+        return None
 
     def _gathered_statistics(self) -> list[Tensor]:
         return self.gather_tensors({w: torch.from_numpy(s.to_array()).to(self.device) for w, s in self._statistics.items()})

@@ -156,8 +156,9 @@ class Trainer:
             fresh = True
             for sample in self._sampled_gradients(self.update_order, workers.settings.num_samples, "update"):
                 workers.observe(sample)
-        if due and not workers.update_levels() and fresh:  # a running one is the step's own: its exchange names it
-            raise NonFiniteError(f"step {self.step}: a gradient sampled for the level update is not finite")
+        bad = workers.update_levels() if due else None
+        if bad and fresh:  # a running one is the step's own: its exchange names it
+            raise NonFiniteError(f"step {self.step}: the gradient of {bad}, sampled for the level update, is not finite")
         self.totals.update_s += time.perf_counter() - started
 
     def untrain(self) -> None:

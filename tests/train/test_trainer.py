@@ -141,6 +141,14 @@ def test_a_gradient_that_is_not_finite_is_named(settings):
         ours.measure()
 
 
+def test_a_fresh_sample_that_is_not_finite_is_named():
+    ours = trainer(method="amq", method__update_at=[0], method__statistics="fresh", method__num_samples=2)
+    with torch.no_grad():
+        list(ours.model.parameters())[-1][0] = float("nan")
+    with pytest.raises(NonFiniteError, match=r"step 0: the gradient of 'conv1.weight' on worker 0, sampled for the level update"):
+        ours.train_step()
+
+
 def test_untrain_climbs():
     ours = trainer(method="sgd", untrain__steps=5, untrain__lr=0.01)
     before = ours.evaluate("test")["Vloss"]
