@@ -28,6 +28,7 @@ NUMPY_PART = (
     "nuq.adapt",
     "nuq.solver_exact",
     "nuq.solver_paper",
+    "nuq.cpu",
 )
 MAX_LINES = 400
 
@@ -44,7 +45,7 @@ class Rule:
 # The first rule that names a module holds for it.
 RULES = (
     Rule(("args", "nuq.registry"), ("nuq.registry", "omegaconf", "hydra"), never=("torch",)),
-    Rule(NUMPY_PART, ("numpy", "scipy", *NUMPY_PART, "nuq.coding", "nuq.cpu"), never=("torch",)),
+    Rule(NUMPY_PART, ("numpy", "scipy", *NUMPY_PART), never=("torch",)),
     Rule(
         ("nuq",), ("torch", "numpy", "scipy", "triton", "jaxtyping", "nuq"), never=("args", "main", "train", "grid", "grid_run", "analysis")
     ),

@@ -1,0 +1,39 @@
+"""Builds the C++ kernels beside the package where there is a compiler; everything else stands in pyproject.toml."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+spec = importlib.util.spec_from_file_location("build", Path(__file__).parent / "nuq" / "cpu" / "build.py")
+assert spec is not None and spec.loader is not None
+kernels = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(kernels)
+
+
+class Kernels(build_ext):
+    """One shared library with no Python in it; a machine without a compiler installs without it, after one line."""
+
+    def get_ext_filename(self, fullname: str) -> str:
+        return fullname.replace(".", "/") + ".so"
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            kernels.build(Path(self.get_ext_fullpath(ext.name)))
+        except kernels.CompilerError as error:
+            print(f"nuq is installed without its C++ kernels and will use NumPy and PyTorch, slower: {error}", file=sys.stderr)
+
+    def get_outputs(self) -> list[str]:
+        return [path for path in super().get_outputs() if Path(path).exists()]
+
+    def copy_extensions_to_source(self) -> None:
+        """In an editable install: the library beside the sources, where there is one."""
+        for ext in self.extensions:
+            built = Path(self.build_lib) / self.get_ext_filename(ext.name)
+            if built.exists():
+                self.copy_file(str(built), str(Path(__file__).parent / self.get_ext_filename(ext.name)))
+
+
+setup(ext_modules=[Extension("nuq.cpu.libnuq", [])], cmdclass={"build_ext": Kernels})
