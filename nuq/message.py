@@ -18,6 +18,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nuq.cpu.checksum import crc32
+
 _HEADER = struct.Struct("<2sBB4sIQQ")
 _COVERED = struct.Struct("<4sQQ")
 HEADER_BYTES = _HEADER.size
@@ -52,7 +54,8 @@ class Message:
 
     def _checksum(self) -> int:
         covered = _COVERED.pack(self.tag, self.num_coordinates, self.body.numel())
-        return zlib.crc32(self.body.cpu().numpy().data, zlib.crc32(covered))
+        body = self.body.cpu().contiguous()
+        return crc32(body.data_ptr(), body.numel(), zlib.crc32(covered))
 
     def to_bytes(self) -> Tensor:
         """uint8[num_bytes]"""
