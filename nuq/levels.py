@@ -1,7 +1,7 @@
 """Level sets: the values that a bucket-normalised coordinate is rounded to.
 
 Every set runs from exactly -1 to exactly 1, so that stochastic rounding is unbiased for every normalised coordinate.
-``b`` bits address at most 2^b levels.
+``b`` bits address at most 2^b levels; no set has more than 512.
 
 Sources: uniform is QSGD (Alistarh et al., NeurIPS 2017), exponential is NUQSGD (Ramezani-Kebrya et al., 2019), ternary is
 TernGrad (Wen et al., NeurIPS 2017), quantile is one of ALQ's starts (Faghri et al., NeurIPS 2020).  The signed sets have no
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nuq.distributions import Distribution
 
 MAX_BITS = 8
+MAX_LEVELS = 512
 SMALLEST = 2.0**-126  # the smallest normal float32: a level below it cannot travel
 Array = np.ndarray
 
@@ -28,7 +29,7 @@ Array = np.ndarray
 class Levels:
     """A checked level set.
 
-    values: float64[L], 2 <= L <= 256, finite, strictly increasing (as float32 too: that is how levels travel), first -1,
+    values: float64[L], 2 <= L <= 512, finite, strictly increasing (as float32 too: that is how levels travel), first -1,
     last 1; kept as a read-only copy.  ValueError names the value and the rule.
     """
 
@@ -36,8 +37,8 @@ class Levels:
 
     def __post_init__(self) -> None:
         values = np.array(self.values, dtype=np.float64)
-        if values.ndim != 1 or not 2 <= values.size <= 2**MAX_BITS:
-            raise ValueError(f"levels of shape {values.shape}: must be a list of 2 to {2**MAX_BITS} numbers")
+        if values.ndim != 1 or not 2 <= values.size <= MAX_LEVELS:
+            raise ValueError(f"levels of shape {values.shape}: must be a list of 2 to {MAX_LEVELS} numbers")
         if not np.isfinite(values).all():
             raise ValueError(f"level {values[~np.isfinite(values)][0]}: levels must be finite")
         if values[0] != -1.0 or values[-1] != 1.0:
@@ -97,6 +98,17 @@ def uniform_magnitude(bits: int) -> Levels:
     """
     top = 2 ** (check_bits(bits, low=2) - 1) - 1
     return Levels(np.arange(-top, top + 1) / top)
+
+
+def equally_spaced(num_levels: int) -> Levels:
+    """num_levels equally spaced levels, with a zero where the number is odd: the lattice of dithered quantizers.
+
+    >>> equally_spaced(5).values.tolist()
+    [-1.0, -0.5, 0.0, 0.5, 1.0]
+    """
+    if not 2 <= num_levels <= MAX_LEVELS:
+        raise ValueError(f"num_levels={num_levels}: must be between 2 and {MAX_LEVELS}")
+    return Levels(np.arange(1 - num_levels, num_levels, 2) / (num_levels - 1))
 
 
 def exponential(bits: int, p: float = 0.5) -> Levels:

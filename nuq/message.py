@@ -23,7 +23,7 @@ from nuq.cpu.checksum import crc32
 _HEADER = struct.Struct("<2sBB4sIQQ")
 _COVERED = struct.Struct("<4sQQ")
 HEADER_BYTES = _HEADER.size
-VERSION = 1
+VERSION = 2
 
 
 class MessageError(ValueError):
@@ -47,6 +47,13 @@ class Message:
     tag: bytes
     num_coordinates: int
     body: Tensor
+    whole: Tensor | None = None  # header and body in one piece, where the body was written into ``room_for`` it
+
+    @classmethod
+    def room_for(cls, tag: bytes, num_coordinates: int, body_bytes: int, device: torch.device) -> Message:
+        """A message whose body is yet to be written; its header then needs no copy of the body."""
+        whole = torch.empty(HEADER_BYTES + body_bytes, dtype=torch.uint8, device=device)
+        return cls(tag, num_coordinates, whole[HEADER_BYTES:], whole)
 
     @property
     def num_bytes(self) -> int:
@@ -59,8 +66,12 @@ class Message:
 
     def to_bytes(self) -> Tensor:
         """uint8[num_bytes]"""
-        header = _HEADER.pack(b"NQ", VERSION, 0, self.tag, self._checksum(), self.num_coordinates, self.body.numel())
-        return torch.cat([torch.frombuffer(bytearray(header), dtype=torch.uint8).to(self.body.device), self.body])
+        packed = _HEADER.pack(b"NQ", VERSION, 0, self.tag, self._checksum(), self.num_coordinates, self.body.numel())
+        header = torch.frombuffer(bytearray(packed), dtype=torch.uint8)
+        if self.whole is None:
+            return torch.cat([header.to(self.body.device), self.body])
+        self.whole[:HEADER_BYTES] = header
+        return self.whole
 
 
 def split_payload(payload: Tensor) -> Iterator[Message]:

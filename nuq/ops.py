@@ -1,20 +1,41 @@
-r"""Quantize and dequantize: the plain PyTorch reference, and the specification of its bits.
+r"""Encode and decode: the operators, and the specification of their bits.
 
-Every implementation (this one, C++, Triton) produces the same bytes from the same input and key:
+Three implementations produce the same bytes from the same input and key: plain PyTorch (``nuq.reference``: any device), C++
+(``nuq/cpu``: CPU, where a compiler built it) and Triton (``nuq/cuda``: GPU).  ``torch.ops.nuq`` chooses by device.
 
-1. The input is widened to float32 and cut into buckets; the last one may be shorter.
-2. Norm of a bucket.  L2: ``float32(sqrt(s))`` with ``s`` the float64 sum of squares by halving: zero-pad the bucket to
-   ``P = 2^k``, then ``s[i] += s[i + h]`` for ``h = P/2 .. 1``.  Linf: the largest ``|x|``.  A norm below ``2^-126``
-   counts as zero (the whole bucket decodes to zeros); a norm that is not finite is an error.
-3. ``inv = 1 / norm`` once per bucket; ``r = clamp(x * inv, -1, 1)``.
-4. ``k`` = number of interior levels ``<= r``; ``q = (r - l_k) * w_k`` with ``w_k = float32(1 / (l_{k+1} - l_k))``;
-   ``code = k + (u < q)``.  Each arithmetic step is one IEEE rounding to float32.
-5. ``u = (h >> 8) * 2^-24`` with ``h`` the 32-bit hash of the coordinate's index ``c`` under the key ``(k0, k1)``::
+1. The input (float32, bfloat16 or float16) is widened to float32 and cut into buckets; the last one may be shorter.
+2. Scale of a bucket, float32.  A scale below ``2^-126`` counts as zero (the bucket decodes to zeros); one that is not finite is an
+   error.  With ``s`` the float64 sum of squares by halving (zero-pad the bucket to ``P = 2^k``, cut it into blocks of
+   ``min(P, 1024)``, within each block ``s[i] += s[i + h]`` for ``h = half the block .. 1``, then the same over the blocks' sums):
+
+   - l2: ``float32(sqrt(s))``;
+   - linf: the largest ``|x|``;
+   - rms: ``max(linf, multiple * float32(sqrt(s / length)))``;
+   - quantile: two numbers.  ``q`` = the smallest of the lanes' maxima, lane ``j`` being the ``|x_i|`` with ``i = j mod lanes``,
+     ``lanes = 2^floor(log2(min(bucket_size, n) / 32))`` within 1 .. 64 (lanes without a coordinate are left out), or linf where
+     that is below ``2^-126``: about the 97 % quantile of 8192 coordinates, at the price of a maximum.  The scale is ``2 q``; the
+     second number, ``top = max(2 q, linf)``, takes the place of the outermost level times the scale, so nothing is clipped.
+
+3. ``inv = 1 / scale`` once per bucket (0 for a zero bucket); ``r = clamp(x * inv, -t, t)`` with ``t = 1``, under quantile
+   ``t = top * inv`` (1 for a zero bucket).
+4. Levels ``l_0 .. l_{L-1}`` (the ends replaced by ``-t`` and ``t``): ``k`` = number of interior levels ``<= r``;
+   ``q = (r - l_k) * w_k`` with ``w_k = 1 / (l_{k+1} - l_k)``; ``code = k + (u < q)``; without stochastic rounding ``code = k``, the
+   interior levels then being thresholds.  Each arithmetic step is one IEEE rounding to float32.
+5. Uniform levels (l2, linf, rms) have integer arithmetic of their own: ``F = min(24, 30 - b)`` for ``b`` bits a code,
+   ``H = (L - 1) 2^(F-1)``, ``code = (int32(r * float32(H)) + H + (h >> (32 - F))) >> F``, the conversion rounding towards zero.
+6. ``u = (h >> 8) * 2^-24`` with ``h`` the 32-bit hash of the coordinate's index ``c`` under the key ``(k0, k1)``::
 
        x = c ^ k0;  x ^= x >> 16;  x *= 0x7feb352d;  x ^= x >> 15;  x ^= k1;  x *= 0x846ca68b;  x ^= x >> 16
 
    so a coordinate's random number depends on (seed, step, worker, parameter, index) and on nothing else.
-6. Decoding: ``norm * l_code``, one rounding.
+7. Codes are packed as ``nuq.coding`` says.
+8. Decoding: ``scale * l_code``, one rounding; under quantile the two ends decode to ``-top`` and ``top``.  With subtractive dither
+   (uniform levels), ``scale * (l_code - (v - 0.5) * d)``, ``v = (h >> (32 - F)) * 2^-F`` the number that rounded the coordinate and
+   ``d = float32(2 / (L - 1))``: the error is uniform within half a step and independent of the coordinate (Roberts, 1962).
+   Added to the total with one more rounding.
+9. Hadamard rotation, in place: blocks of ``block = 2^k`` coordinates, what is left in blocks of its binary digits, largest first.
+   Signs flip where the top bit of ``h`` is set, then ``(a, b) <- (a + b, a - b)`` at distance ``1, 2, 4 .. block / 2``, then times
+   ``float32(1 / sqrt(block))``.  The inverse does the same and flips the signs last.
 
 Unbiased: ``E[decoded] = x`` for every level set that reaches from -1 to 1.  Level sets without zero turn an exact zero
 into one of the two smallest levels at random; its expectation is zero.
@@ -22,15 +43,19 @@ into one of the two smallest levels at random; its expectation is zero.
 
 from __future__ import annotations
 
+import math
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
-from jaxtyping import Float, Float32, Float64, Int32, UInt8
 from torch import Tensor
 
-NORMS = ("l2", "linf")
+NORMS = ("l2", "linf", "rms", "quantile")
 SMALLEST_NORM = 2.0**-126
+MAX_COORDINATES = 1 << 31
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _MASK = 0xFFFFFFFF
 
 
@@ -65,34 +90,17 @@ class Key:
         return words[0], words[1]
 
 
-def _signed(word: int) -> int:
-    """A 32-bit word as the int32 of the same bits."""
-    return word - (1 << 32) if word >= 1 << 31 else word
+Words = tuple[int, int]
 
 
-def _shift(x: Tensor, count: int) -> Tensor:
-    """Logical right shift of int32."""
-    return (x >> count) & ((1 << (32 - count)) - 1)
+def words_of(key: Key | Words) -> Words:
+    """(k0, k1) of a key, or as they came in a message."""
+    return key.words() if isinstance(key, Key) else key
 
 
-def hash_bits(num_coordinates: int, key: Key, device: torch.device | None = None) -> Int32[Tensor, " n"]:
-    """Step 5's ``h`` for coordinates 0 .. num_coordinates-1: int32[num_coordinates] holding 32 random bits each."""
-    if num_coordinates > 1 << 31:
-        raise ValueError(f"num_coordinates={num_coordinates}: one vector holds at most 2^31 coordinates; cut it into several")
-    k0, k1 = key.words()
-    x = torch.arange(num_coordinates, dtype=torch.int32, device=device) ^ _signed(k0)
-    x ^= _shift(x, 16)
-    x *= 0x7FEB352D
-    x ^= _shift(x, 15)
-    x ^= _signed(k1)
-    x *= _signed(0x846CA68B)
-    x ^= _shift(x, 16)
-    return x
-
-
-def uniforms(num_coordinates: int, key: Key, device: torch.device | None = None) -> Float32[Tensor, " n"]:
-    """Uniform random numbers in [0, 1) on a grid of 2^-24: float32[num_coordinates]."""
-    return _shift(hash_bits(num_coordinates, key, device), 8).to(torch.float32) * 2.0**-24
+def rotation_words(words: Words) -> Words:
+    """The words behind a rotation's signs, mixed once more from those behind the rounding: a receiver has only these."""
+    return Key(words[0], words[1], 0, "rotation").words()
 
 
 def num_buckets(num_coordinates: int, bucket_size: int) -> int:
@@ -100,65 +108,173 @@ def num_buckets(num_coordinates: int, bucket_size: int) -> int:
     return -(-num_coordinates // bucket_size)
 
 
-def bucketed(vector: Float[Tensor, " n"], bucket_size: int) -> Float32[Tensor, "buckets size"]:
-    """The vector as float32[num_buckets, bucket_size], the last bucket padded with zeros."""
-    bucket_size = min(bucket_size, max(vector.numel(), 1))
-    count = num_buckets(vector.numel(), bucket_size)
-    padded = torch.nn.functional.pad(vector.to(torch.float32), (0, count * bucket_size - vector.numel()))
-    return padded.view(count, bucket_size)
+def scales_per_bucket(norm: str) -> int:
+    """float32 numbers that travel per bucket: 2 under quantile, else 1."""
+    return 2 if norm == "quantile" else 1
 
 
-def tree_sum(values: Float64[Tensor, "rows n"]) -> Float64[Tensor, " rows"]:
-    """Sum over the last dimension by halving: float64[rows, n] -> float64[rows]."""
-    size = 1 << max(values.shape[-1] - 1, 0).bit_length()
-    values = torch.nn.functional.pad(values, (0, size - values.shape[-1]))
-    while size > 1:
-        size //= 2
-        values = values[:, :size] + values[:, size:]
-    return values[:, 0]
-
-
-def bucket_norms(buckets: Float32[Tensor, "buckets size"], norm: str) -> Float32[Tensor, " buckets"]:
-    """Norm of every bucket: float32[num_buckets]; NonFiniteError where one is infinite or not a number."""
+def check_input(vector: Tensor, bucket_size: int, norm: str) -> None:
+    """ValueError unless the specification covers the vector, the bucket size and the norm."""
     if norm not in NORMS:
         raise ValueError(f"norm={norm!r}: must be one of {', '.join(NORMS)}")
-    if norm == "l2":
-        norms = tree_sum(buckets.to(torch.float64).square()).sqrt().to(torch.float32)
-    else:
-        norms = buckets.abs().amax(dim=1) if buckets.numel() else buckets.new_zeros(buckets.shape[0])
-    if not bool(torch.isfinite(norms).all()):
-        bad = int((~torch.isfinite(norms)).nonzero()[0])
-        raise NonFiniteError(f"the {norm} norm of bucket {bad} is {float(norms[bad])}: the gradient is not finite or overflows float32")
-    return torch.where(norms < SMALLEST_NORM, torch.zeros_like(norms), norms)
+    if vector.dtype not in DTYPES:
+        raise ValueError(f"a vector of {vector.dtype}: must be one of {', '.join(map(str, DTYPES))}")
+    if vector.dim() != 1:
+        raise ValueError(f"a tensor of shape {tuple(vector.shape)}: must be flat")
+    if vector.numel() > MAX_COORDINATES:
+        raise ValueError(f"num_coordinates={vector.numel()}: one vector holds at most 2^31 coordinates; cut it into several")
+    if bucket_size < 1:
+        raise ValueError(f"bucket_size={bucket_size}: must be at least 1")
 
 
-def normalized(buckets: Float32[Tensor, "buckets size"], norms: Float32[Tensor, " buckets"]) -> Float32[Tensor, "buckets size"]:
-    """Step 3: coordinates divided by their bucket's norm, clamped to [-1, 1]; zeros where the norm is zero."""
-    inverse = torch.where(norms > 0, 1.0 / norms, torch.zeros_like(norms))
-    return (buckets * inverse[:, None]).clamp(-1.0, 1.0)
+def check_scales(scales: Tensor, norm: str) -> None:
+    """NonFiniteError where a bucket's scale is infinite or not a number."""
+    finite = torch.isfinite(scales)
+    if not bool(finite.all()):
+        bad = int((~finite).nonzero()[0])
+        raise NonFiniteError(
+            f"the {norm} norm of bucket {bad // scales_per_bucket(norm)} is {float(scales[bad])}: "
+            "the gradient is not finite or overflows float32"
+        )
 
 
-def quantize(
-    vector: Float[Tensor, " n"], levels: Float32[Tensor, " L"], bucket_size: int, norm: str, key: Key
-) -> tuple[UInt8[Tensor, " n"], Float32[Tensor, " buckets"]]:
-    """Stochastic rounding of every normalised coordinate to a neighbouring level.
+# --- the operators: torch.ops.nuq ----------------------------------------------------------------------------------
 
-    vector: any float dtype, [n]; levels: float32[L], increasing from -1 to 1, L <= 256.
-    Returns codes uint8[n] and norms float32[ceil(n / bucket_size)].
+_LIBRARY = torch.library.Library("nuq", "DEF")
+SCHEMAS = {
+    "encode_": "(Tensor vector, Tensor levels, Tensor(a!) scales, Tensor(b!) packed, int bucket_size, str norm, float multiple, "
+    "int packing, int k0, int k1, bool stochastic) -> ()",
+    "encode_uniform_": "(Tensor vector, int num_levels, Tensor(a!) scales, Tensor(b!) packed, int bucket_size, str norm, "
+    "float multiple, int packing, int k0, int k1) -> ()",
+    "decode_": "(Tensor packed, Tensor scales, Tensor levels, Tensor(a!) total, int bucket_size, int packing, bool accumulate, "
+    "bool dither, int k0, int k1) -> ()",
+    "hadamard_": "(Tensor(a!) vector, int block, int k0, int k1, bool inverse) -> ()",
+}
+
+
+def _on_cpu(name: str) -> Callable[..., None]:
+    """The C++ kernel where it is built, else the reference."""
+
+    def kernel(*arguments: Any) -> None:
+        from nuq import reference
+
+        getattr(reference, name)(*arguments)
+
+    return kernel
+
+
+def _on_cuda(name: str) -> Callable[..., None]:
+    def kernel(*arguments: Any) -> None:
+        from nuq.cuda import kernels
+
+        getattr(kernels, name)(*arguments)
+
+    return kernel
+
+
+def _nothing(*arguments: Any) -> None:
+    """On tensors without data: the operators return nothing and change no shape."""
+    del arguments
+
+
+for _name, _schema in SCHEMAS.items():
+    _LIBRARY.define(_name + _schema)
+    _LIBRARY.impl(_name, _on_cpu(_name), "CPU")
+    _LIBRARY.impl(_name, _on_cuda(_name), "CUDA")
+    _LIBRARY.impl(_name, _nothing, "Meta")
+
+
+# --- the operators with their arguments in words -------------------------------------------------------------------
+
+
+def encode_(
+    vector: Tensor,
+    levels: Tensor,
+    scales: Tensor,
+    packed: Tensor,
+    *,
+    bucket_size: int,
+    norm: str,
+    packing: int,
+    key: Key | Words,
+    multiple: float = 0.0,
+    stochastic: bool = True,
+) -> None:
+    """Steps 1 to 4, 6 and 7 into ``scales`` and ``packed``.
+
+    vector: float32, bfloat16 or float16 [n], contiguous.  levels: float32[L], rising from -1 to 1, 2 <= L <= 512.
+    scales: float32[ceil(n / bucket_size) * scales_per_bucket(norm)].  packed: uint8[coding.packed_bytes(n, packing)].
+    multiple: of rms.  NonFiniteError for a scale that is not finite; ValueError for arguments outside the specification.
     """
-    buckets = bucketed(vector, bucket_size)
-    norms = bucket_norms(buckets, norm)
-    r = normalized(buckets, norms).reshape(-1)[: vector.numel()]
-    k = torch.bucketize(r, levels[1:-1], right=True, out_int32=True)
-    q = (r - levels[k]) * (1.0 / (levels[1:] - levels[:-1]))[k]
-    codes = k + (uniforms(vector.numel(), key, vector.device) < q)
-    return codes.to(torch.uint8), norms
+    check_input(vector, bucket_size, norm)
+    k0, k1 = words_of(key)
+    torch.ops.nuq.encode_(vector, levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1, stochastic)
 
 
-def dequantize(
-    codes: UInt8[Tensor, " n"], norms: Float32[Tensor, " buckets"], levels: Float32[Tensor, " L"], bucket_size: int
-) -> Float32[Tensor, " n"]:
-    """norm * level for every code: uint8[n], float32[num_buckets], float32[L] -> float32[n]."""
-    values = levels[codes.to(torch.int64)]
-    repeats = min(bucket_size, max(codes.numel(), 1))  # a bucket may be larger than the vector
-    return values * norms.repeat_interleave(repeats)[: codes.numel()]
+def encode_uniform_(
+    vector: Tensor,
+    num_levels: int,
+    scales: Tensor,
+    packed: Tensor,
+    *,
+    bucket_size: int,
+    norm: str,
+    packing: int,
+    key: Key | Words,
+    multiple: float = 0.0,
+) -> None:
+    """Steps 1 to 3 and 5 to 7: as ``encode_`` for ``num_levels`` equally spaced levels; norm: l2, linf or rms."""
+    check_input(vector, bucket_size, norm)
+    if norm == "quantile":
+        raise ValueError("norm='quantile': uniform levels take l2, linf or rms (under quantile the outer levels are not equally spaced)")
+    k0, k1 = words_of(key)
+    torch.ops.nuq.encode_uniform_(vector, num_levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1)
+
+
+def decode_(
+    packed: Tensor,
+    scales: Tensor,
+    levels: Tensor,
+    total: Tensor,
+    *,
+    bucket_size: int,
+    packing: int,
+    accumulate: bool,
+    dither: Key | Words | None = None,
+) -> None:
+    """Step 8 into ``total`` float32[n], or added to it.  dither: the encoder's key; ValueError for codes beyond the levels."""
+    k0, k1 = words_of(dither) if dither else (0, 0)
+    torch.ops.nuq.decode_(packed, scales, levels, total, bucket_size, packing, accumulate, dither is not None, k0, k1)
+
+
+def hadamard_(vector: Tensor, block: int, key: Key | Words, *, inverse: bool = False) -> None:
+    """Step 9 in place.  vector: float32[n], contiguous, any n; block: a power of two."""
+    if block < 1 or block & (block - 1):
+        raise ValueError(f"block={block}: must be a power of two")
+    k0, k1 = words_of(key)
+    torch.ops.nuq.hadamard_(vector, block, k0, k1, inverse)
+
+
+def bucket_scales(vector: Tensor, bucket_size: int, norm: str, multiple: float = 0.0) -> Tensor:
+    """Step 2 alone: float32[ceil(n / bucket_size) * scales_per_bucket(norm)]; errors as ``encode_``."""
+    from nuq import reference
+
+    check_input(vector, bucket_size, norm)
+    return reference.bucket_scales(vector, bucket_size, norm, multiple)
+
+
+def lanes(bucket_size: int, num_coordinates: int) -> int:
+    """Step 2's number of lanes under quantile."""
+    size = min(bucket_size, num_coordinates)
+    return min(max(1 << int(math.log2(max(size // 32, 1))), 1), 64)
+
+
+def hadamard_blocks(num_coordinates: int, block: int) -> list[tuple[int, int]]:
+    """Step 9's (start, size) of the blocks after the last whole one: the binary digits of the rest."""
+    start, rest = num_coordinates // block * block, num_coordinates % block
+    blocks = []
+    while rest:
+        size = 1 << (rest.bit_length() - 1)
+        blocks.append((start, size))
+        start, rest = start + size, rest - size
+    return blocks

@@ -24,7 +24,7 @@ def setting(
     *,
     low: float | None = None,
     high: float | None = None,
-    choices: tuple[str, ...] | None = None,
+    choices: tuple[str | int, ...] | None = None,
     identity: bool = True,
 ) -> Any:
     """A dataclass field with its reason, its legal range or choices, and whether it can change a result."""
@@ -85,11 +85,29 @@ class Bucketed:
         "model: the gradient is one flat vector, as in the paper; tensor: each parameter is cut into its own buckets",
         choices=("model", "tensor"),
     )
+    rotation: str = setting(
+        "none",
+        "hadamard: a random rotation in blocks before the buckets and back after them: coordinates become normal, which helps fixed levels "
+        "and costs adaptive ones what they know",
+        choices=("none", "hadamard"),
+    )
+    rotation_size: int = setting(1024, "coordinates in one block of the rotation; 1024 stay in cache", choices=(64, 256, 1024, 4096, 16384))
+    coding: str = setting(
+        "packed",
+        "packed: a fixed width per code, the fastest; huffman, rans: entropy coded with the table in the message, fewer bytes",
+        choices=("packed", "huffman", "rans"),
+    )
 
 
 @dataclass
 class Bits(Bucketed):
     bits: int = setting(3, "bits of one code; the paper's main experiments use 3", low=1, high=8)
+
+
+_DITHER = (
+    "subtractive: the receiver takes the random number of the rounding off again, which leaves an error of step^2/12, independent of the "
+    "gradient; none: plain stochastic rounding"
+)
 
 
 @dataclass
@@ -98,6 +116,21 @@ class QSGD(Bits):
         "signed",
         "signed: 2^bits uniform levels without zero, as in ALQ's code; magnitude: sign and magnitude, with a zero, as in QSGD's paper",
         choices=("signed", "magnitude"),
+    )
+    dither: str = setting("none", _DITHER, choices=("none", "subtractive"))
+
+
+@dataclass
+class ECDQ(Bucketed):
+    """A lattice with entropy-coded codes: the least error per bit of the unbiased methods here."""
+
+    bits: float = setting(3.0, "rate aimed at, in bits per coordinate, true for normal coordinates; the step follows", low=0.5, high=7.0)
+    dither: str = setting("subtractive", _DITHER, choices=("none", "subtractive"))
+    rotation: str = setting(
+        "hadamard", "hadamard: makes the rate what was aimed at; none: real gradients take fewer bits", choices=("none", "hadamard")
+    )
+    coding: str = setting(
+        "rans", "rans: within 2 % of the entropy; huffman; packed: 9 bits, for comparison", choices=("packed", "huffman", "rans")
     )
 
 
@@ -111,13 +144,19 @@ class TRN(Bucketed):
     clip_sigma: float = setting(
         0.0, "clip at this many standard deviations of a bucket first (TernGrad's paper: 2.5, biased); 0: no clipping", low=0
     )
+    dither: str = setting("none", _DITHER, choices=("none", "subtractive"))
 
 
 @dataclass
 class Adaptive(Bits):
     """What every adaptive method reads: where its levels come from, and when they change."""
 
-    norm: str = setting("l2", "norm of a bucket; the paper's is L2; Linf is better at 2 bits", choices=("l2", "linf"))
+    norm: str = setting(
+        "l2",
+        "scale of a bucket: l2 is the paper's; linf is better at 2 bits; quantile: about the 97 % quantile for the inner levels, the "
+        "largest coordinate for the outermost, so that single large ones do not widen all levels",
+        choices=("l2", "linf", "quantile"),
+    )
     fit: str = setting(
         "histogram",
         "law the levels are fitted to: normal (one truncated normal), mixture (CondTruncNormHist, weights from bucket "
@@ -182,6 +221,30 @@ class AMQNormal(SymmetricOnly):
     fit: str = setting("normal", "the -N variant is the fit to one truncated normal", choices=("normal",))
 
 
+@dataclass
+class DRIVE:
+    """One bit per rotated coordinate: its sign."""
+
+    bucket_size: int = setting(8192, "coordinates that are rotated together and share one scale; a power of two", low=64, high=2**30)
+    scope: str = setting(
+        "model", "model: the gradient is one flat vector; tensor: each parameter is cut into its own buckets", choices=("model", "tensor")
+    )
+    scale: str = setting(
+        "unbiased",
+        "unbiased: exact along the gradient, for a mean over many workers; mse: the smallest error of one message, biased",
+        choices=("unbiased", "mse"),
+    )
+    rotations: int = setting(2, "1 is the papers', which is biased on sparse and on short vectors; 2 is not, and costs a pass more", low=1, high=2)
+    coding: str = setting("packed", "packed: a fixed width per code; huffman, rans: entropy coded", choices=("packed", "huffman", "rans"))
+
+
+@dataclass
+class EDEN(DRIVE):
+    """The nearest centroid of every rotated coordinate."""
+
+    bits: int = setting(3, "bits of one code", low=1, high=8)
+
+
 # --- the table ----------------------------------------------------------------------------------------------------
 
 
@@ -204,14 +267,18 @@ class Method:
 
 _FULL = "nuq.compressors.full_precision:FullPrecision"
 _QUANTIZED = "nuq.compressors.quantized:"
+_EDEN = "nuq.compressors.eden:"
 
 METHODS: dict[str, Method] = {
     "sgd": Method("SGD", SGD, _FULL, single_worker=True),
     "supersgd": Method("SuperSGD", SuperSGD, _FULL),
     "qsgd": Method("QSGD", QSGD, _QUANTIZED + "qsgd"),
     "qsgdinf": Method("QSGDinf", QSGD, _QUANTIZED + "qsgdinf"),
+    "ecdq": Method("ECDQ", ECDQ, _QUANTIZED + "ecdq"),
     "nuqsgd": Method("NUQSGD", NUQSGD, _QUANTIZED + "nuqsgd"),
     "trn": Method("TRN", TRN, _QUANTIZED + "trn"),
+    "eden": Method("EDEN", EDEN, _EDEN + "eden"),
+    "drive": Method("DRIVE", DRIVE, _EDEN + "drive"),
     "alq": Method("ALQ", ALQ, _QUANTIZED + "alq", adaptive=True),
     "alq_n": Method("ALQ-N", Normal, _QUANTIZED + "alq", adaptive=True),
     "alq_g": Method("ALQ-G", ALQ, _QUANTIZED + "alq_g", adaptive=True),

@@ -1,12 +1,10 @@
 r"""What an update of the levels needs to know about the gradients, in a fixed-size summary per worker.
 
-For every bucket of a sampled gradient: its L2 (or Linf) norm, and mean and unbiased standard deviation of the
-normalised coordinates.  Kept are
-
-- the ``num_components`` buckets of largest norm (the mixture CondTruncNormHist; the original's ``snap_online_mean``),
-- the sums behind one normal: mean = sum of coordinates / n, sigma^2 = sum of within-bucket var * (len - 1) / n,
-- a histogram of the normalised coordinates, weighted by norm^2 (the weight that the quantization error
-  ``norm^2 * Psi`` gives them), in bins that are fine around zero: ``sinh(10 t) / sinh(10)``, t uniform in [-1, 1].
+- A histogram of the normalised coordinates, weighted by norm^2 (the weight that the quantization error ``norm^2 * Psi`` gives them), in
+  64 bins an octave: what ``fit=histogram`` takes.  A sample of at most 2^15 coordinates a vector, of some 64 buckets, is enough.
+- Where moments are asked for (``fit=normal|mixture``), for every bucket its norm, and mean and unbiased standard deviation of the
+  normalised coordinates.  Kept are the ``num_components`` buckets of largest norm (the mixture CondTruncNormHist; the original's
+  ``snap_online_mean``) and the sums behind one normal: mean = sum of coordinates / n, sigma^2 = sum of within-bucket var * (len - 1) / n.
 
 Tail buckets count like the rest; buckets of norm zero say nothing and are left out.  Summaries of several workers are
 merged in worker order, never by ``all_reduce``, so that every split of workers over processes gives the same bits.
@@ -21,28 +19,36 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq import ops
+from nuq import ops, reference
 from nuq.distributions import CondTruncNorm, CondTruncNormHist, Distribution, Histogram, TruncNorm
 
-NUM_BINS = 2048
 SAMPLED_BUCKETS = 64
-_STRETCH = 10.0
+SAMPLED_COORDINATES = 1 << 15
+_OCTAVES, _LOG_BINS = 20, 6  # 2^6 bins in each octave from 2^-20 to 1, and one bin below
+_SIDE = (_OCTAVES << _LOG_BINS) + 1
+NUM_BINS = 2 * _SIDE
 
 Array = np.ndarray
 
 
 def bin_edges() -> Array:
-    """float64[NUM_BINS + 1] from -1 to 1, exactly symmetric."""
-    half = np.sinh(np.linspace(0.0, _STRETCH, NUM_BINS // 2 + 1)) / np.sinh(_STRETCH)
-    half[-1] = 1.0
+    """float64[NUM_BINS + 1] from -1 to 1, exactly symmetric: 0, then 2^e (1 + i/64) for e = -20 .. -1, then 1."""
+    octaves = 2.0 ** np.arange(-_OCTAVES, 0)[:, None] * (1 + np.arange(1 << _LOG_BINS) / (1 << _LOG_BINS))
+    half = np.concatenate([[0.0], octaves.ravel(), [1.0]])
     return np.concatenate([-half[:0:-1], half])
 
 
 def _histogram(r: Array, weights: Array) -> Array:
-    """float64[3, NUM_BINS]: per bin the sums of weight, weight * r, weight * r^2."""
-    place = (np.arcsinh(r * np.sinh(_STRETCH)) / _STRETCH + 1.0) * (NUM_BINS / 2)
-    index = np.clip(place.astype(np.int64), 0, NUM_BINS - 1)
-    return np.stack([np.bincount(index, weights * r**order, NUM_BINS) for order in range(3)])
+    """float64[3, NUM_BINS]: per bin the sums of weight, weight * r, weight * r^2.  r: float32[n] in [-1, 1].
+
+    The bits of a float32 are its logarithm, so a bin is found by a shift: exactly, and alike on every machine.
+    """
+    place = (np.abs(r).view(np.int32) >> (23 - _LOG_BINS)) - ((127 - _OCTAVES) << _LOG_BINS) + 1
+    place = np.clip(place, 0, _SIDE - 1)
+    index = np.where(r < 0, _SIDE - 1 - place, _SIDE + place)
+    wide = r.astype(np.float64)
+    moment = weights * wide
+    return np.stack([np.bincount(index, terms, NUM_BINS) for terms in (weights, moment, moment * wide)])
 
 
 @dataclass
@@ -59,36 +65,46 @@ class Statistics:
     def empty(cls, num_components: int) -> Statistics:
         return cls(num_components, np.zeros((0, 3)), np.zeros(3), np.zeros((3, NUM_BINS)))
 
-    def add(self, vectors: Sequence[Tensor], bucket_size: int, norm: str) -> None:
-        """Take in one gradient, as the vectors that are cut into buckets."""
+    def add(self, vectors: Sequence[Tensor], bucket_size: int, norm: str, *, moments: bool = True) -> None:
+        """Take in one gradient, as the vectors that are cut into buckets; moments: also what normal and mixture need."""
         for vector in vectors:
             if vector.numel():
-                self._add_vector(vector, bucket_size, norm)
+                self._add_sample(vector, bucket_size, norm)
+                if moments:
+                    self._add_moments(vector, bucket_size, norm)
 
-    def _add_vector(self, vector: Tensor, bucket_size: int, norm: str) -> None:
-        buckets = ops.bucketed(vector, bucket_size)
-        norms = ops.bucket_norms(buckets, norm)
-        lengths = torch.full((len(norms),), buckets.shape[1], dtype=torch.float64, device=norms.device)
-        lengths[-1] = vector.numel() - (len(norms) - 1) * buckets.shape[1]
-        r = ops.normalized(buckets, norms).to(torch.float64)
-        sums, squares = ops.tree_sum(r), ops.tree_sum(r.square())
+    def _add_sample(self, vector: Tensor, bucket_size: int, norm: str) -> None:
+        """Every so many buckets, and of them every so many coordinates: an odd number, lest it fall in step with a layer's shape."""
+        n, count = vector.numel(), ops.num_buckets(vector.numel(), bucket_size)
+        stride = max(1, count // SAMPLED_BUCKETS)
+        taken = range(0, count, stride)
+        if stride > 1:  # whole buckets side by side, so that one call gives their scales
+            vector = torch.cat([vector[bucket * bucket_size : min((bucket + 1) * bucket_size, n)] for bucket in taken])
+        scales = ops.bucket_scales(vector, bucket_size, norm)[:: ops.scales_per_bucket(norm)]
+        every = vector.numel() // SAMPLED_COORDINATES | 1
+        places = torch.arange(0, vector.numel(), every, device=vector.device)
+        scale = scales[places // bucket_size]
+        used = scale > 0
+        r = (vector[places][used].to(torch.float32) / scale[used]).clamp(-1.0, 1.0).cpu().numpy()
+        energy = scale[used].to(torch.float64).square().cpu().numpy()
+        self.histogram += _histogram(r, energy * (n / len(places)))  # a coordinate stands for as many as were passed over
+
+    def _add_moments(self, vector: Tensor, bucket_size: int, norm: str) -> None:
+        scales = ops.bucket_scales(vector, bucket_size, norm)
+        r, _ = reference.normalized(vector, scales, bucket_size)
+        buckets = reference.bucketed(r, bucket_size).to(torch.float64)
+        lengths = reference.bucket_lengths(vector.numel(), bucket_size, vector.device)
+        sums, squares = reference.tree_sum(buckets), reference.tree_sum(buckets.square())
         means = sums / lengths
         spread = (squares - sums * means).clamp_min(0.0)  # sum of squared deviations = var * (len - 1)
         sigmas = (spread / (lengths - 1).clamp_min(1.0)).sqrt()
 
+        norms = scales[:: ops.scales_per_bucket(norm)]
         used = norms > 0
-        rows = torch.stack([norms.to(torch.float64), means, sigmas], dim=1)[used].cpu().numpy()
+        rows = torch.stack([norms.to(torch.float64), means.clamp(-1.0, 1.0), sigmas], dim=1)[used].cpu().numpy()
         self._keep(rows)
         kept = torch.stack([sums, spread, lengths], dim=1)[used].cpu().numpy()
         self.totals += kept.sum(axis=0) if len(kept) else 0.0
-
-        stride = max(1, len(norms) // SAMPLED_BUCKETS)
-        sample = r[::stride].cpu().numpy()
-        standing_for = len(norms) / len(sample)  # buckets behind each sampled one: large vectors count in full
-        inside = np.arange(sample.shape[1]) < lengths[::stride].cpu().numpy()[:, None]
-        energy = standing_for * norms[::stride].to(torch.float64).cpu().numpy() ** 2
-        weights = np.repeat(energy[:, None], sample.shape[1], axis=1)
-        self.histogram += _histogram(sample[inside], weights[inside])
 
     def _keep(self, rows: Array) -> None:
         rows = np.concatenate([self.components, rows])
@@ -113,6 +129,10 @@ class Statistics:
         components, rest = rest[: 3 * num_components].reshape(-1, 3)[:count], rest[3 * num_components :]
         return cls(num_components, components.copy(), rest[:3].copy(), rest[3:].reshape(3, NUM_BINS).copy())
 
+    def empty_of(self, kind: str) -> bool:
+        """Whether there is nothing to fit a law of this kind to: every bucket so far had norm zero."""
+        return not self.histogram[0].any() if kind == "histogram" else self.totals[2] == 0
+
     # --- as the law of the normalised coordinates ---
 
     @property
@@ -128,7 +148,7 @@ class Statistics:
 
         ValueError where every sampled bucket had norm zero.
         """
-        if self.totals[2] == 0:
+        if self.empty_of(kind):
             raise ValueError("every sampled bucket has norm zero: there is nothing to fit levels to")
         if kind == "normal":
             return TruncNorm(self.mean, self.sigma)

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from nuq.compressors import Compressor
-from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.compressors.quantized import AdaptiveQuantizer, Quantizer
 from nuq.message import MessageError, split_payload
 from nuq.ops import Key, NonFiniteError
 from nuq.registry import method
@@ -93,21 +93,31 @@ class Workers:
 
     def encode(self, gradient: Gradient, key: Key) -> Tensor:
         """One worker's payload: uint8[bytes]."""
-        return torch.cat([self.compressor.encode(vector, key.of(name)).to_bytes() for name, vector in self.vectors(gradient).items()])
+        messages = [self.compressor.encode(vector, key.of(name)).to_bytes() for name, vector in self.vectors(gradient).items()]
+        return messages[0] if len(messages) == 1 else torch.cat(messages)
 
-    def decode(self, payload: Tensor) -> Tensor:
-        """A payload as one flat float32 vector."""
-        decoded = torch.cat([self.compressor.decode(message) for message in split_payload(payload)])
-        if decoded.numel() != self.num_coordinates:
-            raise MessageError(f"a payload of {decoded.numel()} coordinates where the model has {self.num_coordinates}")
-        return decoded
+    def add(self, payload: Tensor, total: Tensor) -> None:
+        """Decode a payload and add it to ``total``, one flat float32 vector."""
+        start = 0
+        for message in split_payload(payload):
+            part = total[start : start + message.num_coordinates]
+            start += message.num_coordinates
+            if start > total.numel():
+                break
+            if isinstance(self.compressor, Quantizer):
+                self.compressor.add(message, part)
+            else:
+                part += self.compressor.decode(message)
+        if start != self.num_coordinates:
+            raise MessageError(f"a payload of {start} coordinates or more where the model has {self.num_coordinates}")
 
     def average(self, payloads: Sequence[Tensor]) -> Tensor:
         """Decoded payloads, added in worker order and multiplied once by float32(1/M)."""
-        total = self.decode(payloads[0])
-        for payload in payloads[1:]:
-            total += self.decode(payload)
-        return total * torch.tensor(1.0 / len(payloads), dtype=torch.float32)
+        total = torch.zeros(self.num_coordinates, dtype=torch.float32, device=self.device)
+        for payload in payloads:
+            self.add(payload, total)
+        total *= torch.tensor(1.0 / len(payloads), dtype=torch.float32)
+        return total
 
     # --- one step ---
 
@@ -206,8 +216,8 @@ class Workers:
         due = self.next_update(step)
         return due is not None and self.settings.statistics == "running" and step > due - self.settings.num_samples
 
-    def observe(self, gradients: Mapping[int, Gradient]) -> None:
-        """Take the hosted workers' gradients into the statistics behind the next update.
+    def observe(self, gradients: Mapping[int, Gradient], step: int) -> None:
+        """Take the hosted workers' gradients of a step into the statistics behind the next update.
 
         One that is not finite makes them useless: ``update_levels`` says so, on all processes together.
         """
@@ -217,8 +227,10 @@ class Workers:
             statistics, gradient = self._statistics[worker], gradients[worker]
             if math.isnan(statistics.totals[0]):
                 continue
+            key = Key(self.seed, step, worker, "statistics")
             try:
-                statistics.add(list(self.vectors(gradient).values()), compressor.bucket_size, compressor.norm)
+                for name, vector in self.vectors(gradient).items():
+                    compressor.observe(vector, key.of(name), statistics)
             except NonFiniteError:
                 bad = non_finite_parameter(gradient)
                 statistics.totals[:] = math.nan, _largest_parameter(gradient) if bad is None else bad, 0.0

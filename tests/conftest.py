@@ -19,7 +19,7 @@ settings.register_profile("nuq", deadline=None, suppress_health_check=[HealthChe
 settings.load_profile("nuq")
 
 # Shapes and types in the annotations of these modules are checked at every call that a test makes.
-install_import_hook(["nuq.ops", "nuq.coding"], "beartype.beartype")
+install_import_hook(["nuq.reference", "nuq.coding"], "beartype.beartype")
 
 ROOT = Path(__file__).parent.parent
 

@@ -24,6 +24,7 @@ NUMPY_PART = (
     "nuq.law",
     "nuq.distributions",
     "nuq.histogram",
+    "nuq.lattice",
     "nuq.objective",
     "nuq.adapt",
     "nuq.solver_exact",

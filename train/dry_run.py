@@ -103,7 +103,7 @@ def _update_s(trainer: Trainer, config: dict[str, Any], full_pass_s: float) -> f
         return 0.0
     gradient, _ = trainer.gradient(0, 0, trainer.order, "dry run")
     gradients = dict.fromkeys(workers.hosted, gradient)
-    observe_s = _seconds(lambda: workers.observe(gradients), trainer.device) / len(gradients)
+    observe_s = _seconds(lambda: workers.observe(gradients, 0), trainer.device) / len(gradients)
     solve_s = _seconds(workers.update_levels, trainer.device)
     fresh = config["method"]["statistics"] == "fresh" or not trainer.trains_on_method
     samples = config["method"]["num_samples"] * workers.num_workers

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from nuq import adapt, ops
+from nuq import adapt, ops, reference
 from nuq.compressors.quantized import Quantizer
 from nuq.ops import Key, NonFiniteError
 from nuq.statistics import Statistics
@@ -76,10 +76,11 @@ def measure(workers: Workers, samples: Iterable[list[list[Tensor]]], seed: int, 
         for vector in flat:
             sgd.add(vector)
         if quantizer is not None:
-            for gradient in gradients:
-                vectors = list(workers.vectors(gradient).values())
-                statistics.add(vectors, quantizer.bucket_size, quantizer.norm)
-                normalized.add(torch.cat([_normalized(vector, quantizer) for vector in vectors]))
+            for worker, gradient in enumerate(gradients):
+                vectors, key = workers.vectors(gradient), Key(seed, step, worker, f"measure/{number}")
+                rotated = [quantizer.rotated(vector, key.of(name)) for name, vector in vectors.items()]
+                statistics.add(rotated, quantizer.bucket_size, quantizer.norm)
+                normalized.add(torch.cat([_normalized(vector, quantizer) for vector in vectors.values()]))
     values = {**est.scalars("est"), **sgd.scalars("sgd"), "super_var": super_.scalars("super")["super_var"]}
     values["comm/bits_per_coordinate"] = 8 * payloads[0].numel() / workers.num_coordinates
     values["grad_bias"] = float((est.mean - sgd.mean).abs().mean())
@@ -94,14 +95,15 @@ def measure(workers: Workers, samples: Iterable[list[list[Tensor]]], seed: int, 
 
 
 def _normalized(vector: Tensor, quantizer: Quantizer) -> Tensor:
-    buckets = ops.bucketed(vector, quantizer.bucket_size)
-    return ops.normalized(buckets, ops.bucket_norms(buckets, quantizer.norm)).reshape(-1)[: vector.numel()]
+    scales = ops.bucket_scales(vector, quantizer.bucket_size, quantizer.norm, quantizer.multiple)
+    return reference.normalized(vector, scales, quantizer.bucket_size)[0]
 
 
 def level_scalars(quantizer: Quantizer) -> dict[str, float]:
     """The levels in use, under the original's names."""
     levels = quantizer.levels.values
-    values = {f"levels/{number}": float(level) for number, level in enumerate(levels)}
+    shown = levels if len(levels) <= 256 else ()  # not every point of a lattice
+    values = {f"levels/{number}": float(level) for number, level in enumerate(shown)}
     values["bits"] = float((len(levels) - 1).bit_length())
     values["includes_zero"] = float((levels == 0).any())
     values["positive_levels"] = float((levels > 0).sum())

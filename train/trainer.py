@@ -151,11 +151,11 @@ class Trainer:
         due, fresh = workers.next_update(self.step) == self.step, False
         if workers.settings.statistics == "running" and self.trains_on_method:
             if workers.collects(self.step):
-                workers.observe(gradients)
+                workers.observe(gradients, self.step)
         elif due:  # fresh samples; also on the SGD trajectory, where no worker but the first has a training gradient
             fresh = True
             for sample in self._sampled_gradients(self.update_order, workers.settings.num_samples, "update"):
-                workers.observe(sample)
+                workers.observe(sample, self.step)
         bad = workers.update_levels() if due else None
         if bad and fresh:  # a running one is the step's own: its exchange names it
             raise NonFiniteError(f"step {self.step}: the gradient of {bad}, sampled for the level update, is not finite")

@@ -2,7 +2,8 @@
 
 - ``encode(vector, key) -> Message``: float[n] to the bytes that travel; NonFiniteError for a gradient that is not finite;
 - ``decode(message) -> Tensor``: float32[n], from the message alone: any instance decodes any instance's messages;
-- ``message_bytes(num_coordinates) -> int``: the length of its messages, by formula (the tests hold it to the real ones);
+- ``message_bytes(num_coordinates) -> int``: the length of its messages, by formula (the tests hold it to the real ones); where the
+  length depends on the values, the most it can be;
 - ``state_dict() / load_state_dict(state)``: plain numbers and tensors.
 
 Adaptive methods have more: see ``nuq.compressors.quantized.AdaptiveQuantizer``.

@@ -1,11 +1,11 @@
 """The QSGD .. ALQ family as data: a level set, a norm, and (for some) a rule that updates the levels.
 
-Body of a message: bucket size uint32, number of levels uint32, levels float32[L], bucket norms float32[B], packed
-codes.  For n coordinates, b bits and buckets of d that makes ``28 + 8 + 4*2^b + 4*ceil(n/d) + ceil(n*b/8)`` bytes.
-The levels travel with every message, so a receiver needs nothing else to decode it.
+Three options compose with every member: ``rotation`` (a Hadamard rotation before, its inverse after), ``coding`` (entropy coding of the
+codes) and, on equally spaced levels, subtractive ``dither``.  ``nuq.compressors.body`` lays out the messages; levels that are not
+equally spaced travel with every message, so a receiver needs nothing else to decode it.
 
 Sources: QSGD (Alistarh et al., NeurIPS 2017), TernGrad (Wen et al., NeurIPS 2017), NUQSGD (Ramezani-Kebrya et al., 2019),
-ALQ and AMQ (Faghri et al., NeurIPS 2020).  Differences from the papers are told at each function.
+ALQ and AMQ (Faghri et al., NeurIPS 2020), ECDQ (Ziv, 1985; Zamir and Feder, 1992).  Differences from the papers are told at each function.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq import adapt, coding, ops
+from nuq import adapt, coding, ops, reference
 from nuq import levels as level_sets
+from nuq.compressors.body import Layout, entropy
 from nuq.distributions import Distribution, TruncNorm
+from nuq.lattice import step_of_rate
 from nuq.levels import Levels
-from nuq.message import HEADER_BYTES, Message, MessageError, as_bytes, from_bytes
+from nuq.message import HEADER_BYTES, Message, MessageError
 from nuq.ops import Key
-from nuq.registry import AMQ, NUQSGD, QSGD, TRN, Adaptive
+from nuq.registry import AMQ, ECDQ, NUQSGD, QSGD, TRN, Adaptive, Bucketed
 from nuq.statistics import Statistics
 
 TAG = b"LVLS"
@@ -31,49 +33,113 @@ Update = Callable[[Distribution], adapt.Fitted]
 
 
 class Quantizer:
-    """Stochastic rounding of bucket-normalised coordinates to fixed levels.  Unbiased unless it clips."""
+    """Stochastic rounding of bucket-normalised coordinates to fixed levels.  Unbiased unless it clips.
 
-    def __init__(self, levels: Levels, bucket_size: int, norm: str, *, clip_sigma: float = 0.0, multiplier: float | None = None) -> None:
-        self.bucket_size = bucket_size
+    settings: bucket size, rotation and coding; dither where they have it.  uniform: the levels are equally spaced.  multiple: of the
+    rms norm (``nuq.ops``, step 2).  multiplier: the p of exponential levels, where the levels have one.
+    """
+
+    def __init__(
+        self,
+        levels: Levels,
+        settings: Bucketed,
+        norm: str,
+        *,
+        uniform: bool = False,
+        multiple: float = 0.0,
+        clip_sigma: float = 0.0,
+        multiplier: float | None = None,
+    ) -> None:
+        self.bucket_size = settings.bucket_size
         self.norm = norm
+        self.multiple = multiple
+        self.uniform = uniform
         self.clip_sigma = clip_sigma
+        self.dither = getattr(settings, "dither", "none") == "subtractive"
+        self.coder = settings.coding
+        self.block = settings.rotation_size if settings.rotation == "hadamard" else 1
         self.set_levels(levels, multiplier)
 
     def set_levels(self, levels: Levels, multiplier: float | None = None) -> None:
-        """multiplier: the p of exponential levels, where the levels have one."""
         self.levels = levels
         self.multiplier = multiplier
         self._table = torch.tensor(levels.values, dtype=torch.float32)
 
+    def _layout(self, num_coordinates: int, words: ops.Words = (0, 0)) -> Layout:
+        two_scales = ops.scales_per_bucket(self.norm) == 2
+        num_levels = self.levels.num_levels
+        return Layout(num_coordinates, self.bucket_size, num_levels, self.uniform, two_scales, self.dither, self.coder, self.block, words)
+
+    def rotated(self, vector: Tensor, key: Key) -> Tensor:
+        """What is cut into buckets: the vector itself, or its rotation; clipped where the method clips."""
+        if self.block > 1:
+            vector = vector.to(torch.float32, copy=True)
+            ops.hadamard_(vector, self.block, ops.rotation_words(key.words()))
+        return clip(vector, self.bucket_size, self.clip_sigma) if self.clip_sigma else vector.contiguous()
+
     def encode(self, vector: Tensor, key: Key) -> Message:
-        if self.clip_sigma:
-            vector = clip(vector, self.bucket_size, self.clip_sigma)
+        layout = self._layout(vector.numel(), key.words())
+        vector = self.rotated(vector, key)
+        if self.coder == "packed":
+            message = Message.room_for(TAG, vector.numel(), layout.body_bytes(), vector.device)
+            self._write(vector, key, layout, message.body, message.body[layout.codes_at :])
+            return message
+        codes = torch.empty(coding.packed_bytes(vector.numel(), layout.packing), dtype=torch.uint8, device=vector.device)
+        before = torch.empty(layout.codes_at, dtype=torch.uint8, device=vector.device)
+        self._write(vector, key, layout, before, codes)
+        symbols = codes.cpu().numpy().view(np.uint8 if layout.packing == 8 else np.uint16)
+        coded = entropy.encode(symbols, layout.num_levels, self.coder)
+        message = Message.room_for(TAG, vector.numel(), layout.codes_at + len(coded), vector.device)
+        message.body[: layout.codes_at] = before
+        message.body[layout.codes_at :] = torch.from_numpy(coded).to(vector.device)
+        return message
+
+    def _write(self, vector: Tensor, key: Key, layout: Layout, body: Tensor, codes: Tensor) -> None:
+        """Everything before the codes into ``body``, the codes into ``codes``."""
+        body[: layout.levels_at] = layout.head()
+        scales = body[layout.scales_at : layout.codes_at].view(torch.float32)
+        how: dict[str, Any] = {"bucket_size": self.bucket_size, "norm": self.norm, "packing": layout.packing, "key": key}
+        if self.uniform:
+            ops.encode_uniform_(vector, layout.num_levels, scales, codes, multiple=self.multiple, **how)
+            return
         table = self._table.to(vector.device)
-        codes, norms = ops.quantize(vector, table, self.bucket_size, self.norm, key)
-        sizes = torch.tensor([self.bucket_size, len(table)], dtype=torch.int32, device=vector.device)
-        return Message(TAG, vector.numel(), as_bytes(sizes, table, norms, coding.pack(codes, len(table))))
+        body[layout.levels_at : layout.scales_at] = table.view(torch.uint8)
+        ops.encode_(vector, table, scales, codes, multiple=self.multiple, **how)
 
     def decode(self, message: Message) -> Tensor:
-        n, body = message.num_coordinates, message.body
-        if message.tag != TAG or body.numel() < 8:
-            raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of this family ({TAG!r})")
-        bucket_size, num_levels = from_bytes(body[:8], torch.int32).tolist()
-        if bucket_size < 1 or not 2 <= num_levels <= 256:
-            raise MessageError(f"bucket size {bucket_size} and {num_levels} levels: damaged")
-        ends = np.cumsum([8, 4 * num_levels, 4 * ops.num_buckets(n, bucket_size), coding.packed_size(n, num_levels)]).tolist()
-        if body.numel() != ends[-1]:
-            raise MessageError(
-                f"{body.numel()} bytes where {n} coordinates in buckets of {bucket_size} with {num_levels} levels take {ends[-1]}"
+        total = torch.empty(message.num_coordinates, dtype=torch.float32, device=message.body.device)
+        self._decode(message, total, accumulate=False)
+        return total
+
+    def add(self, message: Message, total: Tensor) -> None:
+        """total += decode(message), in one pass where nothing was rotated.  total: float32[n]."""
+        if Layout.read(message, TAG).block > 1:
+            total += self.decode(message)
+        else:
+            self._decode(message, total, accumulate=True)
+
+    def _decode(self, message: Message, total: Tensor, *, accumulate: bool) -> None:
+        layout, body = Layout.read(message, TAG), message.body
+        words = layout.words if layout.dither else None
+        try:
+            ops.decode_(
+                layout.codes(body),
+                layout.scales(body),
+                layout.levels(body),
+                total,
+                bucket_size=layout.bucket_size,
+                packing=layout.packing,
+                accumulate=accumulate,
+                dither=words,
             )
-        table = from_bytes(body[8 : ends[1]], torch.float32)
-        norms = from_bytes(body[ends[1] : ends[2]], torch.float32)
-        codes = coding.unpack(body[ends[2] :], n, num_levels)
-        return ops.dequantize(codes, norms, table, bucket_size)
+        except ValueError as error:
+            raise MessageError(str(error)) from error
+        if layout.block > 1:
+            ops.hadamard_(total, layout.block, ops.rotation_words(layout.words), inverse=True)
 
     def message_bytes(self, num_coordinates: int) -> int:
-        num_levels = self.levels.num_levels
-        norms = ops.num_buckets(num_coordinates, self.bucket_size)
-        return HEADER_BYTES + 8 + 4 * num_levels + 4 * norms + coding.packed_size(num_coordinates, num_levels)
+        """Length of its messages; with entropy coding, the most it can be."""
+        return HEADER_BYTES + self._layout(num_coordinates).body_bytes()
 
     def state_dict(self) -> dict[str, Any]:
         return {"levels": torch.tensor(self.levels.values, dtype=torch.float64), "multiplier": self.multiplier}
@@ -86,20 +152,25 @@ class AdaptiveQuantizer(Quantizer):
     """Levels that follow the gradients: ``update(statistics)`` fits a law to them and solves for better levels.
 
     Before the first update the levels are those of a normal law with the spread that any bucket of this size has:
-    sigma = 1/sqrt(bucket size) after division by the L2 norm, 1/sqrt(2 ln(bucket size)) after Linf.  (The original
-    starts from uniform or exponential levels, whose variance is tens to hundreds of times larger until step 100.)
+    sigma = 1/sqrt(bucket size) after division by the L2 norm, 1/sqrt(2 ln(bucket size)) after Linf, 0.23 under quantile.  (The
+    original starts from uniform or exponential levels, whose variance is tens to hundreds of times larger until step 100.)
     """
 
     def __init__(self, settings: Adaptive, solve: Update) -> None:
         self.settings = settings
         self._solve = solve
-        spread = settings.bucket_size**-0.5 if settings.norm == "l2" else (2 * np.log(max(settings.bucket_size, 2))) ** -0.5
+        size = settings.bucket_size
+        spread = {"l2": size**-0.5, "linf": (2 * np.log(max(size, 2))) ** -0.5, "quantile": 0.23}[settings.norm]
         fitted = solve(TruncNorm(0.0, min(spread, 0.5)))
-        super().__init__(fitted.levels, settings.bucket_size, settings.norm, multiplier=fitted.p)
+        super().__init__(fitted.levels, settings, settings.norm, multiplier=fitted.p)
+
+    def observe(self, vector: Tensor, key: Key, statistics: Statistics) -> None:
+        """Take one vector into the statistics behind the next update, as it is cut into buckets."""
+        statistics.add([self.rotated(vector, key)], self.bucket_size, self.norm, moments=self.settings.fit != "histogram")
 
     def update(self, statistics: Statistics) -> None:
         """Better levels; where every sampled gradient was zero the levels stay."""
-        if statistics.totals[2] == 0:
+        if statistics.empty_of(self.settings.fit):
             return
         fitted = self._solve(statistics.fit(self.settings.fit, getattr(self.settings, "weights", "norm2")))
         self.set_levels(fitted.levels, fitted.p)
@@ -107,38 +178,50 @@ class AdaptiveQuantizer(Quantizer):
 
 def clip(vector: Tensor, bucket_size: int, num_sigmas: float) -> Tensor:
     """Every coordinate clamped to num_sigmas standard deviations of its bucket (TernGrad, Section 3.2): biased."""
-    buckets = ops.bucketed(vector, bucket_size)
-    lengths = torch.full((len(buckets), 1), buckets.shape[1], dtype=torch.float64, device=vector.device)
-    lengths[-1] = vector.numel() - (len(buckets) - 1) * buckets.shape[1]
+    if not vector.numel():
+        return vector
+    buckets = reference.bucketed(vector, bucket_size)
+    lengths = reference.bucket_lengths(vector.numel(), bucket_size, vector.device)[:, None]
     wide = buckets.to(torch.float64)
-    mean = ops.tree_sum(wide)[:, None] / lengths
-    sigma = (ops.tree_sum(wide.square())[:, None] / lengths - mean.square()).clamp_min(0.0).sqrt()
+    mean = reference.tree_sum(wide)[:, None] / lengths
+    sigma = (reference.tree_sum(wide.square())[:, None] / lengths - mean.square()).clamp_min(0.0).sqrt()
     limit = (num_sigmas * sigma).to(torch.float32)
     return torch.clamp(buckets, -limit, limit).reshape(-1)[: vector.numel()]
 
 
-def _uniform(settings: QSGD) -> Levels:
-    return level_sets.uniform(settings.bits) if settings.form == "signed" else level_sets.uniform_magnitude(settings.bits)
+def _uniform(settings: QSGD, norm: str) -> Quantizer:
+    levels = level_sets.uniform(settings.bits) if settings.form == "signed" else level_sets.uniform_magnitude(settings.bits)
+    return Quantizer(levels, settings, norm, uniform=True)
 
 
 def qsgd(settings: QSGD) -> Quantizer:
     """Uniform levels, L2 norm.  ``form=magnitude`` is QSGD's own level set with a zero, ``signed`` the one of ALQ's code."""
-    return Quantizer(_uniform(settings), settings.bucket_size, "l2")
+    return _uniform(settings, "l2")
 
 
 def qsgdinf(settings: QSGD) -> Quantizer:
     """Uniform levels, Linf norm (the variant that QSGD's authors run)."""
-    return Quantizer(_uniform(settings), settings.bucket_size, "linf")
+    return _uniform(settings, "linf")
+
+
+def ecdq(settings: ECDQ) -> Quantizer:
+    """Entropy-coded dithered quantization: a lattice whose step is a multiple of the bucket's rms, as wide as it has to be.
+
+    511 points around zero; the step follows from the rate (``nuq.lattice``) and grows where a bucket's largest coordinate lies
+    beyond them.  With subtractive dither the error is uniform, of variance step^2 / 12, whatever the gradient (Ziv, IEEE Trans. IT 1985).
+    """
+    lattice = level_sets.equally_spaced(511)
+    return Quantizer(lattice, settings, "rms", uniform=True, multiple=255 * step_of_rate(settings.bits))
 
 
 def nuqsgd(settings: NUQSGD) -> Quantizer:
     """Levels +-p^j, L2 norm.  As in ALQ's code there is no zero level; NUQSGD's paper has one."""
-    return Quantizer(level_sets.exponential(settings.bits, settings.p), settings.bucket_size, "l2", multiplier=settings.p)
+    return Quantizer(level_sets.exponential(settings.bits, settings.p), settings, "l2", multiplier=settings.p)
 
 
 def trn(settings: TRN) -> Quantizer:
     """TernGrad: levels -1, 0, 1, Linf norm per bucket (the paper: per layer); clipping is off unless asked for."""
-    return Quantizer(level_sets.ternary(), settings.bucket_size, "linf", clip_sigma=settings.clip_sigma)
+    return Quantizer(level_sets.ternary(), settings, "linf", uniform=True, clip_sigma=settings.clip_sigma)
 
 
 def alq(settings: Adaptive) -> AdaptiveQuantizer:

@@ -84,8 +84,8 @@ def test_levels_are_a_value():
 @pytest.mark.parametrize(
     "values, message",
     [
-        ([1.0], "2 to 256"),
-        (np.linspace(-1, 1, 257), "2 to 256"),
+        ([1.0], "2 to 512"),
+        (np.linspace(-1, 1, 513), "2 to 512"),
         ([[-1.0, 1.0]], "shape"),
         ([-1.0, np.nan, 1.0], "nan.*finite"),
         ([-0.5, 0.0, 1.0], "-0.5 to 1.0.*-1 to 1"),

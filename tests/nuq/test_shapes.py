@@ -4,11 +4,12 @@ import jaxtyping
 import pytest
 import torch
 
-from nuq import coding, ops
+from nuq import coding, reference
 
 
 @pytest.mark.parametrize(
-    "call", [lambda: ops.tree_sum(torch.ones(3)), lambda: ops.tree_sum(torch.ones(2, 3)), lambda: coding.pack(torch.ones(3), 2)]
+    "call",
+    [lambda: reference.tree_sum(torch.ones(3)), lambda: reference.tree_sum(torch.ones(2, 3)), lambda: coding.pack_codes(torch.ones(3), 2)],
 )
 def test_a_wrong_shape_or_type_is_refused(call):
     with pytest.raises(jaxtyping.TypeCheckError):

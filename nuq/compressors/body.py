@@ -1,0 +1,145 @@
+"""The body of a message of quantized buckets: what a receiver needs to decode it, and nothing else.
+
+::
+
+    bucket size uint32, number of levels uint16, flags uint8, coder uint8, log2 of the rotation's block uint8, 3 zero bytes
+    k0, k1 uint32          where the values were rotated or dithered: the receiver repeats the sender's random numbers
+    levels float32[L]      unless they are equally spaced
+    scales float32         one per bucket, two under quantile normalisation
+    codes                  packed (``nuq.coding``) or entropy coded (``nuq.entropy``)
+
+For n coordinates, b bits and buckets of d, packed, that makes ``28 + 12 + 4*2^b + 4*ceil(n/d) + ceil(n*b/8)`` bytes, header included.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nuq import coding, ops
+from nuq import levels as level_sets
+from nuq.message import Message, MessageError, from_bytes
+from nuq.ops import Words
+
+try:
+    from nuq import entropy
+except ImportError:
+    entropy = None
+CODINGS = ("packed", "huffman", "rans")
+_FIXED = struct.Struct("<IHBBB3x")
+_WORDS = struct.Struct("<II")
+_UNIFORM, _TWO_SCALES, _DITHERED = 1, 2, 4
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Everything about a body but its levels, scales and codes.
+
+    block: of the Hadamard rotation, 1: none.  words: of the sender's key, (0, 0) where nothing needs them.
+    """
+
+    num_coordinates: int
+    bucket_size: int
+    num_levels: int
+    uniform: bool
+    two_scales: bool
+    dither: bool
+    coder: str
+    block: int
+    words: Words = (0, 0)
+
+    @property
+    def keyed(self) -> bool:
+        return self.dither or self.block > 1
+
+    @property
+    def num_scales(self) -> int:
+        return ops.num_buckets(self.num_coordinates, self.bucket_size) * (2 if self.two_scales else 1)
+
+    @property
+    def packing(self) -> int:
+        """Of the codes as the operators write and read them: packed, or raw where a coder stands between."""
+        return coding.packing(self.num_levels) if self.coder == "packed" else coding.raw_packing(self.num_levels)
+
+    @property
+    def levels_at(self) -> int:
+        return _FIXED.size + (_WORDS.size if self.keyed else 0)
+
+    @property
+    def scales_at(self) -> int:
+        return self.levels_at + (0 if self.uniform else 4 * self.num_levels)
+
+    @property
+    def codes_at(self) -> int:
+        return self.scales_at + 4 * self.num_scales
+
+    def body_bytes(self) -> int:
+        """Length of a packed body; the most that a coded one can take."""
+        n = self.num_coordinates
+        packed = coding.packed_bytes(n, coding.packing(self.num_levels))
+        return self.codes_at + (packed if self.coder == "packed" else entropy.encoded_bound(n, self.num_levels))
+
+    def head(self) -> Tensor:
+        """The bytes before the levels, on the CPU."""
+        flags = _UNIFORM * self.uniform | _TWO_SCALES * self.two_scales | _DITHERED * self.dither
+        data = _FIXED.pack(self.bucket_size, self.num_levels, flags, CODINGS.index(self.coder), self.block.bit_length() - 1)
+        return torch.frombuffer(bytearray(data + (_WORDS.pack(*self.words) if self.keyed else b"")), dtype=torch.uint8)
+
+    @classmethod
+    def read(cls, message: Message, tag: bytes) -> Layout:
+        """The layout that a message states; MessageError where its body cannot be of this family."""
+        body = message.body
+        if message.tag != tag or body.numel() < _FIXED.size:
+            raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of this family ({tag!r})")
+        head = bytes(body[: _FIXED.size + _WORDS.size].cpu().numpy())
+        bucket_size, num_levels, flags, coder, log_block = _FIXED.unpack(head[: _FIXED.size])
+        if bucket_size < 1 or not 2 <= num_levels <= coding.MAX_LEVELS or flags > 7 or coder >= len(CODINGS) or log_block > 31:
+            raise MessageError(f"bucket size {bucket_size}, {num_levels} levels, flags {flags}, coder {coder}: damaged")
+        layout = cls(
+            message.num_coordinates,
+            bucket_size,
+            num_levels,
+            bool(flags & _UNIFORM),
+            bool(flags & _TWO_SCALES),
+            bool(flags & _DITHERED),
+            CODINGS[coder],
+            1 << log_block,
+        )
+        longest = layout.body_bytes()
+        if body.numel() > longest or (body.numel() < longest if layout.coder == "packed" else body.numel() < layout.codes_at):
+            raise MessageError(f"{body.numel()} bytes where {message.num_coordinates} such coordinates take {longest}")
+        if layout.dither and not layout.uniform:
+            raise MessageError("dither without equally spaced levels: damaged")
+        if not layout.keyed:
+            return layout
+        return cls(**{**vars(layout), "words": _WORDS.unpack(head[_FIXED.size :])})
+
+    def levels(self, body: Tensor) -> Tensor:
+        """float32[num_levels]"""
+        if self.uniform:
+            return torch.tensor(level_sets.equally_spaced(self.num_levels).values, dtype=torch.float32, device=body.device)
+        return self._numbers(body[self.levels_at : self.scales_at], "level")
+
+    def scales(self, body: Tensor) -> Tensor:
+        """float32[num_scales]"""
+        return self._numbers(body[self.scales_at : self.codes_at], "scale")
+
+    def _numbers(self, data: Tensor, what: str) -> Tensor:
+        values = from_bytes(data, torch.float32)
+        if not bool(torch.isfinite(values).all()):
+            raise MessageError(f"a {what} that is not finite: damaged")
+        return values
+
+    def codes(self, body: Tensor) -> Tensor:
+        """The codes in this layout's ``packing``: uint8 bytes."""
+        data = body[self.codes_at :]
+        if self.coder == "packed":
+            return data
+        try:
+            codes = entropy.decode(data.cpu().numpy(), self.num_coordinates, self.num_levels, self.coder)
+        except ValueError as error:
+            raise MessageError(str(error)) from error
+        return torch.from_numpy(codes.view("uint8")).to(body.device)
