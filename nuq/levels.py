@@ -171,6 +171,11 @@ def from_positive(positive: Array | Sequence[float]) -> Levels:
     return Levels(np.concatenate([-positive[::-1], positive]))
 
 
+def stretched(levels: Levels, factor: float) -> Levels:
+    """The interior levels times ``factor``, within (-1, 1); the ends stay: from units of the typical largest coordinate to others."""
+    return spread(np.concatenate([[-1.0], np.clip(levels.values[1:-1] * factor, -1.0, 1.0), [1.0]]))
+
+
 def spread(values: Array, *, symmetric: bool = False) -> Levels:
     """Levels from values that never fall but may coincide; the last one is put at 1, the first at -1.
 

@@ -13,12 +13,14 @@ Three implementations produce the same bytes from the same input and key: plain 
    - rms: ``max(linf, multiple * float32(sqrt(s / length)))``;
    - quantile: two numbers.  ``q`` = the smallest of the lanes' maxima, lane ``j`` being the ``|x_i|`` with ``i = j mod lanes``,
      ``lanes = 2^floor(log2(min(bucket_size, n) / 32))`` within 1 .. 64 (lanes without a coordinate are left out), or linf where
-     that is below ``2^-126``: about the 97 % quantile of 8192 coordinates, at the price of a maximum.  The scale is ``2 q``; the
-     second number, ``top = max(2 q, linf)``, takes the place of the outermost level times the scale, so nothing is clipped.
+     that is below ``2^-126``: about the 94 to 97 % quantile, at the price of a maximum.  The scale is ``64 q``, which few coordinates
+     reach; the second number, ``top = linf``, takes the place of the outermost level times the scale, so nothing is clipped.  Both
+     are zero where linf is below ``2^-126``.
 
 3. ``inv = 1 / scale`` once per bucket (0 for a zero bucket); ``r = clamp(x * inv, -t, t)`` with ``t = 1``, under quantile
    ``t = top * inv`` (1 for a zero bucket).
-4. Levels ``l_0 .. l_{L-1}`` (the ends replaced by ``-t`` and ``t``): ``k`` = number of interior levels ``<= r``;
+4. Levels ``l_0 .. l_{L-1}``, under quantile the ends replaced by ``-t`` and ``t`` (interior levels may lie beyond them and are then
+   not used): ``k`` = number of interior levels ``<= r``;
    ``q = (r - l_k) * w_k`` with ``w_k = 1 / (l_{k+1} - l_k)``; ``code = k + (u < q)``; without stochastic rounding ``code = k``, the
    interior levels then being thresholds.  Each arithmetic step is one IEEE rounding to float32.
 5. Uniform levels (l2, linf, rms) have integer arithmetic of their own: ``F = min(24, 30 - b)`` for ``b`` bits a code,
@@ -54,6 +56,7 @@ from torch import Tensor
 
 NORMS = ("l2", "linf", "rms", "quantile")
 SMALLEST_NORM = 2.0**-126
+QUANTILE_FACTOR = 64.0
 MAX_COORDINATES = 1 << 31
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _MASK = 0xFFFFFFFF

@@ -7,7 +7,7 @@ from jaxtyping import Float, Float32, Float64, Int32, Integer, UInt8
 from torch import Tensor
 
 from nuq import coding
-from nuq.ops import MAX_COORDINATES, SMALLEST_NORM, Key, check_scales, hadamard_blocks, lanes, num_buckets
+from nuq.ops import MAX_COORDINATES, QUANTILE_FACTOR, SMALLEST_NORM, Key, check_scales, hadamard_blocks, lanes, num_buckets
 
 BLOCK = 1024  # coordinates in one tree of the sum of squares
 
@@ -101,8 +101,8 @@ def bucket_scales(vector: Float[Tensor, " n"], bucket_size: int, norm: str, mult
         scales = torch.maximum(largest, rms * torch.tensor(multiple, dtype=torch.float32, device=vector.device))
     else:
         low = _lane_quantile(buckets, vector.numel() - (len(buckets) - 1) * buckets.shape[1], lanes(bucket_size, vector.numel()))
-        scale = 2.0 * torch.where(low < SMALLEST_NORM, largest, low)
-        scales = torch.stack([scale, torch.maximum(scale, largest)], dim=1)
+        scale = QUANTILE_FACTOR * torch.where(low < SMALLEST_NORM, largest, low)
+        scales = torch.stack([scale, largest], dim=1)
         scales = torch.where(largest[:, None] < SMALLEST_NORM, torch.zeros_like(scales), scales).reshape(-1)
     check_scales(scales, norm)
     return torch.where(scales < SMALLEST_NORM, torch.zeros_like(scales), scales)

@@ -54,16 +54,18 @@ def _histogram(r: Array, weights: Array) -> Array:
 @dataclass
 class Statistics:
     """components: float64[k, 3] of (norm, mean, sigma), largest norm first; totals: float64[3] of sum of coordinates,
-    sum of var * (len - 1), number of coordinates; histogram: float64[3, NUM_BINS]."""
+    sum of var * (len - 1), number of coordinates; histogram: float64[3, NUM_BINS]; tops: float64[2], the weight of the histogram
+    and the sum of weight * top / scale (``nuq.ops``, step 2; 1 but under quantile)."""
 
     num_components: int
     components: Array
     totals: Array
     histogram: Array
+    tops: Array
 
     @classmethod
     def empty(cls, num_components: int) -> Statistics:
-        return cls(num_components, np.zeros((0, 3)), np.zeros(3), np.zeros((3, NUM_BINS)))
+        return cls(num_components, np.zeros((0, 3)), np.zeros(3), np.zeros((3, NUM_BINS)), np.zeros(2))
 
     def add(self, vectors: Sequence[Tensor], bucket_size: int, norm: str, *, moments: bool = True) -> None:
         """Take in one gradient, as the vectors that are cut into buckets; moments: also what normal and mixture need."""
@@ -80,14 +82,18 @@ class Statistics:
         taken = range(0, count, stride)
         if stride > 1:  # whole buckets side by side, so that one call gives their scales
             vector = torch.cat([vector[bucket * bucket_size : min((bucket + 1) * bucket_size, n)] for bucket in taken])
-        scales = ops.bucket_scales(vector, bucket_size, norm)[:: ops.scales_per_bucket(norm)]
+        pairs = ops.bucket_scales(vector, bucket_size, norm).view(-1, ops.scales_per_bucket(norm))
+        scales, tops = pairs[:, 0], pairs[:, -1]
         every = vector.numel() // SAMPLED_COORDINATES | 1
         places = torch.arange(0, vector.numel(), every, device=vector.device)
-        scale = scales[places // bucket_size]
+        bucket = places // bucket_size
+        scale = scales[bucket]
         used = scale > 0
         r = (vector[places][used].to(torch.float32) / scale[used]).clamp(-1.0, 1.0).cpu().numpy()
-        energy = scale[used].to(torch.float64).square().cpu().numpy()
-        self.histogram += _histogram(r, energy * (n / len(places)))  # a coordinate stands for as many as were passed over
+        weights = scale[used].to(torch.float64).square().cpu().numpy() * (n / len(places))  # for those that were passed over too
+        self.histogram += _histogram(r, weights)
+        top = (tops[bucket][used] / scale[used]).to(torch.float64).cpu().numpy()
+        self.tops += weights.sum(), (weights * top).sum()
 
     def _add_moments(self, vector: Tensor, bucket_size: int, norm: str) -> None:
         scales = ops.bucket_scales(vector, bucket_size, norm)
@@ -115,19 +121,20 @@ class Statistics:
         self._keep(other.components)
         self.totals = self.totals + other.totals
         self.histogram = self.histogram + other.histogram
+        self.tops = self.tops + other.tops
 
     # --- as one array of fixed size, to travel and to be saved ---
 
     def to_array(self) -> Array:
         padded = np.zeros((self.num_components, 3))
         padded[: len(self.components)] = self.components
-        return np.concatenate([[len(self.components)], padded.ravel(), self.totals, self.histogram.ravel()])
+        return np.concatenate([[len(self.components)], padded.ravel(), self.totals, self.tops, self.histogram.ravel()])
 
     @classmethod
     def from_array(cls, array: Array, num_components: int) -> Statistics:
         count, rest = int(array[0]), array[1:]
         components, rest = rest[: 3 * num_components].reshape(-1, 3)[:count], rest[3 * num_components :]
-        return cls(num_components, components.copy(), rest[:3].copy(), rest[3:].reshape(3, NUM_BINS).copy())
+        return cls(num_components, components.copy(), rest[:3].copy(), rest[5:].reshape(3, NUM_BINS).copy(), rest[3:5].copy())
 
     def empty_of(self, kind: str) -> bool:
         """Whether there is nothing to fit a law of this kind to: every bucket so far had norm zero."""
@@ -143,19 +150,41 @@ class Statistics:
     def sigma(self) -> float:
         return float(np.sqrt(self.totals[1] / self.totals[2]))
 
-    def fit(self, kind: str, weights: str = "norm2") -> Distribution:
-        """kind: normal, mixture or histogram (see ``nuq.registry.Adaptive.fit``); weights of the mixture: norm2 or norm.
+    @property
+    def reach(self) -> float:
+        """The mean of top / scale, weighted like the histogram, moved up to a bin's edge; 1 but under quantile."""
+        if not self.tops[0]:
+            return 1.0
+        mean, edges = self.tops[1] / self.tops[0], bin_edges()[_SIDE:]
+        return float(edges[min(np.searchsorted(edges, mean * (1 - 1e-9)), _SIDE)])
 
-        ValueError where every sampled bucket had norm zero.
+    def fit(self, kind: str, weights: str = "norm2", *, reach: float = 1.0) -> Distribution:
+        """The law of r / reach, clamped to [-1, 1].
+
+        kind: normal, mixture or histogram (see ``nuq.registry.Adaptive.fit``).  weights of the mixture: norm2 or norm.  reach: an edge
+        of the histogram.  ValueError where every sampled bucket had norm zero.
         """
         if self.empty_of(kind):
             raise ValueError("every sampled bucket has norm zero: there is nothing to fit levels to")
         if kind == "normal":
-            return TruncNorm(self.mean, self.sigma)
+            return TruncNorm(np.clip(self.mean / reach, -1.0, 1.0), self.sigma / reach)
         if kind == "mixture":
             norms, means, sigmas = self.components.T
             norms = norms / norms.max()
-            return CondTruncNormHist(CondTruncNorm(means, sigmas, norms**2 if weights == "norm2" else norms))
+            return CondTruncNormHist(
+                CondTruncNorm(np.clip(means / reach, -1.0, 1.0), sigmas / reach, norms**2 if weights == "norm2" else norms)
+            )
         if kind == "histogram":
-            return Histogram(bin_edges(), *(self.histogram / self.histogram[0].sum()))
+            return _clamped(self.histogram / self.histogram[0].sum(), reach)
         raise ValueError(f"fit={kind!r}: must be one of normal, mixture, histogram")
+
+
+def _clamped(sums: Array, reach: float) -> Histogram:
+    """The histogram of r / reach; what lies beyond 1 is put there."""
+    edges = bin_edges() / reach
+    inside = slice(np.searchsorted(edges, -1.0), np.searchsorted(edges, 1.0))
+    scaled = sums / np.array([[1.0], [reach], [reach**2]])
+    kept = scaled[:, inside].copy()
+    for end, beyond in ((0, sums[0, : inside.start].sum()), (-1, sums[0, inside.stop :].sum())):
+        kept[:, end] += beyond * np.array([1.0, 1.0 if end else -1.0, 1.0])
+    return Histogram(edges[inside.start : inside.stop + 1], *kept)

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from nuq import adapt, ops, reference
 from nuq.compressors.quantized import Quantizer
+from nuq.levels import stretched
 from nuq.ops import Key, NonFiniteError
 from nuq.statistics import Statistics
 from nuq.workers import Workers, non_finite_parameter
@@ -87,8 +88,10 @@ def measure(workers: Workers, samples: Iterable[list[list[Tensor]]], seed: int, 
     if quantizer is not None:
         values |= level_scalars(quantizer)
         if statistics.totals[2]:
-            values["nb_error"] = adapt.expected_variance(quantizer.levels, statistics.fit("mixture"))
-            values["nb_error_measured"] = adapt.expected_variance(quantizer.levels, statistics.fit("histogram"))
+            reach = statistics.reach
+            levels = stretched(quantizer.levels, 1 / reach)
+            values["nb_error"] = reach**2 * adapt.expected_variance(levels, statistics.fit("mixture", reach=reach))
+            values["nb_error_measured"] = reach**2 * adapt.expected_variance(levels, statistics.fit("histogram", reach=reach))
             values |= {"stats/mean": statistics.mean, "stats/sigma": statistics.sigma}
             values["norm_var"] = normalized.scalars("norm")["norm_var"]
     return values

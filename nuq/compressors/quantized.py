@@ -29,6 +29,7 @@ from nuq.registry import AMQ, ECDQ, NUQSGD, QSGD, TRN, Adaptive, Bucketed
 from nuq.statistics import Statistics
 
 TAG = b"LVLS"
+_NORMAL_QUANTILE_REACH = 0.03  # largest coordinate / (64 q) of some thousand normal ones
 Update = Callable[[Distribution], adapt.Fitted]
 
 
@@ -152,7 +153,7 @@ class AdaptiveQuantizer(Quantizer):
     """Levels that follow the gradients: ``update(statistics)`` fits a law to them and solves for better levels.
 
     Before the first update the levels are those of a normal law with the spread that any bucket of this size has:
-    sigma = 1/sqrt(bucket size) after division by the L2 norm, 1/sqrt(2 ln(bucket size)) after Linf, 0.23 under quantile.  (The
+    sigma = 1/sqrt(bucket size) after division by the L2 norm, 1/sqrt(2 ln(bucket size)) after Linf and quantile.  (The
     original starts from uniform or exponential levels, whose variance is tens to hundreds of times larger until step 100.)
     """
 
@@ -160,9 +161,10 @@ class AdaptiveQuantizer(Quantizer):
         self.settings = settings
         self._solve = solve
         size = settings.bucket_size
-        spread = {"l2": size**-0.5, "linf": (2 * np.log(max(size, 2))) ** -0.5, "quantile": 0.23}[settings.norm]
+        reach = _NORMAL_QUANTILE_REACH if settings.norm == "quantile" else 1.0
+        spread = size**-0.5 if settings.norm == "l2" else (2 * np.log(max(size, 2))) ** -0.5
         fitted = solve(TruncNorm(0.0, min(spread, 0.5)))
-        super().__init__(fitted.levels, settings, settings.norm, multiplier=fitted.p)
+        super().__init__(level_sets.stretched(fitted.levels, reach), settings, settings.norm, multiplier=fitted.p)
 
     def observe(self, vector: Tensor, key: Key, statistics: Statistics) -> None:
         """Take one vector into the statistics behind the next update, as it is cut into buckets."""
@@ -172,8 +174,9 @@ class AdaptiveQuantizer(Quantizer):
         """Better levels; where every sampled gradient was zero the levels stay."""
         if statistics.empty_of(self.settings.fit):
             return
-        fitted = self._solve(statistics.fit(self.settings.fit, getattr(self.settings, "weights", "norm2")))
-        self.set_levels(fitted.levels, fitted.p)
+        reach = statistics.reach
+        fitted = self._solve(statistics.fit(self.settings.fit, getattr(self.settings, "weights", "norm2"), reach=reach))
+        self.set_levels(level_sets.stretched(fitted.levels, reach), fitted.p)
 
 
 def clip(vector: Tensor, bucket_size: int, num_sigmas: float) -> Tensor:

@@ -55,8 +55,7 @@ def scales_by_hand(bucket: np.ndarray, norm: str, multiple: float, num_lanes: in
         scale = top = max(largest, np.float32(math.sqrt(s / len(bucket))) * np.float32(multiple))
     else:
         low = min(max(abs(bucket[lane::num_lanes])) for lane in range(min(num_lanes, len(bucket))))
-        scale = np.float32(2) * (largest if low < 2.0**-126 else low)
-        top = max(scale, largest)
+        scale, top = np.float32(64) * (largest if low < 2.0**-126 else low), largest
     if (largest if norm == "quantile" else scale) < 2.0**-126:
         return np.float32(0), np.float32(0)
     return scale, top

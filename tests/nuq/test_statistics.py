@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from nuq import ops
 from nuq.statistics import NUM_BINS, Statistics, _histogram, bin_edges
 
 
@@ -60,12 +61,17 @@ def test_every_coordinate_falls_into_its_bin():
         assert edges[where] <= value <= edges[where + 1]
 
 
-@pytest.mark.parametrize("norm", ["linf", "quantile"])
-def test_the_largest_coordinate_counts_in_the_last_bin(norm):
-    x = normal(4096)
-    x[5] = -50.0
-    statistics = collect(x, bucket_size=4096, norm=norm)
-    assert statistics.histogram[0, 0] > 0 and np.isfinite(statistics.histogram).all()
+def test_levels_under_quantile_are_fitted_up_to_the_typical_largest_coordinate():
+    x = normal(1 << 16)
+    statistics = collect(x, bucket_size=4096, norm="quantile")
+    scales = ops.bucket_scales(x, 4096, "quantile").view(-1, 2).double()
+    typical = float((scales[:, 0] * scales[:, 1]).sum() / scales[:, 0].square().sum())
+    assert typical <= statistics.reach <= typical * 1.02
+    law = statistics.fit("histogram", reach=statistics.reach)
+    r = (x.view(-1, 4096) / scales[:, :1] / statistics.reach).clamp(-1, 1).numpy().ravel()
+    for place in (-0.5, 0.0, 0.3, 0.99):
+        assert float(law.cdf(place)) == pytest.approx((r <= place).mean(), abs=0.01)
+    assert float(law.partial_moment(2, -1, 1)) == pytest.approx((r**2).mean(), rel=0.02)
 
 
 def test_merging_workers_equals_one_worker_with_all_gradients():
