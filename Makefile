@@ -12,6 +12,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 RUN := $(VENV)/.installed-run
 DEV := $(VENV)/.installed-dev
+KERNELS := $(VENV)/.built-kernels
 # -qq: errors only.  No build isolation: setuptools is there already, so building downloads nothing.
 PIP := $(PY) -m pip --disable-pip-version-check --no-input install -qq -c constraints.txt
 PINNED = $(shell sed -n 's/^$(1)==//p' constraints.txt)
@@ -24,14 +25,14 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 help: ## this list
 	sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
-setup: $(DEV) ## create .venv and install everything, development tools included
+setup: $(DEV) $(KERNELS) ## create .venv and install everything, development tools included
 
-demo: $(RUN) ## run the sweep `demo` on this machine and draw its figures (at most 5 minutes on 2 cores)
+demo: $(RUN) $(KERNELS) ## run the sweep `demo` on this machine and draw its figures (at most 5 minutes on 2 cores)
 	$(PY) grid_run.py run demo demo
 	$(PY) -m analysis figures demo
 	$(PY) -m analysis table demo
 
-test: $(DEV) ## run the tests
+test: $(DEV) $(KERNELS) ## run the tests
 	$(PY) -m pytest -p xdist.plugin -n 2 --dist loadfile $(ARGS)
 
 lint: $(DEV) ## ruff check, ruff format --check, pyright
@@ -69,6 +70,11 @@ $(RUN): constraints.txt pyproject.toml | $(PY)
 	$(PIP) torch setuptools
 	$(PIP) --no-deps torchvision
 	$(PIP) --no-build-isolation --use-pep517 --editable '.[experiments]'
+	touch $@
+
+# The installation above builds the kernels too; this builds them again where their sources changed.  Without a compiler all works, slower.
+$(KERNELS): $(wildcard nuq/cpu/build.py nuq/cpu/src/* nuq/cpu/src/simd/*) | $(RUN)
+	$(PY) -m nuq.cpu || true
 	touch $@
 
 $(DEV): $(RUN)

@@ -190,6 +190,7 @@ def encode_(
     k1: int,
     stochastic: bool,
 ) -> None:
+    """``torch.ops.nuq.encode_``: see ``nuq.ops.encode_``."""
     scales.copy_(bucket_scales(vector, bucket_size, norm, multiple))
     _store(quantize(vector, levels, scales, bucket_size, (k0, k1), stochastic), packing, packed)
 
@@ -206,6 +207,7 @@ def encode_uniform_(
     k0: int,
     k1: int,
 ) -> None:
+    """``torch.ops.nuq.encode_uniform_``: see ``nuq.ops.encode_uniform_``."""
     scales.copy_(bucket_scales(vector, bucket_size, norm, multiple))
     _store(quantize_uniform(vector, num_levels, scales, bucket_size, (k0, k1)), packing, packed)
 
@@ -225,6 +227,7 @@ def decode_(
     k0: int,
     k1: int,
 ) -> None:
+    """``torch.ops.nuq.decode_``: see ``nuq.ops.decode_``."""
     n = total.numel()
     codes = coding.unpack_codes(packed, n, len(levels), packing)
     repeats = min(bucket_size, max(n, 1))  # a bucket may be larger than the vector
@@ -249,6 +252,7 @@ def decode_(
 
 
 def hadamard_(vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> None:
+    """``torch.ops.nuq.hadamard_``: see ``nuq.ops.hadamard_``."""
     n = vector.numel()
     flipped = hash_bits(n, (k0, k1), vector.device) < 0
     if not inverse:

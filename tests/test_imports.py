@@ -66,6 +66,7 @@ RULES = (
         never=("torch", "torchvision", "train"),
     ),
     Rule(("main",), ("args", "train", "hydra", "omegaconf")),
+    Rule(("setup",), ("setuptools",)),
 )
 
 

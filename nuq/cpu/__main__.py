@@ -9,6 +9,7 @@ from nuq.cpu import build
 
 
 def main() -> int:
+    """Exit code 0, or 1 where there is no compiler."""
     try:
         target = build.build()
     except build.CompilerError as error:
