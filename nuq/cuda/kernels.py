@@ -1,0 +1,331 @@
+"""The operators of ``nuq.ops`` on a GPU: arguments as in ``nuq.reference``, the same bits.  The host side of the Triton kernels.
+
+What a call costs: one launch.  More are needed by buckets above ``tiles.LARGEST`` (their norm takes a pass of its own), by
+packings whose buckets end inside a byte (ternary, 9 bits, bucket sizes that are no multiple of 8: the codes are written first, one
+to a byte, and packed by a second kernel) and by rotations of blocks above ``tiles.LARGEST``.  Encoding waits for the GPU once, to
+raise NonFiniteError; decoding does so where a code could be no level's.  After such an error the outputs hold no meaning.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import nullcontext
+from functools import cache
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from nuq import coding, reference
+from nuq.cuda.tiles import BLOCK, LARGEST, OPTIONS, Tile, power_of_two, tile
+from nuq.ops import QUANTILE_FACTOR, SMALLEST_NORM, check_scales, lanes, num_buckets
+
+_PACK_SIZE = 1024  # bytes that one program of pack_kernel writes
+
+
+class _Modules(NamedTuple):
+    encode: ModuleType
+    decode: ModuleType
+    rotate: ModuleType
+
+
+@cache
+def _device_code() -> _Modules | None:
+    """The Triton kernels; None, after one warning, where Triton is not installed."""
+    try:
+        import triton  # noqa: F401
+    except ImportError:
+        warnings.warn(
+            "nuq runs without its GPU kernels (triton is not installed): results are the same, 10 to 50 times slower; "
+            "`pip install triton` brings them",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+        return None
+    from nuq.cuda import decode, encode, rotate
+
+    return _Modules(encode, decode, rotate)
+
+
+def _signed(word: int) -> int:
+    """A 32-bit word as int32, so that Triton compiles one kernel for all keys."""
+    return word - (1 << 32) if word >= 1 << 31 else word
+
+
+def _on(tensor: Tensor) -> Any:
+    """Triton launches on the current device: make it the tensor's."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
+
+
+def _contiguous(**tensors: Tensor) -> None:
+    for name, tensor in tensors.items():
+        if not tensor.is_contiguous():
+            raise ValueError(f"{name} with strides {tensor.stride()}: the GPU kernels take contiguous tensors")
+
+
+# --- encode --------------------------------------------------------------------------------------------------------
+
+
+def encode_(
+    vector: Tensor,
+    levels: Tensor,
+    scales: Tensor,
+    packed: Tensor,
+    bucket_size: int,
+    norm: str,
+    multiple: float,
+    packing: int,
+    k0: int,
+    k1: int,
+    stochastic: bool,
+) -> None:
+    """Steps 1 to 4, 6 and 7; see ``ops.encode_``."""
+    device = _device_code()
+    if device is None:
+        reference.encode_(vector, levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1, stochastic)
+        return
+    kind = {"L": levels.numel(), "UNIFORM": False, "F": 1, "STOCHASTIC": stochastic}
+    _encode(device, vector, levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1, kind)
+
+
+def encode_uniform_(
+    vector: Tensor,
+    num_levels: int,
+    scales: Tensor,
+    packed: Tensor,
+    bucket_size: int,
+    norm: str,
+    multiple: float,
+    packing: int,
+    k0: int,
+    k1: int,
+) -> None:
+    """Steps 1 to 3 and 5 to 7; see ``ops.encode_uniform_``."""
+    device = _device_code()
+    if device is None:
+        reference.encode_uniform_(vector, num_levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1)
+        return
+    kind = {"L": num_levels, "UNIFORM": True, "F": reference.fraction_bits(num_levels), "STOCHASTIC": True}
+    _encode(device, vector, scales, scales, packed, bucket_size, norm, multiple, packing, k0, k1, kind)
+
+
+def _encode(
+    device: _Modules,
+    vector: Tensor,
+    levels: Tensor,
+    scales: Tensor,
+    packed: Tensor,
+    bucket_size: int,
+    norm: str,
+    multiple: float,
+    packing: int,
+    k0: int,
+    k1: int,
+    kind: dict[str, Any],
+) -> None:
+    n = vector.numel()
+    if not n:
+        return
+    _contiguous(vector=vector, levels=levels, scales=scales, packed=packed)
+    with _on(vector):
+        large = min(bucket_size, n) > LARGEST
+        if large:
+            scales.copy_(_large_scales(device, vector, bucket_size, norm, multiple))
+        tiles = tile(n, bucket_size, itemsize=vector.itemsize, whole=not large)
+        bits, out = _destination(packed, n, bucket_size, packing, kind["L"], tiles)
+        device.encode.encode_kernel[(tiles.programs,)](
+            vector,
+            levels,
+            scales,
+            out,
+            n,
+            multiple,
+            _signed(k0),
+            _signed(k1),
+            BUCKET=_stride(n, bucket_size, tiles),
+            NORM=norm,
+            LANES=lanes(bucket_size, n) if norm == "quantile" else 1,
+            BITS=bits,
+            ALIGNED=out.data_ptr() % 4 == 0,
+            GIVEN=large,
+            **kind,
+            **tiles.constants,
+            num_warps=tiles.warps,
+            **OPTIONS,
+        )
+        if bits == 0 and packing not in (8, 16):
+            device.encode.pack_kernel[(-(-packed.numel() // _PACK_SIZE),)](
+                out, packed, n, packed.numel(), PACKING=packing, SIZE=_PACK_SIZE, num_warps=4, **OPTIONS
+            )
+    check_scales(scales, norm)
+
+
+def _stride(n: int, bucket_size: int, tiles: Tile) -> int:
+    """The bucket size that kernels are compiled for: of a single bucket, whatever its length, the power of two that holds it."""
+    return bucket_size if n > bucket_size else tiles.width * tiles.pieces
+
+
+def _bytewise(n: int, bucket_size: int, packing: int, tiles: Tile) -> bool:
+    """Whether every bucket (and every piece of one) begins on a byte, eight codes to ``packing`` of them."""
+    return 1 <= packing <= 7 and tiles.width >= 8 and (bucket_size % 8 == 0 or n <= bucket_size)
+
+
+def _destination(packed: Tensor, n: int, bucket_size: int, packing: int, num_levels: int, tiles: Tile) -> tuple[int, Tensor]:
+    """What encode_kernel writes: (bits of a packed code, or 0 for one element per code; the tensor)."""
+    if _bytewise(n, bucket_size, packing, tiles):
+        return packing, packed
+    if packing == 8:
+        return 0, packed
+    if packing == 16 and packed.data_ptr() % 2 == 0:
+        return 0, packed.view(torch.int16)
+    return 0, torch.empty(n, dtype=torch.uint8 if num_levels <= 256 else torch.int16, device=packed.device)
+
+
+def _large_scales(device: _Modules, vector: Tensor, bucket_size: int, norm: str, multiple: float) -> Tensor:
+    """Step 2 for buckets above LARGEST: partial sums and maxima by a kernel, the rest, small, by PyTorch."""
+    n = vector.numel()
+    buckets = num_buckets(n, bucket_size)
+    tiles = tile(n, bucket_size, itemsize=vector.itemsize, whole=False)
+    num_lanes = lanes(bucket_size, n) if norm == "quantile" else 1
+    blocks = power_of_two(min(bucket_size, n)) // BLOCK
+    with_sums, with_maxima = norm in ("l2", "rms"), norm != "l2"
+    sums = torch.zeros(buckets * blocks if with_sums else 1, dtype=torch.float64, device=vector.device)
+    maxima = torch.empty(buckets * tiles.pieces * num_lanes if with_maxima else 1, dtype=torch.int32, device=vector.device)
+    device.encode.partial_kernel[(tiles.programs,)](
+        vector,
+        sums,
+        maxima,
+        n,
+        BUCKET=_stride(n, bucket_size, tiles),
+        LANES=num_lanes,
+        SUMS=with_sums,
+        MAXIMA=with_maxima,
+        BLOCKS=blocks,
+        **tiles.constants,
+        num_warps=tiles.warps,
+        **OPTIONS,
+    )
+    if norm == "l2":
+        scales = _halved(sums.view(buckets, blocks)).sqrt().to(torch.float32)
+    else:
+        # The bits of |x| are ordered as the numbers are, NaN above all.
+        lane_maxima = maxima.view(buckets, tiles.pieces, num_lanes).amax(dim=1)
+        largest = lane_maxima.amax(dim=1).view(torch.float32)
+        if norm == "linf":
+            scales = largest
+        elif norm == "rms":
+            lengths = reference.bucket_lengths(n, bucket_size, vector.device)
+            rms = (_halved(sums.view(buckets, blocks)) / lengths).sqrt().to(torch.float32)
+            scales = torch.maximum(largest, rms * torch.tensor(multiple, dtype=torch.float32, device=vector.device))
+        else:
+            last = n - (buckets - 1) * bucket_size
+            lane_maxima[-1, last:] = 0x7F800000  # lanes without a coordinate count as infinite
+            low = lane_maxima.amin(dim=1).view(torch.float32)
+            scale = QUANTILE_FACTOR * torch.where(low < SMALLEST_NORM, largest, low)
+            scales = torch.stack([scale, largest], dim=1)
+            scales = torch.where(largest[:, None] < SMALLEST_NORM, torch.zeros_like(scales), scales).view(-1)
+    return torch.where(scales < SMALLEST_NORM, torch.zeros_like(scales), scales)
+
+
+def _halved(sums: Tensor) -> Tensor:
+    """The upper part of step 2's tree: float64[rows, 2^k] -> [rows]."""
+    while sums.shape[1] > 1:
+        half = sums.shape[1] // 2
+        sums = sums[:, :half] + sums[:, half:]
+    return sums[:, 0]
+
+
+# --- decode --------------------------------------------------------------------------------------------------------
+
+
+def decode_(
+    packed: Tensor,
+    scales: Tensor,
+    levels: Tensor,
+    total: Tensor,
+    bucket_size: int,
+    packing: int,
+    accumulate: bool,
+    dither: bool,
+    k0: int,
+    k1: int,
+) -> None:
+    """Step 8; see ``ops.decode_``."""
+    device = _device_code()
+    if device is None:
+        reference.decode_(packed, scales, levels, total, bucket_size, packing, accumulate, dither, k0, k1)
+        return
+    n, num_levels = total.numel(), levels.numel()
+    size = coding.packed_bytes(n, packing)
+    if packed.numel() != size:
+        raise ValueError(f"{packed.numel()} packed bytes: {n} codes take {size}")
+    if not n:
+        return
+    _contiguous(packed=packed, scales=scales, levels=levels, total=total)
+    checked = packing == coding.TERNARY or num_levels < 1 << packing
+    damaged = torch.zeros(1, dtype=torch.int32, device=total.device) if checked else scales
+    with _on(total):
+        tiles = tile(n, bucket_size, whole=False)
+        device.decode.decode_kernel[(tiles.programs,)](
+            packed,
+            scales,
+            levels,
+            total,
+            damaged,
+            n,
+            packed.numel(),
+            _signed(k0),
+            _signed(k1),
+            BUCKET=_stride(n, bucket_size, tiles),
+            L=num_levels,
+            PACKING=packing,
+            GROUPS=_bytewise(n, bucket_size, packing, tiles),
+            ALIGNED=packed.data_ptr() % 4 == 0,
+            CHECKED=checked,
+            ENDS=scales.numel() != num_buckets(n, bucket_size),
+            DITHER=dither,
+            STEP=2.0 / (num_levels - 1),
+            F=reference.fraction_bits(num_levels),
+            ACCUMULATE=accumulate,
+            ROWS=tiles.rows,
+            PIECES=tiles.pieces,
+            WIDTH=tiles.width,
+            num_warps=min(tiles.warps, 4),
+            **OPTIONS,
+        )
+    if checked and int(damaged):
+        raise ValueError(f"a code beyond {num_levels} levels: the codes are damaged")
+
+
+# --- rotation ------------------------------------------------------------------------------------------------------
+
+
+def hadamard_(vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> None:
+    """Step 9; see ``ops.hadamard_``."""
+    device = _device_code()
+    block = min(block, power_of_two(vector.numel() + 1))  # of a block that the vector does not fill, only binary digits count
+    if device is None or block > LARGEST:
+        reference.hadamard_(vector, block, k0, k1, inverse)
+        return
+    n = vector.numel()
+    _contiguous(vector=vector)
+    with _on(vector):
+        whole = n // block * block
+        size = max(block, min(power_of_two(n), 4096))
+        for tail, part, programs in ((False, size, -(-whole // size)), (True, block, int(n > whole))):
+            if programs:
+                device.rotate.hadamard_kernel[(programs,)](
+                    vector,
+                    n,
+                    _signed(k0),
+                    _signed(k1),
+                    block**-0.5,
+                    BLOCK=block,
+                    SIZE=part,
+                    FLIP_FIRST=not inverse,
+                    FLIP_LAST=inverse,
+                    TAIL=tail,
+                    num_warps=min(max(part // BLOCK, 1), 16),
+                    **OPTIONS,
+                )

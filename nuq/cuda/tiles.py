@@ -1,0 +1,57 @@
+"""Which part of a vector one program takes, and how it is laid out in registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BLOCK = 1024  # coordinates in one tree of the sum of squares (step 2)
+LARGEST = 16384  # coordinates of a bucket that one program holds in registers
+OPTIONS = {"enable_fp_fusion": False}  # of every launch: a fused multiply-add rounds once where the specification rounds twice
+
+
+def power_of_two(number: int) -> int:
+    """The smallest power of two that is at least ``number`` (1 for 0)."""
+    return 1 << max(number - 1, 0).bit_length()
+
+
+@dataclass(frozen=True)
+class Tile:
+    """``rows`` whole buckets of at most ``width`` coordinates, or (``pieces`` > 1) one of the pieces of a bucket.
+
+    In registers a tile is [width / K, blocks, K], so that one warp reads K neighbouring coordinates at once and a block of 1024
+    (a tree of the norm) stays inside one warp.
+    """
+
+    rows: int
+    width: int
+    pieces: int
+    programs: int
+    run: int  # neighbouring coordinates that one warp reads at once
+
+    @property
+    def block(self) -> int:
+        return min(self.width, BLOCK)
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """The compile-time arguments that every kernel over tiles takes."""
+        k = min(self.block, self.run)
+        return {"ROWS": self.rows, "PIECES": self.pieces, "R": self.block // k, "NB": self.width // self.block, "K": k}
+
+    @property
+    def warps(self) -> int:
+        """32 coordinates to a thread: several loads in flight, and float64 squares that still fit into registers."""
+        return min(max(self.rows * self.width // BLOCK, 1), 16)
+
+
+def tile(num_coordinates: int, bucket_size: int, *, itemsize: int = 4, size: int = 4096, whole: bool = True) -> Tile:
+    """The tiles of a vector.
+
+    size: coordinates that one program should take.  whole: buckets are not cut (a norm is computed), unless they exceed ``LARGEST``.
+    """
+    length = min(bucket_size, num_coordinates)
+    buckets = -(-num_coordinates // bucket_size)
+    width = min(power_of_two(length), LARGEST if whole and length <= LARGEST else size)
+    pieces = -(-length // width)
+    rows = 1 if pieces > 1 else min(max(size // width, 1), power_of_two(buckets))
+    return Tile(rows, width, pieces, -(-buckets // rows) * pieces, 512 // itemsize)
