@@ -1,6 +1,6 @@
-r"""Levels that fit a law: ALQ, ALQ-G and AMQ (Faghri et al., NeurIPS 2020, Section 3).
+r"""Levels that fit a law: ALQ, ALQ-G and AMQ (Faghri et al., NeurIPS 2020, Section 3), and the optimum.
 
-All three minimise Psi (``nuq.objective``), the expected variance of stochastic rounding under the fitted law, the interval around
+All minimise Psi (``nuq.objective``), the expected variance of stochastic rounding under the fitted law, the interval around
 zero included.  ``solver="exact"`` runs to a minimum; ``solver="paper"`` runs the original code's iterations, which stop before
 (``nuq.solver_paper`` says what comes of that, and which settings give the published levels).  Everything is float64 NumPy and
 deterministic: workers with the same statistics find the same levels.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nuq import levels as level_sets
-from nuq import solver_exact, solver_paper
+from nuq import solver_exact, solver_optimal, solver_paper
 from nuq.law import Array, Distribution
 from nuq.levels import Levels
 from nuq.objective import Objective
@@ -88,6 +88,38 @@ def amq(distribution: Distribution, bits: int, *, solver: str = "exact") -> Fitt
         p, start = solver_exact.multiplier(Objective.of(law, True), bits)
     levels = level_sets.exponential(bits, p)
     return Fitted(levels, expected_variance(levels, distribution), p, f"p={start:.4g}")
+
+
+def optimal(distribution: Distribution, num_levels: int, *, symmetric: bool = True) -> Fitted:
+    """The level set of ``num_levels`` with the smallest Psi there is, by dynamic programming (``nuq.solver_optimal``).
+
+    distribution: a law on [-1, 1].  num_levels: 2 to 256.  symmetric: the best of the sets +-l, without a zero level for an even
+    number and with one for an odd; else the best of all sets.  ValueError for another number.
+    """
+    level_sets.check_num_levels(num_levels)
+    law = distribution.tabulated()
+    if num_levels == 2:
+        return _unmoved(distribution)
+    if not symmetric:
+        objective, first, intervals = Objective(law, symmetric=False), -1.0, num_levels - 1
+    else:
+        objective, first, intervals = Objective(law.folded(), symmetric=num_levels % 2 == 0), 0.0, num_levels // 2
+    edges, _ = solver_optimal.optimum(objective, first, intervals)
+    if symmetric and num_levels % 2:
+        positive = level_sets.spread(edges[1:], symmetric=True).positive
+        levels = Levels(np.concatenate([-positive[::-1], [0.0], positive]))
+    else:
+        levels = objective.levels(edges)
+    return Fitted(levels, expected_variance(levels, distribution), None, "dynamic program")
+
+
+def gap(fitted: Fitted, distribution: Distribution, *, symmetric: bool = True) -> float:
+    """How far the levels are from the best of their number: Psi / Psi_optimal - 1 under ``distribution``, 0 or more.
+
+    symmetric: the best among the sets +-l; else among all.  A law that both serve without error counts as 0.
+    """
+    best = optimal(distribution, fitted.levels.num_levels, symmetric=symmetric).expected_variance
+    return max(fitted.expected_variance / best - 1.0, 0.0) if best > solver_exact.NOTHING else 0.0
 
 
 def _check(bits: int, solver: str) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import ArrayLike
 
+from nuq.cpu import levels as kernels
 from nuq.law import NUM_KNOTS, Array, Distribution, Folded, check_probability
 
 
@@ -130,12 +133,31 @@ class Histogram(Distribution):
 
     def folded(self) -> Distribution:
         """On edges that mirror onto themselves a histogram again: bins of -r are added to those of r."""
+        return self._magnitude
+
+    @cached_property
+    def _magnitude(self) -> Distribution:
         half = self._width.size // 2
         if not np.array_equal(self.edges, -self.edges[::-1]) or self._width.size % 2:
             return Folded(self)
         sums = self._raw()
         sums = sums[:, half:] + np.array([[1.0], [-1.0], [1.0]]) * sums[:, half - 1 :: -1]
         return Histogram(self.edges[half:], *sums)
+
+    def compiled(self) -> kernels.Law:
+        return kernels.of_bins(
+            self._origin,
+            self._median,
+            edges=self.edges,
+            width=self._width,
+            start=self._start,
+            slope=self._slope,
+            power=self._power,
+            excess=self._excess,
+            sums=self._sums,
+            left=self._left,
+            right=self._right,
+        )
 
     def _raw(self) -> Array:
         """The sums about zero."""

@@ -13,6 +13,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from nuq.cpu import levels as kernels
+
 Array = np.ndarray
 NUM_KNOTS = 513
 
@@ -77,6 +79,10 @@ class Distribution(Protocol):
     def folded(self) -> Distribution:
         """The law of |r|, on [0, 1]."""
         return Folded(self)
+
+    def compiled(self) -> kernels.Law | None:
+        """The arrays that the C++ solvers take; None for a law that they do not know."""
+        return None
 
     def tabulated(self) -> Distribution:
         """The same law at a price per call that does not depend on the number of its components."""
@@ -159,3 +165,6 @@ class Folded(Distribution):
 
     def folded(self) -> Distribution:
         return self
+
+    def compiled(self) -> kernels.Law | None:
+        return kernels.side_by_side(self.law.compiled(), self._other.compiled())

@@ -81,6 +81,13 @@ def check_bits(bits: int, low: int = 1) -> int:
     return int(bits)
 
 
+def check_num_levels(num_levels: int) -> int:
+    """``num_levels``; ValueError unless it is an integer from 2 to 256."""
+    if isinstance(num_levels, bool) or not isinstance(num_levels, int | np.integer) or not 2 <= num_levels <= 2**MAX_BITS:
+        raise ValueError(f"num_levels={num_levels!r}: must be an integer from 2 to {2**MAX_BITS}")
+    return int(num_levels)
+
+
 def uniform(bits: int) -> Levels:
     """2^bits equally spaced levels, no zero (QSGD as in ALQ's code).
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nuq.cpu import levels as kernels
 from nuq.law import Array, Distribution
 from nuq.levels import Levels, spread
 
@@ -51,7 +52,9 @@ class Objective:
 
     def value(self, edges: Array) -> Array:
         """Psi: float64[...]."""
-        return self._value(edges, self.law.interval_moments(edges))
+        law = self.law.compiled()
+        psi = None if law is None else kernels.psi(law, edges, symmetric=self.symmetric)
+        return psi if psi is not None else self._value(edges, self.law.interval_moments(edges))
 
     def _value(self, edges: Array, moments: Array) -> Array:
         m0, m1, m2 = moments

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nuq.cpu import levels as kernels
 from nuq.law import Array, Distribution
 from nuq.levels import SMALLEST
 from nuq.objective import Derivatives, Objective
@@ -92,6 +93,9 @@ def descend(objective: Objective, edges: Array) -> tuple[Array, Array]:
     Newton's steps solve with the tridiagonal Hessian.  One that would make edges meet or Psi rise is replaced by a sweep, and the
     Hessian's diagonal is raised for the next (Levenberg).  Ends where a step promises a relative change below 1e-13.
     """
+    solved = _in_cpp(objective, edges, projected=False)
+    if solved is not None:
+        return solved
     edges = occupied(objective.law, edges)
     for _ in range(NUM_SWEEPS):
         edges = coordinate_sweep(objective, edges)
@@ -116,6 +120,11 @@ def descend(objective: Objective, edges: Array) -> tuple[Array, Array]:
         if not open_.any():
             break
     return edges, at.value
+
+
+def _in_cpp(objective: Objective, edges: Array, *, projected: bool) -> tuple[Array, Array] | None:
+    law = objective.law.compiled()
+    return None if law is None else kernels.descend(law, edges, symmetric=objective.symmetric, projected=projected)
 
 
 def _newton_step(at: Derivatives, damping: Array) -> Array:
@@ -144,6 +153,9 @@ def projected_descent(objective: Objective, edges: Array) -> tuple[Array, Array]
     centre and in the tails take 1e5 rounds).  The rate is Barzilai and Borwein's, halved until Psi is no larger than the largest
     of the last ten (forcing it to fall every time makes this rate slow).
     """
+    solved = _in_cpp(objective, edges, projected=True)
+    if solved is not None:
+        return solved
     edges = occupied(objective.law, edges)
     at = objective.derivatives(edges)
     recent = np.repeat(at.value[None], 10, axis=0)
@@ -202,7 +214,10 @@ def multiplier(objective: Objective, bits: int) -> tuple[float, float]:
     refined by Newton's method on dPsi/dp inside its bracket.  ``objective`` holds the law of |r|, so any mean is right (the paper's
     Eq. G.3 counts the positive half alone), and the interval around zero counts.
     """
-    lowest = lowest_multiplier(bits)
+    lowest, law = lowest_multiplier(bits), objective.law.compiled()
+    solved = None if law is None else kernels.multiplier(law, bits, lowest)
+    if solved is not None:
+        return solved
     starts = 1 / (1 + np.exp(-np.linspace(np.log(lowest / (1 - lowest)), 7.0, 64)))
     psi = objective.value(multiplier_edges(starts, bits))
     padded = np.concatenate([[np.inf], psi, [np.inf]])

@@ -28,6 +28,7 @@ NUMPY_PART = (
     "nuq.objective",
     "nuq.adapt",
     "nuq.solver_exact",
+    "nuq.solver_optimal",
     "nuq.solver_paper",
     "nuq.cpu",
 )

@@ -1,0 +1,62 @@
+// The inner loop of the dynamic program: where a sum of three products is smallest.
+#include <cstring>
+
+#include "../isa.h"
+#include "../levels.h"
+
+namespace nuq {
+namespace NUQ_ISA {
+namespace {
+
+#if defined(NUQ_ISA_AVX512)
+constexpr int BYTES = 64;
+#elif defined(NUQ_ISA_AVX2)
+constexpr int BYTES = 32;
+#else
+constexpr int BYTES = 16;
+#endif
+constexpr int LANES = BYTES / 8;
+typedef double Vec __attribute__((vector_size(BYTES)));
+typedef int64_t Int __attribute__((vector_size(BYTES)));
+
+inline Vec load(const double* from) {
+    Vec v;
+    std::memcpy(&v, from, BYTES);
+    return v;
+}
+
+inline Vec choose(Int which, Vec yes, Vec no) { return (Vec)(((Int)yes & which) | ((Int)no & ~which)); }
+
+}  // namespace
+
+// The first i in [low, high) at which a[i] + slope b[i] + weight x[i] is smallest; its value in *least.
+int64_t first_smallest(const double* a, const double* b, const double* x, double slope, double weight, int64_t low, int64_t high,
+                       double* least) {
+    int64_t i = low, place = low;
+    const double start = a[low] + slope * b[low] + weight * x[low];
+    double best = start;
+    if (high - low >= 2 * LANES) {
+        Vec small = start - Vec{}, turn = Vec{}, count = Vec{};  // the turn in which a lane found its smallest, as a double: exact
+        for (; i + LANES <= high; i += LANES) {
+            const Vec value = load(a + i) + slope * load(b + i) + weight * load(x + i);
+            const Int lower = value < small;
+            small = choose(lower, value, small);
+            turn = choose(lower, count, turn);
+            count = count + 1.0;
+        }
+        for (int lane = 0; lane < LANES; lane++) {
+            const int64_t here = low + static_cast<int64_t>(turn[lane]) * LANES + lane;
+            if (!(small[lane] < start)) continue;
+            if (small[lane] < best || (small[lane] == best && here < place)) best = small[lane], place = here;
+        }
+    }
+    for (; i < high; i++) {
+        const double value = a[i] + slope * b[i] + weight * x[i];
+        if (value < best) best = value, place = i;
+    }
+    *least = best;
+    return place;
+}
+
+}  // namespace NUQ_ISA
+}  // namespace nuq
