@@ -1,0 +1,352 @@
+"""Entropy coding: round trips, the size against the entropy, the library against the reference, and damaged bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nuq import cpu, entropy, entropy_reference, entropy_tables
+from nuq.cpu import entropy as entropy_cpu
+from nuq.entropy import CODERS, decode, encode, encoded_bound
+
+MILLION = 10**6
+SETS = cpu.instruction_sets()
+needs_library = pytest.mark.skipif(not SETS, reason="the library is not built, or is off")
+
+
+@pytest.fixture(params=[*SETS, "reference"])
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Every instruction set of the library, and the reference."""
+    monkeypatch.setattr(entropy, "_kernels", lambda: entropy_reference if request.param == "reference" else entropy_cpu)
+    if request.param == "reference":
+        yield request.param
+    else:
+        with cpu.using(request.param):
+            yield request.param
+
+
+def _codes(num_codes: int, num_symbols: int, decay: float, seed: int = 0) -> np.ndarray:
+    """Codes whose probability falls by exp(-decay) from one symbol to the next, the symbols shuffled."""
+    rng = np.random.default_rng((seed, num_codes, num_symbols))
+    weights = np.exp(-decay * np.arange(num_symbols))
+    ranks = np.searchsorted(np.cumsum(weights) / weights.sum(), rng.random(num_codes))
+    codes = rng.permutation(num_symbols)[np.minimum(ranks, num_symbols - 1)]
+    return codes.astype(np.uint8 if num_symbols <= 256 else np.uint16)
+
+
+def _entropy_bits(codes: np.ndarray) -> float:
+    counts = np.unique(codes, return_counts=True)[1]
+    return float(-np.sum(counts * np.log2(counts / codes.size)))
+
+
+def _is_round_trip(codes: np.ndarray, num_symbols: int, coder: str) -> None:
+    data = encode(codes, num_symbols, coder)
+    assert data.dtype == np.uint8 and data.size <= encoded_bound(codes.size, num_symbols)
+    back = decode(data, codes.size, num_symbols, coder)
+    assert back.dtype == codes.dtype
+    np.testing.assert_array_equal(back, codes)
+
+
+# --- round trips --------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.sampled_from(CODERS),
+    st.integers(1, 512),
+    st.one_of(st.integers(0, 200), st.integers(0, 20000)),
+    st.sampled_from([0.0, 0.02, 0.5, 3.0]),
+    st.integers(0, 9),
+)
+def test_round_trip(coder: str, num_symbols: int, num_codes: int, decay: float, seed: int) -> None:
+    _is_round_trip(_codes(num_codes, num_symbols, decay, seed), num_symbols, coder)
+
+
+@pytest.mark.parametrize("coder", CODERS)
+def test_lengths_around_lanes_and_pieces(kernels: str, coder: str) -> None:
+    edges = [0, 8, 16, 32, 64, 992, 8192, 4 * 8192, 5 * 8192] + ([] if kernels == "reference" else [2 * 8192, 3 * 8192])
+    for num_codes in sorted({max(0, edge + step) for edge, step in product(edges, (-1, 0, 1))}):
+        _is_round_trip(_codes(num_codes, 5, 1.0), 5, coder)
+
+
+@pytest.mark.parametrize("coder", CODERS)
+@pytest.mark.parametrize("num_symbols", [1, 2, 3, 4, 255, 256, 257, 512])
+def test_alphabets(kernels: str, coder: str, num_symbols: int) -> None:
+    for symbol in {0, num_symbols // 2, num_symbols - 1}:  # nothing but one symbol
+        codes = np.full(1000, symbol, dtype=np.uint8 if num_symbols <= 256 else np.uint16)
+        _is_round_trip(codes, num_symbols, coder)
+        _is_round_trip(codes[:1], num_symbols, coder)
+        assert encode(codes, num_symbols, coder).size <= 3
+    for decay in (0.0, 0.01, 0.1, 5.0):
+        _is_round_trip(_codes(9000, num_symbols, decay), num_symbols, coder)
+
+
+def test_several_chunks_with_a_short_last_one(kernels: str) -> None:
+    codes = _codes(700_001, 40, 0.1)
+    data = encode(codes, 40, "rans")
+    chunks = int.from_bytes(data[2:4].tobytes(), "little")
+    assert data[0] == entropy.RANS and chunks > 2 and codes.size % chunks
+    np.testing.assert_array_equal(decode(data, codes.size, 40, "rans"), codes)
+
+
+def test_wide_codes_of_a_small_alphabet() -> None:
+    codes = _codes(5000, 8, 1.0)
+    for coder in CODERS:
+        assert encode(codes.astype(np.uint16), 8, coder).tobytes() == encode(codes, 8, coder).tobytes()
+        assert encode(np.repeat(codes, 2)[::2], 8, coder).tobytes() == encode(codes, 8, coder).tobytes()  # strided
+
+
+@pytest.mark.parametrize("num_symbols", [2, 3, 4, 5, 8, 17, 200, 256, 300, 512])
+def test_raw_is_the_packing_of_the_messages(num_symbols: int) -> None:
+    codes = np.random.default_rng(3).integers(0, num_symbols, 43)  # too few for a table
+    data = encode(codes.astype(np.uint16), num_symbols, "rans")
+    assert data[0] == entropy.RAW
+    if num_symbols == 3:
+        digits = np.append(codes, [0, 0]).reshape(-1, 5)
+        assert data[1:].tolist() == (digits * [1, 3, 9, 27, 81]).sum(axis=1).tolist()
+    else:
+        bits = (num_symbols - 1).bit_length()
+        stream = sum(code << (bits * place) for place, code in enumerate(codes.tolist()))
+        assert int.from_bytes(data[1:].tobytes(), "little") == stream
+
+
+# --- size ---------------------------------------------------------------------------------------------------------
+
+DECAYS = {4: (0.3, 1.0, 3.0), 8: (0.3, 1.0, 3.0), 16: (0.2, 1.0), 64: (0.03, 0.3), 255: (0.01, 0.1), 511: (0.005, 0.05, 0.5)}
+
+
+@pytest.mark.parametrize(("num_symbols", "decay"), [(symbols, decay) for symbols, decays in DECAYS.items() for decay in decays])
+def test_rans_is_within_2_percent_of_the_entropy(num_symbols: int, decay: float) -> None:
+    codes = _codes(MILLION, num_symbols, decay)
+    data = encode(codes, num_symbols, "rans")
+    assert data[0] == entropy.RANS
+    assert _entropy_bits(codes) < 8 * data.size < 1.004 * _entropy_bits(codes)  # .4 %, tables and all
+    np.testing.assert_array_equal(decode(data, MILLION, num_symbols, "rans"), codes)
+
+
+def test_rans_on_skewed_codes() -> None:
+    for num_symbols in (4, 511):
+        rng = np.random.default_rng(num_symbols)
+        codes = np.where(rng.random(MILLION) < 0.95, 7 % num_symbols, rng.integers(0, num_symbols, MILLION)).astype(np.uint16)
+        assert 8 * encode(codes, num_symbols, "rans").size < 1.02 * _entropy_bits(codes)
+
+
+@pytest.mark.parametrize(("num_symbols", "decay"), [(8, 0.7), (16, 0.2), (64, 0.03), (255, 0.01), (511, 0.05)])
+def test_huffman_is_within_2_percent_where_a_prefix_code_can_be(num_symbols: int, decay: float) -> None:
+    codes = _codes(MILLION, num_symbols, decay)
+    data = encode(codes, num_symbols, "huffman")
+    assert data[0] == entropy.HUFFMAN
+    assert 8 * data.size < 1.02 * _entropy_bits(codes)
+
+
+def _optimal_prefix_bits(counts: np.ndarray) -> int:
+    """Huffman's construction, without a limit on lengths: every merge costs its weight."""
+    weights, total = sorted(counts[counts > 0].tolist()), 0
+    while len(weights) > 1:
+        merged = weights[0] + weights[1]
+        total += merged
+        weights = sorted([*weights[2:], merged])
+    return total
+
+
+@pytest.mark.parametrize(("num_symbols", "decay"), [(2, 1.0), (4, 3.0), (8, 1.0), (64, 0.3), (511, 0.05), (511, 0.5)])
+def test_huffman_is_within_2_percent_of_the_optimal_prefix_code(num_symbols: int, decay: float) -> None:
+    codes = _codes(MILLION, num_symbols, decay)
+    data = encode(codes, num_symbols, "huffman")
+    assert 8 * data.size < 1.02 * _optimal_prefix_bits(np.bincount(codes)) or data[0] == entropy.RAW
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 10**6), min_size=2, max_size=512), st.integers(0, 40))
+def test_tables(counts: list[int], shift: int) -> None:
+    array = np.array(counts, dtype=np.int64) << (shift // 4)
+    if np.count_nonzero(array) < 2:
+        return
+    for bits in (12, 14):
+        frequencies = entropy_tables.quantised(array, bits)
+        assert frequencies.sum() == 1 << bits and ((frequencies > 0) == (array > 0)).all()
+        written = entropy_tables.write_table(frequencies, mantissas=True)
+        read, size = entropy_tables.read_frequencies(np.frombuffer(written + b"x", np.uint8), len(counts), bits)
+        assert size == len(written) and (read == frequencies).all()
+    lengths = entropy_tables.huffman_lengths(array)
+    assert ((lengths > 0) == (array > 0)).all() and lengths.max() <= entropy_tables.HUFFMAN_BITS
+    written = entropy_tables.write_table(lengths, mantissas=False)
+    read, size = entropy_tables.read_lengths(np.frombuffer(written + b"x", np.uint8), len(counts))  # and checks Kraft's sum
+    assert size == len(written) and (read == lengths).all()
+
+
+def test_lengths_are_optimal_where_the_limit_does_not_bind() -> None:
+    rng = np.random.default_rng(5)
+    for num_symbols in (2, 3, 7, 30, 300):
+        counts = rng.integers(50, 1000, num_symbols)
+        assert np.sum(counts * entropy_tables.huffman_lengths(counts)) == _optimal_prefix_bits(counts)
+
+
+def test_lengths_are_limited() -> None:
+    fibonacci = np.array([1, 1] + [0] * 23)
+    for k in range(2, 25):
+        fibonacci[k] = fibonacci[k - 1] + fibonacci[k - 2]  # Huffman's own code would take 24 bits
+    lengths = entropy_tables.huffman_lengths(fibonacci)
+    assert lengths.max() == 12
+    assert np.sum(fibonacci * lengths) < 1.005 * _optimal_prefix_bits(fibonacci)
+
+
+def test_logarithms_are_exact_to_their_last_bit() -> None:
+    exact = np.log2(np.arange(1, 1 + (1 << 14))) * 65536
+    assert np.abs(entropy_tables.log2_table()[1:] - exact + 0.5).max() < 0.51 + 16 / 65536
+
+
+# --- the library against the reference -----------------------------------------------------------------------------
+
+
+@needs_library
+@pytest.mark.parametrize("coder", CODERS)
+@pytest.mark.parametrize(
+    ("num_codes", "num_symbols", "decay"),
+    [(31, 4, 1.0), (5000, 3, 1.0), (300_000, 8, 0.5), (300_000, 2, 4.0), (300_001, 33, 0.1), (300_001, 256, 0.05), (300_001, 511, 0.03)],
+)
+def test_same_bytes(monkeypatch: pytest.MonkeyPatch, num_codes: int, num_symbols: int, decay: float, coder: str) -> None:
+    codes = _codes(num_codes, num_symbols, decay)
+    contexts = (np.arange(num_codes) % 3).astype(np.uint8) if coder == "rans" else None
+    for given_contexts in (None, contexts):
+        with monkeypatch.context() as patch:
+            patch.setattr(entropy, "_kernels", lambda: entropy_reference)
+            expected = encode(codes, num_symbols, coder, given_contexts, 3)
+        for name in SETS:
+            with cpu.using(name):
+                assert encode(codes, num_symbols, coder, given_contexts, 3).tobytes() == expected.tobytes(), name
+                np.testing.assert_array_equal(decode(expected, num_codes, num_symbols, coder, given_contexts, 3), codes)
+
+
+def test_known_bytes() -> None:
+    """The format itself: a change of it must be one on purpose."""
+    codes = np.array([0, 1, 0, 2, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 0] * 4, dtype=np.uint8)
+    assert encode(codes, 4, "huffman").tobytes().hex() == "02213332029c8c002723c0c90870"
+    assert encode(np.tile(codes, 4), 4, "rans").tobytes().hex() == (
+        "030c01000c4005900009007dd048673c8450f3d20bbf31595e0b7a4bc02113a9ab09d17a8515d2f814a2a0540b965ba5a1007a"
+    )
+
+
+# --- contexts -----------------------------------------------------------------------------------------------------
+
+
+def _dithered(num_codes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Codes of a normal variable under subtractive dither (error 1/12 of its variance), and 16 bins of the dither."""
+    rng = np.random.default_rng(11)
+    dither = rng.random(num_codes)
+    codes = np.clip(np.floor(rng.standard_normal(num_codes) + dither) + 8, 0, 15).astype(np.uint8)
+    return codes, (dither * 16).astype(np.uint8)
+
+
+def test_contexts_gain_what_the_dither_tells(kernels: str) -> None:
+    num_codes = MILLION // (8 if kernels == "reference" else 1)
+    codes, contexts = _dithered(num_codes)
+    plain, told = encode(codes, 16, "rans"), encode(codes, 16, "rans", contexts)
+    bits = 8 * plain.size / num_codes, 8 * told.size / num_codes
+    assert bits[0] == pytest.approx(2.17, abs=0.02) and bits[1] == pytest.approx(2.11, abs=0.015) and bits[0] - bits[1] > 0.04
+    np.testing.assert_array_equal(decode(told, num_codes, 16, "rans", contexts), codes)
+    with pytest.raises(ValueError, match="damaged"):
+        decode(told, num_codes, 16, "rans", np.roll(contexts, 1))
+    with pytest.raises(ValueError, match="form"):
+        decode(told, num_codes, 16, "rans")
+
+
+def test_contexts_that_never_occur_or_know_the_code(kernels: str) -> None:
+    codes = _codes(3000, 8, 0.5)
+    for contexts in (codes, np.full(3000, 5, dtype=np.uint8), (codes > 2).astype(np.uint8) * 15):
+        data = encode(codes, 8, "rans", contexts)
+        np.testing.assert_array_equal(decode(data, 3000, 8, "rans", contexts), codes)
+    with pytest.raises(ValueError, match="not of these contexts"):
+        decode(data, 3000, 8, "rans", np.full(3000, 3, dtype=np.uint8))
+
+
+# --- damage -------------------------------------------------------------------------------------------------------
+
+
+def _never_crashes(data: np.ndarray, codes: np.ndarray, num_symbols: int, coder: str) -> bool:
+    """Whether decoding says that the bytes are damaged; if not, the codes are at least codes."""
+    try:
+        back = decode(data, codes.size, num_symbols, coder)
+    except ValueError as error:
+        assert str(error)
+        return True
+    assert back.size == codes.size and int(back.max()) < num_symbols
+    return False
+
+
+@pytest.mark.parametrize("coder", CODERS)
+def test_cut_short_or_too_long(kernels: str, coder: str) -> None:
+    codes = _codes(3000, 9, 0.4)
+    data = encode(codes, 9, coder)
+    for size in [*range(min(60, data.size)), *range(60, data.size, 41)]:
+        assert _never_crashes(data[:size], codes, 9, coder), size
+    assert _never_crashes(np.append(data, np.uint8(0)), codes, 9, coder)
+    for num_codes in (0, 1, 2999, 3001, 10**5):
+        found = _never_crashes(data, np.zeros(num_codes, dtype=np.uint8), 9, coder)
+        assert found or (coder == "huffman" and abs(num_codes - 3000) == 1)  # one code more or less can fit Huffman's last byte
+
+
+@pytest.mark.parametrize("coder", CODERS)
+def test_flipped_bits_and_random_bytes(kernels: str, coder: str) -> None:
+    rng = np.random.default_rng(17)
+    codes = _codes(200 if kernels == "reference" else 2000, 9, 0.4)
+    data = encode(codes, 9, coder)
+    found = 0
+    for trial in range(300):
+        damaged = data.copy()
+        place = rng.integers(0, 24 if trial % 2 else data.size)  # every other time in the tables
+        damaged[place] ^= np.uint8(1 << rng.integers(0, 8))
+        found += _never_crashes(damaged, codes, 9, coder)
+        rubbish = rng.integers(0, 256, rng.integers(1, 400), dtype=np.uint8)
+        rubbish[0] = entropy.HUFFMAN if coder == "huffman" else entropy.RANS
+        _never_crashes(rubbish, codes, 9, coder)
+        rubbish[: min(20, rubbish.size)] = data[:20][: rubbish.size]  # a good table before rubbish
+        _never_crashes(rubbish, codes, 9, coder)
+    if coder == "rans":
+        assert found == 300
+    else:  # has hardly any redundancy outside its table: most is left to the message's CRC
+        assert found > 50
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.binary(max_size=80), st.integers(0, 300), st.integers(1, 512), st.sampled_from(CODERS))
+def test_any_bytes(data: bytes, num_codes: int, num_symbols: int, coder: str) -> None:
+    try:
+        codes = decode(np.frombuffer(data, dtype=np.uint8), num_codes, num_symbols, coder)
+    except ValueError:
+        return
+    assert codes.size == num_codes and (not num_codes or int(codes.max()) < num_symbols)
+
+
+# --- errors -------------------------------------------------------------------------------------------------------
+
+
+def test_errors_say_what_is_wrong(kernels: str) -> None:
+    codes, contexts = _codes(100, 8, 0.5), np.zeros(100, dtype=np.uint8)
+    with pytest.raises(ValueError, match="code 7: must be below num_symbols=7"):
+        encode(np.array([0, 7, 1], dtype=np.uint8), 7, "rans")
+    with pytest.raises(ValueError, match="code 600: must be below"):
+        encode(np.array([0, 600], dtype=np.uint16), 512, "rans")
+    with pytest.raises(ValueError, match="must be one of huffman, rans"):
+        encode(codes, 8, "elias")
+    with pytest.raises(ValueError, match="num_symbols=513"):
+        encode(codes, 513, "rans")
+    with pytest.raises(ValueError, match=r"uint8 or uint16, in one dimension"):
+        encode(codes.reshape(10, 10), 8, "rans")
+    with pytest.raises(ValueError, match="only rans codes with contexts"):
+        encode(codes, 8, "huffman", contexts)
+    with pytest.raises(ValueError, match="num_contexts=17"):
+        encode(codes, 8, "rans", contexts, 17)
+    with pytest.raises(ValueError, match=r"must be uint8\[100\]"):
+        encode(codes, 8, "rans", contexts[:99])
+    for call in (
+        lambda: encode(codes, 8, "rans", contexts + np.uint8(4), 4),
+        lambda: decode(codes, 100, 8, "rans", contexts + np.uint8(4), 4),
+    ):
+        with pytest.raises(ValueError, match="context 4: must be below num_contexts=4"):
+            call()
