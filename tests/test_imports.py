@@ -30,6 +30,9 @@ NUMPY_PART = (
     "nuq.solver_exact",
     "nuq.solver_optimal",
     "nuq.solver_paper",
+    "nuq.entropy",
+    "nuq.entropy_reference",
+    "nuq.entropy_tables",
     "nuq.cpu",
 )
 MAX_LINES = 400
