@@ -192,6 +192,14 @@ class ALQ(Adaptive):
 
 
 @dataclass
+class Optimal(ALQ):
+    """The level set of least expected variance, by dynamic programming (QUIVER, NeurIPS 2024)."""
+
+    solver: str = setting("exact", "the dynamic program has no published iterations to reproduce", choices=("exact",))
+    num_levels: int = setting(0, "number of levels, 2 to 256; odd and symmetric: with one at zero; 0: 2^bits", low=0, high=256)
+
+
+@dataclass
 class Normal(Adaptive):
     """The paper's -N variants: one truncated normal in place of the mixture."""
 
@@ -285,6 +293,7 @@ METHODS: dict[str, Method] = {
     "alq_gn": Method("ALQ-GN", Normal, _QUANTIZED + "alq_g", adaptive=True),
     "amq": Method("AMQ", AMQ, _QUANTIZED + "amq", adaptive=True),
     "amq_n": Method("AMQ-N", AMQNormal, _QUANTIZED + "amq", adaptive=True),
+    "optimal": Method("Optimal", Optimal, _QUANTIZED + "optimal", adaptive=True),
 }
 
 

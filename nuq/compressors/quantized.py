@@ -25,7 +25,7 @@ from nuq.lattice import step_of_rate
 from nuq.levels import Levels
 from nuq.message import HEADER_BYTES, Message, MessageError
 from nuq.ops import Key
-from nuq.registry import AMQ, ECDQ, NUQSGD, QSGD, TRN, Adaptive, Bucketed
+from nuq.registry import AMQ, ECDQ, NUQSGD, QSGD, TRN, Adaptive, Bucketed, Optimal
 from nuq.statistics import Statistics
 
 TAG = b"LVLS"
@@ -160,6 +160,7 @@ class AdaptiveQuantizer(Quantizer):
     def __init__(self, settings: Adaptive, solve: Update) -> None:
         self.settings = settings
         self._solve = solve
+        self.gap: float | None = None  # Psi / Psi of the optimum - 1 under the law of the last update
         size = settings.bucket_size
         reach = _NORMAL_QUANTILE_REACH if settings.norm == "quantile" else 1.0
         spread = size**-0.5 if settings.norm == "l2" else (2 * np.log(max(size, 2))) ** -0.5
@@ -175,7 +176,9 @@ class AdaptiveQuantizer(Quantizer):
         if statistics.empty_of(self.settings.fit):
             return
         reach = statistics.reach
-        fitted = self._solve(statistics.fit(self.settings.fit, getattr(self.settings, "weights", "norm2"), reach=reach))
+        law = statistics.fit(self.settings.fit, getattr(self.settings, "weights", "norm2"), reach=reach)
+        fitted = self._solve(law)
+        self.gap = adapt.gap(fitted, law, symmetric=self.settings.symmetric)
         self.set_levels(level_sets.stretched(fitted.levels, reach), fitted.p)
 
 
@@ -237,6 +240,12 @@ def alq_g(settings: Adaptive) -> AdaptiveQuantizer:
     return AdaptiveQuantizer(
         settings, lambda law: adapt.alq_gradient(law, settings.bits, symmetric=settings.symmetric, solver=settings.solver)
     )
+
+
+def optimal(settings: Optimal) -> AdaptiveQuantizer:
+    """The global optimum, of any number of levels (QUIVER, NeurIPS 2024): what the others' ``gap`` is measured from."""
+    num_levels = settings.num_levels or 2**settings.bits
+    return AdaptiveQuantizer(settings, lambda law: adapt.optimal(law, num_levels, symmetric=settings.symmetric))
 
 
 def amq(settings: AMQ) -> AdaptiveQuantizer:
