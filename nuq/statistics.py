@@ -1,7 +1,7 @@
 r"""What an update of the levels needs to know about the gradients, in a fixed-size summary per worker.
 
 - A histogram of the normalised coordinates, weighted by norm^2 (the weight that the quantization error ``norm^2 * Psi`` gives them), in
-  64 bins an octave: what ``fit=histogram`` takes.  A sample of at most 2^15 coordinates a vector, of some 64 buckets, is enough.
+  64 bins an octave: what ``fit=histogram`` takes.  A sample of some 2^14 coordinates a vector, of some 64 buckets, is enough.
 - Where moments are asked for (``fit=normal|mixture``), for every bucket its norm, and mean and unbiased standard deviation of the
   normalised coordinates.  Kept are the ``num_components`` buckets of largest norm (the mixture CondTruncNormHist; the original's
   ``snap_online_mean``) and the sums behind one normal: mean = sum of coordinates / n, sigma^2 = sum of within-bucket var * (len - 1) / n.
@@ -19,13 +19,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq import ops, reference
+from nuq import cpu, ops, reference
+from nuq.cpu import statistics as cpu_statistics
 from nuq.distributions import CondTruncNorm, CondTruncNormHist, Distribution, Histogram, TruncNorm
 
 SAMPLED_BUCKETS = 64
-SAMPLED_COORDINATES = 1 << 15
+SAMPLED_COORDINATES = 1 << 14
 _OCTAVES, _LOG_BINS = 20, 6  # 2^6 bins in each octave from 2^-20 to 1, and one bin below
 _SIDE = (_OCTAVES << _LOG_BINS) + 1
+_LOWEST = (127 - _OCTAVES) << _LOG_BINS  # the leading bits of 2^-20 as a float32
 NUM_BINS = 2 * _SIDE
 
 Array = np.ndarray
@@ -43,12 +45,17 @@ def _histogram(r: Array, weights: Array) -> Array:
 
     The bits of a float32 are its logarithm, so a bin is found by a shift: exactly, and alike on every machine.
     """
-    place = (np.abs(r).view(np.int32) >> (23 - _LOG_BINS)) - ((127 - _OCTAVES) << _LOG_BINS) + 1
+    place = (np.abs(r).view(np.int32) >> (23 - _LOG_BINS)) - _LOWEST + 1
     place = np.clip(place, 0, _SIDE - 1)
     index = np.where(r < 0, _SIDE - 1 - place, _SIDE + place)
     wide = r.astype(np.float64)
     moment = weights * wide
     return np.stack([np.bincount(index, terms, NUM_BINS) for terms in (weights, moment, moment * wide)])
+
+
+def _in_order(terms: Array) -> float:
+    """Their sum, added one after another (NumPy's own adds in pairs)."""
+    return float(np.bincount(np.zeros(len(terms), dtype=np.int64), terms, 1)[0])
 
 
 @dataclass
@@ -85,15 +92,21 @@ class Statistics:
         pairs = ops.bucket_scales(vector, bucket_size, norm).view(-1, ops.scales_per_bucket(norm))
         scales, tops = pairs[:, 0], pairs[:, -1]
         every = vector.numel() // SAMPLED_COORDINATES | 1
-        places = torch.arange(0, vector.numel(), every, device=vector.device)
-        bucket = places // bucket_size
-        scale = scales[bucket]
-        used = scale > 0
-        r = (vector[places][used].to(torch.float32) / scale[used]).clamp(-1.0, 1.0).cpu().numpy()
-        weights = scale[used].to(torch.float64).square().cpu().numpy() * (n / len(places))  # for those that were passed over too
-        self.histogram += _histogram(r, weights)
-        top = (tops[bucket][used] / scale[used]).to(torch.float64).cpu().numpy()
-        self.tops += weights.sum(), (weights * top).sum()
+        weight_each = n / -(-vector.numel() // every)  # a coordinate stands for those that were passed over, too
+        if vector.device.type == "cpu" and cpu.library() is not None:
+            vector = vector.to(torch.float32).contiguous()
+            given = (vector.data_ptr(), vector.numel(), bucket_size, every, pairs.contiguous().numpy(), weight_each)
+            sums, tops = cpu_statistics.histogram(*given, log_bins=_LOG_BINS, lowest=_LOWEST, side=_SIDE)
+        else:
+            bucket = torch.arange(0, vector.numel(), every, device=vector.device) // bucket_size
+            used = scales[bucket] > 0
+            scale = scales[bucket][used]
+            r = (vector[::every][used].to(torch.float32) / scale).clamp(-1.0, 1.0).cpu().numpy()
+            weights = scale.cpu().numpy().astype(np.float64) ** 2 * weight_each
+            top = (tops[bucket][used] / scale).cpu().numpy().astype(np.float64)
+            sums, tops = _histogram(r, weights), np.array([_in_order(weights), _in_order(weights * top)])
+        self.histogram += sums
+        self.tops += tops
 
     def _add_moments(self, vector: Tensor, bucket_size: int, norm: str) -> None:
         scales = ops.bucket_scales(vector, bucket_size, norm)

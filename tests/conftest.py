@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
+
+from nuq import cpu
 
 # Before numpy and torch are imported: results are compared at one thread, and the machine has few cores.
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -22,6 +25,18 @@ settings.load_profile("nuq")
 install_import_hook(["nuq.reference", "nuq.coding"], "beartype.beartype")
 
 ROOT = Path(__file__).parent.parent
+
+# Warnings are errors, and the library warns where its kernels are not built: then everything is tested without them.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    KERNELS = cpu.library() is not None
+if not KERNELS:
+    os.environ["NUQ_CPU"] = "off"
+
+
+def pytest_report_header() -> str:
+    """Which kernels are under test."""
+    return f"C++ kernels: {', '.join(cpu.instruction_sets()) if KERNELS else 'not built, so not tested'}"
 
 
 @pytest.fixture(scope="session")

@@ -19,16 +19,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nuq import coding, ops
+from nuq import coding, entropy, ops
 from nuq import levels as level_sets
 from nuq.message import Message, MessageError, from_bytes
 from nuq.ops import Words
 
-try:
-    from nuq import entropy
-except ImportError:
-    entropy = None
-CODINGS = ("packed", "huffman", "rans")
+CODINGS = ("packed", *entropy.CODERS)
 _FIXED = struct.Struct("<IHBBB3x")
 _WORDS = struct.Struct("<II")
 _UNIFORM, _TWO_SCALES, _DITHERED = 1, 2, 4

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq import adapt, coding, ops, reference
+from nuq import adapt, coding, entropy, ops, reference
 from nuq import levels as level_sets
-from nuq.compressors.body import Layout, entropy
+from nuq.compressors.body import Layout
 from nuq.distributions import Distribution, TruncNorm
 from nuq.lattice import step_of_rate
 from nuq.levels import Levels
