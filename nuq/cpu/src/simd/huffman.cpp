@@ -3,6 +3,10 @@
 
 #include <cstring>
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-tree-slp-vectorize", "no-tree-vectorize")  // its gathers halve the speed of four scalar chains
+#endif
+
 namespace nuq {
 namespace NUQ_ISA {
 namespace {

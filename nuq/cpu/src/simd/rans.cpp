@@ -36,11 +36,11 @@ uint8_t* encode_scalar(const RansModel& model, const Code* codes, const uint8_t*
     for (size_t i = last; i-- > first;) {
         const RansEncodeEntry& entry = entries[entry_of<Code, CONTEXTS>(model, codes, contexts, i)];
         uint32_t x = states[i & mask];
-        const bool full = x >= entry.limit;  // no branch: it would be a guess
+        const unsigned full = x >= entry.limit;  // arithmetic, not a branch: it would be a guess
         const uint16_t low = uint16_t(x);
         std::memcpy(out - 2, &low, 2);
-        out -= full ? 2 : 0;
-        x >>= full ? 16 : 0;
+        out -= 2 * full;
+        x >>= 16 * full;
         const uint32_t quotient = uint32_t(uint64_t(x) * entry.reciprocal >> 32) >> entry.shift;
         states[i & mask] = x + entry.bias + quotient * entry.complement;
     }
@@ -140,16 +140,15 @@ void decode_scalar(const RansModel& model, const uint8_t* words, size_t num_word
             const size_t stop = i + std::min(last - i, num_words - at);
             for (; i < stop; ++i) {
                 const uint32_t x = decode_one<Code, WIDE, CONTEXTS>(model, states[i & mask], codes, contexts, i);
-                const bool low = x < RANS_LOW;
-                const uint32_t longer = x << 16 | word_at(words, at);
-                states[i & mask] = low ? longer : x;
+                const uint32_t low = x < RANS_LOW;
+                states[i & mask] = x << (16 * low) | (word_at(words, at) & (0 - low));
                 at += low;
             }
         } else {
             for (; i < last; ++i) {
                 const uint32_t x = decode_one<Code, WIDE, CONTEXTS>(model, states[i & mask], codes, contexts, i);
-                const bool low = x < RANS_LOW;
-                states[i & mask] = low ? x << 16 : x;
+                const uint32_t low = x < RANS_LOW;
+                states[i & mask] = x << (16 * low);
                 at += low;
             }
         }
