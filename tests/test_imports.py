@@ -50,6 +50,7 @@ class Rule:
 # The first rule that names a module holds for it.
 RULES = (
     Rule(("args", "nuq.registry"), ("nuq.registry", "omegaconf", "hydra"), never=("torch",)),
+    Rule(("nuq.cpu.kernels",), ("torch", "jaxtyping", "nuq"), never=("nuq.reference",)),  # tensors, unlike the rest of nuq.cpu
     Rule(NUMPY_PART, ("numpy", "scipy", *NUMPY_PART), never=("torch",)),
     Rule(
         ("nuq",), ("torch", "numpy", "scipy", "triton", "jaxtyping", "nuq"), never=("args", "main", "train", "grid", "grid_run", "analysis")
