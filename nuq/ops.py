@@ -49,6 +49,7 @@ import math
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -158,10 +159,15 @@ SCHEMAS = {
 def _on_cpu(name: str) -> Callable[..., None]:
     """The C++ kernel where it is built, else the reference."""
 
-    def kernel(*arguments: Any) -> None:
-        from nuq import reference
+    @cache
+    def chosen() -> Callable[..., None]:
+        from nuq import cpu, reference
+        from nuq.cpu import kernels
 
-        getattr(reference, name)(*arguments)
+        return getattr(reference if cpu.library() is None else kernels, name)
+
+    def kernel(*arguments: Any) -> None:
+        chosen()(*arguments)
 
     return kernel
 

@@ -1,0 +1,113 @@
+// The entry points of encode and decode: how a vector is cut among the threads.  The cuts change no bit.
+#include "quantize.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+namespace {
+using namespace nuq;
+
+constexpr int64_t PORTION = 1 << 16;  // coordinates that a thread takes at a time, about
+constexpr int64_t PART = 64 * BLOCK;  // of a large bucket
+
+// Threads beyond one a portion would wait longer than they work.
+int threads_for(int64_t size, int threads) { return int(std::max<int64_t>(1, std::min<int64_t>(threads, size / (PORTION / 4)))); }
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+template <class Work>
+void in_parallel(int64_t count, int threads, const Work& work) {
+    if (threads == 1 || count <= 1) {
+        for (int64_t i = 0; i < count; ++i) work(i);
+        return;
+    }
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+    for (int64_t i = 0; i < count; ++i) work(i);
+}
+
+// All coordinates in portions of about ``portion``, a multiple of CHUNK.
+template <class Work>
+void in_portions(int64_t size, int threads, const Work& work) {
+    constexpr int64_t portion = PORTION / CHUNK * CHUNK;
+    in_parallel(ceil_div(size, portion), threads, [&](int64_t i) { work(i * portion, std::min(size, (i + 1) * portion)); });
+}
+
+void scale_large_bucket(const Encode& job, int64_t bucket, int threads) {
+    const int64_t count = std::min(job.bucket, job.size - bucket * job.bucket);
+    const int64_t blocks = ceil_div(count, BLOCK), parts = ceil_div(count, PART);
+    int64_t room = 1;
+    while (room < blocks) room *= 2;
+    std::vector<double> sums(static_cast<size_t>(room));
+    std::vector<Maxima> maxima(static_cast<size_t>(parts));
+    in_parallel(parts, threads, [&](int64_t part) {
+        const int64_t first = part * (PART / BLOCK);
+        NUQ_CALL(measure, job, bucket, first, std::min(blocks, first + PART / BLOCK), sums.data(), maxima[size_t(part)]);
+    });
+    NUQ_CALL(join, job, bucket, sums.data(), maxima.data(), parts);
+}
+
+// The fewest whole buckets that end where a byte ends.
+int64_t buckets_to_a_byte(const Encode& job) {
+    if (!job.packed) return 1;
+    return job.packing == TERNARY ? 5 / std::gcd<int64_t>(job.bucket, 5) : 8 / std::gcd<int64_t>(job.bucket * job.packing, 8);
+}
+
+// The first scale that is not finite, or -1.
+int64_t first_not_finite(const float* scales, int64_t count) {
+    for (int64_t i = 0; i < count; ++i)
+        if (!std::isfinite(scales[i])) return i;
+    return -1;
+}
+
+int64_t run(const Encode& job, int threads) {
+    if (!job.size) return -1;
+    const int64_t buckets = ceil_div(job.size, job.bucket);
+    const int64_t group = buckets_to_a_byte(job);
+    // A thread that measures a bucket encodes it too, out of its own cache: unless buckets are large or too few to go round.
+    const bool fused = group * job.bucket <= SMALL_BUCKET && (threads == 1 || group * job.bucket * 2 * threads <= job.size);
+    if (job.bucket > SMALL_BUCKET) {
+        for (int64_t bucket = 0; bucket < buckets; ++bucket) scale_large_bucket(job, bucket, threads);
+    } else {
+        const int64_t unit = group * std::max<int64_t>(1, (fused ? PORTION / 2 : PORTION / 4) / (group * job.bucket));
+        in_parallel(ceil_div(buckets, unit), threads, [&](int64_t i) {
+            const int64_t end = std::min(buckets, (i + 1) * unit);
+            for (int64_t first = i * unit; first < end; first += group) {
+                const int64_t last = std::min(end, first + group);
+                NUQ_CALL(scale_buckets, job, first, last);
+                if (fused && job.packed) NUQ_CALL(encode, job, first * job.bucket, std::min(job.size, last * job.bucket));
+            }
+        });
+    }
+    const int64_t bad = first_not_finite(job.scales, job.norm == QUANTILE ? 2 * buckets : buckets);
+    if (bad < 0 && !fused && job.packed)
+        in_portions(job.size, threads, [&](int64_t first, int64_t last) { NUQ_CALL(encode, job, first, last); });
+    return bad;
+}
+}  // namespace
+
+// The place of the first scale that is not finite, or -1.  levels null: equally spaced.  packed null: scales alone.
+NUQ_EXPORT int64_t nuq_encode(const void* vector, int dtype, int64_t size, int64_t bucket, int norm, int lanes, float multiple, float* scales,
+                              uint8_t* packed, int packing, const float* levels, int num_levels, int stochastic, uint32_t k0, uint32_t k1,
+                              int threads) {
+    const Encode job{vector, dtype, size, std::max<int64_t>(1, std::min(bucket, size)), norm, lanes, multiple, scales, packed, packing,
+                     levels, num_levels, stochastic != 0, k0, k1};
+    return run(job, threads_for(size, threads));
+}
+
+// 0, or 1 where a code is beyond the levels: then the total is as it was.
+NUQ_EXPORT int nuq_decode(const uint8_t* packed, int packing, const float* scales, int tops, const float* levels, int num_levels, float* total,
+                          int64_t size, int64_t bucket, int accumulate, int dither, uint32_t k0, uint32_t k1, int threads) {
+    const Decode job{packed, packing, scales, tops != 0, levels, num_levels, total, size, std::max<int64_t>(1, std::min(bucket, size)),
+                     accumulate != 0, dither != 0, k0, k1};
+    threads = threads_for(size, threads);
+    std::atomic<bool> damaged{false};
+    in_portions(size, threads, [&](int64_t first, int64_t last) {
+        if (NUQ_CALL(beyond, job, first, last)) damaged = true;
+    });
+    if (damaged) return 1;
+    in_portions(size, threads, [&](int64_t first, int64_t last) { NUQ_CALL(decode, job, first, last); });
+    return 0;
+}

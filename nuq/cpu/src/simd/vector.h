@@ -1,0 +1,253 @@
+// Vectors as wide as the instruction set's registers: the compiler's own vector types, whose operators need no intrinsics,
+// and the few operations that have no operator.
+#pragma once
+#include <cstring>
+
+#include "../isa.h"
+
+#if defined(NUQ_ISA_AVX512) || defined(NUQ_ISA_AVX2)
+
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12's own headers, on values that are meant to be undefined
+#include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace nuq {
+namespace NUQ_ISA {
+namespace {
+#if defined(NUQ_ISA_AVX512)
+constexpr int W = 16;  // 32-bit lanes
+#elif defined(NUQ_ISA_AVX2)
+constexpr int W = 8;
+#else
+constexpr int W = 4;
+#endif
+
+typedef float F __attribute__((vector_size(4 * W), may_alias));
+typedef int32_t I __attribute__((vector_size(4 * W), may_alias));
+typedef uint32_t U __attribute__((vector_size(4 * W), may_alias));
+typedef double D __attribute__((vector_size(4 * W), may_alias));
+typedef float HalfF __attribute__((vector_size(2 * W), may_alias));
+typedef uint8_t Bytes __attribute__((vector_size(W), may_alias));
+typedef uint16_t Shorts __attribute__((vector_size(2 * W), may_alias));
+
+template <class V, class T>
+inline V load(const T* from) {
+    V value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+}
+
+template <class V, class T>
+inline void store(T* to, V value) {
+    std::memcpy(to, &value, sizeof value);
+}
+
+// The first ``count`` lanes, zeros behind.
+inline F load_first(const float* from, int64_t count) {
+    float lanes[W] = {};
+    std::memcpy(lanes, from, size_t(count) * sizeof(float));
+    return load<F>(lanes);
+}
+
+inline void store_first(float* to, F value, int64_t count) {
+    float lanes[W];
+    store(lanes, value);
+    std::memcpy(to, lanes, size_t(count) * sizeof(float));
+}
+
+inline F splat(float value) { return value - F{}; }  // value - 0 keeps a zero's sign
+inline U splat(uint32_t value) { return value + U{}; }
+inline I splat(int32_t value) { return value + I{}; }
+
+inline F to_float(I value) { return __builtin_convertvector(value, F); }
+inline F to_float(U value) { return to_float((I)value); }  // below 2^31
+inline I truncate(F value) { return __builtin_convertvector(value, I); }
+inline D widened(const float* from) { return __builtin_convertvector(load<HalfF>(from), D); }
+
+// NaN does not occur; which zero comes out is free.
+inline F at_least(F value, F bound) {
+#if defined(NUQ_ISA_AVX512)
+    return (F)_mm512_max_ps((__m512)value, (__m512)bound);
+#elif defined(NUQ_ISA_AVX2)
+    return (F)_mm256_max_ps((__m256)value, (__m256)bound);
+#else
+    return value > bound ? value : bound;
+#endif
+}
+
+inline F at_most(F value, F bound) {
+#if defined(NUQ_ISA_AVX512)
+    return (F)_mm512_min_ps((__m512)value, (__m512)bound);
+#elif defined(NUQ_ISA_AVX2)
+    return (F)_mm256_min_ps((__m256)value, (__m256)bound);
+#else
+    return value < bound ? value : bound;
+#endif
+}
+
+inline I larger(I a, I b) {
+#if defined(NUQ_ISA_AVX512)
+    return (I)_mm512_max_epi32((__m512i)a, (__m512i)b);
+#elif defined(NUQ_ISA_AVX2)
+    return (I)_mm256_max_epi32((__m256i)a, (__m256i)b);
+#else
+    return a > b ? a : b;
+#endif
+}
+
+// k + amount in the lanes where a <= b; there where a < b.
+inline U add_where_not_above(U k, F a, F b, uint32_t amount) {
+#if defined(NUQ_ISA_AVX512)
+    const __mmask16 where = _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LE_OQ);
+    return (U)_mm512_mask_add_epi32((__m512i)k, where, (__m512i)k, _mm512_set1_epi32(int(amount)));
+#else
+    return k + ((U)(a <= b) & amount);
+#endif
+}
+
+inline U add_where_below(U k, F a, F b) {
+#if defined(NUQ_ISA_AVX512)
+    const __mmask16 where = _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ);
+    return (U)_mm512_mask_sub_epi32((__m512i)k, where, (__m512i)k, _mm512_set1_epi32(-1));
+#else
+    return k - (U)(a < b);
+#endif
+}
+
+inline F where_equal(U a, uint32_t b, F yes, F no) {
+#if defined(NUQ_ISA_AVX512)
+    return (F)_mm512_mask_mov_ps((__m512)no, _mm512_cmpeq_epi32_mask((__m512i)a, _mm512_set1_epi32(int(b))), (__m512)yes);
+#else
+    const U mask = (U)(a == b);
+    return (F)(((U)yes & mask) | ((U)no & ~mask));
+#endif
+}
+
+// W codes as bytes or shorts.
+inline void store_codes(uint8_t* to, U codes) {
+#if defined(NUQ_ISA_AVX512)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8((__m512i)codes));
+#else
+    store(to, __builtin_convertvector(codes, Bytes));
+#endif
+}
+
+inline void store_codes(uint16_t* to, U codes) {
+#if defined(NUQ_ISA_AVX512)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16((__m512i)codes));
+#else
+    store(to, __builtin_convertvector(codes, Shorts));
+#endif
+}
+
+inline U load_codes(const uint8_t* from) { return __builtin_convertvector(load<Bytes>(from), U); }
+inline U load_codes(const uint16_t* from) { return __builtin_convertvector(load<Shorts>(from), U); }
+
+// --- tables --------------------------------------------------------------------------------------------------------
+
+inline F gathered(const float* table, U index) {
+#if defined(NUQ_ISA_AVX512)
+    return (F)_mm512_i32gather_ps((__m512i)index, table, 4);
+#elif defined(NUQ_ISA_AVX2)
+    return (F)_mm256_i32gather_ps(table, (__m256i)index, 4);
+#else
+    float lanes[W];
+    for (int lane = 0; lane < W; ++lane) lanes[lane] = table[index[lane]];
+    return load<F>(lanes);
+#endif
+}
+
+// A table of floats that stays where a lookup is cheapest: SIZE entries in registers, or (SIZE 0) in memory.
+template <int SIZE>
+struct Table {
+    const float* memory;
+    explicit Table(const float* entries) : memory(entries) {}
+    F operator[](U index) const { return gathered(memory, index); }
+};
+
+#if defined(NUQ_ISA_AVX512)
+constexpr int SMALL_TABLE = 16, LARGE_TABLE = 32;
+
+template <>
+struct Table<16> {
+    __m512 low;
+    explicit Table(const float* entries) : low(_mm512_loadu_ps(entries)) {}
+    F operator[](U index) const { return (F)_mm512_permutexvar_ps((__m512i)index, low); }
+};
+
+template <>
+struct Table<32> {
+    __m512 low, high;
+    explicit Table(const float* entries) : low(_mm512_loadu_ps(entries)), high(_mm512_loadu_ps(entries + 16)) {}
+    F operator[](U index) const { return (F)_mm512_permutex2var_ps(low, (__m512i)index, high); }
+};
+#elif defined(NUQ_ISA_AVX2)
+constexpr int SMALL_TABLE = 8, LARGE_TABLE = 16;
+
+template <>
+struct Table<8> {
+    __m256 low;
+    explicit Table(const float* entries) : low(_mm256_loadu_ps(entries)) {}
+    F operator[](U index) const { return (F)_mm256_permutevar8x32_ps(low, (__m256i)index); }
+};
+
+template <>
+struct Table<16> {
+    __m256 low, high;
+    explicit Table(const float* entries) : low(_mm256_loadu_ps(entries)), high(_mm256_loadu_ps(entries + 8)) {}
+    F operator[](U index) const {
+        const __m256i i = (__m256i)index;
+        return (F)_mm256_blendv_ps(_mm256_permutevar8x32_ps(low, i), _mm256_permutevar8x32_ps(high, i),
+                                   _mm256_castsi256_ps(_mm256_slli_epi32(i, 28)));
+    }
+};
+#else
+constexpr int SMALL_TABLE = 0, LARGE_TABLE = 0;
+#endif
+
+// --- random numbers ------------------------------------------------------------------------------------------------
+
+// Step 6.
+constexpr uint32_t MIX_1 = 0x7feb352d, MIX_2 = 0x846ca68b;
+
+// (lane ^ low) * MIX_1 for every low below W.
+struct Products {
+    alignas(64) uint32_t of[W][W];
+};
+constexpr Products make_products() {
+    Products products{};
+    for (uint32_t low = 0; low < W; ++low)
+        for (uint32_t lane = 0; lane < W; ++lane) products.of[low][lane] = (lane ^ low) * MIX_1;
+    return products;
+}
+constexpr Products PRODUCTS = make_products();
+
+struct Hash {
+    uint32_t k0, k1;
+
+    // h of the coordinates c .. c + W - 1.  Where c is a multiple of W they differ in their lowest bits only, so the first steps
+    // are the same for all but those bits, and the first product is a sum.
+    template <bool ALIGNED>
+    U at(uint32_t c) const {
+        U x;
+        if (ALIGNED) {
+            uint32_t y = c ^ k0;
+            y ^= y >> 16;
+            x = load<U>(PRODUCTS.of[y % W]) + (y / W * W) * MIX_1;
+        } else {
+            uint32_t lanes[W];
+            for (uint32_t lane = 0; lane < W; ++lane) lanes[lane] = lane;
+            x = (load<U>(lanes) + c) ^ k0;
+            x ^= x >> 16;
+            x *= MIX_1;
+        }
+        x = x ^ (x >> 15) ^ k1;
+        x *= MIX_2;
+        return x ^ (x >> 16);
+    }
+};
+}  // namespace
+}  // namespace NUQ_ISA
+}  // namespace nuq
