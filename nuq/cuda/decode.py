@@ -130,7 +130,7 @@ def decode_kernel(
     place = tl.arange(0, triton.next_power_of_2(L))
     values = pick(tl.load(levels + place, mask=place < L, other=0.0), codes, ROWS * WIDTH)
     if DITHER:
-        h = hash_bits(start.to(tl.uint32) + places.to(tl.uint32), k0, k1)
+        h = hash_bits(start, places, k0, k1, EVEN and ((ROWS == 1) or (BUCKET == WIDTH)))
         noise = (h >> (32 - F)).to(tl.float32) * (1.0 / (1 << F))
         values = values - (noise - 0.5) * STEP
     bucket = (pid // PIECES).to(tl.int64) * ROWS + row

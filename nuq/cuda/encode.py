@@ -9,26 +9,30 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from nuq.cuda.pieces import FACTOR, SMALLEST, block_sums, halve, hash_bits, interval, inverse, magnitudes, pick
+from nuq.cuda.pieces import FACTOR, SMALLEST, block_sums, halve, hash_bits, interval, inverse, magnitudes, pick_pair
 
 
 @triton.jit
-def _places(n, BUCKET: tl.constexpr, ROWS: tl.constexpr, PIECES: tl.constexpr, R: tl.constexpr, NB: tl.constexpr, K: tl.constexpr):
-    """The tile of this program.
-
-    Returns its first coordinate (int64), the coordinates left from there (int32, enough for the tile), the coordinates of the tile
-    relative to the first [R, ROWS * NB, K], whether each lies within its bucket, and within the vector too.
-    """
-    BLOCK: tl.constexpr = R * K
+def _start(n, BUCKET: tl.constexpr, ROWS: tl.constexpr, PIECES: tl.constexpr, WIDTH: tl.constexpr):
+    """This program's piece of its bucket (its first coordinate there), its first coordinate (int64), and how many follow, at most a tile's."""
     pid = tl.program_id(0)
-    piece = (pid % PIECES) * (NB * BLOCK)
+    piece = (pid % PIECES) * WIDTH
     start = (pid // PIECES).to(tl.int64) * (ROWS * BUCKET) + piece
-    left = tl.minimum(n.to(tl.int64) - start, ROWS * BUCKET).to(tl.int32)
+    return piece, start, tl.minimum(n.to(tl.int64) - start, ROWS * BUCKET).to(tl.int32)
+
+
+@triton.jit
+def _offsets(UNIT: tl.constexpr, ROWS: tl.constexpr, R: tl.constexpr, NB: tl.constexpr, K: tl.constexpr):
+    """(row, offset within it) of a tile's coordinates, UNIT of them together: [1, ROWS * NB, 1] and [R, ROWS * NB, K / UNIT]."""
     block = tl.arange(0, ROWS * NB)[None, :, None]
-    within = (block % NB) * BLOCK + tl.arange(0, R)[:, None, None] * K + tl.arange(0, K)[None, None, :]
-    places = (block // NB) * BUCKET + within
-    inside = piece + within < BUCKET
-    return start, left, places, inside, inside & (places < left)
+    along = tl.arange(0, R)[:, None, None] * (K // UNIT) + tl.arange(0, K // UNIT)[None, None, :]
+    return block // NB, (block % NB) * (R * K // UNIT) + along
+
+
+@triton.jit
+def _valid(row, offset, piece, left, BUCKET: tl.constexpr):
+    """Whether a coordinate lies within its bucket and within the vector."""
+    return (piece + offset < BUCKET) & (row * BUCKET + offset < left)
 
 
 @triton.jit
@@ -84,25 +88,26 @@ def _scales(
 
 
 @triton.jit
-def _round(r, t, h, levels, L: tl.constexpr, COUNT: tl.constexpr, ENDS: tl.constexpr, STOCHASTIC: tl.constexpr):
-    """Step 4: the codes of r, int32.  ENDS: the outermost levels are -t and t."""
-    k = interval(r, levels, L, COUNT)
-    if STOCHASTIC:
-        place = tl.arange(0, triton.next_power_of_2(L))
-        lower = tl.load(levels + place, mask=place < L - 1, other=-1.0)
-        upper = tl.load(levels + place + 1, mask=place < L - 1, other=1.0)
-        width = pick(tl.div_rn(1.0, upper - lower), k, COUNT)
-        lower = pick(lower, k, COUNT)
-        if ENDS:
-            if L == 2:
-                width = tl.broadcast_to(tl.div_rn(1.0, t + t), width.shape)
-            else:
-                width = tl.where(k == L - 2, tl.div_rn(1.0, t - tl.load(levels + L - 2)), width)
-                width = tl.where(k == 0, tl.div_rn(1.0, tl.load(levels + 1) + t), width)
-            lower = tl.where(k == 0, -t, lower)
-        u = (h >> 8).to(tl.float32) * 5.9604644775390625e-08  # 2^-24
-        k += (u < (r - lower) * width).to(tl.int32)
-    return k
+def _intervals(levels, L: tl.constexpr):
+    """Tables of the intervals' lower ends and of the reciprocals of their widths, float32[2^k]."""
+    place = tl.arange(0, triton.next_power_of_2(L))
+    lower = tl.load(levels + place, mask=place < L - 1, other=-1.0)
+    upper = tl.load(levels + place + 1, mask=place < L - 1, other=1.0)
+    return lower, tl.div_rn(1.0, upper - lower)
+
+
+@triton.jit
+def _fractions(r, k, t, levels, lower, width, L: tl.constexpr, COUNT: tl.constexpr, ENDS: tl.constexpr):
+    """Step 4's q: where r lies in its interval, the k-th.  ENDS: the outermost levels are -t and t."""
+    low, scale = pick_pair(lower, width, k, COUNT)
+    if ENDS:
+        if L == 2:
+            scale = tl.broadcast_to(tl.div_rn(1.0, t + t), scale.shape)
+        else:
+            scale = tl.where(k == L - 2, tl.div_rn(1.0, t - tl.load(levels + L - 2)), scale)
+            scale = tl.where(k == 0, tl.div_rn(1.0, tl.load(levels + 1) + t), scale)
+        low = tl.where(k == 0, -t, low)
+    return (r - low) * scale
 
 
 @triton.jit
@@ -116,17 +121,17 @@ def _round_uniform(r, h, L: tl.constexpr, F: tl.constexpr):
 @triton.jit
 def _words(codes, BITS: tl.constexpr):
     """Eight codes each, [A, B, K] -> [A, B, K // 8], as one word of 8 * BITS bits: uint32 or uint64."""
-    SHAPE: tl.constexpr = (codes.shape[0], codes.shape[1], codes.shape[2] // 8, 8)
-    j = tl.arange(0, 8)[None, None, None, :].to(tl.uint32)
-    codes = tl.reshape(codes, SHAPE)
+    A: tl.constexpr = codes.shape[0]
+    B: tl.constexpr = codes.shape[1]
+    K: tl.constexpr = codes.shape[2]
+    # Four neighbours are in one thread: their shifts are constants.
+    fours = tl.sum(tl.reshape(codes, (A, B, K // 4, 4)) << (tl.arange(0, 4)[None, None, None, :] * BITS).to(tl.uint32), axis=3)
+    halves = tl.reshape(fours, (A, B, K // 8, 2))
+    half = tl.arange(0, 2)[None, None, None, :]
     if BITS <= 4:
-        words = tl.sum(codes << (j * BITS), axis=3)
+        words = tl.sum(halves << (half * (4 * BITS)).to(tl.uint32), axis=3)
     else:
-        # Four codes of up to 7 bits fill 28; the second four follow in the upper half of a wider word.
-        zero = tl.zeros(SHAPE, tl.uint32)
-        low = tl.sum(tl.where(j < 4, codes << ((j & 3) * BITS), zero), axis=3)
-        high = tl.sum(tl.where(j >= 4, codes << ((j & 3) * BITS), zero), axis=3)
-        words = low.to(tl.uint64) | (high.to(tl.uint64) << (4 * BITS))
+        words = tl.sum(halves.to(tl.uint64) << (half * (4 * BITS)).to(tl.uint64), axis=3)
     return words
 
 
@@ -157,36 +162,39 @@ def encode_kernel(
     K: tl.constexpr,
 ):
     """Scales (unless GIVEN) and codes of a tile; BITS 1..7: packed, else one code to an element of ``out``."""
-    COUNT: tl.constexpr = ROWS * R * NB * K
-    start, left, places, inside, valid = _places(n, BUCKET, ROWS, PIECES, R, NB, K)
-    EVEN: tl.constexpr = BUCKET % (R * NB * K) == 0
-    full = (left >= ROWS * BUCKET) if PIECES == 1 else (left >= COUNT)
+    WIDTH: tl.constexpr = R * NB * K
+    COUNT: tl.constexpr = ROWS * WIDTH
+    EVEN: tl.constexpr = BUCKET % WIDTH == 0  # the tile has no places beyond the buckets
+    LOW: tl.constexpr = EVEN and (ROWS == 1 or BUCKET == WIDTH)  # and begins at a multiple of its size
+    piece, start, left = _start(n, BUCKET, ROWS, PIECES, WIDTH)
+    row, offset = _offsets(1, ROWS, R, NB, K)
+    places = row * BUCKET + offset
+    full = EVEN and left >= (ROWS * BUCKET if PIECES == 1 else WIDTH)
     if full:
         # Without a mask, so that four numbers (eight of 16 bits) are one load.
-        if EVEN:
-            x = tl.load(vector + start + places)
-        else:
-            x = tl.load(vector + start + places, mask=inside, other=0.0)
+        x = tl.load(vector + start + places)
     else:
-        x = tl.load(vector + start + places, mask=valid, other=0.0)
+        x = tl.load(vector + start + places, mask=_valid(row, offset, piece, left, BUCKET), other=0.0)
     x = x.to(tl.float32)
+    if STOCHASTIC and not UNIFORM:
+        lower, width = _intervals(levels, L)
 
-    row = (tl.program_id(0) // PIECES).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    bucket = (tl.program_id(0) // PIECES).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     lengths = tl.minimum(tl.maximum(left - tl.arange(0, ROWS) * BUCKET, 0), BUCKET)
     if GIVEN:
         if NORM == "quantile":
-            scale = tl.load(scales + 2 * row, mask=lengths > 0, other=0.0)
-            top = tl.load(scales + 2 * row + 1, mask=lengths > 0, other=0.0)
+            scale = tl.load(scales + 2 * bucket, mask=lengths > 0, other=0.0)
+            top = tl.load(scales + 2 * bucket + 1, mask=lengths > 0, other=0.0)
         else:
-            scale = tl.load(scales + row, mask=lengths > 0, other=0.0)
+            scale = tl.load(scales + bucket, mask=lengths > 0, other=0.0)
             top = scale
     else:
         scale, top = _scales(x, lengths, multiple, NORM, LANES, ROWS, R, NB, K)
         if NORM == "quantile":
-            tl.store(scales + 2 * row, scale, mask=lengths > 0)
-            tl.store(scales + 2 * row + 1, top, mask=lengths > 0)
+            tl.store(scales + 2 * bucket, scale, mask=lengths > 0)
+            tl.store(scales + 2 * bucket + 1, top, mask=lengths > 0)
         else:
-            tl.store(scales + row, scale, mask=lengths > 0)
+            tl.store(scales + bucket, scale, mask=lengths > 0)
 
     r = x * _of_blocks(inverse(scale), ROWS, NB)
     if NORM == "quantile":
@@ -194,26 +202,28 @@ def encode_kernel(
     else:
         t = 1.0
     r = tl.minimum(tl.maximum(r, -t), t)
-    h = hash_bits((start.to(tl.uint32) + places.to(tl.uint32)), k0, k1)
     if UNIFORM:
-        codes = _round_uniform(r, h, L, F)
+        codes = _round_uniform(r, hash_bits(start, places, k0, k1, LOW), L, F)
     else:
-        codes = _round(r, t, h, levels, L, COUNT, NORM == "quantile", STOCHASTIC)
+        codes = interval(r, levels, L, COUNT)
+        if STOCHASTIC:
+            q = _fractions(r, codes, t, levels, lower, width, L, COUNT, NORM == "quantile")
+            # (h >> 8) * 2^-24, the same number with one instruction less.
+            u = (hash_bits(start, places, k0, k1, LOW) & 0xFFFFFF00).to(tl.float32) * 2.3283064365386963e-10  # 2^-32
+            codes += (u < q).to(tl.int32)
 
-    if BITS == 0 or BITS > 7:
+    if BITS == 0:
         codes = codes.to(out.dtype.element_ty)
-        if full and EVEN:
+        if full:
             tl.store(out + start + places, codes)
         else:
-            tl.store(out + start + places, codes, mask=valid)
+            tl.store(out + start + places, codes, mask=_valid(row, offset, piece, left, BUCKET))
     else:
-        SHAPE: tl.constexpr = (1, ROWS * NB, 1)
-        block = tl.reshape(tl.arange(0, ROWS * NB), SHAPE)
-        within = (block % NB) * (R * K // 8) + tl.arange(0, R)[:, None, None] * (K // 8) + tl.arange(0, K // 8)[None, None, :]
-        group = (block // NB) * (BUCKET // 8) + within
+        row8, offset8 = _offsets(8, ROWS, R, NB, K)
+        group = row8 * (BUCKET // 8) + offset8
         first = out + start // 8 * BITS
         codes = codes.to(tl.uint32, bitcast=True)
-        if full and EVEN:
+        if full:
             words = _words(codes, BITS)
             if ALIGNED and (BITS == 1 or BITS == 2 or BITS == 4):
                 TYPE: tl.constexpr = tl.uint8 if BITS == 1 else (tl.uint16 if BITS == 2 else tl.uint32)
@@ -222,14 +232,17 @@ def encode_kernel(
                 for byte in tl.static_range(BITS):
                     tl.store(first + group * BITS + byte, (words >> (8 * byte)).to(tl.uint8))
         else:
-            words = _words(tl.where(valid, codes, 0), BITS)
-            # A byte counts where its first bit belongs to a coordinate of its bucket (the last byte of all is padded with zeros).
             if PIECES == 1:
                 ends = _of_blocks(lengths, ROWS, NB)
             else:
-                ends = tl.minimum(left, BUCKET - (tl.program_id(0) % PIECES) * (R * NB * K))
+                ends = tl.minimum(left, BUCKET - piece)
+            words = _words(codes, BITS)
+            # The last byte of all is padded with zeros; a byte counts where its first bit belongs to a coordinate of its bucket.
+            last = (tl.minimum(tl.maximum(ends - offset8 * 8, 0), 8) * BITS).to(words.dtype)
+            words = words & ((tl.full(words.shape, 1, tl.uint64) << last.to(tl.uint64)) - 1).to(words.dtype)
             for byte in tl.static_range(BITS):
-                tl.store(first + group * BITS + byte, (words >> (8 * byte)).to(tl.uint8), mask=(within * BITS + byte) * 8 < ends * BITS)
+                mask = (offset8 * BITS + byte) * 8 < ends * BITS
+                tl.store(first + group * BITS + byte, (words >> (8 * byte)).to(tl.uint8), mask=mask)
 
 
 @triton.jit(do_not_specialize=["n"])
@@ -250,8 +263,9 @@ def partial_kernel(
     K: tl.constexpr,
 ):
     """Of one piece of a large bucket: its blocks' sums of squares (float64[buckets, BLOCKS]), its lanes' maxima (int32, as bits)."""
-    start, _, places, _, valid = _places(n, BUCKET, ROWS, PIECES, R, NB, K)
-    x = tl.load(vector + start + places, mask=valid, other=0.0).to(tl.float32)
+    piece, start, left = _start(n, BUCKET, ROWS, PIECES, R * NB * K)
+    row, offset = _offsets(1, ROWS, R, NB, K)
+    x = tl.load(vector + start + offset, mask=_valid(row, offset, piece, left, BUCKET), other=0.0).to(tl.float32)
     pid = tl.program_id(0)
     if SUMS:
         to = sums + (pid // PIECES).to(tl.int64) * BLOCKS + (pid % PIECES) * NB

@@ -16,10 +16,20 @@ FACTOR = tl.constexpr(QUANTILE_FACTOR)
 
 
 @triton.jit
-def hash_bits(c, k0, k1):
-    """Step 6's h: uint32 for coordinates c (uint32) under the two words of the key (any 32-bit integers)."""
-    x = c ^ k0.to(tl.uint32, bitcast=True)
-    x ^= x >> 16
+def hash_bits(start, places, k0, k1, ALIGNED: tl.constexpr):
+    """Step 6's h of the coordinates ``start + places``: uint32, under the two words of the key (any 32-bit integers).
+
+    ALIGNED: start is a multiple of a power of two that is at most 2^16 and above every place.  Then the upper half of the index is
+    the same for the whole tile, and the first two steps of the hash need one instruction per coordinate instead of four.
+    """
+    first = k0.to(tl.uint32, bitcast=True)
+    start = start.to(tl.uint32)
+    if ALIGNED:
+        once = start ^ first
+        x = places.to(tl.uint32) ^ (once ^ (once >> 16))
+    else:
+        x = (start + places.to(tl.uint32)) ^ first
+        x ^= x >> 16
     x *= 0x7FEB352D
     x ^= x >> 15
     x ^= k1.to(tl.uint32, bitcast=True)
@@ -66,18 +76,44 @@ def pick(table, index, COUNT: tl.constexpr):
 
 
 @triton.jit
-def interval(r, levels, L: tl.constexpr, COUNT: tl.constexpr):
-    """Step 4's k: how many interior levels are <= r, int32 of r's shape."""
-    k = tl.zeros(r.shape, tl.int32)
-    if L <= 16:
-        for i in tl.static_range(1, L - 1):
-            k += (r >= tl.load(levels + i)).to(tl.int32)
+def pick_pair(first, second, index, COUNT: tl.constexpr):
+    """(first[index], second[index]) of two float32 tables, by one 64-bit look-up."""
+    low = first.to(tl.uint32, bitcast=True).to(tl.uint64)
+    high = second.to(tl.uint32, bitcast=True).to(tl.uint64)
+    both = pick(low | (high << 32), index, COUNT)
+    return both.to(tl.uint32).to(tl.float32, bitcast=True), (both >> 32).to(tl.uint32).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _threshold(levels, PLACE: tl.constexpr, L: tl.constexpr):
+    """Level PLACE, or infinity where it is not an interior one."""
+    if PLACE < L - 1:
+        level = tl.load(levels + PLACE)
     else:
-        # Binary search in a table whose unused end is infinite: k is the last place whose level is <= r (place 0 always is).
-        BITS: tl.constexpr = (L - 2).bit_length()
-        place = tl.arange(0, 1 << BITS)
-        table = tl.load(levels + place, mask=place < L - 1, other=float("inf"))
-        for step in tl.static_range(BITS):
-            middle = k + (1 << (BITS - 1 - step))
-            k = tl.where(r >= pick(table, middle, COUNT), middle, k)
+        level = float("inf")
+    return level
+
+
+@triton.jit
+def interval(r, levels, L: tl.constexpr, COUNT: tl.constexpr):
+    """Step 4's k: how many interior levels are <= r, int32 of r's shape.
+
+    Binary search for the last place whose level is <= r among 0 (always <= r), the interior levels and infinities up to a power of
+    two.  The first two probes are among three numbers and come from registers, the others are looked up.
+    """
+    BITS: tl.constexpr = (L - 2).bit_length()
+    k = tl.zeros(r.shape, tl.int32)
+    if BITS >= 1:
+        above = r >= _threshold(levels, 1 << (BITS - 1), L)
+        k = tl.where(above, 1 << (BITS - 1), 0)
+        if BITS >= 2:
+            QUARTER: tl.constexpr = 1 << (BITS - 2)
+            probe = tl.where(above, _threshold(levels, 3 * QUARTER, L), _threshold(levels, QUARTER, L))
+            k = tl.where(r >= probe, k + QUARTER, k)
+        if BITS >= 3:
+            place = tl.arange(0, 1 << BITS)
+            table = tl.load(levels + place, mask=place < L - 1, other=float("inf"))
+            for step in tl.static_range(2, BITS):
+                middle = k + (1 << (BITS - 1 - step))
+                k = tl.where(r >= pick(table, middle, COUNT), middle, k)
     return k

@@ -13,9 +13,9 @@ from nuq.cuda.pieces import hash_bits
 
 
 @triton.jit
-def _flip(x, c, k0, k1):
+def _flip(x, start, i, k0, k1):
     """-x where the top bit of the coordinate's h is set."""
-    sign = hash_bits(c, k0, k1) & 0x80000000
+    sign = hash_bits(start, i, k0, k1, True) & 0x80000000
     return (x.to(tl.uint32, bitcast=True) ^ sign).to(tl.float32, bitcast=True)
 
 
@@ -61,9 +61,8 @@ def hadamard_kernel(
         x = tl.load(to)
     else:
         x = tl.load(to, mask=i < left, other=0.0)
-    c = start.to(tl.uint32) + i.to(tl.uint32)
     if FLIP_FIRST:
-        x = _flip(x, c, k0, k1)
+        x = _flip(x, start, i, k0, k1)
     # The block of a tail's coordinate is the highest digit in which its place differs from the tail's length.
     size = (i ^ left.to(tl.int32)) if TAIL else i
     for step in tl.static_range(BLOCK.bit_length() - 1):
@@ -71,7 +70,7 @@ def hadamard_kernel(
         x = tl.where((size >> (step + 1)) > 0, turned, x) if TAIL else turned
     x = x * (_tail_factors(size, BLOCK.bit_length() - 1) if TAIL else factor)
     if FLIP_LAST:
-        x = _flip(x, c, k0, k1)
+        x = _flip(x, start, i, k0, k1)
     if whole:
         tl.store(to, x)
     else:
