@@ -266,10 +266,12 @@ def hadamard_(vector: Tensor, block: int, key: Key | Words, *, inverse: bool = F
 
 def bucket_scales(vector: Tensor, bucket_size: int, norm: str, multiple: float = 0.0) -> Tensor:
     """Step 2 alone: float32[ceil(n / bucket_size) * scales_per_bucket(norm)]; errors as ``encode_``."""
-    from nuq import reference
+    from nuq import cpu, reference
+    from nuq.cpu import kernels
 
     check_input(vector, bucket_size, norm)
-    return reference.bucket_scales(vector, bucket_size, norm, multiple)
+    compiled = vector.device.type == "cpu" and cpu.library() is not None
+    return (kernels if compiled else reference).bucket_scales(vector, bucket_size, norm, multiple)
 
 
 def lanes(bucket_size: int, num_coordinates: int) -> int:

@@ -81,7 +81,7 @@ def _encode(
     _check_tensor(scales, "scales", torch.float32, num_buckets(n, bucket_size) * scales_per_bucket(norm))
     if packed is not None:
         coding.code_bits(num_levels)
-        _check_packing(packing, num_levels)
+        _check_packing(packing, num_levels if stochastic else num_levels - 1)  # thresholds: one code fewer
         _check_tensor(packed, "packed codes", torch.uint8, coding.packed_bytes(n, packing))
     vector, scales_, packed_ = vector.contiguous(), _in_place(scales), None if packed is None else _in_place(packed)
     bad = _function("nuq_encode")(
