@@ -58,7 +58,6 @@ _CHUNK_BYTES: Final = 96 << 10
 _LANE_BYTES: Final = 512
 _LANE_CODES: Final = 1 << 14
 _TABLE_BITS: Final = (12, MAX_TABLE_BITS)
-_BLOCK = 5 << 18  # codes packed at a time: fills whole bytes in every width
 
 
 def _kernels() -> ModuleType:
@@ -119,7 +118,7 @@ def encode(codes: Codes, num_symbols: int, coder: str, contexts: Bytes | None = 
         else:
             coded = _encode_rans(kernels, codes, counts, limit, contexts)
     if coded is None or coded.size > encoded_bound(codes.size, num_symbols):
-        return np.concatenate([_numbers(RAW, "u1"), _pack(codes, num_symbols)])
+        return np.concatenate([_numbers(RAW, "u1"), _pack(kernels, codes, num_symbols)])
     return coded
 
 
@@ -141,7 +140,7 @@ def decode(
     data = np.ascontiguousarray(data)
     form, body = int(data[0]), data[1:]
     if form == RAW:
-        return _unpack(body, num_codes, num_symbols)
+        return _unpack(_kernels(), body, num_codes, num_symbols)
     if form == CONSTANT and num_codes:
         return _decode_constant(body, num_codes, num_symbols)
     expected = HUFFMAN if coder == "huffman" else RANS if contexts is None else RANS_CONTEXTS
@@ -261,36 +260,12 @@ def _decode_rans(kernels: ModuleType, body: Bytes, num_codes: int, num_symbols: 
 # --- raw ----------------------------------------------------------------------------------------------------------
 
 
-def _pack(codes: Codes, num_symbols: int) -> Bytes:
-    """uint8[packed_bytes], as ``nuq.coding`` packs them."""
-    bits, parts = (num_symbols - 1).bit_length(), [np.empty(0, dtype=np.uint8)]
-    for at in range(0, codes.size if bits else 0, _BLOCK):
-        block = codes[at : at + _BLOCK]
-        if num_symbols == 3:
-            digits = np.zeros(-(-block.size // 5) * 5, dtype=np.uint8)
-            digits[: block.size] = block
-            parts.append(digits.reshape(-1, 5) @ np.array([1, 3, 9, 27, 81], dtype=np.uint8))
-        else:
-            rows = block.astype("<u2" if bits > 8 else "u1").view(np.uint8).reshape(block.size, -1)
-            parts.append(np.packbits(np.unpackbits(rows, axis=1, count=bits, bitorder="little"), bitorder="little"))
-    return np.concatenate(parts)
+def _pack(kernels: ModuleType, codes: Codes, num_symbols: int) -> Bytes:
+    return kernels.pack(codes, num_symbols) if num_symbols > 1 else np.empty(0, dtype=np.uint8)
 
 
-def _unpack(data: Bytes, num_codes: int, num_symbols: int) -> Codes:
-    size, bits = packed_bytes(num_codes, num_symbols), (num_symbols - 1).bit_length()
+def _unpack(kernels: ModuleType, data: Bytes, num_codes: int, num_symbols: int) -> Codes:
+    size = packed_bytes(num_codes, num_symbols)
     if data.size != size:
         raise Damaged(f"{data.size} packed bytes: {num_codes} codes of {num_symbols} symbols take {size}")
-    codes = np.zeros(num_codes, dtype=np.uint8 if num_symbols <= 256 else np.uint16)
-    for at in range(0, num_codes if bits else 0, _BLOCK):
-        num = min(_BLOCK, num_codes - at)
-        if num_symbols == 3:
-            block = data[at // 5 : -(-(at + num) // 5)]
-            if int(block.max()) > 242:
-                raise Damaged("a ternary byte above 242: the encoding is damaged")
-            codes[at : at + num] = (block[:, None] // np.array([1, 3, 9, 27, 81], dtype=np.uint8) % 3).reshape(-1)[:num]
-        else:
-            rows = np.unpackbits(data[at * bits // 8 : -(-(at + num) * bits // 8)], count=num * bits, bitorder="little").reshape(num, bits)
-            codes[at : at + num] = np.packbits(rows, axis=1, bitorder="little").view("<u2" if bits > 8 else "u1")[:, 0]
-    if num_codes and int(codes.max()) >= num_symbols:
-        raise Damaged(f"a code beyond {num_symbols} symbols: the encoding is damaged")
-    return codes
+    return kernels.unpack(data, num_codes, num_symbols) if num_symbols > 1 else np.zeros(num_codes, dtype=np.uint8)

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from nuq.entropy_tables import HUFFMAN_BITS, Bytes, Codes, Damaged, Ints, huffman_windows, huffman_words
 
+_BLOCK = 5 << 18  # codes packed at a time: fills whole bytes in every width
+_POWERS_OF_3 = np.array([1, 3, 9, 27, 81], dtype=np.uint8)
 RANS_LOW = 1 << 15  # states live in [2^15, 2^31); a state below reads one 16-bit word
 
 
@@ -113,6 +115,40 @@ def rans_decode(
     if (at != ends).any() or (states != RANS_LOW).any():
         raise Damaged("a chunk does not end where it began: the encoding is damaged")
     return codes.reshape(-1)[:num_codes]
+
+
+def pack(codes: Codes, num_symbols: int) -> Bytes:
+    """The codes in fixed width, or five ternary ones to a byte: the layout of ``nuq.coding``."""
+    bits, parts = (num_symbols - 1).bit_length(), [np.empty(0, dtype=np.uint8)]
+    for at in range(0, codes.size, _BLOCK):
+        block = codes[at : at + _BLOCK]
+        if num_symbols == 3:
+            digits = np.zeros(-(-block.size // 5) * 5, dtype=np.uint8)
+            digits[: block.size] = block
+            parts.append(digits.reshape(-1, 5) @ _POWERS_OF_3)
+        else:
+            rows = block.astype("<u2" if bits > 8 else "u1").view(np.uint8).reshape(block.size, -1)
+            parts.append(np.packbits(np.unpackbits(rows, axis=1, count=bits, bitorder="little"), bitorder="little"))
+    return np.concatenate(parts)
+
+
+def unpack(data: Bytes, num_codes: int, num_symbols: int) -> Codes:
+    """The inverse of ``pack``, from bytes of the right number; Damaged where a code is no symbol."""
+    bits = (num_symbols - 1).bit_length()
+    codes = np.zeros(num_codes, dtype=np.uint8 if num_symbols <= 256 else np.uint16)
+    for at in range(0, num_codes, _BLOCK):
+        num = min(_BLOCK, num_codes - at)
+        if num_symbols == 3:
+            block = data[at // 5 : -(-(at + num) // 5)]
+            if int(block.max()) > 242:
+                raise Damaged("a ternary byte above 242: the encoding is damaged")
+            codes[at : at + num] = (block[:, None] // _POWERS_OF_3 % 3).reshape(-1)[:num]
+        else:
+            rows = np.unpackbits(data[at * bits // 8 : -(-(at + num) * bits // 8)], count=num * bits, bitorder="little")
+            codes[at : at + num] = np.packbits(rows.reshape(num, bits), axis=1, bitorder="little").view("<u2" if bits > 8 else "u1")[:, 0]
+    if num_codes and int(codes.max()) >= num_symbols:
+        raise Damaged(f"a code beyond {num_symbols} symbols: the encoding is damaged")
+    return codes
 
 
 def pack_bits(values: Ints, widths: Ints) -> Bytes:

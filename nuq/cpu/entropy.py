@@ -51,6 +51,23 @@ def count(codes: Codes, num_symbols: int, contexts: Bytes | None, num_contexts: 
     return counts
 
 
+def pack(codes: Codes, num_symbols: int) -> Bytes:
+    """The codes in fixed width, or five ternary ones to a byte: the layout of ``nuq.coding``."""
+    bits = 0 if num_symbols == 3 else (num_symbols - 1).bit_length()
+    packed = np.empty(-(-codes.size * bits // 8) if bits else -(-codes.size // 5), dtype=np.uint8)
+    _call("nuq_pack", codes, codes.itemsize == 2, codes.size, bits, packed)
+    return packed
+
+
+def unpack(data: Bytes, num_codes: int, num_symbols: int) -> Codes:
+    """The inverse of ``pack``, from bytes of the right number; Damaged where a code is no symbol."""
+    bits = 0 if num_symbols == 3 else (num_symbols - 1).bit_length()
+    codes = np.empty(num_codes, dtype=np.uint8 if num_symbols <= 256 else np.uint16)
+    if not _call("nuq_unpack", data, data.size, num_codes, bits, num_symbols, codes.itemsize == 2, codes):
+        raise Damaged(f"a code beyond {num_symbols} symbols: the encoding is damaged")
+    return codes
+
+
 def rans_encode(codes: Codes, frequencies: Ints, table_bits: int, lanes: int, chunk: int, contexts: Bytes | None) -> tuple[Ints, Bytes]:
     """Bytes of every chunk, and the chunks one after another."""
     num_contexts, num_symbols = frequencies.shape

@@ -102,7 +102,7 @@ def test_wide_codes_of_a_small_alphabet() -> None:
 
 
 @pytest.mark.parametrize("num_symbols", [2, 3, 4, 5, 8, 17, 200, 256, 300, 512])
-def test_raw_is_the_packing_of_the_messages(num_symbols: int) -> None:
+def test_raw_is_the_packing_of_the_messages(kernels: str, num_symbols: int) -> None:
     codes = np.random.default_rng(3).integers(0, num_symbols, 43)  # too few for a table
     data = encode(codes.astype(np.uint16), num_symbols, "rans")
     assert data[0] == entropy.RAW
@@ -113,6 +113,19 @@ def test_raw_is_the_packing_of_the_messages(num_symbols: int) -> None:
         bits = (num_symbols - 1).bit_length()
         stream = sum(code << (bits * place) for place, code in enumerate(codes.tolist()))
         assert int.from_bytes(data[1:].tobytes(), "little") == stream
+    np.testing.assert_array_equal(decode(data, 43, num_symbols, "rans"), codes)
+
+
+def test_long_raw(kernels: str) -> None:
+    for num_symbols in (2, 3, 8, 512):
+        codes = np.random.default_rng(4).integers(0, num_symbols, 5 * 2**16 + 7).astype(np.uint16 if num_symbols > 256 else np.uint8)
+        data = encode(codes, num_symbols, "huffman")
+        assert data[0] == entropy.RAW
+        np.testing.assert_array_equal(decode(data, codes.size, num_symbols, "huffman"), codes)
+    with pytest.raises(ValueError, match="damaged"):
+        decode(np.array([entropy.RAW, 243], dtype=np.uint8), 5, 3, "rans")
+    with pytest.raises(ValueError, match="a code beyond 6 symbols"):
+        decode(np.array([entropy.RAW, 6], dtype=np.uint8), 1, 6, "rans")
 
 
 # --- size ---------------------------------------------------------------------------------------------------------

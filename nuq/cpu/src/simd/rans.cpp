@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
-#if defined(NUQ_ISA_AVX512)
+#if defined(NUQ_ISA_AVX2) || defined(NUQ_ISA_AVX512)
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // in GCC's own header, about its registers of undefined content
 #endif
@@ -169,19 +169,19 @@ inline __m512i next_words(const uint8_t* words, size_t num_words, size_t at) {
     return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, words + 2 * std::min(at, num_words)));
 }
 
-// Codes [0, last), last a multiple of 32.
+// Codes [0, last), last a multiple of 32; all of them.
 template <typename Code, bool WIDE, bool CONTEXTS>
-void decode_vectors(const RansModel& model, const uint8_t* words, size_t num_words, size_t& at, Code* codes, const uint8_t* contexts,
+size_t decode_vectors(const RansModel& model, const uint8_t* words, size_t num_words, size_t& at, Code* codes, const uint8_t* contexts,
                     size_t last, uint32_t* states) {
     const __m512i slot_mask = _mm512_set1_epi32((1 << model.bits) - 1), one = _mm512_set1_epi32(1);
     const __m512i entry_mask = _mm512_set1_epi32(WIDE ? 0xFFFF : 0xFFF), low_bound = _mm512_set1_epi32(RANS_LOW);
     const __m128i bits = _mm_cvtsi32_si128(model.bits);
-    __m512i states_[2] = {_mm512_loadu_si512(states), _mm512_loadu_si512(states + 16)};
+    __m512i vectors[2] = {_mm512_loadu_si512(states), _mm512_loadu_si512(states + 16)};
     size_t next = at;
     for (size_t i = 0; i < last; i += 32) {
         for (int half = 0; half < 2; ++half) {
             const size_t place = i + 16 * half;
-            __m512i x = states_[half], slot = _mm512_and_si512(x, slot_mask);
+            __m512i x = vectors[half], slot = _mm512_and_si512(x, slot_mask);
             if (CONTEXTS) slot = _mm512_or_si512(slot, _mm512_sll_epi32(load_codes(contexts + place), bits));
             const __m512i entry = _mm512_i32gather_epi32(slot, model.slots.data(), 4);
             const __m512i f = _mm512_add_epi32(_mm512_and_si512(entry, entry_mask), one);
@@ -194,13 +194,79 @@ void decode_vectors(const RansModel& model, const uint8_t* words, size_t num_wor
             x = _mm512_add_epi32(_mm512_mullo_epi32(f, _mm512_srl_epi32(x, bits)), offset);
             const __mmask16 low = _mm512_cmplt_epu32_mask(x, low_bound);
             const __m512i read = _mm512_maskz_expand_epi32(low, next_words(words, num_words, next));
-            states_[half] = _mm512_mask_or_epi32(x, low, _mm512_slli_epi32(x, 16), read);
+            vectors[half] = _mm512_mask_or_epi32(x, low, _mm512_slli_epi32(x, 16), read);
             next += __builtin_popcount(low);
         }
     }
     at = next;
-    _mm512_storeu_si512(states, states_[0]);
-    _mm512_storeu_si512(states + 16, states_[1]);
+    _mm512_storeu_si512(states, vectors[0]);
+    _mm512_storeu_si512(states + 16, vectors[1]);
+    return last;
+}
+#endif
+
+#if defined(NUQ_ISA_AVX2)
+// at[mask][lane]: which of the next words is the lane's, where the lanes of the mask read one each.
+struct Ranks {
+    uint8_t at[256][8];
+};
+
+constexpr Ranks make_ranks() {
+    Ranks ranks{};
+    for (int mask = 0; mask < 256; ++mask)
+        for (int lane = 0, rank = 0; lane < 8; rank += mask >> lane++ & 1) ranks.at[mask][lane] = uint8_t(rank);
+    return ranks;
+}
+
+constexpr Ranks RANKS = make_ranks();
+
+inline __m256i widened(const uint8_t* bytes) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes))); }
+
+inline void store_codes(uint16_t* codes, __m256i symbols) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(codes),
+                     _mm_packus_epi32(_mm256_castsi256_si128(symbols), _mm256_extracti128_si256(symbols, 1)));
+}
+inline void store_codes(uint8_t* codes, __m256i symbols) {
+    const __m128i pairs = _mm_packus_epi32(_mm256_castsi256_si128(symbols), _mm256_extracti128_si256(symbols, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(codes), _mm_packus_epi16(pairs, pairs));
+}
+
+// Codes [0, result): a multiple of 32, as far as whole vectors of words are there.
+template <typename Code, bool WIDE, bool CONTEXTS>
+size_t decode_vectors(const RansModel& model, const uint8_t* words, size_t num_words, size_t& at, Code* codes, const uint8_t* contexts,
+                      size_t last, uint32_t* states) {
+    const __m256i slot_mask = _mm256_set1_epi32((1 << model.bits) - 1), one = _mm256_set1_epi32(1);
+    const __m256i entry_mask = _mm256_set1_epi32(WIDE ? 0xFFFF : 0xFFF), low_bound = _mm256_set1_epi32(RANS_LOW);
+    const __m128i bits = _mm_cvtsi32_si128(model.bits);
+    const int* slots = reinterpret_cast<const int*>(model.slots.data());
+    const int* symbols = reinterpret_cast<const int*>(model.symbols.data());
+    __m256i x[4];
+    for (int k = 0; k < 4; ++k) x[k] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(states + 8 * k));
+    size_t next = at, i = 0;
+    for (; i < last && next + 32 <= num_words; i += 32) {
+        for (int k = 0; k < 4; ++k) {
+            const size_t place = i + 8 * k;
+            __m256i slot = _mm256_and_si256(x[k], slot_mask);
+            if (CONTEXTS) slot = _mm256_or_si256(slot, _mm256_sll_epi32(widened(contexts + place), bits));
+            const __m256i entry = _mm256_i32gather_epi32(slots, slot, 4);
+            const __m256i f = _mm256_add_epi32(_mm256_and_si256(entry, entry_mask), one);
+            const __m256i offset = WIDE ? _mm256_srli_epi32(entry, 16) : _mm256_and_si256(_mm256_srli_epi32(entry, 12), entry_mask);
+            if (WIDE)
+                store_codes(codes + place, _mm256_and_si256(_mm256_i32gather_epi32(symbols, slot, 2), entry_mask));
+            else
+                store_codes(codes + place, _mm256_srli_epi32(entry, 24));
+            const __m256i stepped = _mm256_add_epi32(_mm256_mullo_epi32(f, _mm256_srl_epi32(x[k], bits)), offset);
+            const __m256i low = _mm256_cmpgt_epi32(low_bound, stepped);
+            const int mask = _mm256_movemask_ps(_mm256_castsi256_ps(low));
+            const __m256i read = _mm256_permutevar8x32_epi32(
+                _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(words + 2 * next))), widened(RANKS.at[mask]));
+            x[k] = _mm256_blendv_epi8(stepped, _mm256_or_si256(_mm256_slli_epi32(stepped, 16), read), low);
+            next += __builtin_popcount(mask);
+        }
+    }
+    at = next;
+    for (int k = 0; k < 4; ++k) _mm256_storeu_si256(reinterpret_cast<__m256i*>(states + 8 * k), x[k]);
+    return i;
 }
 #endif
 
@@ -215,11 +281,9 @@ bool decode(const RansModel& model, const uint8_t* data, size_t size, Code* code
     const uint8_t* words = data + 4 * lanes;
     const size_t num_words = (size - 4 * lanes) / 2;
     size_t at = 0, done = 0;
-#if defined(NUQ_ISA_AVX512)
-    if (lanes == 32) {
-        done = count / 32 * 32;
-        decode_vectors<Code, WIDE, CONTEXTS>(model, words, num_words, at, codes, contexts, done, states);
-    }
+#if defined(NUQ_ISA_AVX2) || defined(NUQ_ISA_AVX512)
+    if (lanes == 32)
+        done = decode_vectors<Code, WIDE, CONTEXTS>(model, words, num_words, at, codes, contexts, count / 32 * 32, states);
 #endif
     decode_scalar<Code, WIDE, CONTEXTS>(model, words, num_words, at, codes, contexts, done, count, states);
     // The encoder began where the decoder ends: a checksum of 31 bits a lane, for nothing.
