@@ -21,6 +21,7 @@ ROOMS = ("nuq", "grid", "train", "analysis", "benchmarks", "tests")  # folders t
 NUMPY_PART = (
     "nuq.registry",
     "nuq.levels",
+    "nuq.lloyd_max",
     "nuq.law",
     "nuq.distributions",
     "nuq.histogram",

@@ -1,0 +1,237 @@
+r"""EDEN (Vargaftik et al., ICML 2022) and, at one bit, DRIVE (Vargaftik et al., NeurIPS 2021).
+
+Per bucket of d coordinates: a random rotation ``y = R x`` makes every coordinate nearly normal, whatever the gradient, so each goes to
+the nearest centroid ``q`` of the Lloyd-Max quantizer of N(0, |x|^2 / d); the receiver turns ``S q`` back.  One scale travels:
+
+- ``unbiased``: ``S = |x|^2 / <y, q>``, so that the part along x is exact; the error is then ``D / (1 - D)`` of ``|x|^2`` with D the
+  quantizer's distortion: .5708 .1331 .0358 .0096 at 1 .. 4 bits, on any input;
+- ``mse``: ``S = <y, q> / |q|^2``, the smallest error, D, but biased.
+
+R is a Hadamard transform after random signs, cheap but not uniform over all rotations.  One of them misses x by about
+``c^2 (sum x^6 / |x|^6 - (sum x^4 / |x|^4)^2)`` of ``|x|^2``, c = 1/3 at one bit: nothing for a dense bucket, far too much for a sparse
+or a short one.  Two of them are an XOR convolution, which keeps the coordinates of a very sparse bucket in correlated pairs: some
+``(2.4 / d)^2``.  So every bucket is rotated three times, and none is shorter than 128: cheaper than finding out which buckets need it,
+and no threshold to choose.  Measured ``T |mean_T - x|^2 / vNMSE`` of T = 10,000 estimates in a bucket of 128 (1 without bias, +-0.13)::
+
+    rotations                       1 bit: 1      2     3      4 bits: 1      2     3
+    2 coordinates, 1 and 1/2           10000    6.0   1.1           9816    4.5   1.1
+    3 normal ones, zeros               10000   17.4   1.2           9702    1.3   0.9
+    8 normal ones, zeros                 318    1.1   1.2            438    1.1   1.1
+    one with half the energy             678    0.9   0.9            1.9    1.2   0.9
+    lognormal, sigma = 2                14.5    0.9   1.1            1.2    1.0   1.0
+    normal                               2.0    1.0   1.1            1.3    1.0   0.9
+
+Differences from the papers: buckets, where they rotate the whole vector; three rotations (``rotations=1`` is theirs); the rest after
+the last whole bucket is cut into powers of two down to 128, each a bucket with its own scale, the last one padded with zeros.
+
+Body of a message::
+
+    log2 of the bucket size, bits, coder, rotations: uint8 each
+    k0, k1 uint32          of the sender's key: the receiver repeats its signs
+    scales float32         one per bucket
+    codes                  packed (``nuq.coding``) or entropy coded (``nuq.entropy``)
+
+For n coordinates, a multiple of d, that makes ``28 + 12 + 4 n/d + n b / 8`` bytes, header included.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nuq import coding, entropy, lloyd_max, ops, reference
+from nuq.compressors.body import CODINGS
+from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
+from nuq.ops import Key, Words
+from nuq.registry import DRIVE, EDEN
+
+TAG = b"EDEN"
+SHORTEST = 128  # coordinates in the smallest bucket, unless the bucket size is smaller
+MOST_ROTATIONS = 3
+_HEAD = struct.Struct("<BBBBII")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where everything lies in a body of ``num_coordinates``."""
+
+    num_coordinates: int
+    bucket_size: int
+    bits: int
+    coder: str
+    rotations: int
+    words: Words = (0, 0)
+
+    @property
+    def padded(self) -> int:
+        """Coordinates that are rotated and coded."""
+        shortest = min(self.bucket_size, SHORTEST)
+        return -(-self.num_coordinates // shortest) * shortest
+
+    @property
+    def runs(self) -> list[tuple[int, int, int]]:
+        """(first coordinate, bucket size, number of buckets): the whole buckets, then the powers of two that are left."""
+        whole = self.padded // self.bucket_size
+        rest = [(start, size, 1) for start, size in ops.hadamard_blocks(self.padded, self.bucket_size)]
+        return [(0, self.bucket_size, whole), *rest] if whole else rest
+
+    @property
+    def num_scales(self) -> int:
+        return sum(count for _, _, count in self.runs)
+
+    @property
+    def packing(self) -> int:
+        """Of the codes as the operators write and read them: packed, or raw where a coder stands between."""
+        return self.bits if self.coder == "packed" else coding.raw_packing(1 << self.bits)
+
+    @property
+    def codes_at(self) -> int:
+        return _HEAD.size + 4 * self.num_scales
+
+    def body_bytes(self) -> int:
+        """Length of a packed body; the most that a coded one can take."""
+        if self.coder == "packed":
+            return self.codes_at + coding.packed_bytes(self.padded, self.bits)
+        return self.codes_at + entropy.encoded_bound(self.padded, 1 << self.bits)
+
+    def rotation_keys(self) -> list[Words]:
+        keys = [ops.rotation_words(self.words)]
+        while len(keys) < self.rotations:
+            keys.append(ops.rotation_words(keys[-1]))
+        return keys
+
+    def head(self) -> Tensor:
+        """The bytes before the scales, on the CPU."""
+        data = _HEAD.pack(self.bucket_size.bit_length() - 1, self.bits, CODINGS.index(self.coder), self.rotations, *self.words)
+        return torch.frombuffer(bytearray(data), dtype=torch.uint8)
+
+    @classmethod
+    def read(cls, message: Message) -> Layout:
+        """The layout that a message states; MessageError where its body cannot be of this method."""
+        body = message.body
+        if message.tag != TAG or body.numel() < _HEAD.size:
+            raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of EDEN ({TAG!r})")
+        log_size, bits, coder, rotations, k0, k1 = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
+        if log_size > 31 or not 1 <= bits <= 8 or coder >= len(CODINGS) or not 1 <= rotations <= MOST_ROTATIONS:
+            raise MessageError(f"bucket size 2^{log_size}, {bits} bits, coder {coder}, {rotations} rotations: damaged")
+        layout = cls(message.num_coordinates, 1 << log_size, bits, CODINGS[coder], rotations, (k0, k1))
+        longest = layout.body_bytes()
+        shortest = longest if layout.coder == "packed" else layout.codes_at
+        if not shortest <= body.numel() <= longest:
+            raise MessageError(f"{body.numel()} bytes where {message.num_coordinates} such coordinates take {longest}")
+        return layout
+
+    def codes(self, body: Tensor) -> Tensor:
+        """The codes in this layout's ``packing``: uint8 bytes."""
+        data = body[self.codes_at :]
+        if self.coder == "packed":
+            return data
+        try:
+            codes = entropy.decode(data.cpu().numpy(), self.padded, 1 << self.bits, self.coder)
+        except ValueError as error:
+            raise MessageError(str(error)) from error
+        return torch.from_numpy(codes.view("uint8")).to(body.device)
+
+
+class Eden:
+    """settings: see ``nuq.registry.EDEN``; the bucket size is a power of two."""
+
+    def __init__(self, settings: EDEN | DRIVE) -> None:
+        size = settings.bucket_size
+        if size & (size - 1):
+            raise ValueError(f"bucket_size={size}: must be a power of two, since each bucket is rotated as a whole")
+        self.bucket_size = size
+        self.bits: int = getattr(settings, "bits", 1)
+        self.coder = settings.coding
+        self.rotations = settings.rotations
+        self._mse = settings.scale == "mse"
+
+    def layout(self, num_coordinates: int, words: Words = (0, 0)) -> Layout:
+        return Layout(num_coordinates, self.bucket_size, self.bits, self.coder, self.rotations, words)
+
+    def encode(self, vector: Tensor, key: Key) -> Message:
+        layout = self.layout(vector.numel(), key.words())
+        y = torch.nn.functional.pad(vector.to(torch.float32), (0, layout.padded - vector.numel()))
+        y = y.clone() if y.data_ptr() == vector.data_ptr() else y
+        for words in layout.rotation_keys():
+            ops.hadamard_(y, layout.bucket_size, words)
+        codes = torch.empty(coding.packed_bytes(layout.padded, layout.packing), dtype=torch.uint8, device=y.device)
+        scales = [
+            _quantize(y[start : start + size * count], size, layout, part, self._mse) for start, size, count, part in _parts(layout, codes)
+        ]
+        if layout.coder != "packed":
+            coded = entropy.encode(codes.cpu().numpy().view(np.uint8), 1 << layout.bits, layout.coder)
+            codes = torch.from_numpy(coded).to(y.device)
+        message = Message.room_for(TAG, vector.numel(), layout.codes_at + codes.numel(), y.device)
+        message.body[: _HEAD.size] = layout.head()
+        if scales:
+            message.body[_HEAD.size : layout.codes_at] = torch.cat(scales).view(torch.uint8)
+        message.body[layout.codes_at :] = codes
+        return message
+
+    def decode(self, message: Message) -> Tensor:
+        layout, body = Layout.read(message), message.body
+        scales = from_bytes(body[_HEAD.size : layout.codes_at], torch.float32)
+        if not bool(torch.isfinite(scales).all()):
+            raise MessageError("a scale that is not finite: damaged")
+        y = torch.empty(layout.padded, dtype=torch.float32, device=body.device)
+        done = 0
+        for start, size, count, part in _parts(layout, layout.codes(body)):
+            _values(part, scales[done : done + count], size, layout, y[start : start + size * count])
+            done += count
+        for words in reversed(layout.rotation_keys()):
+            ops.hadamard_(y, layout.bucket_size, words, inverse=True)
+        return y[: message.num_coordinates]
+
+    def message_bytes(self, num_coordinates: int) -> int:
+        """Length of its messages; with entropy coding, the most it can be."""
+        return HEADER_BYTES + self.layout(num_coordinates).body_bytes()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        del state
+
+
+def _parts(layout: Layout, codes: Tensor) -> list[tuple[int, int, int, Tensor]]:
+    """The layout's runs with their bytes of codes: every run is a multiple of 8 codes, so it ends with a byte."""
+    ends = [coding.packed_bytes(start, layout.packing) for start, _, _ in layout.runs] + [codes.numel()]
+    return [(*run, codes[begin:end]) for run, begin, end in zip(layout.runs, ends[:-1], ends[1:], strict=True)]
+
+
+def _quantize(y: Tensor, size: int, layout: Layout, codes: Tensor, mse: bool) -> Tensor:
+    """The nearest centroid of every coordinate into ``codes``; the scale of every bucket: float32[y.numel() / size]."""
+    # The operator divides by the L2 norm, so N(0, 1/d) is the law, and takes the inner levels as thresholds.
+    borders = torch.tensor([-1.0, *(lloyd_max.thresholds(layout.bits) * size**-0.5), 1.0], dtype=torch.float32, device=y.device)
+    norms = torch.empty(y.numel() // size, dtype=torch.float32, device=y.device)
+    ops.encode_(y, borders, norms, codes, bucket_size=size, norm="l2", packing=layout.packing, key=(0, 0), stochastic=False)
+    q = torch.empty_like(y)
+    _values(codes, torch.ones_like(norms), size, layout, q)
+    y_rows, q_rows = y.view(-1, size).to(torch.float64), q.view(-1, size).to(torch.float64)
+    along = reference.tree_sum(y_rows * q_rows)
+    scale = along / reference.tree_sum(q_rows.square()) if mse else reference.tree_sum(y_rows.square()) / along
+    scale = torch.where(norms > 0, scale, torch.zeros_like(scale)).to(torch.float32)
+    ops.check_scales(scale, "l2")
+    return scale
+
+
+def _values(codes: Tensor, scales: Tensor, size: int, layout: Layout, out: Tensor) -> None:
+    """scale * centroid of every coordinate into ``out``."""
+    table = torch.tensor(lloyd_max.centroids(layout.bits), dtype=torch.float32, device=out.device)
+    ops.decode_(codes, scales, table, out, bucket_size=size, packing=layout.packing, accumulate=False)
+
+
+def eden(settings: EDEN) -> Eden:
+    """EDEN with Lloyd-Max centroids of 1 to 8 bits."""
+    return Eden(settings)
+
+
+def drive(settings: DRIVE) -> Eden:
+    """DRIVE: the sign of every rotated coordinate."""
+    return Eden(settings)
