@@ -10,6 +10,7 @@ From S samples of M workers' minibatch gradients g_{s,w} (S*M passes in all; the
 - ``grad_bias``: mean over coordinates of |mean est - mean sgd|;
 - ``nb_error``: Psi of the current levels under the CondTruncNormHist mixture of the sampled buckets, and
   ``nb_error_measured``: the same under the measured coordinates themselves (their norm^2-weighted histogram);
+- ``level_gap``: Psi of the levels above that of the best levels, relative, under the law of the last update (0: they are the best);
 - ``norm_var``: mean over coordinates of the variance of a worker's normalised coordinate (Fig. 1 of the paper).
 
 The original takes the mean from S estimates and the variance from S more; the unbiased sample variance of one set has the
@@ -24,7 +25,7 @@ import torch
 from torch import Tensor
 
 from nuq import adapt, ops, reference
-from nuq.compressors.quantized import Quantizer
+from nuq.compressors.quantized import AdaptiveQuantizer, Quantizer
 from nuq.levels import stretched
 from nuq.ops import Key, NonFiniteError
 from nuq.statistics import Statistics
@@ -111,6 +112,8 @@ def level_scalars(quantizer: Quantizer) -> dict[str, float]:
     values["includes_zero"] = float((levels == 0).any())
     values["positive_levels"] = float((levels > 0).sum())
     values["negative_levels"] = float((levels < 0).sum())
+    if isinstance(quantizer, AdaptiveQuantizer) and quantizer.gap is not None:
+        values["level_gap"] = quantizer.gap
     if quantizer.multiplier is not None:
         values["multiplier"] = quantizer.multiplier
     return values

@@ -181,6 +181,13 @@ class AdaptiveQuantizer(Quantizer):
         self.gap = adapt.gap(fitted, law, symmetric=self.settings.symmetric)
         self.set_levels(level_sets.stretched(fitted.levels, reach), fitted.p)
 
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "gap": self.gap}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.gap = state["gap"]
+
 
 def clip(vector: Tensor, bucket_size: int, num_sigmas: float) -> Tensor:
     """Every coordinate clamped to num_sigmas standard deviations of its bucket (TernGrad, Section 3.2): biased."""
