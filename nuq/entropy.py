@@ -91,13 +91,16 @@ def _check(num_symbols: int, coder: str, contexts: Bytes | None, num_contexts: i
         raise ValueError(f"contexts {contexts.dtype}{list(contexts.shape)}: must be uint8[{num_codes}], one for each code")
 
 
-def encode(codes: Codes, num_symbols: int, coder: str, contexts: Bytes | None = None, num_contexts: int = MAX_CONTEXTS) -> Bytes:
+def encode(
+    codes: Codes, num_symbols: int, coder: str, contexts: Bytes | None = None, num_contexts: int = MAX_CONTEXTS, threads: int = 0
+) -> Bytes:
     """The bytes of ``codes``, never more than ``encoded_bound``.
 
     codes: uint8[n] or uint16[n], each below num_symbols (1 .. 512).
     coder: "huffman" or "rans".
     contexts: uint8[n] below num_contexts (1 .. 16), with rANS: codes are coded with the frequencies of their context, which
         the decoder must be given too.  Worth it where the receiver knows something that the codes depend on, as the dither.
+    threads: how many the library may use; 0 is as many as OpenMP takes.  The bytes do not depend on it.
     """
     if codes.ndim != 1 or codes.dtype not in (np.uint8, np.uint16):
         raise ValueError(f"codes {codes.dtype}{list(codes.shape)}: must be uint8 or uint16, in one dimension")
@@ -105,7 +108,7 @@ def encode(codes: Codes, num_symbols: int, coder: str, contexts: Bytes | None = 
     kernels = _kernels()
     codes = np.ascontiguousarray(codes)
     contexts = None if contexts is None else np.ascontiguousarray(contexts)
-    counts = kernels.count(codes, num_symbols, contexts, 1 if contexts is None else num_contexts)
+    counts = kernels.count(codes, num_symbols, contexts, 1 if contexts is None else num_contexts, threads)
     codes = codes.astype(np.uint8 if num_symbols <= 256 else np.uint16, copy=False)
     used = np.flatnonzero(counts.sum(axis=0))
     coded = None
@@ -114,16 +117,22 @@ def encode(codes: Codes, num_symbols: int, coder: str, contexts: Bytes | None = 
     elif len(used) > 1:
         limit = packed_bytes(codes.size, num_symbols)
         if coder == "huffman":
-            coded = _encode_huffman(kernels, codes, counts[0], limit)
+            coded = _encode_huffman(kernels, codes, counts[0], limit, threads)
         else:
-            coded = _encode_rans(kernels, codes, counts, limit, contexts)
+            coded = _encode_rans(kernels, codes, counts, limit, contexts, threads)
     if coded is None or coded.size > encoded_bound(codes.size, num_symbols):
-        return np.concatenate([_numbers(RAW, "u1"), _pack(kernels, codes, num_symbols)])
+        return np.concatenate([_numbers(RAW, "u1"), _pack(kernels, codes, num_symbols, threads)])
     return coded
 
 
 def decode(
-    data: Bytes, num_codes: int, num_symbols: int, coder: str, contexts: Bytes | None = None, num_contexts: int = MAX_CONTEXTS
+    data: Bytes,
+    num_codes: int,
+    num_symbols: int,
+    coder: str,
+    contexts: Bytes | None = None,
+    num_contexts: int = MAX_CONTEXTS,
+    threads: int = 0,
 ) -> Codes:
     """The codes, uint8[num_codes], or uint16[num_codes] where there are more than 256 symbols.
 
@@ -140,15 +149,15 @@ def decode(
     data = np.ascontiguousarray(data)
     form, body = int(data[0]), data[1:]
     if form == RAW:
-        return _unpack(_kernels(), body, num_codes, num_symbols)
+        return _unpack(_kernels(), body, num_codes, num_symbols, threads)
     if form == CONSTANT and num_codes:
         return _decode_constant(body, num_codes, num_symbols)
     expected = HUFFMAN if coder == "huffman" else RANS if contexts is None else RANS_CONTEXTS
     if form != expected or num_codes < 2 or num_symbols < 2:
         raise Damaged(f"an encoding of form {form} where {num_codes} codes by {coder} are of form {RAW}, {CONSTANT} or {expected}")
     if form == HUFFMAN:
-        return _decode_huffman(_kernels(), body, num_codes, num_symbols)
-    return _decode_rans(_kernels(), body, num_codes, num_symbols, contexts, num_contexts)
+        return _decode_huffman(_kernels(), body, num_codes, num_symbols, threads)
+    return _decode_rans(_kernels(), body, num_codes, num_symbols, contexts, num_contexts, threads)
 
 
 def _numbers(values: int | Ints, dtype: str) -> Bytes:
@@ -181,19 +190,19 @@ def _decode_constant(body: Bytes, num_codes: int, num_symbols: int) -> Codes:
 # --- Huffman ------------------------------------------------------------------------------------------------------
 
 
-def _encode_huffman(kernels: ModuleType, codes: Codes, counts: Ints, limit: int) -> Bytes | None:
+def _encode_huffman(kernels: ModuleType, codes: Codes, counts: Ints, limit: int, threads: int) -> Bytes | None:
     lengths = huffman_lengths(counts)
     if int(np.sum(counts * lengths)) // 8 >= limit:
         return None
-    sizes, pieces = kernels.huffman_encode(codes, lengths, PIECE)
+    sizes, pieces = kernels.huffman_encode(codes, lengths, PIECE, threads)
     table = np.frombuffer(write_table(lengths, mantissas=False), dtype=np.uint8)
     return np.concatenate([_numbers(HUFFMAN, "u1"), table, _numbers(sizes[:-1], "<u2"), pieces])
 
 
-def _decode_huffman(kernels: ModuleType, body: Bytes, num_codes: int, num_symbols: int) -> Codes:
+def _decode_huffman(kernels: ModuleType, body: Bytes, num_codes: int, num_symbols: int, threads: int) -> Codes:
     lengths, size = read_lengths(body, num_symbols)
     sizes, pieces = _read_sizes(body[size:], -(-num_codes // PIECE), "<u2")
-    return kernels.huffman_decode(pieces, sizes, num_codes, lengths, PIECE)
+    return kernels.huffman_decode(pieces, sizes, num_codes, lengths, PIECE, threads)
 
 
 # --- rANS ---------------------------------------------------------------------------------------------------------
@@ -213,7 +222,7 @@ def _layout(num_codes: int, coded_bytes: int) -> tuple[int, int]:
     return log_lanes, -(-num_codes // _chunk_codes(num_codes, chunks))
 
 
-def _encode_rans(kernels: ModuleType, codes: Codes, counts: Ints, limit: int, contexts: Bytes | None) -> Bytes | None:
+def _encode_rans(kernels: ModuleType, codes: Codes, counts: Ints, limit: int, contexts: Bytes | None, threads: int) -> Bytes | None:
     table_bits, frequencies, bits = 0, counts, 0
     for tried_bits in _TABLE_BITS:  # the larger table only where it saves a thousandth
         tried = np.stack([quantised(row, tried_bits) for row in counts])
@@ -223,7 +232,8 @@ def _encode_rans(kernels: ModuleType, codes: Codes, counts: Ints, limit: int, co
     if bits // 8 >= limit:
         return None
     log_lanes, chunks = _layout(codes.size, bits // 8)
-    sizes, coded = kernels.rans_encode(codes, frequencies, table_bits, 1 << log_lanes, _chunk_codes(codes.size, chunks), contexts)
+    chunk = _chunk_codes(codes.size, chunks)
+    sizes, coded = kernels.rans_encode(codes, frequencies, table_bits, 1 << log_lanes, chunk, contexts, threads)
     tables = b"".join(write_table(row, mantissas=True) for row in frequencies)
     return np.concatenate(
         [
@@ -237,7 +247,9 @@ def _encode_rans(kernels: ModuleType, codes: Codes, counts: Ints, limit: int, co
     )
 
 
-def _decode_rans(kernels: ModuleType, body: Bytes, num_codes: int, num_symbols: int, contexts: Bytes | None, num_contexts: int) -> Codes:
+def _decode_rans(
+    kernels: ModuleType, body: Bytes, num_codes: int, num_symbols: int, contexts: Bytes | None, num_contexts: int, threads: int
+) -> Codes:
     (form,), rest = _read(body, 1, "u1")
     (chunks,), rest = _read(rest, 1, "<u2")
     table_bits, lanes, chunks = int(form) & 15, 1 << (int(form) >> 4), int(chunks)
@@ -254,18 +266,19 @@ def _decode_rans(kernels: ModuleType, body: Bytes, num_codes: int, num_symbols: 
         raise Damaged("no frequencies where there are codes: the encoding is damaged, or not of these contexts")
     sizes, coded = _read_sizes(rest, chunks, "<u4")
     contexts = None if contexts is None else np.ascontiguousarray(contexts)
-    return kernels.rans_decode(coded, sizes, num_codes, frequencies, table_bits, lanes, _chunk_codes(num_codes, chunks), contexts)
+    chunk = _chunk_codes(num_codes, chunks)
+    return kernels.rans_decode(coded, sizes, num_codes, frequencies, table_bits, lanes, chunk, contexts, threads)
 
 
 # --- raw ----------------------------------------------------------------------------------------------------------
 
 
-def _pack(kernels: ModuleType, codes: Codes, num_symbols: int) -> Bytes:
-    return kernels.pack(codes, num_symbols) if num_symbols > 1 else np.empty(0, dtype=np.uint8)
+def _pack(kernels: ModuleType, codes: Codes, num_symbols: int, threads: int) -> Bytes:
+    return kernels.pack(codes, num_symbols, threads) if num_symbols > 1 else np.empty(0, dtype=np.uint8)
 
 
-def _unpack(kernels: ModuleType, data: Bytes, num_codes: int, num_symbols: int) -> Codes:
+def _unpack(kernels: ModuleType, data: Bytes, num_codes: int, num_symbols: int, threads: int) -> Codes:
     size = packed_bytes(num_codes, num_symbols)
     if data.size != size:
         raise Damaged(f"{data.size} packed bytes: {num_codes} codes of {num_symbols} symbols take {size}")
-    return kernels.unpack(data, num_codes, num_symbols) if num_symbols > 1 else np.zeros(num_codes, dtype=np.uint8)
+    return kernels.unpack(data, num_codes, num_symbols, threads) if num_symbols > 1 else np.zeros(num_codes, dtype=np.uint8)

@@ -1,7 +1,7 @@
 """The entropy coders in NumPy: what the C++ kernels (nuq/cpu/src/simd/rans.cpp, huffman.cpp) must reproduce byte for byte.
 
 Steps through the positions of a lane or of a piece; everything beside one another in the format is one vector operation.
-``nuq.cpu.entropy`` has the same functions.  Arguments are checked by ``nuq.entropy``.
+``nuq.cpu.entropy`` has the same functions; ``threads`` is for them.  Arguments are checked by ``nuq.entropy``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _POWERS_OF_3 = np.array([1, 3, 9, 27, 81], dtype=np.uint8)
 RANS_LOW = 1 << 15  # states live in [2^15, 2^31); a state below reads one 16-bit word
 
 
-def count(codes: Codes, num_symbols: int, contexts: Bytes | None, num_contexts: int) -> Ints:
+def count(codes: Codes, num_symbols: int, contexts: Bytes | None, num_contexts: int, threads: int) -> Ints:
     """int64[num_contexts, num_symbols]; ValueError where a code or a context is too large."""
     if codes.size and int(codes.max()) >= num_symbols:
         raise ValueError(f"code {int(codes.max())}: must be below num_symbols={num_symbols}")
@@ -36,7 +36,9 @@ def _laid_out(values: NDArray, chunk: int, lanes: int) -> NDArray:
     return padded.reshape(chunks, chunk // lanes, lanes)
 
 
-def rans_encode(codes: Codes, frequencies: Ints, table_bits: int, lanes: int, chunk: int, contexts: Bytes | None) -> tuple[Ints, Bytes]:
+def rans_encode(
+    codes: Codes, frequencies: Ints, table_bits: int, lanes: int, chunk: int, contexts: Bytes | None, threads: int
+) -> tuple[Ints, Bytes]:
     """Bytes of every chunk, and the chunks one after another: states uint32[lanes], words uint16 (``nuq.entropy``).
 
     frequencies: [num_contexts, num_symbols]; chunk: codes, a multiple of lanes (the last chunk may be shorter).
@@ -70,7 +72,15 @@ def rans_encode(codes: Codes, frequencies: Ints, table_bits: int, lanes: int, ch
 
 
 def rans_decode(
-    data: Bytes, sizes: Ints, num_codes: int, frequencies: Ints, table_bits: int, lanes: int, chunk: int, contexts: Bytes | None
+    data: Bytes,
+    sizes: Ints,
+    num_codes: int,
+    frequencies: Ints,
+    table_bits: int,
+    lanes: int,
+    chunk: int,
+    contexts: Bytes | None,
+    threads: int,
 ) -> Codes:
     """The inverse of ``rans_encode``; Damaged where a chunk does not end where the encoder began."""
     num_contexts, num_symbols = frequencies.shape
@@ -117,7 +127,7 @@ def rans_decode(
     return codes.reshape(-1)[:num_codes]
 
 
-def pack(codes: Codes, num_symbols: int) -> Bytes:
+def pack(codes: Codes, num_symbols: int, threads: int) -> Bytes:
     """The codes in fixed width, or five ternary ones to a byte: the layout of ``nuq.coding``."""
     bits, parts = (num_symbols - 1).bit_length(), [np.empty(0, dtype=np.uint8)]
     for at in range(0, codes.size, _BLOCK):
@@ -132,7 +142,7 @@ def pack(codes: Codes, num_symbols: int) -> Bytes:
     return np.concatenate(parts)
 
 
-def unpack(data: Bytes, num_codes: int, num_symbols: int) -> Codes:
+def unpack(data: Bytes, num_codes: int, num_symbols: int, threads: int) -> Codes:
     """The inverse of ``pack``, from bytes of the right number; Damaged where a code is no symbol."""
     bits = (num_symbols - 1).bit_length()
     codes = np.zeros(num_codes, dtype=np.uint8 if num_symbols <= 256 else np.uint16)
@@ -158,14 +168,14 @@ def pack_bits(values: Ints, widths: Ints) -> Bytes:
     return np.packbits((np.repeat(values, widths) >> within & 1).astype(np.uint8), bitorder="little")
 
 
-def huffman_encode(codes: Codes, lengths: Ints, piece: int) -> tuple[Ints, Bytes]:
+def huffman_encode(codes: Codes, lengths: Ints, piece: int, threads: int) -> tuple[Ints, Bytes]:
     """Bytes of every piece of ``piece`` codes, and the pieces one after another, each padded to a byte."""
     words = huffman_words(lengths)
     parts = [pack_bits(word & 0xFFFF, word >> 16) for word in (words[codes[at : at + piece]] for at in range(0, codes.size, piece))]
     return np.array([part.size for part in parts]), np.concatenate(parts)
 
 
-def huffman_decode(data: Bytes, sizes: Ints, num_codes: int, lengths: Ints, piece: int) -> Codes:
+def huffman_decode(data: Bytes, sizes: Ints, num_codes: int, lengths: Ints, piece: int, threads: int) -> Codes:
     """The inverse of ``huffman_encode``; Damaged where a piece does not end where the next one begins."""
     windows = huffman_windows(lengths).astype(np.int64)
     pieces = len(sizes)

@@ -232,8 +232,10 @@ def test_same_bytes(monkeypatch: pytest.MonkeyPatch, num_codes: int, num_symbols
             expected = encode(codes, num_symbols, coder, given_contexts, 3)
         for name in SETS:
             with cpu.using(name):
-                assert encode(codes, num_symbols, coder, given_contexts, 3).tobytes() == expected.tobytes(), name
-                np.testing.assert_array_equal(decode(expected, num_codes, num_symbols, coder, given_contexts, 3), codes)
+                for threads in (0, 1, 3):
+                    assert encode(codes, num_symbols, coder, given_contexts, 3, threads).tobytes() == expected.tobytes(), name
+                    back = decode(expected, num_codes, num_symbols, coder, given_contexts, 3, threads)
+                    np.testing.assert_array_equal(back, codes)
 
 
 def test_known_bytes() -> None:

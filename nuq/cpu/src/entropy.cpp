@@ -1,6 +1,7 @@
 // Entropy coding, a chunk or piece at a time on all threads.  nuq/cpu/entropy.py checks every size and table before it
-// calls; codes and contexts are checked here, while they are counted.
+// calls; codes and contexts are checked here, while they are counted.  ``threads`` is 0 where OpenMP is to choose.
 #include "entropy.h"
+#include "threads.h"
 
 #include <algorithm>
 #include <cstring>
@@ -97,10 +98,10 @@ void make_decoder(RansModel& model, const uint32_t* frequencies) {
 
 // counts[num_contexts][num_symbols], zeroed by the caller; 0 where a code or a context is too large.
 NUQ_EXPORT int nuq_entropy_count(const void* codes, int wide, uint64_t count, const uint8_t* contexts, int num_contexts, int num_symbols,
-                                 int64_t* counts) {
+                                 int64_t* counts, int threads) {
     int legal = 1;
     const int64_t blocks = int64_t((count + BLOCK - 1) / BLOCK);
-#pragma omp parallel for schedule(dynamic) reduction(& : legal) if (blocks > 1)
+#pragma omp parallel for schedule(dynamic) reduction(& : legal) num_threads(nuq::team(blocks > 1, threads))
     for (int64_t block = 0; block < blocks; ++block) {
         const uint64_t first = block * BLOCK, size = std::min<uint64_t>(BLOCK, count - first);
         std::vector<uint32_t> mine(size_t(num_contexts) * num_symbols);
@@ -116,11 +117,11 @@ NUQ_EXPORT int nuq_entropy_count(const void* codes, int wide, uint64_t count, co
 // Chunk k ends at scratch + (k + 1) * stride and takes sizes[k] bytes.
 NUQ_EXPORT void nuq_rans_encode(const void* codes, int wide, uint64_t count, const uint8_t* contexts, int num_contexts, int num_symbols,
                                 const uint32_t* frequencies, int bits, int lanes, uint64_t chunk, uint8_t* scratch, uint64_t stride,
-                                uint64_t* sizes) {
+                                uint64_t* sizes, int threads) {
     RansModel model = model_of(bits, lanes, num_symbols, num_contexts, wide);
     make_encoder(model, frequencies);
     const int64_t chunks = int64_t((count + chunk - 1) / chunk);
-#pragma omp parallel for schedule(dynamic) if (chunks > 1)
+#pragma omp parallel for schedule(dynamic) num_threads(nuq::team(chunks > 1, threads))
     for (int64_t k = 0; k < chunks; ++k) {
         const uint64_t first = k * chunk, size = std::min(chunk, count - first);
         sizes[k] = NUQ_CALL(rans_encode, model, at_code(codes, wide, first), contexts ? contexts + first : nullptr, size,
@@ -131,12 +132,12 @@ NUQ_EXPORT void nuq_rans_encode(const void* codes, int wide, uint64_t count, con
 // Chunk k in bytes begin[k] .. begin[k + 1] of data; 0 where one is damaged.
 NUQ_EXPORT int nuq_rans_decode(const uint8_t* data, const uint64_t* begin, uint64_t count, int wide, const uint8_t* contexts,
                                int num_contexts, int num_symbols, const uint32_t* frequencies, int bits, int lanes, uint64_t chunk,
-                               void* codes) {
+                               void* codes, int threads) {
     RansModel model = model_of(bits, lanes, num_symbols, num_contexts, wide);
     make_decoder(model, frequencies);
     int whole = 1;
     const int64_t chunks = int64_t((count + chunk - 1) / chunk);
-#pragma omp parallel for schedule(dynamic) reduction(& : whole) if (chunks > 1)
+#pragma omp parallel for schedule(dynamic) reduction(& : whole) num_threads(nuq::team(chunks > 1, threads))
     for (int64_t k = 0; k < chunks; ++k) {
         const uint64_t first = k * chunk, size = std::min(chunk, count - first);
         whole &= NUQ_CALL(rans_decode, model, data + begin[k], begin[k + 1] - begin[k], at_code(codes, wide, first),
@@ -147,9 +148,9 @@ NUQ_EXPORT int nuq_rans_decode(const uint8_t* data, const uint64_t* begin, uint6
 
 // Piece k begins at scratch + k * stride and takes sizes[k] bytes.
 NUQ_EXPORT void nuq_huffman_encode(const void* codes, int wide, uint64_t count, const uint32_t* words, uint64_t piece, uint8_t* scratch,
-                                   uint64_t stride, uint64_t* sizes) {
+                                   uint64_t stride, uint64_t* sizes, int threads) {
     const int64_t pieces = int64_t((count + piece - 1) / piece);
-#pragma omp parallel for schedule(dynamic, 16) if (pieces > 16)
+#pragma omp parallel for schedule(dynamic, 16) num_threads(nuq::team(pieces > 16, threads))
     for (int64_t k = 0; k < pieces; ++k) {
         const uint64_t first = k * piece;
         sizes[k] = NUQ_CALL(huffman_encode, words, at_code(codes, wide, first), wide, std::min(piece, count - first), scratch + k * stride);
@@ -158,10 +159,10 @@ NUQ_EXPORT void nuq_huffman_encode(const void* codes, int wide, uint64_t count, 
 
 // Piece k in bytes begin[k] .. begin[k + 1] of data; 0 where one is damaged.
 NUQ_EXPORT int nuq_huffman_decode(const uint8_t* data, uint64_t size, const uint64_t* begin, uint64_t count, int wide,
-                                  const uint16_t* windows, uint64_t piece, void* codes) {
+                                  const uint16_t* windows, uint64_t piece, void* codes, int threads) {
     int whole = 1;
     const int64_t full = int64_t(count / piece), groups = (full + 3) / 4;
-#pragma omp parallel for schedule(dynamic) reduction(& : whole) if (groups > 4)
+#pragma omp parallel for schedule(dynamic) reduction(& : whole) num_threads(nuq::team(groups > 4, threads))
     for (int64_t group = 0; group < groups; ++group) {
         const int64_t k = 4 * group;
         whole &= NUQ_CALL(huffman_decode, windows, data, size, begin + k, int(std::min<int64_t>(4, full - k)),
@@ -173,8 +174,9 @@ NUQ_EXPORT int nuq_huffman_decode(const uint8_t* data, uint64_t size, const uint
 }
 
 // The chunks of a scratch memory one behind the other; ``at_end``: each at the end of its share, else at the beginning.
-NUQ_EXPORT void nuq_entropy_join(const uint8_t* scratch, uint64_t stride, int at_end, const uint64_t* begin, int64_t chunks, uint8_t* out) {
-#pragma omp parallel for schedule(static) if (chunks > 1 && begin[chunks] > (1 << 20))
+NUQ_EXPORT void nuq_entropy_join(const uint8_t* scratch, uint64_t stride, int at_end, const uint64_t* begin, int64_t chunks, uint8_t* out,
+                                 int threads) {
+#pragma omp parallel for schedule(static) num_threads(nuq::team(begin[chunks] > (1 << 20), threads))
     for (int64_t k = 0; k < chunks; ++k) {
         const uint64_t size = begin[k + 1] - begin[k];
         std::memcpy(out + begin[k], scratch + (at_end ? (k + 1) * stride - size : k * stride), size);

@@ -1,6 +1,7 @@
 // Codes in fixed width (1 to 9 bits, a little-endian bit stream), or five ternary ones to a byte: what entropy coding falls
 // back on.  ``bits`` is 0 for ternary, as in nuq/coding.py.
 #include "isa.h"
+#include "threads.h"
 
 #include <algorithm>
 #include <cstring>
@@ -67,9 +68,9 @@ bool unpack_block(const uint8_t* data, uint64_t size, uint64_t count, int bits, 
 uint64_t bytes_before(uint64_t code, int bits) { return bits ? code * bits / 8 : code / 5; }
 }  // namespace
 
-NUQ_EXPORT void nuq_pack(const void* codes, int wide, uint64_t count, int bits, uint8_t* out) {
+NUQ_EXPORT void nuq_pack(const void* codes, int wide, uint64_t count, int bits, uint8_t* out, int threads) {
     const int64_t blocks = int64_t((count + BLOCK - 1) / BLOCK);
-#pragma omp parallel for schedule(static) if (blocks > 1)
+#pragma omp parallel for schedule(static) num_threads(nuq::team(blocks > 1, threads))
     for (int64_t block = 0; block < blocks; ++block) {
         const uint64_t first = block * BLOCK, size = std::min<uint64_t>(BLOCK, count - first);
         uint8_t* begin = out + bytes_before(first, bits);
@@ -79,10 +80,11 @@ NUQ_EXPORT void nuq_pack(const void* codes, int wide, uint64_t count, int bits, 
 }
 
 // ``size``: the bytes of so many codes.  0 where a code is no symbol.
-NUQ_EXPORT int nuq_unpack(const uint8_t* data, uint64_t size, uint64_t count, int bits, int num_symbols, int wide, void* codes) {
+NUQ_EXPORT int nuq_unpack(const uint8_t* data, uint64_t size, uint64_t count, int bits, int num_symbols, int wide, void* codes,
+                          int threads) {
     int legal = 1;
     const int64_t blocks = int64_t((count + BLOCK - 1) / BLOCK);
-#pragma omp parallel for schedule(static) reduction(& : legal) if (blocks > 1)
+#pragma omp parallel for schedule(static) reduction(& : legal) num_threads(nuq::team(blocks > 1, threads))
     for (int64_t block = 0; block < blocks; ++block) {
         const uint64_t first = block * BLOCK, num = std::min<uint64_t>(BLOCK, count - first), begin = bytes_before(first, bits);
         legal &= wide ? unpack_block(data + begin, size - begin, num, bits, num_symbols, static_cast<uint16_t*>(codes) + first)
