@@ -96,7 +96,7 @@ def optimal(distribution: Distribution, num_levels: int, *, symmetric: bool = Tr
     distribution: a law on [-1, 1].  num_levels: 2 to 256.  symmetric: the best of the sets +-l, without a zero level for an even
     number and with one for an odd; else the best of all sets.  ValueError for another number.
     """
-    level_sets.check_num_levels(num_levels)
+    num_levels = level_sets.check_num_levels(num_levels)
     law = distribution.tabulated()
     if num_levels == 2:
         return _unmoved(distribution)
@@ -104,7 +104,10 @@ def optimal(distribution: Distribution, num_levels: int, *, symmetric: bool = Tr
         objective, first, intervals = Objective(law, symmetric=False), -1.0, num_levels - 1
     else:
         objective, first, intervals = Objective(law.folded(), symmetric=num_levels % 2 == 0), 0.0, num_levels // 2
-    edges, _ = solver_optimal.optimum(objective, first, intervals)
+    bits = num_levels.bit_length() - 1
+    starts = _exact_starts(law, bits, symmetric).values() if num_levels == 2**bits else []
+    rows = np.array([objective.edges(levels) for levels in starts]).reshape(-1, intervals + 1)
+    edges, _ = solver_optimal.optimum(objective, first, intervals, rows)
     if symmetric and num_levels % 2:
         positive = level_sets.spread(edges[1:], symmetric=True).positive
         levels = Levels(np.concatenate([-positive[::-1], [0.0], positive]))
@@ -143,12 +146,16 @@ def _starts(law: Distribution, bits: int, symmetric: bool) -> dict[str, Levels]:
     }
 
 
+def _exact_starts(law: Distribution, bits: int, symmetric: bool) -> dict[str, Levels]:
+    """With one more, which lies next to the optimum at many bits, where the others end in worse minima."""
+    return _starts(law, bits, symmetric) | {"companded": level_sets.companded(bits, law, symmetric=symmetric)}
+
+
 def _exact(solve: Callable[[Objective, Array], tuple[Array, Array]], distribution: Distribution, bits: int, symmetric: bool) -> Fitted:
-    """With one more start, which lies next to the optimum at many bits, where the others end in worse minima."""
     if bits == 1:
         return _unmoved(distribution)
     law = distribution.tabulated()
-    starts = _starts(law, bits, symmetric) | {"companded": level_sets.companded(bits, law, symmetric=symmetric)}
+    starts = _exact_starts(law, bits, symmetric)
     objective = Objective.of(law, symmetric)
     edges, _ = solve(objective, np.stack([objective.edges(levels) for levels in starts.values()]))
     return _best(distribution, law, [objective.levels(row) for row in edges], list(starts))

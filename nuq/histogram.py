@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nuq.cpu import levels as kernels
-from nuq.law import NUM_KNOTS, Array, Distribution, Folded, check_probability
+from nuq.law import NUM_KNOTS, Array, Distribution, check_probability
 
 
 class Histogram(Distribution):
@@ -131,18 +131,22 @@ class Histogram(Distribution):
         w0, w1, w2 = self._raw()
         return Histogram(-self.edges[::-1], w0[::-1], -w1[::-1], w2[::-1])
 
-    def folded(self) -> Distribution:
-        """On edges that mirror onto themselves a histogram again: bins of -r are added to those of r."""
+    def folded(self) -> Histogram:
+        """A histogram again: masses and means of bins of -r are added to those of r, on the edges of both or finer ones."""
         return self._magnitude
 
     @cached_property
-    def _magnitude(self) -> Distribution:
+    def _magnitude(self) -> Histogram:
         half = self._width.size // 2
-        if not np.array_equal(self.edges, -self.edges[::-1]) or self._width.size % 2:
-            return Folded(self)
-        sums = self._raw()
-        sums = sums[:, half:] + np.array([[1.0], [-1.0], [1.0]]) * sums[:, half - 1 :: -1]
-        return Histogram(self.edges[half:], *sums)
+        if self._width.size % 2 == 0 and np.array_equal(self.edges, -self.edges[::-1]):
+            sums = self._raw()
+            return Histogram(self.edges[half:], *(sums[:, half:] + np.array([[1.0], [-1.0], [1.0]]) * sums[:, half - 1 :: -1]))
+        edges = np.unique(np.append(np.abs(self.edges), 0.0))
+        parts = max(1, 2048 // len(edges))  # small bins: what is added up is nearly linear inside
+        edges = np.append((edges[:-1, None] + np.diff(edges)[:, None] * (np.arange(parts) / parts)).ravel(), edges[-1])
+        m0, m1, m2 = self.interval_moments(edges) + self.mirrored().interval_moments(edges)
+        left = edges[:-1]
+        return Histogram(edges, m0.clip(0.0), m1 + left * m0, m2 + 2 * left * m1 + left**2 * m0)
 
     def compiled(self) -> kernels.Law:
         return kernels.of_bins(

@@ -8,6 +8,7 @@ rows of one array and are carried side by side.
 from __future__ import annotations
 
 import numpy as np
+from scipy import linalg
 
 from nuq.cpu import levels as kernels
 from nuq.law import Array, Distribution
@@ -96,6 +97,8 @@ def descend(objective: Objective, edges: Array) -> tuple[Array, Array]:
     solved = _in_cpp(objective, edges, projected=False)
     if solved is not None:
         return solved
+    if edges.shape[1] == 2:  # one interval: nothing moves
+        return edges, objective.value(edges)
     edges = occupied(objective.law, edges)
     for _ in range(NUM_SWEEPS):
         edges = coordinate_sweep(objective, edges)
@@ -131,11 +134,10 @@ def _newton_step(at: Derivatives, damping: Array) -> Array:
     """-H^-1 g with ``damping`` times (diagonal + neighbouring masses) added to the diagonal of H."""
     scale = np.abs(at.diagonal) + at.masses[:, :-1] + at.masses[:, 1:]
     scale = np.where(scale > 0, scale, 1.0)
-    inner = np.arange(at.diagonal.shape[1])
-    hessian = np.zeros((len(damping), inner.size, inner.size))
-    hessian[:, inner, inner] = at.diagonal + (damping[:, None] + 1e-14) * scale
-    hessian[:, inner[1:], inner[:-1]] = hessian[:, inner[:-1], inner[1:]] = -at.masses[:, 1:-1]
-    return -np.linalg.solve(hessian, at.gradient[..., None])[..., 0]
+    bands = np.zeros((3, *at.diagonal.shape))
+    bands[0, :, 1:] = bands[2, :, :-1] = -at.masses[:, 1:-1]
+    bands[1] = at.diagonal + (damping[:, None] + 1e-14) * scale
+    return np.array([-linalg.solve_banded((1, 1), bands[:, row], at.gradient[row], check_finite=False) for row in range(len(damping))])
 
 
 def _room(edges: Array, step: Array) -> Array:

@@ -19,17 +19,33 @@ from nuq.law import Array, Distribution
 from nuq.objective import Objective
 from nuq.solver_exact import descend
 
-MIN_POINTS, POINTS_PER_LEVEL, MAX_POINTS = 2048, 32, 8192
+MIN_POINTS, POINTS_PER_LEVEL, MAX_POINTS = 2048, 16, 8192
+_NEARBY = np.array([0.0, 1 / 16, 1 / 8, 1 / 4, 1 / 2])  # of the gap to the next edge
 
 
-def optimum(objective: Objective, first: float, intervals: int) -> tuple[Array, float]:
-    """Edges float64[intervals + 1] from ``first`` to 1 and Psi: the best on the grid, then descended to the minimum beside it."""
+def optimum(objective: Objective, first: float, intervals: int, starts: Array) -> tuple[Array, float]:
+    """Edges float64[intervals + 1] from ``first`` to 1 and Psi.
+
+    The best edges of a grid and other ``starts`` (float64[S, intervals + 1], S >= 0) are descended to the minima beside them; a second
+    program on points close around those then combines what is best in each, so that the answer is no worse than any of them.
+    """
     points = candidates(objective.law, first, intervals)
-    places = best_places(*prefix_sums(objective, points), intervals, centred=objective.symmetric)
-    grid = points[places]
-    edges, psi = descend(objective, grid[None])
-    before = float(objective.value(grid))
-    return (edges[0], float(psi[0])) if psi[0] <= before else (grid, before)
+    edges, psi = descend(objective, np.concatenate([_best_edges(objective, points, intervals)[None], starts]))
+    found = [(edges[place], float(psi[place])) for place in {0, int(np.argmin(psi))}]
+    points = np.unique(np.concatenate([_around(row) for row, _ in found]))
+    if len(points) > intervals:  # fewer where the law is a few points and edges have met
+        last, value = descend(objective, _best_edges(objective, points, intervals)[None])
+        found.append((last[0], float(value[0])))
+    return min(found, key=lambda pair: pair[1])
+
+
+def _best_edges(objective: Objective, points: Array, intervals: int) -> Array:
+    return points[best_places(*prefix_sums(objective, points), intervals, centred=objective.symmetric)]
+
+
+def _around(edges: Array) -> Array:
+    gaps = np.diff(edges)[:, None]
+    return np.concatenate([(edges[:-1, None] + gaps * _NEARBY).ravel(), (edges[1:, None] - gaps * _NEARBY[:-1]).ravel()])
 
 
 def candidates(law: Distribution, first: float, intervals: int) -> Array:

@@ -106,7 +106,7 @@ def _loaded() -> ctypes.CDLL | None:
 
 
 def mixture_moments(law: Law, edges: Array) -> Array | None:
-    """``Distribution.interval_moments`` of any number of normals: float64[3, n] for edges float64[n + 1], in a few threads."""
+    """``Distribution.interval_moments`` of any number of normals: float64[3, n] for edges float64[n + 1]."""
     loaded = _library()
     if loaded is None:
         return None

@@ -26,6 +26,14 @@ struct Law {
     double begin, end;
 };
 
+// What one layer of the dynamic program needs: the cost of an edge at j after one at i is a_i + x_j b_i + weight_j x_i + rest_j.
+struct Layer {
+    const double *a, *b, *x, *weight, *rest;
+    double* next;
+    int32_t* from;
+};
+
 }  // namespace nuq
 
-NUQ_DECLARE(void, mixture_moments, const nuq::Normals& law, const double* edges, int64_t first, int64_t last, double* moments, int64_t stride)
+NUQ_DECLARE(void, mixture_moments, const nuq::Normals& law, const double* edges, int64_t intervals, double* moments)
+NUQ_DECLARE(void, best_layer, const nuq::Layer& layer, int64_t first, int64_t last, int64_t low, int64_t high)

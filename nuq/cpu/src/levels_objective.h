@@ -28,7 +28,7 @@ struct Objective {
             sum += part(edges, i, law.between(from, to));
             from = to;
         }
-        return sum;
+        return std::max(sum, 0.0);
     }
 
     void derivatives(const Vector& edges, Derivatives& at) const {
@@ -53,12 +53,12 @@ struct Objective {
             }
             from = to;
         }
+        at.value = std::max(at.value, 0.0);
     }
 
    private:
     double part(const Vector& edges, size_t i, const Moments& m) const {
-        const double wide = symmetric && i == 0 ? edges[1] * edges[1] * m.m0 : (edges[i + 1] - edges[i]) * m.m1;
-        return std::max(wide - m.m2, 0.0);  // rounding, or several levels in one bin of a histogram, can take a part below zero
+        return (symmetric && i == 0 ? edges[1] * edges[1] * m.m0 : (edges[i + 1] - edges[i]) * m.m1) - m.m2;
     }
 };
 

@@ -1,4 +1,4 @@
-// The inner loop of the dynamic program: where a sum of three products is smallest.
+// The inner loops of the dynamic program (levels_grid.cpp).
 #include <cstring>
 
 #include "../isa.h"
@@ -27,10 +27,8 @@ inline Vec load(const double* from) {
 
 inline Vec choose(Int which, Vec yes, Vec no) { return (Vec)(((Int)yes & which) | ((Int)no & ~which)); }
 
-}  // namespace
-
 // The first i in [low, high) at which a[i] + slope b[i] + weight x[i] is smallest; its value in *least.
-int64_t first_smallest(const double* a, const double* b, const double* x, double slope, double weight, int64_t low, int64_t high,
+inline int64_t first_smallest(const double* a, const double* b, const double* x, double slope, double weight, int64_t low, int64_t high,
                        double* least) {
     int64_t i = low, place = low;
     const double start = a[low] + slope * b[low] + weight * x[low];
@@ -56,6 +54,22 @@ int64_t first_smallest(const double* a, const double* b, const double* x, double
     }
     *least = best;
     return place;
+}
+
+}  // namespace
+
+// One layer: next[j] and from[j] for j in [first, last], whose best i lie in [low, high].  The middle j first, then both sides between
+// the answers around.
+void best_layer(const Layer& layer, int64_t first, int64_t last, int64_t low, int64_t high) {
+    while (first <= last) {
+        const int64_t j = (first + last) / 2, end = high + 1 < j ? high + 1 : j;
+        double least;
+        const int64_t i = first_smallest(layer.a, layer.b, layer.x, layer.x[j], layer.weight[j], low, end, &least);
+        layer.next[j] = least + layer.rest[j];
+        layer.from[j] = static_cast<int32_t>(i);
+        if (first < j) best_layer(layer, first, j - 1, low, i);
+        first = j + 1, low = i;
+    }
 }
 
 }  // namespace NUQ_ISA

@@ -1,5 +1,5 @@
 // Moments of a mixture of normals over many intervals, the same bits for every instruction set: no multiply-add is fused, and
-// the components of an interval are added in their order, whatever the width of a vector and the number of threads.
+// the components of an interval are added in their order, whatever the width of a vector.
 #include <cmath>
 #include <cstring>
 
@@ -85,13 +85,13 @@ constexpr double FAR = 37.7;  // beyond, e^(-z^2 / 2) counts as zero
 
 }  // namespace
 
-// moments[k * stride + i], k = 0, 1, 2: the integral over [edges[i], edges[i + 1]] of (r - edges[i])^k sum_j scale_j N(mean_j, sigma_j^2).
+// moments[k * intervals + i], k = 0, 1, 2: the integral over [edges[i], edges[i + 1]] of (r - edges[i])^k sum_j scale_j N(mean_j, sigma_j^2).
 // The closed form of CondTruncNorm.interval_moments, component by component, so that masses of 1e-200 keep their digits.
-void mixture_moments(const Normals& law, const double* edges, int64_t first, int64_t last, double* moments, int64_t stride) {
+void mixture_moments(const Normals& law, const double* edges, int64_t intervals, double* moments) {
     alignas(64) double z[BLOCK + LANES], bell[BLOCK + LANES], tail[BLOCK + LANES], sums[3][BLOCK + LANES];
     constexpr int INTERVALS = BLOCK - LANES;
-    for (int64_t start = first; start < last; start += INTERVALS) {
-        const int count = static_cast<int>(last - start < INTERVALS ? last - start : INTERVALS);
+    for (int64_t start = 0; start < intervals; start += INTERVALS) {
+        const int count = static_cast<int>(intervals - start < INTERVALS ? intervals - start : INTERVALS);
         const double* x = edges + start;
         double padded[BLOCK + LANES];
         for (int i = 0; i < BLOCK + LANES; i++) padded[i] = x[i <= count ? i : count];
@@ -117,7 +117,7 @@ void mixture_moments(const Normals& law, const double* edges, int64_t first, int
                 store(sums[2] + i, load(sums[2] + i) + (two - a * (one * 2.0 - a * mass)) * scale2);
             }
         }
-        for (int k = 0; k < 3; k++) std::memcpy(moments + k * stride + start, sums[k], static_cast<size_t>(count) * sizeof(double));
+        for (int k = 0; k < 3; k++) std::memcpy(moments + k * intervals + start, sums[k], static_cast<size_t>(count) * sizeof(double));
     }
 }
 
