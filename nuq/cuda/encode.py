@@ -14,7 +14,7 @@ from nuq.cuda.pieces import FACTOR, SMALLEST, block_sums, halve, hash_bits, inte
 
 @triton.jit
 def _start(n, BUCKET: tl.constexpr, ROWS: tl.constexpr, PIECES: tl.constexpr, WIDTH: tl.constexpr):
-    """This program's piece of its bucket (its first coordinate there), its first coordinate (int64), and how many follow, at most a tile's."""
+    """Where this program's tile begins in its bucket and in the vector (int64), and how many coordinates follow, at most its buckets'."""
     pid = tl.program_id(0)
     piece = (pid % PIECES) * WIDTH
     start = (pid // PIECES).to(tl.int64) * (ROWS * BUCKET) + piece

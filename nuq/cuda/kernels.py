@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from nuq import coding, reference
-from nuq.cuda.tiles import BLOCK, LARGEST, OPTIONS, Tile, power_of_two, tile
+from nuq.cuda.tiles import BLOCK, LARGEST, OPTIONS, Tile, power_of_two, rotation_tile, tile
 from nuq.ops import QUANTILE_FACTOR, SMALLEST_NORM, check_scales, lanes, num_buckets
 
 _PACK_SIZE = 1024  # bytes that one program of pack_kernel writes
@@ -314,6 +314,7 @@ def hadamard_(vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> No
         whole = n // block * block
         size = max(block, min(power_of_two(n), 4096))
         for tail, part, programs in ((False, size, -(-whole // size)), (True, block, int(n > whole))):
+            layout = rotation_tile(block, part, tail=tail)
             if programs:
                 device.rotate.hadamard_kernel[(programs,)](
                     vector,
@@ -322,10 +323,10 @@ def hadamard_(vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> No
                     _signed(k1),
                     block**-0.5,
                     BLOCK=block,
-                    SIZE=part,
                     FLIP_FIRST=not inverse,
                     FLIP_LAST=inverse,
                     TAIL=tail,
-                    num_warps=min(max(part // BLOCK, 1), 16),
+                    **layout,
+                    num_warps=min(layout["NB"], 16),
                     **OPTIONS,
                 )

@@ -20,13 +20,21 @@ def _flip(x, start, i, k0, k1):
 
 
 @triton.jit
-def _butterfly(x, D: tl.constexpr, SIZE: tl.constexpr):
-    """(a, b) <- (a + b, a - b) at distance D of x float32[SIZE]; a - b as the sum of a and -b, which is the same number."""
+def _within(x, D: tl.constexpr, SIZE: tl.constexpr):
+    """(a, b) <- (a + b, a - b) at distance D of x float32[SIZE], for pairs in one thread; a - b as the sum of a and -b."""
     pairs = tl.reshape(x, (SIZE // (2 * D), 2, D))
     second = tl.arange(0, 2)[None, :, None] == 1
     plus = tl.sum(pairs, axis=1)[:, None, :]
     minus = tl.sum(tl.where(second, -pairs, pairs), axis=1)[:, None, :]
-    return tl.reshape(tl.where(second, minus, plus), (SIZE,))
+    return tl.reshape(tl.where(second, minus, plus), x.shape)
+
+
+@triton.jit
+def _across(x, D: tl.constexpr, LANES: tl.constexpr):
+    """(a, b) <- (a + b, a - b) between rows D apart of x [A, LANES, B, C]: the partner comes from another thread of the warp."""
+    lane = tl.arange(0, LANES)[None, :, None, None]
+    partner = tl.gather(x, tl.broadcast_to(lane ^ D, x.shape), 1)
+    return partner + tl.where((lane & D) != 0, -x, x)
 
 
 @triton.jit
@@ -46,13 +54,24 @@ def hadamard_kernel(
     k1,
     factor,
     BLOCK: tl.constexpr,
-    SIZE: tl.constexpr,
     FLIP_FIRST: tl.constexpr,
     FLIP_LAST: tl.constexpr,
     TAIL: tl.constexpr,
+    R: tl.constexpr,
+    NB: tl.constexpr,
+    LANES: tl.constexpr,
+    J: tl.constexpr,
 ):
-    """Blocks of BLOCK within SIZE coordinates.  TAIL: what follows the last whole block, in blocks of its binary digits."""
-    i = tl.arange(0, SIZE)
+    """Blocks of BLOCK coordinates.  TAIL: what follows the last whole block, in blocks of its binary digits.
+
+    A tile is [NB, LANES, R, J]: J neighbours, and R of them a row of LANES * J coordinates apart, lie in one thread's registers; LANES
+    threads of a warp hold a row; so a warp holds a block of up to 1024, NB of which (or, of a larger block, parts) a program takes.
+    """
+    SIZE: tl.constexpr = R * NB * LANES * J
+    ROW: tl.constexpr = LANES * J
+    # In this order of dimensions, neighbouring threads load neighbours.
+    i = tl.arange(0, R)[:, None, None, None] * ROW + tl.arange(0, NB)[None, :, None, None] * (R * ROW)
+    i = i + tl.arange(0, LANES)[None, None, :, None] * J + tl.arange(0, J)[None, None, None, :]
     start = n // BLOCK * BLOCK if TAIL else tl.program_id(0).to(tl.int64) * SIZE
     to = vector + start + i
     left = n - start if TAIL else n // BLOCK * BLOCK - start
@@ -65,9 +84,18 @@ def hadamard_kernel(
         x = _flip(x, start, i, k0, k1)
     # The block of a tail's coordinate is the highest digit in which its place differs from the tail's length.
     size = (i ^ left.to(tl.int32)) if TAIL else i
+    x = tl.permute(x, (1, 2, 0, 3))
     for step in tl.static_range(BLOCK.bit_length() - 1):
-        turned = _butterfly(x, 1 << step, SIZE)
-        x = tl.where((size >> (step + 1)) > 0, turned, x) if TAIL else turned
+        if (1 << step) < J:
+            turned = _within(x, 1 << step, SIZE)
+        elif (1 << step) < ROW:
+            turned = _across(x, (1 << step) // J, LANES)
+        elif (1 << step) < ROW * R:
+            turned = _within(x, (1 << step) // LANES, SIZE)
+        else:
+            turned = _within(x, 1 << step, SIZE)  # in another warp, in fact
+        x = tl.where(tl.permute((size >> (step + 1)) > 0, (1, 2, 0, 3)), turned, x) if TAIL else turned
+    x = tl.permute(x, (2, 0, 1, 3))
     x = x * (_tail_factors(size, BLOCK.bit_length() - 1) if TAIL else factor)
     if FLIP_LAST:
         x = _flip(x, start, i, k0, k1)

@@ -55,3 +55,15 @@ def tile(num_coordinates: int, bucket_size: int, *, itemsize: int = 4, size: int
     pieces = -(-length // width)
     rows = 1 if pieces > 1 else min(max(size // width, 1), power_of_two(buckets))
     return Tile(rows, width, pieces, -(-buckets // rows) * pieces, 512 // itemsize)
+
+
+def rotation_tile(block: int, size: int, *, tail: bool) -> dict[str, int]:
+    """How ``size`` coordinates of a rotation by blocks of ``block`` lie in threads: [NB, LANES, R, J] of rotate.hadamard_kernel.
+
+    The one tail is spread over more warps, as its comparisons need registers and nothing waits for it.
+    """
+    together = min(size, 4)
+    lanes = min(size // together, 32)
+    row = together * lanes
+    parts = 1 if tail else max(min(block, BLOCK) // row, 1)
+    return {"R": parts, "NB": size // (row * parts), "LANES": lanes, "J": together}

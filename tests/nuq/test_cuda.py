@@ -1,0 +1,371 @@
+"""The Triton kernels: the reference's bits in Triton's interpreter and, where there is one, on a GPU; and what they compile to.
+
+Interpreted kernels need ``TRITON_INTERPRET=1`` before Triton is first imported, so all of them run in one process of their own: this
+file as a program, which prints what differed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nuq import coding, ops, reference
+from nuq.cuda import kernels
+
+ROOT = Path(__file__).parents[2]
+K0, K1 = 0x1234567, 0xFEDCBA98
+MULTIPLE = 2.5
+
+
+@dataclass(frozen=True)
+class Case:
+    """One encode and one decode."""
+
+    n: int
+    bucket_size: int
+    norm: str = "l2"
+    num_levels: int = 8
+    dtype: str = "float32"
+    packing: int | None = None  # None: the densest
+    uniform: bool = False
+    stochastic: bool = True
+    dither: bool = False
+    accumulate: bool = True
+
+    def __str__(self) -> str:
+        return " ".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self) if getattr(self, f.name) != f.default)
+
+
+LEVEL_COUNTS = (2, 3, 4, 8, 16, 17, 255, 256, 300, 512)
+# Around every boundary of bytes, groups of eight codes, tiles, blocks of 1024 and buckets that one program holds.
+SHAPES = (
+    (1, 1),
+    (7, 4),
+    (5, 8),
+    (64, 64),
+    (77, 7),
+    (129, 1),
+    (130, 64),
+    (301, 100),
+    (1030, 2000),
+    (2500, 2048),
+    (3000, 1000),
+    (9000, 8192),
+)
+CASES = list(
+    dict.fromkeys(
+        [
+            *(Case(520, 256, norm, count) for norm in ops.NORMS for count in LEVEL_COUNTS),
+            *(Case(n, size, norm, count) for n, size in SHAPES for norm, count in (("l2", 8), ("quantile", 3), ("rms", 40))),
+            *(Case(n, size, "linf", 8, packing=8) for n, size in SHAPES[::2]),
+            *(Case(n, size, "linf", 300, packing=16) for n, size in SHAPES[1::2]),
+            *(Case(n, size, "linf", count, uniform=True, dither=True) for n, size in SHAPES for count in (3, 16)),
+            *(Case(600, 256, "l2", count, uniform=True, accumulate=False) for count in LEVEL_COUNTS),
+            *(Case(1100, 512, norm, 8, dtype) for norm in ops.NORMS for dtype in ("bfloat16", "float16")),
+            *(Case(301, 100, "rms", 5, dtype, uniform=True) for dtype in ("bfloat16", "float16")),
+            *(Case(700, 256, norm, count, stochastic=False) for norm in ops.NORMS for count in (2, 8, 300)),
+            # Buckets too large for one program.
+            *(Case(36001, 17000, norm, 8) for norm in ops.NORMS),
+            Case(20001, 1 << 31, "quantile", 3, "float16"),
+            Case(33000, 16500, "l2", 16, uniform=True, dither=True),
+        ]
+    )
+)
+ROTATIONS = [
+    (n, block, inverse)
+    for n, block in ((1, 1), (1, 8), (7, 4), (100, 2), (1024, 1024), (3000, 1024), (4097, 256), (5000, 64), (1023, 1024), (40000, 32768))
+    for inverse in (False, True)
+]
+BIG_ROTATIONS = [((1 << 20) + 999, 1024, False), ((1 << 20) + 999, 4096, True), ((1 << 20) + 999, 1 << 17, False)]
+BIG = [
+    *(
+        Case((1 << 20) + 77, 8192, norm, count, dtype)
+        for norm in ops.NORMS
+        for count in (3, 8, 300)
+        for dtype in ("float32", "bfloat16", "float16")
+    ),
+    *(Case((1 << 20) + 5, 512, "linf", count, uniform=True, dither=True) for count in (2, 3, 16, 255)),
+    *(Case(3 << 19, 1 << 20, norm, 8) for norm in ops.NORMS),
+]
+
+
+def vector(case: Case) -> Tensor:
+    """Heavy tails, a zero bucket, one below the smallest norm, and exact level points."""
+    generator = torch.Generator().manual_seed(case.n)
+    x = torch.randn(case.n, generator=generator) * torch.randn(case.n, generator=generator).exp()
+    if case.n > 3 * case.bucket_size:
+        x[case.bucket_size : 2 * case.bucket_size] = 0
+        x[2 * case.bucket_size : 3 * case.bucket_size] = 1e-42
+    return x.to(getattr(torch, case.dtype))
+
+
+def levels_of(case: Case) -> Tensor:
+    if case.uniform:
+        return torch.linspace(-1, 1, case.num_levels)
+    inner = torch.randn(case.num_levels - 2, generator=torch.Generator().manual_seed(case.num_levels)) * 0.2
+    return torch.cat([torch.tensor([-1.0]), inner.clamp(-0.99, 0.99).sort().values, torch.tensor([1.0])])
+
+
+def encoded(operators: Any, case: Case, device: str) -> tuple[Tensor, Tensor]:
+    """Scales and packed bytes; both buffers hold other numbers before."""
+    x, packing = vector(case).to(device), coding.packing(case.num_levels) if case.packing is None else case.packing
+    buckets = ops.num_buckets(case.n, case.bucket_size)
+    scales = torch.full((buckets * ops.scales_per_bucket(case.norm),), 9.0, device=device)
+    packed = torch.full((coding.packed_bytes(case.n, packing),), 77, dtype=torch.uint8, device=device)
+    rest = (scales, packed, case.bucket_size, case.norm, MULTIPLE, packing, K0, K1)
+    if case.uniform:
+        operators.encode_uniform_(x, case.num_levels, *rest)
+    else:
+        operators.encode_(x, levels_of(case).to(device), *rest, case.stochastic)
+    return scales, packed
+
+
+def decoded(operators: Any, case: Case, scales: Tensor, packed: Tensor, device: str) -> Tensor:
+    total = torch.randn(case.n, generator=torch.Generator().manual_seed(7)).to(device)
+    packing = coding.packing(case.num_levels) if case.packing is None else case.packing
+    scales, packed, levels = scales.to(device), packed.to(device), levels_of(case).to(device)
+    operators.decode_(packed, scales, levels, total, case.bucket_size, packing, case.accumulate, case.dither, K0, K1)
+    return total
+
+
+def bits_of(tensor: Tensor) -> Tensor:
+    return tensor.cpu().view(torch.int32) if tensor.dtype == torch.float32 else tensor.cpu()
+
+
+def difference(case: Case, operators: Any, device: str) -> str:
+    """What the operators do differently from the reference, or nothing."""
+    scales, packed = encoded(reference, case, "cpu")
+    mine = encoded(operators, case, device)
+    total, my_total = decoded(reference, case, scales, packed, "cpu"), decoded(operators, case, scales, packed, device)
+    pairs = {"scales": (scales, mine[0]), "bytes": (packed, mine[1]), "decoded numbers": (total, my_total)}
+    wrong = {name: (bits_of(a) != bits_of(b)).nonzero().flatten() for name, (a, b) in pairs.items()}
+    return "; ".join(f"{len(at)} {name} differ, the first at {int(at[0])}" for name, at in wrong.items() if len(at))
+
+
+def rotation_difference(n: int, block: int, inverse: bool, operators: Any, device: str) -> str:
+    x = torch.randn(n, generator=torch.Generator().manual_seed(n))
+    mine = x.to(device)
+    reference.hadamard_(x, block, K0, K1, inverse)
+    operators.hadamard_(mine, block, K0, K1, inverse)
+    at = (bits_of(x) != bits_of(mine)).nonzero().flatten()
+    return f"{len(at)} numbers differ, the first at {int(at[0])}" if len(at) else ""
+
+
+# --- errors, by the same functions in the interpreter and on a GPU ---------------------------------------------------
+
+
+def _raises(expected: type[Exception], text: str, call: Callable[[], Any]) -> str:
+    try:
+        call()
+    except expected as error:
+        return "" if text in str(error) else f"said {error}"
+    return "nothing was raised"
+
+
+def _not_finite(bad: float, norm: str, operators: Any, device: str) -> str:
+    x = torch.ones(40, device=device)
+    x[29] = bad
+    scales = torch.zeros(3 * ops.scales_per_bucket(norm), device=device)
+    packed = torch.zeros(15, dtype=torch.uint8, device=device)
+    levels = torch.linspace(-1, 1, 8, device=device)
+    return _raises(ops.NonFiniteError, "bucket 1", lambda: operators.encode_(x, levels, scales, packed, 16, norm, 1.0, 3, K0, K1, True))
+
+
+def _damaged(packing: int, count: int, at: int, value: int, operators: Any, device: str) -> str:
+    """A code beyond the levels anywhere, the last byte included."""
+    n = 50
+    packed = torch.zeros(coding.packed_bytes(n, packing), dtype=torch.uint8, device=device)
+    packed[at] = value
+    levels, total = torch.linspace(-1, 1, count, device=device), torch.zeros(n, device=device)
+    arguments = (torch.ones(4, device=device), levels, total, 16, packing, True, False, K0, K1)
+    fine = torch.zeros_like(packed)
+    operators.decode_(fine, *arguments)
+    said = _raises(ValueError, f"beyond {count} levels", lambda: operators.decode_(packed, *arguments))
+    return said or _raises(ValueError, "packed bytes", lambda: operators.decode_(packed[:-1], *arguments))
+
+
+ERRORS: dict[str, Callable[[Any, str], str]] = {
+    **{
+        f"{bad} under {norm}": (lambda o, d, bad=bad, norm=norm: _not_finite(bad, norm, o, d))
+        for bad in (float("nan"), float("inf"), -float("inf"))
+        for norm in ops.NORMS
+    },
+    "a damaged 3-bit code": lambda o, d: _damaged(3, 5, -2, 255, o, d),
+    "a damaged byte": lambda o, d: _damaged(8, 255, 0, 255, o, d),
+    "a damaged 9-bit code": lambda o, d: _damaged(9, 300, -1, 3, o, d),
+    "a damaged 16-bit code": lambda o, d: _damaged(16, 512, 99, 2, o, d),
+    "a ternary byte of 243": lambda o, d: _damaged(0, 3, 9, 243, o, d),
+    "ternary codes for two levels": lambda o, d: _damaged(0, 2, 3, 2, o, d),
+}
+
+
+# --- in Triton's interpreter, and on a GPU ---------------------------------------------------------------------------
+
+
+def differences(operators: Any, device: str, cases: list[Case], rotations: list[tuple[int, int, bool]]) -> dict[str, str]:
+    """From the name of every case that went wrong to what it did."""
+    found = {str(case): difference(case, operators, device) for case in cases}
+    found |= {f"rotation {rotation}": rotation_difference(*rotation, operators, device) for rotation in rotations}
+    found |= {name: check(operators, device) for name, check in ERRORS.items()}
+    return {name: wrong for name, wrong in found.items() if wrong}
+
+
+def _interpret() -> None:
+    """The program: the differences of interpreted kernels, as JSON."""
+    import numpy as np
+
+    torch.set_num_threads(1)
+    with np.errstate(all="ignore"):  # Triton computes both sides of a where
+        print(json.dumps(differences(kernels, "cpu", CASES, ROTATIONS)))
+
+
+def test_interpreter_equals_reference() -> None:
+    pytest.importorskip("triton", reason="Triton is not installed: no interpreter")
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, str(Path(__file__))], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == {}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here: the kernels were interpreted and compiled, not run")
+def test_gpu_equals_reference() -> None:
+    assert differences(torch.ops.nuq, "cuda", CASES + BIG, ROTATIONS + BIG_ROTATIONS) == {}
+
+
+# --- what they compile to --------------------------------------------------------------------------------------------
+
+# Whatever rounds otherwise than the specification, or flushes small numbers to zero.
+FORBIDDEN = ("fma.rn.f32", "fma.rn.f64", "div.full", "div.approx", "sqrt.approx", "rcp.approx", "ex2.approx", ".ftz")
+LARGE = Case(1 << 15, 8192)
+COMPILED: dict[str, Callable[[], Any]] = {
+    "levels, 3 bits": lambda: encoded(kernels, LARGE, "cpu"),
+    "levels, 3 bits, quantile": lambda: encoded(kernels, Case(1 << 15, 8192, "quantile"), "cpu"),
+    "levels, 3 bits, rms, bfloat16": lambda: encoded(kernels, Case(1 << 15, 8192, "rms", dtype="bfloat16"), "cpu"),
+    "levels, 8 bits": lambda: encoded(kernels, Case(1 << 15, 8192, "linf", 256), "cpu"),
+    "levels, 3 bits, bucket 16384": lambda: encoded(kernels, Case(1 << 15, 16384), "cpu"),
+    "uniform, 4 bits": lambda: encoded(kernels, Case(1 << 15, 8192, num_levels=16, uniform=True), "cpu"),
+    "ternary": lambda: encoded(kernels, Case(1 << 15, 8192, "linf", 3, uniform=True), "cpu"),
+    "large buckets": lambda: encoded(kernels, Case(1 << 17, 1 << 16, "rms"), "cpu"),
+    "decode, 3 bits": lambda: decoded(kernels, LARGE, torch.zeros(4), torch.zeros(3 << 12, dtype=torch.uint8), "cpu"),
+    "decode, dither": lambda: decoded(
+        kernels,
+        Case(1 << 15, 8192, num_levels=16, uniform=True, dither=True),
+        torch.zeros(4),
+        torch.zeros(1 << 14, dtype=torch.uint8),
+        "cpu",
+    ),
+    "decode, ternary": lambda: decoded(
+        kernels, Case(1 << 15, 8192, num_levels=3), torch.zeros(4), torch.zeros(6554, dtype=torch.uint8), "cpu"
+    ),
+    "hadamard": lambda: kernels.hadamard_(torch.zeros(3000), 1024, K0, K1, False),
+}
+ARCHITECTURES = (80, 90)
+
+
+class Recorder:
+    """Stands in for a kernel: keeps the arguments of its launches."""
+
+    def __init__(self, kernel: Any) -> None:
+        self.kernel, self.launches = kernel, []
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        assert all(isinstance(size, int) and size >= 1 for size in grid)
+        return lambda *arguments, **settings: self.launches.append((arguments, settings))
+
+    def compile(self, architecture: int) -> Iterator[Any]:
+        """Every launch as it would be compiled on a GPU whose tensors begin at multiples of 16 bytes."""
+        import triton
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler import ASTSource
+
+        for arguments, settings in self.launches:
+            types = dict(zip(self.kernel.arg_names, map(_type, arguments), strict=False))
+            constants = {name: settings[name] for name in self.kernel.arg_names if name in settings}
+            options = {name: value for name, value in settings.items() if name not in constants}
+            aligned = {
+                (i,): [["tt.divisibility", 16]] for i, name in enumerate(self.kernel.arg_names) if types.get(name, "").startswith("*")
+            }
+            source = ASTSource(self.kernel, {**types, **dict.fromkeys(constants, "constexpr")}, constants, aligned)
+            yield triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
+
+
+def _type(argument: Any) -> str:
+    if isinstance(argument, Tensor):
+        names = {"uint8": "u8", "int16": "i16", "int32": "i32", "float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16"}
+        return "*" + names[str(argument.dtype).removeprefix("torch.")]
+    return "fp32" if isinstance(argument, float) else "i32"
+
+
+@pytest.fixture
+def recorders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Recorder]:
+    pytest.importorskip("triton", reason="Triton is not installed: no compiler")
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        pytest.skip("TRITON_INTERPRET=1: interpreted kernels cannot be compiled")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    modules = kernels._device_code()
+    assert modules is not None
+    monkeypatch.setattr(kernels, "check_scales", lambda *_: None)  # nothing is computed
+    found = []
+    for module in modules:
+        for name in [name for name in vars(module) if name.endswith("_kernel")]:
+            found.append(Recorder(getattr(module, name)))
+            monkeypatch.setattr(module, name, found[-1])
+    return found
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("name", COMPILED)
+def test_compiled_kernels_round_as_specified_and_do_not_spill(recorders: list[Recorder], name: str, architecture: int) -> None:
+    COMPILED[name]()
+    compiled = [kernel for recorder in recorders for kernel in recorder.compile(architecture)]
+    assert compiled
+    for kernel in compiled:
+        assert f".target sm_{architecture}" in kernel.asm["ptx"]
+        assert not [word for word in FORBIDDEN if word in kernel.asm["ptx"]]
+        assert resources(kernel.asm["cubin"])["STACK"] == 0
+
+
+def resources(cubin: bytes) -> dict[str, int]:
+    """Registers a thread, bytes of stack (spilled registers) and of static shared memory, as the compiler's own tool reads them."""
+    import triton
+
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    file = Path(os.environ["TRITON_CACHE_DIR"]) / "kernel.cubin"
+    file.write_bytes(cubin)
+    text = subprocess.run([tool, "-res-usage", file], capture_output=True, text=True, check=True).stdout
+    return {name: int(value) for name, value in re.findall(r"(REG|STACK|SHARED):(\d+)", text)}
+
+
+# --- without Triton --------------------------------------------------------------------------------------------------
+
+
+def test_without_triton_the_reference_runs_after_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "triton", None)
+    kernels._device_code.cache_clear()
+    try:
+        with pytest.warns(RuntimeWarning, match="triton is not installed"):
+            assert difference(Case(100, 64), kernels, "cpu") == ""
+        assert difference(Case(100, 64, uniform=True), kernels, "cpu") == ""  # a second warning would be an error
+        assert rotation_difference(100, 32, False, kernels, "cpu") == ""
+    finally:
+        kernels._device_code.cache_clear()
+
+
+def test_importing_nuq_imports_no_triton() -> None:
+    code = "import sys, nuq.ops, nuq.reference, nuq.cuda.kernels; sys.exit('triton' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+if __name__ == "__main__":
+    _interpret()
