@@ -87,11 +87,10 @@ class Bucketed:
     )
     rotation: str = setting(
         "none",
-        "hadamard: a random rotation in blocks before the buckets and back after them: coordinates become normal, which helps fixed levels "
-        "and costs adaptive ones what they know",
+        "hadamard: a random rotation in blocks of 1024 before the buckets, undone after them: coordinates become normal, which helps "
+        "fixed levels and takes from adaptive ones what they know",
         choices=("none", "hadamard"),
     )
-    rotation_size: int = setting(1024, "coordinates in one block of the rotation; 1024 stay in cache", choices=(64, 256, 1024, 4096, 16384))
     coding: str = setting(
         "packed",
         "packed: a fixed width per code, the fastest; huffman, rans: entropy coded with the table in the message, fewer bytes",
@@ -153,7 +152,7 @@ class Adaptive(Bits):
 
     norm: str = setting(
         "l2",
-        "scale of a bucket: l2 is the paper's; linf is better at 2 bits; quantile: about the 97 % quantile for the inner levels, the "
+        "scale of a bucket: l2 is the paper's; linf is better at 2 bits; quantile: about the 95 % quantile for the inner levels, the "
         "largest coordinate for the outermost, so that single large ones do not widen all levels",
         choices=("l2", "linf", "quantile"),
     )

@@ -223,7 +223,9 @@ def _another(value: Any, item: dataclasses.Field[Any]) -> Any:
     if isinstance(value, list):
         return value[1:]
     larger = value + 1 if isinstance(value, int) else value + 0.0625
-    return larger if rule["high"] is None or larger <= rule["high"] else value / 2
+    if rule["high"] is None or larger <= rule["high"]:
+        return larger
+    return value - 1 if isinstance(value, int) else value / 2
 
 
 def _every_setting() -> Iterator[tuple[dict[str, Any], str, dataclasses.Field[Any]]]:

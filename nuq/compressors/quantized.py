@@ -29,6 +29,7 @@ from nuq.registry import AMQ, ECDQ, NUQSGD, QSGD, TRN, Adaptive, Bucketed, Optim
 from nuq.statistics import Statistics
 
 TAG = b"LVLS"
+ROTATION_BLOCK = 1024  # coordinates: what stays in the first cache, and is mixed well enough for a normal law
 _NORMAL_QUANTILE_REACH = 0.03  # largest coordinate / (64 q) of some thousand normal ones
 Update = Callable[[Distribution], adapt.Fitted]
 
@@ -58,7 +59,7 @@ class Quantizer:
         self.clip_sigma = clip_sigma
         self.dither = getattr(settings, "dither", "none") == "subtractive"
         self.coder = settings.coding
-        self.block = settings.rotation_size if settings.rotation == "hadamard" else 1
+        self.block = ROTATION_BLOCK if settings.rotation == "hadamard" else 1
         self.set_levels(levels, multiplier)
 
     def set_levels(self, levels: Levels, multiplier: float | None = None) -> None:
