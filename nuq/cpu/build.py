@@ -78,7 +78,7 @@ def build(target: Path = LIBRARY) -> Path:
         sets = {name: extra for name, extra in INSTRUCTION_SETS.items() if _accepts(cxx, extra)}
         flags += [f"-DNUQ_HAS_{name.upper()}" for name in sets]
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as folder:
         jobs: list[tuple[list[str], str]] = []
         for path in sorted(SOURCE.glob("*.cpp")):
             jobs.append(([cxx, *flags, *openmp, "-c", str(path)], f"{folder}/{path.stem}.o"))
