@@ -13,10 +13,20 @@ from nuq.cuda.pieces import hash_bits, pick
 
 
 @triton.jit
-def _ternary(packed, start, places, valid):
+def _load(pointer, mask, FULL: tl.constexpr):
+    """Without a mask where all of it is there, so that neighbours are loaded together."""
+    if FULL:
+        value = tl.load(pointer)
+    else:
+        value = tl.load(pointer, mask=mask, other=0)
+    return value
+
+
+@triton.jit
+def _ternary(packed, start, places, valid, FULL: tl.constexpr):
     """Base-3 digits of the coordinates at ``start + places``: (codes int32, whether their bytes hold five digits)."""
     at = (start % 5).to(tl.uint32) + places.to(tl.uint32)
-    byte = tl.load(packed + start // 5 + (at // 5).to(tl.int32), mask=valid, other=0).to(tl.uint32)
+    byte = _load(packed + start // 5 + (at // 5).to(tl.int32), valid, FULL).to(tl.uint32)
     digit = at % 5
     # byte // 3^digit through the reciprocal, rounded up to 2^-16: exact for every byte.
     low = tl.where(digit == 0, 65536, tl.where(digit == 1, 21846, 7282))
@@ -25,36 +35,121 @@ def _ternary(packed, start, places, valid):
 
 
 @triton.jit
-def _anywhere(packed, start, places, valid, num_bytes, BITS: tl.constexpr):
+def _anywhere(packed, start, places, valid, num_bytes, BITS: tl.constexpr, FULL: tl.constexpr):
     """Codes of BITS bits at any bit position: int32, from one or two bytes each."""
     bit = ((start * BITS) & 7).to(tl.int32) + places * BITS
     first = (start * BITS) >> 3
     at = bit >> 3
-    word = tl.load(packed + first + at, mask=valid, other=0).to(tl.int32)
+    word = _load(packed + first + at, valid, FULL).to(tl.int32)
     if 8 % BITS != 0:
-        more = valid & (first + at + 1 < num_bytes)
-        word |= tl.load(packed + first + at + 1, mask=more, other=0).to(tl.int32) << 8
+        more = first + at + 1 < num_bytes  # the last code of all may end in the first of its bytes
+        word |= tl.load(packed + first + at + 1, mask=more if FULL else valid & more, other=0).to(tl.int32) << 8
     return (word >> (bit & 7)) & ((1 << BITS) - 1)
 
 
 @triton.jit
-def _words(packed, group, bytes_left, BITS: tl.constexpr, WORD: tl.constexpr):
-    """BITS bytes from ``packed + group * BITS`` each as the halves of a word: two uint32 of 4 * BITS bits, eight codes together."""
-    if WORD:
+def _eights(packed, group, bytes_left, BITS: tl.constexpr, ALIGNED: tl.constexpr, FULL: tl.constexpr):
+    """Eight codes each from the BITS bytes at ``packed + group * BITS``: int32[ROWS, groups, 8]."""
+    if FULL and ALIGNED and (BITS == 1 or BITS == 2 or BITS == 4):
         TYPE: tl.constexpr = tl.uint8 if BITS == 1 else (tl.uint16 if BITS == 2 else tl.uint32)
         whole = tl.load(packed.to(tl.pointer_type(TYPE)) + group).to(tl.uint32)
         low, high = whole, whole >> (4 * BITS)
     elif BITS <= 4:
         whole = tl.zeros(group.shape, tl.uint32)
         for byte in tl.static_range(BITS):
-            whole |= tl.load(packed + group * BITS + byte, mask=byte < bytes_left, other=0).to(tl.uint32) << (8 * byte)
+            whole |= _load(packed + group * BITS + byte, byte < bytes_left, FULL).to(tl.uint32) << (8 * byte)
         low, high = whole, whole >> (4 * BITS)
     else:
         wide = tl.zeros(group.shape, tl.uint64)
         for byte in tl.static_range(BITS):
-            wide |= tl.load(packed + group * BITS + byte, mask=byte < bytes_left, other=0).to(tl.uint64) << (8 * byte)
+            wide |= _load(packed + group * BITS + byte, byte < bytes_left, FULL).to(tl.uint64) << (8 * byte)
         low, high = wide.to(tl.uint32), (wide >> (4 * BITS)).to(tl.uint32)
-    return low, high
+    j = tl.arange(0, 8)[None, None, :]
+    half = tl.where(j < 4, low[:, :, None], high[:, :, None])
+    return (half >> ((j & 3) * BITS).to(tl.uint32)).to(tl.int32) & ((1 << BITS) - 1)
+
+
+@triton.jit
+def _decode(
+    packed,
+    scales,
+    levels,
+    total,
+    damaged,
+    num_bytes,
+    k0,
+    k1,
+    piece,
+    start,
+    left,
+    FULL: tl.constexpr,
+    BUCKET: tl.constexpr,
+    L: tl.constexpr,
+    PACKING: tl.constexpr,
+    GROUPS: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    CHECKED: tl.constexpr,
+    ENDS: tl.constexpr,
+    DITHER: tl.constexpr,
+    STEP: tl.constexpr,
+    F: tl.constexpr,
+    ACCUMULATE: tl.constexpr,
+    ROWS: tl.constexpr,
+    PIECES: tl.constexpr,
+    WIDTH: tl.constexpr,
+):
+    """A tile.  FULL: all its places are coordinates of the vector."""
+    row = tl.arange(0, ROWS)[:, None]
+    offset = tl.arange(0, WIDTH)[None, :]
+    places = row * BUCKET + offset
+    valid = (piece + offset < BUCKET) & (places < left)
+    if PACKING == 0:
+        codes, sound = _ternary(packed, start, places, valid, FULL)
+    elif GROUPS:
+        if PIECES == 1:
+            ends = tl.minimum(left - row * BUCKET, BUCKET)
+        else:
+            ends = tl.minimum(left, BUCKET - piece)
+        eight = tl.arange(0, WIDTH // 8)[None, :]
+        bytes_left = ((ends * PACKING + 7) >> 3) - eight * PACKING
+        codes = _eights(packed + start // 8 * PACKING, row * (BUCKET // 8) + eight, bytes_left, PACKING, ALIGNED, FULL)
+        codes = tl.reshape(codes, (ROWS, WIDTH))
+    elif PACKING == 8:
+        codes = _load(packed + start + places, valid, FULL).to(tl.int32)
+    else:
+        codes = _anywhere(packed, start, places, valid, num_bytes, PACKING, FULL)
+    if CHECKED:
+        bad = codes >= L
+        if PACKING == 0:
+            bad = bad | (sound == 0)
+        if not FULL:
+            bad = bad & valid
+        # Of eight coordinates each, so that few stores stand in the program.
+        FOLD: tl.constexpr = 8 if ROWS * WIDTH >= 8 else 1
+        some = tl.max(tl.reshape(bad.to(tl.int32), (ROWS * WIDTH // FOLD, FOLD)), axis=1)
+        tl.store(damaged + tl.zeros(some.shape, tl.int32), some, mask=some > 0)
+        codes = tl.minimum(codes, L - 1)
+
+    place = tl.arange(0, triton.next_power_of_2(L))
+    values = pick(tl.load(levels + place, mask=place < L, other=0.0), codes, ROWS * WIDTH)
+    if DITHER:
+        h = hash_bits(start, places, k0, k1, BUCKET % WIDTH == 0 and (ROWS == 1 or BUCKET == WIDTH))
+        noise = (h >> (32 - F)).to(tl.float32) * (1.0 / (1 << F))
+        values = values - (noise - 0.5) * STEP
+    bucket = (tl.program_id(0) // PIECES).to(tl.int64) * ROWS + row
+    here = row * BUCKET < left
+    if ENDS:
+        scale, top = _load(scales + 2 * bucket, here, FULL), _load(scales + 2 * bucket + 1, here, FULL)
+        values = tl.where(codes == 0, -top, tl.where(codes == L - 1, top, values * scale))
+    else:
+        values = values * _load(scales + bucket, here, FULL)
+    to = total + start + places
+    if ACCUMULATE:
+        values = _load(to, valid, FULL) + values
+    if FULL:
+        tl.store(to, values)
+    else:
+        tl.store(to, values, mask=valid)
 
 
 @triton.jit(do_not_specialize=["n", "num_bytes", "k0", "k1"])
@@ -84,74 +179,16 @@ def decode_kernel(
     WIDTH: tl.constexpr,
 ):
     """Step 8 for a tile.  GROUPS: eight codes fill whole bytes; CHECKED: a code may be no level's, then ``damaged`` becomes 1."""
-    pid = tl.program_id(0)
-    piece = (pid % PIECES) * WIDTH
-    start = (pid // PIECES).to(tl.int64) * (ROWS * BUCKET) + piece
+    piece = (tl.program_id(0) % PIECES) * WIDTH
+    start = (tl.program_id(0) // PIECES).to(tl.int64) * (ROWS * BUCKET) + piece
     left = tl.minimum(n.to(tl.int64) - start, ROWS * BUCKET).to(tl.int32)
-    row = tl.arange(0, ROWS)[:, None]
-    offset = tl.arange(0, WIDTH)[None, :]
-    places = row * BUCKET + offset
-    EVEN: tl.constexpr = BUCKET % WIDTH == 0
-    full = (left >= ROWS * BUCKET) if PIECES == 1 else (left >= WIDTH)
-    valid = (piece + offset < BUCKET) & (places < left)
-    sound = valid
-
-    if PACKING == 0:
-        codes, sound = _ternary(packed, start, places, valid)
-    elif GROUPS:
-        if PIECES == 1:
-            ends = tl.minimum(left - row * BUCKET, BUCKET)
-        else:
-            ends = tl.minimum(left, BUCKET - piece)
-        offset8 = tl.arange(0, WIDTH // 8)[None, :]
-        group = row * (BUCKET // 8) + offset8
-        first = packed + start // 8 * PACKING
-        bytes_left = ((ends * PACKING + 7) >> 3) - offset8 * PACKING
-        if ALIGNED and EVEN and (PACKING == 1 or PACKING == 2 or PACKING == 4):
-            if full:
-                low, high = _words(first, group, bytes_left, PACKING, True)
-            else:
-                low, high = _words(first, group, bytes_left, PACKING, False)
-        else:
-            low, high = _words(first, group, bytes_left, PACKING, False)
-        j = tl.arange(0, 8)[None, None, :]
-        half = tl.where(j < 4, low[:, :, None], high[:, :, None])
-        codes = (half >> ((j & 3) * PACKING).to(tl.uint32)).to(tl.int32) & ((1 << PACKING) - 1)
-        codes = tl.reshape(codes, (ROWS, WIDTH))
+    if (BUCKET % WIDTH == 0) and left >= (ROWS * BUCKET if PIECES == 1 else WIDTH):
+        _decode(
+            packed, scales, levels, total, damaged, num_bytes, k0, k1, piece, start, left, True,
+            BUCKET, L, PACKING, GROUPS, ALIGNED, CHECKED, ENDS, DITHER, STEP, F, ACCUMULATE, ROWS, PIECES, WIDTH,
+        )  # fmt: skip
     else:
-        codes = _anywhere(packed, start, places, valid, num_bytes, PACKING)
-    if CHECKED:
-        bad = valid & (codes >= L)
-        if PACKING == 0:
-            bad = bad | (valid & (sound == 0))
-        tl.store(damaged + tl.zeros((ROWS, WIDTH), tl.int32), tl.full((ROWS, WIDTH), 1, tl.int32), mask=bad)
-        codes = tl.minimum(codes, L - 1)
-
-    place = tl.arange(0, triton.next_power_of_2(L))
-    values = pick(tl.load(levels + place, mask=place < L, other=0.0), codes, ROWS * WIDTH)
-    if DITHER:
-        h = hash_bits(start, places, k0, k1, EVEN and ((ROWS == 1) or (BUCKET == WIDTH)))
-        noise = (h >> (32 - F)).to(tl.float32) * (1.0 / (1 << F))
-        values = values - (noise - 0.5) * STEP
-    bucket = (pid // PIECES).to(tl.int64) * ROWS + row
-    if ENDS:
-        scale = tl.load(scales + 2 * bucket, mask=row * BUCKET < left, other=0.0)
-        top = tl.load(scales + 2 * bucket + 1, mask=row * BUCKET < left, other=0.0)
-        values = tl.where(codes == 0, -top, tl.where(codes == L - 1, top, values * scale))
-    else:
-        values = values * tl.load(scales + bucket, mask=row * BUCKET < left, other=0.0)
-    to = total + start + places
-    if full:
-        if EVEN:
-            if ACCUMULATE:
-                values = tl.load(to) + values
-            tl.store(to, values)
-        else:
-            inside = piece + offset < BUCKET
-            if ACCUMULATE:
-                values = tl.load(to, mask=inside, other=0.0) + values
-            tl.store(to, values, mask=inside)
-    else:
-        if ACCUMULATE:
-            values = tl.load(to, mask=valid, other=0.0) + values
-        tl.store(to, values, mask=valid)
+        _decode(
+            packed, scales, levels, total, damaged, num_bytes, k0, k1, piece, start, left, False,
+            BUCKET, L, PACKING, GROUPS, ALIGNED, CHECKED, ENDS, DITHER, STEP, F, ACCUMULATE, ROWS, PIECES, WIDTH,
+        )  # fmt: skip

@@ -88,17 +88,20 @@ def _scales(
 
 
 @triton.jit
-def _intervals(levels, L: tl.constexpr):
-    """Tables of the intervals' lower ends and of the reciprocals of their widths, float32[2^k]."""
+def _intervals(levels, t, L: tl.constexpr, ENDS: tl.constexpr):
+    """Tables of the intervals' lower ends and of the reciprocals of their widths, float32[2^k].  ENDS: the outermost are -t and t."""
     place = tl.arange(0, triton.next_power_of_2(L))
     lower = tl.load(levels + place, mask=place < L - 1, other=-1.0)
     upper = tl.load(levels + place + 1, mask=place < L - 1, other=1.0)
+    if ENDS:
+        lower = tl.where(place == 0, -t, lower)
+        upper = tl.where(place == L - 2, t, upper)
     return lower, tl.div_rn(1.0, upper - lower)
 
 
 @triton.jit
 def _fractions(r, k, t, levels, lower, width, L: tl.constexpr, COUNT: tl.constexpr, ENDS: tl.constexpr):
-    """Step 4's q: where r lies in its interval, the k-th.  ENDS: the outermost levels are -t and t."""
+    """Step 4's q: where r lies in its interval, the k-th.  ENDS: the outermost levels are -t and t, which the tables do not say."""
     low, scale = pick_pair(lower, width, k, COUNT)
     if ENDS:
         if L == 2:
@@ -176,8 +179,11 @@ def encode_kernel(
     else:
         x = tl.load(vector + start + places, mask=_valid(row, offset, piece, left, BUCKET), other=0.0)
     x = x.to(tl.float32)
-    if STOCHASTIC and not UNIFORM:
-        lower, width = _intervals(levels, L)
+    TABLES: tl.constexpr = STOCHASTIC and not UNIFORM
+    # Under quantile the ends differ from row to row, and with them the tables: of one row they are computed once its scale is known.
+    LATE: tl.constexpr = NORM == "quantile" and ROWS == 1
+    if TABLES and not LATE:
+        lower, width = _intervals(levels, 1.0, L, False)
 
     bucket = (tl.program_id(0) // PIECES).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     lengths = tl.minimum(tl.maximum(left - tl.arange(0, ROWS) * BUCKET, 0), BUCKET)
@@ -198,16 +204,19 @@ def encode_kernel(
 
     r = x * _of_blocks(inverse(scale), ROWS, NB)
     if NORM == "quantile":
-        t = _of_blocks(tl.where(scale > 0, top * inverse(scale), 1.0), ROWS, NB)
+        row_t = tl.where(scale > 0, top * inverse(scale), 1.0)
+        t = _of_blocks(row_t, ROWS, NB)
     else:
         t = 1.0
     r = tl.minimum(tl.maximum(r, -t), t)
     if UNIFORM:
         codes = _round_uniform(r, hash_bits(start, places, k0, k1, LOW), L, F)
     else:
+        if TABLES and LATE:
+            lower, width = _intervals(levels, row_t, L, True)
         codes = interval(r, levels, L, COUNT)
         if STOCHASTIC:
-            q = _fractions(r, codes, t, levels, lower, width, L, COUNT, NORM == "quantile")
+            q = _fractions(r, codes, t, levels, lower, width, L, COUNT, NORM == "quantile" and not LATE)
             # (h >> 8) * 2^-24, the same number with one instruction less.
             u = (hash_bits(start, places, k0, k1, LOW) & 0xFFFFFF00).to(tl.float32) * 2.3283064365386963e-10  # 2^-32
             codes += (u < q).to(tl.int32)
