@@ -53,12 +53,15 @@ inline __m512i load_codes(const uint16_t* codes) {
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
 }
 
-// All x < 2^31 and f < 2^15: a double holds both, and a quotient that is no integer is further from one than it rounds.
-inline __m512i divided(__m512i x, __m512i f) {
-    const __m512d low = _mm512_div_pd(_mm512_cvtepi32_pd(_mm512_castsi512_si256(x)), _mm512_cvtepi32_pd(_mm512_castsi512_si256(f)));
-    const __m512d high =
-        _mm512_div_pd(_mm512_cvtepi32_pd(_mm512_extracti64x4_epi64(x, 1)), _mm512_cvtepi32_pd(_mm512_extracti64x4_epi64(f, 1)));
-    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvttpd_epi32(low)), _mm512_cvttpd_epi32(high), 1);
+// What a symbol makes of x: (x / f) 2^bits + x mod f.  Floats rounded towards zero never exceed the quotient, and being less
+// than 2^(31 - bits) <= 2^19 it is missed by less than 1/8: cut to an integer, by one at most, which the remainder shows.
+inline __m512i spread(__m512i x, __m512i f, __m512i total, __m128i bits) {
+    constexpr int towards_zero = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
+    const __m512 ratio = _mm512_div_round_ps(_mm512_cvt_roundepi32_ps(x, towards_zero), _mm512_cvtepi32_ps(f), towards_zero);
+    const __m512i quotient = _mm512_cvttps_epi32(ratio);
+    const __m512i rest = _mm512_sub_epi32(x, _mm512_mullo_epi32(quotient, f));
+    const __m512i sum = _mm512_add_epi32(_mm512_sll_epi32(quotient, bits), rest);
+    return _mm512_mask_add_epi32(sum, _mm512_cmpge_epi32_mask(rest, f), sum, _mm512_sub_epi32(total, f));
 }
 
 // Codes [0, last), last a multiple of 32.  IN_REGISTERS: the table has at most 32 entries and is looked up without memory.
@@ -70,15 +73,25 @@ uint8_t* encode_vectors(const RansModel& model, const Code* codes, const uint8_t
     const __m512i table_low = _mm512_loadu_si512(few), table_high = _mm512_loadu_si512(few + 16);
     const __m512i num_symbols = _mm512_set1_epi32(model.num_symbols), total = _mm512_set1_epi32(1 << model.bits);
     const __m512i low_half = _mm512_set1_epi32(0xFFFF), one = _mm512_set1_epi32(1);
-    const __m128i headroom = _mm_cvtsi32_si128(31 - model.bits);
+    const __m128i bits = _mm_cvtsi32_si128(model.bits), headroom = _mm_cvtsi32_si128(31 - model.bits);
+    auto entries_at = [&](size_t at) {
+        __m512i index = load_codes(codes + at);
+        if (CONTEXTS) index = _mm512_add_epi32(index, _mm512_mullo_epi32(load_codes(contexts + at), num_symbols));
+        return IN_REGISTERS ? _mm512_permutex2var_epi32(table_low, index, table_high)
+                            : _mm512_i32gather_epi32(index, model.packed.data(), 4);
+    };
+    if (!last) return out;
     __m512i x[2] = {_mm512_loadu_si512(states), _mm512_loadu_si512(states + 16)};
+    __m512i next[2] = {entries_at(last - 32), entries_at(last - 16)};
     for (size_t i = last; i > 0; i -= 32) {
+        // One position ahead, because a gather waits for the stores before it, whose place is known last.
+        const __m512i entries[2] = {next[0], next[1]};
+        const size_t ahead = i > 32 ? i - 64 : 0;
+        next[0] = entries_at(ahead);
+        next[1] = entries_at(ahead + 16);
+#pragma GCC unroll 2
         for (int half = 1; half >= 0; --half) {
-            const size_t at = i - 32 + 16 * half;
-            __m512i index = load_codes(codes + at);
-            if (CONTEXTS) index = _mm512_add_epi32(index, _mm512_mullo_epi32(load_codes(contexts + at), num_symbols));
-            const __m512i entry = IN_REGISTERS ? _mm512_permutex2var_epi32(table_low, index, table_high)
-                                               : _mm512_i32gather_epi32(index, model.packed.data(), 4);
+            const __m512i entry = entries[half];
             const __m512i f = _mm512_add_epi32(_mm512_and_si512(entry, low_half), one);
             const __mmask16 full = _mm512_cmpge_epu32_mask(x[half], _mm512_sll_epi32(f, headroom));
             const int words = __builtin_popcount(full);
@@ -86,9 +99,7 @@ uint8_t* encode_vectors(const RansModel& model, const Code* codes, const uint8_t
             out -= 2 * words;
             _mm256_mask_storeu_epi16(out, __mmask16((1u << words) - 1), lows);
             const __m512i kept = _mm512_mask_srli_epi32(x[half], full, x[half], 16);
-            const __m512i quotient = divided(kept, f);
-            x[half] = _mm512_add_epi32(_mm512_add_epi32(kept, _mm512_srli_epi32(entry, 16)),
-                                       _mm512_mullo_epi32(quotient, _mm512_sub_epi32(total, f)));
+            x[half] = _mm512_add_epi32(spread(kept, f, total, bits), _mm512_srli_epi32(entry, 16));
         }
     }
     _mm512_storeu_si512(states, x[0]);
