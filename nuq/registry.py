@@ -283,11 +283,8 @@ METHODS: dict[str, Method] = {
     "supersgd": Method("SuperSGD", SuperSGD, _FULL),
     "qsgd": Method("QSGD", QSGD, _QUANTIZED + "qsgd"),
     "qsgdinf": Method("QSGDinf", QSGD, _QUANTIZED + "qsgdinf"),
-    "ecdq": Method("ECDQ", ECDQ, _QUANTIZED + "ecdq"),
     "nuqsgd": Method("NUQSGD", NUQSGD, _QUANTIZED + "nuqsgd"),
     "trn": Method("TRN", TRN, _QUANTIZED + "trn"),
-    "eden": Method("EDEN", EDEN, _EDEN + "eden"),
-    "drive": Method("DRIVE", DRIVE, _EDEN + "drive"),
     "alq": Method("ALQ", ALQ, _QUANTIZED + "alq", adaptive=True),
     "alq_n": Method("ALQ-N", Normal, _QUANTIZED + "alq", adaptive=True),
     "alq_g": Method("ALQ-G", ALQ, _QUANTIZED + "alq_g", adaptive=True),
@@ -295,6 +292,9 @@ METHODS: dict[str, Method] = {
     "amq": Method("AMQ", AMQ, _QUANTIZED + "amq", adaptive=True),
     "amq_n": Method("AMQ-N", AMQNormal, _QUANTIZED + "amq", adaptive=True),
     "optimal": Method("Optimal", Optimal, _QUANTIZED + "optimal", adaptive=True),
+    "ecdq": Method("ECDQ", ECDQ, _QUANTIZED + "ecdq"),
+    "eden": Method("EDEN", EDEN, _EDEN + "eden"),
+    "drive": Method("DRIVE", DRIVE, _EDEN + "drive"),
 }
 
 
