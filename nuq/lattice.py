@@ -6,6 +6,8 @@ Stochastic rounding to a lattice of step D takes ``y = x / D`` to ``floor(y + u)
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy import optimize, special
 
@@ -34,4 +36,5 @@ def rate_of_step(step: float) -> float:
 
 def step_of_rate(bits: float) -> float:
     """The step, in standard deviations, at which normal coordinates take ``bits`` bits each."""
-    return float(np.exp(optimize.brentq(lambda log_step: rate_of_step(np.exp(log_step)) - bits, np.log(1e-3), np.log(50.0), xtol=1e-12)))
+    log_step: Any = optimize.brentq(lambda log: rate_of_step(np.exp(log)) - bits, np.log(1e-3), np.log(50.0), xtol=1e-12)
+    return float(np.exp(log_step))

@@ -92,6 +92,8 @@ class Layout:
             raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of this family ({tag!r})")
         head = bytes(body[: _FIXED.size + _WORDS.size].cpu().numpy())
         bucket_size, num_levels, flags, coder, log_block = _FIXED.unpack(head[: _FIXED.size])
+        if message.num_coordinates > ops.MAX_COORDINATES:
+            raise MessageError(f"{message.num_coordinates} coordinates: one message holds at most 2^31")
         if bucket_size < 1 or not 2 <= num_levels <= coding.MAX_LEVELS or flags > 7 or coder >= len(CODINGS) or log_block > 31:
             raise MessageError(f"bucket size {bucket_size}, {num_levels} levels, flags {flags}, coder {coder}: damaged")
         layout = cls(

@@ -109,35 +109,30 @@ class Quantizer:
         ops.encode_(vector, table, scales, codes, multiple=self.multiple, **how)
 
     def decode(self, message: Message) -> Tensor:
+        layout = Layout.read(message, TAG)
         total = torch.empty(message.num_coordinates, dtype=torch.float32, device=message.body.device)
-        self._decode(message, total, accumulate=False)
+        self._decode(layout, message.body, total, accumulate=False)
+        if layout.block > 1:
+            ops.hadamard_(total, layout.block, ops.rotation_words(layout.words), inverse=True)
         return total
 
     def add(self, message: Message, total: Tensor) -> None:
         """total += decode(message), in one pass where nothing was rotated.  total: float32[n]."""
-        if Layout.read(message, TAG).block > 1:
+        layout = Layout.read(message, TAG)
+        if layout.block > 1:
             total += self.decode(message)
         else:
-            self._decode(message, total, accumulate=True)
+            self._decode(layout, message.body, total, accumulate=True)
 
-    def _decode(self, message: Message, total: Tensor, *, accumulate: bool) -> None:
-        layout, body = Layout.read(message, TAG), message.body
-        words = layout.words if layout.dither else None
+    def _decode(self, layout: Layout, body: Tensor, total: Tensor, *, accumulate: bool) -> None:
+        how: dict[str, Any] = {"bucket_size": layout.bucket_size, "packing": layout.packing, "accumulate": accumulate}
         try:
-            ops.decode_(
-                layout.codes(body),
-                layout.scales(body),
-                layout.levels(body),
-                total,
-                bucket_size=layout.bucket_size,
-                packing=layout.packing,
-                accumulate=accumulate,
-                dither=words,
-            )
+            codes, scales, levels = layout.codes(body), layout.scales(body), layout.levels(body)
+            ops.decode_(codes, scales, levels, total, dither=layout.words if layout.dither else None, **how)
+        except MessageError:
+            raise
         except ValueError as error:
             raise MessageError(str(error)) from error
-        if layout.block > 1:
-            ops.hadamard_(total, layout.block, ops.rotation_words(layout.words), inverse=True)
 
     def message_bytes(self, num_coordinates: int) -> int:
         """Length of its messages; with entropy coding, the most it can be."""
