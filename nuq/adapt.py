@@ -107,13 +107,15 @@ def optimal(distribution: Distribution, num_levels: int, *, symmetric: bool = Tr
     bits = num_levels.bit_length() - 1
     starts = _exact_starts(law, bits, symmetric).values() if num_levels == 2**bits else []
     rows = np.array([objective.edges(levels) for levels in starts]).reshape(-1, intervals + 1)
-    edges, _ = solver_optimal.optimum(objective, first, intervals, rows)
-    if symmetric and num_levels % 2:
-        positive = level_sets.spread(edges[1:], symmetric=True).positive
-        levels = Levels(np.concatenate([-positive[::-1], [0.0], positive]))
-    else:
-        levels = objective.levels(edges)
-    return Fitted(levels, expected_variance(levels, distribution), None, "dynamic program")
+    edges = solver_optimal.optima(objective, first, intervals, rows)
+    found = [_with_zero(row) if symmetric and num_levels % 2 else objective.levels(row) for row in edges]
+    return _best(distribution, law, found, ["dynamic program"] * len(found))
+
+
+def _with_zero(edges: Array) -> Levels:
+    """The symmetric set of edges that begin at zero, where a level is."""
+    positive = level_sets.spread(edges[1:], symmetric=True).positive
+    return Levels(np.concatenate([-positive[::-1], [0.0], positive]))
 
 
 def gap(fitted: Fitted, distribution: Distribution, *, symmetric: bool = True) -> float:

@@ -19,7 +19,8 @@ __all__ = ["CondTruncNorm", "CondTruncNormHist", "Distribution", "Histogram", "T
 MIN_SIGMA = 1e-6  # a narrower bucket is a point mass to float32 levels; also what stands in for sigma = 0
 _BLOCK = 1 << 15  # numbers in one temporary array: what stays in cache
 _REACH = 14.0  # standard deviations from a mean within which a table is dense
-_OFFSETS = 1.5 * np.sinh(np.linspace(-1.0, 1.0, 65) * np.arcsinh(_REACH / 1.5))
+_NUM_OFFSETS = 65
+_GOLDEN = (np.sqrt(5) - 1) / 2
 _ROOT_2_PI = np.sqrt(2 * np.pi)
 
 
@@ -110,12 +111,15 @@ class CondTruncNorm(Distribution):
 
         Their density is that of ``sum_k v_k asinh(z_k / 1.5)``, z_k the distance from +-mean_k in units of sigma_k, out to 14 (what lies
         beyond weighs 1e-44), plus a tenth spread evenly; v_k is half the component's weight, half an equal share, so that no component is
-        overlooked.  The sum is read off 65 points of every component, sorted.
+        overlooked.  The sum is read off 65 points of every component, sorted; they are staggered, or equal components would make steps.
         """
-        share = (self.weights + 1 / len(self.means)) / 2
-        cloud = (np.abs(self.means)[:, None] + self.sigmas[:, None] * _OFFSETS).ravel()
+        count = len(self.means)
+        share = (self.weights + 1 / count) / 2
+        stagger = np.arange(count) * _GOLDEN % 1.0 if count > 1 else np.full(1, 0.5)
+        steps = (np.arange(_NUM_OFFSETS) + stagger[:, None]) * (2 / _NUM_OFFSETS) - 1
+        cloud = (np.abs(self.means)[:, None] + 1.5 * self.sigmas[:, None] * np.sinh(np.arcsinh(_REACH / 1.5) * steps)).ravel()
         order = np.argsort(cloud)
-        rank = np.cumsum(np.repeat(share, len(_OFFSETS))[order])
+        rank = np.cumsum(np.repeat(share, _NUM_OFFSETS)[order])
         middle = len(order) // 1024 // 2 + 1
         kept = np.arange(middle - 1, len(order), max(1, len(order) // 1024))
         cloud, rank = cloud[order][kept], rank[kept]

@@ -142,6 +142,7 @@ class Histogram(Distribution):
             sums = self._raw()
             return Histogram(self.edges[half:], *(sums[:, half:] + np.array([[1.0], [-1.0], [1.0]]) * sums[:, half - 1 :: -1]))
         edges = np.unique(np.append(np.abs(self.edges), 0.0))
+        edges = np.append(edges[:-1][np.diff(edges) > 1e-10 * edges[1:]], edges[-1])  # -x and x may differ by rounding
         parts = max(1, 2048 // len(edges))  # small bins: what is added up is nearly linear inside
         edges = np.append((edges[:-1, None] + np.diff(edges)[:, None] * (np.arange(parts) / parts)).ravel(), edges[-1])
         m0, m1, m2 = self.interval_moments(edges) + self.mirrored().interval_moments(edges)

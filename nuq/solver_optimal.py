@@ -23,20 +23,18 @@ MIN_POINTS, POINTS_PER_LEVEL, MAX_POINTS = 2048, 16, 8192
 _NEARBY = np.array([0.0, 1 / 16, 1 / 8, 1 / 4, 1 / 2])  # of the gap to the next edge
 
 
-def optimum(objective: Objective, first: float, intervals: int, starts: Array) -> tuple[Array, float]:
-    """Edges float64[intervals + 1] from ``first`` to 1 and Psi.
+def optima(objective: Objective, first: float, intervals: int, starts: Array) -> Array:
+    """Edges float64[S + 2 or S + 1, intervals + 1] from ``first`` to 1: the optimum is the best of them.
 
-    The best edges of a grid and other ``starts`` (float64[S, intervals + 1], S >= 0) are descended to the minima beside them; a second
-    program on points close around those then combines what is best in each, so that the answer is no worse than any of them.
+    The best edges of a grid and the ``starts`` (float64[S, intervals + 1], S >= 0) are descended to the minima beside them; a second
+    program on points close around the best of those combines what is good in each.
     """
     points = candidates(objective.law, first, intervals)
     edges, psi = descend(objective, np.concatenate([_best_edges(objective, points, intervals)[None], starts]))
-    found = [(edges[place], float(psi[place])) for place in {0, int(np.argmin(psi))}]
-    points = np.unique(np.concatenate([_around(row) for row, _ in found]))
-    if len(points) > intervals:  # fewer where the law is a few points and edges have met
-        last, value = descend(objective, _best_edges(objective, points, intervals)[None])
-        found.append((last[0], float(value[0])))
-    return min(found, key=lambda pair: pair[1])
+    near = np.unique(np.concatenate([_around(edges[row]) for row in {0, int(np.argmin(psi))}]))
+    if len(near) <= intervals:  # where the law is a few points and edges have met
+        return edges
+    return np.concatenate([edges, descend(objective, _best_edges(objective, near, intervals)[None])[0]])
 
 
 def _best_edges(objective: Objective, points: Array, intervals: int) -> Array:

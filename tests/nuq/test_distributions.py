@@ -151,6 +151,18 @@ def test_table_is_nearer_the_mixture_than_fifty_thousand_equal_bins(mean, sigma)
     assert ours < min(original, 3e-9)
 
 
+def test_table_of_many_components_is_nearer_too():
+    """Nearly equal components, as L2-normalised buckets have; and components of all widths."""
+    for spread in (0.0, 0.05, 1.0):
+        means, sigmas = rng.normal(0, 1e-4, 350), 8192**-0.5 * np.exp(rng.normal(0, spread, 350))
+        law = CondTruncNorm(means, sigmas, rng.uniform(0.1, 1, 350))
+        x = np.unique(np.concatenate([np.linspace(-1, 1, 501), np.linspace(-0.05, 0.05, 1001)]))
+        uniform = np.linspace(-1, 1, 50001)
+        near = np.unique(np.clip(np.searchsorted(uniform, x)[:, None] + [-1, 0, 1], 0, 50000))
+        original = np.abs(np.interp(x, uniform[near], law.cdf(uniform[near])) - law.cdf(x)).max()
+        assert np.abs(CondTruncNormHist(law).cdf(x) - law.cdf(x)).max() < min(original / 30, 1e-8)
+
+
 def test_table_has_the_moments_of_its_mixture_at_its_edges():
     edges = HISTOGRAM.edges[::97]
     for order in (0, 1, 2):

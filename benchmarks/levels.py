@@ -1,0 +1,142 @@
+"""How long better levels take, and how good they are: ``python -m benchmarks.levels``.
+
+An update goes from the statistics of 350 buckets (norm, mean, sigma) to a checked level set: the mixture of 350 truncated normals, its
+table, four starts solved to convergence, the best of them.  The optimum is the dynamic program on the law and what follows it.  The
+rival is the same call with the C++ kernels off (NumPy), in turns with them in one run: medians of 15 and quartiles.
+
+The statistics are those of heavy-tailed buckets (Student's t with 3 degrees of freedom, 8192 coordinates, norms a factor 3 apart);
+times do not depend on them much.  Threads: one.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+
+import numpy as np
+
+from nuq import adapt, cpu
+from nuq.cpu import levels as kernels
+from nuq.distributions import CondTruncNorm, CondTruncNormHist, Histogram, TruncNorm
+
+TURNS = 15
+NUM_BUCKETS, BUCKET_SIZE = 350, 8192
+NUM_BINS = 2048
+# sigma, bits, Psi of the optimum: independent values of a normal truncated to [-1, 1]
+OPTIMA = [
+    (1 / 32, 2, 3.038439632e-3),
+    (1 / 32, 3, 1.976421727e-4),
+    (1 / 32, 4, 3.083512957e-5),
+    (0.1, 2, 1.696331341e-2),
+    (0.1, 3, 1.675606346e-3),
+    (0.1, 4, 2.915558202e-4),
+]
+LIMITS = {"update_ms_350": 10.0, "update_ms_350_numpy": 150.0, "optimal_ms_4bit": 10.0, "optimal_ms_8bit": 60.0, "psi_rel_err": 1e-6}
+
+Array = np.ndarray
+
+
+def sample() -> tuple[Array, Array]:
+    """Bucket norms float64[B] and coordinates divided by them, float64[B, n]."""
+    generator = np.random.default_rng(0)
+    buckets = generator.standard_t(3, (NUM_BUCKETS, BUCKET_SIZE)) * np.exp(generator.normal(0.0, 0.5, (NUM_BUCKETS, 1)))
+    norms = np.linalg.norm(buckets, axis=1)
+    return norms, buckets / norms[:, None]
+
+
+def measured(norms: Array, r: Array) -> Histogram:
+    """The norm^2-weighted histogram of the coordinates, in bins that are fine around zero."""
+    half = np.sinh(np.linspace(0.0, 10.0, NUM_BINS // 2 + 1)) / np.sinh(10.0)
+    edges = np.concatenate([-half[:0:-1], half])
+    edges[0], edges[-1] = -1.0, 1.0
+    place = np.clip(np.searchsorted(edges, r.ravel(), side="right") - 1, 0, NUM_BINS - 1)
+    weights = np.repeat(norms**2, r.shape[1])
+    return Histogram(edges, *(np.bincount(place, weights * r.ravel() ** order, NUM_BINS) for order in range(3)))
+
+
+def interleaved(calls: dict[str, Callable[[], object]]) -> dict[tuple[str, bool], Array]:
+    """Milliseconds of every call, with the kernels (True) and without (False), turn by turn; the first turn warms up."""
+    times: dict[tuple[str, bool], list[float]] = {(name, compiled): [] for name in calls for compiled in (True, False)}
+    for _ in range(TURNS + 1):
+        for name, compiled in times:
+            with nullcontext() if compiled else kernels.switched_off():
+                start = time.perf_counter()
+                calls[name]()
+                times[name, compiled].append(1e3 * (time.perf_counter() - start))
+    return {key: np.array(values[1:]) for key, values in times.items()}
+
+
+def worst_psi_error() -> float:
+    """The largest relative error of Psi over the known optima: of the optimum and of ALQ, in closed form and on a table."""
+    errors = []
+    for sigma, bits, psi in OPTIMA:
+        for law in (TruncNorm(0.0, sigma), CondTruncNormHist(TruncNorm(0.0, sigma))):
+            for symmetric in (True, False):
+                errors.append(adapt.optimal(law, 2**bits, symmetric=symmetric).expected_variance / psi - 1)
+            errors.append(adapt.alq(law, bits).expected_variance / psi - 1)
+    return float(np.abs(errors).max())
+
+
+def table_errors(mixture: CondTruncNorm) -> tuple[float, float]:
+    """The largest error of the cdf: of our table, and of 50,000 equal bins."""
+    x = np.unique(np.concatenate([np.linspace(-1, 1, 4001), np.linspace(-0.1, 0.1, 4001)]))
+    exact, equal = mixture.cdf(x), np.linspace(-1, 1, 50_001)
+    near = np.unique(np.clip(np.searchsorted(equal, x)[:, None] + [-1, 0, 1], 0, len(equal) - 1))  # all that is read of it
+    flat = np.interp(x, equal[near], mixture.cdf(equal[near]))
+    return float(np.abs(CondTruncNormHist(mixture).cdf(x) - exact).max()), float(np.abs(flat - exact).max())
+
+
+def main() -> None:
+    norms, r = sample()
+    means, sigmas = r.mean(axis=1), r.std(axis=1, ddof=1)
+    histogram = measured(norms, r)
+    table = CondTruncNormHist(CondTruncNorm(means, sigmas, norms**2))
+
+    def update(bits: int) -> adapt.Fitted:
+        return adapt.alq(CondTruncNormHist(CondTruncNorm(means, sigmas, norms**2)), bits)
+
+    calls: dict[str, Callable[[], object]] = {
+        "update from 350 buckets, mixture, 3 bits": lambda: update(3),
+        "update from 350 buckets, mixture, 4 bits": lambda: update(4),
+        "optimum, 16 levels, histogram": lambda: adapt.optimal(histogram, 16),
+        "optimum, 16 levels, mixture": lambda: adapt.optimal(table, 16),
+        "optimum, 256 levels, histogram": lambda: adapt.optimal(histogram, 256),
+        "optimum, 256 levels, mixture": lambda: adapt.optimal(table, 256),
+    }
+    times = interleaved(calls)
+    sets = cpu.instruction_sets()
+    print(f"median of {TURNS} (quartiles), ms; C++: {sets[-1] if sets else 'not built, so both columns are NumPy'}")
+    print(f"{'':44}{'C++':>24}{'NumPy':>28}{'ratio':>9}")
+    medians = {key: float(np.median(values)) for key, values in times.items()}
+    for name in calls:
+        cells = [
+            f"{medians[name, c]:8.2f} ({' - '.join(f'{q:.2f}' for q in np.percentile(times[name, c], [25, 75]))})" for c in (True, False)
+        ]
+        print(f"{name:44}{cells[0]:>24}{cells[1]:>28}{medians[name, False] / medians[name, True]:8.0f}x")
+
+    def worst(start: str, compiled: bool = True) -> float:
+        return max(value for (name, kind), value in medians.items() if name.startswith(start) and kind == compiled)
+
+    print("\ndistance of ALQ from the optimum (Psi / optimal Psi - 1)")
+    for name, law in (("histogram", histogram), ("mixture", table)):
+        gaps = [f"{bits} bits {adapt.gap(adapt.alq(law, bits), law):.1e}" for bits in (2, 3, 4, 6, 8)]
+        print(f"{name:12}{', '.join(gaps)}")
+    ours, equal = table_errors(table.mixture)
+    print(f"largest error of the mixture's cdf: {ours:.1e} (3,072 bins of ours), {equal:.1e} (50,000 equal bins)\n")
+
+    figures = {
+        "update_ms_350": worst("update"),
+        "update_ms_350_numpy": worst("update", compiled=False),
+        "optimal_ms_4bit": worst("optimum, 16"),
+        "optimal_ms_8bit": worst("optimum, 256"),
+        "psi_rel_err": worst_psi_error(),
+    }
+    for name, value in figures.items():
+        print(f"{name:24}{value:12.3g}  limit {LIMITS[name]:g}: {'holds' if value <= LIMITS[name] else 'MISSED'}")
+    print(json.dumps({name: float(f"{value:.4g}") for name, value in figures.items()}))
+
+
+if __name__ == "__main__":
+    main()

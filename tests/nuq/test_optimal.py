@@ -1,0 +1,149 @@
+"""The global optimum: against known values, exhaustive search, every other set of levels and its own monotony."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nuq import adapt, levels, solver_optimal
+from nuq.cpu import levels as kernels
+from nuq.distributions import CondTruncNorm, CondTruncNormHist, Histogram, TruncNorm
+from nuq.levels import Levels
+from nuq.objective import Objective
+from tests.nuq.test_adapt import LAWS, OPTIMA, measured
+
+rng = np.random.default_rng(5)
+
+
+def shares(values: np.ndarray, size: int = 8192) -> np.ndarray:
+    """Coordinates in units of their bucket's norm."""
+    buckets = values[: len(values) // size * size].reshape(-1, size)
+    return (buckets / np.linalg.norm(buckets, axis=1, keepdims=True)).ravel()
+
+
+HEAVY = {
+    "student": measured(shares(rng.standard_t(3, 120_000)), 2048),
+    "lognormal": measured(shares(np.exp(rng.normal(0, 2, 120_000)) * rng.choice([-1, 1], 120_000)), 2048),
+    "sparse": measured(shares(np.where(rng.random(120_000) < 0.95, 0.0, rng.normal(size=120_000))), 2048),
+    "two humps": measured(shares(rng.normal(0, 1, 120_000) + 3 * rng.choice([-1, 1], 120_000)), 2048),
+    "one-sided": measured(shares(rng.exponential(1, 120_000)), 2048),
+}
+
+
+@pytest.mark.parametrize("sigma, bits, psi", OPTIMA)
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_the_known_optima(sigma, bits, psi, symmetric, compiled, monkeypatch):
+    if not compiled:
+        monkeypatch.setattr(kernels, "_loaded", lambda: None)
+    law = TruncNorm(0.0, sigma)
+    for made in (adapt.optimal(law, 2**bits, symmetric=symmetric), adapt.optimal(CondTruncNormHist(law), 2**bits, symmetric=symmetric)):
+        assert made.expected_variance == pytest.approx(psi, rel=1e-8)
+        assert made.levels.num_levels == 2**bits and made.start == "dynamic program"
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("intervals", [1, 2, 3, 4])
+def test_the_program_equals_trying_every_set_of_points(centred, intervals):
+    law = CondTruncNorm([0.0, 0.1, -0.3], [0.02, 0.2, 0.05], [1, 1, 0.5])
+    objective = Objective.of(law, centred)
+    points = np.unique(np.concatenate([[0.0 if centred else -1.0, 1.0], np.abs(rng.normal(0, 0.2, 9)).clip(0, 0.99)]))
+    every = [np.array([points[0], *inner, 1.0]) for inner in itertools.combinations(points[1:-1], intervals - 1)]
+    best = min(float(objective.value(edges)) for edges in every)
+    places = solver_optimal.best_places(*solver_optimal.prefix_sums(objective, points), intervals, centred=centred)
+    assert places[0] == 0 and places[-1] == len(points) - 1 and (np.diff(places) > 0).all()
+    assert float(objective.value(points[places])) == pytest.approx(best, rel=1e-12)
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from([*LAWS, *HEAVY]),
+    st.booleans(),
+    st.lists(st.floats(1e-5, 0.999), min_size=1, max_size=12, unique_by=np.float32),
+)
+def test_no_set_of_levels_is_better(name, symmetric, inner):
+    law = (LAWS | HEAVY)[name]
+    inner = np.sort(inner)
+    other = levels.from_positive([*inner, 1.0]) if symmetric else levels.spread(np.array([-1.0, *(inner * 2 - 1), 1.0]))
+    best = adapt.optimal(law, other.num_levels, symmetric=symmetric)
+    assert best.expected_variance <= adapt.expected_variance(other, law) * (1 + 1e-9) + 1e-18
+    assert best.levels.num_levels == other.num_levels
+
+
+@pytest.mark.parametrize("name", [*LAWS, *HEAVY])
+def test_the_optimum_is_never_above_alq_or_amq_or_the_grid(name):
+    law = (LAWS | HEAVY)[name]
+    for bits in (2, 3, 4, 8):
+        best = adapt.optimal(law, 2**bits)
+        objective = Objective.of(law.tabulated(), True)
+        points = solver_optimal.candidates(objective.law, 0.0, 2 ** (bits - 1))
+        grid = points[solver_optimal.best_places(*solver_optimal.prefix_sums(objective, points), 2 ** (bits - 1), centred=True)]
+        ceiling = best.expected_variance * (1 - 1e-9) - 1e-16
+        assert ceiling <= adapt.alq(law, bits).expected_variance and ceiling <= adapt.amq(law, bits).expected_variance
+        assert float(objective.value(objective.edges(best.levels))) <= float(objective.value(grid)) * (1 + 1e-9) + 1e-16
+        if bits < 8:
+            free = adapt.optimal(law, 2**bits, symmetric=False)
+            assert free.expected_variance <= best.expected_variance * (1 + 1e-4) + 1e-16
+            assert free.expected_variance <= adapt.alq(law, bits, symmetric=False).expected_variance * (1 + 1e-9) + 1e-16
+
+
+@pytest.mark.parametrize("name", ["normal", "off centre", "mixture", "heavy", "wide", "few", "student", "two humps"])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_more_levels_are_never_worse(name, symmetric):
+    """One by one for free levels; symmetric ones of even and of odd number are two families, with and without a zero."""
+    law = (LAWS | HEAVY)[name]
+    variances = {
+        n: adapt.optimal(law, n, symmetric=symmetric).expected_variance for n in (2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 63, 64, 255, 256)
+    }
+    for family in ([n for n in variances if n % 2 == odd] for odd in (0, 1)) if symmetric else [list(variances)]:
+        for fewer, more in itertools.pairwise(family):
+            assert variances[more] <= variances[fewer] * (1 + 1e-9) + 1e-18
+
+
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("num_levels", [2, 3, 5, 8, 64, 256])
+def test_any_law_gives_legal_levels(name, num_levels):
+    for symmetric in (True, False):
+        made = adapt.optimal(LAWS[name], num_levels, symmetric=symmetric)
+        assert isinstance(made.levels, Levels) and made.levels.num_levels == num_levels
+        assert made.expected_variance == adapt.expected_variance(made.levels, LAWS[name])
+        if symmetric:
+            assert made.levels.symmetric and made.levels.includes_zero == (num_levels % 2 == 1)
+
+
+def test_a_symmetric_law_has_symmetric_optima():
+    for num_levels in (4, 5, 8, 16):
+        law = TruncNorm(0.0, 0.05)
+        free, paired = (adapt.optimal(law, num_levels, symmetric=symmetric) for symmetric in (False, True))
+        assert free.expected_variance == pytest.approx(paired.expected_variance, rel=1e-9)
+        np.testing.assert_allclose(free.levels.values, paired.levels.values, atol=1e-6)
+
+
+def test_fewer_atoms_than_levels_cost_nothing():
+    atoms = np.array([-1.0, -0.25, 0.0, 0.5, 1.0])
+    edges = np.unique(np.concatenate([[-1.0, 1.0], np.linspace(-1, 1, 64), atoms + 1e-9, atoms - 1e-9]).clip(-1, 1))
+    place = np.clip(np.searchsorted(edges, atoms, side="right") - 1, 0, len(edges) - 2)
+    law = Histogram(edges, *(np.bincount(place, atoms**k, len(edges) - 1) for k in range(3)))
+    assert adapt.optimal(law, 5, symmetric=False).expected_variance < 1e-8
+    assert adapt.optimal(law, 256, symmetric=False).expected_variance < 1e-8
+
+
+def test_the_gap_is_zero_at_the_optimum_and_what_it_says_elsewhere():
+    law = HEAVY["student"]
+    best = adapt.optimal(law, 8)
+    assert adapt.gap(best, law) == 0.0
+    assert 0 <= adapt.gap(adapt.alq(law, 3), law) < 1e-6
+    worse = adapt.amq(law, 3)
+    assert adapt.gap(worse, law) == pytest.approx(worse.expected_variance / best.expected_variance - 1)
+    assert adapt.gap(adapt.alq(law, 8), law) > 0.01  # with many levels and few samples in the tail ALQ ends in local minima
+    assert adapt.gap(adapt.alq(LAWS["ends"], 3), LAWS["ends"]) == 0.0
+    free = adapt.alq(law, 3, symmetric=False)
+    assert adapt.gap(free, law, symmetric=False) < 1e-2
+
+
+@pytest.mark.parametrize("num_levels", [1, 257, 2.5, True])
+def test_bad_numbers_of_levels_are_named(num_levels):
+    with pytest.raises(ValueError, match=f"num_levels={num_levels}.*2 to 256"):
+        adapt.optimal(TruncNorm(0.0, 0.1), num_levels)
