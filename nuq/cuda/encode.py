@@ -122,19 +122,20 @@ def _round_uniform(r, h, L: tl.constexpr, F: tl.constexpr):
 
 
 @triton.jit
-def _words(codes, BITS: tl.constexpr):
-    """Eight codes each, [A, B, K] -> [A, B, K // 8], as one word of 8 * BITS bits: uint32 or uint64."""
+def _words(codes, BITS: tl.constexpr, UNIT: tl.constexpr):
+    """UNIT codes each, [A, B, K] -> [A, B, K / UNIT], as one word of UNIT * BITS bits: uint32 or uint64.  UNIT: 4 for 8 bits, else 8."""
     A: tl.constexpr = codes.shape[0]
     B: tl.constexpr = codes.shape[1]
     K: tl.constexpr = codes.shape[2]
     # Four neighbours are in one thread: their shifts are constants.
-    fours = tl.sum(tl.reshape(codes, (A, B, K // 4, 4)) << (tl.arange(0, 4)[None, None, None, :] * BITS).to(tl.uint32), axis=3)
-    halves = tl.reshape(fours, (A, B, K // 8, 2))
-    half = tl.arange(0, 2)[None, None, None, :]
-    if BITS <= 4:
-        words = tl.sum(halves << (half * (4 * BITS)).to(tl.uint32), axis=3)
-    else:
-        words = tl.sum(halves.to(tl.uint64) << (half * (4 * BITS)).to(tl.uint64), axis=3)
+    words = tl.sum(tl.reshape(codes, (A, B, K // 4, 4)) << (tl.arange(0, 4)[None, None, None, :] * BITS).to(tl.uint32), axis=3)
+    if UNIT == 8:
+        halves = tl.reshape(words, (A, B, K // 8, 2))
+        half = tl.arange(0, 2)[None, None, None, :]
+        if BITS <= 4:
+            words = tl.sum(halves << (half * (4 * BITS)).to(tl.uint32), axis=3)
+        else:
+            words = tl.sum(halves.to(tl.uint64) << (half * (4 * BITS)).to(tl.uint64), axis=3)
     return words
 
 
@@ -164,7 +165,7 @@ def encode_kernel(
     NB: tl.constexpr,
     K: tl.constexpr,
 ):
-    """Scales (unless GIVEN) and codes of a tile; BITS 1..7: packed, else one code to an element of ``out``."""
+    """Scales (unless GIVEN) and codes of a tile; BITS 1..8: packed, 0: one code to an element of ``out``."""
     WIDTH: tl.constexpr = R * NB * K
     COUNT: tl.constexpr = ROWS * WIDTH
     EVEN: tl.constexpr = BUCKET % WIDTH == 0  # the tile has no places beyond the buckets
@@ -228,30 +229,31 @@ def encode_kernel(
         else:
             tl.store(out + start + places, codes, mask=_valid(row, offset, piece, left, BUCKET))
     else:
-        row8, offset8 = _offsets(8, ROWS, R, NB, K)
-        group = row8 * (BUCKET // 8) + offset8
-        first = out + start // 8 * BITS
+        UNIT: tl.constexpr = 4 if BITS == 8 else 8
+        BYTES: tl.constexpr = UNIT * BITS // 8
+        units_row, unit = _offsets(UNIT, ROWS, R, NB, K)
+        group = units_row * (BUCKET // UNIT) + unit
+        first = out + start // UNIT * BYTES
         codes = codes.to(tl.uint32, bitcast=True)
         if full:
-            words = _words(codes, BITS)
-            if ALIGNED and (BITS == 1 or BITS == 2 or BITS == 4):
-                TYPE: tl.constexpr = tl.uint8 if BITS == 1 else (tl.uint16 if BITS == 2 else tl.uint32)
+            words = _words(codes, BITS, UNIT)  # in both branches: before them, the compiler keeps more numbers in registers at once
+            if ALIGNED and (BYTES == 1 or BYTES == 2 or BYTES == 4):
+                TYPE: tl.constexpr = tl.uint8 if BYTES == 1 else (tl.uint16 if BYTES == 2 else tl.uint32)
                 tl.store(first.to(tl.pointer_type(TYPE)) + group, words.to(TYPE))
             else:
-                for byte in tl.static_range(BITS):
-                    tl.store(first + group * BITS + byte, (words >> (8 * byte)).to(tl.uint8))
+                for byte in tl.static_range(BYTES):
+                    tl.store(first + group * BYTES + byte, (words >> (8 * byte)).to(tl.uint8))
         else:
             if PIECES == 1:
                 ends = _of_blocks(lengths, ROWS, NB)
             else:
                 ends = tl.minimum(left, BUCKET - piece)
-            words = _words(codes, BITS)
+            words = _words(codes, BITS, UNIT)
             # The last byte of all is padded with zeros; a byte counts where its first bit belongs to a coordinate of its bucket.
-            last = (tl.minimum(tl.maximum(ends - offset8 * 8, 0), 8) * BITS).to(words.dtype)
-            words = words & ((tl.full(words.shape, 1, tl.uint64) << last.to(tl.uint64)) - 1).to(words.dtype)
-            for byte in tl.static_range(BITS):
-                mask = (offset8 * BITS + byte) * 8 < ends * BITS
-                tl.store(first + group * BITS + byte, (words >> (8 * byte)).to(tl.uint8), mask=mask)
+            bits = tl.minimum(tl.maximum(ends - unit * UNIT, 0), UNIT) * BITS
+            words = words & ((tl.full(words.shape, 1, tl.uint64) << bits.to(tl.uint64)) - 1).to(words.dtype)
+            for byte in tl.static_range(BYTES):
+                tl.store(first + group * BYTES + byte, (words >> (8 * byte)).to(tl.uint8), mask=8 * byte < bits)
 
 
 @triton.jit(do_not_specialize=["n"])

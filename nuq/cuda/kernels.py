@@ -21,6 +21,7 @@ from nuq import coding, reference
 from nuq.cuda.tiles import BLOCK, LARGEST, OPTIONS, Tile, power_of_two, rotation_tile, tile
 from nuq.ops import QUANTILE_FACTOR, SMALLEST_NORM, check_scales, lanes, num_buckets
 
+_COPIED_SCALES = 1 << 16
 _PACK_SIZE = 1024  # bytes that one program of pack_kernel writes
 
 
@@ -154,11 +155,12 @@ def _encode(
             num_warps=tiles.warps,
             **OPTIONS,
         )
-        if bits == 0 and packing not in (8, 16):
+        if out.data_ptr() != packed.data_ptr():
             device.encode.pack_kernel[(-(-packed.numel() // _PACK_SIZE),)](
                 out, packed, n, packed.numel(), PACKING=packing, SIZE=_PACK_SIZE, num_warps=4, **OPTIONS
             )
-    check_scales(scales, norm)
+    # The copy waits for the GPU; of a few numbers it is cheaper than the kernels that would look at them there.
+    check_scales(scales.cpu() if scales.numel() <= _COPIED_SCALES else scales, norm)
 
 
 def _stride(n: int, bucket_size: int, tiles: Tile) -> int:
@@ -168,7 +170,7 @@ def _stride(n: int, bucket_size: int, tiles: Tile) -> int:
 
 def _bytewise(n: int, bucket_size: int, packing: int, tiles: Tile) -> bool:
     """Whether every bucket (and every piece of one) begins on a byte, eight codes to ``packing`` of them."""
-    return 1 <= packing <= 7 and tiles.width >= 8 and (bucket_size % 8 == 0 or n <= bucket_size)
+    return 1 <= packing <= 8 and tiles.width >= 8 and (bucket_size % 8 == 0 or n <= bucket_size)
 
 
 def _destination(packed: Tensor, n: int, bucket_size: int, packing: int, num_levels: int, tiles: Tile) -> tuple[int, Tensor]:
@@ -179,7 +181,8 @@ def _destination(packed: Tensor, n: int, bucket_size: int, packing: int, num_lev
         return 0, packed
     if packing == 16 and packed.data_ptr() % 2 == 0:
         return 0, packed.view(torch.int16)
-    return 0, torch.empty(n, dtype=torch.uint8 if num_levels <= 256 else torch.int16, device=packed.device)
+    codes = torch.empty(n, dtype=torch.uint8 if num_levels <= 256 else torch.int16, device=packed.device)
+    return (8 if num_levels <= 256 and _bytewise(n, bucket_size, 8, tiles) else 0), codes
 
 
 def _large_scales(device: _Modules, vector: Tensor, bucket_size: int, norm: str, multiple: float) -> Tensor:
@@ -280,7 +283,7 @@ def decode_(
             BUCKET=_stride(n, bucket_size, tiles),
             L=num_levels,
             PACKING=packing,
-            GROUPS=_bytewise(n, bucket_size, packing, tiles),
+            GROUPS=packing < 8 and _bytewise(n, bucket_size, packing, tiles),
             ALIGNED=packed.data_ptr() % 4 == 0,
             CHECKED=checked,
             ENDS=scales.numel() != num_buckets(n, bucket_size),
