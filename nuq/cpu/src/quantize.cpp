@@ -4,13 +4,17 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <memory>
 #include <numeric>
 #include <vector>
+
+#include "level_tables.h"
 
 namespace {
 using namespace nuq;
 
 constexpr int64_t PORTION = 1 << 16;  // coordinates that a thread takes at a time, about
+constexpr int64_t L1_SHARE = 1 << 13;  // coordinates that are measured before they are encoded, at least
 constexpr int64_t PART = 64 * BLOCK;  // of a large bucket
 
 // Threads beyond one a portion would wait longer than they work.
@@ -65,13 +69,14 @@ int64_t first_not_finite(const float* scales, int64_t count) {
 int64_t run(const Encode& job, int threads) {
     if (!job.size) return -1;
     const int64_t buckets = ceil_div(job.size, job.bucket);
-    const int64_t group = buckets_to_a_byte(job);
+    int64_t group = buckets_to_a_byte(job);
     // A thread that measures a bucket encodes it too, out of its own cache: unless buckets are large or too few to go round.
     const bool fused = group * job.bucket <= SMALL_BUCKET && (threads == 1 || group * job.bucket * 2 * threads <= job.size);
+    group *= std::max<int64_t>(1, L1_SHARE / (group * job.bucket));
     if (job.bucket > SMALL_BUCKET) {
         for (int64_t bucket = 0; bucket < buckets; ++bucket) scale_large_bucket(job, bucket, threads);
     } else {
-        const int64_t unit = group * std::max<int64_t>(1, (fused ? PORTION / 2 : PORTION / 4) / (group * job.bucket));
+        const int64_t unit = group * std::max<int64_t>(1, PORTION / (group * job.bucket));
         in_parallel(ceil_div(buckets, unit), threads, [&](int64_t i) {
             const int64_t end = std::min(buckets, (i + 1) * unit);
             for (int64_t first = i * unit; first < end; first += group) {
@@ -92,8 +97,9 @@ int64_t run(const Encode& job, int threads) {
 NUQ_EXPORT int64_t nuq_encode(const void* vector, int dtype, int64_t size, int64_t bucket, int norm, int lanes, float multiple, float* scales,
                               uint8_t* packed, int packing, const float* levels, int num_levels, int stochastic, uint32_t k0, uint32_t k1,
                               int threads) {
+    const auto tables = levels && packed && size ? std::make_unique<LevelTables>(levels, num_levels) : nullptr;
     const Encode job{vector, dtype, size, std::max<int64_t>(1, std::min(bucket, size)), norm, lanes, multiple, scales, packed, packing,
-                     levels, num_levels, stochastic != 0, k0, k1};
+                     tables.get(), num_levels, stochastic != 0, k0, k1};
     return run(job, threads_for(size, threads));
 }
 

@@ -18,6 +18,8 @@ inline int64_t byte_of(int64_t coordinate, int packing) {  // of a coordinate th
     return packing == TERNARY ? coordinate / 5 : coordinate * packing / 8;
 }
 
+struct LevelTables;
+
 struct Encode {
     const void* vector;
     int dtype;
@@ -28,7 +30,7 @@ struct Encode {
     // Only the scales are wanted where packed is null.
     uint8_t* packed;
     int packing;
-    const float* levels;  // null: equally spaced
+    const LevelTables* levels;  // null: equally spaced
     int num_levels;
     bool stochastic;
     uint32_t k0, k1;

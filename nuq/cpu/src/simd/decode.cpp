@@ -32,6 +32,7 @@ inline void write_run(const Values& values, const Code* codes, int64_t count, ui
     int64_t i = 0;
     for (; i + W <= count; i += W) {
         const F value = values.template of<ALIGNED>(load_codes(codes + i), c + uint32_t(i));
+        if (ACCUMULATE) prefetch(total + i + AHEAD);
         store(total + i, ACCUMULATE ? load<F>(total + i) + value : value);
     }
     if (i < count) {

@@ -1,142 +1,92 @@
 // Codes of coordinates: steps 3 to 7 of the specification.
-#include <cmath>
-#include <limits>
-
+#include "../level_tables.h"
 #include "packing.h"
+#include "rounding.h"
 #include "widen.h"
 
 namespace nuq {
 namespace NUQ_ISA {
 namespace {
-// Step 3 for one bucket.
-struct Bucket {
-    float inverse, t;
-    Bucket(const Encode& job, int64_t bucket) {
-        const bool quantile = job.norm == QUANTILE;
-        const float scale = job.scales[quantile ? 2 * bucket : bucket];
-        inverse = scale > 0 ? 1.0f / scale : 0.0f;
-        t = quantile && scale > 0 ? job.scales[2 * bucket + 1] * inverse : 1.0f;
-    }
-    F normalized(F x) const { return at_most(at_least(x * inverse, splat(-t)), splat(t)); }
-};
-
-int code_bits(int num_levels) {
-    int bits = 1;
-    while (1 << bits < num_levels) ++bits;
-    return bits;
-}
-
-// Step 5.
-struct Uniform {
-    Hash hash;
-    int fraction_bits;
-    int32_t half;
-    Bucket bucket;
-
-    template <bool ALIGNED>
-    U codes(F x, uint32_t c) const {
-        const I noise = (I)(hash.at<ALIGNED>(c) >> (32 - fraction_bits));
-        return (U)((truncate(bucket.normalized(x) * float(half)) + half + noise) >> fraction_bits);
-    }
-};
-
-// Step 4: the tables of one call, whose ends a bucket under quantile changes.
-struct Levels {
-    // search[i]: the i-th interior level; behind them something that is not <= any number.  A binary search of ``depth`` steps.
-    alignas(64) float search[MOST_LEVELS + 1], lower[MOST_LEVELS], inverse_width[MOST_LEVELS];
-    int last, depth;  // the last interval
-
-    explicit Levels(const Encode& job) {
-        last = job.num_levels - 2;
-        for (depth = 0; (1 << depth) <= last; ++depth) {}
-        std::fill(search, search + MOST_LEVELS + 1, std::numeric_limits<float>::quiet_NaN());
-        std::copy(job.levels + 1, job.levels + 1 + last, search + 1);
-        std::fill(lower, lower + MOST_LEVELS, 0.0f);
-        std::fill(inverse_width, inverse_width + MOST_LEVELS, 0.0f);
-        for (int k = 0; k <= last; ++k) {
-            lower[k] = job.levels[k];
-            inverse_width[k] = 1.0f / (job.levels[k + 1] - job.levels[k]);
-        }
-        first_upper = job.levels[1];
-    }
-
-    void set_ends(float t) {
-        const float upper = last == 0 ? t : first_upper;
-        lower[0] = -t;
-        inverse_width[last] = 1.0f / (t - lower[last]);
-        inverse_width[0] = 1.0f / (upper - lower[0]);
-    }
-
-  private:
-    float first_upper;
-};
-
-template <int SIZE, bool STOCHASTIC>
-struct Arbitrary {
-    Hash hash;
-    Bucket bucket;
-    int depth;
-    Table<SIZE> lower, inverse_width;
-    const float* search;
-
-    Arbitrary(const Encode& job, const Levels& levels, const Bucket& bucket)
-        : hash{job.k0, job.k1}, bucket(bucket), depth(levels.depth), lower(levels.lower), inverse_width(levels.inverse_width),
-          search(levels.search) {}
-
-    template <bool ALIGNED>
-    U codes(F x, uint32_t c) const {
-        const F r = bucket.normalized(x);
-        U k{};
-        for (int step = 1 << depth >> 1; step; step >>= 1) k = add_where_not_above(k, Table<SIZE>(search + step)[k], r, uint32_t(step));
-        if (!STOCHASTIC) return k;
-        const F q = (r - lower[k]) * inverse_width[k];
-        return add_where_below(k, to_float(hash.at<ALIGNED>(c) >> 8) * 0x1p-24f, q);
-    }
-};
-
-template <bool ALIGNED, class Rounding, class Code>
+template <class Rounding, bool ALIGNED, class Code>
 inline void round_run(const Rounding& rounding, const float* x, int64_t count, uint32_t c, Code* codes) {
     int64_t i = 0;
     for (; i + W <= count; i += W) store_codes(codes + i, rounding.template codes<ALIGNED>(load<F>(x + i), c + uint32_t(i)));
     if (i < count) store_codes(codes + i, rounding.template codes<ALIGNED>(load_first(x + i, count - i), c + uint32_t(i)));
 }
 
-// Codes of count coordinates of one bucket, the first being c, into room for W more.
-template <class Rounding, class Code>
-void round_all(const Rounding& rounding, const float* x, int64_t count, int64_t c, Code* codes) {
+// count, a multiple of 4 W, from registers to packed bytes.
+template <int BITS, class Rounding>
+inline void round_and_put(const Rounding& rounding, const float* x, int64_t count, uint32_t c, int bits, uint8_t* to, int64_t ahead) {
+    for (int64_t i = 0; i < count; i += 4 * W) {
+        U codes[4];
+        for (int v = 0; v < 4; ++v) {
+            const float* at = x + i + v * W;
+            if (ahead) prefetch(at + ahead);
+            codes[v] = rounding.template codes<true>(load<F>(at), c + uint32_t(i) + uint32_t(v * W));
+        }
+        put<BITS>(narrowed(codes[0], codes[1], codes[2], codes[3]), bits, to + i / 8 * bits);
+    }
+}
+
+// What a call's range is cut into: coordinates c .. c + count of one bucket.
+struct Run {
+    const float* x;
+    int64_t count, c;
+    // Coordinates of the run to come, in memory, that are worth fetching now; 0: none.
+    int64_t ahead;
+};
+
+// The first ``direct`` coordinates (a multiple of 4 W; only where the run begins at a multiple of 64) straight into packed bytes, the
+// others as codes, with room for W more.
+template <class Code, class Rounding>
+void round_all(const Encode& job, const Rounding& rounding, const Run& run, int64_t direct, Code* codes) {
+    const uint32_t c = uint32_t(run.c);
+    if (direct) {
+        uint8_t* to = job.packed + byte_of(run.c, job.packing);
+        const int bits = job.packing;
+        if (bits == 4) round_and_put<4>(rounding, run.x, direct, c, bits, to, run.ahead);
+        else if (bits == 8) round_and_put<8>(rounding, run.x, direct, c, bits, to, run.ahead);
+        else if (bits == 2) round_and_put<2>(rounding, run.x, direct, c, bits, to, run.ahead);
+        else if (bits == 1) round_and_put<1>(rounding, run.x, direct, c, bits, to, run.ahead);
+        else round_and_put<0>(rounding, run.x, direct, c, bits, to, run.ahead);
+    }
     if (c % W == 0)
-        round_run<true>(rounding, x, count, uint32_t(c), codes);
+        round_run<Rounding, true>(rounding, run.x + direct, run.count - direct, c + uint32_t(direct), codes);
     else
-        round_run<false>(rounding, x, count, uint32_t(c), codes);
+        round_run<Rounding, false>(rounding, run.x, run.count, c, codes);
 }
 
-template <int SIZE, class Code>
-void round_levels(const Encode& job, const Levels& levels, const Bucket& bucket, const float* x, int64_t count, int64_t c, Code* codes) {
-    if (job.stochastic)
-        round_all(Arbitrary<SIZE, true>(job, levels, bucket), x, count, c, codes);
-    else
-        round_all(Arbitrary<SIZE, false>(job, levels, bucket), x, count, c, codes);
-}
-
-template <class Code, class RoundRun>
-void in_chunks(const Encode& job, int64_t first, int64_t last, const RoundRun& round_part) {
+// Chunks of a range, and the runs of each; ``round(bucket, fresh, run, direct, codes)``.
+template <class Code, class Round>
+void in_runs(const Encode& job, int64_t first, int64_t last, const Round& round) {
     alignas(64) float room[CHUNK];
     alignas(64) Code codes[CHUNK + 64];
+    // Where all buckets begin at multiples of 64, and so at bytes, codes need not wait for each other.
+    const bool direct = sizeof(Code) == 1 && job.packing != TERNARY && (job.bucket % 64 == 0 || job.bucket == job.size) && first % 64 == 0;
     int64_t index = first / job.bucket, end = std::min((index + 1) * job.bucket, last);
     Bucket bucket(job, index);
     bool fresh = true;
-    for (int64_t chunk = first; chunk < last; chunk += CHUNK) {
-        const int64_t count = std::min(CHUNK, last - chunk);
+    for (int64_t chunk = first, count; chunk < last; chunk += count) {
+        if (direct && chunk == end) end += job.bucket, bucket = Bucket(job, ++index), fresh = true;
+        count = std::min(CHUNK, (direct ? std::min(end, last) : last) - chunk);
         const float* x = widened(job, chunk, count, room);
+        if (direct) {
+            // put may write 7 bytes more than its own, which must be this range's to write
+            const int64_t straight = std::max<int64_t>(0, std::min(count, last - chunk - 64) / (4 * W) * (4 * W));
+            const int64_t ahead = job.dtype == FLOAT32 && last - first < job.size && chunk + count + (last - first) <= job.size ? last - first : 0;
+            round(bucket, fresh, Run{x, count, chunk, ahead}, straight, codes);
+            fresh = false;
+            if (straight < count) pack(codes, count - straight, job.packing, job.packed + byte_of(chunk + straight, job.packing));
+            continue;
+        }
         for (int64_t at = 0; at < count;) {
             if (chunk + at == end) {
-                ++index;
                 end = std::min(end + job.bucket, last);
-                bucket = Bucket(job, index);
+                bucket = Bucket(job, ++index);
                 fresh = true;
             }
             const int64_t part = std::min(count, end - chunk) - at;
-            round_part(bucket, fresh, x + at, part, chunk + at, codes + at);
+            round(bucket, fresh, Run{x + at, part, chunk + at, 0}, 0, codes + at);
             fresh = false;
             at += part;
         }
@@ -144,26 +94,42 @@ void in_chunks(const Encode& job, int64_t first, int64_t last, const RoundRun& r
     }
 }
 
+template <class Code, class Search>
+void encode_levels(const Encode& job, int64_t first, int64_t last) {
+    Intervals intervals(*job.levels);
+    in_runs<Code>(job, first, last, [&](const Bucket& bucket, bool fresh, const Run& run, int64_t direct, Code* codes) {
+        if (fresh && job.norm == QUANTILE) intervals.set_ends(bucket.t);
+        const Search search(*job.levels, intervals);
+        if (job.stochastic)
+            round_all(job, Arbitrary<Search, true>{{job.k0, job.k1}, bucket, search}, run, direct, codes);
+        else
+            round_all(job, Arbitrary<Search, false>{{job.k0, job.k1}, bucket, search}, run, direct, codes);
+    });
+}
+
 template <class Code>
 void encode_as(const Encode& job, int64_t first, int64_t last) {
     if (!job.levels) {
         const int bits = std::min(24, 30 - code_bits(job.num_levels));
         const int32_t half = (job.num_levels - 1) << (bits - 1);
-        in_chunks<Code>(job, first, last, [&](const Bucket& bucket, bool, const float* x, int64_t count, int64_t c, Code* codes) {
-            round_all(Uniform{{job.k0, job.k1}, bits, half, bucket}, x, count, c, codes);
+        in_runs<Code>(job, first, last, [&](const Bucket& bucket, bool, const Run& run, int64_t direct, Code* codes) {
+            round_all(job, Uniform{{job.k0, job.k1}, bits, half, bucket}, run, direct, codes);
         });
         return;
     }
-    Levels levels(job);
-    in_chunks<Code>(job, first, last, [&](const Bucket& bucket, bool fresh, const float* x, int64_t count, int64_t c, Code* codes) {
-        if (fresh && job.norm == QUANTILE) levels.set_ends(bucket.t);
-        if (job.num_levels <= SMALL_TABLE)
-            round_levels<SMALL_TABLE>(job, levels, bucket, x, count, c, codes);
-        else if (job.num_levels <= LARGE_TABLE)
-            round_levels<LARGE_TABLE>(job, levels, bucket, x, count, c, codes);
-        else
-            round_levels<0>(job, levels, bucket, x, count, c, codes);
-    });
+#if defined(NUQ_ISA_AVX512)
+    if (job.num_levels <= 5) return encode_levels<Code, InRegisters<16, 2>>(job, first, last);
+    if (job.num_levels <= 9) return encode_levels<Code, InRegisters<16, 3>>(job, first, last);
+    if (job.num_levels <= 16) return encode_levels<Code, InRegisters<16, 4>>(job, first, last);
+    if (job.num_levels <= 32) return encode_levels<Code, InRegisters<32, 5>>(job, first, last);
+#elif defined(NUQ_ISA_AVX2)
+    if (job.num_levels <= 5) return encode_levels<Code, InRegisters<8, 2>>(job, first, last);
+    if (job.num_levels <= 8) return encode_levels<Code, InRegisters<8, 3>>(job, first, last);
+    if (job.num_levels <= 16) return encode_levels<Code, InRegisters<16, 4>>(job, first, last);
+#else
+    if (job.num_levels <= 24) return encode_levels<Code, Counted>(job, first, last);
+#endif
+    encode_levels<Code, InMemory>(job, first, last);
 }
 }  // namespace
 

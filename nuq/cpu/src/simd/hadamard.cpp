@@ -84,6 +84,7 @@ inline void near_stages(const Rotation& job, int64_t first, int64_t last, float 
         F v[RADIX];
         for (int i = 0; i < RADIX; ++i) {
             v[i] = load<F>(job.vector + c + i * W);
+            prefetch(job.vector + c + i * W + AHEAD);
             if (!job.inverse) v[i] = flipped(v[i], hash, c + i * W);
             v[i] = stages_within(v[i]);
         }

@@ -26,17 +26,30 @@ double halved(double* values, int64_t size) {
     return values[0];
 }
 
-// The tree's first three halvings a vector at a time, the others in memory.
+constexpr int STEP = BLOCK / 8, VECTORS = STEP / (W / 2);
+
+// The tree's first three halvings of one vector of the sums that they leave.
+inline D eighth(const float* at) {
+    const D s0 = square_sum(at, at + 4 * STEP), s1 = square_sum(at + STEP, at + 5 * STEP);
+    const D s2 = square_sum(at + 2 * STEP, at + 6 * STEP), s3 = square_sum(at + 3 * STEP, at + 7 * STEP);
+    return (s0 + s2) + (s1 + s3);
+}
+
+// The halvings of every STRIDE-th vector from i on, in an order that keeps few of them waiting.
+template <int STRIDE>
+inline D branch(const float* x, int i) {
+    if constexpr (STRIDE == VECTORS)
+        return eighth(x + i * (W / 2));
+    else
+        return branch<2 * STRIDE>(x, i) + branch<2 * STRIDE>(x, i + STRIDE);
+}
+
 double full_block(const float* x) {
-    constexpr int STEP = BLOCK / 8;
-    alignas(64) double sums[STEP];
-    for (int i = 0; i < STEP; i += W / 2) {
-        const float* at = x + i;
-        const D s0 = square_sum(at, at + 4 * STEP), s1 = square_sum(at + STEP, at + 5 * STEP);
-        const D s2 = square_sum(at + 2 * STEP, at + 6 * STEP), s3 = square_sum(at + 3 * STEP, at + 7 * STEP);
-        store(sums + i, (s0 + s2) + (s1 + s3));
-    }
-    return halved(sums, STEP);
+    double sums[W / 2];
+    store(sums, branch<1>(x, 0));
+    for (int h = W / 4; h > 0; h /= 2)
+        for (int i = 0; i < h; ++i) sums[i] += sums[i + h];
+    return sums[0];
 }
 
 int64_t power_of_two(int64_t least) {

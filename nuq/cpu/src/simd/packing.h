@@ -76,6 +76,47 @@ inline void pack(uint8_t* codes, int64_t count, int packing, uint8_t* to) {
     }
 }
 
+// The codes of four vectors to their BITS * W / 2 bytes (0: bits, of any number; then up to 7 bytes behind them are overwritten).
+template <int BITS>
+inline void put(Quad codes, int bits, uint8_t* to) {
+#if defined(NUQ_ISA_AVX512)
+    const __m512i c = (__m512i)codes;
+    if (BITS == 1) {
+        store(to, uint64_t(_mm512_test_epi8_mask(c, c)));
+        return;
+    }
+    if (BITS == 2) {
+        const __m512i nibbles = _mm512_maddubs_epi16(c, _mm512_set1_epi16(0x0401));
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(_mm512_madd_epi16(nibbles, _mm512_set1_epi32(0x00100001))));
+        return;
+    }
+    if (BITS == 4) {
+        const __m512i bytes = _mm512_maddubs_epi16(c, _mm512_set1_epi16(0x1001));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi16_epi8(bytes));
+        return;
+    }
+#elif defined(NUQ_ISA_AVX2)
+    const __m256i c = (__m256i)codes;
+    if (BITS == 1) {
+        store(to, uint32_t(_mm256_movemask_epi8(_mm256_slli_epi16(c, 7))));
+        return;
+    }
+    if (BITS == 4) {
+        const __m256i bytes = _mm256_maddubs_epi16(c, _mm256_set1_epi16(0x1001));
+        const __m256i halves = _mm256_permute4x64_epi64(_mm256_packus_epi16(bytes, bytes), 0x08);
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(halves));
+        return;
+    }
+#endif
+    if (BITS == 8) {
+        store(to, codes);
+        return;
+    }
+    alignas(64) uint8_t bytes[4 * W];
+    store(bytes, codes);
+    for (int i = 0; i < W / 2; ++i) store(to + i * bits, squeezed(load<uint64_t>(bytes + 8 * i), bits));
+}
+
 inline void pack(uint16_t* codes, int64_t count, int packing, uint8_t* to) {
     if (packing == 16) {
         std::memcpy(to, codes, size_t(count) * 2);

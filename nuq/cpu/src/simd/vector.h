@@ -30,6 +30,7 @@ typedef uint32_t U __attribute__((vector_size(4 * W), may_alias));
 typedef double D __attribute__((vector_size(4 * W), may_alias));
 typedef float HalfF __attribute__((vector_size(2 * W), may_alias));
 typedef uint8_t Bytes __attribute__((vector_size(W), may_alias));
+typedef uint8_t Quad __attribute__((vector_size(4 * W), may_alias));  // the codes of four vectors
 typedef uint16_t Shorts __attribute__((vector_size(2 * W), may_alias));
 
 template <class V, class T>
@@ -43,6 +44,10 @@ template <class V, class T>
 inline void store(T* to, V value) {
     std::memcpy(to, &value, sizeof value);
 }
+
+// Asks for memory that is needed two pages from now: the processor's own prefetchers stop at the end of a page.
+constexpr int64_t AHEAD = 2048;
+inline void prefetch(const float* at) { __builtin_prefetch(reinterpret_cast<const char*>(at), 0, 2); }
 
 // The first ``count`` lanes, zeros behind.
 inline F load_first(const float* from, int64_t count) {
@@ -64,7 +69,15 @@ inline I splat(int32_t value) { return value + I{}; }
 inline F to_float(I value) { return __builtin_convertvector(value, F); }
 inline F to_float(U value) { return to_float((I)value); }  // below 2^31
 inline I truncate(F value) { return __builtin_convertvector(value, I); }
-inline D widened(const float* from) { return __builtin_convertvector(load<HalfF>(from), D); }
+inline D widened(const float* from) {
+#if defined(NUQ_ISA_AVX512)
+    return (D)_mm512_cvtps_pd(_mm256_loadu_ps(from));
+#elif defined(NUQ_ISA_AVX2)
+    return (D)_mm256_cvtps_pd(_mm_loadu_ps(from));
+#else
+    return __builtin_convertvector(load<HalfF>(from), D);
+#endif
+}
 
 // NaN does not occur; which zero comes out is free.
 inline F at_least(F value, F bound) {
@@ -86,6 +99,24 @@ inline F at_most(F value, F bound) {
     return value < bound ? value : bound;
 #endif
 }
+
+// Between -bound and bound; bound is not negative.
+inline F clamped(F value, F bound) {
+#if defined(NUQ_ISA_AVX512)
+    return (F)_mm512_range_ps((__m512)value, (__m512)bound, 0b0010);  // the smaller magnitude, the sign of value
+#else
+    return at_most(at_least(value, -bound), bound);
+#endif
+}
+
+// By a count that is the same in all lanes, but not known to the compiler; one instruction where lanes have counts of their own.
+#if defined(NUQ_ISA_AVX512) || defined(NUQ_ISA_AVX2)
+inline U shifted_right(U value, int count) { return value >> splat(uint32_t(count)); }
+inline I shifted_right(I value, int count) { return value >> splat(int32_t(count)); }
+#else
+inline U shifted_right(U value, int count) { return value >> count; }
+inline I shifted_right(I value, int count) { return value >> count; }
+#endif
 
 inline I larger(I a, I b) {
 #if defined(NUQ_ISA_AVX512)
@@ -142,8 +173,44 @@ inline void store_codes(uint16_t* to, U codes) {
 #endif
 }
 
-inline U load_codes(const uint8_t* from) { return __builtin_convertvector(load<Bytes>(from), U); }
-inline U load_codes(const uint16_t* from) { return __builtin_convertvector(load<Shorts>(from), U); }
+inline U load_codes(const uint8_t* from) {
+#if defined(NUQ_ISA_AVX512)
+    return (U)_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#elif defined(NUQ_ISA_AVX2)
+    return (U)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+#else
+    return __builtin_convertvector(load<Bytes>(from), U);
+#endif
+}
+
+inline U load_codes(const uint16_t* from) {
+#if defined(NUQ_ISA_AVX512)
+    return (U)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+#elif defined(NUQ_ISA_AVX2)
+    return (U)_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#else
+    return __builtin_convertvector(load<Shorts>(from), U);
+#endif
+}
+
+// Codes below 256 of four vectors in a row, as the bytes of one.
+inline Quad narrowed(U a, U b, U c, U d) {
+#if defined(NUQ_ISA_AVX512)
+    const __m512i low = _mm512_packus_epi32((__m512i)a, (__m512i)b), high = _mm512_packus_epi32((__m512i)c, (__m512i)d);
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);  // packing is by 128 bits
+    return (Quad)_mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high));
+#elif defined(NUQ_ISA_AVX2)
+    const __m256i low = _mm256_packus_epi32((__m256i)a, (__m256i)b), high = _mm256_packus_epi32((__m256i)c, (__m256i)d);
+    return (Quad)_mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+#elif defined(__SSE2__)
+    const __m128i low = _mm_packs_epi32((__m128i)a, (__m128i)b), high = _mm_packs_epi32((__m128i)c, (__m128i)d);
+    return (Quad)_mm_packus_epi16(low, high);
+#else
+    uint8_t bytes[4 * W];
+    store_codes(bytes, a), store_codes(bytes + W, b), store_codes(bytes + 2 * W, c), store_codes(bytes + 3 * W, d);
+    return load<Quad>(bytes);
+#endif
+}
 
 // --- tables --------------------------------------------------------------------------------------------------------
 
@@ -159,10 +226,24 @@ inline F gathered(const float* table, U index) {
 #endif
 }
 
+// Of 16-bit entries, with one more behind them.
+inline U gathered(const uint16_t* table, U index) {
+#if defined(NUQ_ISA_AVX512)
+    return (U)_mm512_i32gather_epi32((__m512i)index, table, 2) & 0xFFFF;
+#elif defined(NUQ_ISA_AVX2)
+    return (U)_mm256_i32gather_epi32(reinterpret_cast<const int*>(table), (__m256i)index, 2) & 0xFFFF;
+#else
+    uint32_t lanes[W];
+    for (int lane = 0; lane < W; ++lane) lanes[lane] = table[index[lane]];
+    return load<U>(lanes);
+#endif
+}
+
 // A table of floats that stays where a lookup is cheapest: SIZE entries in registers, or (SIZE 0) in memory.
 template <int SIZE>
 struct Table {
-    const float* memory;
+    const float* memory = nullptr;
+    Table() = default;
     explicit Table(const float* entries) : memory(entries) {}
     F operator[](U index) const { return gathered(memory, index); }
 };
@@ -173,6 +254,7 @@ constexpr int SMALL_TABLE = 16, LARGE_TABLE = 32;
 template <>
 struct Table<16> {
     __m512 low;
+    Table() = default;
     explicit Table(const float* entries) : low(_mm512_loadu_ps(entries)) {}
     F operator[](U index) const { return (F)_mm512_permutexvar_ps((__m512i)index, low); }
 };
@@ -180,6 +262,7 @@ struct Table<16> {
 template <>
 struct Table<32> {
     __m512 low, high;
+    Table() = default;
     explicit Table(const float* entries) : low(_mm512_loadu_ps(entries)), high(_mm512_loadu_ps(entries + 16)) {}
     F operator[](U index) const { return (F)_mm512_permutex2var_ps(low, (__m512i)index, high); }
 };
@@ -189,6 +272,7 @@ constexpr int SMALL_TABLE = 8, LARGE_TABLE = 16;
 template <>
 struct Table<8> {
     __m256 low;
+    Table() = default;
     explicit Table(const float* entries) : low(_mm256_loadu_ps(entries)) {}
     F operator[](U index) const { return (F)_mm256_permutevar8x32_ps(low, (__m256i)index); }
 };
@@ -196,6 +280,7 @@ struct Table<8> {
 template <>
 struct Table<16> {
     __m256 low, high;
+    Table() = default;
     explicit Table(const float* entries) : low(_mm256_loadu_ps(entries)), high(_mm256_loadu_ps(entries + 8)) {}
     F operator[](U index) const {
         const __m256i i = (__m256i)index;
