@@ -37,6 +37,11 @@ def scipy_law(mean, sigma):
     return stats.truncnorm((-1 - mean) / sigma, (1 - mean) / sigma, loc=mean, scale=sigma)
 
 
+def scipy_law_between(mean, sigma, a, b):
+    """The normal given that it lies in [a, b]."""
+    return stats.truncnorm((a - mean) / sigma, (b - mean) / sigma, loc=mean, scale=sigma)
+
+
 def scipy_density(x, mean, sigma):
     return stats.truncnorm.pdf(x, (-1 - mean) / sigma, (1 - mean) / sigma, loc=mean, scale=sigma)
 
@@ -139,6 +144,31 @@ def test_mixture_equals_the_sum_of_its_parts_in_any_number_of_blocks():
     parts = stats.truncnorm((-1 - means) / sigmas, (1 - means) / sigmas, loc=means, scale=sigmas)
     np.testing.assert_allclose(law.cdf(x), [(weights * parts.cdf(v)).sum() / weights.sum() for v in x], rtol=1e-10)
     np.testing.assert_allclose(law.pdf(x), [(weights * scipy_density(v, means, sigmas)).sum() / weights.sum() for v in x], rtol=1e-10)
+
+
+def test_both_tails_of_a_mixture_equal_scipy_and_invert():
+    means, sigmas, weights = np.array([0.0, 0.02, -0.1]), np.array([0.01, 0.03, 0.02]), np.array([1.0, 0.2, 0.5])
+    law, share = CondTruncNorm(means, sigmas, weights), weights / weights.sum()
+    x = np.array([-0.4, -0.2, -0.05, 0.0, 0.01, 0.1, 0.3, 0.5])
+    parts = scipy_law(means, sigmas)
+    above, below = (np.array([(share * tail(v)).sum() for v in x]) for tail in (parts.sf, parts.cdf))
+    np.testing.assert_allclose(law.sf(x), above, rtol=1e-9)
+    np.testing.assert_allclose(law.cdf(x), below, rtol=1e-9)
+    right, left = above < 0.5, below < 0.5
+    np.testing.assert_allclose(law.isf(above[right]), x[right], rtol=1e-9)
+    np.testing.assert_allclose(law.ppf(below[left]), x[left], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("mean, sigma", PAIRS)
+def test_partial_moments_of_a_truncated_normal_equal_scipy(mean, sigma):
+    law, reference = TruncNorm(mean, sigma), scipy_law(mean, sigma)
+    edges = np.unique(np.clip(mean + sigma * np.array([-9.0, -1.5, -0.2, 0.0, 0.7, 3.0, 9.0]), -1, 1))
+    for a, b in itertools.pairwise(edges):
+        inside = reference.cdf(b) - reference.cdf(a) if b <= mean else reference.sf(a) - reference.sf(b)
+        assert law.partial_moment(0, a, b) == pytest.approx(inside, rel=1e-9, abs=1e-13)
+        within = scipy_law_between(mean, sigma, a, b)
+        for order in (1, 2):
+            assert law.partial_moment(order, a, b) == pytest.approx(inside * within.moment(order), rel=1e-8, abs=1e-12)
 
 
 @pytest.mark.parametrize("mean, sigma", [(0.0, 1e-4), (0.0, 1 / 128), (0.0, 0.1), (0.3, 0.5), (-0.9, 1e-3), (1.0, 0.01)])
