@@ -181,8 +181,9 @@ def decode_kernel(
     """Step 8 for a tile.  GROUPS: eight codes fill whole bytes; CHECKED: a code may be no level's, then ``damaged`` becomes 1."""
     piece = (tl.program_id(0) % PIECES) * WIDTH
     start = (tl.program_id(0) // PIECES).to(tl.int64) * (ROWS * BUCKET) + piece
-    left = tl.minimum(n.to(tl.int64) - start, ROWS * BUCKET).to(tl.int32)
-    if (BUCKET % WIDTH == 0) and left >= (ROWS * BUCKET if PIECES == 1 else WIDTH):
+    own = ROWS * BUCKET if PIECES == 1 else WIDTH  # coordinates, of a whole tile
+    left = tl.minimum(n.to(tl.int64) - start, own).to(tl.int32)
+    if (BUCKET % WIDTH == 0) and left >= own:
         _decode(
             packed, scales, levels, total, damaged, num_bytes, k0, k1, piece, start, left, True,
             BUCKET, L, PACKING, GROUPS, ALIGNED, CHECKED, ENDS, DITHER, STEP, F, ACCUMULATE, ROWS, PIECES, WIDTH,

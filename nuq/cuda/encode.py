@@ -14,11 +14,12 @@ from nuq.cuda.pieces import FACTOR, SMALLEST, block_sums, halve, hash_bits, inte
 
 @triton.jit
 def _start(n, BUCKET: tl.constexpr, ROWS: tl.constexpr, PIECES: tl.constexpr, WIDTH: tl.constexpr):
-    """Where this program's tile begins in its bucket and in the vector (int64), and how many coordinates follow, at most its buckets'."""
+    """Where this program's tile begins in its bucket and in the vector (int64), and how many coordinates follow, at most its own."""
     pid = tl.program_id(0)
     piece = (pid % PIECES) * WIDTH
     start = (pid // PIECES).to(tl.int64) * (ROWS * BUCKET) + piece
-    return piece, start, tl.minimum(n.to(tl.int64) - start, ROWS * BUCKET).to(tl.int32)
+    own = ROWS * BUCKET if PIECES == 1 else WIDTH
+    return piece, start, tl.minimum(n.to(tl.int64) - start, own).to(tl.int32)
 
 
 @triton.jit
@@ -276,7 +277,11 @@ def partial_kernel(
     """Of one piece of a large bucket: its blocks' sums of squares (float64[buckets, BLOCKS]), its lanes' maxima (int32, as bits)."""
     piece, start, left = _start(n, BUCKET, ROWS, PIECES, R * NB * K)
     row, offset = _offsets(1, ROWS, R, NB, K)
-    x = tl.load(vector + start + offset, mask=_valid(row, offset, piece, left, BUCKET), other=0.0).to(tl.float32)
+    if BUCKET % (R * NB * K) == 0 and left >= R * NB * K:
+        x = tl.load(vector + start + offset)
+    else:
+        x = tl.load(vector + start + offset, mask=_valid(row, offset, piece, left, BUCKET), other=0.0)
+    x = x.to(tl.float32)
     pid = tl.program_id(0)
     if SUMS:
         to = sums + (pid // PIECES).to(tl.int64) * BLOCKS + (pid % PIECES) * NB
