@@ -1,7 +1,8 @@
 r"""The rate of a lattice on normal coordinates, and the step that a rate affords.
 
-Stochastic rounding to a lattice of step D takes ``y = x / D`` to ``floor(y + u)``, u uniform in [0, 1): the code is k with probability
-``E max(0, 1 - |y - k|)``.  Its entropy is the rate; the error after subtractive dither is ``D^2 / 12``.
+Stochastic rounding to a lattice of step D takes ``y = x / D`` to ``k = floor(y + u)``, u uniform in [0, 1).  The entropy of k is the
+rate, less where the coder knows the leading bits of u (all of them: h(x + D u) - log2 D, Zamir and Feder, IEEE Trans. IT 1992); the
+error after subtractive dither is ``D^2 / 12``.
 """
 
 from __future__ import annotations
@@ -14,27 +15,31 @@ from scipy import optimize, special
 _ROOT_2_PI = np.sqrt(2 * np.pi)
 
 
-def code_probabilities(step: float) -> np.ndarray:
-    """P(code = k), k = -K .. K, for one standard normal coordinate; step in units of its standard deviation."""
+def code_probabilities(step: float, known_bits: int = 0) -> np.ndarray:
+    """P(code = k | the leading bits of u), k = -K .. K, for one standard normal coordinate: float64[2^known_bits, 2 K + 1].
+
+    step: in standard deviations.  known_bits: 0 to 8.
+    """
+    bins = 1 << known_bits
     k = np.arange(-int(10 / step) - 2, int(10 / step) + 3)
-    edges = np.arange(k[0] - 1, k[-1] + 2) * step
-    # with A(y) = integral of the normal cdf, the triangle around k has mass (A(k+1) - 2 A(k) + A(k-1)) / step
-    antiderivative = edges * special.ndtr(edges) + np.exp(-0.5 * edges**2) / _ROOT_2_PI
-    return np.diff(antiderivative, 2).clip(0.0) / step
+    edges = (np.arange(bins * (k[0] - 1), bins * (k[-1] + 1) + 1) / bins) * step  # k + 1 - u, at the bins' ends
+    antiderivative = edges * special.ndtr(edges) + np.exp(-0.5 * edges**2) / _ROOT_2_PI  # of the normal cdf
+    below = np.diff(antiderivative).reshape(-1, bins) * (bins / step)  # E cdf((k - u) step), u in bin bins - 1 .. 0
+    return np.diff(below, axis=0).T[::-1].clip(0.0)
 
 
-def rate_of_step(step: float) -> float:
+def rate_of_step(step: float, known_bits: int = 0) -> float:
     """Bits per coordinate after ideal entropy coding.
 
-    >>> round(rate_of_step(1.0), 2)
-    2.16
+    >>> round(rate_of_step(1.0), 3), round(rate_of_step(1.0, known_bits=8), 3)
+    (2.158, 2.105)
     """
-    p = code_probabilities(step)
-    p = p[p > 0]
-    return float(-(p * np.log2(p)).sum())
+    p = code_probabilities(step, known_bits)
+    p = p[p > 0] / len(p)
+    return float(-(p * np.log2(p)).sum()) - known_bits
 
 
-def step_of_rate(bits: float) -> float:
+def step_of_rate(bits: float, known_bits: int = 0) -> float:
     """The step, in standard deviations, at which normal coordinates take ``bits`` bits each."""
-    log_step: Any = optimize.brentq(lambda log: rate_of_step(np.exp(log)) - bits, np.log(1e-3), np.log(50.0), xtol=1e-12)
+    log_step: Any = optimize.brentq(lambda log: rate_of_step(np.exp(log), known_bits) - bits, np.log(1e-3), np.log(50.0), xtol=1e-12)
     return float(np.exp(log_step))

@@ -156,18 +156,19 @@ SCHEMAS = {
 }
 
 
+@cache
+def _cpu_kernels() -> Any:
+    from nuq import cpu, reference
+    from nuq.cpu import kernels
+
+    return reference if cpu.library() is None else kernels
+
+
 def _on_cpu(name: str) -> Callable[..., None]:
     """The C++ kernel where it is built, else the reference."""
 
-    @cache
-    def chosen() -> Callable[..., None]:
-        from nuq import cpu, reference
-        from nuq.cpu import kernels
-
-        return getattr(reference if cpu.library() is None else kernels, name)
-
     def kernel(*arguments: Any) -> None:
-        chosen()(*arguments)
+        getattr(_cpu_kernels(), name)(*arguments)
 
     return kernel
 
@@ -266,12 +267,15 @@ def hadamard_(vector: Tensor, block: int, key: Key | Words, *, inverse: bool = F
 
 def bucket_scales(vector: Tensor, bucket_size: int, norm: str, multiple: float = 0.0) -> Tensor:
     """Step 2 alone: float32[ceil(n / bucket_size) * scales_per_bucket(norm)]; errors as ``encode_``."""
-    from nuq import cpu, reference
-    from nuq.cpu import kernels
+    from nuq import reference
 
     check_input(vector, bucket_size, norm)
-    compiled = vector.device.type == "cpu" and cpu.library() is not None
-    return (kernels if compiled else reference).bucket_scales(vector, bucket_size, norm, multiple)
+    return (_cpu_kernels() if vector.device.type == "cpu" else reference).bucket_scales(vector, bucket_size, norm, multiple)
+
+
+def leading_bits(num_coordinates: int, key: Key | Words, count: int) -> Tensor:
+    """The first ``count`` (1 .. 8) bits of every coordinate's ``h`` (step 6): uint8[num_coordinates] on the CPU."""
+    return _cpu_kernels().leading_bits(num_coordinates, *words_of(key), count)
 
 
 def lanes(bucket_size: int, num_coordinates: int) -> int:

@@ -45,6 +45,11 @@ def uniforms(num_coordinates: int, key: Key | tuple[int, int], device: torch.dev
     return _shift(hash_bits(num_coordinates, key, device), 8).to(torch.float32) * 2.0**-24
 
 
+def leading_bits(num_coordinates: int, k0: int, k1: int, count: int) -> UInt8[Tensor, " n"]:
+    """``ops.leading_bits``."""
+    return _shift(hash_bits(num_coordinates, (k0, k1)), 32 - count).to(torch.uint8)
+
+
 def fraction_bits(num_levels: int) -> int:
     """Step 5's F."""
     return min(24, 30 - coding.code_bits(num_levels))

@@ -6,7 +6,8 @@
     k0, k1 uint32          where the values were rotated or dithered: the receiver repeats the sender's random numbers
     levels float32[L]      unless they are equally spaced
     scales float32         one per bucket, two under quantile normalisation
-    codes                  packed (``nuq.coding``) or entropy coded (``nuq.entropy``)
+    codes                  packed (``nuq.coding``) or entropy coded (``nuq.entropy``); rANS codes of 2^16 dithered coordinates or more
+                           have the dither's leading bits as context, which saves .05 bits each
 
 For n coordinates, b bits and buckets of d, packed, that makes ``28 + 12 + 4*2^b + 4*ceil(n/d) + ceil(n*b/8)`` bytes, header included.
 """
@@ -15,7 +16,9 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,6 +30,7 @@ from nuq.ops import Words
 CODINGS = ("packed", *entropy.CODERS)
 _FIXED = struct.Struct("<IHBBB3x")
 _WORDS = struct.Struct("<II")
+CONTEXT_BITS, _CONTEXTS_FROM = 3, 1 << 16  # fewer coordinates would not make up for eight tables
 _UNIFORM, _TWO_SCALES, _DITHERED = 1, 2, 4
 
 
@@ -131,13 +135,27 @@ class Layout:
             raise MessageError(f"a {what} that is not finite: damaged")
         return values
 
+    def _contexts(self) -> dict[str, Any]:
+        """What the coder is told beside the codes."""
+        if self.coder != "rans" or not self.dither or self.num_coordinates < _CONTEXTS_FROM:
+            return {}
+        bits = ops.leading_bits(self.num_coordinates, self.words, CONTEXT_BITS)
+        return {"contexts": bits.numpy(), "num_contexts": 1 << CONTEXT_BITS}
+
+    def coded(self, codes: Tensor) -> Tensor:
+        """Raw codes, as this layout's ``packing`` has them, entropy coded: uint8 bytes on the CPU."""
+        symbols = codes.cpu().numpy().view(np.uint8 if self.packing == 8 else np.uint16)
+        threads = torch.get_num_threads()
+        return torch.from_numpy(entropy.encode(symbols, self.num_levels, self.coder, threads=threads, **self._contexts()))
+
     def codes(self, body: Tensor) -> Tensor:
         """The codes in this layout's ``packing``: uint8 bytes."""
         data = body[self.codes_at :]
         if self.coder == "packed":
             return data
+        n, threads = self.num_coordinates, torch.get_num_threads()
         try:
-            codes = entropy.decode(data.cpu().numpy(), self.num_coordinates, self.num_levels, self.coder)
+            codes = entropy.decode(data.cpu().numpy(), n, self.num_levels, self.coder, threads=threads, **self._contexts())
         except ValueError as error:
             raise MessageError(str(error)) from error
         return torch.from_numpy(codes.view("uint8")).to(body.device)

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq import adapt, coding, entropy, ops, reference
+from nuq import adapt, coding, ops, reference
 from nuq import levels as level_sets
-from nuq.compressors.body import Layout
+from nuq.compressors.body import CONTEXT_BITS, Layout
 from nuq.distributions import Distribution, TruncNorm
 from nuq.lattice import step_of_rate
 from nuq.levels import Levels
@@ -89,11 +89,10 @@ class Quantizer:
         codes = torch.empty(coding.packed_bytes(vector.numel(), layout.packing), dtype=torch.uint8, device=vector.device)
         before = torch.empty(layout.codes_at, dtype=torch.uint8, device=vector.device)
         self._write(vector, key, layout, before, codes)
-        symbols = codes.cpu().numpy().view(np.uint8 if layout.packing == 8 else np.uint16)
-        coded = entropy.encode(symbols, layout.num_levels, self.coder)
-        message = Message.room_for(TAG, vector.numel(), layout.codes_at + len(coded), vector.device)
+        coded = layout.coded(codes)
+        message = Message.room_for(TAG, vector.numel(), layout.codes_at + coded.numel(), vector.device)
         message.body[: layout.codes_at] = before
-        message.body[layout.codes_at :] = torch.from_numpy(coded).to(vector.device)
+        message.body[layout.codes_at :] = coded
         return message
 
     def _write(self, vector: Tensor, key: Key, layout: Layout, body: Tensor, codes: Tensor) -> None:
@@ -220,7 +219,8 @@ def ecdq(settings: ECDQ) -> Quantizer:
     beyond them.  With subtractive dither the error is uniform, of variance step^2 / 12, whatever the gradient (Ziv, IEEE Trans. IT 1985).
     """
     lattice = level_sets.equally_spaced(511)
-    return Quantizer(lattice, settings, "rms", uniform=True, multiple=255 * step_of_rate(settings.bits))
+    known_bits = CONTEXT_BITS if settings.dither == "subtractive" and settings.coding == "rans" else 0
+    return Quantizer(lattice, settings, "rms", uniform=True, multiple=255 * step_of_rate(settings.bits, known_bits))
 
 
 def nuqsgd(settings: NUQSGD) -> Quantizer:

@@ -26,6 +26,7 @@ _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
         _LONG,
     ),
     "nuq_decode": ([_POINTER, _INT, _POINTER, _INT, _POINTER, _INT, _POINTER, _LONG, _LONG, _INT, _INT, _WORD, _WORD, _INT], _INT),
+    "nuq_leading_bits": ([_LONG, _WORD, _WORD, _INT, _POINTER, _INT], None),
     "nuq_hadamard": ([_POINTER, _LONG, _LONG, _WORD, _WORD, _INT, _INT], None),
 }
 
@@ -213,3 +214,10 @@ def hadamard_(vector: Float32[Tensor, " n"], block: int, k0: int, k1: int, inver
     _function("nuq_hadamard")(rotated.data_ptr(), rotated.numel(), min(block, 1 << 62), k0, k1, inverse, torch.get_num_threads())
     if rotated is not vector:
         vector.copy_(rotated)
+
+
+def leading_bits(num_coordinates: int, k0: int, k1: int, count: int) -> UInt8[Tensor, " n"]:
+    """``ops.leading_bits``."""
+    bits = torch.empty(num_coordinates, dtype=torch.uint8)
+    _function("nuq_leading_bits")(num_coordinates, k0, k1, count, bits.data_ptr(), torch.get_num_threads())
+    return bits

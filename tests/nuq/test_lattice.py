@@ -1,25 +1,45 @@
 import numpy as np
 import pytest
+import torch
 
 from nuq.lattice import code_probabilities, rate_of_step, step_of_rate
+from nuq.ops import Key
+from nuq.registry import METHODS
 
 
-@pytest.mark.parametrize(("step", "bits"), [(1.0, 2.16), (0.5, 3.08)])
-def test_rates_of_the_literature(step, bits):
-    """Errors of 1/12 and 1/48 of the variance."""
-    assert rate_of_step(step) == pytest.approx(bits, abs=0.005)
+@pytest.mark.parametrize(("step", "known", "bits"), [(1.0, 0, 2.158), (0.5, 0, 3.077), (1.0, 8, 2.105), (0.5, 8, 3.062)])
+def test_rates_of_the_literature(step, known, bits):
+    """Errors of 1/12 and 1/48 of the variance; without and with the dither known to the coder."""
+    assert rate_of_step(step, known) == pytest.approx(bits, abs=0.001)
 
 
+@pytest.mark.parametrize("known", [0, 2])
 @pytest.mark.parametrize("step", [0.02, 0.7, 3.0, 9.0])
-def test_probabilities_are_those_of_drawn_codes(step):
-    p = code_probabilities(step)
-    assert p.sum() == pytest.approx(1, abs=1e-9) and np.allclose(p, p[::-1], atol=1e-9)
+def test_probabilities_are_those_of_drawn_codes(step, known):
+    p = code_probabilities(step, known)
+    assert np.allclose(p.sum(axis=1), 1, atol=1e-9)
     draws = np.random.default_rng(0)
-    codes = np.floor(draws.standard_normal(200_000) / step + draws.random(200_000)).astype(int)
-    counts = np.bincount(codes + len(p) // 2, minlength=len(p)) / 200_000
-    assert np.abs(np.cumsum(counts) - np.cumsum(p)).max() < 0.005
+    u = draws.random(400_000)
+    codes = np.floor(draws.standard_normal(400_000) / step + u).astype(int)
+    for number, expected in enumerate(p):
+        drawn = codes[(u * 2**known).astype(int) == number]
+        counts = np.bincount(drawn + len(expected) // 2, minlength=len(expected)) / len(drawn)
+        assert np.abs(np.cumsum(counts) - np.cumsum(expected)).max() < 0.006
 
 
 @pytest.mark.parametrize("bits", [0.5, 1.0, 2.0, 3.7, 7.0])
 def test_the_step_affords_the_rate(bits):
-    assert rate_of_step(step_of_rate(bits)) == pytest.approx(bits, rel=1e-6)
+    for known in (0, 3):
+        assert rate_of_step(step_of_rate(bits, known), known) == pytest.approx(bits, rel=1e-6)
+
+
+def test_a_message_takes_the_bits_that_were_asked_for():
+    """And its error is the step's, with and without the dither known to the coder."""
+    x = torch.randn(1 << 18, generator=torch.Generator().manual_seed(0))
+    for coding, known, overhead in (("rans", 3, 0.01), ("huffman", 0, 0.05)):
+        method = METHODS["ecdq"]
+        compressor = method.load()(method.settings(bits=2.5, coding=coding))
+        message = compressor.encode(x, Key(1, 0, 0, "x"))
+        assert 2.49 < 8 * message.num_bytes / x.numel() < 2.5 + overhead
+        error = float((compressor.decode(message) - x).square().sum() / x.square().sum())
+        assert error == pytest.approx(step_of_rate(2.5, known) ** 2 / 12, rel=0.02)

@@ -37,5 +37,5 @@ def test_a_message_cut_short_is_an_error(body, data):
 def test_another_version_names_both():
     payload = message(b"x").to_bytes()
     payload[2] = 9
-    with pytest.raises(MessageError, match=r"version 9.*version 1"):
+    with pytest.raises(MessageError, match=r"version 9.*version 2"):
         parse(payload)

@@ -134,6 +134,12 @@ def test_hash_equals_python_integers(seed, step, worker, parameter):
     assert got == [hash_by_hand(index, *key.words()) for index in range(5)]
 
 
+def test_leading_bits_are_those_of_the_hash():
+    key = Key(5, 6, 7, "x")
+    assert ops.leading_bits(300, key, 3).tolist() == [hash_by_hand(index, *key.words()) >> 29 for index in range(300)]
+    assert ops.leading_bits(200_000, key, 8)[-1] == hash_by_hand(199_999, *key.words()) >> 24
+
+
 def test_random_numbers_are_uniform_and_keys_do_not_correlate():
     n = 1 << 18
     draws = {
