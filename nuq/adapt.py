@@ -1,9 +1,10 @@
 r"""Levels that fit a law: ALQ, ALQ-G and AMQ (Faghri et al., NeurIPS 2020, Section 3), and the optimum.
 
-All minimise Psi (``nuq.objective``), the expected variance of stochastic rounding under the fitted law, the interval around
-zero included.  ``solver="exact"`` runs to a minimum; ``solver="paper"`` runs the original code's iterations, which stop before
-(``nuq.solver_paper`` says what comes of that, and which settings give the published levels).  Everything is float64 NumPy and
-deterministic: workers with the same statistics find the same levels.
+All minimise Psi (``nuq.objective``), the expected variance of stochastic rounding under the fitted law, the interval around zero
+included.  ``solver="exact"`` runs to a minimum; ``solver="paper"`` runs the original code's iterations, which stop before
+(``nuq.solver_paper`` says what comes of that, and which settings give the published levels).  Everything is float64 and deterministic:
+workers with the same statistics find the same levels.  The exact solvers run in C++ where the kernels are built (``nuq.cpu.levels``) and
+in NumPy elsewhere, to the same minima up to rounding.
 """
 
 from __future__ import annotations
@@ -94,7 +95,12 @@ def optimal(distribution: Distribution, num_levels: int, *, symmetric: bool = Tr
     """The level set of ``num_levels`` with the smallest Psi there is, by dynamic programming (``nuq.solver_optimal``).
 
     distribution: a law on [-1, 1].  num_levels: 2 to 256.  symmetric: the best of the sets +-l, without a zero level for an even
-    number and with one for an odd; else the best of all sets.  ValueError for another number.
+    number and with one for an odd; else the best of all sets.  ValueError for another number.  Never above ``alq``, whose starts
+    are descended too.
+
+    >>> from nuq.distributions import TruncNorm
+    >>> optimal(TruncNorm(0.0, 1 / 32), 5).levels.values.round(4).tolist()
+    [-1.0, -0.0701, 0.0, 0.0701, 1.0]
     """
     num_levels = level_sets.check_num_levels(num_levels)
     law = distribution.tabulated()
