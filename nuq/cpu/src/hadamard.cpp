@@ -8,6 +8,7 @@ namespace {
 using namespace nuq;
 
 constexpr int64_t PORTION = 1 << 15;  // coordinates that a thread takes at a time
+constexpr int64_t CACHED = 1 << 18;   // coordinates that a thread's own cache holds
 
 float scale_of(int64_t size) { return float(1.0 / std::sqrt(double(size))); }
 
@@ -36,7 +37,10 @@ void rotate_large(const Rotation& job, int64_t start, int64_t size, int threads)
 void rotate(const Rotation& job, int64_t first, int64_t last, int64_t size, int threads) {
     threads = int(std::max<int64_t>(1, std::min<int64_t>(threads, (last - first) / PORTION)));
     if (size > TILE) {
-        for (int64_t start = first; start < last; start += size) rotate_large(job, start, size, threads);
+        // Blocks of their own for each thread, out of its own cache, or all threads in one block after the other.
+        const bool apart = size <= CACHED && (last - first) / size >= threads;
+#pragma omp parallel for num_threads(threads) schedule(dynamic) if (apart && threads > 1)
+        for (int64_t start = first; start < last; start += size) rotate_large(job, start, size, apart ? 1 : threads);
         return;
     }
     const int64_t portion = std::max(PORTION, size);

@@ -109,10 +109,12 @@ NUQ_EXPORT int nuq_decode(const uint8_t* packed, int packing, const float* scale
     const Decode job{packed, packing, scales, tops != 0, levels, num_levels, total, size, std::max<int64_t>(1, std::min(bucket, size)),
                      accumulate != 0, dither != 0, k0, k1};
     threads = threads_for(size, threads);
+    const bool all_legal = packing > 0 && packing < 16 && num_levels >= 1 << packing;
     std::atomic<bool> damaged{false};
-    in_portions(size, threads, [&](int64_t first, int64_t last) {
-        if (NUQ_CALL(beyond, job, first, last)) damaged = true;
-    });
+    if (!all_legal)
+        in_portions(size, threads, [&](int64_t first, int64_t last) {
+            if (NUQ_CALL(beyond, job, first, last)) damaged = true;
+        });
     if (damaged) return 1;
     in_portions(size, threads, [&](int64_t first, int64_t last) { NUQ_CALL(decode, job, first, last); });
     return 0;
