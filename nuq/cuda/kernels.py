@@ -19,9 +19,10 @@ from torch import Tensor
 
 from nuq import coding, reference
 from nuq.cuda.tiles import BLOCK, LARGEST, OPTIONS, Tile, power_of_two, rotation_tile, tile
-from nuq.ops import QUANTILE_FACTOR, SMALLEST_NORM, check_scales, lanes, num_buckets
+from nuq.ops import QUANTILE_FACTOR, SMALLEST_NORM, check_scales, hadamard_blocks, lanes, num_buckets
 
 _COPIED_SCALES = 1 << 16
+_RADIX, _COLUMNS = 16, 512  # of outer_kernel: 64 numbers to a thread
 _PACK_SIZE = 1024  # bytes that one program of pack_kernel writes
 
 
@@ -307,29 +308,77 @@ def decode_(
 def hadamard_(vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> None:
     """Step 9; see ``ops.hadamard_``."""
     device = _device_code()
-    block = min(block, power_of_two(vector.numel() + 1))  # of a block that the vector does not fill, only binary digits count
-    if device is None or block > LARGEST:
+    if device is None:
         reference.hadamard_(vector, block, k0, k1, inverse)
         return
     n = vector.numel()
     _contiguous(vector=vector)
+    inner = min(block, power_of_two(n + 1), LARGEST)  # of a block that the vector does not fill, only binary digits count
+    whole = n // inner * inner
+    outer = block > inner and whole > 0
     with _on(vector):
-        whole = n // block * block
-        size = max(block, min(power_of_two(n), 4096))
-        for tail, part, programs in ((False, size, -(-whole // size)), (True, block, int(n > whole))):
-            layout = rotation_tile(block, part, tail=tail)
-            if programs:
-                device.rotate.hadamard_kernel[(programs,)](
-                    vector,
-                    n,
-                    _signed(k0),
-                    _signed(k1),
-                    block**-0.5,
-                    BLOCK=block,
-                    FLIP_FIRST=not inverse,
-                    FLIP_LAST=inverse,
-                    TAIL=tail,
-                    **layout,
-                    num_warps=min(layout["NB"], 16),
-                    **OPTIONS,
-                )
+        if whole:
+            size = max(inner, min(power_of_two(n), 4096))
+            factor = 1.0 if outer else inner**-0.5
+            _rotate(device, vector, inner, size, -(-whole // size), factor, k0, k1, not inverse, inverse and not outer, tail=False)
+        if whole < n:
+            _rotate(device, vector, inner, inner, 1, 1.0, k0, k1, not inverse, inverse, tail=True)
+        if outer:
+            _rotate_outer(device, vector, block, k0, k1, inverse)
+
+
+def _rotate(
+    device: _Modules,
+    vector: Tensor,
+    block: int,
+    size: int,
+    programs: int,
+    factor: float,
+    k0: int,
+    k1: int,
+    flip_first: bool,
+    flip_last: bool,
+    *,
+    tail: bool,
+) -> None:
+    """All distances within blocks of at most LARGEST; a tail knows its factors itself."""
+    layout = rotation_tile(block, size, tail=tail)
+    device.rotate.hadamard_kernel[(programs,)](
+        vector,
+        vector.numel(),
+        _signed(k0),
+        _signed(k1),
+        factor,
+        BLOCK=block,
+        FLIP_FIRST=flip_first,
+        FLIP_LAST=flip_last,
+        TAIL=tail,
+        **layout,
+        num_warps=min(layout["NB"], 16),
+        **OPTIONS,
+    )
+
+
+def _rotate_outer(device: _Modules, vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> None:
+    """The distances from LARGEST on, of the blocks that have them: the whole ones, and the large ones of the rest."""
+    n = vector.numel()
+    spans = [(0, block, n // block), *((start, size, 1) for start, size in hadamard_blocks(n, block) if size >= LARGEST)]
+    for start, size, count in spans:
+        distance, last = LARGEST, count == 0
+        while not last:
+            radix = min(size // distance, _RADIX)
+            last = distance * radix == size
+            device.rotate.outer_kernel[(count * size // (radix * _COLUMNS),)](
+                vector,
+                start,
+                _signed(k0),
+                _signed(k1),
+                size**-0.5 if last else 1.0,
+                D=distance,
+                RADIX=radix,
+                COLUMNS=_COLUMNS,
+                FLIP_LAST=inverse and last,
+                num_warps=4,
+                **OPTIONS,
+            )
+            distance *= radix

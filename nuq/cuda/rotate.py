@@ -13,9 +13,9 @@ from nuq.cuda.pieces import hash_bits
 
 
 @triton.jit
-def _flip(x, start, i, k0, k1):
+def _flip(x, start, i, k0, k1, ALIGNED: tl.constexpr):
     """-x where the top bit of the coordinate's h is set."""
-    sign = hash_bits(start, i, k0, k1, True) & 0x80000000
+    sign = hash_bits(start, i, k0, k1, ALIGNED) & 0x80000000
     return (x.to(tl.uint32, bitcast=True) ^ sign).to(tl.float32, bitcast=True)
 
 
@@ -81,7 +81,7 @@ def hadamard_kernel(
     else:
         x = tl.load(to, mask=i < left, other=0.0)
     if FLIP_FIRST:
-        x = _flip(x, start, i, k0, k1)
+        x = _flip(x, start, i, k0, k1, True)
     # The block of a tail's coordinate is the highest digit in which its place differs from the tail's length.
     size = (i ^ left.to(tl.int32)) if TAIL else i
     x = tl.permute(x, (1, 2, 0, 3))
@@ -98,8 +98,24 @@ def hadamard_kernel(
     x = tl.permute(x, (2, 0, 1, 3))
     x = x * (_tail_factors(size, BLOCK.bit_length() - 1) if TAIL else factor)
     if FLIP_LAST:
-        x = _flip(x, start, i, k0, k1)
+        x = _flip(x, start, i, k0, k1, True)
     if whole:
         tl.store(to, x)
     else:
         tl.store(to, x, mask=i < left)
+
+
+@triton.jit(do_not_specialize=["k0", "k1"])
+def outer_kernel(vector, start, k0, k1, factor, D: tl.constexpr, RADIX: tl.constexpr, COLUMNS: tl.constexpr, FLIP_LAST: tl.constexpr):
+    """Of blocks too large for one program, from coordinate ``start`` on: the distances D, 2 D .. RADIX / 2 * D, then times factor."""
+    pid = tl.program_id(0)
+    PARTS: tl.constexpr = D // COLUMNS
+    first = start + (pid // PARTS).to(tl.int64) * (RADIX * D) + (pid % PARTS) * COLUMNS
+    places = tl.arange(0, RADIX)[:, None].to(tl.int64) * D + tl.arange(0, COLUMNS)[None, :]
+    x = tl.load(vector + first + places)
+    for step in tl.static_range(RADIX.bit_length() - 1):
+        x = _within(x, COLUMNS << step, RADIX * COLUMNS)
+    x = x * factor
+    if FLIP_LAST:
+        x = _flip(x, first, places, k0, k1, False)
+    tl.store(vector + first + places, x)

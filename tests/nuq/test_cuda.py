@@ -85,7 +85,19 @@ CASES = list(
 )
 ROTATIONS = [
     (n, block, inverse)
-    for n, block in ((1, 1), (1, 8), (7, 4), (100, 2), (1024, 1024), (3000, 1024), (4097, 256), (5000, 64), (1023, 1024), (40000, 32768))
+    for n, block in (
+        (1, 1),
+        (1, 8),
+        (7, 4),
+        (100, 2),
+        (1024, 1024),
+        (3000, 1024),
+        (4097, 256),
+        (5000, 64),
+        (1023, 1024),
+        (70001, 32768),
+        (55000, 1 << 20),
+    )
     for inverse in (False, True)
 ]
 BIG_ROTATIONS = [((1 << 20) + 999, 1024, False), ((1 << 20) + 999, 4096, True), ((1 << 20) + 999, 1 << 17, False)]
@@ -269,6 +281,7 @@ COMPILED: dict[str, Callable[[], Any]] = {
     "decode, ternary": lambda: decoded(
         kernels, Case(1 << 15, 8192, num_levels=3), torch.zeros(4), torch.zeros(6554, dtype=torch.uint8), "cpu"
     ),
+    "hadamard, large": lambda: kernels.hadamard_(torch.zeros(1 << 18), 1 << 18, K0, K1, True),
     "hadamard": lambda: kernels.hadamard_(torch.zeros(3000), 1024, K0, K1, False),
 }
 ON_BOTH = ("levels, 3 bits", "uniform, 4 bits", "ternary", "decode, 3 bits", "hadamard")
