@@ -1,0 +1,268 @@
+"""What ``benchmarks.accuracy_per_bit`` compares: every unbiased method with every choice of its options, measured at many rates."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.gradient_samples import Source
+from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.message import parse
+from nuq.ops import Key
+from nuq.registry import METHODS
+from nuq.statistics import Statistics
+
+RATES = (2, 3, 4)
+NUM_DRAWS = 32  # of the test of unbiasedness
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "rotation": ("none", "hadamard"),
+    "dither": ("none", "subtractive"),
+    "norm": ("l2", "linf", "quantile"),
+    "form": ("signed", "magnitude"),
+    "bucket_size": (8192, 256),
+    "coding": ("packed", "rans"),
+}
+# What sets the rate, best first, and its values; an entropy coder takes the larger ones to fewer bits than they name.
+RATE_SETTINGS: dict[str, tuple[float, ...]] = {
+    "num_levels": (3, 4, 5, 6, 7, 9, 11, 13, 16, 21, 31, 47, 71),
+    "bits": (1, 2, 3, 4, 5, 6, 7, 8),
+}
+FREE_RATES = tuple(0.75 + 0.5 * i for i in range(13))
+MOST_BITS = 6  # packed, more bits are off the scale
+LETTERS = {"hadamard": "R", "subtractive": "D", "magnitude": "M", "rans": "rANS"}
+_WORDS = {"hadamard": "rotated", "subtractive": "dithered", "rans": "rANS"}
+_PLAIN = ("none", "signed", "packed", "8192")
+
+
+@dataclass(frozen=True)
+class Family:
+    """A method with all its options but the one that sets the rate."""
+
+    method: str
+    options: tuple[tuple[str, Any], ...]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return dict(self.options)
+
+    def label(self, words: Mapping[str, str] = _WORDS, separator: str = ", ") -> str:
+        """Title and options, but for those that every method has."""
+        values = [str(value) for _, value in self.options if str(value) not in _PLAIN]
+        return separator.join([METHODS[self.method].title, *(words.get(value, value) for value in values)])
+
+    @property
+    def is_eden(self) -> bool:
+        return self.method in ("eden", "drive")
+
+    @property
+    def kinds(self) -> list[str]:
+        """The contests that it takes part in."""
+        if self.is_eden:
+            return ["eden", *(["eden_packed"] if self.settings["coding"] == "packed" else [])]
+        given = {
+            "ours": True,
+            "adaptive": METHODS[self.method].adaptive,
+            "dithered": self.settings.get("dither") == "subtractive",
+            "unrotated": self.settings["rotation"] == "none",
+            "packed": self.settings["coding"] == "packed",
+        }
+        return [kind for kind, holds in given.items() if holds]
+
+
+@dataclass(frozen=True)
+class Point:
+    """bits: per coordinate, in all; error: vNMSE; setting: what set the rate."""
+
+    bits: float
+    error: float
+    setting: float | None
+
+
+def families() -> list[Family]:
+    """Every unbiased method that compresses, with every combination of its options."""
+    found = []
+    for name, entry in METHODS.items():
+        fields = {field.name: field for field in dataclasses.fields(entry.settings)}
+        if not entry.unbiased or "bucket_size" not in fields:
+            continue
+        options = {option: values for option, values in CHOICES.items() if option in fields}
+        for option, values in options.items():
+            legal = fields[option].metadata["choices"]
+            options[option] = tuple(value for value in values if legal is None or value in legal)
+        found += [Family(name, tuple(zip(options, values, strict=True))) for values in itertools.product(*options.values())]
+    return found
+
+
+def rate_setting(family: Family) -> tuple[str | None, tuple[float | None, ...]]:
+    """The setting behind a family's rate and the values to try; (None, (None,)) where there is none."""
+    fields = {field.name: field for field in dataclasses.fields(METHODS[family.method].settings)}
+    for name, values in RATE_SETTINGS.items():
+        if name not in fields:
+            continue
+        if isinstance(fields[name].default, float):
+            return name, FREE_RATES
+        least = 2 if METHODS[family.method].adaptive else 1  # one bit leaves an adaptive method nothing to adapt
+        most = 2**MOST_BITS if name == "num_levels" else MOST_BITS
+        return name, tuple(value for value in values if least <= value and (value <= most or family.settings["coding"] != "packed"))
+    return None, (None,)
+
+
+def build(family: Family, value: float | None, source: Source) -> Any:
+    """The compressor, its levels learned; None where the setting is not legal (one bit has no sign and magnitude)."""
+    entry, (name, _) = METHODS[family.method], rate_setting(family)
+    settings = entry.settings(**family.settings, **({name: value} if name else {}))
+    try:
+        compressor = entry.load()(settings)
+    except ValueError:
+        return None
+    if isinstance(compressor, AdaptiveQuantizer):
+        statistics = Statistics.empty(compressor.settings.num_components)
+        for number, vector in enumerate(source.learn):
+            compressor.observe(vector, Key(7, number, 0, "learn"), statistics)
+        compressor.update(statistics)
+    return compressor
+
+
+def relative_error(decoded: Tensor, x: Tensor) -> float:
+    """|decoded - x|^2 / |x|^2"""
+    return float((decoded - x).square().sum(dtype=torch.float64) / x.square().sum(dtype=torch.float64))
+
+
+def measure(compressor: Any, source: Source, known_error: float | None = None) -> tuple[float, float]:
+    """(bits per coordinate, vNMSE) over the source's vectors, decoded from the bytes; nothing is decoded where the error is known."""
+    num_bytes, errors = 0, []
+    for number, x in enumerate(source.measure):
+        data = compressor.encode(x, Key(0, number, 0, "model")).to_bytes()
+        num_bytes += data.numel()
+        if known_error is None:
+            errors.append(relative_error(compressor.decode(parse(data)), x))
+    return 8 * num_bytes / source.num_coordinates, known_error if known_error is not None else sum(errors) / len(errors)
+
+
+def bias_in_sigmas(compressor: Any, x: Tensor) -> float:
+    """T |mean_T - x|^2 less what independent errors give, in standard deviations of it; T = NUM_DRAWS."""
+    errors = torch.stack([compressor.decode(compressor.encode(x, Key(1, step, 0, "model"))) - x for step in range(NUM_DRAWS)]).double()
+    each = errors.square().mean(dim=0)
+    excess = NUM_DRAWS * errors.mean(dim=0).square().sum() - each.sum()
+    return float(excess / (2 * each.square().sum()).sqrt().clamp_min(1e-300))
+
+
+Curves = dict[Family, list[Point]]
+
+
+def curves_of(source: Source) -> Curves:
+    """Every family's points, by rate."""
+    curves: Curves = {}
+    errors: dict[tuple[str, Any, float | None], float] = {}  # a coding changes the bytes, never the error
+    for family in families():
+        rest = tuple(option for option in family.options if option[0] != "coding")
+        points = []
+        for value in rate_setting(family)[1]:
+            compressor = build(family, value, source)
+            if compressor is not None:
+                bits, error = measure(compressor, source, errors.get((family.method, rest, value)))
+                errors[family.method, rest, value] = error
+                points.append(Point(bits, error, value))
+        curves[family] = sorted(points, key=lambda point: point.bits)
+        if rate_setting(family)[1] is FREE_RATES:
+            _tune(family, curves[family], source)
+    return curves
+
+
+def _tune(family: Family, points: list[Point], source: Source) -> None:
+    """Add points of a free rate where the total is one of RATES, to within some thousandths."""
+    for rate in RATES:
+        for _ in range(2):
+            pair = _around(points, rate)
+            if pair is None:
+                break
+            low, high = pair
+            share = (rate - low.bits) / (high.bits - low.bits)
+            assert low.setting is not None and high.setting is not None
+            value = low.setting + share * (high.setting - low.setting)
+            points.append(Point(*measure(build(family, value, source), source), value))
+            points.sort(key=lambda point: point.bits)
+
+
+def _around(points: list[Point], rate: float) -> tuple[Point, Point] | None:
+    """The neighbours whose rates enclose this one."""
+    for low, high in itertools.pairwise(points):
+        if low.bits <= rate <= high.bits and high.bits > low.bits:
+            return low, high
+    return None
+
+
+def frontier(points: list[Point]) -> list[Point]:
+    """The points that no other one beats in both bits and error, by rate (even numbers of levels, without a zero, often are)."""
+    kept: list[Point] = []
+    for point in sorted(points, key=lambda point: (point.bits, point.error)):
+        if not kept or point.error < kept[-1].error:
+            kept.append(point)
+    return kept
+
+
+def error_at(points: list[Point], rate: float) -> float | None:
+    """vNMSE at a rate, its logarithm interpolated; None outside the points."""
+    pair = _around(frontier(points), rate)
+    if pair is None:
+        return None
+    low, high = pair
+    share = (rate - low.bits) / (high.bits - low.bits)
+    return math.exp((1 - share) * math.log(low.error) + share * math.log(high.error))
+
+
+def best(curves: Curves, rate: float, kind: str | None = None, method: str | None = None) -> tuple[Family, float] | None:
+    """The family of least error at a rate, of one kind or method."""
+    taken = ((family, points) for family, points in curves.items() if kind in (None, *family.kinds) and method in (None, family.method))
+    reached = [(family, error) for family, points in taken if (error := error_at(points, rate)) is not None]
+    return min(reached, key=lambda pair: pair[1], default=None)
+
+
+# --- beside the curves ---
+
+
+def check_unbiased(source: Source) -> dict[str, float]:
+    """Method -> the largest excess of T |mean - x|^2 over its families, in sigmas, on 4096 coordinates of the source."""
+    x = source.measure[0][:4096]
+    worst: dict[str, float] = {}
+    for family in families():
+        if dict(family.options)["coding"] != "packed":
+            continue
+        values = rate_setting(family)[1]
+        compressor = build(family, values[len(values) // 2], source)
+        worst[family.method] = max(worst.get(family.method, -math.inf), bias_in_sigmas(compressor, x))
+    return worst
+
+
+def eden_errors(source: Source, repeats: int = 4) -> list[float]:
+    """EDEN's vNMSE at 1 to 4 index bits; the mean over several rotations, so that its own error is some tenths of a percent."""
+    errors = []
+    for bits in range(1, 5):
+        compressor = METHODS["eden"].load()(METHODS["eden"].settings(bits=bits))
+        keys = (Key(2, number, 0, "model") for number in range(repeats))
+        errors.append(
+            sum(relative_error(compressor.decode(compressor.encode(x, key)), x) for key in keys for x in source.measure[:1]) / repeats
+        )
+    return errors
+
+
+def write_points(place: Path, all_curves: dict[str, Curves]) -> None:
+    """All points as a table of comma-separated values."""
+    with place.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["source", "method", "options", "setting", "bits_per_coordinate", "vnmse"])
+        for source, curves in all_curves.items():
+            for family, points in curves.items():
+                options = " ".join(f"{name}={value}" for name, value in family.options)
+                rows.writerows(
+                    [source, family.method, options, point.setting, f"{point.bits:.5f}", f"{point.error:.5g}"] for point in points
+                )

@@ -1,0 +1,89 @@
+"""What accuracy is measured on: vectors of three laws, and gradients recorded from short runs of the ``train`` package.
+
+Every source has vectors that adaptive methods may learn from and other vectors to be measured on; of a recorded run these are the ten
+steps before a level update and steps after it, as in training.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+import args
+from train.trainer import Trainer
+
+CACHE = Path("runs") / "accuracy_per_bit"
+NUM_COORDINATES = 1 << 19
+UPDATE_STEP, NUM_LEARNED, NUM_MEASURED, EVERY = 60, 10, 10, 5
+RECORDED = {"digits": ("cnn", 32, "CNN on digits"), "cifar10": ("resnet8", 32, "ResNet-8 on CIFAR-10")}  # data: model, batch size, title
+
+
+@dataclass(frozen=True)
+class Source:
+    """title: of its panel; learn, measure: float32 vectors."""
+
+    title: str
+    learn: list[Tensor]
+    measure: list[Tensor]
+    recorded: bool = False
+
+    @property
+    def num_coordinates(self) -> int:
+        return sum(vector.numel() for vector in self.measure)
+
+
+def _normal(generator: torch.Generator) -> Tensor:
+    return torch.randn(NUM_COORDINATES, generator=generator)
+
+
+def _signs(generator: torch.Generator) -> Tensor:
+    return 1.0 - 2.0 * torch.randint(0, 2, (NUM_COORDINATES,), generator=generator)
+
+
+# Gradients have both signs, so the laws on the positive numbers get random ones; nothing that rotates can tell.
+LAWS: dict[str, tuple[str, Callable[[torch.Generator], Tensor]]] = {
+    "normal": ("Normal", _normal),
+    "lognormal": ("Lognormal(0, 1), random signs", lambda g: _normal(g).exp() * _signs(g)),
+    "exponential": ("Exponential, random signs", lambda g: torch.empty(NUM_COORDINATES).exponential_(generator=g) * _signs(g)),
+}
+
+
+@functools.cache
+def source(name: str) -> Source:
+    """One of LAWS or of RECORDED."""
+    return of_law(name) if name in LAWS else recorded(name)
+
+
+def of_law(name: str) -> Source:
+    """One vector to measure, another to learn from."""
+    title, draw = LAWS[name]
+    generator = torch.Generator().manual_seed(12)
+    return Source(title, [draw(generator)], [draw(generator)])
+
+
+def recorded(data: str) -> Source:
+    """Gradients of one worker early in a run; kept in ``runs/``.  FileNotFoundError where the data set is not there."""
+    model, batch_size, title = RECORDED[data]
+    title = f"Gradients, {title}"
+    place = CACHE / f"{data}-{model}-{batch_size}-{UPDATE_STEP}.pt"
+    if place.exists():
+        kept = torch.load(place, weights_only=True)
+        return Source(title, kept["learn"], kept["measure"], recorded=True)
+    config = args.resolve({"method": "supersgd", "data": data, "model": model, "batch_size": batch_size, "workers": 1, "seed": 1})
+    trainer = Trainer(config, device=torch.device("cpu"))
+    learn, measure = [], []
+    for step in range(UPDATE_STEP + EVERY * NUM_MEASURED):
+        after = step - UPDATE_STEP
+        wanted = learn if -NUM_LEARNED <= after < 0 else measure if after >= 0 and after % EVERY == 0 else None
+        if wanted is not None:
+            gradient, _ = trainer.gradient(0, step, trainer.order, "train")
+            wanted.append(torch.cat([part.reshape(-1) for part in gradient]))
+        trainer.train_step()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    torch.save({"learn": learn, "measure": measure}, place)
+    return Source(title, learn, measure, recorded=True)

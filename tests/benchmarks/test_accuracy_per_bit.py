@@ -1,0 +1,72 @@
+"""The accuracy benchmark's own arithmetic, and one small run of everything but the recording."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from benchmarks import accuracy_curves, accuracy_figure, accuracy_per_bit
+from benchmarks.accuracy_curves import Family, Point, best, error_at, families, frontier
+from benchmarks.gradient_samples import Source
+from nuq.registry import METHODS
+
+NORMAL = torch.randn(1 << 14, generator=torch.Generator().manual_seed(1))
+SOURCE = Source("Normal", [NORMAL[: 1 << 13]], [NORMAL[1 << 13 :]])
+
+
+def test_every_unbiased_method_takes_part_with_every_option():
+    found = families()
+    assert {family.method for family in found} == {name for name, entry in METHODS.items() if entry.unbiased} - {"sgd", "supersgd"}
+    assert {family.settings["dither"] for family in found if family.method == "qsgd"} == {"none", "subtractive"}
+    assert {family.settings["norm"] for family in found if family.method == "alq"} == {"l2", "linf", "quantile"}
+    assert len(set(found)) == len(found)
+
+
+def test_interpolation_is_linear_in_the_logarithm_and_never_beyond_the_points():
+    points = [Point(1.0, 1.0, 1), Point(3.0, 0.01, 3)]
+    assert error_at(points, 2) == pytest.approx(0.1)
+    assert error_at(points, 1) == pytest.approx(1.0) and error_at(points, 3) == pytest.approx(0.01)
+    assert error_at(points, 3.1) is None and error_at(points[:1], 1) is None
+
+
+def test_points_that_others_beat_do_not_count():
+    good, bad = [Point(1.0, 1.0, 1), Point(2.0, 0.1, 3)], Point(1.5, 2.0, 2)
+    assert frontier([good[0], bad, good[1]]) == good
+    assert error_at([good[0], bad, good[1]], 1.5) == pytest.approx(math.sqrt(0.1))
+
+
+def test_bits_are_those_of_the_bytes():
+    family = Family("qsgdinf", (("bucket_size", 8192), ("coding", "packed"), ("rotation", "none")))
+    bits, error = accuracy_curves.measure(accuracy_curves.build(family, 3, SOURCE), SOURCE)
+    assert bits == 3 + 8 * (28 + 12 + 4) / 8192
+    assert error == pytest.approx(0.19, rel=0.2)
+
+
+def test_a_small_run(monkeypatch, tmp_path, capsys):
+    chosen = [
+        family
+        for family in families()
+        if family.settings["bucket_size"] == 8192 and (family.method in ("ecdq", "eden", "drive", "trn") or not _options_of(family))
+    ]
+    shown = [entry for entry in accuracy_figure.SHOWN if not entry[1] or entry[0] in ("ecdq", "eden")]
+    monkeypatch.setattr(accuracy_curves, "families", lambda: chosen)
+    monkeypatch.setattr(accuracy_figure, "SHOWN", shown)
+    curves = accuracy_curves.curves_of(SOURCE)
+    accuracy_per_bit.print_table(SOURCE, curves)
+    assert "TRN" in capsys.readouterr().out
+
+    ecdq = next(family for family in curves if family.label() == "ECDQ, dithered, rANS")
+    assert any(abs(point.bits - 2) < 0.01 for point in curves[ecdq])  # tuned to a total of 2
+    winner, error = best(curves, 3, "ours") or pytest.fail("nobody reaches 3 bits")
+    assert winner.method == "ecdq" and error == pytest.approx(0.0235, rel=0.25)  # short: the coder's table counts
+    found = accuracy_per_bit.contests(curves)
+    assert found["3"]["below_eden"] and json.loads(json.dumps(found)) == found
+
+    accuracy_curves.write_points(tmp_path / "points.csv", {"normal": curves})
+    assert len((tmp_path / "points.csv").read_text().splitlines()) == 1 + sum(map(len, curves.values()))
+    assert [path.stat().st_size > 5000 for path in accuracy_figure.draw({"Normal": curves}, tmp_path)] == [True, True]
+
+
+def _options_of(family: Family) -> str:
+    return family.label().partition(", ")[2].replace("l2", "")
