@@ -14,7 +14,7 @@ constexpr int LANES = 64;        // the most lanes of the quantile norm
 constexpr int MOST_LEVELS = 512;
 constexpr int TERNARY = 0;
 
-inline int64_t byte_of(int64_t coordinate, int packing) {  // of a coordinate that begins one
+static inline int64_t byte_of(int64_t coordinate, int packing) {  // of a coordinate that begins one
     return packing == TERNARY ? coordinate / 5 : coordinate * packing / 8;
 }
 

@@ -74,7 +74,7 @@ inline void stages_across(F* v) {
             }
 }
 
-inline F flipped(F x, Hash hash, int64_t c) { return (F)((U)x ^ (hash.at<true>(uint32_t(c)) & 0x80000000u)); }
+inline F flipped(F x, Hash hash, int64_t c) { return (F)((U)x ^ (hash.nearly<true>(uint32_t(c)) & 0x80000000u)); }
 
 // RADIX registers in a row: the stages at distance 1 .. RADIX * W / 2.
 template <int RADIX>

@@ -316,6 +316,13 @@ struct Hash {
     // are the same for all but those bits, and the first product is a sum.
     template <bool ALIGNED>
     U at(uint32_t c) const {
+        const U x = nearly<ALIGNED>(c);
+        return x ^ (x >> 16);
+    }
+
+    // h but for its last step, which leaves the top bit alone.
+    template <bool ALIGNED>
+    U nearly(uint32_t c) const {
         U x;
         if (ALIGNED) {
             uint32_t y = c ^ k0;
@@ -329,8 +336,7 @@ struct Hash {
             x *= MIX_1;
         }
         x = x ^ (x >> 15) ^ k1;
-        x *= MIX_2;
-        return x ^ (x >> 16);
+        return x * MIX_2;
     }
 };
 }  // namespace
