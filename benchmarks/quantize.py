@@ -1,0 +1,224 @@
+"""How fast the operators are: ``python -m benchmarks.quantize [--size N] [--repeats R]``.
+
+GB/s of float32 input (4 bytes a coordinate, whatever the input's type), medians and quartiles.  The measure is
+``Tensor.copy_`` into memory that was written before, of the same float32 coordinates, timed right before every call; the ratio is taken
+pair by pair.  The rival is the eager reference (``nuq.reference``), timed in the same run on fewer coordinates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nuq import coding, cpu, ops, reference
+
+THREADS = 2
+EAGER_SIZE = 1 << 21
+WORDS = (1, 2)
+NOT_MEASURED = "not measured"
+MAIN = ("encode_uniform_4bit", "encode_levels_3bit", "decode_accumulate_3bit", "hadamard_1024")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operation: ``kind`` is encode (levels), uniform, decode or hadamard; ``bucket_size`` 0 is one bucket in all."""
+
+    name: str
+    kind: str
+    num_levels: int = 2
+    bucket_size: int = 8192
+    norm: str = "l2"
+    dtype: torch.dtype = torch.float32
+    dither: bool = False
+    block: int = 1024
+
+
+ROWS = (
+    Row(MAIN[0], "uniform", 16),
+    Row(MAIN[1], "encode", 8),
+    Row(MAIN[2], "decode", 8),
+    Row(MAIN[3], "hadamard"),
+)
+MORE_ROWS = (
+    Row("uniform, 1 bit", "uniform", 2),
+    Row("uniform, 2 bits", "uniform", 4),
+    Row("uniform, 8 bits", "uniform", 256),
+    Row("uniform, ternary", "uniform", 3),
+    Row("uniform, 4 bits, bf16", "uniform", 16, dtype=torch.bfloat16),
+    Row("uniform, 4 bits, linf", "uniform", 16, norm="linf"),
+    Row("uniform, 4 bits, buckets of 512", "uniform", 16, bucket_size=512),
+    Row("uniform, 4 bits, one bucket", "uniform", 16, bucket_size=0),
+    Row("levels, 3 bits, bf16", "encode", 8, dtype=torch.bfloat16),
+    Row("levels, 3 bits, quantile", "encode", 8, norm="quantile"),
+    Row("levels, 3 bits, buckets of 512", "encode", 8, bucket_size=512),
+    Row("levels, 4 bits", "encode", 16),
+    Row("levels, 8 bits", "encode", 256),
+    Row("decode, 4 bits", "decode", 16),
+    Row("decode, 4 bits, dither", "decode", 16, dither=True),
+    Row("decode, 8 bits", "decode", 256),
+    Row("rotation, blocks of 65536", "hadamard", block=1 << 16),
+)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A row on memory of its own: what to call, and the bytes that have to be read and written."""
+
+    call: Callable[[Any], None]  # of the module that implements the operators
+    num_bytes: int
+    size: int
+
+
+def levels_of(count: int) -> Tensor:
+    """Levels for normal coordinates in units of the norm of 8192: dense around zero.  No kernel's time depends on their places."""
+    return torch.linspace(-1, 1, count).pow(3)
+
+
+def prepare(row: Row, size: int, device: str) -> Prepared:
+    """Memory is allocated and written here, so that no timed call touches a page first."""
+    generator = torch.Generator(device).manual_seed(1)
+    vector = torch.randn(size, generator=generator, device=device).to(row.dtype)
+    if row.kind == "hadamard":
+        return Prepared(lambda by: by.hadamard_(vector, row.block, *WORDS, False), 8 * size, size)
+    bucket_size = row.bucket_size or size
+    packing = coding.packing(row.num_levels)
+    levels = levels_of(row.num_levels).to(device)
+    scales = torch.zeros(ops.num_buckets(size, bucket_size) * ops.scales_per_bucket(row.norm), device=device)
+    packed = torch.zeros(coding.packed_bytes(size, packing), dtype=torch.uint8, device=device)
+    num_bytes = vector.numel() * vector.element_size() + packed.numel() + 4 * scales.numel()
+    rest = (scales, packed, bucket_size, row.norm, 0.0, packing, *WORDS)
+    if row.kind == "uniform":
+        return Prepared(lambda by: by.encode_uniform_(vector, row.num_levels, *rest), num_bytes, size)
+    if row.kind == "encode":
+        return Prepared(lambda by: by.encode_(vector, levels, *rest, True), num_bytes, size)
+    torch.ops.nuq.encode_(vector, levels, *rest, True)
+    arguments = (bucket_size, packing, True, row.dither, *WORDS)
+    return Prepared(lambda by: by.decode_(packed, scales, levels, vector, *arguments), num_bytes + 4 * size, size)
+
+
+def timer(device: str) -> Callable[[Callable[[], object]], float]:
+    """Seconds of one call."""
+
+    def on_cpu(call: Callable[[], object]) -> float:
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
+
+    def on_gpu(call: Callable[[], object]) -> float:
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end) / 1e3
+
+    return on_gpu if device == "cuda" else on_cpu
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Seconds of a row's calls, and of the copies before each."""
+
+    seconds: list[float]
+    copies: list[float]
+    size: int
+    num_bytes: int
+
+    @property
+    def gb_per_s(self) -> float:
+        return 4 * self.size / statistics.median(self.seconds) / 1e9
+
+    def ratios(self) -> tuple[float, float, float]:
+        """To the copy: quartile, median, quartile."""
+        values = [copy / own for own, copy in zip(self.seconds, self.copies, strict=True)]
+        low, middle, high = statistics.quantiles(values, n=4)
+        return low, middle, high
+
+    def fraction_of_peak(self) -> float:
+        """Bytes that have to move, in units of what the copy moves in the same time (it reads and writes 4 a coordinate)."""
+        return statistics.median(c / s for s, c in zip(self.seconds, self.copies, strict=True)) * self.num_bytes / (8 * self.size)
+
+
+def measure(rows: tuple[Row, ...], size: int, repeats: int, device: str, by: Any = torch.ops.nuq) -> dict[str, Timed]:
+    """Rows in turns, a copy before every call; the first turn warms up."""
+    seconds_of = timer(device)
+    source, target = torch.ones(size, device=device), torch.zeros(size, device=device)
+    prepared = {row.name: prepare(row, size, device) for row in rows}
+    own: dict[str, list[float]] = {row.name: [] for row in rows}
+    copies: dict[str, list[float]] = {row.name: [] for row in rows}
+    for _ in range(repeats + 1):
+        for name, row in prepared.items():
+            copies[name].append(seconds_of(lambda: target.copy_(source)))
+            own[name].append(seconds_of(lambda row=row: row.call(by)))
+    return {name: Timed(own[name][1:], copies[name][1:], size, row.num_bytes) for name, row in prepared.items()}
+
+
+def print_rows(title: str, timed: dict[str, Timed], eager: dict[str, Timed] | None = None) -> None:
+    print(f"{title:36}{'GB/s':>8}{'ratio to copy_ (quartiles)':>30}{'  of eager' if eager else ''}")
+    for name, row in timed.items():
+        low, middle, high = row.ratios()
+        speedup = f"{row.gb_per_s / eager[name].gb_per_s:9.0f}x" if eager else ""
+        print(f"{name:36}{row.gb_per_s:8.1f}{middle:12.2f} ({low:.2f} - {high:.2f}){'':4}{speedup}")
+
+
+def on_gpu(size: int, repeats: int) -> dict[str, Any]:
+    """The fractions of the copy's bandwidth."""
+    if not torch.cuda.is_available():
+        return {"encode_fraction_of_peak": NOT_MEASURED, "decode_fraction_of_peak": NOT_MEASURED}
+    bf16 = tuple(replace(row, name=f"{row.name}, bf16", dtype=torch.bfloat16) for row in ROWS[:2])
+    timed = measure((*ROWS, *bf16), size, repeats, "cuda")
+    print_rows(f"\n{torch.cuda.get_device_name()}", timed)
+    fractions = {name: row.fraction_of_peak() for name, row in timed.items()}
+    print("fraction of the copy's bandwidth: " + ", ".join(f"{name} {value:.2f}" for name, value in fractions.items()))
+    return {
+        "encode_fraction_of_peak": fractions[MAIN[0]],
+        "decode_fraction_of_peak": fractions[MAIN[2]],
+        "gpu": {"name": torch.cuda.get_device_name(), "fraction_of_peak": fractions},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Speed of encode, decode and rotation against Tensor.copy_")
+    parser.add_argument("--size", type=int, default=1 << 25, help="coordinates")
+    parser.add_argument("--repeats", type=int, default=15, help="timed calls of each operation")
+    chosen = parser.parse_args()
+    torch.set_num_threads(THREADS)
+    sets = cpu.instruction_sets()
+    if not sets:
+        print(f"The C++ kernels are not built: the reference, on at most {EAGER_SIZE} coordinates")
+        chosen.size = min(chosen.size, EAGER_SIZE)
+    eager = measure(ROWS, min(chosen.size, EAGER_SIZE), 3, "cpu", reference)
+    timed = measure(ROWS, chosen.size, chosen.repeats, "cpu")
+    copy = statistics.median(seconds for row in timed.values() for seconds in row.copies)
+    copy_gb_per_s = 4 * chosen.size / copy / 1e9
+    isa = sets[-1] if sets else "none"
+    print(f"{chosen.size} coordinates, {THREADS} threads, {isa}; copy_: {copy_gb_per_s:.1f} GB/s; medians of {chosen.repeats}")
+    print_rows("buckets of 8192, l2", timed, eager)
+    few = max(5, chosen.repeats // 3)
+    for name in sets[:-1]:
+        with cpu.using(name):
+            print_rows(f"\n{name}", measure(ROWS, chosen.size // 4, few, "cpu"))
+    if sets:
+        print_rows(f"\nmore, {isa}", measure(MORE_ROWS, chosen.size // 4, few, "cpu"))
+    gpu = on_gpu(chosen.size, chosen.repeats)
+    result = {
+        **{name: timed[name].ratios()[1] for name in MAIN},
+        "speedup_vs_eager": {name: timed[name].gb_per_s / eager[name].gb_per_s for name in MAIN},
+        "gb_per_s": {"copy_": copy_gb_per_s, **{name: timed[name].gb_per_s for name in MAIN}},
+        "threads": THREADS,
+        "isa": isa,
+        **gpu,
+    }
+    print(json.dumps(result, default=float))
+
+
+if __name__ == "__main__":
+    main()
