@@ -22,13 +22,14 @@ from nuq.registry import METHODS
 from nuq.statistics import Statistics
 
 RATES = (2, 3, 4)
+WHOLE = 1 << 20  # coordinates in a bucket that holds any vector here
 NUM_DRAWS = 32  # of the test of unbiasedness
 CHOICES: dict[str, tuple[Any, ...]] = {
     "rotation": ("none", "hadamard"),
     "dither": ("none", "subtractive"),
     "norm": ("l2", "linf", "quantile"),
     "form": ("signed", "magnitude"),
-    "bucket_size": (8192, 256),
+    "bucket_size": (8192, 256, WHOLE),
     "coding": ("packed", "rans"),
 }
 # What sets the rate, best first, and its values; an entropy coder takes the larger ones to fewer bits than they name.
@@ -38,8 +39,8 @@ RATE_SETTINGS: dict[str, tuple[float, ...]] = {
 }
 FREE_RATES = tuple(0.75 + 0.5 * i for i in range(13))
 MOST_BITS = 6  # packed, more bits are off the scale
-LETTERS = {"hadamard": "R", "subtractive": "D", "magnitude": "M", "rans": "rANS"}
-_WORDS = {"hadamard": "rotated", "subtractive": "dithered", "rans": "rANS"}
+LETTERS = {"hadamard": "R", "subtractive": "D", "magnitude": "M", "rans": "rANS", str(WHOLE): "W"}
+_WORDS = {"hadamard": "rotated", "subtractive": "dithered", "rans": "rANS", "256": "buckets of 256", str(WHOLE): "one bucket"}
 _PLAIN = ("none", "signed", "packed", "8192")
 
 

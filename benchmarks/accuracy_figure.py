@@ -11,7 +11,7 @@ from matplotlib import pyplot
 
 from analysis import style
 from analysis.cells import Cell
-from benchmarks.accuracy_curves import Curves, Family, Point, frontier
+from benchmarks.accuracy_curves import WHOLE, Curves, Family, Point, frontier
 
 BITS, ERRORS = (0.8, 5.2), (1.5e-3, 12.0)
 COLUMNS, PANEL_HEIGHT = 3, 2.7
@@ -19,6 +19,7 @@ COLUMNS, PANEL_HEIGHT = 3, 2.7
 SHOWN: tuple[tuple[str, dict[str, Any], int, str], ...] = (
     ("ecdq", {"rotation": "hadamard", "dither": "subtractive", "coding": "rans"}, 0, "ECDQ: rotated, dithered, rANS"),
     ("ecdq", {"dither": "subtractive", "coding": "rans"}, 1, "ECDQ: dithered, rANS"),
+    ("ecdq", {"dither": "subtractive", "coding": "rans", "bucket_size": WHOLE}, 2, "ECDQ: dithered, rANS, one bucket"),
     ("eden", {"coding": "rans"}, 1, "EDEN: rANS"),
     ("eden", {}, 0, "EDEN (at 1 bit: DRIVE)"),
     ("optimal", {"coding": "rans"}, 0, "Optimal levels: rANS"),

@@ -5,9 +5,12 @@ levels, scales, codes and coder tables all count.  A message of 2^19 coordinates
 levels, .004 on scales in buckets of 8192 (.125 in buckets of 256); one of 75,290 (a ResNet-8) .004, .003 and .004.
 
 Every unbiased entry of METHODS is taken with every choice of rotation, dither, coding (packed and rANS; Huffman lies between them), norm
-and form that it has, in buckets of 8192 and 256, on three laws and on recorded gradients (CIFAR-10 where ``NUQ_DATA`` has it).  Between
-two rates of one method, log vNMSE is interpolated; ECDQ, whose step is free, is tuned to the wanted total instead.  Sampling errors are
-some tenths of a percent.
+and form that it has, in buckets of 8192, of 256 and as one bucket, on three laws and on recorded gradients (CIFAR-10 where ``NUQ_DATA``
+has it).  Between two rates of one method, log vNMSE is interpolated; ECDQ, whose step is free, is tuned to the wanted total instead.
+Sampling errors are some tenths of a percent.
+
+With an entropy coder one bucket is best: one step for all coordinates is the division of the bits that minimises the total error, since
+coordinates of larger layers then take more of them; a scale per bucket gives every bucket the same number.
 
 EDEN's rate is that of its better coding: with rANS it takes 1.92, 2.83 and 3.77 bits for its papers' 2, 3 and 4.  Interpolating it is
 generous, since nothing sends the rates between.
@@ -127,7 +130,7 @@ def main() -> None:
         all_curves = dict(zip(names, reversed(list(curves)), strict=True))
         eden, worst = dict(zip(laws, errors, strict=True)), unbiased.result()
 
-    print("R: rotated, D: dithered, M: sign and magnitude with a zero; buckets of 8192 unless a number says otherwise")
+    print("R: rotated, D: dithered, M: sign and magnitude with a zero; buckets of 8192, unless of 256, or W: the whole vector in one")
     for name in names:
         print_table(gradient_samples.source(name), all_curves[name])
     print(f"\nunbiased? T |mean - x|^2 of T = {NUM_DRAWS} less its expectation, in sigmas, the worst of each method's options:")
