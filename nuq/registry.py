@@ -195,7 +195,7 @@ class Optimal(ALQ):
     """The level set of least expected variance, by dynamic programming (QUIVER, NeurIPS 2024)."""
 
     solver: str = setting("exact", "the dynamic program has no published iterations to reproduce", choices=("exact",))
-    num_levels: int = setting(0, "number of levels, 2 to 256; odd and symmetric: with one at zero; 0: 2^bits", low=0, high=256)
+    num_levels: int = setting(0, "number of levels, 2 to 256, in place of 2^bits (0: 2^bits); odd and symmetric: with one at zero", low=0, high=256)
 
 
 @dataclass
