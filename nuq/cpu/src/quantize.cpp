@@ -13,12 +13,15 @@
 namespace {
 using namespace nuq;
 
-constexpr int64_t PORTION = 1 << 16;  // coordinates that a thread takes at a time, about
+constexpr int64_t PORTION = 1 << 16;  // coordinates that a thread takes at a time, at most (but for groups of large buckets)
 constexpr int64_t L1_SHARE = 1 << 13;  // coordinates that are measured before they are encoded, at least
 constexpr int64_t PART = 64 * BLOCK;  // of a large bucket
 
 // Threads beyond one a portion would wait longer than they work.
 int threads_for(int64_t size, int threads) { return int(std::max<int64_t>(1, std::min<int64_t>(threads, size / (PORTION / 4)))); }
+
+// Several portions for every thread, so that none waits long for another.
+int64_t portion_of(int64_t size, int threads) { return std::min(PORTION, std::max(PORTION / 8, size / (4 * threads))); }
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -32,10 +35,10 @@ void in_parallel(int64_t count, int threads, const Work& work) {
     for (int64_t i = 0; i < count; ++i) work(i);
 }
 
-// All coordinates in portions of about ``portion``, a multiple of CHUNK.
+// All coordinates in portions that are multiples of CHUNK.
 template <class Work>
 void in_portions(int64_t size, int threads, const Work& work) {
-    constexpr int64_t portion = PORTION / CHUNK * CHUNK;
+    const int64_t portion = portion_of(size, threads) / CHUNK * CHUNK;
     in_parallel(ceil_div(size, portion), threads, [&](int64_t i) { work(i * portion, std::min(size, (i + 1) * portion)); });
 }
 
@@ -76,7 +79,7 @@ int64_t run(const Encode& job, int threads) {
     if (job.bucket > SMALL_BUCKET) {
         for (int64_t bucket = 0; bucket < buckets; ++bucket) scale_large_bucket(job, bucket, threads);
     } else {
-        const int64_t unit = group * std::max<int64_t>(1, PORTION / (group * job.bucket));
+        const int64_t unit = group * std::max<int64_t>(1, portion_of(job.size, threads) / (group * job.bucket));
         in_parallel(ceil_div(buckets, unit), threads, [&](int64_t i) {
             const int64_t end = std::min(buckets, (i + 1) * unit);
             for (int64_t first = i * unit; first < end; first += group) {

@@ -73,8 +73,10 @@ void in_runs(const Encode& job, int64_t first, int64_t last, const Round& round)
         if (direct) {
             // put may write 7 bytes more than its own, which must be this range's to write
             const int64_t straight = std::max<int64_t>(0, std::min(count, last - chunk - 64) / (4 * W) * (4 * W));
-            const int64_t ahead = job.dtype == FLOAT32 && last - first < job.size && chunk + count + (last - first) <= job.size ? last - first : 0;
-            round(bucket, fresh, Run{x, count, chunk, ahead}, straight, codes);
+            const int64_t ahead = chunk + count + (last - first) <= job.size ? last - first : 0;
+            if (ahead && job.dtype != FLOAT32)
+                for (int64_t i = 0; i < count; i += 32) prefetch(static_cast<const uint16_t*>(job.vector) + chunk + ahead + i);
+            round(bucket, fresh, Run{x, count, chunk, job.dtype == FLOAT32 ? ahead : 0}, straight, codes);
             fresh = false;
             if (straight < count) pack(codes, count - straight, job.packing, job.packed + byte_of(chunk + straight, job.packing));
             continue;

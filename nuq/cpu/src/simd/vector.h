@@ -47,7 +47,7 @@ inline void store(T* to, V value) {
 
 // Asks for memory that is needed two pages from now: the processor's own prefetchers stop at the end of a page.
 constexpr int64_t AHEAD = 2048;
-inline void prefetch(const float* at) { __builtin_prefetch(reinterpret_cast<const char*>(at), 0, 2); }
+inline void prefetch(const void* at) { __builtin_prefetch(at, 0, 2); }
 
 // The first ``count`` lanes, zeros behind.
 inline F load_first(const float* from, int64_t count) {
