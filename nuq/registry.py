@@ -123,11 +123,16 @@ class QSGD(Bits):
 class ECDQ(Bucketed):
     """A lattice with entropy-coded codes: the least error per bit of the unbiased methods here."""
 
-    bits: float = setting(3.0, "rate aimed at, in bits per coordinate, true for normal coordinates; the step follows", low=0.5, high=7.0)
-    dither: str = setting("subtractive", _DITHER, choices=("none", "subtractive"))
-    rotation: str = setting(
-        "hadamard", "hadamard: makes the rate what was aimed at; none: real gradients take fewer bits", choices=("none", "hadamard")
+    bucket_size: int = setting(
+        2**20,
+        "coordinates that share one step; with entropy coding few and large buckets divide the bits best among layers",
+        low=1,
+        high=2**31 - 1,
     )
+    bits: float = setting(
+        3.0, "bits per coordinate that normal coordinates take, from which the step follows; real gradients take fewer", low=0.5, high=7.0
+    )
+    dither: str = setting("subtractive", _DITHER, choices=("none", "subtractive"))
     coding: str = setting(
         "rans", "rans: within 2 % of the entropy; huffman; packed: 9 bits, for comparison", choices=("packed", "huffman", "rans")
     )
@@ -195,7 +200,9 @@ class Optimal(ALQ):
     """The level set of least expected variance, by dynamic programming (QUIVER, NeurIPS 2024)."""
 
     solver: str = setting("exact", "the dynamic program has no published iterations to reproduce", choices=("exact",))
-    num_levels: int = setting(0, "number of levels, 2 to 256, in place of 2^bits (0: 2^bits); odd and symmetric: with one at zero", low=0, high=256)
+    num_levels: int = setting(
+        0, "number of levels, 2 to 256, in place of 2^bits (0: 2^bits); odd and symmetric: with one at zero", low=0, high=256
+    )
 
 
 @dataclass

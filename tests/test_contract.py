@@ -23,6 +23,7 @@ VARIANTS = (
     "alq norm=quantile",
     "alq_n norm=linf coding=rans",
     "nuqsgd rotation=hadamard coding=rans",
+    "ecdq rotation=hadamard",
 )
 CASES = (*METHODS, *VARIANTS)
 
