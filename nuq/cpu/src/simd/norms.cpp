@@ -26,9 +26,8 @@ double halved(double* values, int64_t size) {
     return values[0];
 }
 
-constexpr int STEP = BLOCK / 8, VECTORS = STEP / (W / 2);
-
-// The tree's first three halvings of one vector of the sums that they leave.
+// The tree's first three halvings of one vector of the sums that they leave, which are STEP apart.
+template <int STEP>
 inline D eighth(const float* at) {
     const D s0 = square_sum(at, at + 4 * STEP), s1 = square_sum(at + STEP, at + 5 * STEP);
     const D s2 = square_sum(at + 2 * STEP, at + 6 * STEP), s3 = square_sum(at + 3 * STEP, at + 7 * STEP);
@@ -36,17 +35,18 @@ inline D eighth(const float* at) {
 }
 
 // The halvings of every STRIDE-th vector from i on, in an order that keeps few of them waiting.
-template <int STRIDE>
+template <int STEP, int STRIDE>
 inline D branch(const float* x, int i) {
-    if constexpr (STRIDE == VECTORS)
-        return eighth(x + i * (W / 2));
+    if constexpr (STRIDE * (W / 2) == STEP)
+        return eighth<STEP>(x + i * (W / 2));
     else
-        return branch<2 * STRIDE>(x, i) + branch<2 * STRIDE>(x, i + STRIDE);
+        return branch<STEP, 2 * STRIDE>(x, i) + branch<STEP, 2 * STRIDE>(x, i + STRIDE);
 }
 
+template <int SIZE>
 double full_block(const float* x) {
     double sums[W / 2];
-    store(sums, branch<1>(x, 0));
+    store(sums, branch<SIZE / 8, 1>(x, 0));
     for (int h = W / 4; h > 0; h /= 2)
         for (int i = 0; i < h; ++i) sums[i] += sums[i + h];
     return sums[0];
@@ -59,7 +59,11 @@ int64_t power_of_two(int64_t least) {
 }
 
 double block_sum(const float* x, int64_t count) {
-    if (count == BLOCK) return full_block(x);
+    if (count == BLOCK) return full_block<BLOCK>(x);
+    if (count == 512) return full_block<512>(x);
+    if (count == 256) return full_block<256>(x);
+    if (count == 128) return full_block<128>(x);
+    if (count == 64) return full_block<64>(x);
     double squares[BLOCK];
     const int64_t size = power_of_two(count);
     for (int64_t i = 0; i < count; ++i) squares[i] = double(x[i]) * double(x[i]);
@@ -120,6 +124,8 @@ void measure(const Encode& job, int64_t bucket, int64_t first, int64_t last, dou
     for (int64_t block = first; block < last; ++block) {
         const int64_t at = start + block * BLOCK, count = std::min(BLOCK, end - at);
         const float* x = widened(job, at, count, room);
+        if (job.bucket > SMALL_BUCKET && job.dtype == FLOAT32)  // a pass of its own over memory
+            for (int64_t i = 0; i < count; i += 16) prefetch(x + i + AHEAD);
         if (needs_sum(job)) sums[block] = block_sum(x, count);
         if (needs_maxima(job)) update_maxima(x, count, maxima);
     }
