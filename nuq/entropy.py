@@ -28,7 +28,7 @@ are made of at least 96 KiB and lanes of at least 512 bytes, where that leaves a
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -99,7 +99,8 @@ def encode(
     codes: uint8[n] or uint16[n], each below num_symbols (1 .. 512).
     coder: "huffman" or "rans".
     contexts: uint8[n] below num_contexts (1 .. 16), with rANS: codes are coded with the frequencies of their context, which
-        the decoder must be given too.  Worth it where the receiver knows something that the codes depend on, as the dither.
+        the decoder must be given too.  Worth it where the receiver knows something that the codes depend on, as the dither;
+        left out where their tables would cost more than they save.
     threads: how many the library may use; 0 is as many as OpenMP takes.  The bytes do not depend on it.
     """
     if codes.ndim != 1 or codes.dtype not in (np.uint8, np.uint16):
@@ -152,12 +153,12 @@ def decode(
         return _unpack(_kernels(), body, num_codes, num_symbols, threads)
     if form == CONSTANT and num_codes:
         return _decode_constant(body, num_codes, num_symbols)
-    expected = HUFFMAN if coder == "huffman" else RANS if contexts is None else RANS_CONTEXTS
-    if form != expected or num_codes < 2 or num_symbols < 2:
-        raise Damaged(f"an encoding of form {form} where {num_codes} codes by {coder} are of form {RAW}, {CONSTANT} or {expected}")
+    legal = [RAW, CONSTANT, *([HUFFMAN] if coder == "huffman" else [RANS] if contexts is None else [RANS, RANS_CONTEXTS])]
+    if form not in legal or num_codes < 2 or num_symbols < 2:
+        raise Damaged(f"an encoding of form {form} where {num_codes} codes by {coder} are of form {', '.join(map(str, legal))}")
     if form == HUFFMAN:
         return _decode_huffman(_kernels(), body, num_codes, num_symbols, threads)
-    return _decode_rans(_kernels(), body, num_codes, num_symbols, contexts, num_contexts, threads)
+    return _decode_rans(_kernels(), body, num_codes, num_symbols, None if form == RANS else contexts, num_contexts, threads)
 
 
 def _numbers(values: int | Ints, dtype: str) -> Bytes:
@@ -222,25 +223,44 @@ def _layout(num_codes: int, coded_bytes: int) -> tuple[int, int]:
     return log_lanes, -(-num_codes // _chunk_codes(num_codes, chunks))
 
 
-def _encode_rans(kernels: ModuleType, codes: Codes, counts: Ints, limit: int, contexts: Bytes | None, threads: int) -> Bytes | None:
+class _Plan(NamedTuple):
+    """Quantised frequencies int64[contexts, symbols], as bytes, and the bits that the codes take under them."""
+
+    table_bits: int
+    frequencies: Ints
+    tables: bytes
+    bits: int
+
+    @property
+    def size(self) -> int:
+        return len(self.tables) + self.bits // 8
+
+
+def _plan(counts: Ints) -> _Plan:
     table_bits, frequencies, bits = 0, counts, 0
     for tried_bits in _TABLE_BITS:  # the larger table only where it saves a thousandth
         tried = np.stack([quantised(row, tried_bits) for row in counts])
         cost = rans_bits(counts, tried, tried_bits)
         if not table_bits or cost < bits - (bits >> 10):
             table_bits, frequencies, bits = tried_bits, tried, cost
-    if bits // 8 >= limit:
+    return _Plan(table_bits, frequencies, b"".join(write_table(row, mantissas=True) for row in frequencies), bits)
+
+
+def _encode_rans(kernels: ModuleType, codes: Codes, counts: Ints, limit: int, contexts: Bytes | None, threads: int) -> Bytes | None:
+    plan = _plan(counts)
+    if contexts is not None and (alone := _plan(counts.sum(axis=0, keepdims=True))).size <= plan.size:
+        plan, contexts = alone, None
+    if plan.bits // 8 >= limit:
         return None
-    log_lanes, chunks = _layout(codes.size, bits // 8)
+    log_lanes, chunks = _layout(codes.size, plan.bits // 8)
     chunk = _chunk_codes(codes.size, chunks)
-    sizes, coded = kernels.rans_encode(codes, frequencies, table_bits, 1 << log_lanes, chunk, contexts, threads)
-    tables = b"".join(write_table(row, mantissas=True) for row in frequencies)
+    sizes, coded = kernels.rans_encode(codes, plan.frequencies, plan.table_bits, 1 << log_lanes, chunk, contexts, threads)
     return np.concatenate(
         [
             _numbers(RANS if contexts is None else RANS_CONTEXTS, "u1"),
-            _numbers(table_bits | log_lanes << 4, "u1"),
+            _numbers(plan.table_bits | log_lanes << 4, "u1"),
             _numbers(chunks, "<u2"),
-            np.frombuffer(tables, dtype=np.uint8),
+            np.frombuffer(plan.tables, dtype=np.uint8),
             _numbers(sizes[:-1], "<u4"),
             coded,
         ]

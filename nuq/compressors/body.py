@@ -6,8 +6,8 @@
     k0, k1 uint32          where the values were rotated or dithered: the receiver repeats the sender's random numbers
     levels float32[L]      unless they are equally spaced
     scales float32         one per bucket, two under quantile normalisation
-    codes                  packed (``nuq.coding``) or entropy coded (``nuq.entropy``); rANS codes of 2^16 dithered coordinates or more
-                           have the dither's leading bits as context, which saves .05 bits each
+    codes                  packed (``nuq.coding``) or entropy coded (``nuq.entropy``); rANS codes of 2^14 dithered coordinates or more
+                           may have the dither's leading bits as context, which saves up to .05 bits each
 
 For n coordinates, b bits and buckets of d, packed, that makes ``28 + 12 + 4*2^b + 4*ceil(n/d) + ceil(n*b/8)`` bytes, header included.
 """
@@ -30,7 +30,7 @@ from nuq.ops import Words
 CODINGS = ("packed", *entropy.CODERS)
 _FIXED = struct.Struct("<IHBBB3x")
 _WORDS = struct.Struct("<II")
-CONTEXT_BITS, _CONTEXTS_FROM = 3, 1 << 16  # fewer coordinates would not make up for eight tables
+CONTEXT_BITS, _CONTEXTS_FROM = 3, 1 << 14  # fewer coordinates cannot make up for eight tables
 _UNIFORM, _TWO_SCALES, _DITHERED = 1, 2, 4
 
 
