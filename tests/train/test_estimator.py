@@ -66,3 +66,19 @@ def test_level_tags():
     assert 0 < got["nb_error"] < 1 and 0 < got["nb_error_measured"] < 1
     assert measure(workers("nuqsgd", p=0.25), samples())["multiplier"] == 0.25
     assert "nb_error" not in measure(workers("supersgd"), samples())
+
+
+def test_the_distance_from_the_best_levels_is_logged_and_saved():
+    values = samples(1)[0]
+    gradients = {w: [torch.tensor(g[:100]).view(20, 5), torch.tensor(g[100:])] for w, g in enumerate(values)}
+    gaps = {}
+    for name, settings in {"alq": {}, "amq": {}, "optimal": {}}.items():
+        of = workers(name, bits=3, bucket_size=64, **settings)
+        assert "level_gap" not in estimator.level_scalars(of.compressor)  # before the first update there is no law
+        of.observe(gradients, 0)
+        assert of.update_levels() is None
+        gaps[name] = estimator.level_scalars(of.compressor)["level_gap"]
+        fresh = workers(name, bits=3, bucket_size=64, **settings)
+        fresh.load_state_dict(of.state_dict())
+        assert estimator.level_scalars(fresh.compressor)["level_gap"] == gaps[name]
+    assert gaps["optimal"] == 0 <= gaps["alq"] < gaps["amq"]
