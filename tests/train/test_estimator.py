@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.registry import METHODS
 from nuq.workers import Workers
 from train import estimator
@@ -68,17 +69,22 @@ def test_level_tags():
     assert "nb_error" not in measure(workers("supersgd"), samples())
 
 
+def logged(of: Workers) -> dict[str, float]:
+    assert isinstance(of.compressor, AdaptiveQuantizer)
+    return estimator.level_scalars(of.compressor)
+
+
 def test_the_distance_from_the_best_levels_is_logged_and_saved():
     values = samples(1)[0]
     gradients = {w: [torch.tensor(g[:100]).view(20, 5), torch.tensor(g[100:])] for w, g in enumerate(values)}
     gaps = {}
     for name, settings in {"alq": {}, "amq": {}, "optimal": {}}.items():
         of = workers(name, bits=3, bucket_size=64, **settings)
-        assert "level_gap" not in estimator.level_scalars(of.compressor)  # before the first update there is no law
+        assert "level_gap" not in logged(of)  # before the first update there is no law
         of.observe(gradients, 0)
         assert of.update_levels() is None
-        gaps[name] = estimator.level_scalars(of.compressor)["level_gap"]
+        gaps[name] = logged(of)["level_gap"]
         fresh = workers(name, bits=3, bucket_size=64, **settings)
         fresh.load_state_dict(of.state_dict())
-        assert estimator.level_scalars(fresh.compressor)["level_gap"] == gaps[name]
+        assert logged(fresh)["level_gap"] == gaps[name]
     assert gaps["optimal"] == 0 <= gaps["alq"] < gaps["amq"]
