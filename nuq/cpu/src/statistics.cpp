@@ -9,8 +9,9 @@
 NUQ_EXPORT void nuq_histogram(const float* x, int64_t n, int64_t bucket, int64_t every, const float* scales, int64_t per,
                               double weight_each, int32_t log_bins, int32_t lowest, int64_t side, double* sums, double* tops) {
     double *const w0 = sums, *const w1 = sums + 2 * side, *const w2 = sums + 4 * side;
+    int64_t b = 0, end = bucket;  // a division for every coordinate would cost more than all the rest
     for (int64_t i = 0; i < n; i += every) {
-        const int64_t b = i / bucket;
+        for (; i >= end; ++b) end += bucket;
         const float scale = scales[b * per];
         if (!(scale > 0.0f)) continue;
         const float r = std::fmin(std::fmax(x[i] / scale, -1.0f), 1.0f), size = std::fabs(r);
