@@ -273,6 +273,13 @@ def bucket_scales(vector: Tensor, bucket_size: int, norm: str, multiple: float =
     return (_cpu_kernels() if vector.device.type == "cpu" else reference).bucket_scales(vector, bucket_size, norm, multiple)
 
 
+def bucket_dots(a: Tensor, b: Tensor, bucket_size: int) -> Tensor:
+    """Scalar product of every bucket, summed as in step 2: two float32[n] -> float64[ceil(n / bucket_size)]."""
+    from nuq import reference
+
+    return (_cpu_kernels() if a.device.type == "cpu" else reference).bucket_dots(a, b, bucket_size)
+
+
 def leading_bits(num_coordinates: int, key: Key | Words, count: int) -> Tensor:
     """The first ``count`` (1 .. 8) bits of every coordinate's ``h`` (step 6): uint8[num_coordinates] on the CPU."""
     return _cpu_kernels().leading_bits(num_coordinates, *words_of(key), count)

@@ -113,6 +113,11 @@ def bucket_scales(vector: Float[Tensor, " n"], bucket_size: int, norm: str, mult
     return torch.where(scales < SMALLEST_NORM, torch.zeros_like(scales), scales)
 
 
+def bucket_dots(a: Float32[Tensor, " n"], b: Float32[Tensor, " n"], bucket_size: int) -> Float64[Tensor, " buckets"]:
+    """``ops.bucket_dots``."""
+    return tree_sum(bucketed(a, bucket_size).to(torch.float64) * bucketed(b, bucket_size).to(torch.float64))
+
+
 def _lane_quantile(buckets: Float32[Tensor, "buckets size"], last: int, num_lanes: int) -> Float32[Tensor, " buckets"]:
     """The smallest of the lanes' maxima; a lane of the last bucket without a coordinate (it has ``last`` of them) is left out."""
     padded = torch.nn.functional.pad(buckets.abs(), (0, -buckets.shape[1] % num_lanes))

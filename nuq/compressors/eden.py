@@ -44,7 +44,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq import coding, entropy, lloyd_max, ops, reference
+from nuq import coding, entropy, lloyd_max, ops
 from nuq.compressors.body import CODINGS
 from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
 from nuq.ops import Key, Words
@@ -213,9 +213,8 @@ def _quantize(y: Tensor, size: int, layout: Layout, codes: Tensor, mse: bool) ->
     ops.encode_(y, borders, norms, codes, bucket_size=size, norm="l2", packing=layout.packing, key=(0, 0), stochastic=False)
     q = torch.empty_like(y)
     _values(codes, torch.ones_like(norms), size, layout, q)
-    y_rows, q_rows = y.view(-1, size).to(torch.float64), q.view(-1, size).to(torch.float64)
-    along = reference.tree_sum(y_rows * q_rows)
-    scale = along / reference.tree_sum(q_rows.square()) if mse else reference.tree_sum(y_rows.square()) / along
+    along = ops.bucket_dots(y, q, size)
+    scale = along / ops.bucket_dots(q, q, size) if mse else ops.bucket_dots(y, y, size) / along
     scale = torch.where(norms > 0, scale, torch.zeros_like(scale)).to(torch.float32)
     ops.check_scales(scale, "l2")
     return scale

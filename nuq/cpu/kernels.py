@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from jaxtyping import Float, Float32, UInt8
+from jaxtyping import Float, Float32, Float64, UInt8
 from torch import Tensor
 
 from nuq import coding
@@ -26,6 +26,7 @@ _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
         _LONG,
     ),
     "nuq_decode": ([_POINTER, _INT, _POINTER, _INT, _POINTER, _INT, _POINTER, _LONG, _LONG, _INT, _INT, _WORD, _WORD, _INT], _INT),
+    "nuq_bucket_dots": ([_POINTER, _POINTER, _LONG, _LONG, _POINTER, _INT], None),
     "nuq_leading_bits": ([_LONG, _WORD, _WORD, _INT, _POINTER, _INT], None),
     "nuq_hadamard": ([_POINTER, _LONG, _LONG, _WORD, _WORD, _INT, _INT], None),
 }
@@ -221,3 +222,14 @@ def leading_bits(num_coordinates: int, k0: int, k1: int, count: int) -> UInt8[Te
     bits = torch.empty(num_coordinates, dtype=torch.uint8)
     _function("nuq_leading_bits")(num_coordinates, k0, k1, count, bits.data_ptr(), torch.get_num_threads())
     return bits
+
+
+def bucket_dots(a: Float32[Tensor, " n"], b: Float32[Tensor, " n"], bucket_size: int) -> Float64[Tensor, " buckets"]:
+    """``ops.bucket_dots``."""
+    n = a.numel()
+    _check_tensor(a, "a vector", torch.float32)
+    _check_tensor(b, "a vector", torch.float32, n)
+    a, b = a.contiguous(), b.contiguous()
+    sums = torch.empty(num_buckets(n, bucket_size), dtype=torch.float64)
+    _function("nuq_bucket_dots")(a.data_ptr(), b.data_ptr(), n, min(bucket_size, max(n, 1)), sums.data_ptr(), torch.get_num_threads())
+    return sums

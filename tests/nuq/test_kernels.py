@@ -328,3 +328,15 @@ def test_operators_reach_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "_function", lambda name: asked.append(name) or function(name))
     ops.hadamard_(torch.ones(8), 8, KEY)
     assert asked == ["nuq_hadamard"]
+
+
+@pytest.mark.parametrize("name", cpu.instruction_sets() or ["none"])
+@pytest.mark.parametrize(("size", "bucket_size"), [(0, 8), (1, 8), (1000, 64), (5000, 2048), (70_001, 8192), (3000, 1 << 40)])
+def test_scalar_products_and_leading_bits(name: str, size: int, bucket_size: int) -> None:
+    a, b = vector_of("all magnitudes", size, torch.float32, 1), vector_of("normal", size, torch.float32, 2)
+    with cpu.using(name):
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            assert torch.equal(kernels.bucket_dots(a, b, bucket_size), reference.bucket_dots(a, b, min(bucket_size, max(size, 1))))
+            for count in (1, 3, 8):
+                assert torch.equal(kernels.leading_bits(size, *KEY, count), reference.leading_bits(size, *KEY, count))

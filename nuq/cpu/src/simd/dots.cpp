@@ -1,0 +1,41 @@
+// Scalar products of buckets: the tree of the specification's step 2 over products.
+#include <algorithm>
+#include <vector>
+
+#include "../isa.h"
+
+NUQ_DECLARE(void, dots, const float*, const float*, int64_t, int64_t, int64_t, double*)
+
+namespace {
+constexpr int64_t BLOCK = 1024;
+
+double halved(double* values, int64_t size) {
+    for (int64_t h = size / 2; h > 0; h /= 2)
+        for (int64_t i = 0; i < h; ++i) values[i] += values[i + h];
+    return values[0];
+}
+
+int64_t power_of_two(int64_t least) {
+    int64_t size = 1;
+    while (size < least) size *= 2;
+    return size;
+}
+
+double product(const float* a, const float* b, int64_t count, std::vector<double>& blocks) {
+    blocks.assign(static_cast<size_t>(power_of_two((count + BLOCK - 1) / BLOCK)), 0.0);
+    for (int64_t first = 0; first < count; first += BLOCK) {
+        double products[BLOCK];
+        const int64_t here = std::min(BLOCK, count - first), size = power_of_two(here);
+        for (int64_t i = 0; i < here; ++i) products[i] = double(a[first + i]) * double(b[first + i]);
+        std::fill(products + here, products + size, 0.0);
+        blocks[static_cast<size_t>(first / BLOCK)] = halved(products, size);
+    }
+    return halved(blocks.data(), int64_t(blocks.size()));
+}
+}  // namespace
+
+void nuq::NUQ_ISA::dots(const float* a, const float* b, int64_t size, int64_t bucket, int64_t number, double* sums) {
+    std::vector<double> blocks;
+    const int64_t first = number * bucket;
+    sums[number] = product(a + first, b + first, std::min(bucket, size - first), blocks);
+}
