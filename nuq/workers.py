@@ -86,10 +86,9 @@ class Workers:
 
     def vectors(self, gradient: Gradient) -> dict[str, Tensor]:
         """The vectors that are cut into buckets: the whole gradient under the name ``model``, or one per parameter."""
-        flat = [part.reshape(-1) for part in gradient]
         if getattr(self.settings, "scope", "model") == "model":
-            return {"model": torch.cat(flat)}
-        return dict(zip(self.parameters, flat, strict=True))
+            return {"model": joined(gradient)}
+        return dict(zip(self.parameters, (part.reshape(-1) for part in gradient), strict=True))
 
     def encode(self, gradient: Gradient, key: Key) -> Tensor:
         """One worker's payload: uint8[bytes]."""
@@ -267,6 +266,17 @@ class Workers:
         self.compressor.load_state_dict(state["compressor"])
         for worker in self.hosted if self.adaptive else ():
             self._statistics[worker] = Statistics.from_array(state["statistics"][worker].numpy(), self._no_statistics().num_components)
+
+
+def joined(gradient: Gradient) -> Tensor:
+    """All parts as one vector; without a copy where they already lie one after another in memory."""
+    first, end = gradient[0], gradient[0].storage_offset()
+    for part in gradient:
+        same = part.untyped_storage().data_ptr() == first.untyped_storage().data_ptr() and part.dtype == first.dtype
+        if not (same and part.is_contiguous() and part.storage_offset() == end):
+            return torch.cat([part.reshape(-1) for part in gradient])
+        end += part.numel()
+    return first.as_strided((end - first.storage_offset(),), (1,))
 
 
 def non_finite_parameter(gradient: Gradient) -> int | None:

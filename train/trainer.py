@@ -82,7 +82,9 @@ class Trainer:
             torch.manual_seed(generator(self.config["seed"], step, worker, f"{purpose}/dropout").initial_seed())  # dropout
             loss = cross_entropy(self.model(_channels_last(x)), y)
         gradient = torch.autograd.grad(loss, list(self.parameters.values()))
-        return [part.detach() for part in gradient], loss.detach()
+        flat = torch.cat([part.detach().reshape(-1) for part in gradient])  # once for all who take it as one vector
+        parts = flat.split([part.numel() for part in gradient])
+        return [part.view(whole.shape) for part, whole in zip(parts, gradient, strict=True)], loss.detach()
 
     def _hosted_gradients(self, step: int, order: Order, purpose: str, workers: range) -> tuple[dict[int, list[Tensor]], dict[int, float]]:
         """Gradients and losses of ``workers``; the batch-norm buffers end as worker 0's (if hosted) or as they were."""
