@@ -211,21 +211,32 @@ def frontier(points: list[Point]) -> list[Point]:
     return kept
 
 
-def error_at(points: list[Point], rate: float) -> float | None:
-    """vNMSE at a rate, its logarithm interpolated; None outside the points."""
-    pair = _around(frontier(points), rate)
+def reached_at(points: list[Point], rate: float) -> Point | None:
+    """The point of least error at this rate or less.
+
+    Between two points that no other one beats, log vNMSE is interpolated at the rate itself; beyond the last one, that point stands, with
+    its own smaller rate: who may spend more bits need not.  None where every point takes more.
+    """
+    kept = frontier(points)
+    pair = _around(kept, rate)
     if pair is None:
-        return None
+        return kept[-1] if kept and kept[-1].bits <= rate else None
     low, high = pair
     share = (rate - low.bits) / (high.bits - low.bits)
-    return math.exp((1 - share) * math.log(low.error) + share * math.log(high.error))
+    return Point(rate, math.exp((1 - share) * math.log(low.error) + share * math.log(high.error)), None)
 
 
-def best(curves: Curves, rate: float, kind: str | None = None, method: str | None = None) -> tuple[Family, float] | None:
-    """The family of least error at a rate, of one kind or method."""
+def error_at(points: list[Point], rate: float) -> float | None:
+    """The least vNMSE at this rate or less; None where every point takes more."""
+    point = reached_at(points, rate)
+    return None if point is None else point.error
+
+
+def best(curves: Curves, rate: float, kind: str | None = None, method: str | None = None) -> tuple[Family, Point] | None:
+    """The family of least error at a rate or less, of one kind or method, and the point that it reaches."""
     taken = ((family, points) for family, points in curves.items() if kind in (None, *family.kinds) and method in (None, family.method))
-    reached = [(family, error) for family, points in taken if (error := error_at(points, rate)) is not None]
-    return min(reached, key=lambda pair: pair[1], default=None)
+    reached = [(family, point) for family, points in taken if (point := reached_at(points, rate)) is not None]
+    return min(reached, key=lambda pair: (pair[1].error, pair[1].bits), default=None)
 
 
 # --- beside the curves ---

@@ -6,8 +6,10 @@ levels, .004 on scales in buckets of 8192 (.125 in buckets of 256); one of 75,29
 
 Every unbiased entry of METHODS is taken with every choice of rotation, dither, coding (packed and rANS; Huffman lies between them), norm
 and form that it has, in buckets of 8192, of 256 and as one bucket, on three laws and on recorded gradients (CIFAR-10 where ``NUQ_DATA``
-has it).  Between two rates of one method, log vNMSE is interpolated; ECDQ, whose step is free, is tuned to the wanted total instead.
-Sampling errors are some tenths of a percent.
+has it).  A method's error at a rate is the least that it reaches at that rate or less: between two rates of one choice of options, log
+vNMSE is interpolated (ECDQ, whose step is free, is tuned to the wanted total instead); a choice whose rates all lie below stands with the
+least error that it has, and the bits that it takes are printed behind ``@``.  The same holds for EDEN.  Sampling errors are some tenths
+of a percent.
 
 With an entropy coder one bucket is best: one step for all coordinates is the division of the bits that minimises the total error, since
 coordinates of larger layers then take more of them; a scale per bucket gives every bucket the same number.
@@ -29,12 +31,13 @@ from typing import Any
 import torch
 
 from benchmarks import accuracy_curves, gradient_samples
-from benchmarks.accuracy_curves import LETTERS, NUM_DRAWS, RATES, Curves, Family, best
+from benchmarks.accuracy_curves import LETTERS, NUM_DRAWS, RATES, Curves, Family, Point, best
 from benchmarks.gradient_samples import Source
 from nuq.registry import METHODS
 
 PUBLISHED_EDEN = (0.5708, 0.1331, 0.0358, 0.0096)
 NUM_PROCESSES = 2
+CELL_WIDTH = 32  # of the options behind an error
 
 CONTESTS = {
     "EDEN": "eden",
@@ -49,21 +52,27 @@ CONTESTS = {
 
 def print_table(source: Source, curves: Curves) -> None:
     """The best of every method at each rate, then the contests."""
-    print(f"\n{source.title}: {source.num_coordinates:,} coordinates; vNMSE at equal total bits, with the options that reach it")
-    print(f"{'':22}" + "".join(f"{f'{rate} bits':>10}  {'':26}" for rate in RATES).rstrip())
+    print(f"\n{source.title}: {source.num_coordinates:,} coordinates; least vNMSE within the total bits, its options, @ the bits if fewer")
+    print(f"{'':22}" + "".join(f"{f'{rate} bits':>10}  {'':{CELL_WIDTH}}" for rate in RATES).rstrip())
     methods = dict.fromkeys(family.method for family in curves)
     for name in methods:
-        cells = [best(curves, rate, method=name) for rate in RATES]
+        cells = [_cell(best(curves, rate, method=name), rate, titled=False) for rate in RATES]
         if any(cells):
-            _print_row(METHODS[name].title, [(cell[1], _letters(cell[0]).partition(" ")[2]) if cell else None for cell in cells])
+            _print_row(METHODS[name].title, cells)
         else:
             family, points = min(((f, points) for f, points in curves.items() if f.method == name), key=lambda pair: pair[1][0].error)
-            _print_row(
-                METHODS[name].title, [(points[0].error, f"{_letters(family).partition(' ')[2]} at {points[0].bits:.3f} bits".strip())]
-            )
+            _print_row(METHODS[name].title, [_cell((family, points[0]), 0, titled=False)])
     for title, kind in CONTESTS.items():
-        cells = [best(curves, rate, kind) for rate in RATES]
-        _print_row(title, [(cell[1], _letters(cell[0])) if cell else None for cell in cells])
+        _print_row(title, [_cell(best(curves, rate, kind), rate) for rate in RATES])
+
+
+def _cell(reached: tuple[Family, Point] | None, rate: float, titled: bool = True) -> tuple[float, str] | None:
+    """Error and options, and the bits that it takes where they are not the rate."""
+    if reached is None:
+        return None
+    family, point = reached
+    letters = _letters(family) if titled else _letters(family).partition(" ")[2]
+    return point.error, letters if point.bits == rate else f"{letters} @{point.bits:.3f}".strip()
 
 
 def _letters(family: Family) -> str:
@@ -71,18 +80,22 @@ def _letters(family: Family) -> str:
 
 
 def _print_row(title: str, cells: Sequence[tuple[float, str] | None]) -> None:
-    texts = (f"{cell[0]:10.4g}  {cell[1]:26}" if cell else f"{'-':>10}  {'':26}" for cell in cells)
+    texts = (f"{cell[0]:10.4g}  {cell[1]:{CELL_WIDTH}}" if cell else f"{'-':>10}  {'':{CELL_WIDTH}}" for cell in cells)
     print(f"{title:22}" + "".join(texts).rstrip())
 
 
 def contests(curves: Curves) -> dict[str, dict[str, Any]]:
-    """Rate -> contest -> who is best, and its vNMSE; and whether ours is below EDEN."""
+    """Rate -> contest -> who is best, its vNMSE and the bits that it takes, the rate or less; and whether ours is below EDEN."""
     found: dict[str, dict[str, Any]] = {}
     for rate in RATES:
         reached = {kind: best(curves, rate, kind) for kind in CONTESTS.values()}
-        row: dict[str, Any] = {kind: {"name": cell[0].label(), "vnmse": _rounded(cell[1])} for kind, cell in reached.items() if cell}
+        row: dict[str, Any] = {
+            kind: {"name": cell[0].label(), "vnmse": _rounded(cell[1].error), "bits": _rounded(cell[1].bits)}
+            for kind, cell in reached.items()
+            if cell
+        }
         ours, eden = reached["ours"], reached["eden"]
-        row["below_eden"] = bool(ours and eden and ours[1] < eden[1])
+        row["below_eden"] = bool(ours and eden and ours[1].error < eden[1].error)
         found[str(rate)] = row
     return found
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks import accuracy_curves, accuracy_figure, accuracy_per_bit
-from benchmarks.accuracy_curves import Family, Point, best, error_at, families, frontier
+from benchmarks.accuracy_curves import Family, Point, best, error_at, families, frontier, reached_at
 from benchmarks.gradient_samples import Source
 from nuq.registry import METHODS
 
@@ -23,11 +23,37 @@ def test_every_unbiased_method_takes_part_with_every_option():
     assert len(set(found)) == len(found)
 
 
-def test_interpolation_is_linear_in_the_logarithm_and_never_beyond_the_points():
+def test_interpolation_is_linear_in_the_logarithm_and_never_below_the_points():
     points = [Point(1.0, 1.0, 1), Point(3.0, 0.01, 3)]
     assert error_at(points, 2) == pytest.approx(0.1)
     assert error_at(points, 1) == pytest.approx(1.0) and error_at(points, 3) == pytest.approx(0.01)
-    assert error_at(points, 3.1) is None and error_at(points[:1], 1) is None
+    assert error_at(points, 0.9) is None and error_at([], 1) is None
+
+
+def test_fewer_bits_than_the_rate_count_as_reaching_it():
+    points = [Point(1.0, 1.0, 1), Point(3.0, 0.01, 3)]
+    assert reached_at(points, 3.1) == points[1] and error_at(points[:1], 1) == 1.0
+    assert reached_at([*points, Point(3.05, 0.5, 4)], 3.1) == points[1]  # the last one may be beaten
+
+
+@pytest.mark.parametrize(("method", "kind"), [("ecdq", "ours"), ("eden", "eden")])
+def test_a_curve_that_ends_below_the_rate_can_win(method, kind):
+    options = {"bucket_size": 8192, "coding": "rans", "rotation": "none", "dither": "none"}
+    long, short = (Family(method, tuple({**options, "bucket_size": size}.items())) for size in (8192, 256))
+    curves = {long: [Point(3.0, 0.1, 3), Point(5.0, 0.001, 5)], short: [Point(2.0, 0.05, 2), Point(3.5, 0.002, 4)]}
+    assert best(curves, 4, kind) == (short, Point(3.5, 0.002, 4))
+    assert best(curves, 4, method=method) == (short, Point(3.5, 0.002, 4))
+    last = best(curves, 5, kind)
+    assert last and (last[0], last[1].error) == (long, pytest.approx(0.001))
+    found = accuracy_per_bit.contests(curves)["4"][kind]
+    assert (found["vnmse"], found["bits"]) == (0.002, 3.5)
+
+
+def test_the_table_names_bits_below_the_rate(capsys):
+    family = Family("ecdq", (("bucket_size", 8192), ("coding", "rans"), ("rotation", "none"), ("dither", "none")))
+    accuracy_per_bit.print_table(SOURCE, {family: [Point(2.5, 0.05, 2), Point(3.5, 0.002, 4)]})
+    winner = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("winner"))
+    assert winner.split() == ["winner", "-", "0.01", "ECDQ", "rANS", "0.002", "ECDQ", "rANS", "@3.500"]
 
 
 def test_points_that_others_beat_do_not_count():
@@ -58,8 +84,8 @@ def test_a_small_run(monkeypatch, tmp_path, capsys):
 
     ecdq = next(family for family in curves if family.label() == "ECDQ, dithered, rANS")
     assert any(abs(point.bits - 2) < 0.01 for point in curves[ecdq])  # tuned to a total of 2
-    winner, error = best(curves, 3, "ours") or pytest.fail("nobody reaches 3 bits")
-    assert winner.method == "ecdq" and error == pytest.approx(0.0235, rel=0.25)  # short: the coder's table counts
+    winner, point = best(curves, 3, "ours") or pytest.fail("nobody reaches 3 bits")
+    assert winner.method == "ecdq" and point.error == pytest.approx(0.0235, rel=0.25)  # short: the coder's table counts
     found = accuracy_per_bit.contests(curves)
     assert found["3"]["below_eden"] and json.loads(json.dumps(found)) == found
 
