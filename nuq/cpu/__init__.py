@@ -16,25 +16,25 @@ from pathlib import Path
 
 SETS = ("baseline", "avx2", "avx512")
 SOURCE = Path(__file__).parent / "src"
+LIBRARY = Path(__file__).parent / "libnuq.so"
 
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The library, loaded once; None (and one RuntimeWarning that says what to do) where it is missing, stale or off."""
+    """The library, loaded once; None where it is off, or (after one RuntimeWarning) missing, stale or not ours."""
     asked = os.environ.get("NUQ_CPU", "")
     if asked not in ("", "off", *SETS):
         raise ValueError(f"NUQ_CPU={asked!r}: must be off, or one of {', '.join(SETS)}")
     if asked == "off":
         return None
-    path = Path(__file__).parent / "libnuq.so"
     reason = "they are not built"
-    if path.exists():
+    if LIBRARY.exists():
         try:
-            loaded = ctypes.CDLL(str(path))
+            loaded = ctypes.CDLL(str(LIBRARY))
         except OSError as error:
-            reason = f"{path.name} does not load ({error})"
+            reason = f"{LIBRARY.name} does not load ({error})"
         else:
-            reason = _stale(loaded)
+            reason = _unusable(loaded)
             if not reason:
                 if asked:
                     _choose(loaded, asked)
@@ -48,12 +48,16 @@ def library() -> ctypes.CDLL | None:
     return None
 
 
-def _stale(loaded: ctypes.CDLL) -> str:
+def _unusable(loaded: ctypes.CDLL) -> str:
+    """Why the loaded file is not this version's library, or nothing."""
     from nuq.cpu.build import digest
 
-    loaded.nuq_digest.restype = ctypes.c_char_p
-    built = loaded.nuq_digest().decode()
-    return "" if built == digest() else "they were built from other sources"
+    try:
+        built = loaded.nuq_digest
+    except AttributeError:
+        return f"{LIBRARY.name} is another library: it has no nuq_digest"
+    built.restype = ctypes.c_char_p
+    return "" if built() == digest().encode() else "they were built from other sources"
 
 
 def _choose(loaded: ctypes.CDLL, name: str) -> None:
