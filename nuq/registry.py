@@ -249,7 +249,10 @@ class DRIVE:
         choices=("unbiased", "mse"),
     )
     rotations: int = setting(
-        3, "1 is the papers', biased on sparse and short vectors; 2 still a little on the sparsest; 3 not measurably", low=1, high=3
+        3,
+        "1 is the papers', biased on sparse and short vectors; 2 still a little on the sparsest; see nuq/compressors/eden.py",
+        low=1,
+        high=3,
     )
     coding: str = setting("packed", "packed: a fixed width per code; huffman, rans: entropy coded", choices=("packed", "huffman", "rans"))
 

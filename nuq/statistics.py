@@ -1,7 +1,7 @@
 r"""What an update of the levels needs to know about the gradients, in a fixed-size summary per worker.
 
 - A histogram of the normalised coordinates, weighted by norm^2 (the weight that the quantization error ``norm^2 * Psi`` gives them), in
-  64 bins an octave: what ``fit=histogram`` takes.  A sample of some 2^13 coordinates a vector, of some 64 buckets, is enough.
+  64 bins an octave: what ``fit=histogram`` takes.  A sample of some 2^14 coordinates a vector, of some 64 buckets, is enough.
 - Where moments are asked for (``fit=normal|mixture``), for every bucket its norm, and mean and unbiased standard deviation of the
   normalised coordinates.  Kept are the ``num_components`` buckets of largest norm (the mixture CondTruncNormHist; the original's
   ``snap_online_mean``) and the sums behind one normal: mean = sum of coordinates / n, sigma^2 = sum of within-bucket var * (len - 1) / n.
@@ -24,7 +24,7 @@ from nuq.cpu import statistics as cpu_statistics
 from nuq.distributions import CondTruncNorm, CondTruncNormHist, Distribution, Histogram, TruncNorm
 
 SAMPLED_BUCKETS = 64
-SAMPLED_COORDINATES = 1 << 13
+SAMPLED_COORDINATES = 1 << 14
 _OCTAVES, _LOG_BINS = 20, 6  # 2^6 bins in each octave from 2^-20 to 1, and one bin below
 _SIDE = (_OCTAVES << _LOG_BINS) + 1
 _LOWEST = (127 - _OCTAVES) << _LOG_BINS  # the leading bits of 2^-20 as a float32

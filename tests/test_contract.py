@@ -116,6 +116,8 @@ def test_unbiased(name, x):
 def test_variance_is_the_one_of_theory(name):
     """norm^2 * sum of (r - l)(u - r) for the quantizers, |x|^2 D / (1 - D) for EDEN, zero for full precision."""
     compressor, x, count = build(name), gradient(512), 300
+    if isinstance(compressor, Eden):
+        x = torch.randn(512, generator=torch.Generator().manual_seed(0))  # a bucket of 64 that few coordinates make up is rounded otherwise
     keys = [Key(1, step, 0, "x") for step in range(count)]
     draws = torch.stack([compressor.decode(compressor.encode(x, key)) for key in keys]).double()
     errors = (draws - x.double()).square().sum(dim=1)
