@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from nuq import coding, reference
+from nuq.cuda.checks import check_decode, check_encode, check_tensor
 from nuq.cuda.tiles import BLOCK, LARGEST, OPTIONS, Tile, power_of_two, rotation_tile, tile
 from nuq.ops import QUANTILE_FACTOR, SMALLEST_NORM, check_scales, hadamard_blocks, lanes, num_buckets
 
@@ -61,12 +62,6 @@ def _on(tensor: Tensor) -> Any:
     return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
 
 
-def _contiguous(**tensors: Tensor) -> None:
-    for name, tensor in tensors.items():
-        if not tensor.is_contiguous():
-            raise ValueError(f"{name} with strides {tensor.stride()}: the GPU kernels take contiguous tensors")
-
-
 # --- encode --------------------------------------------------------------------------------------------------------
 
 
@@ -88,6 +83,7 @@ def encode_(
     if device is None:
         reference.encode_(vector, levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1, stochastic)
         return
+    check_tensor(levels, "levels", vector.device, torch.float32)
     kind = {"L": levels.numel(), "UNIFORM": False, "F": 1, "STOCHASTIC": stochastic}
     _encode(device, vector, levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1, kind)
 
@@ -127,10 +123,10 @@ def _encode(
     k1: int,
     kind: dict[str, Any],
 ) -> None:
+    check_encode(vector, kind["L"], scales, packed, bucket_size, norm, packing, kind["STOCHASTIC"])
     n = vector.numel()
     if not n:
         return
-    _contiguous(vector=vector, levels=levels, scales=scales, packed=packed)
     with _on(vector):
         large = min(bucket_size, n) > LARGEST
         if large:
@@ -261,13 +257,10 @@ def decode_(
     if device is None:
         reference.decode_(packed, scales, levels, total, bucket_size, packing, accumulate, dither, k0, k1)
         return
+    check_decode(packed, scales, levels, total, bucket_size, packing)
     n, num_levels = total.numel(), levels.numel()
-    size = coding.packed_bytes(n, packing)
-    if packed.numel() != size:
-        raise ValueError(f"{packed.numel()} packed bytes: {n} codes take {size}")
     if not n:
         return
-    _contiguous(packed=packed, scales=scales, levels=levels, total=total)
     checked = packing == coding.TERNARY or num_levels < 1 << packing
     damaged = torch.zeros(1, dtype=torch.int32, device=total.device) if checked else scales
     with _on(total):
@@ -313,7 +306,9 @@ def hadamard_(vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> No
         reference.hadamard_(vector, block, k0, k1, inverse)
         return
     n = vector.numel()
-    _contiguous(vector=vector)
+    check_tensor(vector, "a vector", vector.device, torch.float32)
+    if block < 1 or block & (block - 1):
+        raise ValueError(f"block={block}: must be a power of two")
     inner = min(block, power_of_two(n + 1), LARGEST)  # of a block that the vector does not fill, only binary digits count
     whole = n // inner * inner
     outer = block > inner and whole > 0
