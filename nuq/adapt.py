@@ -92,7 +92,10 @@ def amq(distribution: Distribution, bits: int, *, solver: str = "exact") -> Fitt
 
 
 def optimal(distribution: Distribution, num_levels: int, *, symmetric: bool = True) -> Fitted:
-    """The level set of ``num_levels`` with the smallest Psi there is, by dynamic programming (``nuq.solver_optimal``).
+    """The level set of ``num_levels`` with the smallest Psi on a fine grid, by dynamic programming, polished (``nuq.solver_optimal``).
+
+    The optimum of every law of the reference to 4e-10; polishing is local, so on coarse, random histograms another minimum can lie lower
+    (1.1 % at worst in 7,000 of them, 4e-5 on histograms of ``nuq.statistics``).
 
     distribution: a law on [-1, 1].  num_levels: 2 to 256.  symmetric: the best of the sets +-l, without a zero level for an even
     number and with one for an odd; else the best of all sets.  ValueError for another number.  Never above ``alq``, whose starts

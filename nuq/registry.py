@@ -26,9 +26,13 @@ def setting(
     high: float | None = None,
     choices: tuple[str | int, ...] | None = None,
     identity: bool = True,
+    read_if: tuple[str, Any] | None = None,
 ) -> Any:
-    """A dataclass field with its reason, its legal range or choices, and whether it can change a result."""
-    metadata = {"reason": reason, "low": low, "high": high, "choices": choices, "identity": identity}
+    """A dataclass field with its reason, its legal range or choices, and whether it can change a result.
+
+    read_if: (another setting, its value) without which this one has no effect, so that only the default is legal.
+    """
+    metadata = {"reason": reason, "low": low, "high": high, "choices": choices, "identity": identity, "read_if": read_if}
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -49,6 +53,10 @@ def check(settings: type, values: Mapping[str, Any], where: str) -> None:
         if not rule or value is None:
             continue
         shown = f"{where}{item.name}={value!r}"
+        if rule.get("read_if") and value != item.default:
+            other, needed = rule["read_if"]
+            if values[other] != needed:
+                raise ValueError(f"{shown}: has no effect with {where}{other}={values[other]!r}; it is read with {other}={needed!r} only")
         if rule.get("choices") and value not in rule["choices"]:
             raise ValueError(f"{shown}: must be one of {', '.join(map(str, rule['choices']))}")
         for number in value if isinstance(value, list | tuple) else [value]:
@@ -191,7 +199,10 @@ class ALQ(Adaptive):
     """Levels by coordinate descent (exact: to convergence; paper: 30 sweeps, as published)."""
 
     weights: str = setting(
-        "norm2", "weights of the mixture: norm2 follows E[norm^2 Psi]; norm is what the original code uses", choices=("norm2", "norm")
+        "norm2",
+        "weights of the mixture: norm2 follows E[norm^2 Psi]; norm is what the original code uses",
+        choices=("norm2", "norm"),
+        read_if=("fit", "mixture"),
     )
 
 
@@ -199,6 +210,7 @@ class ALQ(Adaptive):
 class Optimal(ALQ):
     """The level set of least expected variance, by dynamic programming (QUIVER, NeurIPS 2024)."""
 
+    bits: int = setting(3, "bits of one code, for 2^bits levels", low=1, high=8, read_if=("num_levels", 0))
     solver: str = setting("exact", "the dynamic program has no published iterations to reproduce", choices=("exact",))
     num_levels: int = setting(
         0, "number of levels, 2 to 256, in place of 2^bits (0: 2^bits); odd and symmetric: with one at zero", low=0, high=256
@@ -224,7 +236,10 @@ class AMQ(SymmetricOnly):
     """Levels +-p^j with p learned by gradient descent (Section 3.2)."""
 
     weights: str = setting(
-        "norm2", "weights of the mixture: norm2 follows E[norm^2 Psi]; norm is what the original code uses", choices=("norm2", "norm")
+        "norm2",
+        "weights of the mixture: norm2 follows E[norm^2 Psi]; norm is what the original code uses",
+        choices=("norm2", "norm"),
+        read_if=("fit", "mixture"),
     )
 
 

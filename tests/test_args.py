@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 import args
+from nuq.registry import METHODS
 
 CHOICES = [(group, name) for group, options in args.GROUPS.items() for name in options]
 
@@ -99,6 +100,10 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
         chosen[name] = draw(legal[name])
     if chosen.get("trajectory") == "sgd":  # measuring is all that such a run does
         chosen["measure.every"] = draw(st.integers(1, 10**6))
+    for item in dataclasses.fields(args.GROUPS["method"][chosen["method"]]):  # what another setting leaves without effect
+        if f"method.{item.name}" in chosen and item.metadata["read_if"]:
+            other, needed = item.metadata["read_if"]
+            chosen[f"method.{other}"] = needed
     return chosen
 
 
@@ -111,6 +116,24 @@ def test_any_experiment_is_hydras(hydra: None, experiment: dict[str, Any], order
     assert config == _composed(overrides)
     assert args.resolve(args.parse_overrides(overrides)) == config
     assert json.loads(json.dumps(config)) == config  # plain values only: YAML and JSON keep them
+
+
+@pytest.mark.parametrize(
+    ("experiment", "message"),
+    [
+        ({"method": "alq", "method.weights": "norm"}, "weights='norm': has no effect with method.fit='histogram'"),
+        ({"method": "optimal", "method.num_levels": 7, "method.bits": 5}, "bits=5: has no effect with method.num_levels=7"),
+    ],
+)
+def test_a_setting_without_effect_is_an_error(experiment: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        args.resolve(experiment)
+
+
+def test_adaptive_levels_are_fitted_to_the_histogram_by_default() -> None:
+    for name, entry in METHODS.items():
+        if entry.adaptive and not name.endswith("n"):
+            assert args.resolve({"method": name})["method"]["fit"] == "histogram"
 
 
 def test_numbers_become_what_the_setting_is() -> None:
@@ -249,6 +272,10 @@ def test_identity_changes_with_what_can_change_a_result(choice: dict[str, Any], 
     base = {**choice, "measure.every": 7}  # legal with either trajectory
     config = args.resolve(base)
     section, _, short = name.rpartition(".")
+    if item.metadata["read_if"]:
+        other, needed = item.metadata["read_if"]
+        base[f"{section}.{other}"] = needed
+        config = args.resolve(base)
     value = (config[section] if section else config)[short]
     other = _another(value, item)
     if other is None:
