@@ -254,7 +254,7 @@ class AMQNormal(SymmetricOnly):
 class DRIVE:
     """One bit per rotated coordinate: its sign."""
 
-    bucket_size: int = setting(8192, "coordinates that are rotated together and share one scale; a power of two", low=64, high=2**30)
+    bucket_size: int = setting(8192, "coordinates that are rotated together and share one scale; a power of two", low=128, high=2**30)
     scope: str = setting(
         "model", "model: the gradient is one flat vector; tensor: each parameter is cut into its own buckets", choices=("model", "tensor")
     )

@@ -1,4 +1,4 @@
-r"""The global optimum of Psi on a grid: adaptive stochastic quantization by dynamic programming.
+r"""The optimum of Psi on a grid: adaptive stochastic quantization by dynamic programming.
 
 With C(i, j) the variance of the interval between points i and j, the best cost of k intervals that end at j is
 

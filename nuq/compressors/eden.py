@@ -26,7 +26,7 @@ hundred times smaller than the largest is rounded away: biased by up to its whol
 and 6/d (fewer than 16 coordinates that count) is therefore rounded at random to equally spaced levels between plus and minus its
 largest rotated value: exactly unbiased, with more error (at one bit 7 to 11 times ``|x|^2`` for such a bucket, in place of .57;
 ``scale=mse`` is biased anyway and does without).  What is left, at T = 2,500: 33 equal coordinates in a bucket of 128 and one a thousand
-times smaller, 2.0; in a bucket of 64, twelve of them and one, 5.0, so buckets of 64 are for tests rather than for use.
+times smaller, 2.0; in a bucket of 64, twelve of them and one, 5.0, so the settings allow no bucket below 128.
 
 Differences from the papers: that guard; buckets, where they rotate the whole vector; three rotations (``rotations=1`` is theirs);
 the rest after the last whole bucket is cut into powers of two down to 128, each a bucket with its own scale, the last one padded
