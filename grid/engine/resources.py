@@ -1,0 +1,144 @@
+"""What one experiment asks a machine for: nodes, processes, GPUs, cores, memory, time and where.  A frozen record that checks itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from nuq.registry import unknown
+
+TIME_FORMS = "minutes (90), MM:SS, HH:MM:SS (12:00:00), D-HH, D-HH:MM or D-HH:MM:SS"
+MEM_FORMS = "a whole number with its unit: 18GB, 18G, 500M, 1T; without one it counts megabytes; 0 is all of the node"
+MEGABYTES = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
+# One word each, for they become options of sbatch; brackets and signs belong to lists of nodes and features.
+WORD = re.compile(r"[\w.,:@&|()*/+\[\]][\w.,:@&|()*/+\[\]=-]*")
+
+
+def seconds(time: str) -> int:
+    """Seconds of a time limit as SLURM takes it; a bare number counts minutes.  ValueError for anything else."""
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", time, re.ASCII) if isinstance(time, str) else None
+    if found:
+        days, parts = found[1], [int(part) for part in found.groups()[1:] if part is not None]
+        if days is not None:
+            hours, minutes, rest = [*parts, 0, 0][:3]
+            legal = hours < 24 and minutes < 60 and rest < 60
+            total = int(days) * 86400 + hours * 3600 + minutes * 60 + rest
+        else:
+            legal = all(part < 60 for part in parts[1:])
+            total = sum(part * unit for part, unit in zip(parts, {1: (60,), 2: (60, 1), 3: (3600, 60, 1)}[len(parts)], strict=True))
+        if legal and total > 0:
+            return total
+    raise ValueError(f"time={time!r}: must be a time above 0 in text, as SLURM takes it: {TIME_FORMS}")
+
+
+def time_text(seconds: int) -> str:
+    """``HH:MM:SS``, with ``D-`` before it from one day on: what SLURM takes and people read."""
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return (f"{days}-" if days else "") + f"{hours:02}:{minutes:02}:{rest:02}"
+
+
+def megabytes(mem: str) -> int:
+    """Megabytes (1 GB is 1024 MB, as in SLURM), rounded up; 0 means all of the node.  ValueError for what is no amount of memory."""
+    found = re.fullmatch(r"(\d+)(?:([KMGT])B?)?", mem.upper(), re.ASCII) if isinstance(mem, str) else None
+    if not found:
+        raise ValueError(f"mem={mem!r}: must be text, {MEM_FORMS}")
+    return math.ceil(int(found[1]) * MEGABYTES[found[2] or "M"])
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What ONE experiment asks for; a script that runs K at a time asks for K times the GPUs, cores and memory.
+
+    Raises ValueError for a value that makes no sense.
+    """
+
+    nodes: int = 1
+    ranks: int = 1  # torch.distributed processes of one experiment, over all nodes; a multiple of nodes
+    gpus: float | None = None  # per node; None: one per rank of the node; 0.5: two runs of a script share a GPU; 0: none
+    cpus: int = 3  # per rank
+    mem: str = "18GB"  # per node
+    time: str | None = None  # None: the partition's own default
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    exclude: str | None = None
+
+    NAMES: ClassVar[tuple[str, ...]] = ()  # of the fields; filled in below
+
+    def __post_init__(self) -> None:
+        for name in ("nodes", "ranks", "cpus"):
+            value = getattr(self, name)
+            if not _whole(value) or value < 1:
+                raise ValueError(f"{name}={value!r}: must be a whole number of at least 1")
+        if self.ranks % self.nodes:
+            raise ValueError(f"ranks={self.ranks}: must be a multiple of nodes={self.nodes}; every node runs as many")
+        if self.gpus is not None:
+            self._check_gpus(self.gpus)
+        megabytes(self.mem)
+        if self.time is not None:
+            seconds(self.time)
+        for name in ("partition", "account", "qos", "constraint", "exclude"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not WORD.fullmatch(value)):
+                raise ValueError(f"{name}={value!r}: must be one word without blanks or quotes, as sbatch --{name} takes it")
+
+    def _check_gpus(self, gpus: object) -> None:
+        if isinstance(gpus, bool) or not isinstance(gpus, int | float) or not math.isfinite(gpus) or gpus < 0:
+            raise ValueError(f"gpus={gpus!r}: must be a number of GPUs per node: 0, 1, 2, ..., or a fraction such as 0.5 to share one")
+        if gpus != int(gpus) and gpus > 1:
+            raise ValueError(f"gpus={gpus!r}: must be whole above 1; a fraction below 1 lets several runs of one script share a GPU")
+        if 0 < gpus < 1 and self.ranks > 1:
+            raise ValueError(f"gpus={gpus!r}: a share of a GPU is for experiments of one rank, and this one has ranks={self.ranks}")
+
+    @property
+    def ranks_per_node(self) -> int:
+        return self.ranks // self.nodes
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs per node of a script that runs one experiment at a time."""
+        return self.gpus_for(1)
+
+    @property
+    def runs_per_gpu(self) -> int:
+        """How many experiments share one GPU: 1 unless ``gpus`` is a fraction."""
+        return math.floor(1 / self.gpus + 1e-9) if self.gpus is not None and 0 < self.gpus < 1 else 1
+
+    def gpus_for(self, parallel: int) -> int:
+        """GPUs per node of a script with ``parallel`` experiments at a time."""
+        if self.gpus is None:
+            return self.ranks_per_node * parallel
+        return math.ceil(parallel / self.runs_per_gpu) if 0 < self.gpus < 1 else int(self.gpus) * parallel
+
+    def cpus_for(self, parallel: int) -> int:
+        """Cores per node of a script with ``parallel`` experiments at a time."""
+        return self.cpus * self.ranks_per_node * parallel
+
+    def mem_for(self, parallel: int) -> str:
+        """Memory per node of a script with ``parallel`` experiments at a time, as sbatch takes it."""
+        return self.mem if parallel == 1 else f"{megabytes(self.mem) * parallel}M"
+
+    def with_(self, **changes: Any) -> Resources:
+        """A checked copy; ValueError for a name that is no resource, with the legal ones and the nearest match."""
+        return self.merged(changes)
+
+    def merged(self, changes: Mapping[str, Any]) -> Resources:
+        """A checked copy with the values of ``changes``."""
+        for name in changes:
+            if name not in self.NAMES:
+                raise unknown("resource", name, list(self.NAMES))
+        return dataclasses.replace(self, **changes) if changes else self
+
+
+Resources.NAMES = tuple(item.name for item in dataclasses.fields(Resources))
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,117 @@
+"""Resources: times and memory as SLURM writes them, shares of a GPU, K experiments at a time, and refusals in one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grid.engine.resources import Resources, megabytes, seconds, time_text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("90", 5400),
+        ("5:30", 330),
+        ("12:00:00", 43200),
+        ("100:00:00", 360000),
+        ("2-0", 172800),
+        ("1-12:30", 131400),
+        ("1-00:00:01", 86401),
+    ],
+)
+def test_seconds(text: str, value: int) -> None:
+    assert seconds(text) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["12h", "", "0", "00:00:00", "1:60", "1:00:60", "1-24", "1-00:60", "-5", "1.5", "1-", "1:2:3:4", "２0", 90]
+)
+def test_seconds_refuses(text: Any) -> None:
+    with pytest.raises(ValueError, match=r"^time=.*: must be a time above 0 .* HH:MM:SS \(12:00:00\)") as caught:
+        seconds(text)
+    assert "\n" not in str(caught.value)
+
+
+@given(st.integers(1, 400 * 86400))
+def test_a_time_survives_its_text(value: int) -> None:
+    assert seconds(time_text(value)) == value
+
+
+def test_time_text() -> None:
+    assert [time_text(value) for value in (61, 43200, 90061)] == ["00:01:01", "12:00:00", "1-01:01:01"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("18GB", 18432), ("18G", 18432), ("18g", 18432), ("500M", 500), ("512000", 512000), ("1T", 1 << 20), ("1K", 1), ("0", 0)],
+)
+def test_megabytes(text: str, value: int) -> None:
+    assert megabytes(text) == value
+
+
+@pytest.mark.parametrize("text", ["1.5G", "G", "", "18 GB", "18GiB", "-1G", 18000])
+def test_megabytes_refuses(text: Any) -> None:
+    with pytest.raises(ValueError, match=r"^mem=.*: must be text, .*18GB, 18G, 500M"):
+        megabytes(text)
+
+
+def test_gpus_of_k_at_a_time() -> None:
+    assert (Resources().num_gpus, Resources(ranks=4).num_gpus, Resources(ranks=4, gpus=0).num_gpus) == (1, 4, 0)
+    assert Resources(ranks=8, nodes=2).num_gpus == 4
+    half, third = Resources(gpus=0.5), Resources(gpus=1 / 3)
+    assert [half.gpus_for(parallel) for parallel in (1, 2, 3, 4)] == [1, 1, 2, 2]
+    assert [third.gpus_for(parallel) for parallel in (1, 3, 4)] == [1, 1, 2]
+    assert Resources(gpus=0.3).gpus_for(10) == 4, "three runs fit on one GPU, not three and a third"
+    assert Resources(gpus=2).gpus_for(3) == 6
+
+
+@given(st.integers(1, 200), st.integers(1, 500))
+def test_a_share_of_one_nth_lets_n_runs_share(count: int, parallel: int) -> None:
+    resources = Resources(gpus=1 / count)
+    assert resources.runs_per_gpu == count
+    assert resources.gpus_for(parallel) == -(-parallel // count)
+
+
+def test_cores_and_memory_of_k_at_a_time() -> None:
+    one = Resources(ranks=4, nodes=2, cpus=3)
+    assert (one.cpus_for(1), one.cpus_for(3)) == (6, 18)
+    assert (one.mem_for(1), one.mem_for(2), Resources(mem="0").mem_for(2)) == ("18GB", "36864M", "0M")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"nodes": 0}, r"nodes=0: must be a whole number of at least 1"),
+        ({"cpus": 1.5}, r"cpus=1\.5: must be a whole number"),
+        ({"ranks": True}, r"ranks=True: must be a whole number"),
+        ({"ranks": 3, "nodes": 2}, r"ranks=3: must be a multiple of nodes=2"),
+        ({"gpus": -1}, r"gpus=-1: must be a number of GPUs"),
+        ({"gpus": "1"}, r"gpus='1': must be a number of GPUs"),
+        ({"gpus": float("nan")}, r"gpus=nan: must be a number of GPUs"),
+        ({"gpus": 1.5}, r"gpus=1\.5: must be whole above 1"),
+        ({"gpus": 0.5, "ranks": 2}, r"gpus=0\.5: a share of a GPU is for experiments of one rank"),
+        ({"time": "12h"}, r"time='12h': .*HH:MM:SS"),
+        ({"time": 90}, r"time=90: must be a time above 0 in text"),
+        ({"mem": "lots"}, r"mem='lots'"),
+        ({"partition": "gpu v100"}, r"partition='gpu v100': must be one word"),
+        ({"partition": ""}, r"partition='': must be one word"),
+        ({"account": "--evil"}, r"account='--evil': must be one word"),
+        ({"exclude": "n1\n#SBATCH --nice"}, r"exclude=.*: must be one word"),
+        ({"tiem": "1"}, r"unknown resource 'tiem'; did you mean 'time'\? \(legal: account, constraint, cpus"),
+    ],
+)
+def test_one_clear_sentence(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{sentence}") as caught:
+        Resources().merged(changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_clusters_call_their_things_is_legal() -> None:
+    words = {"partition": "gpu,gpu-long", "account": "def-jane_gpu", "constraint": "[a100|v100*2]&ib", "exclude": "n[01-03,7],m2"}
+    made = Resources().with_(**words, qos="high.prio", gpus=None, time=None)
+    assert {name: getattr(made, name) for name in words} == words
+    assert Resources().merged({}) == Resources()
