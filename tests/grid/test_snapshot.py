@@ -1,0 +1,242 @@
+"""Pinned code: what a snapshot holds, that it is whole, and that the tree may change beside it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from grid.engine import snapshot as snapshots
+from grid.engine.snapshot import current, drift, snapshot
+
+
+def _git(root: Path, *words: str) -> None:
+    named = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", "-C", str(root), *named, *words], check=True, capture_output=True)
+
+
+def _tree(root: Path, *, git: bool) -> Path:
+    (root / "train" / "data").mkdir(parents=True)
+    for name, text in {"main.py": "print(1)\n", "train/loop.py": "x = 1\n", "train/data/sets.py": "", "it's é\n.txt": "odd"}.items():
+        (root / name).write_text(text)
+    (root / "go.sh").write_text("#!/bin/sh\n")
+    (root / "go.sh").chmod(0o755)
+    (root / "latest").symlink_to("train/loop.py")
+    for name in ("runs/a/status.json", "jobs/x.sh", "data/big.bin", ".venv/pyvenv.cfg", "train/__pycache__/loop.pyc", "figures/f.pdf"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("generated")
+    if git:
+        (root / ".gitignore").write_text("__pycache__/\n/runs/\n/jobs/\n/data/\n/figures/\n.venv/\n*.so\n/weights/\n")
+        _git(root, "init", "-q", "-b", "main")
+        _git(root, "add", ".")
+        _git(root, "commit", "-q", "-m", "first")
+    return root
+
+
+@pytest.fixture(params=[True, False], ids=["git", "no git"])
+def tree(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    if request.param and shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    return _tree(tmp_path / "a checkout", git=request.param)
+
+
+def _is_git(root: Path) -> bool:
+    return (root / ".git").exists()
+
+
+def _digest(root: Path) -> str:
+    return current(root).digest
+
+
+def test_a_snapshot_holds_the_code_and_links_to_the_rest(tree: Path) -> None:
+    (tree / "new.py").write_text("not in git yet\n")
+    code, name = snapshot(tree)
+    folder = tree / name
+    assert name == f"jobs/code/{code.digest[:12]}"
+    assert code == current(tree)
+    assert (folder / "new.py").read_text() == "not in git yet\n"
+    assert (folder / "it's é\n.txt").read_text() == "odd"
+    assert (folder / "train" / "data" / "sets.py").is_file(), "only the top level's data/ is generated"
+    assert os.access(folder / "go.sh", os.X_OK)
+    assert not os.access(folder / "main.py", os.X_OK)
+    assert os.readlink(folder / "latest") == "train/loop.py"
+    assert (folder / "runs" / "a" / "status.json").read_text() == "generated"
+    assert os.readlink(folder / ".venv") == "../../../.venv"
+    assert not (folder / "train" / "__pycache__").exists()
+    assert not os.path.lexists(folder / "jobs")
+    assert drift(tree, code.digest) == []
+
+
+def test_commit_and_dirty(tree: Path) -> None:
+    code = current(tree)
+    assert (len(code.commit), code.dirty) == ((40, False) if _is_git(tree) else (0, False))
+    (tree / "main.py").write_text("print(2)\n")
+    assert current(tree).dirty == _is_git(tree)
+    assert current(tree).commit == code.commit
+
+
+def test_the_digest_is_of_contents_alone(tree: Path) -> None:
+    before = _digest(tree)
+    os.utime(tree / "main.py", (1, 1))
+    for name in ("runs/b", "jobs/y.sh", "data/c", "figures/g", ".venv/d", "train/__pycache__/e"):
+        (tree / name).write_text("more")
+    (tree / "nuq" / "cpu").mkdir(parents=True)
+    (tree / "nuq" / "cpu" / "libnuq.so").write_text("built")
+    assert _digest(tree) == before
+    (tree / "main.py").chmod(0o755)
+    executable = _digest(tree)
+    (tree / "latest").unlink()
+    (tree / "latest").symlink_to("main.py")
+    assert len({before, executable, _digest(tree)}) == 3
+
+
+def test_what_git_does_not_see_is_linked(tmp_path: Path) -> None:
+    tree = _tree(tmp_path, git=True)
+    (tree / "weights").mkdir()
+    _, name = snapshot(tree)
+    (tree / "weights" / "w.pt").write_text("w")
+    assert (tree / name / "weights" / "w.pt").read_text() == "w"
+    assert (tree / name / "data" / "big.bin").exists()
+
+
+def test_edits_reach_no_snapshot_and_are_told(tree: Path) -> None:
+    code, name = snapshot(tree)
+    (tree / "main.py").write_text("print(2)\n")
+    (tree / "train" / "loop.py").unlink()
+    (tree / "added.py").write_text("")
+    (tree / name / "__pycache__").mkdir()  # what runs leave behind there
+    assert drift(tree, code.digest[:12]) == ["added.py", "main.py", "train/loop.py"]
+    assert (tree / name / "main.py").read_text() == "print(1)\n"
+    other, second = snapshot(tree)
+    assert second != name
+    assert drift(tree, other.digest) == []
+    with pytest.raises(ValueError, match="no whole snapshot"):
+        drift(tree, "0" * 64)
+
+
+def test_a_snapshot_is_used_again_and_repaired(tree: Path) -> None:
+    _, name = snapshot(tree)
+    folder = tree / name
+    kept = (folder / "train" / "loop.py").stat().st_ino
+    (folder / "main.py").write_text("print(0)\n")  # same size
+    (folder / "go.sh").chmod(0o644)
+    (folder / "latest").unlink()
+    (folder / "runs").unlink()
+    assert snapshot(tree)[1] == name
+    assert (folder / "main.py").read_text() == "print(1)\n"
+    assert os.access(folder / "go.sh", os.X_OK)
+    assert (folder / "latest").is_symlink()
+    assert (folder / "runs").is_symlink()
+    assert (folder / "train" / "loop.py").stat().st_ino == kept, "what is whole stays"
+    assert [path.name for path in (tree / "jobs" / "code").iterdir()] == [folder.name]
+
+
+def test_the_library_goes_along_and_follows_a_new_build(tree: Path) -> None:
+    (tree / "nuq" / "cpu").mkdir(parents=True)
+    (tree / "nuq" / "cpu" / "code.cpp").write_text("")
+    _, name = snapshot(tree)
+    for text in ("built", "built again"):
+        (tree / "nuq" / "cpu" / "libnuq.so").write_text(text)
+        assert snapshot(tree)[1] == name
+        assert (tree / name / "nuq" / "cpu" / "libnuq.so").read_text() == text
+
+
+def test_a_failed_copy_leaves_nothing(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "x")
+
+    monkeypatch.setattr(snapshots, "_write_manifest", full)
+    with pytest.raises(OSError, match="No space left"):
+        snapshot(tree)
+    assert list((tree / "jobs" / "code").iterdir()) == []
+
+
+def test_what_a_killed_process_left_is_removed(tree: Path) -> None:
+    left, fresh = (tree / "jobs" / "code" / f".{word * 12}.building.1" for word in "ab")
+    for path in (left, fresh):
+        path.mkdir(parents=True)
+    old = time.time() - 2 * snapshots.ABANDONED_S
+    os.utime(left, (old, old))
+    snapshot(tree)
+    assert not left.exists()
+    assert fresh.exists(), "somebody may be at work there"
+
+
+def test_two_at_once_make_one_whole_snapshot(tree: Path) -> None:
+    names: list[str] = []
+    threads = [threading.Thread(target=lambda: names.append(snapshot(tree)[1])) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(names) == 4
+    assert len(set(names)) == 1
+    assert [f"jobs/code/{path.name}" for path in (tree / "jobs" / "code").iterdir()] == [names[0]]
+    assert drift(tree, _digest(tree)) == []
+
+
+def test_a_file_that_changes_while_it_is_copied_is_told(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy, counter = snapshots._copy, iter(range(10**6))
+
+    def edit(root: Path, name: str, mark: str, folder: Path) -> None:
+        (tree / "main.py").write_text(f"print({next(counter)}, 'and more')\n")
+        copy(root, name, mark, folder)
+
+    monkeypatch.setattr(snapshots, "_copy", edit)
+    with pytest.raises(ValueError, match="files change while they are copied"):
+        snapshot(tree)
+    assert list((tree / "jobs" / "code").iterdir()) == []
+
+
+def test_large_files_that_nobody_meant_are_refused(tree: Path) -> None:
+    with (tree / "weights.pt").open("wb") as file:
+        file.truncate(snapshots.LARGEST_UNTRACKED_BYTES + 1)
+    with pytest.raises(ValueError, match=r"weights\.pt: 20 MB, .*move it to data/"):
+        snapshot(tree)
+    if _is_git(tree):
+        with (tree / ".gitignore").open("a") as file:
+            file.write("*.pt\n")
+        snapshot(tree)
+
+
+def test_links_that_lead_out_of_the_tree_still_lead_there(tree: Path) -> None:
+    (tree.parent / "outside.txt").write_text("outside")
+    (tree / "train" / "relative").symlink_to("../../outside.txt")
+    (tree / "absolute").symlink_to(tree.parent / "outside.txt")
+    (tree / "broken").symlink_to("nowhere")
+    _, name = snapshot(tree)
+    assert (tree / name / "train" / "relative").read_text() == "outside"
+    assert (tree / name / "absolute").read_text() == "outside"
+    assert os.readlink(tree / name / "broken") == "nowhere"
+    assert snapshot(tree)[1] == name
+
+
+def test_a_jobs_folder_elsewhere(tree: Path) -> None:
+    (tree.parent / "scratch" / "deep").mkdir(parents=True)
+    (tree / "jobs").rename(tree.parent / "scratch" / "deep" / "jobs")
+    (tree / "jobs").symlink_to(tree.parent / "scratch" / "deep" / "jobs")
+    _, name = snapshot(tree)
+    assert (tree / name / "runs" / "a" / "status.json").exists()
+
+
+def test_a_clone_inside_goes_along(tmp_path: Path) -> None:
+    tree = _tree(tmp_path, git=True)
+    inside = tree / "third" / "party"
+    inside.mkdir(parents=True)
+    _git(inside, "init", "-q")
+    (inside / "m.py").write_text("m")
+    _, name = snapshot(tree)
+    assert (tree / name / "third" / "party" / "m.py").read_text() == "m"
+    assert not (tree / name / "third" / "party" / ".git").exists()
+
+
+def test_a_repository_that_git_refuses_is_told(tmp_path: Path) -> None:
+    tree = _tree(tmp_path, git=True)
+    (tree / ".git" / "index").write_bytes(b"damaged index file, by no means readable")
+    with pytest.raises(ValueError, match="git cannot say which files"):
+        current(tree)
