@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from grid.engine.plan import Run
+    from grid.engine.runs import Run
     from grid.engine.sweep import Experiment, Sweep
 
 ROOT = Path(__file__).absolute().parent  # unresolved: a cluster may know the checkout by a link only
@@ -123,7 +123,7 @@ def _experiments(options: argparse.Namespace) -> tuple[Sweep, list[Experiment]]:
 
 
 def _runs(options: argparse.Namespace, root: Path) -> list[Run]:
-    from grid.engine.plan import runs_of
+    from grid.engine.runs import runs_of
     from grid.engine.sweep import find
 
     _, experiments = _experiments(options)
@@ -165,7 +165,8 @@ def write(argv: Sequence[str], root: Path) -> int:
     options = write_parser().parse_args(argv)
     _check_write(options)
     from grid.engine import slurm
-    from grid.engine.plan import deal, prepare, runs_of
+    from grid.engine.plan import deal
+    from grid.engine.runs import prepare, runs_of
     from grid.engine.script import from_script, job_script
     from grid.engine.state import write_text
 
@@ -290,7 +291,7 @@ def status(argv: Sequence[str], root: Path) -> int:
     options = _command_parser("status", "The state of every experiment, from its own files.").parse_args(argv)
     from collections import Counter
 
-    from grid.engine.plan import left_over
+    from grid.engine.runs import left_over
 
     runs = _runs(options, root)
     states = [item.state() for item in runs]
@@ -301,7 +302,9 @@ def status(argv: Sequence[str], root: Path) -> int:
     _table(("LABEL", "SEED", "STATE", "STEP", "RUN", ""), rows)
     print("\n" + ", ".join(f"{count} {word}" for word, count in Counter(state.word for state in states).items()))
     if old := left_over([item.experiment for item in runs], root):
-        print(f"{_count(len(old), 'folder')} of other settings or seeds beside them: {', '.join(old[:5])}{' ...' if len(old) > 5 else ''}")
+        print(
+            f"{_count(len(old), 'folder')} of other settings or seeds beside them: {', '.join(path.name for path in old[:5])}{' ...' if len(old) > 5 else ''}"
+        )
     return 0
 
 

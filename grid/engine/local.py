@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
-from grid.engine.plan import Run, prepare
+from grid.engine.runs import Run, prepare
 
 if TYPE_CHECKING:
     from rich.progress import TaskID

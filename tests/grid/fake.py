@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from grid.engine.plan import Run, prepare, runs_of
+from grid.engine.runs import Run, prepare, runs_of
 from grid.engine.sweep import Sweep, axis, point, product
 
 # Behaves as the file `behaviour` beside it says: a JSON object seed -> exit code, "wait" (until a signal), or "deaf".

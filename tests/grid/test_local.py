@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from grid.engine import local, plan
+from grid.engine import local
 from grid.engine.local import Bars, Lines, run_all, run_with_progress, summary, visible_gpus
-from grid.engine.plan import Run
+from grid.engine.runs import Run, left_over, prepare
 from tests.grid import fake
 
 ROOT = Path(__file__).parents[2]
@@ -184,15 +184,15 @@ def test_prepare_keeps_the_record_of_a_run_that_has_begun(tmp_path: Path) -> Non
     before = run.folder.script.stat().st_mtime_ns
     run.folder.config.write_text("as it was")
     run.folder.status.write_text("{}")
-    plan.prepare(run)
+    prepare(run)
     assert run.folder.config.read_text() == "as it was"
     assert run.folder.script.stat().st_mtime_ns == before, "an unchanged script is not written again"
     run.folder.status.unlink()
-    plan.prepare(run)
+    prepare(run)
     assert run.folder.config.read_text().startswith("method:\n  name: qsgd\n")
 
 
 def test_left_over_folders_are_found(tmp_path: Path) -> None:
     runs = fake.runs(fake.checkout(tmp_path), 2)
-    assert plan.left_over([run.experiment for run in runs], tmp_path) == []
-    assert plan.left_over([runs[0].experiment], tmp_path) == [runs[1].experiment.name]
+    assert left_over([run.experiment for run in runs], tmp_path) == []
+    assert [path.name for path in left_over([runs[0].experiment], tmp_path)] == [runs[1].experiment.name]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from grid.engine import slurm
-from grid.engine.plan import Run
+from grid.engine.runs import Run
 from grid.engine.script import from_script, job_script
 from grid.engine.slurm import Resources, array_spec, sbatch_text
 from tests.grid import fake, record

@@ -1,0 +1,226 @@
+"""What was handed to SLURM: one record per submission, so that nothing is submitted twice and nothing is forgotten.
+
+``jobs/sweeps/<folder>/<id>/submission.json`` names every array (*chunk*) with the runs of each of its elements, and how far
+handing it over came: ``written`` (not yet handed over), ``asked`` (sbatch was called and its answer is not known),
+``submitted`` (with the job's id) or ``refused`` (with SLURM's words).  The record is on disk before sbatch is called and
+again after it; what became of a call without an answer is found out by the job's name, which no other job has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grid.engine.state import write_text
+
+if TYPE_CHECKING:
+    from grid.engine.state import Claim
+
+RECORD = "submission.json"
+WRITTEN, ASKED, SUBMITTED, REFUSED = "written", "asked", "submitted", "refused"
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One array job: element i runs the runs of ``elements[i]``."""
+
+    name: str
+    resources: Mapping[str, Any]  # one experiment's, as ``Resources`` takes them
+    elements: Sequence[Sequence[str]]  # run folders, as seen from the checkout
+    cap: int | None = None  # so many elements at once
+    after: Sequence[tuple[str, str]] = ()  # (afterok: it has to succeed | afterany: it has to end, name of another chunk)
+    state: str = WRITTEN
+    job_id: str = ""
+    at: float = 0.0  # when it was handed over
+    error: str = ""
+
+    @property
+    def is_settled(self) -> bool:
+        return self.state == SUBMITTED
+
+
+@dataclass(frozen=True)
+class Submission:
+    """Everything that one ``submit`` or ``retry`` hands over."""
+
+    folder: str  # of the runs, below runs/
+    id: str
+    title: str
+    code: Mapping[str, Any]  # digest, commit, dirty, and path (the snapshot that the jobs run; empty: the checkout itself)
+    parallel: int
+    chunks: Sequence[Chunk]
+
+    def place(self, root: Path) -> Path:
+        return folder_of(root, self.folder) / self.id
+
+    def job_name(self, chunk: Chunk) -> str:
+        """The name by which SLURM knows the array: no other job has it."""
+        return f"{self.folder}-{self.id}-{chunk.name}"
+
+    def script(self, chunk: Chunk, index: int) -> str:
+        return f"{chunk.name}_{index}.sh"
+
+    def sbatch(self, root: Path, chunk: Chunk) -> Path:
+        return self.place(root) / f"{chunk.name}.sbatch"
+
+    def with_chunk(self, chunk: Chunk) -> Submission:
+        """The submission with this chunk in the place of the one of its name."""
+        return dataclasses.replace(self, chunks=[chunk if chunk.name == old.name else old for old in self.chunks])
+
+    def chunk(self, name: str) -> Chunk:
+        return next(chunk for chunk in self.chunks if chunk.name == name)
+
+    @property
+    def is_complete(self) -> bool:
+        return all(chunk.is_settled for chunk in self.chunks)
+
+    def save(self, root: Path) -> None:
+        """Write the record, and have it on the disk when this returns."""
+        self.place(root).mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"version": 1, **dataclasses.asdict(self)})
+        write_text(self.place(root) / RECORD, text, to_disk=True)
+
+
+def folder_of(root: Path, folder: str) -> Path:
+    """Where the submissions of ``runs/<folder>`` are kept."""
+    return root / "jobs" / "sweeps" / folder
+
+
+def read(path: Path) -> Submission:
+    """A record; ValueError where it is damaged."""
+    try:
+        values = json.loads(path.read_text())
+        values.pop("version")
+        chunks = [Chunk(**chunk) for chunk in values.pop("chunks")]
+        return Submission(**values, chunks=chunks)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(
+            f"{path} is damaged ({type(error).__name__}: {error}); it says which runs are in the queue: put it back, or move it away if none is"
+        ) from error
+
+
+def read_all(root: Path, folder: str) -> list[Submission]:
+    """The submissions of a folder of runs, oldest first."""
+    return [read(path) for path in sorted(folder_of(root, folder).glob(f"*/{RECORD}"))]
+
+
+# --- who is to run what -------------------------------------------------------------------------------------------
+
+
+def claims(submissions: Sequence[Submission], root: Path) -> dict[str, Claim]:
+    """Run folder -> the latest array element that is to run it.  What was not handed over makes no claim."""
+    from grid.engine.state import Claim
+
+    found: dict[str, Claim] = {}
+    for submission in submissions:
+        place = submission.place(root)
+        for chunk in submission.chunks:
+            if chunk.state not in (ASKED, SUBMITTED):
+                continue
+            for index, runs in enumerate(chunk.elements):
+                element = f"{chunk.job_id}_{index}" if chunk.state == SUBMITTED else None
+                ended = _ledger(place / f"{chunk.name}_{index}.ended")
+                for turn, run in enumerate(runs):
+                    if run not in found or found[run].submitted_at <= chunk.at:
+                        found[run] = Claim(element, chunk.at, first=turn == 0, ended_code=ended.get(run))
+    return found
+
+
+def _ledger(path: Path) -> dict[str, int]:
+    """Run folder -> exit code, of the lines ``<code> <run folder>`` that a job script wrote."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return {}
+    words = [line.partition(" ") for line in lines]
+    return {run: int(code) for code, _, run in words if code.isdecimal()}
+
+
+# --- handing over -------------------------------------------------------------------------------------------------
+
+
+class Busy(ValueError):
+    """Another process is submitting, retrying or cancelling in this folder of runs."""
+
+
+@contextlib.contextmanager
+def only_one(root: Path, folder: str) -> Iterator[None]:
+    """Hold the folder's lock, also against other machines that share the file system.  ``Busy`` where another has it."""
+    place = folder_of(root, folder)
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / "lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            raise Busy(
+                f"{holder} is submitting, retrying or cancelling runs of {folder} right now: wait for it, then look again"
+            ) from error
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        try:
+            yield
+        finally:
+            file.truncate(0)
+
+
+def settle(submission: Submission, root: Path, find: Callable[[str, float], str | None]) -> Submission:
+    """Find out what became of the sbatch calls without an answer.
+
+    The first element of an array leaves the array's id in ``<chunk>.job``; before that, SLURM knows it by name:
+    ``find(job name, since)`` is its id, or None where there is no such job.
+    """
+    for chunk in submission.chunks:
+        if chunk.state == ASKED:
+            left = submission.place(root) / f"{chunk.name}.job"
+            job_id = left.read_text().strip() if left.exists() else find(submission.job_name(chunk), chunk.at)
+            if job_id:
+                chunk = dataclasses.replace(chunk, state=SUBMITTED, job_id=job_id, error="")
+            else:
+                chunk = dataclasses.replace(chunk, state=WRITTEN, at=0.0, error="")
+            submission = submission.with_chunk(chunk)
+            submission.save(root)
+    return submission
+
+
+def hand_over(
+    submission: Submission,
+    root: Path,
+    write: Callable[[Submission, Chunk], Path],
+    submit: Callable[[Path], str],
+    note: Callable[[Chunk], None] = lambda chunk: None,
+) -> Submission:
+    """Submit every chunk that is not yet submitted, in order; ``write`` makes a chunk's sbatch file when its turn has come.
+
+    Every step is on disk before the next: whatever interrupts this, the same call goes on where it was.  What ``submit``
+    raises ends it: ValueError (SLURM refused), or anything else, after which the chunk stays ``asked``.
+    """
+    for chunk in submission.chunks:
+        if chunk.is_settled:
+            continue
+        assert chunk.state != ASKED, "settle first"
+        path = write(submission, chunk)
+        chunk = dataclasses.replace(chunk, state=ASKED, at=time.time(), error="")
+        submission = submission.with_chunk(chunk)
+        submission.save(root)
+        try:
+            job_id = submit(path)
+        except ValueError as error:
+            submission.with_chunk(dataclasses.replace(chunk, state=REFUSED, error=str(error))).save(root)
+            raise
+        chunk = dataclasses.replace(chunk, state=SUBMITTED, job_id=job_id)
+        submission = submission.with_chunk(chunk)
+        submission.save(root)
+        note(chunk)
+    return submission
