@@ -93,7 +93,7 @@ def _check_grid(words: list[str], root: Path, monkeypatch: pytest.MonkeyPatch) -
         return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr(grid.engine.local, "run_with_progress", pretend)
-    monkeypatch.setattr(grid_run.subprocess, "run", pretend_process)
+    monkeypatch.setattr(subprocess, "run", pretend_process)
     assert grid_run.main(words, root) == 0
     if words[0] in ("run", "dry-run"):
         assert started

@@ -6,6 +6,7 @@ A plan is made of values alone, so that it can be shown, kept, and compared with
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import statistics
@@ -14,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from grid.engine.sweep import Settings
 from grid.engine.resources import Resources
 from grid.engine.runs import Run
 from grid.engine.state import State
 from grid.engine.submission import Chunk
+from grid.engine.sweep import Settings
 
 Item = TypeVar("Item")
 FRESH = {"new", "lost", "preempted", "cancelled"}  # what a submission starts; what failed is for `retry`
@@ -136,7 +137,7 @@ def _cut(items: Sequence[Item], most: int) -> list[Sequence[Item]]:
     """As few parts as possible of nearly equal size, in order."""
     parts = math.ceil(len(items) / most)
     bounds = [round(len(items) * part / parts) for part in range(parts + 1)] if parts else []
-    return [items[low:high] for low, high in zip(bounds, bounds[1:], strict=False)]
+    return [items[low:high] for low, high in itertools.pairwise(bounds)]
 
 
 def _caps(sizes: Sequence[int], cap: int) -> list[tuple[int, int, int | None]]:

@@ -104,7 +104,8 @@ def read(path: Path) -> Submission:
         return Submission(**values, chunks=chunks)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(
-            f"{path} is damaged ({type(error).__name__}: {error}); it says which runs are in the queue: put it back, or move it away if none is"
+            f"{path} is damaged ({type(error).__name__}: {error}); it says which runs are in the queue: put it back, "
+            "or move it away if none of them is"
         ) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 import subprocess
@@ -14,6 +15,7 @@ import yaml
 
 import args
 import grid_run
+from grid.commands import sweeps
 from grid.engine.sweep import load
 from tests.grid import fake
 
@@ -84,16 +86,16 @@ def test_offset_and_cap_reach_the_array(tmp_path: Path, capsys: pytest.CaptureFi
     assert "MaxArraySize" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("task", sorted(grid_run.TASKS))
+@pytest.mark.parametrize("task", sorted(sweeps.TASKS))
 def test_pjobs_are_in_step_with_the_sweeps(task: str) -> None:
-    text = grid_run.task_texts()[f"{task}.sh"]
+    text = sweeps.task_texts()[f"{task}.sh"]
     path = ROOT / "pjobs" / f"{task}.sh"
     assert path.read_text() == text, "run: python grid_run.py pjobs"
     assert os.access(path, os.X_OK)
 
 
 def test_no_pjob_is_left_over() -> None:
-    assert {path.name for path in (ROOT / "pjobs").iterdir()} == set(grid_run.task_texts())
+    assert {path.name for path in (ROOT / "pjobs").iterdir()} == set(sweeps.task_texts())
 
 
 def test_list_names_every_sweep(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -233,9 +235,15 @@ def test_every_command_has_help(words: list[str], tmp_path: Path, capsys: pytest
     assert len(capsys.readouterr().out) > 60
 
 
-def test_every_option_has_help_text() -> None:
-    parsers = [grid_run.write_parser(), grid_run._command_parser("x", "y", one="z")]
-    assert all(action.help for parser in parsers for action in parser._actions)
+@pytest.mark.parametrize("words", [["--help"], *([name, "--help"] for name in grid_run.COMMANDS)])
+def test_every_option_has_help_text(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[argparse.Action] = []
+    parse = argparse.ArgumentParser.parse_args
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", lambda self, *rest: (seen.extend(self._actions), parse(self, *rest))[1])
+    with pytest.raises(SystemExit):
+        grid_run.main(words, tmp_path)
+    assert seen
+    assert all(action.help for action in seen)
 
 
 def test_help_is_instant() -> None:

@@ -1,0 +1,82 @@
+"""What the subcommands share: naming a sweep, its experiments, and printing tables."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from grid.engine.runs import Run
+    from grid.engine.sweep import Experiment, Sweep
+
+GRID_HELP = "family of sweeps: nuq is grid/nuq.py; or the path of a file of your own"
+
+
+def add_sweep_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seeds", metavar="N|A,B,..", help="a count (3 is 1,2,3) or a list of seeds (default: the sweep's own)")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        dest="overrides",
+        help="a setting for every experiment, as main.py takes it (data_dir=/data); may be repeated",
+    )
+
+
+def command_parser(name: str, what: str, *, one: str | None = None) -> argparse.ArgumentParser:
+    """A parser for ``grid_run.py <name> GRID RUN_NAME``, with NAME for one experiment where ``one`` says what its absence means."""
+    parser = argparse.ArgumentParser(prog=f"grid_run.py {name}", description=what)
+    parser.add_argument("grid", metavar="GRID", help=GRID_HELP)
+    parser.add_argument("run_name", metavar="RUN_NAME", help="the sweep: a function of that file")
+    if one:
+        parser.add_argument("name", metavar="NAME", nargs="?", help=f"one experiment, by number, label or run name (default: {one})")
+    add_sweep_options(parser)
+    return parser
+
+
+def experiments_of(options: argparse.Namespace) -> tuple[Sweep, list[Experiment]]:
+    """The sweep that the command line names, with its seeds and settings, and its experiments."""
+    from args import parse_overrides
+    from grid.engine.sweep import load, parse_seeds
+
+    sweep = load(options.grid, options.run_name, parse_seeds(options.seeds) if options.seeds else None)
+    if options.overrides:
+        settings = parse_overrides(options.overrides)
+        for text in options.overrides:
+            if text.partition("=")[0].strip() not in settings:
+                raise ValueError(f"--set {text}: must be one value; several values make another sweep (seeds: --seeds)")
+        sweep = sweep.override(settings)
+    return sweep, sweep.experiments()
+
+
+def runs_named(options: argparse.Namespace, root: Path) -> list[Run]:
+    """The runs of that sweep, or the one of NAME."""
+    from grid.engine.runs import runs_of
+    from grid.engine.sweep import find
+
+    _, experiments = experiments_of(options)
+    name = getattr(options, "name", None)
+    return runs_of(experiments if name is None else [find(experiments, name)], root)
+
+
+# --- output -------------------------------------------------------------------------------------------------------
+
+
+def count(number: int, thing: str) -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def aliases(sweep: Sweep, experiments: Sequence[Experiment]) -> str:
+    """What to say of points that are one run; empty where there are none."""
+    return "" if sweep.num_points == len(experiments) else f" ({sweep.num_points} points; those that mean the same run are run once)"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print columns."""
+    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
+    for row in [head, *rows]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

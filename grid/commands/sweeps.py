@@ -1,0 +1,111 @@
+"""Looking at sweeps: list, show, dry-run, and the paper's tasks as bash files."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from grid.commands.options import aliases, command_parser, count, experiments_of, runs_named, table
+
+# The paper's tasks as bash files: pjobs/<name>.sh -> (family, run name).
+TASKS = {
+    "mnist": ("nuq", "mnist"),
+    "resnet8": ("nuq", "cifar10_full_resnet8"),
+    "resnet32": ("nuq", "cifar10_full_resnet32"),
+    "resnet110": ("nuq", "cifar10_full_resnet110"),
+    "imagenet_half": ("nuq", "imagenet_half"),
+    "imagenet_full": ("nuq", "imagenet_full"),
+    "abl_bucket_size": ("abl", "bucket_size"),
+    "abl_bucket_size_trained": ("abl", "bucket_size_trained"),
+    "abl_bits": ("abl", "bits"),
+    "abl_interval": ("abl", "interval"),
+}
+
+
+def list_sweeps(argv: Sequence[str], root: Path) -> int:
+    """Every sweep of grid/, with its number of experiments."""
+    del root
+    parser = argparse.ArgumentParser(prog="grid_run.py list", description="Every sweep, with its number of experiments.")
+    parser.add_argument("grid", metavar="GRID", nargs="?", help="only this family, or a file of your own (default: all of grid/)")
+    options = parser.parse_args(argv)
+    from grid.engine.sweep import families, load, load_family
+
+    rows = []
+    for family in [options.grid] if options.grid else families():
+        for run_name in load_family(family):
+            sweep = load(family, run_name)
+            experiments = sweep.experiments()
+            number = f"{len(experiments)}" if sweep.num_points == len(experiments) else f"{len(experiments)} of {sweep.num_points}"
+            rows.append((family, run_name, number, sweep.doc.partition("\n")[0]))
+    table(("GRID", "RUN_NAME", "EXPERIMENTS", "WHAT"), rows)
+    return 0
+
+
+def show(argv: Sequence[str], root: Path) -> int:
+    """The experiments of a sweep, or everything about one of them."""
+    options = command_parser("show", "The experiments of a sweep; with NAME, one's settings and script.", one="all, as a table").parse_args(
+        argv
+    )
+    from grid.engine.script import chosen, from_script, run_script
+
+    sweep, experiments = experiments_of(options)
+    if options.name is None:
+        print(f"{sweep.title}: {sweep.doc}\n")
+        settings = [item.settings for item in experiments]
+        shared = {key: value for key, value in settings[0].items() if all(other.get(key) == value for other in settings)}
+        print("shared by all: " + " ".join(f"{key}={value}".replace(", ", ",") for key, value in shared.items()) + "\n")
+        rows = []
+        for number, item in enumerate(experiments, start=1):
+            own = " ".join(text for text in chosen(item, "") if text.partition("=")[0] not in {*shared, "run_dir"})
+            rows.append((str(number), "; also: ".join([item.label, *item.aliases]), str(item.seed), own, item.name))
+        table(("#", "LABEL", "SEED", "SETTINGS", "RUN"), rows)
+        print(f"\n{count(len(experiments), 'experiment')}{aliases(sweep, experiments)}")
+        return 0
+    import yaml
+
+    (run,) = runs_named(options, root)
+    item = run.experiment
+    print(f"# {item.label}{''.join(f'; also: {label}' for label in item.aliases)}\n# {run.run_dir}/config.yaml")
+    print(yaml.safe_dump({**item.config, "run_dir": run.run_dir}, sort_keys=False))
+    print(f"# {run.run_dir}/run.sh")
+    print(run_script(item, run.run_dir, from_script(3)), end="")
+    return 0
+
+
+def dry_run(argv: Sequence[str], root: Path) -> int:
+    """A handful of steps of one experiment."""
+    what = "A handful of steps of one experiment through the real code, and an estimate of time, memory and bytes for the whole run."
+    options = command_parser("dry-run", what, one="the first of the sweep").parse_args(argv)
+    from grid.engine.script import pinned
+
+    first = runs_named(options, root)[0]
+    print(f"dry run of {first.experiment.label}: {first.experiment.name}", flush=True)
+    command = [os.environ.get("PYTHON", sys.executable), "-m", "train.dry_run", *pinned(first.experiment, first.run_dir)]
+    return subprocess.run(command, cwd=root, check=False).returncode
+
+
+def task_texts() -> dict[str, str]:
+    """File name -> text of every file of pjobs/."""
+    from grid.engine.script import task_script
+    from grid.engine.sweep import load
+
+    sweeps = {name: load(*task) for name, task in TASKS.items()}
+    return {
+        f"{name}.sh": task_script(sweep.title, sweep.doc, sweep.experiments(), "python grid_run.py pjobs") for name, sweep in sweeps.items()
+    }
+
+
+def pjobs(argv: Sequence[str], root: Path) -> int:
+    """The paper's tasks as bash files."""
+    argparse.ArgumentParser(prog="grid_run.py pjobs", description="Write the paper's tasks to pjobs/ as ready bash files.").parse_args(argv)
+    from grid.engine.state import write_text
+
+    (root / "pjobs").mkdir(exist_ok=True)
+    for name, text in task_texts().items():
+        write_text(root / "pjobs" / name, text, executable=True)
+        print(f"wrote pjobs/{name}")
+    return 0
