@@ -1,0 +1,181 @@
+"""What a job does before its first run, as lines of bash: scratch, modules, environment, activation, data to node-local disk.
+
+Everything that goes wrong here ends the script with exit code 2 and one sentence: no run of it could have done better.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+SCRATCH = "NUQ_SCRATCH"
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+# What a value may hold beside plain text: a literal dollar sign, $NAME or ${NAME}, and ${NAME:-text} for one that may be unset.
+_TOKEN = re.compile(
+    rf"(?P<dollar>\\\$)|\$(?P<plain>{_NAME})|\$\{{(?P<braced>{_NAME})(?P<other>:-(?:[^`\"$\\{{}}]|\${_NAME})*)?\}}|(?P<bad>[$`])|(?P<mark>[\\\"])"
+)
+_MODULE = re.compile(r"[\w.+@=:-][\w./+@=:-]*")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A file or folder that is copied to node-local disk; a relative ``to`` lies in scratch, a relative ``source`` in the checkout."""
+
+    source: str
+    to: str
+
+
+def quoted(value: str, where: str) -> tuple[str, list[str]]:
+    """The value between double quotes, in which bash expands variables and nothing else, and the variables that must be set.
+
+    ValueError for what would run a command, or is no plain ``$NAME``, ``${NAME}`` or ``${NAME:-text}``.
+    """
+    needed: list[str] = []
+
+    def token(found: re.Match[str]) -> str:
+        if found["bad"]:
+            raise ValueError(
+                f"{where}={value!r}: only $NAME, ${{NAME}} and ${{NAME:-text}} are expanded, and no command is run; \\$ is a dollar sign"
+            )
+        if found["mark"]:
+            return "\\" + found["mark"]
+        name = found["plain"] or found["braced"]
+        if name and found["other"] is None:
+            needed.append(name)
+            return f"${{{name}}}"
+        return found[0]
+
+    return f'"{_TOKEN.sub(token, value)}"', list(dict.fromkeys(needed))
+
+
+def lines(
+    name: str,
+    *,
+    modules: Sequence[str] = (),
+    activate: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    scratch: str | None = None,
+    stage: Sequence[Stage] = (),
+) -> list[str]:
+    """The lines, in this order: scratch, modules, environment, activation, staging; none where nothing is asked for.
+
+    ValueError for a value that would run a command, and for staging without a place.
+    """
+    parts = [
+        *(_scratch(scratch) if scratch else []),
+        *(_modules(modules) if modules else []),
+        *(line for key, value in (environment or {}).items() for line in _export(key, value, f"environment.{key}")),
+        *(_activate(activate) if activate else []),
+        *(_stage(stage, bool(scratch)) if stage else []),
+    ]
+    if not parts:
+        return []
+    return [
+        "site_fail() {",
+        f"""  echo "site profile "{shlex.quote(name)}" on $(uname -n): $1" >&2""",
+        "  exit 2",
+        "}",
+        *parts,
+    ]
+
+
+def _fail(message: str) -> str:
+    return f"site_fail {shlex.quote(message)}"
+
+
+def _export(name: str, value: str, where: str) -> list[str]:
+    text, needed = quoted(value, where)
+    checks = [f'if [ -z "${{{other}:-}}" ]; then {_fail(_unset(other, value, where))}; fi' for other in needed]
+    return [*checks, f"export {name}={text}"]
+
+
+def _unset(name: str, value: str, where: str) -> str:
+    return f"{name} is not set here, and {where} needs it ({value}); ${{{name}:-text}} would give it a text of its own"
+
+
+def _scratch(scratch: str) -> list[str]:
+    return [
+        *_export(SCRATCH, scratch, "scratch"),
+        f'mkdir -p -- "${SCRATCH}" || site_fail "the scratch folder ${SCRATCH} cannot be made"',
+    ]
+
+
+def _loose(inner: Sequence[str]) -> list[str]:
+    """Lines that others wrote, which may read variables that are not set."""
+    return ['case "$-" in *u*) site_u=-u ;; *) site_u=+u ;; esac', "set +u", *inner, 'set "$site_u"']
+
+
+def _modules(names: Sequence[str]) -> list[str]:
+    for name in names:
+        if not _MODULE.fullmatch(name) or name.startswith("-"):
+            raise ValueError(f"modules: {name!r} must be the name of a module, as in cuda/12.4")
+    find = [
+        "if ! command -v module >/dev/null 2>&1; then",
+        '  for site_file in "${MODULESHOME:-/none}/init/bash" /etc/profile.d/{modules,lmod,z00_lmod}.sh; do',
+        '    if [ -r "$site_file" ]; then . "$site_file"; break; fi',
+        "  done",
+        "fi",
+        f"command -v module >/dev/null 2>&1 || {_fail('there is no module command, and modules are asked for')}",
+    ]
+    return _loose([*find, *(f"module load {shlex.quote(name)} || {_fail(f'module load {name} failed')}" for name in names)])
+
+
+def _activate(code: Sequence[str]) -> list[str]:
+    return _loose(["{", *code, f"}} || {_fail(f'activation failed: {code[-1].strip()}')}"])
+
+
+# A copy is made aside and renamed, so what stands at its place is whole.  The lock only spares a second copy: where its
+# holder is gone (killed, node restarted), the next one clears away what it left.  (HOSTNAME may be the login node's.)
+_STAGE = """site_stage() {
+  local from="$1" to="$2" node lock part holder looks=0
+  node="$(uname -n)"
+  lock="$to.lock.$node" part="$to.part.$node.$$"
+  [ -e "$from" ] || site_fail "stage: there is no $from"
+  mkdir -p -- "$(dirname -- "$to")" || site_fail "stage: the folder of $to cannot be made"
+  until [ -e "$to" ] || mkdir -- "$lock" 2>/dev/null; do
+    if [ -n "${signalled:-}" ]; then exit 75; fi
+    holder="$(cat -- "$lock/pid" 2>/dev/null)"
+    looks=$((looks + 1))
+    if [ -n "$holder" ] && [ ! -d "/proc/$holder" ] && ! kill -0 "$holder" 2>/dev/null; then
+      rm -rf -- "$to.part.$node.$holder" "$lock"
+    elif [ -z "$holder" ] && [ "$looks" -gt 20 ]; then
+      rmdir -- "$lock" 2>/dev/null || site_fail "stage: cannot write beside $to"
+      looks=0
+    else
+      if [ -n "$holder" ]; then looks=0; fi
+      sleep 0.5
+    fi
+  done
+  if [ -e "$to" ]; then return 0; fi
+  echo "$$" >"$lock/pid"
+  if [ -d "$from" ]; then
+    mkdir -- "$part" && cp -RL -- "$from/." "$part/"
+  else
+    cp -L -- "$from" "$part"
+  fi || {
+    rm -rf -- "$part" "$lock"
+    site_fail "stage: copying $from to $to failed; is the disk full?"
+  }
+  mv -T -- "$part" "$to" 2>/dev/null || [ -e "$to" ] || site_fail "stage: $part cannot be renamed to $to"
+  rm -rf -- "$part" "$lock"
+}"""
+
+
+def _stage(stage: Sequence[Stage], has_scratch: bool) -> list[str]:
+    made = [*_STAGE.splitlines()]
+    for number, item in enumerate(stage):
+        if not has_scratch and not item.to.startswith(("/", "$")):
+            raise ValueError(f"stage.to={item.to!r}: must be an absolute path, or give scratch, the folder it then lies in")
+        to = item.to if item.to.startswith(("/", "$")) else f"${SCRATCH}/{item.to}"
+        made += [*_export("site_from", item.source, f"stage[{number}].from"), *_export("site_to", to, f"stage[{number}].to")]
+        made += [
+            'if [ "${SLURM_NNODES:-1}" -gt 1 ]; then',
+            '  srun --nodes="$SLURM_NNODES" --ntasks="$SLURM_NNODES" --ntasks-per-node=1 bash -c \\',
+            '    "$(declare -f site_fail site_stage); site_stage \\"\\$site_from\\" \\"\\$site_to\\"" || exit 2',
+            "else",
+            '  site_stage "$site_from" "$site_to"',
+            "fi",
+        ]
+    return made
