@@ -1,0 +1,383 @@
+"""What SLURM says of submitted jobs, in as few commands as can be; with ``slurm.py`` the only file that knows SLURM.
+
+One look is one ``squeue``: it is fresh, it lists everything that can be alive (and why what waits waits), and it needs no accounting.  It
+forgets a job MinJobAge (300 s by default) after its end; so what it said of an end is remembered in the cache, and only for elements that
+are neither in the queue nor explained by their own files does ``history`` ask ``sacct``, once.  ``sacct`` never decides whether anything
+is alive: its database lags behind the controller, and many sites have none.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from grid.engine import answers
+from grid.engine.answers import ENDS, WAITING, Answer, Facts, Job, array_id
+
+__all__ = [
+    "Answer",
+    "Facts",
+    "Job",
+    "Unreachable",
+    "array_id",
+    "ask",
+    "cancel",
+    "facts",
+    "find",
+    "history",
+    "hold",
+    "release",
+    "requeue",
+    "throttle",
+]
+
+MAX_AGE_S = 40.0  # a look younger than this serves the next command too
+MAX_WAIT_S = 300.0  # the longest pause after failures in a row; it begins with MAX_AGE_S and doubles
+TIMEOUT_S = 20.0
+FACTS_AGE_S = 86400.0
+MANY = 500  # words in one command line
+NEVER_S = 3600.0  # the age given to an id that accounting alone was asked for: too old to tell what is in the queue
+MARGIN_S = 86400.0  # accounting is asked from a day before the first submission: clocks, time zones
+
+# JobID may be a range, so the reason, which may hold anything, comes last.
+_QUEUE = "%i|%T|%S|%e|%N|%r"
+_HISTORY = "JobID,State,ExitCode,Start,End,NodeList"
+_CONF = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf")
+
+
+class Unreachable(RuntimeError):
+    """The scheduler gave no answer: what was asked of it may or may not have happened."""
+
+
+# --- asking -------------------------------------------------------------------------------------------------------
+
+
+def ask(ids: Collection[str], *, cache: Path | None = None, max_age_s: float = MAX_AGE_S) -> Answer:
+    """The jobs of these array ids: from the cache where it is young enough, else by exactly one command.
+
+    Never raises for what the scheduler does: an answer that is not ``reachable`` says why in ``error``.  After failures it is left alone
+    for 40, 80, 160, then 300 s; ``max_age_s=0`` asks now, as everything that starts or cancels a run should.
+    """
+    now, cluster = time.time(), cluster_name()
+    known = answers.read(cache, cluster)
+    ids = sorted(set(ids))
+    if all(name in known.ids and 0 <= now - known.ids[name][0] < max_age_s for name in ids):
+        return known.answer(ids, "cache" if ids else "", cluster) if ids else Answer(now, {}, cluster=cluster)
+    count, failed_at, words = known.failures
+    left_s = failed_at + wait_s(count) - now
+    if max_age_s > 0 and count and 0 < left_s <= MAX_WAIT_S:
+        return Answer(failed_at, {}, False, "", f"{words} (not asked again for {left_s:.0f} s)", frozenset(ids), cluster)
+    try:
+        jobs = _queue(ids)
+    except Unreachable as error:
+        known.failures = (count + 1, now, str(error))
+        answers.write(cache, cluster, known, now)
+        return Answer(now, {}, False, "squeue", str(error), frozenset(ids), cluster)
+    known.failures = (0, 0.0, "")
+    known.put(now, ids, jobs)
+    answers.write(cache, cluster, known, now)
+    return known.answer(ids, "squeue", cluster)
+
+
+def wait_s(failures: int) -> float:
+    """The pause after so many failures in a row."""
+    return min(MAX_WAIT_S, MAX_AGE_S * 2.0 ** (min(failures, 10) - 1)) if failures else 0.0
+
+
+def history(elements: Collection[str], since: float, *, cache: Path | None = None) -> Answer:
+    """How elements ended that are no longer in the queue, from accounting; ``since``: when the first of them was submitted.
+
+    At most one ``sacct``, for ids with an element whose end is not known yet and that was not asked for in the last 300 s.  Ends are
+    remembered: later answers of ``ask`` hold them.  Not ``reachable`` where there is no accounting.
+    """
+    now, cluster = time.time(), cluster_name()
+    known = answers.read(cache, cluster)
+    ids = sorted({array_id(element) for element in elements})
+    ended = {name: {el: job for el, job in known.ids.get(name, (now, {}))[1].items() if job.is_over} for name in ids}
+    open_ids = {array_id(el) for el in elements if el not in ended[array_id(el)] and array_id(el) not in ended[array_id(el)]}
+    asking = sorted(name for name in open_ids if not 0 <= now - known.history.get(name, 0.0) < MAX_WAIT_S)
+    try:
+        found = _accounts(asking, since) if asking else {}
+    except Unreachable as error:
+        return Answer(now, {}, False, "sacct", str(error), frozenset(ids), cluster)
+    for element, job in found.items():
+        if job.is_over and array_id(element) in ended:
+            ended[array_id(element)][element] = job
+    for name in asking:
+        known.history[name] = now
+        asked, jobs = known.ids.get(name, (0.0, {}))
+        known.ids[name] = (asked or now - NEVER_S, {**jobs, **ended[name]})
+    if asking:
+        answers.write(cache, cluster, known, now)
+    jobs = {element: job for name in ids for element, job in ended[name].items()}
+    return Answer(now, jobs, True, "sacct" if asking else "cache", "", frozenset(ids), cluster)
+
+
+def facts(cache: Path | None = None) -> Facts:
+    """The cluster's limits, at most a day old; older ones where SLURM does not answer.  Unreachable where it never did."""
+    now, cluster = time.time(), cluster_name()
+    known = answers.read(cache, cluster)
+    if known.facts and 0 <= now - known.facts[0] < FACTS_AGE_S:
+        return known.facts[1]
+    try:
+        text = _call(["scontrol", "show", "config"])
+    except Unreachable:
+        if known.facts:
+            return known.facts[1]
+        raise
+    values = dict(re.findall(r"^(\w+)\s*= ?(.*?)\s*$", text, re.MULTILINE))
+    found = Facts(
+        cluster=values.get("ClusterName", ""),
+        version=values.get("SLURM_VERSION", ""),
+        max_array_size=_whole(values.get("MaxArraySize"), Facts.max_array_size),
+        accounting=values.get("AccountingStorageType", "") not in ("", "(null)", "accounting_storage/none"),
+        min_job_age_s=_whole(values.get("MinJobAge"), Facts.min_job_age_s),
+        max_job_count=_whole(values.get("MaxJobCount"), Facts.max_job_count),
+    )
+    known.facts = (now, found)
+    answers.write(cache, cluster, known, now)
+    return found
+
+
+def find(name: str, since: float) -> str | None:
+    """The id of the job submitted under this unique name, from the queue, else from accounting; None: SLURM knows none.
+
+    Settles a submission whose reply was lost.  Unreachable where the queue cannot be asked.
+    """
+    queued = {array_id(line) for line in _call(["squeue", "-h", "-a", "-t", "all", "-n", name, "-o", "%i"]).split()}
+    if not queued:
+        try:
+            told = _call(["sacct", "-X", "-P", "-n", "-S", _day(since), "--name", name, "-o", "JobID"])
+        except Unreachable:  # no accounting: the queue's word is all there is
+            told = ""
+        queued = {array_id(line) for line in told.split()}
+    return max(queued, key=lambda text: (len(text), text)) if queued else None
+
+
+def cluster_name() -> str:
+    """The cluster that commands here speak to, without asking it: one folder may be seen from several.  Empty where nothing tells."""
+    named = os.environ.get("SLURM_CLUSTERS", "")
+    if named and "," not in named:
+        return named
+    for path in [os.environ["SLURM_CONF"]] if os.environ.get("SLURM_CONF") else _CONF:
+        try:
+            found = re.search(r"^\s*ClusterName\s*=\s*(\S+)", Path(path).read_text(errors="replace"), re.MULTILINE | re.IGNORECASE)
+        except OSError:
+            continue
+        if found:
+            return found[1]
+    return os.environ.get("SLURM_CLUSTER_NAME", "")
+
+
+# --- acting -------------------------------------------------------------------------------------------------------
+
+
+def cancel(elements: Collection[str]) -> None:
+    """``scancel`` these elements; those that have ended are passed over.  ValueError with SLURM's words, or Unreachable."""
+    for words in _parts(elements):
+        _act(["scancel", *words])
+
+
+def requeue(elements: Collection[str]) -> None:
+    """Put running or ended elements back into the queue."""
+    for words in _parts(elements):
+        _act(["scontrol", "requeue", ",".join(words)])
+
+
+def hold(elements: Collection[str]) -> None:
+    """Keep pending elements from starting until they are released."""
+    for words in _parts(elements):
+        _act(["scontrol", "hold", ",".join(words)])
+
+
+def release(elements: Collection[str]) -> None:
+    """Let held elements start."""
+    for words in _parts(elements):
+        _act(["scontrol", "release", ",".join(words)])
+
+
+def throttle(job_id: str, max_running: int) -> None:
+    """At most so many elements of the array at once; 0: no limit."""
+    _act(["scontrol", "update", f"JobId={array_id(job_id)}", f"ArrayTaskThrottle={max_running}"])
+
+
+def compact(elements: Collection[str]) -> list[str]:
+    """``123_[1-3,7]`` of 123_1, 123_2, 123_3 and 123_7: one word per array, as the commands take it."""
+    arrays: dict[str, set[int]] = {}
+    whole = []
+    for element in elements:
+        name, _, index = element.partition("_")
+        if index:
+            arrays.setdefault(name, set()).add(int(index))
+        else:
+            whole.append(element)
+    words = []
+    for name, indices in arrays.items():
+        runs: list[list[int]] = []
+        for index in sorted(indices):
+            if runs and index == runs[-1][1] + 1:
+                runs[-1][1] = index
+            else:
+                runs.append([index, index])
+        parts = [f"{first}-{last}" if first < last else f"{first}" for first, last in runs]
+        words.append(f"{name}_[{','.join(parts)}]")
+    return [*whole, *words]
+
+
+# --- SLURM's texts ------------------------------------------------------------------------------------------------
+
+
+def _queue(ids: Sequence[str]) -> dict[str, Job]:
+    try:
+        text = _call(["squeue", "-h", "-a", "-t", "all", "-j", ",".join(ids), "-o", _QUEUE])
+    except Unreachable as error:
+        if "Invalid job id specified" not in str(error):
+            raise
+        return {}  # what squeue says of one id that it has forgotten
+    return dict(_rows(text, _queue_job))
+
+
+def _queue_job(fields: Sequence[str]) -> Job:
+    word, start, end, node, reason = fields
+    return Job(
+        word=word,
+        reason="" if reason == "None" else reason,
+        node=node,
+        start=None if word in WAITING else _time(start),  # of what waits it is a forecast
+        end=_time(end) if word in ENDS else None,  # of what lives it is the time limit
+    )
+
+
+def _accounts(ids: Sequence[str], since: float) -> dict[str, Job]:
+    text = _call(["sacct", "-X", "-P", "-n", "-S", _day(since), "-j", ",".join(ids), "-o", _HISTORY])
+    return dict(_rows(text, _accounts_job))
+
+
+def _accounts_job(fields: Sequence[str]) -> Job:
+    state, exit_code, start, end, node = fields
+    code, _, number = exit_code.partition(":")
+    died = _whole(number, 0)
+    return Job(
+        word=state.split()[0].rstrip("+") if state else "",  # "CANCELLED by 1000"
+        reason=state if " " in state else "",
+        node="" if node == "None assigned" else node,
+        exit_code=128 + died if died else _whole(code, 0),
+        start=_time(start),
+        end=_time(end),
+    )
+
+
+def _rows(text: str, parse: Callable[[Sequence[str]], Job]) -> Iterator[tuple[str, Job]]:
+    """(element, job) of every line.  Unreachable where one cannot be read: then absence would mean nothing."""
+    for line in text.splitlines():
+        if not line.strip() or line.startswith("CLUSTER:"):
+            continue
+        name, *fields = line.split("|", 5)
+        if len(fields) != 5:
+            raise Unreachable(f"this line of the scheduler's answer has {len(fields) + 1} fields where 6 were asked for: {line[:80]!r}")
+        job = parse(fields)
+        for element in expand(name):
+            yield element, job
+
+
+_ID = re.compile(r"(\d+)(?:_(?:(\d+)|\[([\d,:-]+)(?:%\d+)?\]))?(?:;\w+)?\Z")
+_RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?\Z")
+
+
+def expand(name: str) -> list[str]:
+    """``123_4`` as it is, ``123_[5-9:2,12%4]`` element by element.  Unreachable where it is cut short or something else."""
+    found = _ID.match(name)
+    parts = [_RANGE.match(part) for part in found[3].split(",")] if found and found[3] else []
+    if not found or not all(parts):
+        raise Unreachable(f"the scheduler names a job {name[:80]!r}, which is no job id, array element or range of elements")
+    if not found[3]:
+        return [f"{found[1]}_{int(found[2])}" if found[2] else found[1]]
+    return [
+        f"{found[1]}_{index}"
+        for part in parts
+        if part
+        for index in range(int(part[1]), int(part[2] or part[1]) + 1, max(1, int(part[3] or 1)))
+    ]
+
+
+def _time(text: str) -> float | None:
+    """Seconds since 1970, also of a SLURM that ignores SLURM_TIME_FORMAT; None for N/A, Unknown, None."""
+    try:
+        return float(text) if text.isdecimal() else datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _whole(text: str | None, default: int) -> int:
+    """The number that the text begins with: ``300 sec``."""
+    found = re.match(r"\d+", text or "")
+    return int(found[0]) if found else default
+
+
+def _day(since: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(max(0.0, since - MARGIN_S)))
+
+
+# --- commands -----------------------------------------------------------------------------------------------------
+
+
+def _environment() -> dict[str, str]:
+    """Plain texts, times as seconds, ranges whole, and none of the filters that a user's shell may set for the commands."""
+    own = {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("SQUEUE_", "SACCT_", "SCANCEL_"))}
+    return {**kept, **own}
+
+
+def _call(command: Sequence[str]) -> str:
+    """Standard output.  Unreachable with the first line of complaint; the command's whole answer or none."""
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=_environment(),
+            timeout=TIMEOUT_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except FileNotFoundError:
+        raise Unreachable(f"there is no {command[0]} on {socket.gethostname()}") from None
+    except subprocess.TimeoutExpired:
+        raise Unreachable(f"{command[0]} gave no answer within {TIMEOUT_S:.0f} s") from None
+    except OSError as error:
+        raise Unreachable(f"{command[0]} cannot be started: {error.strerror or error}") from None
+    if done.returncode != 0:
+        raise Unreachable(_complaint(done.stderr) or f"{command[0]} ended with code {done.returncode}")
+    return done.stdout
+
+
+def _complaint(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""
+
+
+_SILENCE = re.compile(r"contact|connect|timed? ?out|communicat|gave no answer|there is no |cannot be started|configuration", re.IGNORECASE)
+
+
+def _act(command: Sequence[str]) -> None:
+    """ValueError where SLURM refuses, Unreachable where it does not answer; an element that has ended is no refusal."""
+    try:
+        _call(command)
+    except Unreachable as error:
+        if _SILENCE.search(str(error)):
+            raise
+        if not re.search(r"already (completed|completing|finished|done)|is already", str(error), re.IGNORECASE):
+            raise ValueError(f"{command[0]} refused: {error}") from None
+
+
+def _parts(elements: Collection[str]) -> Iterator[list[str]]:
+    words = compact(elements)
+    for start in range(0, len(words), MANY):
+        yield words[start : start + MANY]
