@@ -1,91 +1,81 @@
-"""Sweeps and experiments: points of settings, their products and unions, expansion, identity.
+"""Sweeps and experiments: points of settings, multiplied by seeds, expanded, each run known by its identity.
 
 A sweep is plain Python.  A family (``grid/nuq.py``, or any file of your own) has one function per run name::
 
     def buckets() -> Sweep:
         \"\"\"QSGDinf against NUQSGD at three bucket sizes.\"\"\"
         methods = union(point("QSGDinf", method="qsgdinf"), point("NUQSGD", method="nuqsgd"))
-        return Sweep(product(point(data="cifar10", model="resnet8"), methods, axis("method.bucket_size", [64, 512, 4096])))
+        return Sweep(product(point(data="cifar10", model="resnet8"), methods, axis("method.bucket_size=64,512,4096")), seeds=(1, 2, 3))
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
-import importlib
-import importlib.util
-import inspect
-import pkgutil
-import re
-import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import args
-import grid
-from nuq.registry import METHODS, unknown
+from grid.engine.points import (
+    Axis,
+    Point,
+    Settings,
+    When,
+    axis,
+    check_resources,
+    kept,
+    needs,
+    point,
+    product,
+    rows,
+    union,
+    when,
+    where_read,
+    without,
+    zipped,
+)
 
-Settings = Mapping[str, Any]
-Made = TypeVar("Made")
-VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+if TYPE_CHECKING:
+    from grid.engine.families import families, find, load, load_family, parse_seeds
 
-
-@dataclass(frozen=True)
-class Point:
-    """Some settings of an experiment under a label.
-
-    The chosen method, data set and model must read every setting, except those named in ``optional``: they are kept only
-    where the method reads them (bits mean nothing to TRN), which is how one axis serves methods of different kinds.
-    """
-
-    label: str = ""
-    settings: Settings = field(default_factory=dict)
-    optional: frozenset[str] = frozenset()
-
-
-Axis = Point | Sequence[Point]
-
-
-def point(label: str = "", settings: Settings | None = None, /, **plain: Any) -> Point:
-    """One point; settings with a dot in their name come as a dict, the others may come as keywords."""
-    return Point(label, {**(settings or {}), **plain})
-
-
-def where_read(settings: Settings, label: str = "") -> Point:
-    """Settings of the method, kept only for the methods that read them."""
-    for name in settings:
-        if not name.startswith("method."):
-            raise ValueError(f"where_read: {name!r} is no setting of the method; give it with point()")
-    return Point(label, dict(settings), frozenset(settings))
-
-
-def axis(name: str, values: Iterable[Any]) -> list[Point]:
-    """One point per value of a setting, labelled ``bits=3``; a setting of the method is kept where the method reads it."""
-    make = where_read if name.startswith("method.") else lambda settings, label: point(label, settings)
-    return [make({name: value}, f"{name.rpartition('.')[2]}={value}") for value in values]
-
-
-def union(*axes: Axis) -> list[Point]:
-    """All points of all axes, in order."""
-    return [item for part in axes for item in ([part] if isinstance(part, Point) else part)]
-
-
-def product(*axes: Axis) -> list[Point]:
-    """Every combination of one point from each axis; the first axis varies slowest, later settings win."""
-    points = [Point()]
-    for part in axes:
-        points = [_merge(left, right) for left in points for right in union(part)]
-    return points
+FINDING = ("families", "find", "load", "load_family", "parse_seeds")
+__all__ = [
+    "Axis",
+    "Experiment",
+    "Point",
+    "Settings",
+    "Sweep",
+    "When",
+    "axis",
+    "families",
+    "find",
+    "load",
+    "load_family",
+    "needs",
+    "parse_seeds",
+    "point",
+    "product",
+    "rows",
+    "union",
+    "when",
+    "where_read",
+    "without",
+    "zipped",
+]
+NOT_IN_POINTS = {
+    "seed": "seeds multiply the whole sweep: Sweep(points, seeds=(1, 2, 3)), or --seeds",
+    "run_dir": "the run folder follows from sweep and settings",
+}
 
 
-def _merge(left: Point, right: Point) -> Point:
-    label = " ".join(part for part in (left.label, right.label) if part)
-    return Point(label, {**left.settings, **right.settings}, (left.optional - right.settings.keys()) | right.optional)
+def __getattr__(name: str) -> Any:
+    """What ``families`` holds is found here too: users' files import everything from one place."""
+    if name in FINDING:
+        from grid.engine import families
+
+        return getattr(families, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @dataclass(frozen=True)
@@ -97,6 +87,7 @@ class Experiment:
     aliases: tuple[str, ...]  # labels of other points that mean the same run
     settings: Settings  # what the sweep sets, in dotted names
     config: Settings  # the full configuration
+    resources: Settings = field(default_factory=dict)  # what sweep and point ask for, in the names of Resources
 
     @functools.cached_property
     def name(self) -> str:
@@ -115,6 +106,7 @@ class Sweep:
     points: Sequence[Point]
     seeds: Sequence[int] = (1,)
     folder: str = ""  # below runs/; the run name unless another sweep has it already
+    resources: Settings | Callable[[Settings], Settings] = field(default_factory=dict)  # of all, or of a configuration; a point's win
     grid: str = ""  # filled in by load
     run_name: str = ""
     doc: str = ""
@@ -136,151 +128,93 @@ class Sweep:
         changed = self.points
         for name, value in settings.items():
             changed = product(changed, axis(name, [value]))
-            if not any(name in _kept(item) for item in changed):
+            if not any(name in kept(item) for item in changed):
                 raise ValueError(f"{name}={value!r}: no method of {self.title} reads this setting")
         labelled = [dataclasses.replace(new, label=old.label) for new, old in zip(changed, self.points, strict=True)]
         return dataclasses.replace(self, points=labelled)
 
     def experiments(self) -> list[Experiment]:
-        """The distinct experiments, in order; points of one identity are one experiment with aliases."""
-        found: dict[str, Experiment] = {}
+        """The distinct experiments, in order; points of one identity are one experiment with aliases.
+
+        ValueError where a point's settings or resources make no sense.
+        """
+        return list(self._expanded[0])
+
+    def duplicates(self) -> list[str]:
+        """What a reader of the sweep should know, a sentence each: points that are one run, and labels of several runs."""
+        return list(self._expanded[1])
+
+    def unread(self) -> list[str]:
+        """Settings that the sweep gives where they are read, and that none of its methods reads."""
+        return sorted({name for item in self.points for name in item.optional} - {name for item in self.points for name in kept(item)})
+
+    @functools.cached_property
+    def _expanded(self) -> tuple[list[Experiment], list[str]]:
+        first: dict[str, Experiment] = {}  # by identity
+        others: dict[str, list[Point]] = {}  # later points of the same identity
+        labels: dict[tuple[str, int], dict[str, None]] = {}  # (label, seed) -> identities
+        sound: set[tuple[tuple[str, Any], ...]] = set()  # resources that are checked already
         for item in self.points:
-            for seed in self.seeds:
-                try:
-                    settings = {**_kept(item), "seed": seed}
-                    config = args.resolve(settings)
-                except ValueError as error:
-                    raise ValueError(f"{self.title}, point {item.label!r}: {error}") from error
+            try:
+                settings = _settings(item)
+                configs = [args.resolve({**settings, "seed": seed}) for seed in self.seeds]
+                asked = [self._asked(item, config, sound) for config in configs]
+            except ValueError as error:
+                raise ValueError(f"{self.title}, point {item.label!r}: {error}") from error
+            for seed, config, resources in zip(self.seeds, configs, asked, strict=True):
                 key = args.identity(config)
-                if key in found:
-                    earlier = found[key]
-                    if item.label not in (earlier.label, *earlier.aliases):
-                        found[key] = dataclasses.replace(earlier, aliases=(*earlier.aliases, item.label))
+                labels.setdefault((item.label, seed), {})[key] = None
+                if key in first:
+                    others.setdefault(key, []).append(dataclasses.replace(item, resources=resources))
                 else:
-                    found[key] = Experiment(self.folder or self.run_name, item.label, (), settings, config)
-        return list(found.values())
+                    first[key] = Experiment(self.folder or self.run_name, item.label, (), {**settings, "seed": seed}, config, resources)
+        for key, points in others.items():
+            aliases = dict.fromkeys(item.label for item in points if item.label != first[key].label)
+            first[key] = dataclasses.replace(first[key], aliases=tuple(aliases))
+        return list(first.values()), list(dict.fromkeys(_reports(first, others, labels)))
+
+    def _asked(self, item: Point, config: Settings, sound: set[tuple[tuple[str, Any], ...]]) -> Settings:
+        """What the sweep asks for this configuration, and then the point."""
+        shared = self.resources(config) if callable(self.resources) else self.resources
+        if not isinstance(shared, Mapping):
+            raise ValueError(
+                f"resources={shared!r}: must be a dict such as {{'gpus': 2}}, or a function of the configuration that gives one"
+            )
+        asked = {**shared, **item.resources}
+        if asked:
+            key = tuple(asked.items())
+            try:
+                known = key in sound
+            except TypeError:  # a list, say: the check below says what is wrong with it
+                known = False
+            if not known:
+                check_resources(asked)
+                sound.add(key)
+        return asked
 
 
-def _kept(item: Point) -> dict[str, Any]:
-    """The point's settings, less the optional ones that its method does not read."""
-    method = item.settings.get("method", args.DEFAULTS["method"])
-    if method not in METHODS:
-        raise unknown("method", method, METHODS)
-    read = {f"method.{part.name}" for part in dataclasses.fields(METHODS[method].settings)}
-    return {name: value for name, value in item.settings.items() if name in read or name not in item.optional}
+def _settings(item: Point) -> dict[str, Any]:
+    """What the point sets and its method reads; ValueError for what is no setting of a point."""
+    for name, use in NOT_IN_POINTS.items():
+        if name in item.settings:
+            raise ValueError(f"{name} is no setting of a point: {use}")
+    return kept(item)
 
 
-# --- finding sweeps -----------------------------------------------------------------------------------------------
-
-
-def families() -> list[str]:
-    """The names of the files of ``grid/``."""
-    return sorted(item.name for item in pkgutil.iter_modules(grid.__path__) if not item.ispkg and not item.name.startswith("_"))
-
-
-def load_family(name: str) -> dict[str, Callable[[], Sweep]]:
-    """run name -> sweep function, of ``grid/<name>.py`` or of the file at path ``name``."""
-    module = _load_file(Path(name)) if name.endswith(".py") else _load_module(name)
-    return {
-        key: value
-        for key, value in vars(module).items()
-        if inspect.isfunction(value)
-        and value.__module__ == module.__name__
-        and value.__annotations__.get("return") in (Sweep, "Sweep", "sweep.Sweep")
-    }
-
-
-def _load_module(name: str) -> ModuleType:
-    if name not in families():
-        raise unknown("grid", name, [*families(), "path/to/your_file.py"])
-    return _call(name, lambda: importlib.import_module(f"grid.{name}"))
-
-
-def _load_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise FileNotFoundError(f"--grid {path}: no such file; give a Python file with sweep functions, or one of {', '.join(families())}")
-    spec = importlib.util.spec_from_file_location(f"user_sweeps_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"--grid {path}: not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    loader = spec.loader
-    _call(str(path), lambda: loader.exec_module(module))
-    return module
-
-
-def _call(family: str, function: Callable[[], Made]) -> Made:
-    """The result of a family's own code; what it raises becomes a ValueError that names the line."""
-    try:
-        return function()
-    except Exception as error:  # anything can be wrong in a file that a person is writing
-        if isinstance(error, SyntaxError):
-            file, line, message = error.filename, error.lineno, error.msg
-        else:
-            frames = traceback.extract_tb(error.__traceback__)
-            stem = Path(family).stem
-            own = [frame for frame in frames if Path(frame.filename).stem == stem] or frames
-            file, line, message = own[-1].filename, own[-1].lineno, " ".join(f"{type(error).__name__}: {error}".split())
-        where = "" if Path(file or family).stem == Path(family).stem else f" (in {file})"
-        raise ValueError(f"--grid {family}, line {line}{where}: {message}") from error
-
-
-def load(family: str, run_name: str, seeds: Sequence[int] | None = None) -> Sweep:
-    """The sweep that function ``run_name`` of ``family`` makes, with these seeds where they are given."""
-    functions = load_family(family)
-    if not functions:
-        raise ValueError(f"--grid {family}: holds no sweep; a sweep is a function whose return is annotated '-> Sweep'")
-    if run_name not in functions:
-        raise unknown(f"run name of grid {family}", run_name, functions)
-    function = functions[run_name]
-    needed = [
-        part.name for part in inspect.signature(function).parameters.values() if part.default is part.empty and part.kind not in VARIADIC
-    ]
-    if needed:
-        raise ValueError(f"--grid {family}: {run_name}({', '.join(needed)}) needs arguments; a sweep is a function without any")
-    made = _call(family, function)
-    _check(f"--grid {family}: {run_name}()", made)
-    grid_name = Path(family).stem if family.endswith(".py") else family
-    made = dataclasses.replace(made, grid=grid_name, run_name=run_name, doc=inspect.getdoc(function) or "")
-    return made if seeds is None else dataclasses.replace(made, seeds=tuple(seeds))
-
-
-def _check(what: str, made: object) -> None:
-    """ValueError where a family's function gave no usable sweep."""
-    if not isinstance(made, Sweep):
-        raise ValueError(f"{what} returned a {type(made).__name__}; it must return a Sweep")
-    if not isinstance(made.points, Sequence) or not all(isinstance(item, Point) for item in made.points):
-        raise ValueError(f"{what}: points must be a list of points, as product() and union() give it")
-    if not isinstance(made.seeds, Sequence):
-        raise ValueError(f"{what}: seeds={made.seeds!r} must be a list of whole numbers")
-    if not made.points or not made.seeds:
-        raise ValueError(f"{what} holds no experiment: it has {len(made.points)} points and {len(made.seeds)} seeds")
-    if made.folder and not FOLDER.fullmatch(made.folder):
-        raise ValueError(f"{what}: folder={made.folder!r} must be one name of letters, digits, '.', '_' and '-'; it is a folder of runs/")
-
-
-def parse_seeds(text: str) -> tuple[int, ...]:
-    """``3`` is the seeds 1, 2, 3; ``1,2,5`` or ``4,`` are those seeds."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts or not all(part.isdecimal() for part in parts):
-        raise ValueError(f"--seeds {text}: give a count (3) or a list of whole numbers (1,2,5; one seed alone: 7,)")
-    numbers = [int(part) for part in parts]
-    if "," in text:
-        return tuple(dict.fromkeys(numbers))
-    if not 1 <= numbers[0] <= 1000:
-        raise ValueError(f"--seeds {text}: a count must be 1..1000")
-    return tuple(range(1, numbers[0] + 1))
-
-
-def find(experiments: Sequence[Experiment], name: str) -> Experiment:
-    """The experiment of this number (from 1), label, run name, or start of an identity."""
-    if name.isdecimal() and len(name) < 5 and 1 <= int(name) <= len(experiments):
-        return experiments[int(name) - 1]
-    for item in experiments:
-        labels = {label.casefold() for label in (item.label, *item.aliases)}
-        if name.casefold() in labels or name == item.name or (len(name) >= 5 and item.name.rpartition("-")[2].startswith(name)):
-            return item
-    near = difflib.get_close_matches(name, [item.label for item in experiments], n=1, cutoff=0.4)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise ValueError(
-        f"unknown experiment {name!r}{hint} (legal: 1..{len(experiments)}, a label or a run name; grid_run.py show lists them)"
-    )
+def _reports(
+    first: Mapping[str, Experiment], others: Mapping[str, Sequence[Point]], labels: Mapping[tuple[str, int], Mapping[str, None]]
+) -> list[str]:
+    found = []
+    for key, points in others.items():
+        one = first[key]
+        if one.aliases:
+            found.append(f"{one.label!r} is the same run as {', '.join(map(repr, one.aliases))}")
+        twice = sum(item.label == one.label for item in points)
+        if twice:
+            found.append(f"{one.label!r} is listed {twice + 1} times with the same settings")
+        if any(item.resources != one.resources for item in points):
+            found.append(f"{one.label!r} is asked for with different resources; the first point's count")
+    for (label, _), keys in labels.items():
+        if len(keys) > 1:
+            found.append(f"label {label!r} names {len(keys)} different runs: {', '.join(first[key].name for key in keys)}")
+    return found

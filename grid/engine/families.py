@@ -1,0 +1,143 @@
+"""Finding sweeps: the families of ``grid/`` or a file of a user's own, their functions, seeds, and one experiment by its name."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import re
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+import grid
+from grid.engine.points import Point
+from grid.engine.sweep import Experiment, Sweep
+from nuq.registry import unknown
+
+Made = TypeVar("Made")
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def families() -> list[str]:
+    """The names of the files of ``grid/``."""
+    return sorted(item.name for item in pkgutil.iter_modules(grid.__path__) if not item.ispkg and not item.name.startswith("_"))
+
+
+def load_family(name: str) -> dict[str, Callable[[], Sweep]]:
+    """run name -> sweep function, of ``grid/<name>.py`` or of the file at path ``name``."""
+    module = _load_file(Path(name)) if name.endswith(".py") else _load_module(name)
+    return {
+        key: value
+        for key, value in vars(module).items()
+        if inspect.isfunction(value)
+        and value.__module__ == module.__name__
+        and value.__annotations__.get("return") in (Sweep, "Sweep", "sweep.Sweep")
+    }
+
+
+def _load_module(name: str) -> ModuleType:
+    if name not in families():
+        raise unknown("grid", name, [*families(), "path/to/your_file.py"])
+    return _call(name, lambda: importlib.import_module(f"grid.{name}"))
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise FileNotFoundError(f"--grid {path}: no such file; give a Python file with sweep functions, or one of {', '.join(families())}")
+    spec = importlib.util.spec_from_file_location(f"user_sweeps_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"--grid {path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    loader = spec.loader
+    _call(str(path), lambda: loader.exec_module(module))
+    return module
+
+
+def _call(family: str, function: Callable[[], Made]) -> Made:
+    """The result of a family's own code; what it raises becomes a ValueError that names the line."""
+    try:
+        return function()
+    except Exception as error:  # anything can be wrong in a file that a person is writing
+        if isinstance(error, SyntaxError):
+            file, line, message = error.filename, error.lineno, error.msg
+        else:
+            frames = traceback.extract_tb(error.__traceback__)
+            stem = Path(family).stem
+            own = [frame for frame in frames if Path(frame.filename).stem == stem] or frames
+            file, line, message = own[-1].filename, own[-1].lineno, " ".join(f"{type(error).__name__}: {error}".split())
+        where = "" if Path(file or family).stem == Path(family).stem else f" (in {file})"
+        raise ValueError(f"--grid {family}, line {line}{where}: {message}") from error
+
+
+def load(family: str, run_name: str, seeds: Sequence[int] | None = None) -> Sweep:
+    """The sweep that function ``run_name`` of ``family`` makes, with these seeds where they are given."""
+    functions = load_family(family)
+    if not functions:
+        raise ValueError(f"--grid {family}: holds no sweep; a sweep is a function whose return is annotated '-> Sweep'")
+    if run_name not in functions:
+        raise unknown(f"run name of grid {family}", run_name, functions)
+    function = functions[run_name]
+    needed = [
+        part.name for part in inspect.signature(function).parameters.values() if part.default is part.empty and part.kind not in VARIADIC
+    ]
+    if needed:
+        raise ValueError(f"--grid {family}: {run_name}({', '.join(needed)}) needs arguments; a sweep is a function without any")
+    made = _call(family, function)
+    _check(f"--grid {family}: {run_name}()", made)
+    grid_name = Path(family).stem if family.endswith(".py") else family
+    made = dataclasses.replace(made, grid=grid_name, run_name=run_name, doc=inspect.getdoc(function) or "")
+    asked = made.resources
+    if callable(asked):
+        made = dataclasses.replace(made, resources=lambda config: _call(family, lambda: asked(config)))
+    return made if seeds is None else dataclasses.replace(made, seeds=tuple(seeds))
+
+
+def _check(what: str, made: object) -> None:
+    """ValueError where a family's function gave no usable sweep."""
+    if not isinstance(made, Sweep):
+        raise ValueError(f"{what} returned a {type(made).__name__}; it must return a Sweep")
+    if not isinstance(made.points, Sequence) or not all(isinstance(item, Point) for item in made.points):
+        raise ValueError(f"{what}: points must be a list of points, as product() and union() give it")
+    if not isinstance(made.seeds, Sequence):
+        raise ValueError(f"{what}: seeds={made.seeds!r} must be a list of whole numbers")
+    if not isinstance(made.resources, Mapping) and not callable(made.resources):
+        raise ValueError(f"{what}: resources={made.resources!r} must be a dict such as {{'gpus': 2}}, or a function of the configuration")
+    if not made.points or not made.seeds:
+        raise ValueError(f"{what} holds no experiment: it has {len(made.points)} points and {len(made.seeds)} seeds")
+    if made.folder and not FOLDER.fullmatch(made.folder):
+        raise ValueError(f"{what}: folder={made.folder!r} must be one name of letters, digits, '.', '_' and '-'; it is a folder of runs/")
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """``3`` is the seeds 1, 2, 3; ``1,2,5`` or ``4,`` are those seeds."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(part.isdecimal() for part in parts):
+        raise ValueError(f"--seeds {text}: give a count (3) or a list of whole numbers (1,2,5; one seed alone: 7,)")
+    numbers = [int(part) for part in parts]
+    if "," in text:
+        return tuple(dict.fromkeys(numbers))
+    if not 1 <= numbers[0] <= 1000:
+        raise ValueError(f"--seeds {text}: a count must be 1..1000")
+    return tuple(range(1, numbers[0] + 1))
+
+
+def find(experiments: Sequence[Experiment], name: str) -> Experiment:
+    """The experiment of this number (from 1), label, run name, or start of an identity."""
+    if name.isdecimal() and len(name) < 5 and 1 <= int(name) <= len(experiments):
+        return experiments[int(name) - 1]
+    for item in experiments:
+        labels = {label.casefold() for label in (item.label, *item.aliases)}
+        if name.casefold() in labels or name == item.name or (len(name) >= 5 and item.name.rpartition("-")[2].startswith(name)):
+            return item
+    near = difflib.get_close_matches(name, [item.label for item in experiments], n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(
+        f"unknown experiment {name!r}{hint} (legal: 1..{len(experiments)}, a label or a run name; grid_run.py show lists them)"
+    )
