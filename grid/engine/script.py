@@ -2,93 +2,27 @@
 
 from __future__ import annotations
 
-import math
-import re
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import args
+from grid.engine.overrides import chosen, pinned
+from grid.engine.resources import Resources
 from grid.engine.sweep import Experiment
 
 SHUTDOWN_S = 100  # torchrun waits so long for a checkpoint after a signal; jobs are warned 120 s before their end
-
-# --- overrides ----------------------------------------------------------------------------------------------------
-
-_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*\Z")
-_RESERVED = {"true", "false", "null", "none", "inf", "nan", "yes", "no", "on", "off"}
-
-
-def to_override(name: str, value: Any) -> str:
-    """``name=value`` in Hydra's grammar, so that parsing gives the value back, whatever characters it holds."""
-    return f"{name}={_value(value)}"
-
-
-def _value(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return str(value).lower()
-        case int():
-            return str(value)
-        case float():
-            return repr(value) if math.isfinite(value) else str(value)
-        case list() | tuple():
-            return f"[{','.join(_value(item) for item in value)}]"
-        case str():
-            return value if _PLAIN.match(value) and value.lower() not in _RESERVED else _quoted(value)
-        case _:
-            raise ValueError(f"{value!r}: a setting must be a number, a text, a truth value, None or a list of these")
-
-
-def _quoted(text: str) -> str:
-    """Single quotes; backslashes count only before a quote (doubled there) and before ``${`` (OmegaConf's escape)."""
-    text = re.sub(r"(\\*)\$\{", lambda found: found[1] * 2 + "\\${", text)
-    text = re.sub(r"(\\*)'", lambda found: found[1] * 2 + "\\'", text)
-    trailing = len(text) - len(text.rstrip("\\"))
-    return "'" + text + "\\" * trailing + "'"
-
-
-def pinned(experiment: Experiment, run_dir: str) -> list[str]:
-    """Overrides that state every setting that can change a result, so that a default moved later changes nothing.
-
-    Settings that cannot change a result appear only where the sweep sets them: ``NUQ_DATA`` and the like stay in force.
-    """
-    return _overrides({**_flat(experiment), "run_dir": run_dir})
-
-
-def chosen(experiment: Experiment, run_dir: str) -> list[str]:
-    """Only what the sweep sets: shorter, and true as long as the defaults stay."""
-    return _overrides({**experiment.settings, "run_dir": run_dir})
-
-
-def _overrides(settings: Mapping[str, Any]) -> list[str]:
-    """Groups first, run_dir last."""
-    groups = [name for name in args.GROUPS if name in settings]
-    others = [name for name in settings if name not in args.GROUPS and name != "run_dir"]
-    return [to_override(name, settings[name]) for name in [*groups, *others, "run_dir"]]
-
-
-def _flat(experiment: Experiment) -> dict[str, Any]:
-    """Dotted names of the settings that change results, and of those that the sweep sets."""
-    result = args.result_settings(experiment.config)
-    flat: dict[str, Any] = {group: result[group]["name"] for group in args.GROUPS}
-    for key, value in result.items():
-        if isinstance(value, Mapping):
-            flat.update({f"{key}.{name}": part for name, part in value.items() if name != "name"})
-        else:
-            flat[key] = value
-    return {**experiment.settings, **flat}
-
-
-# --- scripts ------------------------------------------------------------------------------------------------------
+PORTS = (20000, 32000)  # of rendezvous: below those that systems hand out by themselves
 
 _HEAD = """#!/usr/bin/env bash
 # {what}
 # {how}
 set -u
-CDPATH='' cd -- {checkout} || exit 2
+"""
+
+_HERE = "CDPATH='' cd -- {checkout} || exit 2\n"
+
+# A job that was submitted runs the code as it was then, by hand it is the code of today.
+_CODE = """checkout={checkout}
+CDPATH='' cd -- "${{NUQ_CODE:-$checkout}}" || exit 2
 """
 
 _PYTHON = """if [ -z "${PYTHON:-}" ]; then
@@ -147,8 +81,44 @@ fi
 # torchrun swallows the ranks' exit codes: rank 0 leaves the true one in status.json.
 unset OMP_DYNAMIC
 before="$(cat "$run_dir/status.json" 2>/dev/null)"
-"$PYTHON" -m torch.distributed.run --standalone --nproc-per-node="$ranks" \\
-  --signals-to-handle=SIGTERM,SIGINT,SIGUSR2 --shutdown-timeout={shutdown_s} main.py "${{overrides[@]}}" &
+nodes="${{NUQ_NODES:-1}}"
+for most in "${{SLURM_JOB_NUM_NODES:-1}}" "$ranks"; do
+  if [ "$nodes" -gt "$most" ]; then nodes="$most"; fi
+done
+shutdown_s="${{NUQ_SHUTDOWN_S:-{shutdown_s}}}"
+if [ "$nodes" -le 1 ]; then
+  "$PYTHON" -m torch.distributed.run --standalone --nproc-per-node="$ranks" \\
+    --signals-to-handle=SIGTERM,SIGINT,SIGUSR2 --shutdown-timeout="$shutdown_s" main.py "${{overrides[@]}}" &
+else
+  # This shell runs on the first node of the job, where the ranks meet: its port has to be free here.
+  first="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
+  if ! getent hosts "$first" >/dev/null; then
+    first="$(scontrol show node -o "$first" | sed -n 's/.* NodeAddr=\\([^ ]*\\).*/\\1/p')"
+  fi
+  port="$("$PYTHON" -c '
+import socket, sys
+low, high, job = map(int, sys.argv[1:])
+for number in range(high - low):
+    port = low + (8 * job + number) % (high - low)
+    with socket.socket() as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            continue
+    print(port)
+    break
+' {ports} "$SLURM_JOB_ID")"
+  if [ -z "$first" ] || [ -z "$port" ]; then
+    echo "run.sh: the ranks have no place to meet: first node '$first' of $SLURM_JOB_NODELIST, port '$port'" >&2
+    exit 1
+  fi
+  # One node may leave before the others, at a signal above all: rank 0 is given time to save, then srun ends what is left.
+  srun --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --export=ALL --kill-on-bad-exit=0 --wait="$shutdown_s" \\
+    --cpus-per-task="$((${{SLURM_CPUS_PER_TASK:-1}} * ${{SLURM_NTASKS_PER_NODE:-1}}))" \\
+    "$PYTHON" -m torch.distributed.run --nnodes="$nodes" --nproc-per-node="$((ranks / nodes))" \\
+    --rdzv-backend=c10d --rdzv-endpoint="$first:$port" --rdzv-id="$SLURM_JOB_ID.${{SLURM_RESTART_COUNT:-0}}.$$" \\
+    --signals-to-handle=SIGTERM,SIGINT,SIGUSR2 --shutdown-timeout="$shutdown_s" main.py "${{overrides[@]}}" &
+fi
 finish
 told=
 if [ "$(cat "$run_dir/status.json" 2>/dev/null)" != "$before" ]; then
@@ -164,17 +134,23 @@ exit "$code"
 def run_script(experiment: Experiment, run_dir: str, checkout: str) -> str:
     """``run.sh``: one experiment from any folder, with the exit codes of main.py.
 
-    ``checkout`` is the bash expression that names the checkout (see ``from_script``); ``run_dir`` is seen from there.
+    ``checkout`` is the bash expression that names the checkout (see ``from_script``); ``run_dir`` is seen from there, and
+    from the snapshot that NUQ_CODE may name in its place.  NPROC ranks are spread over NUQ_NODES nodes of a SLURM job.
     """
     label = " ".join(experiment.label.split()) or experiment.name
     head = _HEAD.format(
         what=f"{label}, seed {experiment.seed}: one experiment of the sweep {experiment.folder}; written by grid_run.py",
         how="bash run.sh works from any folder. Exit codes: 0 done, 75 checkpointed on a signal, 2 bad settings, 3 diverged, else a crash",
-        checkout=checkout,
     )
     lines = "\n".join(f"  {shlex.quote(text)}" for text in pinned(experiment, run_dir))
-    body = _RUN.format(run_dir=shlex.quote(run_dir), overrides=lines, workers=experiment.config["workers"], shutdown_s=SHUTDOWN_S)
-    return head + _PYTHON + WAIT + body
+    body = _RUN.format(
+        run_dir=shlex.quote(run_dir),
+        overrides=lines,
+        workers=experiment.config["workers"],
+        shutdown_s=SHUTDOWN_S,
+        ports="{} {}".format(*PORTS),
+    )
+    return head + _CODE.format(checkout=checkout) + _PYTHON + WAIT + body
 
 
 def from_script(steps_up: int) -> str:
@@ -182,57 +158,199 @@ def from_script(steps_up: int) -> str:
     return '"$(dirname "${BASH_SOURCE[0]}")' + "/.." * steps_up + '"'
 
 
-_JOB = """export NPROC="${{NPROC:-{ranks}}}"
-runs=(
+# Exit codes are kept beside the script.  After a requeue, what ended for good before it is not run again; a script that is
+# started anew runs everything that is not done.
+_LEDGER = """case "${{BASH_SOURCE[0]}}" in
+  /*) ended="${{BASH_SOURCE[0]%.sh}}.ended" ;;
+  *) ended="$PWD/${{BASH_SOURCE[0]%.sh}}.ended" ;;
+esac
+"""
+
+_RUNS = """export NPROC="${{NPROC:-{ranks}}}"
+{nodes}runs=(
 {runs}
 )
 
-failed=()
-for index in "${{!runs[@]}}"; do
-  run="${{runs[$index]}}"
-  if grep -q '"state"[[:space:]]*:[[:space:]]*"done"' "$run/status.json" 2>/dev/null; then
-    echo "done already: $run"
-    continue
+declare -A before=()
+if [ "${{SLURM_RESTART_COUNT:-0}}" -eq 0 ]; then
+  : >"$ended"
+elif [ -f "$ended" ]; then
+  while read -r code run; do
+    case "$code" in '' | *[!0-9]*) ;; *) before["$run"]="$code" ;; esac
+  done <"$ended"
+fi
+
+# Whether this run is over; its exit code in $code.
+is_over() {{
+  code=0
+  if grep -q '"state"[[:space:]]*:[[:space:]]*"done"' "$1/status.json" 2>/dev/null; then
+    echo "done already: $1"
+    return 0
   fi
-  if [ -n "$signalled" ]; then
-    echo "stopped by a signal before $run, $((${{#runs[@]}} - index)) of ${{#runs[@]}} left: asking to be requeued"
-    exit 75
-  fi
-  echo "$(date '+%F %T') start $run"
-  bash "$run/run.sh" &
+  code="${{before[$1]:-75}}"
+  if [ "$code" -eq 75 ]; then return 1; fi
+  echo "ended before the requeue with exit code $code: $1"
+}}
+start() {{
+  echo "$(date '+%F %T') start $1{where}"
+  bash "$1/run.sh"{output} &
   finish
-  echo "$(date '+%F %T') exit code $code: $run"
-  if [ "$code" -eq 75 ]; then
-    echo "checkpointed, $((${{#runs[@]}} - index)) of ${{#runs[@]}} left: asking to be requeued"
-    exit 75
+  echo "$(date '+%F %T') exit code $code: $1"
+  echo "$code $1" >>"$ended"
+}}
+
+failed=()
+"""
+
+_ONE_AFTER_ANOTHER = """for index in "${!runs[@]}"; do
+  run="${runs[$index]}"
+  if ! is_over "$run"; then
+    if [ -n "$signalled" ]; then
+      echo "stopped by a signal before $run, $((${#runs[@]} - index)) of ${#runs[@]} left: asking to be requeued"
+      exit 75
+    fi
+    start "$run"
+    if [ "$code" -eq 75 ]; then
+      echo "checkpointed, $((${#runs[@]} - index)) of ${#runs[@]} left: asking to be requeued"
+      exit 75
+    fi
   fi
   if [ "$code" -ne 0 ]; then failed+=("$code $run"); fi
 done
+"""
 
-if [ "${{#failed[@]}}" -gt 0 ]; then
-  echo "${{#failed[@]}} of ${{#runs[@]}} failed (exit code, folder; see stdout.log there):"
-  printf '  %s\\n' "${{failed[@]}}"
+# The GPUs that SLURM (or you) allotted, else those of this machine, as far as this script may use them.
+_FIND_GPUS = """gpus=()
+if [ -n "${{CUDA_VISIBLE_DEVICES+set}}" ]; then
+  IFS=, read -r -a gpus <<<"$CUDA_VISIBLE_DEVICES"
+else
+  found=(/proc/driver/nvidia/gpus/*)
+  for ((index = 0; index < {num_gpus}; index++)); do
+    if [ ! -e "${{found[0]}}" ] || [ "$index" -lt "${{#found[@]}}" ]; then gpus+=("$index"); fi
+  done
+fi
+"""
+
+_OWN_GPUS = """  if [ "${{#gpus[@]}}" -gt 0 ]; then
+    CUDA_VISIBLE_DEVICES=
+    for ((index = {first}; index < {first} + {per_run} && index < {first} + ${{#gpus[@]}}; index++)); do
+      CUDA_VISIBLE_DEVICES+="${{CUDA_VISIBLE_DEVICES:+,}}${{gpus[$((index % ${{#gpus[@]}}))]}}"
+    done
+    export CUDA_VISIBLE_DEVICES
+  fi
+"""
+
+# A slot takes the next run that no other has taken (making a folder is atomic) and leaves its exit code there.  This shell
+# only hands signals on and waits: first for the signal's sake, then for the slot itself.
+_SLOTS = """{find_gpus}taken="$(mktemp -d)" || exit 2
+trap 'rm -rf -- "$taken"' EXIT
+
+slot() {{
+  trap - EXIT
+  trap 'forward USR2' USR2
+  trap 'forward TERM' TERM INT
+  export NUQ_SLOT="$1"
+{own_gpus}  for index in "${{!runs[@]}}"; do
+    if [ -n "$signalled" ] || [ -e "$taken/stop" ]; then break; fi
+    if ! mkdir "$taken/$index" 2>/dev/null; then continue; fi
+    if ! is_over "${{runs[$index]}}"; then start "${{runs[$index]}}"; fi
+    echo "$code" >"$taken/$index/code"
+    if [ "$code" -eq 75 ]; then : >"$taken/stop"; fi
+  done
+  exit 0
+}}
+
+slots=()
+to_slots() {{
+  signalled="${{signalled:-$1}}"
+  interrupted=1
+  if [ "${{#slots[@]}}" -gt 0 ]; then kill -s "$1" "${{slots[@]}}" 2>/dev/null; fi
+}}
+trap 'to_slots USR2' USR2
+trap 'to_slots TERM' TERM INT
+for ((number = 0; number < {slots}; number++)); do
+  slot "$number" &
+  slots+=("$!")
+  if [ -n "$signalled" ]; then kill -s "$signalled" "$!" 2>/dev/null; fi
+done
+for number in "${{slots[@]}}"; do
+  interrupted=1
+  until [ -z "$interrupted" ]; do
+    interrupted=
+    wait "$number"
+  done
+done
+
+left=0
+for index in "${{!runs[@]}}"; do
+  code="$(cat "$taken/$index/code" 2>/dev/null)"
+  if [ -z "$code" ] && [ -z "$signalled" ] && [ ! -e "$taken/stop" ]; then code=137; fi # its slot was killed
+  case "$code" in
+    0) ;;
+    '' | 75) left=$((left + 1)) ;;
+    *) failed+=("$code ${{runs[$index]}}") ;;
+  esac
+done
+if [ "$left" -gt 0 ]; then
+  echo "stopped by a signal, $left of ${{#runs[@]}} left: asking to be requeued"
+  exit 75
+fi
+"""
+
+_RESULT = """
+if [ "${#failed[@]}" -gt 0 ]; then
+  echo "${#failed[@]} of ${#runs[@]} failed (exit code, folder; see stdout.log there):"
+  printf '  %s\\n' "${failed[@]}"
   exit 1
 fi
-echo "all ${{#runs[@]}} done"
+echo "all ${#runs[@]} done"
 """
 
 
-def job_script(title: str, run_dirs: Sequence[str], checkout: str, ranks: int) -> str:
-    """A share of a sweep, one run after another: 0 all done, 75 please requeue, 1 some failed."""
+def job_script(
+    title: str, run_dirs: Sequence[str], checkout: str, resources: Resources | int, *, parallel: int = 1, preamble: Sequence[str] = ()
+) -> str:
+    """A share of a sweep, one run after another or ``parallel`` at a time: 0 all done, 75 please requeue, 1 some failed.
+
+    ``resources`` are those of one experiment (a number: so many ranks).  ``preamble`` are lines of bash to begin with.
+    ValueError for several runs at a time on several nodes.
+    """
+    if isinstance(resources, int):
+        resources = Resources(ranks=resources)
+    if parallel < 1 or (parallel > 1 and resources.nodes > 1):
+        raise ValueError(f"parallel={parallel}: must be 1 for experiments on several nodes (nodes={resources.nodes}), else at least 1")
+    place = _HERE.format(checkout=checkout)
     if not run_dirs:
         what = f"An empty share of {title}: there are more scripts than experiments."
-        return (
-            _HEAD.format(what=what, how="Written by grid_run.py.", checkout=checkout)
-            + 'echo "nothing to do: more scripts than experiments"\n'
-        )
+        return _HEAD.format(what=what, how="Written by grid_run.py.") + place + 'echo "nothing to do: more scripts than experiments"\n'
     count = f"{len(run_dirs)} experiment{'s' if len(run_dirs) > 1 else ''}"
+    pace = f"{parallel} at a time" if parallel > 1 else "one after another"
     head = _HEAD.format(
-        what=f"{count} of {title}, one after another; what is done is skipped; written by grid_run.py",
+        what=f"{count} of {title}, {pace}; what is done is skipped; written by grid_run.py",
         how="Exit codes: 0 all done, 75 checkpointed on a signal (please requeue), 1 some failed",
-        checkout=checkout,
     )
-    return head + WAIT + _JOB.format(ranks=ranks, runs="\n".join(f"  {shlex.quote(run)}" for run in run_dirs))
+    slots = min(parallel, len(run_dirs))
+    runs = _RUNS.format(
+        ranks=resources.ranks,
+        nodes=f'export NUQ_NODES="${{NUQ_NODES:-{resources.nodes}}}"\n' if resources.nodes > 1 else "",
+        runs="\n".join(f"  {shlex.quote(run)}" for run in run_dirs),
+        where=" in slot $NUQ_SLOT" if slots > 1 else "",
+        output=" >/dev/null" if slots > 1 else "",  # its log is its own also where this shell writes to a terminal
+    )
+    loose = "\n".join(["set +u", *preamble, "set -u", ""]) if preamble else ""
+    return head + _LEDGER.format() + place + WAIT + loose + runs + _work(resources, slots) + _RESULT
+
+
+def _work(resources: Resources, slots: int) -> str:
+    if slots == 1:
+        return _ONE_AFTER_ANOTHER
+    num_gpus = resources.gpus_for(slots)
+    find = own = ""
+    if num_gpus:
+        shared, per_run = resources.runs_per_gpu, resources.gpus_for(1)
+        first = f"$1 / {shared}" if shared > 1 else f"$1 * {per_run}"
+        find, own = _FIND_GPUS.format(num_gpus=num_gpus), _OWN_GPUS.format(first=first, per_run=per_run)
+    return _SLOTS.format(find_gpus=find, own_gpus=own, slots=slots)
 
 
 _TASK = """failed=
@@ -250,9 +368,8 @@ def task_script(title: str, doc: str, experiments: Sequence[Experiment], command
     head = _HEAD.format(
         what=f"{title}: {doc.splitlines()[0]}",
         how=f"One command per experiment; a finished one returns at once. Written by `{command}`.",
-        checkout=from_script(1),
     )
-    parts = [head, _PYTHON, _TASK]
+    parts = [head + _HERE.format(checkout=from_script(1)), _PYTHON, _TASK]
     for item in experiments:
         also = f" (also: {', '.join(item.aliases)})" if item.aliases else ""
         words = " ".join(shlex.quote(text) for text in chosen(item, f"runs/{item.folder}/{item.name}"))

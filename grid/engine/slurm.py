@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import shlex
 import shutil
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from grid.engine.resources import Resources
 from grid.engine.script import WAIT
+from grid.engine.site import Site
 
 SUBMITIT = ((1, 5), (1, 6))  # versions whose private text function has the signature we call: from, below
 MAX_REQUEUES = 100  # a run that is checkpointed and requeued more often is going nowhere
 LARGEST_INDEX = 1000  # of an array under SLURM's default MaxArraySize
+ANSWER_S = 60.0  # a controller that takes longer to answer is down, or so busy that nobody knows
+CHECKPOINT_S = 20  # of the warning before the time limit that torchrun leaves for what comes after the ranks
+NO_ANSWER = re.compile(
+    "unable to contact slurm controller|socket timed out|unexpected message received|zero bytes were transmitted"
+    "|temporarily unable to accept job|connection (failure|refused|timed out)|unable to connect",
+    re.IGNORECASE,
+)
 
 
-@dataclass(frozen=True)
-class Resources:
-    """What one job script asks for."""
-
-    ranks: int = 1  # torch.distributed processes of one experiment
-    partition: str | None = None
-    gpus: int | None = None  # None: one per rank
-    cpus: int = 3  # per rank
-    mem: str = "18GB"
-    time: str | None = None  # None: the partition's own limit
-    account: str | None = None
-    qos: str | None = None
-    constraint: str | None = None
-    exclude: str | None = None
-
-    @property
-    def num_gpus(self) -> int:
-        return self.ranks if self.gpus is None else self.gpus
+class Unreachable(RuntimeError):
+    """SLURM did not answer: whether it did what it was asked is not known."""
 
 
 def array_spec(first: int, count: int, max_running: int | None) -> str:
@@ -42,11 +36,11 @@ def array_spec(first: int, count: int, max_running: int | None) -> str:
     return f"{first}-{first + count - 1}" + (f"%{max_running}" if max_running else "")
 
 
-# The batch shell alone gets USR2 120 s before the time limit; it hands it on, and requeues its own array element by its
+# The batch shell alone gets USR2 some time before the time limit; it hands it on, and requeues its own array element by its
 # own name (SLURM_JOB_ID of one element equals the id of the whole array).  A TERM to a job that the controller is ending
 # already is scancel, or a requeue of SLURM's own: both have the last word.
 _COMMAND = """cd {root} || exit 2
-bash jobs/{prefix}_"$SLURM_ARRAY_TASK_ID".sh &
+{start}
 finish
 if [ "$code" -eq 75 ]; then
   element="${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
@@ -59,37 +53,132 @@ if [ "$code" -eq 75 ]; then
   esac
   if [ "${{SLURM_RESTART_COUNT:-0}}" -ge {max_requeues} ]; then
     echo "not requeued after ${{SLURM_RESTART_COUNT:-0}} restarts; submit this file again to go on"
-  elif scontrol requeue "$element"; then
+  elif {requeue} "$element"; then
     exit 0
   fi
 fi
 exit "$code\""""
 
+# The site's lines may change the environment and may end the script, so the element's own script follows in their shell;
+# a signal before its time ends that shell, which counts as 75.
+_ELEMENT = """{exports}
+if [ ! -s {job} ]; then # tells whoever missed the answer of sbatch
+  echo "$SLURM_ARRAY_JOB_ID" >{job}.$$ && mv -f {job}.$$ {job}
+fi
+requeue() {{ # the controller may be down for a moment
+  for pause in 0 5 20 60; do
+    sleep "$pause"
+    if scontrol requeue "$1"; then return 0; fi
+  done
+  return 1
+}}
+(
+{preamble}exec bash {script}_"$SLURM_ARRAY_TASK_ID".sh
+) &"""
+
 
 def sbatch_text(prefix: str, root: Path, first: int, count: int, resources: Resources, max_running: int | None = None) -> str:
-    """The array job that runs ``jobs/<prefix>_<first>.sh`` and so on, one script an element."""
+    """The array job that runs ``jobs/<prefix>_<first>.sh`` and so on, one script an element: the original command's."""
+    start = f'bash jobs/{prefix}_"$SLURM_ARRAY_TASK_ID".sh &'
+    return _text(
+        WAIT + _COMMAND.format(root=shlex.quote(str(root)), start=start, max_requeues=MAX_REQUEUES, requeue="scontrol requeue"),
+        prefix,
+        resources,
+        {
+            "nodes": 1,
+            "ntasks": resources.ranks,
+            "cpus_per_task": resources.cpus,
+            "gpus_per_node": resources.num_gpus or None,
+            "mem": resources.mem,
+            "array": array_spec(first, count, max_running),
+            "output": _output(root / "jobs" / "logs", prefix),
+            "signal": "B:USR2@120",
+        },
+    )
+
+
+def chunk_text(
+    job_name: str,
+    root: Path,
+    folder: Path,
+    prefix: str,
+    count: int,
+    resources: Resources,
+    site: Site,
+    *,
+    code: str,
+    parallel: int = 1,
+    cap: int | None = None,
+    comment: str = "",
+    dependency: str | None = None,
+) -> str:
+    """The array job of a chunk: element i runs ``<folder>/<prefix>_<i>.sh``, i from 0 to count - 1, ``cap`` of them at once.
+
+    ``resources`` are those of one experiment, of which a script runs ``parallel`` at a time.  ``code`` is the snapshot that
+    they execute (as seen from ``root``, as ``folder`` may be; empty: the checkout itself), ``dependency`` what SLURM has to
+    wait for, as sbatch takes it.  Logs are ``<folder>/logs/<prefix>_<job>_<index>.log``: that folder has to exist.
+    ``<folder>/<prefix>.job`` gets the array's id from the first element that starts.
+    """
+    place = root / folder
+    exports = {"NUQ_SHUTDOWN_S": str(max(CHECKPOINT_S, site.signal_s - CHECKPOINT_S)), **({"NUQ_CODE": str(root / code)} if code else {})}
+    start = _ELEMENT.format(
+        exports="\n".join(f"export {name}={shlex.quote(value)}" for name, value in exports.items()),
+        job=shlex.quote(str(place / f"{prefix}.job")),
+        preamble="".join(f"{line}\n" for line in site.preamble()),
+        script=shlex.quote(str(place / prefix)),
+    )
+    command = _COMMAND.format(root=shlex.quote(str(root)), start=start, max_requeues=site.max_requeues, requeue="requeue")
+    tasks = 1 if resources.nodes > 1 else resources.ranks_per_node * parallel  # on several nodes one torchrun each
+    mail = {"mail_user": site.mail.user, "mail_type": ",".join(site.mail.on)} if site.mail else {}
+    return _text(
+        WAIT + command,
+        job_name,
+        resources,
+        {
+            "nodes": resources.nodes,
+            "ntasks_per_node": tasks,
+            "cpus_per_task": resources.cpus_for(parallel) // tasks,
+            "gpus_per_node": resources.gpus_for(parallel) or None,
+            "mem": resources.mem_for(parallel),
+            "array": array_spec(0, count, cap),
+            "output": _output(place / "logs", prefix),
+            "signal": f"B:USR2@{site.signal_s}",
+            "comment": comment or None,
+            "dependency": dependency,
+            "kill_on_invalid_dep": "yes" if dependency else None,
+            **mail,
+            **_options(site.sbatch),
+        },
+    )
+
+
+def _output(folder: Path, prefix: str) -> str:
+    """The log of an element; what looks like sbatch's own marks in the path is no such mark."""
+    return f"{str(folder).replace('%', '%%')}/{prefix}_%A_%a.log"
+
+
+def _options(texts: Sequence[str]) -> dict[str, str | bool]:
+    """``--licenses=a`` and ``--exclusive`` as names with values."""
+    options: dict[str, str | bool] = {}
+    for text in texts:
+        name, equals, value = text.removeprefix("--").partition("=")
+        options[name.replace("-", "_")] = value if equals else True
+    return options
+
+
+def _text(command: str, job_name: str, resources: Resources, options: Mapping[str, Any]) -> str:
     _check_version()
     from submitit.slurm.slurm import _make_sbatch_string
 
-    logs = str(root / "jobs" / "logs" / f"{prefix}_%A_%a.log")
     chosen = {name: getattr(resources, name) for name in ("partition", "account", "qos", "constraint", "exclude", "time")}
-    arguments: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    more = {"requeue": True, **chosen, **options}
     return _make_sbatch_string(
-        command=WAIT + _COMMAND.format(root=shlex.quote(str(root)), prefix=prefix, max_requeues=MAX_REQUEUES),
-        folder=root / "jobs",
-        job_name=prefix,
-        nodes=1,
-        cpus_per_task=resources.cpus,
-        mem=resources.mem,
-        **({"gpus_per_node": resources.num_gpus} if resources.num_gpus else {}),
-        **{"time": None, "wckey": None, **arguments},
-        additional_parameters={
-            "array": array_spec(first, count, max_running),
-            "ntasks": resources.ranks,
-            "output": logs.replace(str(root), str(root).replace("%", "%%")),
-            "requeue": True,
-            "signal": "B:USR2@120",
-        },
+        command=command,
+        folder="unused",  # the name of the log is an option
+        job_name=job_name,
+        time=None,  # type: ignore[arg-type]
+        wckey=None,  # type: ignore[arg-type]
+        additional_parameters={name: value for name, value in more.items() if value is not None},
         stderr_to_stdout=True,
         use_srun=False,
     )
@@ -113,9 +202,34 @@ def check_sbatch() -> None:
 
 
 def submit(path: Path) -> str:
-    """Submit an sbatch file; the job's id."""
+    """Submit an sbatch file; the job's id.
+
+    ValueError, with SLURM's words, where it refuses.  ``Unreachable`` where nobody knows whether the job was accepted.
+    """
     check_sbatch()
-    done = subprocess.run(["sbatch", "--parsable", str(path)], capture_output=True, text=True, check=False)
+    reply = _ask_sbatch(["--parsable", str(path)], path)
+    job_id = (reply.splitlines() or [""])[-1].partition(";")[0].strip()
+    if not job_id.isdecimal():
+        raise Unreachable(f"sbatch {path}: the answer {reply!r} is no job id; whether SLURM took the job is not known")
+    return job_id
+
+
+def test_only(path: Path) -> None:
+    """Nothing where SLURM would accept the file; ValueError, with SLURM's words, where it would not; ``Unreachable``."""
+    check_sbatch()
+    _ask_sbatch(["--test-only", str(path)], path)
+
+
+def _ask_sbatch(words: Sequence[str], path: Path) -> str:
+    try:
+        done = subprocess.run(["sbatch", *words], capture_output=True, text=True, check=False, timeout=ANSWER_S)
+    except subprocess.TimeoutExpired:
+        raise Unreachable(f"sbatch {path}: no answer within {ANSWER_S:.0f} s; whether SLURM took the job is not known") from None
+    said = " ".join((done.stderr.strip() or done.stdout.strip()).split())
+    if done.returncode < 0:
+        raise Unreachable(f"sbatch {path}: was killed by signal {-done.returncode}; whether SLURM took the job is not known")
+    if done.returncode != 0 and NO_ANSWER.search(said):
+        raise Unreachable(f"sbatch {path}: {said}")
     if done.returncode != 0:
-        raise ValueError(f"sbatch refused {path}: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout.strip().partition(";")[0]
+        raise ValueError(f"sbatch refused {path}: {said}")
+    return done.stdout.strip()

@@ -8,13 +8,15 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grid.engine import slurm
 from grid.engine.runs import Run
 from grid.engine.script import from_script, job_script
-from grid.engine.slurm import Resources, array_spec, sbatch_text
+from grid.engine.site import Mail, Site
+from grid.engine.slurm import Resources, array_spec, chunk_text, sbatch_text
 from tests.grid import fake, record
 
 
@@ -24,8 +26,74 @@ def _normalised(root: Path, text: str) -> str:
 
 def test_text_is_that_on_record(tmp_path: Path) -> None:
     record.check("slurm.sbatch", _normalised(tmp_path, sbatch_text("exp", tmp_path, 0, 38, Resources(partition="p100"))))
-    every = Resources(2, None, 4, 8, "40GB", "12:00:00", "lab", "long", "v100|a100", "bad[1-2]")
+    every = Resources(
+        ranks=2, gpus=4, cpus=8, mem="40GB", time="12:00:00", account="lab", qos="long", constraint="v100|a100", exclude="bad[1-2]"
+    )
     record.check("slurm_every_option.sbatch", _normalised(tmp_path, sbatch_text("e.2", tmp_path, 5, 3, every, 2)))
+
+
+SITE = Site(
+    modules=("cuda/12.4",),
+    environment={"NUQ_DATA": "$HOME/data"},
+    mail=Mail("me@example.org", ("FAIL", "END")),
+    signal_s=300,
+    max_requeues=7,
+    sbatch=("--licenses=a", "--exclusive", "--cpus-per-task=9"),
+)
+
+
+def _chunk(root: Path, resources: Resources = Resources(), site: Site = Site(), **more: Any) -> str:  # noqa: B008
+    return chunk_text("t-1-c0", root, Path("jobs/t"), "c0", 3, resources, site, **{"code": "jobs/code/abc", **more})
+
+
+def test_texts_of_chunks_are_those_on_record(tmp_path: Path) -> None:
+    record.check("chunk.sbatch", _normalised(tmp_path, _chunk(tmp_path)))
+    resources = Resources(gpus=0.5, mem="10G", time="2:00:00", partition="gpu", account="lab", qos="long")
+    every = _chunk(tmp_path, resources, SITE, parallel=3, cap=2, comment="c", dependency="afterok:5")
+    record.check("chunk_every_option.sbatch", _normalised(tmp_path, every))
+
+
+def _options(text: str) -> dict[str, str]:
+    words = (line.removeprefix("#SBATCH --").partition("=") for line in text.splitlines() if line.startswith("#SBATCH"))
+    return {name: value for name, _, value in words}
+
+
+SHAPES = [
+    # nodes, ranks, gpus, parallel -> tasks per node, cores per task, GPUs per node, memory per node
+    ((1, 1, None, 1), ("1", "3", "1", "18GB")),
+    ((1, 4, None, 1), ("4", "3", "4", "18GB")),
+    ((1, 2, None, 3), ("6", "3", "6", "55296M")),
+    ((1, 1, 0.5, 3), ("3", "3", "2", "55296M")),
+    ((1, 1, 0, 2), ("2", "3", None, "36864M")),
+    ((2, 8, None, 1), ("1", "12", "4", "18GB")),  # one torchrun per node has the cores of all its ranks
+]
+
+
+@pytest.mark.parametrize(("asked", "expected"), SHAPES)
+def test_a_script_asks_for_what_its_runs_need(asked: tuple[int, int, float | None, int], expected: tuple[str | None, ...]) -> None:
+    nodes, ranks, gpus, parallel = asked
+    options = _options(_chunk(Path("/r"), Resources(nodes=nodes, ranks=ranks, gpus=gpus), parallel=parallel))
+    assert options["nodes"] == str(nodes)
+    names = ("ntasks-per-node", "cpus-per-task", "gpus-per-node", "mem")
+    assert tuple(options.get(name) for name in names) == expected
+
+
+def test_what_a_site_adds_wins_and_nothing_is_said_twice() -> None:
+    text = _chunk(Path("/r"), Resources(cpus=4), SITE, dependency="afterok:5")
+    lines = [line for line in text.splitlines() if line.startswith("#SBATCH")]
+    assert "#SBATCH --exclusive" in lines
+    options = _options(text)
+    assert len(options) == len(lines)
+    assert (options["cpus-per-task"], options["licenses"], options["signal"]) == ("9", "a", "B:USR2@300")
+    assert (options["dependency"], options["kill-on-invalid-dep"]) == ("afterok:5", "yes")
+    assert "export NUQ_SHUTDOWN_S=280" in text
+
+
+def test_chunks_below_awkward_roots() -> None:
+    text = _chunk(Path("/a b/100%"))
+    assert "#SBATCH --output='/a b/100%%/jobs/t/logs/c0_%A_%a.log'" in text
+    assert "export NUQ_CODE='/a b/100%/jobs/code/abc'" in text
+    assert "NUQ_CODE" not in _chunk(Path("/r"), code="")
 
 
 def test_defaults_of_a_script() -> None:

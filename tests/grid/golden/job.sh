@@ -2,6 +2,10 @@
 # 2 experiments of nuq.x, one after another; what is done is skipped; written by grid_run.py
 # Exit codes: 0 all done, 75 checkpointed on a signal (please requeue), 1 some failed
 set -u
+case "${BASH_SOURCE[0]}" in
+  /*) ended="${BASH_SOURCE[0]%.sh}.ended" ;;
+  *) ended="$PWD/${BASH_SOURCE[0]%.sh}.ended" ;;
+esac
 CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 child=
 signalled=
@@ -31,24 +35,47 @@ runs=(
   'runs/x/it'"'"'s'
 )
 
+declare -A before=()
+if [ "${SLURM_RESTART_COUNT:-0}" -eq 0 ]; then
+  : >"$ended"
+elif [ -f "$ended" ]; then
+  while read -r code run; do
+    case "$code" in '' | *[!0-9]*) ;; *) before["$run"]="$code" ;; esac
+  done <"$ended"
+fi
+
+# Whether this run is over; its exit code in $code.
+is_over() {
+  code=0
+  if grep -q '"state"[[:space:]]*:[[:space:]]*"done"' "$1/status.json" 2>/dev/null; then
+    echo "done already: $1"
+    return 0
+  fi
+  code="${before[$1]:-75}"
+  if [ "$code" -eq 75 ]; then return 1; fi
+  echo "ended before the requeue with exit code $code: $1"
+}
+start() {
+  echo "$(date '+%F %T') start $1"
+  bash "$1/run.sh" &
+  finish
+  echo "$(date '+%F %T') exit code $code: $1"
+  echo "$code $1" >>"$ended"
+}
+
 failed=()
 for index in "${!runs[@]}"; do
   run="${runs[$index]}"
-  if grep -q '"state"[[:space:]]*:[[:space:]]*"done"' "$run/status.json" 2>/dev/null; then
-    echo "done already: $run"
-    continue
-  fi
-  if [ -n "$signalled" ]; then
-    echo "stopped by a signal before $run, $((${#runs[@]} - index)) of ${#runs[@]} left: asking to be requeued"
-    exit 75
-  fi
-  echo "$(date '+%F %T') start $run"
-  bash "$run/run.sh" &
-  finish
-  echo "$(date '+%F %T') exit code $code: $run"
-  if [ "$code" -eq 75 ]; then
-    echo "checkpointed, $((${#runs[@]} - index)) of ${#runs[@]} left: asking to be requeued"
-    exit 75
+  if ! is_over "$run"; then
+    if [ -n "$signalled" ]; then
+      echo "stopped by a signal before $run, $((${#runs[@]} - index)) of ${#runs[@]} left: asking to be requeued"
+      exit 75
+    fi
+    start "$run"
+    if [ "$code" -eq 75 ]; then
+      echo "checkpointed, $((${#runs[@]} - index)) of ${#runs[@]} left: asking to be requeued"
+      exit 75
+    fi
   fi
   if [ "$code" -ne 0 ]; then failed+=("$code $run"); fi
 done

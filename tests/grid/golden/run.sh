@@ -2,7 +2,8 @@
 # ALQ, seed 1: one experiment of the sweep cifar10_full_resnet32; written by grid_run.py
 # bash run.sh works from any folder. Exit codes: 0 done, 75 checkpointed on a signal, 2 bad settings, 3 diverged, else a crash
 set -u
-CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/../../.." || exit 2
+checkout="$(dirname "${BASH_SOURCE[0]}")/../../.."
+CDPATH='' cd -- "${NUQ_CODE:-$checkout}" || exit 2
 if [ -z "${PYTHON:-}" ]; then
   if [ -x .venv/bin/python ]; then PYTHON=.venv/bin/python; else PYTHON=python; fi
 fi
@@ -95,8 +96,44 @@ fi
 # torchrun swallows the ranks' exit codes: rank 0 leaves the true one in status.json.
 unset OMP_DYNAMIC
 before="$(cat "$run_dir/status.json" 2>/dev/null)"
-"$PYTHON" -m torch.distributed.run --standalone --nproc-per-node="$ranks" \
-  --signals-to-handle=SIGTERM,SIGINT,SIGUSR2 --shutdown-timeout=100 main.py "${overrides[@]}" &
+nodes="${NUQ_NODES:-1}"
+for most in "${SLURM_JOB_NUM_NODES:-1}" "$ranks"; do
+  if [ "$nodes" -gt "$most" ]; then nodes="$most"; fi
+done
+shutdown_s="${NUQ_SHUTDOWN_S:-100}"
+if [ "$nodes" -le 1 ]; then
+  "$PYTHON" -m torch.distributed.run --standalone --nproc-per-node="$ranks" \
+    --signals-to-handle=SIGTERM,SIGINT,SIGUSR2 --shutdown-timeout="$shutdown_s" main.py "${overrides[@]}" &
+else
+  # This shell runs on the first node of the job, where the ranks meet: its port has to be free here.
+  first="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
+  if ! getent hosts "$first" >/dev/null; then
+    first="$(scontrol show node -o "$first" | sed -n 's/.* NodeAddr=\([^ ]*\).*/\1/p')"
+  fi
+  port="$("$PYTHON" -c '
+import socket, sys
+low, high, job = map(int, sys.argv[1:])
+for number in range(high - low):
+    port = low + (8 * job + number) % (high - low)
+    with socket.socket() as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            continue
+    print(port)
+    break
+' 20000 32000 "$SLURM_JOB_ID")"
+  if [ -z "$first" ] || [ -z "$port" ]; then
+    echo "run.sh: the ranks have no place to meet: first node '$first' of $SLURM_JOB_NODELIST, port '$port'" >&2
+    exit 1
+  fi
+  # One node may leave before the others, at a signal above all: rank 0 is given time to save, then srun ends what is left.
+  srun --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --export=ALL --kill-on-bad-exit=0 --wait="$shutdown_s" \
+    --cpus-per-task="$((${SLURM_CPUS_PER_TASK:-1} * ${SLURM_NTASKS_PER_NODE:-1}))" \
+    "$PYTHON" -m torch.distributed.run --nnodes="$nodes" --nproc-per-node="$((ranks / nodes))" \
+    --rdzv-backend=c10d --rdzv-endpoint="$first:$port" --rdzv-id="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}.$$" \
+    --signals-to-handle=SIGTERM,SIGINT,SIGUSR2 --shutdown-timeout="$shutdown_s" main.py "${overrides[@]}" &
+fi
 finish
 told=
 if [ "$(cat "$run_dir/status.json" 2>/dev/null)" != "$before" ]; then
