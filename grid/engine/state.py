@@ -1,22 +1,35 @@
-"""The run folder: its file names, atomic writes, and the state of a run from the files that it left.
-
-A state never claims more than the evidence: what cannot be told is ``unknown``, with the reason.
-"""
+"""The run folder: its file names, atomic writes, and what is read from it; ``judge`` makes a state of it."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
-import socket
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-STALE_S = 600.0  # a running experiment refreshes its heartbeat about every 10 s; this leaves room for long passes
-ENDED = {"done", "failed", "diverged", "preempted"}
-STARTABLE = {"new", "failed", "diverged", "preempted", "lost"}  # running and unknown ones may be alive: leave them alone
+from grid.engine.answers import array_id
+from grid.engine.judge import STALE_S, STARTABLE, WORDS, Claim, Damaged, Record, State, judge, own_element
+
+__all__ = [
+    "STALE_S",
+    "STARTABLE",
+    "WORDS",
+    "Claim",
+    "Damaged",
+    "Record",
+    "RunFolder",
+    "State",
+    "ids_to_ask",
+    "judge",
+    "own_element",
+    "read_ledger",
+    "tail",
+    "write_text",
+]
+
 TAIL_BYTES = 16384
 
 
@@ -30,22 +43,6 @@ def write_text(path: Path, text: str, *, executable: bool = False) -> None:
         os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
-
-
-@dataclass(frozen=True)
-class State:
-    """What is known of a run: one word, the reason for it in doubtful cases, and its own words."""
-
-    word: str  # new, running, done, failed, diverged, preempted, lost, unknown
-    reason: str = ""
-    step: int = 0
-    steps: int = 0
-    seconds: float = 0.0
-    attempt: int = 0
-
-    @property
-    def may_start(self) -> bool:
-        return self.word in STARTABLE
 
 
 @dataclass(frozen=True)
@@ -70,21 +67,26 @@ class RunFolder:
     def log(self) -> Path:
         return self.path / "stdout.log"
 
-    def state(self, now: float | None = None) -> State:
-        """The state according to ``status.json``; ``new`` where there is none."""
+    def record(self) -> Record:
+        """What the run says of itself.  None where it never spoke; NotADirectoryError where a file stands in the folder's place."""
         try:
-            values = json.loads(self.status.read_text())
+            with open(self.status, "rb") as file:
+                values = json.loads(file.read())
         except FileNotFoundError:
-            return State("new")
-        except NotADirectoryError:  # a file stands where a folder should: nothing can be kept there
+            return None
+        except NotADirectoryError:
             raise
-        except (OSError, ValueError) as error:
-            return State("unknown", f"{self.status.name} cannot be read ({error}); delete it to start the run again")
-        if not isinstance(values, dict):
-            return State("unknown", f"{self.status.name} is no record of a run; delete it to start the run again")
-        word, reason = _judge(values, time.time() if now is None else now)
-        numbers = {key: _number(values.get(key)) for key in ("step", "steps", "seconds", "attempt")}
-        return State(word, reason, int(numbers["step"]), int(numbers["steps"]), numbers["seconds"], int(numbers["attempt"]))
+        except OSError as error:  # another user's, or a file system in trouble
+            return Damaged(f"{self.status.name} cannot be read: {error.strerror or error}")
+        except (ValueError, RecursionError) as error:
+            return Damaged(f"{self.status.name} cannot be read ({error}); delete it to start the run again")
+        return (
+            values if isinstance(values, dict) else Damaged(f"{self.status.name} is no record of a run; delete it to start the run again")
+        )
+
+    def state(self, now: float | None = None) -> State:
+        """The state from ``status.json`` alone; ``new`` where there is none."""
+        return judge(self.record(), None, None, None, time.time() if now is None else now)
 
     def is_locked(self) -> bool:
         """Whether a process holds this folder's lock right now: its own lock, or that of the file .lock in it."""
@@ -92,13 +94,46 @@ class RunFolder:
 
     def last_lines(self, count: int) -> list[str]:
         """The end of the log, empty lines left out."""
-        try:
-            with self.log.open("rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
-                text = file.read().decode(errors="replace")
-        except FileNotFoundError:
-            return []
-        return [line for line in text.splitlines() if line.strip()][-count:]
+        return [line for line in self.tail().splitlines() if line.strip()][-count:]
+
+    def tail(self) -> str:
+        """The last 16 kB of the log; empty where there is none."""
+        return tail(self.log)
+
+
+def tail(path: Path, count: int = TAIL_BYTES) -> str:
+    """The last bytes of a text file, without the line that they begin in; empty where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - count))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def read_ledger(path: Path) -> dict[str, int]:
+    """Run folder -> the last exit code that its job script noted (lines ``<code> <run_dir>``); empty where it cannot be read."""
+    try:
+        text = path.read_bytes().decode(errors="replace")
+    except OSError:
+        return {}
+    found = {}
+    for line in text.split("\n"):
+        code, _, run_dir = line.partition(" ")
+        if code.isascii() and code.isdecimal() and run_dir:
+            found[run_dir] = int(code)
+    return found
+
+
+def ids_to_ask(cases: Iterable[tuple[Record, Claim | None]]) -> set[str]:
+    """The array ids that the scheduler has to be asked for: of runs that do not say that they are done."""
+    ids = set()
+    for record, claim in cases:
+        values = record if isinstance(record, Mapping) else {}
+        element = claim.element if claim else own_element(values)
+        if element and values.get("state") != "done":
+            ids.add(array_id(element))
+    return ids
 
 
 def _is_locked(path: Path) -> bool:
@@ -115,47 +150,3 @@ def _is_locked(path: Path) -> bool:
     finally:
         os.close(file)
     return False
-
-
-def _number(value: Any) -> float:
-    """A finite number as it is, anything else as 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0.0
-    return float(value) if -1e15 < value < 1e15 else 0.0
-
-
-def _judge(values: dict[str, Any], now: float) -> tuple[str, str]:
-    """(state, reason) of a status record at time ``now``."""
-    word = values.get("state")
-    if isinstance(word, str) and word in ENDED:
-        failure = values.get("failure")
-        return word, str(failure.get("message", "")) if isinstance(failure, dict) else ""
-    if word != "running":
-        return "unknown", f"status.json says state={word!r}, which means nothing here"
-    heartbeat, host, pid = _number(values.get("heartbeat")), values.get("host"), int(_number(values.get("pid")))
-    if heartbeat <= 0:
-        return "unknown", "it says running, without a heartbeat"
-    age_s = now - heartbeat
-    here = host == socket.gethostname() and pid > 0
-    if here and not _alive(pid):
-        return "lost", f"its process {pid} on this machine is gone"
-    if age_s <= STALE_S:
-        return "running", ""
-    if here:
-        return "unknown", f"no heartbeat for {age_s:.0f} s, yet a process {pid} exists on this machine"
-    return "lost", f"no heartbeat for {age_s:.0f} s from {host}"
-
-
-def _alive(pid: int) -> bool:
-    """Whether the process exists and has not ended (a zombie has)."""
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except FileNotFoundError:
-        return not Path("/proc/self").exists()  # gone since, unless this system has no /proc
-    return fields[:1] != [b"Z"]
