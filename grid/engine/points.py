@@ -46,10 +46,10 @@ class Point:
 
 @dataclass(frozen=True)
 class When:
-    """An axis for those points of a product that meet a condition; the others go on as they are."""
+    """Axes for those points of a product that meet a condition; the others go on as they are."""
 
     condition: Condition
-    points: Sequence[Point]
+    axes: tuple[Axis | When, ...]
 
 
 Axis = Point | Sequence[Point]
@@ -79,6 +79,8 @@ def needs(**resources: Any) -> Point:
 
 def check_resources(resources: Settings) -> None:
     """ValueError where a name or a value makes no sense by itself; ranks may still come from elsewhere."""
+    if not isinstance(resources, Mapping):
+        raise ValueError(f"resources={resources!r}: must be a dict such as {{'gpus': 2}}")
     ranks = {"ranks": resources["nodes"]} if "nodes" in resources and "ranks" not in resources else {}
     Resources().merged({**resources, **ranks})
 
@@ -107,14 +109,10 @@ def union(*axes: Axis) -> list[Point]:
 
 def product(*axes: Axis | When) -> list[Point]:
     """Every combination of one point from each axis; the first axis varies slowest, later settings win."""
-    points = [Point()]
+    groups = [[Point()]]
     for part in axes:
-        if isinstance(part, When):
-            points = _conditional(points, part)
-        else:
-            right = _points(part, "product")
-            points = [_merge(left, item) for left in points for item in right]
-    return points
+        groups = _extended(groups, part)
+    return groups[0]
 
 
 def zipped(*axes: Axis) -> list[Point]:
@@ -136,7 +134,7 @@ def rows(*table: Settings | Sequence[str] | Point) -> list[Point]:
 
 def when(condition: Condition, *axes: Axis | When) -> When:
     """For ``product``: these axes for the points that meet the condition, among those that stand before it."""
-    return When(condition, product(*axes))
+    return When(condition, axes)
 
 
 def without(points: Axis, *conditions: Condition) -> list[Point]:
@@ -166,6 +164,8 @@ def parsed(text: str) -> tuple[str, list[Any]]:
         (override,) = OverridesParser.create().parse_overrides([text])
     except HydraException as error:
         raise ValueError(f"{text!r} is not of the form name=value or name=a,b,c: {str(error).splitlines()[0]}") from error
+    if not override.key_or_group:
+        raise ValueError(f"{text!r} is not of the form name=value or name=a,b,c: the name is missing")
     found = override._value  # value() turns a sweep back into its text
     reason = ""
     if override.is_add() or override.is_force_add() or override.is_delete():
@@ -237,19 +237,21 @@ def _merge(left: Point, right: Point) -> Point:
     )
 
 
-def _conditional(points: Sequence[Point], part: When) -> list[Point]:
+def _extended(groups: Sequence[Sequence[Point]], part: Axis | When) -> list[list[Point]]:
+    """Every group with each of its points multiplied by ``part``; groups keep apart what becomes of each point under when()."""
+    if not isinstance(part, When):
+        right = _points(part, "product")
+        return [[_merge(left, item) for left in group for item in right] for group in groups]
+    points = [item for group in groups for item in group]
     matches = _matcher(part.condition, points, "when")
-    made: list[Point] = []
-    met = False
-    for left in points:
-        if matches(left):
-            met = True
-            made += [_merge(left, right) for right in part.points]
-        else:
-            made.append(left)
-    if not met:
+    met = [matches(item) for item in points]
+    if not any(met):
         raise ValueError(f"when({_shown(part.condition)}): no point before it meets the condition")
-    return made
+    inner = [[item] for item, yes in zip(points, met, strict=True) if yes]
+    for inner_part in part.axes:
+        inner = _extended(inner, inner_part)
+    answers, made = iter(met), iter(inner)
+    return [[new for item in group for new in (next(made) if next(answers) else [item])] for group in groups]
 
 
 def _row(row: Settings | Sequence[str], number: int) -> Point:

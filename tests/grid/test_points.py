@@ -1,0 +1,271 @@
+"""Points: how axes combine, Hydra's grammar, conditions and exclusions, resources, and mistakes in one sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+import args
+from grid.engine.overrides import to_override
+from grid.engine.points import Point, axis, kept, needs, parsed, point, product, rows, union, when, where_read, without, zipped
+
+METHODS = union(point("SGD", method="sgd"), point("QSGD", method="qsgd"), point("ALQ", method="alq"))
+
+
+def _labels(points: list[Point]) -> list[str]:
+    return [item.label for item in points]
+
+
+# --- lengths and order --------------------------------------------------------------------------------------------
+
+LENGTHS = st.lists(st.integers(1, 4), min_size=1, max_size=4)
+
+
+@given(LENGTHS)
+def test_lengths_of_product_and_union(lengths: list[int]) -> None:
+    axes = [axis(f"a{number}", range(length)) for number, length in enumerate(lengths)]
+    assert len(product(*axes)) == math.prod(lengths)
+    assert len(union(*axes)) == sum(lengths)
+    assert len({tuple(item.settings.values()) for item in product(*axes)}) == math.prod(lengths)
+
+
+@given(LENGTHS, LENGTHS)
+def test_product_is_associative_and_spreads_over_union(left: list[int], right: list[int]) -> None:
+    first, second = axis("a", left), axis("b", right)
+    both = union(axis("c", [1, 2]), point("x"))
+    assert product(product(first, second), both) == product(first, product(second, both))
+    assert product(union(first, second), both) == union(product(first, both), product(second, both))
+    assert product(first) == first
+    assert product() == [Point()]
+
+
+@given(st.lists(st.integers(), min_size=1, max_size=6))
+def test_zipped_goes_side_by_side(values: list[int]) -> None:
+    made = zipped(axis("a", values), axis("b", values[::-1]), axis("c", range(len(values))))
+    assert [tuple(item.settings.values()) for item in made] == list(zip(values, values[::-1], range(len(values)), strict=True))
+
+
+def test_zipped_keeps_labels_options_and_resources() -> None:
+    (made,) = zipped([point("A", method="sgd")], axis("method.bits=3"), [needs(gpus=2)])
+    assert made == Point("A bits=3", {"method": "sgd", "method.bits": 3}, frozenset({"method.bits"}), {"gpus": 2})
+    with pytest.raises(
+        ValueError, match=r"^zipped: the axes must be equally long, but hold 2 \(workers=1 \.\.\), 3 \(steps=1 \.\.\) points$"
+    ):
+        zipped(axis("workers=1,2"), axis("steps=1,2,3"))
+
+
+# --- Hydra's grammar ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "values"),
+    [
+        ("method.bits=range(2,8)", "method.bits", [2, 3, 4, 5, 6, 7]),
+        ("steps=range(0,10,5)", "steps", [0, 5]),
+        ("optim.lr=.1,.05,1e-3", "optim.lr", [0.1, 0.05, 0.001]),
+        ("method=choice(qsgd,alq)", "method", ["qsgd", "alq"]),
+        ("method=qsgd", "method", ["qsgd"]),
+        ("schedule.at=[100,200],[300]", "schedule.at", [[100, 200], [300]]),
+        ("schedule.at=[100,200]", "schedule.at", [[100, 200]]),
+        ("data_dir='a, b',\"it's\"", "data_dir", ["a, b", "it's"]),
+        ("eval_train=true,false", "eval_train", [True, False]),
+        ("steps=sort(3,1,2)", "steps", [1, 2, 3]),
+        ("steps=sort(range(1,4),reverse=true)", "steps", [3, 2, 1]),
+        ("steps=int(2.5),4", "steps", [2, 4]),
+        ("data_dir=''", "data_dir", [""]),
+    ],
+)
+def test_an_axis_from_one_text(text: str, name: str, values: list[Any]) -> None:
+    assert parsed(text) == (name, values)
+    assert axis(text) == axis(name, values)
+    assert [type(value) for value in parsed(text)[1]] == [type(value) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("method=glob(a*)", "glob has no values by itself"),
+        ("+steps=1,2", r"\+ and ~ are not used"),
+        ("++steps=1,2", r"\+ and ~ are not used"),
+        ("~steps", r"\+ and ~ are not used"),
+        ("optim.lr=interval(0,1)", "an interval has no values of its own"),
+        ("steps=shuffle(1,2)", "shuffle and tag mean nothing"),
+        ("steps=shuffle(range(1,4))", "shuffle and tag mean nothing"),
+        ("steps=tag(a,choice(1,2))", "shuffle and tag mean nothing"),
+        ("method@x=alq,qsgd", r"packages \(@\) are not used"),
+        ("steps={a:1},2", "must be a number, a text, a truth value or a list"),
+        ("data_dir=${oc.env:HOME},b", "is not filled in"),
+        ("steps=1,", "is not of the form name=value"),
+        ("steps", "is not of the form name=value"),
+        ("=3", "is not of the form name=value"),
+        ("", "is not of the form name=value"),
+    ],
+)
+def test_what_makes_no_sense_in_a_sweep(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason) as caught:
+        axis(text)
+    assert "\n" not in str(caught.value)
+
+
+SCALARS = st.one_of(
+    st.integers(-(10**12), 10**12),
+    st.floats(allow_nan=False),
+    st.booleans(),
+    st.text(st.characters(codec="utf-8", exclude_categories=["C"])),
+)
+
+
+@given(st.lists(SCALARS | st.lists(SCALARS, max_size=3), min_size=1, max_size=4))
+@example(["a,b", "it's", 'say "x"', "back\\", "${x}", "", " x ", "null", "1e3", "[1]", "range(1,3)"])
+def test_values_read_as_main_reads_them(values: list[Any]) -> None:
+    """One text of all values gives the points that main.py's own parser gives for each value alone."""
+    assume(all("\n" not in str(value) for value in values))
+    texts = [to_override("x", value) for value in values]
+    name, found = parsed("x=" + ",".join(text.partition("=")[2] for text in texts))
+    alone = [args.parse_overrides([text])["x"] for text in texts]
+    assert (name, found) == ("x", alone)
+    assert [type(value) for value in found] == [type(value) for value in alone]
+    assert [parsed(text) for text in texts] == [("x", [value]) for value in alone]
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: axis("model", "resnet8"), r"axis 'model': values='resnet8' must be a list; as one text: axis\('model=1,2,3'\)"),
+        (lambda: axis("steps", 3), r"axis 'steps': values=3 must be a list"),  # type: ignore[arg-type]
+        (lambda: axis("steps", []), r"axis 'steps' holds no value"),
+        (lambda: axis("method.bist=1,2"), r"unknown setting of any method 'method\.bist'; did you mean 'method\.bits'\?"),
+        (lambda: where_read({"workers": 2}), r"where_read: 'workers' is no setting of the method"),
+        (lambda: product(METHODS, "steps=1,2"), r"product: 'steps=1,2' must be a point or a list of points"),  # type: ignore[arg-type]
+        (lambda: union(when("method=alq", axis("steps=1"))), r"union: when\(\) looks at the points before it"),  # type: ignore[arg-type]
+    ],
+)
+def test_mistakes_are_one_sentence(make: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{sentence}") as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+# --- conditions, exclusions, rows ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["method=alq,qsgd", {"method": ["qsgd", "alq"]}, lambda given: given["method"] != "sgd"],
+    ids=["text", "mapping", "function"],
+)
+def test_when_multiplies_only_where_it_holds(condition: Any) -> None:
+    made = product(METHODS, when(condition, axis("method.bits=2,3")), point(steps=5))
+    assert _labels(made) == ["SGD", "QSGD bits=2", "QSGD bits=3", "ALQ bits=2", "ALQ bits=3"]
+    assert all(item.settings["steps"] == 5 for item in made)
+
+
+def test_when_sees_choices_by_default_and_settings_that_are_read() -> None:
+    assert len(product(axis("steps=1,2"), when("method=alq", axis("workers=2,4")))) == 4, "alq is the default method"
+    bits = product(METHODS, where_read({"method.bits": 3}), when("method.bits=3", needs(gpus=2)))
+    assert [dict(item.resources) for item in bits] == [{}, {"gpus": 2}, {"gpus": 2}], "SGD reads no bits"
+    nested = product(METHODS, axis("workers=2,4"), when("method=alq", when("workers=4", needs(ranks=4))))
+    assert [item.label for item in nested if item.resources] == ["ALQ workers=4"]
+
+
+def test_when_of_a_list_and_of_two_settings() -> None:
+    made = product(axis("schedule.at=[1,2],[3]"), axis("workers=2,4"), when({"schedule.at": [[1, 2]], "workers": 4}, point("hit")))
+    assert [item.label for item in made if "hit" in item.label] == ["at=[1, 2] workers=4 hit"]
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: product(METHODS, when("method=trn", axis("steps=1"))), r"when\('method=trn'\): no point before it meets the condition"),
+        (
+            lambda: product(METHODS, when({"workrs": 4}, axis("steps=1"))),
+            r"when\(\{'workrs': 4\}\): unknown setting among these points 'workrs'",
+        ),
+        (lambda: product(when("workers=4", needs(gpus=1)), axis("workers=4")), r"when\('workers=4'\): unknown setting among these points"),
+        (lambda: without(METHODS, "method=trn"), r"without\('method=trn'\): excludes nothing of 3 points"),
+        (lambda: without(METHODS, "method=alq", "method=qsgd", "method=sgd"), r"without\('method=alq', .*\): excludes every point"),
+        (lambda: without(METHODS, "method=alq", "method=alq"), r"without\('method=alq'\): excludes nothing of 2 points"),
+        (lambda: without(METHODS, "stesp=1"), r"without\('stesp=1'\): unknown setting among these points 'stesp'"),
+        (lambda: without(METHODS, "+method=alq"), r"'\+method=alq': every setting exists already"),
+    ],
+)
+def test_conditions_that_cannot_be_meant(make: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{sentence}") as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_without_drops_combinations() -> None:
+    made = without(product(METHODS, axis("workers=2,4")), {"method": "sgd", "workers": 4}, lambda given: given["method"] == "alq")
+    assert _labels(made) == ["SGD workers=2", "QSGD workers=2", "QSGD workers=4"]
+
+
+@given(st.sets(st.integers(0, 9), min_size=1, max_size=9))
+def test_without_and_when_are_complements(chosen: set[int]) -> None:
+    numbers = axis("steps", range(10))
+    assert len(without(numbers, {"steps": chosen})) == 10 - len(chosen)
+    assert len(product(numbers, when({"steps": chosen}, axis("workers=1,2,3")))) == 10 + 2 * len(chosen)
+
+
+def test_rows() -> None:
+    made = rows(
+        {"method": "alq", "method.bits": 3, "resources": {"gpus": 2}},
+        ["method=qsgd", "method.bits=4", "schedule.at=[1,2]"],
+        {"label": "mine", "method": "sgd"},
+        point("given", steps=3),
+    )
+    assert _labels(made) == ["method=alq bits=3", "method=qsgd bits=4 at=[1, 2]", "mine", "given"]
+    assert [dict(item.settings) for item in made] == [
+        {"method": "alq", "method.bits": 3},
+        {"method": "qsgd", "method.bits": 4, "schedule.at": [1, 2]},
+        {"method": "sgd"},
+        {"steps": 3},
+    ]
+    assert [dict(item.resources) for item in made] == [{"gpus": 2}, {}, {}, {}]
+    assert not any(item.optional for item in made), "an explicit row means what it says"
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        (["method=alq,qsgd"], r"rows: row 2: 'method=alq,qsgd' holds 2 values; a row has one of each"),
+        ("method=alq", r"rows: row 2, 'method=alq', must be a dict of settings or a list of texts"),
+        (3, r"rows: row 2, 3, must be a dict"),
+        ({"resources": {"gpu": 1}}, r"unknown resource 'gpu'; did you mean 'gpus'\?"),
+        ({"resources": 3}, r"resources=3: must be a dict such as \{'gpus': 2\}"),
+    ],
+)
+def test_rows_refuse(row: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        rows({"steps": 1}, row)
+
+
+# --- resources ----------------------------------------------------------------------------------------------------
+
+
+def test_needs_are_merged_and_the_later_one_wins() -> None:
+    made = product(needs(gpus=1, time="1:00:00"), axis("workers=2,4"), when("workers=4", needs(gpus=4)), needs(nodes=2))
+    assert _labels(made) == ["workers=2", "workers=4"]
+    assert [dict(item.resources) for item in made] == [
+        {"gpus": 1, "time": "1:00:00", "nodes": 2},
+        {"gpus": 4, "time": "1:00:00", "nodes": 2},
+    ]
+
+
+def test_needs_are_checked_where_they_stand() -> None:
+    needs(nodes=4)  # the ranks may come from another point
+    for wrong, sentence in (({"time": "12h"}, "time='12h'"), ({"gpu": 1}, "unknown resource 'gpu'"), ({"nodes": 0}, "nodes=0")):
+        with pytest.raises(ValueError, match=f"^{sentence}"):
+            needs(**wrong)
+
+
+def test_kept() -> None:
+    made = product(METHODS, where_read({"method.bits": 3}))
+    assert [kept(item).get("method.bits") for item in made] == [None, 3, 3]
+    with pytest.raises(ValueError, match="unknown method 'qsdg'; did you mean 'qsgd'"):
+        kept(point(method="qsdg"))
