@@ -7,11 +7,16 @@ import os
 import socket
 import time
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).parents[1]
 HEARTBEAT_S = 2.0
 EXIT_DONE, EXIT_BAD_SETTINGS, EXIT_DIVERGED, EXIT_REQUEUE, EXIT_INTERRUPTED, EXIT_CRASH = 0, 2, 3, 75, 130, 1
+METRICS = ("loss", "Vloss", "Vacc")  # the latest of these are told; everything else is in the logs
+SLURM = ("JOB_ID", "TASK_ID", "RESTART_COUNT", "CLUSTER_NAME")  # which job this is, and which of its lives
+MESSAGE_CHARACTERS = 2000
 STATES = {EXIT_DONE: "done", EXIT_REQUEUE: "preempted", EXIT_INTERRUPTED: "preempted", EXIT_DIVERGED: "diverged"}
 
 
@@ -56,7 +61,8 @@ class Status:
             "attempt": self.attempt,
             "host": socket.gethostname(),
             "pid": os.getpid(),
-            "slurm": {key: value for key, value in os.environ.items() if key.startswith("SLURM_") and key.endswith(("JOB_ID", "TASK_ID"))},
+            "slurm": {key: value for key, value in os.environ.items() if key.startswith("SLURM_") and key.endswith(SLURM)},
+            "code": Path(os.environ.get("NUQ_CODE", "")).name,
             "start": self._started,
             "heartbeat": self._started,
             "end": None,
@@ -67,6 +73,7 @@ class Status:
             "device": device,
             "threads": threads,
             "seconds": self._seconds_before,
+            "metrics": dict(metrics) if isinstance(metrics := before.get("metrics"), dict) else {},
         }
         self._write()
 
@@ -83,10 +90,20 @@ class Status:
         if time.time() - self._written >= HEARTBEAT_S:
             self._write()
 
+    def tell(self, values: Mapping[str, float]) -> None:
+        """Keep the latest of ``METRICS`` for the next heartbeat."""
+        self._values["metrics"] = {**self._values["metrics"], **{name: values[name] for name in METRICS if name in values}}
+
     def end(self, exit_code: int, failure: BaseException | None = None) -> None:
         self._values.update(state=STATES.get(exit_code, "failed"), exit_code=exit_code, end=time.time())
         if failure is not None:
-            frames = traceback.extract_tb(failure.__traceback__)
-            place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-            self._values["failure"] = {"signature": type(failure).__name__ + place, "message": str(failure)}
+            message = str(failure)[:MESSAGE_CHARACTERS]
+            self._values["failure"] = {"signature": type(failure).__name__ + _place(failure), "message": message}
         self._write()
+
+
+def _place(failure: BaseException) -> str:
+    """`` at FILE:LINE in FUNCTION`` of the last frame in this checkout, else of the last one; empty for one that was never raised."""
+    frames = traceback.extract_tb(failure.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(ROOT) and "site-packages" not in frame.filename]
+    return f" at {Path((own or frames)[-1].filename).name}:{(own or frames)[-1].lineno} in {(own or frames)[-1].name}" if frames else ""

@@ -243,10 +243,12 @@ class Trainer:
             status.beat(self.step)
             last = self.step == config["steps"]
             if last or self.step % config["log_every"] == 0:
-                log.scalars(self.step, self._training_scalars(result, seconds / timed_steps))
+                scalars = self._training_scalars(result, seconds / timed_steps)
+                log.scalars(self.step, scalars)
+                status.tell(scalars)
                 seconds, timed_steps = 0.0, 0
             if last or self.step % config["eval_every"] == 0:
-                self._log_evaluation(log)
+                status.tell(self._log_evaluation(log))
             if last or stop or self.step % config["checkpoint_every"] == 0:
                 state = self.state_dict()
                 if self.rank == 0:
@@ -272,14 +274,17 @@ class Trainer:
             "time/update_s": self.totals.update_s,
         }
 
-    def _log_evaluation(self, log: Log) -> None:
+    def _log_evaluation(self, log: Log) -> dict[str, float]:
+        """The values, on rank 0; empty on the others."""
         self.sync_buffers()
+        values: dict[str, float] = {}
         if self.rank == 0:
             values = self.evaluate("test") | (self.evaluate("train") if self.config["eval_train"] else {})
             if not math.isfinite(values["Vloss"]):
                 raise NonFiniteError(f"step {self.step}: the loss on the test set is {values['Vloss']}")
             log.scalars(self.step, values)
             log.line(f"step {self.step}/{self.config['steps']}: test accuracy {values['Vacc']:.2f} %, test loss {values['Vloss']:.4f}")
+        return values
 
 
 def _copies(model: nn.Module) -> list[Tensor]:

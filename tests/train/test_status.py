@@ -1,0 +1,97 @@
+"""status.json: what is in it, that it stays small, and that bash and old files can live with it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from train import status
+from train.status import Status, read
+
+
+def _status(run_dir: Path) -> Status:
+    return Status(run_dir, 9, "cpu", 1)
+
+
+def test_a_heartbeat_tells_the_latest_metrics_and_keeps_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "HEARTBEAT_S", 0.0)
+    run = _status(tmp_path)
+    run.tell({"loss": 2.5, "lr": 0.1, "time/step_s": 1.0})
+    run.beat(3)
+    assert read(tmp_path)["metrics"] == {"loss": 2.5}
+    run.tell({})  # what the ranks that evaluate nothing pass
+    run.tell({"Vloss": 1.5, "Vacc": 40.0, "Tacc": 50.0})
+    run.end(75)
+    assert read(tmp_path)["metrics"] == {"loss": 2.5, "Vloss": 1.5, "Vacc": 40.0}
+    assert read(tmp_path)["step"] == 3
+    _status(tmp_path)
+    again = read(tmp_path)
+    assert again["metrics"] == {"loss": 2.5, "Vloss": 1.5, "Vacc": 40.0}, "a requeued run shows what it last knew"
+    assert again["attempt"] == 2
+
+
+def test_which_job_and_which_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_ARRAY_JOB_ID": "5",
+        "SLURM_ARRAY_TASK_ID": "2",
+        "SLURM_RESTART_COUNT": "1",
+        "SLURM_CLUSTER_NAME": "c",
+    }
+    for key, value in {**ids, "SLURM_JOB_NODELIST": "n[1-999]", "NUQ_CODE": "/somewhere/jobs/code/0123456789ab"}.items():
+        monkeypatch.setenv(key, value)
+    _status(tmp_path)
+    found = read(tmp_path)
+    assert {key: found["slurm"][key] for key in ids} == ids
+    assert "SLURM_JOB_NODELIST" not in found["slurm"]
+    assert found["code"] == "0123456789ab"
+
+
+@pytest.mark.parametrize("before", [{"state": "preempted", "attempt": 1}, {"metrics": 3}, {"metrics": None}, {"metrics": [1]}])
+def test_records_of_older_code_are_gone_on_with(tmp_path: Path, before: dict[str, object]) -> None:
+    (tmp_path / "status.json").write_text(json.dumps(before))
+    run = _status(tmp_path)
+    run.tell({"loss": 1.0})
+    run.end(0)
+    assert read(tmp_path)["metrics"] == {"loss": 1.0}
+
+
+def _fail(depth: int) -> None:
+    if depth:
+        _fail(depth - 1)
+    json.loads("{" + '"state": "done", "exit_code": 0' * 1000)
+
+
+def test_a_failure_is_told_short_with_the_last_frame_of_our_own(tmp_path: Path) -> None:
+    run = _status(tmp_path)
+    try:
+        _fail(3)
+    except ValueError as error:
+        run.end(1, error)
+    text = (tmp_path / "status.json").read_text()
+    assert re.fullmatch(r"JSONDecodeError at test_status.py:\d+ in _fail", read(tmp_path)["failure"]["signature"])
+    assert len(text) < 5000
+
+
+def test_a_failure_that_was_never_raised_has_no_place(tmp_path: Path) -> None:
+    _status(tmp_path).end(2, ValueError("x" * 100_000))
+    assert read(tmp_path)["failure"] == {"signature": "ValueError", "message": "x" * status.MESSAGE_CHARACTERS}
+
+
+def test_what_bash_greps_for_is_there_once(tmp_path: Path) -> None:
+    """Job scripts look for these words without a JSON parser."""
+    _status(tmp_path).end(1, ValueError('"state": "done", "exit_code": 0'))
+    text = (tmp_path / "status.json").read_text()
+    assert re.findall(r'"state"\s*:\s*"(\w+)"', text) == ["failed"]
+    assert re.findall(r'"exit_code": *(\d+)', text) == ["1"]
+
+
+def test_the_ranks_that_keep_no_status_write_nothing(tmp_path: Path) -> None:
+    run = Status(None, 9, "cpu", 1)
+    run.tell({"loss": 1.0})
+    run.beat(1)
+    run.end(0)
+    assert list(tmp_path.iterdir()) == []
