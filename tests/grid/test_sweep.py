@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from grid.engine import sweep as sweeps
-from grid.engine.sweep import Sweep, axis, find, load, parse_seeds, point, product, union, where_read
+from grid.engine.families import families, find, load, load_family, parse_seeds
+from grid.engine.sweep import Sweep, axis, needs, point, product, union, when, where_read
 
 # (points as listed, distinct experiments) of reference tables, written down by hand.
 COUNTS = {
@@ -28,7 +31,7 @@ COUNTS = {
     ("demo", "demo"): (30, 30),
     ("cifar10_cpu", "cifar10_cpu"): (14, 14),
 }
-ALL = [(family, run_name) for family in sweeps.families() for run_name in sweeps.load_family(family)]
+ALL = [(family, run_name) for family in families() for run_name in load_family(family)]
 
 
 @pytest.mark.parametrize(("family", "run_name"), ALL)
@@ -203,6 +206,124 @@ def test_find_by_number_label_alias_name_and_identity() -> None:
     assert find(experiments, trn.name[-14:][:6]) is trn
     with pytest.raises(ValueError, match="did you mean 'TRN bits=2'"):
         find(experiments, "TNR bits=2")
+
+
+# --- resources, seeds, reports ------------------------------------------------------------------------------------
+
+
+def test_resources_of_sweep_and_points() -> None:
+    points = product(axis("workers=2,4"), when("workers=4", needs(gpus=4)))
+    made = Sweep(points, resources={"gpus": 1, "time": "1:00:00"}).experiments()
+    assert [dict(item.resources) for item in made] == [{"gpus": 1, "time": "1:00:00"}, {"gpus": 4, "time": "1:00:00"}]
+    made = Sweep(points, resources=lambda config: {"cpus": config["workers"], "gpus": 9}).experiments()
+    assert [dict(item.resources) for item in made] == [{"cpus": 2, "gpus": 9}, {"cpus": 4, "gpus": 4}]
+    plain = Sweep(axis("workers=2,4")).experiments()
+    assert [dict(item.resources) for item in plain] == [{}, {}]
+    assert [item.name for item in plain] == [item.name for item in made], "resources are no part of a run's identity"
+
+
+@pytest.mark.parametrize(
+    ("resources", "sentence"),
+    [
+        ({"gpu": 1}, r"unknown resource 'gpu'; did you mean 'gpus'\?"),
+        (lambda config: {"time": "12h"}, r"time='12h': must be"),
+        (lambda config: 3, r"resources=3: must be a dict"),
+        ({"mem": ["1GB"]}, r"mem=\['1GB'\]: must be text"),
+        ({"nodes": 2, "ranks": 3}, r"ranks=3: must be a multiple of nodes=2"),
+    ],
+)
+def test_resources_that_make_no_sense(resources: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=rf"^g\.r, point 'workers=2': {sentence}") as caught:
+        Sweep(axis("workers=2,4"), grid="g", run_name="r", resources=resources).experiments()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["seed", "run_dir"])
+def test_a_point_sets_no_seed(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"point '{name}=3': {name} is no setting of a point: "):
+        Sweep(axis(name, [3])).experiments()
+
+
+def test_duplicates_are_reported() -> None:
+    methods = union(point("SGD", method="sgd"), point("QSGD", method="qsgd"))
+    sweep = Sweep(product(methods, axis("method.bits=2,3")), seeds=(1, 2))
+    assert [item.aliases for item in sweep.experiments()] == [("SGD bits=3",), ("SGD bits=3",), (), (), (), ()]
+    assert sweep.duplicates() == ["'SGD bits=2' is the same run as 'SGD bits=3'"]
+    assert Sweep([point("A", steps=5), point("A", steps=5), point("A", steps=5)]).duplicates() == [
+        "'A' is listed 3 times with the same settings"
+    ]
+    (clash,) = Sweep([point("A", steps=5), point("A", steps=6)]).duplicates()
+    assert clash.startswith("label 'A' names 2 different runs: alq-3b-cnn-digits-s1-")
+    asked = Sweep(union(point("A", steps=5), product(point("B", steps=5), needs(gpus=2))))
+    assert asked.duplicates() == ["'A' is the same run as 'B'", "'A' is asked for with different resources; the first point's count"]
+    assert dict(asked.experiments()[0].resources) == {}
+    assert Sweep(methods, seeds=(1, 2)).duplicates() == []
+
+
+def test_what_no_method_reads_is_reported() -> None:
+    sweep = Sweep(product(point(method="sgd"), where_read({"method.bits": 3, "method.scope": "model"}), axis("workers=2,4")))
+    assert sweep.unread() == ["method.bits", "method.scope"]
+    assert Sweep(product(METHODS_OF_TWO_KINDS, where_read({"method.bits": 3}))).unread() == []
+
+
+METHODS_OF_TWO_KINDS = union(point("SGD", method="sgd"), point("QSGD", method="qsgd"))
+
+
+def test_a_wrong_point_is_named() -> None:
+    for wrong, sentence in (({"method": "qsdg"}, "unknown method 'qsdg'"), ({"steps": "many"}, "steps='many': must be of type int")):
+        with pytest.raises(ValueError, match=rf"^g\.r, point 'A': {sentence}"):
+            Sweep([point("A", wrong)], grid="g", run_name="r").experiments()
+
+
+# --- families -----------------------------------------------------------------------------------------------------
+
+
+def test_families_are_the_files_of_grid() -> None:
+    assert set(families()) == {family for family, _ in COUNTS}, "no package (engine, commands) and no folder of profiles"
+
+
+@pytest.mark.parametrize("order", [("sweep", "families"), ("families", "sweep"), ("points", "families")])
+def test_either_module_can_be_imported_first(order: tuple[str, str]) -> None:
+    code = "".join(f"import grid.engine.{name}\n" for name in order)
+    code += "from grid.engine.sweep import *\nfrom grid.engine.sweep import load, find, families, parse_seeds, load_family\nassert zipped"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "sentence"),
+    [
+        (
+            "return Sweep(axis('method.bist=2,3'))",
+            5,
+            "ValueError: unknown setting of any method 'method.bist'; did you mean 'method.bits'?",
+        ),
+        ("return Sweep(zipped(axis('steps=1,2'), axis('workers=1')))", 5, "ValueError: zipped: the axes must be equally long"),
+        (
+            "return Sweep(product(\n        axis('steps=1,2'),\n        needs(time='12h')))",
+            7,
+            "ValueError: time='12h': must be a time above 0",
+        ),
+        ("return Sweep(without(axis('steps=1,2'), 'steps=3'))", 5, "ValueError: without('steps=3'): excludes nothing of 2 points"),
+        ("return Sweep(axis('steps=1,2'), resources=lambda config: config['x'])", 5, "KeyError: 'x'"),
+        ("return Sweep(product(axis('steps=1'), when(lambda given: given['x'], axis('workers=2'))))", 5, "KeyError: 'x'"),
+    ],
+)
+def test_a_mistake_in_a_users_file_is_one_sentence_with_its_line(tmp_path: Path, body: str, line: int, sentence: str) -> None:
+    path = tmp_path / "mine.py"
+    head = "from __future__ import annotations\nfrom grid.engine.sweep import *\n\ndef mine() -> Sweep:\n    "
+    path.write_text(head + body + "\n")
+    with pytest.raises(ValueError, match="line") as caught:
+        load(str(path), "mine").experiments()
+    assert f"--grid {path}, line {line}: {sentence}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_resources_of_a_family_are_a_dict_or_a_function(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("from grid.engine.sweep import Sweep, point\ndef mine() -> Sweep:\n    return Sweep([point()], resources=[3])\n")
+    with pytest.raises(ValueError, match=r"mine\(\): resources=\[3\] must be a dict such as \{'gpus': 2\}, or a function"):
+        load(str(path), "mine")
 
 
 USER = '''
