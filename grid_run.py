@@ -17,8 +17,15 @@ COMMANDS = {
     "list": ("sweeps:list_sweeps", "[GRID]", "every sweep with its number of experiments"),
     "show": ("sweeps:show", "GRID RUN_NAME [NAME]", "the experiments as a table; one experiment's settings and script"),
     "dry-run": ("sweeps:dry_run", "GRID RUN_NAME [NAME]", "a handful of steps of one experiment, and what the whole run would cost"),
+    "plan": ("submitting:plan", "GRID RUN_NAME", "what submit would do: new, done, running, failed, changed; arrays, hours left"),
+    "submit": ("submitting:submit", "GRID RUN_NAME", "submit to SLURM exactly what plan showed"),
     "run": ("here:run", "GRID RUN_NAME [NAME]", "run what is missing on this machine, in slots"),
-    "status": ("states:status", "GRID RUN_NAME", "the state of every experiment"),
+    "status": ("states:status", "GRID RUN_NAME", "the state of every experiment; --watch"),
+    "logs": ("states:logs", "GRID RUN_NAME [NAME]", "the end of a run's log"),
+    "failures": ("states:failures", "GRID RUN_NAME", "failed runs grouped by what went wrong"),
+    "retry": ("submitting:retry", "GRID RUN_NAME", "start failed runs again, with more time, more memory or other nodes"),
+    "cancel": ("submitting:cancel", "GRID RUN_NAME [NAME]", "take runs out of the queue"),
+    "collect": ("states:collect", "GRID RUN_NAME", "one CSV row per run"),
     "pjobs": ("sweeps:pjobs", "", "write the paper's tasks to pjobs/ as ready bash files"),
 }
 EXAMPLES = """examples:

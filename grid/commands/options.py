@@ -15,6 +15,7 @@ GRID_HELP = "family of sweeps: nuq is grid/nuq.py; or the path of a file of your
 
 
 def add_sweep_options(parser: argparse.ArgumentParser) -> None:
+    """--seeds and --set."""
     parser.add_argument("--seeds", metavar="N|A,B,..", help="a count (3 is 1,2,3) or a list of seeds (default: the sweep's own)")
     parser.add_argument(
         "--set",
@@ -26,30 +27,23 @@ def add_sweep_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def command_parser(name: str, what: str, *, one: str | None = None) -> argparse.ArgumentParser:
+def command_parser(name: str, what: str, *, one: str | None = None, sweep_options: bool = True) -> argparse.ArgumentParser:
     """A parser for ``grid_run.py <name> GRID RUN_NAME``, with NAME for one experiment where ``one`` says what its absence means."""
     parser = argparse.ArgumentParser(prog=f"grid_run.py {name}", description=what)
     parser.add_argument("grid", metavar="GRID", help=GRID_HELP)
     parser.add_argument("run_name", metavar="RUN_NAME", help="the sweep: a function of that file")
     if one:
         parser.add_argument("name", metavar="NAME", nargs="?", help=f"one experiment, by number, label or run name (default: {one})")
-    add_sweep_options(parser)
+    if sweep_options:
+        add_sweep_options(parser)
     return parser
 
 
 def experiments_of(options: argparse.Namespace) -> tuple[Sweep, list[Experiment]]:
     """The sweep that the command line names, with its seeds and settings, and its experiments."""
-    from args import parse_overrides
-    from grid.engine.sweep import load, parse_seeds
+    from grid.engine.runs import named
 
-    sweep = load(options.grid, options.run_name, parse_seeds(options.seeds) if options.seeds else None)
-    if options.overrides:
-        settings = parse_overrides(options.overrides)
-        for text in options.overrides:
-            if text.partition("=")[0].strip() not in settings:
-                raise ValueError(f"--set {text}: must be one value; several values make another sweep (seeds: --seeds)")
-        sweep = sweep.override(settings)
-    return sweep, sweep.experiments()
+    return named(options.grid, options.run_name, options.seeds, options.overrides)
 
 
 def runs_named(options: argparse.Namespace, root: Path) -> list[Run]:

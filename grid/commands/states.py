@@ -1,29 +1,251 @@
-"""What became of a sweep: states."""
+"""What became of a sweep: status, logs, failures, collect."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grid.commands.options import command_parser, count, runs_named, table
+
+if TYPE_CHECKING:
+    from grid.engine.evidence import View
+    from grid.engine.runs import Run
+
+FEW = 40  # so many runs are listed one by one
+REFRESH_S = 15.0  # of the files; the scheduler is asked every 40 s at most, whatever looks
+METRICS = 3
+LINE_BYTES = 400  # of a log, generously
 
 
 def status(argv: Sequence[str], root: Path) -> int:
     """The state of every experiment of a sweep."""
-    options = command_parser("status", "The state of every experiment, from its own files.").parse_args(argv)
-    from collections import Counter
+    parser = command_parser("status", "The state of every experiment, from its own files and one query of the scheduler.")
+    parser.add_argument("--all", action="store_true", help=f"one line for every run (default: up to {FEW} runs)")
+    parser.add_argument("--watch", action="store_true", help=f"again every {REFRESH_S:.0f} s until everything has ended, or Ctrl-C")
+    parsed = parser.parse_args(argv)
+    from grid.engine import evidence
 
+    runs = runs_named(parsed, root)
+    folder = runs[0].experiment.folder
+    while True:
+        view = evidence.look([run.run_dir for run in runs], [folder], root)
+        if parsed.watch and sys.stdout.isatty():
+            print("\033[H\033[2J", end="")
+        _show(runs, view, root, every=parsed.all or len(runs) <= FEW)
+        if not parsed.watch or not any(state.word in ("running", "pending", "unknown") for state in view.states.values()):
+            return 0
+        print(f"\n{time.strftime('%H:%M:%S')}, again in {REFRESH_S:.0f} s (Ctrl-C ends this, not the runs)", flush=True)
+        time.sleep(REFRESH_S)
+
+
+def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
+    from grid.commands.report import counted
     from grid.engine.runs import left_over
 
-    runs = runs_named(options, root)
-    states = [item.state() for item in runs]
-    rows = []
-    for item, state in zip(runs, states, strict=True):
-        progress = f"{state.step}/{state.steps}" if state.steps else ""
-        rows.append((item.experiment.label, str(item.experiment.seed), state.word, progress, item.experiment.name, state.reason))
-    table(("LABEL", "SEED", "STATE", "STEP", "RUN", ""), rows)
-    print("\n" + ", ".join(f"{number} {word}" for word, number in Counter(state.word for state in states).items()))
+    if every:
+        _one_by_one(runs, view)
+    else:
+        _running(runs, view)
+    words = Counter(state.word for state in view.states.values())
+    print("\n" + ", ".join(f"{number} {word}" for word, number in words.items()) + _asked(view))
+    for word, what in (("pending", "why pending"), ("unknown", "why unknown"), ("lost", "why lost")):
+        if words[word] and (text := counted(view, word)):
+            print(f"{what}: {text}")
+    for line in [*_eta(runs, view), *_cells(runs, view)]:
+        print(line)
     if old := left_over([item.experiment for item in runs], root):
         some = ", ".join(path.name for path in old[:5]) + (" ..." if len(old) > 5 else "")
         print(f"{count(len(old), 'folder')} of other settings or seeds beside them: {some}")
+
+
+def _asked(view: View) -> str:
+    if view.answer is None:
+        return ""
+    if not view.answer.reachable:
+        return f" (the scheduler cannot be asked: {view.answer.error})"
+    return f" (the scheduler's word is {max(time.time() - view.answer.asked, 0):.0f} s old)"
+
+
+def _one_by_one(runs: Sequence[Run], view: View) -> None:
+    rows = []
+    for run in runs:
+        state = view.states[run.run_dir]
+        progress = f"{state.step}/{state.steps}" if state.steps else ""
+        element = state.element if state.word in ("pending", "running") else ""
+        item = run.experiment
+        rows.append((item.label, str(item.seed), state.word, progress, _metrics(state.metrics), item.name, element, state.reason))
+    table(("LABEL", "SEED", "STATE", "STEP", "LATEST", "RUN", "JOB", ""), rows)
+
+
+def _running(runs: Sequence[Run], view: View) -> None:
+    """The running ones: how far, how well, how long still, and when they were last heard of."""
+    from grid.commands.report import duration
+
+    rows = []
+    for run in runs:
+        state = view.states[run.run_dir]
+        if state.word != "running":
+            continue
+        left = _left_s(run, view)
+        job = view.jobs.get(run.run_dir)
+        where = state.element or "here"
+        heard = f"{duration(state.age_s or 0)} ago{f': {state.reason}' if state.reason else ''}"
+        rows.append(
+            (run.experiment.label, str(run.experiment.seed), f"{state.step}/{state.steps}", duration(left) if left else "",
+             _metrics(state.metrics), f"{where} {job.node if job else ''}".strip(), heard)
+        )  # fmt: skip
+    if rows:
+        table(("RUNNING", "SEED", "STEP", "LEFT", "LATEST", "WHERE", "HEARD"), rows)
+
+
+def _metrics(metrics: Mapping[str, float]) -> str:
+    return " ".join(f"{name}={value:.4g}" for name, value in list(metrics.items())[:METRICS])
+
+
+def _left_s(run: Run, view: View) -> float:
+    """Seconds that a run still needs at the speed that it had; 0 where that is not known."""
+    state = view.states[run.run_dir]
+    return state.seconds / state.step * max(state.steps - state.step, 0) if state.step and state.seconds else 0.0
+
+
+def _eta(runs: Sequence[Run], view: View) -> Iterator[str]:
+    """When everything will have ended, if as many runs as now keep running, each as long as the average one."""
+    from grid.commands.report import duration
+
+    running = [run for run in runs if view.states[run.run_dir].word == "running"]
+    waiting = sum(1 for state in view.states.values() if state.word in ("pending", "new", "preempted", "lost"))
+    lefts = [_left_s(run, view) for run in running]
+    rates = [state.seconds for state in view.states.values() if state.word == "done" and state.seconds]
+    whole = [left + view.states[run.run_dir].seconds for run, left in zip(running, lefts, strict=True) if left]
+    if not running or not (rates or whole):
+        return
+    each = sum(rates) / len(rates) if rates else sum(whole) / len(whole)
+    yield f"about {duration((sum(lefts) + waiting * each) / len(running))} left, if {len(running)} keep running at a time"
+
+
+def _cells(runs: Sequence[Run], view: View) -> Iterator[str]:
+    """Settings of which some seeds are done and others are not."""
+    cells: dict[str, list[tuple[int, bool]]] = {}
+    for run in runs:
+        cells.setdefault(run.experiment.label, []).append((run.experiment.seed, view.states[run.run_dir].word == "done"))
+    partial = {label: seeds for label, seeds in cells.items() if len({done for _, done in seeds}) > 1}
+    if partial:
+        yield f"incomplete: {count(len(partial), 'cell')} of the seed axis of {len(cells)}"
+        for label, seeds in list(partial.items())[:5]:
+            missing = ", ".join(str(seed) for seed, done in seeds if not done)
+            yield f"  {label}: seeds {missing} missing, {sum(done for _, done in seeds)} done"
+        if len(partial) > 5:
+            yield f"  ... and {len(partial) - 5} more"
+
+
+# --- logs ---------------------------------------------------------------------------------------------------------
+
+
+def logs(argv: Sequence[str], root: Path) -> int:
+    """The end of a run's log."""
+    parser = command_parser("logs", "The end of a run's log (and of its job's), or follow it.", one="the one that failed or began last")
+    parser.add_argument("-n", "--lines", type=int, default=20, metavar="N", help="so many lines (default: 20)")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
+    parser.add_argument("--job", action="store_true", help="the log of the SLURM job instead of that of the run")
+    parsed = parser.parse_args(argv)
+    from grid.engine.state import tail
+
+    if parsed.lines < 1:
+        raise ValueError(f"--lines {parsed.lines}: must be at least 1")
+    runs = [run for run in runs_named(parsed, root) if run.folder.path.is_dir()]
+    if not runs:
+        raise ValueError(f"no run of {parsed.grid} {parsed.run_name} has begun")
+    run = runs[0] if parsed.name else max(runs, key=_interest)
+    path = _job_log(run, root) if parsed.job else run.folder.log
+    print(f"# {run.experiment.label}, seed {run.experiment.seed}: {path}", flush=True)
+    for line in tail(path, parsed.lines * LINE_BYTES).splitlines()[-parsed.lines :]:
+        print(line)
+    if parsed.follow:
+        _follow(path)
+    return 0
+
+
+def _interest(run: Run) -> tuple[bool, float]:
+    """Failed ones first, then the latest."""
+    log = run.folder.log
+    return run.state().word in ("failed", "diverged"), log.stat().st_mtime if log.exists() else 0.0
+
+
+def _job_log(run: Run, root: Path) -> Path:
+    from grid.engine import submission
+
+    found = submission.log_of(submission.read_all(root, run.experiment.folder), run.run_dir, root)
+    if found is None:
+        raise ValueError(f"{run.run_dir} was not submitted to SLURM: its own log is {run.folder.log}")
+    return found
+
+
+def _follow(path: Path) -> None:
+    with path.open(errors="replace") as file:
+        file.seek(0, 2)
+        while True:
+            text = file.read()
+            if text:
+                print(text, end="", flush=True)
+            else:
+                time.sleep(0.5)
+
+
+# --- failures -----------------------------------------------------------------------------------------------------
+
+
+def failures(argv: Sequence[str], root: Path) -> int:
+    """What went wrong, grouped by signature."""
+    parser = command_parser("failures", "Failed runs grouped by what went wrong, with an example each.")
+    parsed = parser.parse_args(argv)
+    from grid.engine import evidence
+    from grid.engine.retry import failures_of
+    from grid.engine.triage import groups
+
+    runs = runs_named(parsed, root)
+    view = evidence.look([run.run_dir for run in runs], [runs[0].experiment.folder], root)
+    found = failures_of(runs, view)
+    if not found:
+        print("no run has failed")
+        return 0
+    for group in groups(found.values()):
+        print(f"{count(group.count, 'run')}: {group.kind}: {group.signature}")
+        print(f"    for example {group.example}: {group.line}")
+    print(f"\nretry: python grid_run.py retry {parsed.grid} {parsed.run_name} [--kind KIND] [--code]")
+    return 0
+
+
+# --- collect ------------------------------------------------------------------------------------------------------
+
+
+def collect(argv: Sequence[str], root: Path) -> int:
+    """One row per run: its settings, its state, what it measured last."""
+    parser = command_parser("collect", "One CSV row per run: settings, state, latest measurements, time, where it ran.")
+    parser.add_argument("--out", metavar="FILE", help="the file (default: runs/<sweep>/runs.csv; -: standard output)")
+    parsed = parser.parse_args(argv)
+    import csv
+    import io
+
+    from grid.engine import evidence
+    from grid.engine.collecting import rows_of
+    from grid.engine.state import write_text
+
+    runs = runs_named(parsed, root)
+    view = evidence.look([run.run_dir for run in runs], [runs[0].experiment.folder], root)
+    rows = rows_of(runs, view)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    if parsed.out == "-":
+        print(text.getvalue(), end="")
+        return 0
+    path = Path(parsed.out) if parsed.out else root / "runs" / runs[0].experiment.folder / "runs.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, text.getvalue())
+    print(f"wrote {path}: {count(len(rows), 'run')}, {len(rows[0])} columns")
     return 0

@@ -259,8 +259,13 @@ def remaining(runs: Sequence[Run], states: Mapping[str, State], resources: Mappi
             continue
         left = rate * max(run.experiment.config["steps"] - state.step, 0)
         seconds += left
-        gpu_hours += left / 3600 * resources[run.run_dir].total_gpus
+        gpu_hours += left / 3600 * _gpus(resources[run.run_dir])
     return Remaining(seconds, gpu_hours, num_guessed)
+
+
+def _gpus(resources: Resources) -> float:
+    """The GPUs of one experiment, over all its nodes."""
+    return resources.nodes * (resources.ranks_per_node if resources.gpus is None else resources.gpus)
 
 
 def _kinds(run: Run) -> list[tuple[Any, ...]]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import args
 from grid.engine.script import from_script, run_script
 from grid.engine.state import RunFolder, State, write_text
-from grid.engine.sweep import Experiment
+from grid.engine.sweep import Experiment, Sweep, load, parse_seeds
 
 RUNS = "runs"
 
@@ -25,6 +26,18 @@ class Run:
     def state(self) -> State:
         """The state from the run's own files alone."""
         return self.folder.state()
+
+
+def named(family: str, run_name: str, seeds: str | None = None, overrides: Sequence[str] = ()) -> tuple[Sweep, list[Experiment]]:
+    """The sweep of these names with these seeds and settings (as main.py takes them), and its experiments."""
+    sweep = load(family, run_name, parse_seeds(seeds) if seeds else None)
+    if overrides:
+        settings = args.parse_overrides(list(overrides))
+        for text in overrides:
+            if text.partition("=")[0].strip() not in settings:
+                raise ValueError(f"--set {text}: must be one value; several values make another sweep (seeds: --seeds)")
+        sweep = sweep.override(settings)
+    return sweep, sweep.experiments()
 
 
 def runs_of(experiments: Sequence[Experiment], root: Path) -> list[Run]:

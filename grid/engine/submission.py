@@ -18,12 +18,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from grid.engine.state import write_text
-
-if TYPE_CHECKING:
-    from grid.engine.state import Claim
+from grid.engine.state import Claim, read_ledger, write_text
 
 RECORD = "submission.json"
 WRITTEN, ASKED, SUBMITTED, REFUSED = "written", "asked", "submitted", "refused"
@@ -87,7 +84,9 @@ class Submission:
         """Write the record, and have it on the disk when this returns."""
         self.place(root).mkdir(parents=True, exist_ok=True)
         text = json.dumps({"version": 1, **dataclasses.asdict(self)})
-        write_text(self.place(root) / RECORD, text, to_disk=True)
+        write_text(self.place(root) / RECORD, text)
+        with (self.place(root) / RECORD).open() as file:
+            os.fsync(file.fileno())
 
 
 def folder_of(root: Path, folder: str) -> Path:
@@ -119,8 +118,6 @@ def read_all(root: Path, folder: str) -> list[Submission]:
 
 def claims(submissions: Sequence[Submission], root: Path) -> dict[str, Claim]:
     """Run folder -> the latest array element that is to run it.  What was not handed over makes no claim."""
-    from grid.engine.state import Claim
-
     found: dict[str, Claim] = {}
     for submission in submissions:
         place = submission.place(root)
@@ -129,21 +126,24 @@ def claims(submissions: Sequence[Submission], root: Path) -> dict[str, Claim]:
                 continue
             for index, runs in enumerate(chunk.elements):
                 element = f"{chunk.job_id}_{index}" if chunk.state == SUBMITTED else None
-                ended = _ledger(place / f"{chunk.name}_{index}.ended")
+                ended = read_ledger(place / f"{chunk.name}_{index}.ended")
                 for turn, run in enumerate(runs):
                     if run not in found or found[run].submitted_at <= chunk.at:
                         found[run] = Claim(element, chunk.at, first=turn == 0, ended_code=ended.get(run))
     return found
 
 
-def _ledger(path: Path) -> dict[str, int]:
-    """Run folder -> exit code, of the lines ``<code> <run folder>`` that a job script wrote."""
-    try:
-        lines = path.read_text().splitlines()
-    except OSError:
-        return {}
-    words = [line.partition(" ") for line in lines]
-    return {run: int(code) for code, _, run in words if code.isdecimal()}
+def log_of(submissions: Sequence[Submission], run: str, root: Path) -> Path | None:
+    """The log of the job that was last to run this run; None where it was never handed over."""
+    latest: tuple[float, Path] | None = None
+    for item in submissions:
+        for chunk in item.chunks:
+            if not chunk.is_settled or (latest and latest[0] > chunk.at):
+                continue
+            for index, runs in enumerate(chunk.elements):
+                if run in runs:
+                    latest = chunk.at, item.place(root) / "logs" / f"{chunk.name}_{chunk.job_id}_{index}.log"
+    return latest[1] if latest else None
 
 
 # --- handing over -------------------------------------------------------------------------------------------------

@@ -131,7 +131,8 @@ def test_run_and_status(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert grid_run.main(["status", str(user), "two"], root) == 0
     rows = capsys.readouterr().out
     assert [row.split()[:4] for row in rows.splitlines()[1:3]] == [["A", "1", "done", "3/7"], ["A", "2", "diverged", "3/7"]]
-    assert rows.endswith("1 done, 1 diverged\n")
+    assert "\n1 done, 1 diverged\n" in rows
+    assert rows.endswith("incomplete: 1 cell of the seed axis of 1\n  A: seeds 2 missing, 1 done\n")
     assert grid_run.main(["status", str(user), "two", "--seeds", "1"], root) == 0
     assert "1 folder of other settings or seeds" in capsys.readouterr().out
     assert grid_run.main(["run", str(user), "two", "1", "--slots", "2"], root) == 0
@@ -149,7 +150,7 @@ def test_dry_run_passes_the_experiment_and_the_exit_code_on(tmp_path: Path, capf
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("shwo nuq mnist", "unknown command 'shwo'; did you mean 'show'? (legal: dry-run, list, pjobs, run, show, status)"),
+        ("shwo nuq mnist", "unknown command 'shwo'; did you mean 'show'? (legal: cancel, collect, dry-run, failures, list, logs, "),
         ("--grid nuk --run_name mnist", "unknown grid 'nuk'; did you mean 'nuq'?"),
         ("--grid nuq --run_name cifar10_full_resnet23", "did you mean 'cifar10_full_resnet32'?"),
         ("--grid nuq --run_name mnist --cluster slrm", "unknown cluster 'slrm'; did you mean 'slurm'? (legal: local, slurm)"),

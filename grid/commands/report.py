@@ -1,0 +1,86 @@
+"""Sentences about a sweep's runs, for `plan` and `status`."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grid.commands.options import count
+
+NUMBERS = re.compile(r"\b\d[\d_.]*")  # of jobs, steps, seconds: what makes equal reasons differ
+
+if TYPE_CHECKING:
+    from grid.engine.evidence import View
+    from grid.engine.planning import Made
+
+
+def counted(view: View, word: str) -> str:
+    """The reasons of the runs in this state, the most frequent first: ``12 Priority, 3 Resources``."""
+    reasons = Counter(
+        NUMBERS.sub("...", " ".join(state.reason.split())) for state in view.states.values() if state.word == word and state.reason
+    )
+    shown = [f"{number} {reason}" if len(reasons) > 1 or number > 1 else reason for reason, number in reasons.most_common(3)]
+    return "; ".join(shown) + (f"; {len(reasons) - 3} other reasons" if len(reasons) > 3 else "")
+
+
+def changes(made: Made, root: Path) -> Iterator[str]:
+    """What became of earlier runs: defaults that moved, experiments that left the sweep."""
+    from grid.engine.plan import moved_defaults
+    from grid.engine.runs import left_over, read_config
+
+    folders = left_over([run.experiment for run in made.runs], root)
+    configs = {folder.name: config for folder in folders if (config := read_config(folder)) is not None}
+    moved, gone = moved_defaults(made.runs, configs)
+    for item in moved:
+        runs = f"{count(len(item.runs), 'earlier run')} ({_some(item.runs)})"
+        print_old = f"--set {item.name}={item.old}" if "(" not in str(item.old) else "the code of then"
+        yield f"changed: the default {item.name} moved from {item.old} to {item.new}: {runs} no longer count; {print_old} keeps them"
+    if gone:
+        yield f"no longer in the sweep: {count(len(gone), 'run folder')} ({_some(gone)})"
+    if unreadable := len(folders) - len(configs):
+        yield f"unreadable: the config.yaml of {count(unreadable, 'run folder')}"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+
+def drifted(made: Made, root: Path) -> Iterator[str]:
+    """Runs in the queue whose snapshot is not the tree as it is."""
+    from grid.engine import snapshot
+
+    waiting: Counter[tuple[str, str]] = Counter()
+    alive = {state.element for state in made.view.states.values() if state.word in ("pending", "running")}
+    for item in made.view.submissions:
+        for chunk in item.chunks:
+            number = sum(1 for index, runs in enumerate(chunk.elements) if f"{chunk.job_id}_{index}" in alive for _ in runs)
+            if number and item.code["digest"] != made.plan.code["digest"]:
+                waiting[item.code["digest"], item.code["commit"]] += number
+    for (digest, commit), number in waiting.items():
+        files = snapshot.drift(root, digest)
+        word = f" of commit {commit[:10]}" if commit else ""
+        yield f"code drift: {count(number, 'run')} in the queue execute snapshot {digest[:12]}{word}; since then changed: {_some(files)}"
+
+
+def hours(made: Made) -> Iterator[str]:
+    """What the runs that are not done will still take, learned from their finished siblings."""
+    from grid.engine.plan import remaining
+
+    left = remaining(made.runs, made.view.states, made.resources)
+    unknown = f"; unknown for {count(left.num_guessed, 'run')} without a finished sibling" if left.num_guessed else ""
+    if left.seconds:
+        yield f"left: {duration(left.seconds)} of running, {left.gpu_hours:.1f} GPU-hours, as the finished siblings took{unknown}"
+    elif left.num_guessed:
+        yield f"left: unknown, for no sibling of the {count(left.num_guessed, 'run')} is done yet (dry-run estimates one)"
+
+
+def duration(seconds: float) -> str:
+    """``45 s``, ``12 min``, ``3.4 h``, ``2.1 days``."""
+    for limit, unit, name in ((90, 1, "s"), (5400, 60, "min"), (172800, 3600, "h")):
+        if seconds < limit:
+            value = seconds / unit
+            return f"{value:.0f} {name}" if value >= 10 or unit == 1 else f"{value:.1f} {name}"
+    return f"{seconds / 86400:.1f} days"

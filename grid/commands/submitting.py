@@ -1,0 +1,330 @@
+"""What goes into the queue and out of it: plan, submit, retry, cancel."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grid.commands.options import command_parser, count, table
+
+if TYPE_CHECKING:
+    from grid.engine.planning import Made, Options
+    from grid.engine.submission import Chunk, Submission
+
+RESOURCES = {
+    "nodes": (int, "nodes of one experiment (default: 1)"),
+    "ranks": (int, "torch.distributed processes of one experiment, over all nodes (default: 1)"),
+    "gpus": (float, "GPUs per node (default: one per rank; 0: none; 0.5: two runs of a script share one)"),
+    "cpus": (int, "cores per rank (default: 3)"),
+    "mem": (str, "memory per node (default: 18GB)"),
+    "time": (str, "time limit, such as 12:00:00 (default: the partition's)"),
+    "partition": (str, "partition (default: the site's, else the cluster's)"),
+    "account": (str, "account"),
+    "qos": (str, "quality of service"),
+    "constraint": (str, "node features"),
+    "exclude": (str, "nodes to avoid"),
+}
+
+
+def _add_queue_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--site", metavar="FILE", help="the cluster's profile: a YAML file (default: $NUQ_SITE, else site.yaml, else none)")
+    parser.add_argument("--per_script", type=int, default=1, metavar="N", help="experiments per job script, one after another (default: 1)")
+    parser.add_argument("--parallel", type=int, default=1, metavar="K", help="so many of a script's experiments at a time (default: 1)")
+    parser.add_argument("--max_running", type=int, metavar="N", help="at most N scripts at once, over all arrays (default: no cap)")
+    parser.add_argument(
+        "--canary", action="store_true", help="run one experiment of each resource shape first; the rest only if it succeeds"
+    )
+    group = parser.add_argument_group("resources of one experiment (they come before those of the sweep and of the site)")
+    for name, (kind, text) in RESOURCES.items():
+        group.add_argument(f"--{name}", type=kind, metavar=name.upper(), help=text)
+
+
+def _options(parsed: argparse.Namespace, retry: Mapping[str, Mapping[str, Any]] | None = None) -> Options:
+    from grid.engine.planning import Options
+
+    for name in ("per_script", "parallel", "max_running"):
+        value = getattr(parsed, name)
+        if value is not None and value < 1:
+            raise ValueError(f"--{name} {value}: must be at least 1")
+    if parsed.parallel > parsed.per_script:
+        raise ValueError(
+            f"--parallel {parsed.parallel}: a script holds --per_script {parsed.per_script} experiments; it cannot run more at a time"
+        )
+    resources = {name: getattr(parsed, name) for name in RESOURCES if getattr(parsed, name) is not None}
+    names = ("grid", "run_name", "seeds", "overrides", "site", "per_script", "parallel", "max_running", "canary")
+    return Options(**{name: getattr(parsed, name) for name in names}, resources=resources, retry=retry)
+
+
+# --- plan ---------------------------------------------------------------------------------------------------------
+
+
+def plan(argv: Sequence[str], root: Path) -> int:
+    """Show what a submission would do, and keep it as the reviewed plan."""
+    parser = command_parser(
+        "plan", "What `submit` would do with a sweep: new, done, running, failed and changed runs, the arrays, and the hours left."
+    )
+    _add_queue_options(parser)
+    parser.add_argument("--scripts", action="store_true", help="also write the exact scripts that submit would use, and say where")
+    parsed = parser.parse_args(argv)
+    from grid.engine import planning
+
+    made = planning.make(_options(parsed), root)
+    _show(made, root)
+    found = planning.check(made, root) if made.plan.submit else []
+    for text in found:
+        print(f"problem: {text}")
+    if parsed.scripts and made.plan.submit:
+        _write_scripts(made, root)
+    planning.keep(made, root)
+    if found:
+        return 1
+    if made.plan.submit or made.plan.cancel:
+        print(f"\nnext: python grid_run.py submit {parsed.grid} {parsed.run_name}")
+    return 0
+
+
+def _write_scripts(made: Made, root: Path) -> None:
+    from grid.engine import planning, snapshot
+
+    item = planning.submission_of(made, f"{snapshot.FOLDER}/{made.plan.code['digest'][: snapshot.DIGITS]}")
+    for chunk in item.chunks:
+        path = planning.write_chunk(item, chunk, root, made.site)
+        print(f"wrote {path.relative_to(root)} and {count(len(chunk.elements), 'script')} {item.script(chunk, 0)} .. beside it")
+
+
+def _show(made: Made, root: Path) -> None:
+    """The plan as a table and sentences."""
+    from grid.commands.report import changes, counted, drifted, hours
+
+    plan = made.plan
+    print(f"{plan.title}: {count(len(made.runs), 'experiment')}; code {_code(plan.code)}")
+    for line in made.sweep.duplicates():
+        print(f"  {line}")
+    words = Counter(state.word for state in made.view.states.values())
+    submit = {item.run_dir for item in plan.submit}
+    rows = []
+    for word, number in sorted(words.items()):
+        chosen = sum(1 for run, state in made.view.states.items() if state.word == word and run in submit)
+        rows.append((word, str(number), str(chosen) if chosen else "", counted(made.view, word)))
+    table(("STATE", "RUNS", "SUBMIT", ""), rows)
+    for line in [*changes(made, root), *drifted(made, root), *hours(made)]:
+        print(line)
+    if plan.chunks:
+        print()
+        table(("ARRAY", "SCRIPTS", "RUNS", "AT ONCE", "AFTER", "EACH SCRIPT ASKS FOR"), [_row(made, chunk) for chunk in plan.chunks])
+    for item in plan.cancel:
+        print(f"to cancel: {item.element}, {Path(item.run_dir).name}: no longer in the sweep")
+    if not plan.submit:
+        failed = words["failed"] + words["diverged"]
+        print(
+            "nothing to submit"
+            + (f"; {failed} failed: python grid_run.py failures {made.options.grid} {made.options.run_name}" if failed else "")
+        )
+
+
+def _code(code: Mapping[str, Any]) -> str:
+    commit = f"commit {code['commit'][:10]}{' with changes' if code['dirty'] else ''}, " if code["commit"] else ""
+    return f"{commit}snapshot {code['digest'][:12]}"
+
+
+def _row(made: Made, chunk: Chunk) -> tuple[str, ...]:
+    from grid.engine.resources import Resources
+
+    asked = Resources(**chunk.resources)
+    parallel = made.options.parallel
+    words = [f"{asked.nodes} nodes" if asked.nodes > 1 else "", f"{asked.ranks} ranks" if asked.ranks > 1 else ""]
+    words += [
+        f"{asked.gpus_for(parallel)} GPUs",
+        f"{asked.cpus_for(parallel)} cores",
+        asked.mem_for(parallel),
+        asked.time or "the default time",
+    ]
+    words += [f"{name}={value}" for name in ("partition", "account", "qos", "constraint", "exclude") if (value := getattr(asked, name))]
+    runs = sum(map(len, chunk.elements))
+    after = ", ".join(name for _, name in chunk.after)
+    return chunk.name, str(len(chunk.elements)), str(runs), str(chunk.cap or ""), after, ", ".join(word for word in words if word)
+
+
+# --- submit -------------------------------------------------------------------------------------------------------
+
+
+def submit(argv: Sequence[str], root: Path) -> int:
+    """Apply exactly the reviewed plan."""
+    parser = command_parser(
+        "submit", "Submit what `plan` showed: exactly that, or nothing. An interrupted submission goes on.", sweep_options=False
+    )
+    _add_consent(parser)
+    parsed = parser.parse_args(argv)
+    from grid.engine import evidence, planning, slurm, submission
+    from grid.engine.runs import named
+
+    slurm.check_sbatch()
+    _, experiments = named(parsed.grid, parsed.run_name)
+    folder = experiments[0].folder
+    with submission.only_one(root, folder):
+        before = planning.reviewed(root, folder)
+        if before is None or (before.options.grid, before.options.run_name) != (parsed.grid, parsed.run_name):
+            raise ValueError(
+                f"no plan of {parsed.grid} {parsed.run_name} has been reviewed: python grid_run.py plan {parsed.grid} {parsed.run_name}"
+            )
+        known = evidence.settle(submission.read_all(root, folder), root)
+        if begun := [item for item in known if item.id == before.id]:
+            return _go_on(begun[0], before.options, root)
+        made = planning.make(before.options, root, max_age_s=0)
+        if found := planning.moved(before, made):
+            again = f"python grid_run.py plan {parsed.grid} {parsed.run_name}"
+            raise ValueError(
+                f"things are not as they were when the plan was made: {'; '.join(found)}. Nothing was submitted; look again: {again}"
+            )
+        made = planning.with_id(made, before.id)
+        if not made.plan.submit and not made.plan.cancel:
+            print("nothing to submit")
+            return 0
+        if found := planning.check(made, root) if made.plan.submit else []:
+            raise ValueError("nothing was submitted: " + "; ".join(found))
+        if made.plan.cancel:
+            _cancel_unwanted(made, parsed.yes)
+        if made.plan.submit:
+            _report(planning.apply(made, root, _note))
+    return 0
+
+
+def _add_consent(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="do not ask before something is cancelled or started again")
+
+
+def _consent(question: str, yes: bool) -> bool:
+    """Whether the user agrees; ValueError where nobody can be asked."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise ValueError(f"{question} Nobody can be asked here: --yes says yes")
+    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _cancel_unwanted(made: Made, yes: bool) -> None:
+    from grid.engine import scheduler
+
+    alone = sorted({item.element for item in made.plan.cancel if item.alone})
+    for item in made.plan.cancel:
+        if not item.alone:
+            print(f"kept in the queue: {item.element} runs {Path(item.run_dir).name}, no longer in the sweep, and others that are")
+    if alone and _consent(f"Cancel {count(len(alone), 'queued or running script')} of runs that the sweep no longer has?", yes):
+        scheduler.cancel(alone)
+        print(f"cancelled {', '.join(alone[:5])}{' ...' if len(alone) > 5 else ''}")
+
+
+def _go_on(item: Submission, options: Options, root: Path) -> int:
+    """The reviewed plan was begun before: finish it, or say that it is finished."""
+    from grid.engine import evidence, planning
+    from grid.engine.site import load_site
+
+    if item.is_complete:
+        print(f"submitted already, as {', '.join(chunk.job_id for chunk in item.chunks)}; to see what is new: python grid_run.py plan ...")
+        return 0
+    left = [chunk for chunk in item.chunks if not chunk.is_settled]
+    runs = [run for chunk in left for element in chunk.elements for run in element]
+    view = evidence.look(runs, [item.folder], root, max_age_s=0)
+    if alive := planning.not_startable(item, view):
+        some = ", ".join(Path(run).name for run in alive[:3])
+        raise ValueError(f"{len(alive)} of the runs that were still to be submitted are alive or done meanwhile ({some}): plan again")
+    print(f"going on with {item.id}: {len(left)} of {count(len(item.chunks), 'array')} left")
+    _report(planning.go_on(item, load_site(options.site), root, _note))
+    return 0
+
+
+def _note(chunk: Chunk) -> None:
+    print(
+        f"submitted job {chunk.job_id}: {count(len(chunk.elements), 'script')}, {count(sum(map(len, chunk.elements)), 'run')}", flush=True
+    )
+
+
+def _report(item: Submission) -> None:
+    print(f"the jobs run the snapshot {item.code['path']}; watch them: python grid_run.py status {item.title.replace('.', ' ', 1)}")
+
+
+# --- retry --------------------------------------------------------------------------------------------------------
+
+
+def retry(argv: Sequence[str], root: Path) -> int:
+    """Submit failed runs again, each kind of failure with what it needs."""
+    parser = command_parser("retry", "Submit failed runs again: with more time or memory, or on other nodes, as their failure asks for.")
+    _add_queue_options(parser)
+    _add_consent(parser)
+    parser.add_argument(
+        "--kind", action="append", default=[], metavar="KIND", help="only failures of this kind (see: failures); may be repeated"
+    )
+    parser.add_argument(
+        "--code",
+        action="store_true",
+        help="also what fails again unless the code or its settings change: bugs, bad settings, CUDA memory, non-finite",
+    )
+    parser.add_argument("--factor", type=float, default=2.0, metavar="X", help="so many times the time or the memory (default: 2)")
+    parser.add_argument("--here", action="store_true", help="run them on this machine instead")
+    parser.add_argument("--slots", type=int, metavar="N", help="with --here: runs at once (default: one per GPU, else one per core)")
+    parsed = parser.parse_args(argv)
+    from grid.engine import evidence, planning, slurm, submission
+    from grid.engine.retry import choose
+    from grid.engine.runs import named
+
+    options = _options(parsed)
+    if not parsed.here:
+        slurm.check_sbatch()
+    folder = named(parsed.grid, parsed.run_name, parsed.seeds, parsed.overrides)[1][0].folder
+    with submission.only_one(root, folder):
+        evidence.settle(submission.read_all(root, folder), root)
+        made = planning.make(options, root, max_age_s=0)
+        chosen, lines = choose(made, kinds=parsed.kind, with_code=parsed.code, factor=parsed.factor)
+        for line in lines:
+            print(line)
+        if not chosen:
+            print("nothing to retry")
+            return 0
+        if not _consent(f"Start {count(len(chosen), 'run')} again?", parsed.yes):
+            return 0
+        if not parsed.here:
+            made = planning.make(_options(parsed, retry=chosen), root)
+            if found := planning.check(made, root):
+                raise ValueError("nothing was submitted: " + "; ".join(found))
+            _report(planning.apply(made, root, _note))
+            return 0
+    from grid.engine.local import default_slots, run_with_progress
+
+    return run_with_progress([run for run in made.runs if run.run_dir in chosen], parsed.slots or default_slots()).exit_code
+
+
+# --- cancel -------------------------------------------------------------------------------------------------------
+
+
+def cancel(argv: Sequence[str], root: Path) -> int:
+    """Take runs out of the queue."""
+    parser = command_parser("cancel", "Cancel queued and running jobs of a sweep, or of one experiment.", one="all of the sweep")
+    _add_consent(parser)
+    parser.add_argument("--pending", action="store_true", help="only what has not begun")
+    parsed = parser.parse_args(argv)
+    from grid.commands.options import runs_named
+    from grid.engine import evidence, scheduler, submission
+
+    runs = runs_named(parsed, root)
+    folder = runs[0].experiment.folder
+    with submission.only_one(root, folder):
+        evidence.settle(submission.read_all(root, folder), root)
+        view = evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=0)
+        words = ("pending",) if parsed.pending else ("pending", "running")
+        elements = {state.element for state in view.states.values() if state.element and state.word in words}
+        if not elements:
+            print("nothing to cancel")
+            return 0
+        known = {**view.states, **view.others}
+        touched = [run for run, state in known.items() if state.element in elements and state.word in words]
+        if _consent(
+            f"Cancel {count(len(elements), 'script')} with {count(len(touched), 'unfinished run')}?",
+            parsed.yes,
+        ):
+            scheduler.cancel(sorted(elements))
+            print(f"cancelled {count(len(elements), 'script')}")
+    return 0

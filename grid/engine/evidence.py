@@ -1,0 +1,85 @@
+"""Everything that is known of the runs of a sweep: their own files, what was submitted, and one query of the scheduler."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from grid.engine import scheduler, submission
+from grid.engine.answers import Answer, Job
+from grid.engine.state import Claim, Record, RunFolder, State, ids_to_ask, judge
+from grid.engine.submission import Submission
+
+CACHE = Path("jobs") / "scheduler.json"
+EXPLAINED = {"done", "failed", "diverged"}  # by the run's own word
+
+
+@dataclass(frozen=True)
+class View:
+    """The states of some runs at one moment, and what they rest on."""
+
+    states: Mapping[str, State]  # run folder, as seen from the checkout -> state
+    claims: Mapping[str, Claim] = field(default_factory=dict)
+    jobs: Mapping[str, Job] = field(default_factory=dict)  # run folder -> the scheduler's word on its array element
+    answer: Answer | None = None  # None: there was nothing to ask
+    submissions: Sequence[Submission] = ()
+    others: Mapping[str, State] = field(default_factory=dict)  # of runs that were submitted in these folders and not asked for
+
+
+def look(run_dirs: Collection[str], folders: Iterable[str], root: Path, *, max_age_s: float = scheduler.MAX_AGE_S) -> View:
+    """The states of these runs of ``runs/<folders>``, and of all others that were submitted there.
+
+    The scheduler is asked once, where something hangs on it; accounting is asked once more, where a job has left the queue and
+    neither the run nor an earlier look tells how.  ``max_age_s`` is the oldest answer that will do.
+    """
+    submissions = [item for folder in folders for item in submission.read_all(root, folder)]
+    claims = submission.claims(submissions, root)
+    records = {run: RunFolder(root / run).record() for run in dict.fromkeys([*run_dirs, *claims])}
+    answer = None
+    if ids := ids_to_ask((record, claims.get(run)) for run, record in records.items()):
+        answer = scheduler.ask(ids, cache=root / CACHE, max_age_s=max_age_s)
+    now = time.time()
+    states, jobs = {}, {}
+    for run, record in records.items():
+        states[run] = judge(record, claims.get(run), None, answer, now)
+        element = states[run].element
+        if answer is not None and element and (job := answer.job(element)) is not None:
+            jobs[run] = job
+            states[run] = judge(record, claims.get(run), job, answer, now)
+    view = _explained(View(states, claims, jobs, answer, submissions), records, root, now)
+    wanted = {run: view.states[run] for run in run_dirs}
+    return replace(view, states=wanted, others={run: state for run, state in view.states.items() if run not in wanted})
+
+
+def _explained(view: View, records: Mapping[str, Record], root: Path, now: float) -> View:
+    """With accounting's word on the jobs that left the queue and whose runs did not tell how they ended."""
+    answer = view.answer
+    if answer is None or not answer.reachable:
+        return view
+    gone = [
+        run for run, state in view.states.items() if state.element and state.word not in EXPLAINED and answer.job(state.element) is None
+    ]
+    if not gone:
+        return view
+    try:
+        if not scheduler.facts(root / CACHE).accounting:
+            return view
+    except scheduler.Unreachable:
+        return view
+    since = min((view.claims[run].submitted_at for run in gone if run in view.claims), default=now)
+    told = scheduler.history([view.states[run].element for run in gone], since, cache=root / CACHE)
+    if not told.reachable:
+        return view
+    states, jobs = dict(view.states), dict(view.jobs)
+    for run in gone:
+        if (job := told.job(states[run].element)) is not None:
+            jobs[run] = job
+            states[run] = judge(records[run], view.claims.get(run), job, answer, now)
+    return replace(view, states=states, jobs=jobs)
+
+
+def settle(submissions: Iterable[Submission], root: Path) -> list[Submission]:
+    """The submissions with every sbatch call accounted for (see ``submission.settle``)."""
+    return [item if item.is_complete else submission.settle(item, root, scheduler.find) for item in submissions]

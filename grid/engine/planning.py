@@ -1,0 +1,249 @@
+"""From a command line to a plan, and from a reviewed plan to jobs in the queue."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grid.engine import evidence, scheduler, slurm, snapshot, submission
+from grid.engine.evidence import View
+from grid.engine.plan import FRESH, Cancelled, Plan, Planned, arrays, differences, digest
+from grid.engine.preflight import problems
+from grid.engine.resources import Resources
+from grid.engine.runs import Run, named, prepare, runs_of
+from grid.engine.script import from_script, job_script
+from grid.engine.site import Site, load_site
+from grid.engine.state import State, write_text
+from grid.engine.submission import Chunk, Submission
+from grid.engine.sweep import Experiment, Sweep
+
+PLAN = "plan.json"
+SMALLEST_ARRAY = 1000  # elements of an array that every cluster takes: SLURM's default MaxArraySize is 1001
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says of a plan: enough to make it again."""
+
+    grid: str
+    run_name: str
+    seeds: str | None = None
+    overrides: Sequence[str] = ()
+    site: str | None = None
+    per_script: int = 1
+    parallel: int = 1
+    max_running: int | None = None
+    canary: bool = False
+    resources: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    retry: Mapping[str, Mapping[str, Any]] | None = None  # run folder -> changed resources: only these, and also those that failed
+
+
+@dataclass(frozen=True)
+class Made:
+    """A plan with what it was made from."""
+
+    plan: Plan
+    options: Options
+    sweep: Sweep
+    runs: Sequence[Run]
+    view: View
+    resources: Mapping[str, Resources]
+    site: Site
+
+
+def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S) -> Made:
+    """The plan for a sweep as things stand.  ValueError where a run asks for what its partition cannot give."""
+    sweep, experiments = named(options.grid, options.run_name, options.seeds, options.overrides)
+    site = load_site(options.site)
+    runs = runs_of(experiments, root)
+    folder = experiments[0].folder
+    view = evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=max_age_s)
+    wanted = {run.run_dir for run in runs}
+    asked = {run.run_dir: resources_of(run.experiment, options, site) for run in runs}
+    submit = []
+    for run in runs:
+        state = view.states[run.run_dir]
+        if options.retry is None:
+            chosen, needs = state.word in FRESH and state.may_start, asked[run.run_dir]
+        else:
+            chosen = run.run_dir in options.retry and state.may_start
+            needs = asked[run.run_dir].merged(options.retry.get(run.run_dir, {}))
+        if chosen:
+            site.check(needs, options.parallel)
+            submit.append(Planned(run.run_dir, run.experiment.label, state.word, dataclasses.asdict(needs)))
+    cancel = [] if options.retry is not None else _unwanted(view, wanted)
+    code = snapshot.current(root)
+    chunks = arrays(
+        submit,
+        per_script=options.per_script,
+        cap=options.max_running,
+        canary=options.canary,
+        max_elements=_max_elements(site, root) if submit else SMALLEST_ARRAY,
+    )
+    plan = Plan("", sweep.title, folder, dataclasses.asdict(options), dataclasses.asdict(code), submit, cancel, chunks)
+    plan = dataclasses.replace(plan, id=f"{time.strftime('%Y%m%d-%H%M%S')}-{digest(plan.essence())[:4]}")
+    return Made(plan, options, sweep, runs, view, asked, site)
+
+
+def resources_of(experiment: Experiment, options: Options, site: Site) -> Resources:
+    """What an experiment asks for: the command line's word, then its own and its sweep's, then the site's, then the built-in."""
+    own = {**experiment.resources, **options.resources}
+    return Resources().merged(site.resources(own.get("partition"))).merged(own)
+
+
+def _unwanted(view: View, wanted: set[str]) -> list[Cancelled]:
+    """Runs in the queue that the sweep no longer has."""
+    shared = {claim.element for run, claim in view.claims.items() if run in wanted}
+    gone = [run for run, state in view.others.items() if state.word in ("pending", "running") and run in view.claims]
+    return [Cancelled(run, element, element not in shared) for run in gone if (element := view.claims[run].element)]
+
+
+def slurm_is_here() -> bool:
+    """Whether this machine can submit."""
+    return shutil.which("sbatch") is not None
+
+
+def _max_elements(site: Site, root: Path) -> int:
+    if site.max_array_size is not None:
+        return max(site.max_array_size - 1, 1)
+    if not slurm_is_here():
+        return SMALLEST_ARRAY
+    try:
+        return max(scheduler.facts(root / evidence.CACHE).max_array_size - 1, 1)
+    except scheduler.Unreachable:
+        return SMALLEST_ARRAY
+
+
+def with_id(made: Made, plan_id: str) -> Made:
+    """The same plan under the name of the reviewed one."""
+    return dataclasses.replace(made, plan=dataclasses.replace(made.plan, id=plan_id))
+
+
+# --- keeping plans ------------------------------------------------------------------------------------------------
+
+
+def keep(made: Made, root: Path) -> Path:
+    """Write the plan down as the reviewed one."""
+    path = submission.folder_of(root, made.plan.folder) / PLAN
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = {"version": 1, "id": made.plan.id, "options": dataclasses.asdict(made.options), "essence": made.plan.essence()}
+    write_text(path, json.dumps(values))
+    return path
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """The plan that ``keep`` wrote."""
+
+    id: str
+    options: Options
+    essence: Mapping[str, Any]
+
+
+def reviewed(root: Path, folder: str) -> Reviewed | None:
+    """The plan that was last kept for this folder of runs; None where there is none."""
+    path = submission.folder_of(root, folder) / PLAN
+    try:
+        values = json.loads(path.read_text())
+        return Reviewed(values["id"], Options(**values["options"]), values["essence"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({type(error).__name__}: {error}): make the plan again") from error
+
+
+# --- scripts ------------------------------------------------------------------------------------------------------
+
+
+def submission_of(made: Made, snapshot_path: str) -> Submission:
+    """The record of what the plan hands over; nothing of it is submitted yet."""
+    plan = made.plan
+    return Submission(plan.folder, plan.id, plan.title, {**plan.code, "path": snapshot_path}, made.options.parallel, plan.chunks)
+
+
+def sbatch_text(item: Submission, chunk: Chunk, root: Path, site: Site) -> str:
+    """The sbatch file of a chunk, as its dependencies stand; those that are not submitted yet are named instead."""
+    ids = [(how, item.chunk(name).job_id or f"<{name}>") for how, name in chunk.after]
+    return slurm.chunk_text(
+        item.job_name(chunk),
+        root,
+        item.place(root).relative_to(root),
+        chunk.name,
+        len(chunk.elements),
+        Resources(**chunk.resources),
+        site,
+        parallel=item.parallel,
+        cap=chunk.cap,
+        code=item.code["path"],
+        dependency=",".join(f"{how}:{job}" for how, job in ids) or None,
+    )
+
+
+def element_scripts(item: Submission, chunk: Chunk) -> list[tuple[str, str]]:
+    """(file name, text) of the job script of each element."""
+    levels = 4  # jobs/sweeps/<folder>/<id>
+    resources = Resources(**chunk.resources)
+    return [
+        (
+            item.script(chunk, index),
+            job_script(item.title, list(runs), from_script(levels), resources, parallel=item.parallel),
+        )
+        for index, runs in enumerate(chunk.elements)
+    ]
+
+
+def write_chunk(item: Submission, chunk: Chunk, root: Path, site: Site) -> Path:
+    """Write an array's job scripts and its sbatch file; the latter's path."""
+    place = item.place(root)
+    (place / "logs").mkdir(parents=True, exist_ok=True)
+    for name, text in element_scripts(item, chunk):
+        write_text(place / name, text, executable=True)
+    write_text(item.sbatch(root, chunk), sbatch_text(item, chunk, root, site))
+    return item.sbatch(root, chunk)
+
+
+# --- submitting ---------------------------------------------------------------------------------------------------
+
+
+def check(made: Made, root: Path) -> list[str]:
+    """What would make the plan's runs fail, one sentence each."""
+    plan = made.plan
+    item = submission_of(made, f"{snapshot.FOLDER}/{made.plan.code['digest'][: snapshot.DIGITS]}")
+    bare = {chunk.name: dataclasses.replace(chunk, after=()) for chunk in plan.chunks}
+    text = lambda name: sbatch_text(item, bare[name], root, made.site)  # noqa: E731
+    return problems(plan, made.runs, root, made.site, slurm.test_only if slurm_is_here() else None, text)
+
+
+def apply(made: Made, root: Path, note: Callable[[Chunk], None]) -> Submission:
+    """Hand the plan's runs over: snapshot, run folders, scripts, then one sbatch per array.  Call it under ``only_one``."""
+    _, path = snapshot.snapshot(root)
+    item = submission_of(made, path)
+    wanted = {planned.run_dir for planned in made.plan.submit}
+    for run in made.runs:
+        if run.run_dir in wanted:
+            prepare(run)
+    item.save(root)
+    return go_on(item, made.site, root, note)
+
+
+def go_on(item: Submission, site: Site, root: Path, note: Callable[[Chunk], None]) -> Submission:
+    """Submit what is not yet submitted of a submission."""
+    return submission.hand_over(item, root, lambda now, chunk: write_chunk(now, chunk, root, site), slurm.submit, note)
+
+
+def not_startable(item: Submission, view: View) -> list[str]:
+    """Runs of the chunks that are still to be handed over and must not be, for they may be alive or are done."""
+    left = [run for chunk in item.chunks if not chunk.is_settled for runs in chunk.elements for run in runs]
+    states: Mapping[str, State] = view.states
+    return [run for run in left if run not in states or not states[run].may_start]
+
+
+def moved(before: Reviewed, made: Made) -> list[str]:
+    """How the plan made now differs from the reviewed one."""
+    return differences(before.essence, made.plan.essence())

@@ -1,0 +1,113 @@
+"""What can be known to go wrong before anything is submitted: data, disk, permissions, and SLURM's own opinion."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import args
+from grid.engine.plan import Plan
+from grid.engine.runs import Run
+from grid.engine.site import Site
+
+FREE_BYTES = 200 * 2**20  # beside what the runs are expected to write
+RUN_BYTES = 20 * 2**20  # of a run without a finished sibling: checkpoint, log and events of the small models
+
+
+def problems(
+    plan: Plan, runs: Sequence[Run], root: Path, site: Site, test_only: Callable[[Path], None] | None, text: Callable[[str], str]
+) -> list[str]:
+    """One sentence for each thing that would make the plan's runs fail; empty where nothing is known to.
+
+    ``text(name of a chunk)`` is its sbatch text and ``test_only`` shows it to SLURM (None: there is no SLURM here).
+    """
+    wanted = {item.run_dir for item in plan.submit}
+    chosen = [run for run in runs if run.run_dir in wanted]
+    found = [*_data(chosen, root, site), *_folders(chosen, root), *_disk(chosen, runs, root)]
+    if test_only is not None and not found:
+        found += _opinions(plan, test_only, text)
+    return found
+
+
+def _data(runs: Iterable[Run], root: Path, site: Site) -> list[str]:
+    """Data sets that are read from files and are not there."""
+    found: dict[str, str] = {}
+    given = dict(site.environment).get("NUQ_DATA")
+    for run in runs:
+        config = run.experiment.config
+        name = config["data"]["name"]
+        if not issubclass(args.DATA[name], args.Files) or config["stand_in"] or config["data"].get("download"):
+            continue
+        place = config["data_dir"] if "data_dir" in run.experiment.settings or given is None else os.path.expandvars(given)
+        if "$" in place:  # known only inside the job
+            continue
+        folder = root / place
+        if not folder.is_dir() or not any(_belongs(entry.name, name) for entry in folder.iterdir()):
+            found[f"{name} {place}"] = (
+                f"data={name}: {place} holds no {name} (name the folder with --set data_dir=..., NUQ_DATA or the site's environment)"
+            )
+    return list(found.values())
+
+
+def _belongs(entry: str, name: str) -> bool:
+    """Whether a file or folder of this name can be of the data set: cifar10, cifar-10-batches-py, CIFAR10.tar.gz."""
+    return re.sub(r"[^a-z0-9]", "", entry.lower()).startswith(name)
+
+
+def _folders(runs: Sequence[Run], root: Path) -> list[str]:
+    """Folders that cannot be written, among them other users' runs."""
+    found = []
+    for place in dict.fromkeys([root / "jobs", *(run.folder.path.parent for run in runs)]):
+        nearest = next(path for path in (place, *place.parents) if path.exists())
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            found.append(f"{nearest} cannot be written ({_owner(nearest)}): runs and job scripts are kept there")
+    for run in runs:
+        if run.folder.path.exists() and not os.access(run.folder.path, os.W_OK | os.X_OK):
+            found.append(f"{run.run_dir} cannot be written ({_owner(run.folder.path)}): another user's run of the same settings is there")
+    return found[:5] + ([f"... and {len(found) - 5} more such folders"] if len(found) > 5 else [])
+
+
+def _owner(path: Path) -> str:
+    try:
+        return f"it belongs to {path.owner()}"
+    except (KeyError, OSError):
+        return "it belongs to somebody else"
+
+
+def _disk(chosen: Sequence[Run], runs: Sequence[Run], root: Path) -> list[str]:
+    """Too little space for what the runs will write, as their finished siblings did."""
+    sizes = [_size(run.folder.path) for run in runs if (run.folder.path / "checkpoint.pt").exists()][:20]
+    each = max(sizes, default=RUN_BYTES)
+    need = FREE_BYTES + each * len(chosen)
+    usage = shutil.disk_usage(next(path for path in (root / "runs", root) if path.exists()))
+    if usage.free < need:
+        gb = 2**30
+        return [
+            f"the disk of {root / 'runs'} has {usage.free / gb:.1f} GB left, and {len(chosen)} runs of about {each / gb:.2f} GB need "
+            f"{need / gb:.1f} GB: make room, or submit fewer"
+        ]
+    return []
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+
+
+def _opinions(plan: Plan, test_only: Callable[[Path], None], text: Callable[[str], str]) -> list[str]:
+    """What SLURM says to one array of each resource shape, without running it."""
+    found = []
+    shapes = {str(sorted(chunk.resources.items())): chunk for chunk in plan.chunks}
+    with tempfile.TemporaryDirectory() as folder:
+        for chunk in shapes.values():
+            path = Path(folder) / f"{chunk.name}.sbatch"
+            path.write_text(text(chunk.name))
+            try:
+                test_only(path)
+            except ValueError as error:
+                asked = " ".join(f"{name}={value}" for name, value in chunk.resources.items() if value is not None)
+                found.append(f"{error} (asked for: {asked})")
+    return found
