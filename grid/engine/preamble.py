@@ -27,12 +27,13 @@ class Stage:
     to: str
 
 
-def quoted(value: str, where: str) -> tuple[str, list[str]]:
-    """The value between double quotes, in which bash expands variables and nothing else, and the variables that must be set.
+def quoted(value: str, where: str) -> tuple[str, dict[str, str]]:
+    """The value between double quotes, in which bash expands variables and nothing else, and what must be set for it.
 
+    The second is name -> bash text that is empty where neither the variable nor another in its place is set.
     ValueError for what would run a command, or is no plain ``$NAME``, ``${NAME}`` or ``${NAME:-text}``.
     """
-    needed: list[str] = []
+    needed: dict[str, str] = {}
 
     def token(found: re.Match[str]) -> str:
         if found["bad"]:
@@ -42,12 +43,15 @@ def quoted(value: str, where: str) -> tuple[str, list[str]]:
         if found["mark"]:
             return "\\" + found["mark"]
         name = found["plain"] or found["braced"]
-        if name and found["other"] is None:
-            needed.append(name)
+        if found["other"] is not None:
+            for inner in re.findall(rf"\$({_NAME})", found["other"]):
+                needed.setdefault(inner, f"${{{name}:-}}${{{inner}:-}}")
+        elif name:
+            needed[name] = f"${{{name}:-}}"
             return f"${{{name}}}"
         return found[0]
 
-    return f'"{_TOKEN.sub(token, value)}"', list(dict.fromkeys(needed))
+    return f'"{_TOKEN.sub(token, value)}"', needed
 
 
 def lines(
@@ -87,7 +91,7 @@ def _fail(message: str) -> str:
 
 def _export(name: str, value: str, where: str) -> list[str]:
     text, needed = quoted(value, where)
-    checks = [f'if [ -z "${{{other}:-}}" ]; then {_fail(_unset(other, value, where))}; fi' for other in needed]
+    checks = [f'if [ -z "{test}" ]; then {_fail(_unset(other, value, where))}; fi' for other, test in needed.items()]
     return [*checks, f"export {name}={text}"]
 
 

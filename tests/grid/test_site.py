@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from grid.engine import site as sites
 from grid.engine.preamble import quoted
@@ -203,11 +205,47 @@ def test_nothing_is_executed(value: str) -> None:
         quoted(value, "environment.A")
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.text(st.sampled_from("$`(){}[]\\\"'!&;|<>*?~#@%:-=+ \nAx1"), max_size=12), max_size=20))
+def test_whatever_is_accepted_runs_nothing(values: list[str]) -> None:
+    accepted = {f"V{number}": value for number, value in enumerate(values) if _accepted(value)}
+    show = "".join(f'printf "%s\\0" "${name}"; ' for name in accepted)
+    done = _bash(Site(environment=accepted), show, A="a", x="b", Ax="c", xA="d", **dict.fromkeys(_names(accepted), "e"))
+    assert (done.returncode, done.stderr) == (0, "")
+    found = done.stdout.split("\0")[:-1]
+    assert len(found) == len(accepted)
+    for value, got in zip(accepted.values(), found, strict=True):
+        if "$" not in value:
+            assert got == value
+
+
+def _accepted(value: str) -> bool:
+    try:
+        quoted(value, "environment.V")
+    except ValueError:
+        return False
+    return True
+
+
+def _names(values: dict[str, str]) -> set[str]:
+    """Variables that the values read, so that none is missing."""
+    return {name for value in values.values() for name in quoted(value, "v")[1]} - {"A", "x", "Ax", "xA"}
+
+
 def test_a_variable_that_is_not_set_is_told() -> None:
     done = _bash(Site(name="my 'site", environment={"DATA": "$SCRATCH/data"}), "echo went on")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("site profile my 'site on ")
     assert "SCRATCH is not set here, and environment.DATA needs it ($SCRATCH/data); ${SCRATCH:-text}" in done.stderr
+
+
+def test_a_variable_in_place_of_another_must_be_set_too() -> None:
+    site = Site(name="s", scratch="${SLURM_TMPDIR:-/tmp/$WHO}")
+    done = _bash(site, "echo went on")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "WHO is not set here, and scratch needs it (${SLURM_TMPDIR:-/tmp/$WHO})" in done.stderr
+    assert _bash(site, SLURM_TMPDIR="/tmp").returncode == 0
+    assert _bash(Site(environment={"A": "a:${A:-}"}), 'printf %s "$A"').stdout == "a:"
 
 
 def test_modules_and_activation(tmp_path: Path) -> None:
