@@ -1,0 +1,227 @@
+"""What went wrong: every failed run gets one kind and a signature, so that two thousand of the same bug make one line.
+
+Evidence, strongest first: what the run itself wrote of its end, the tracebacks and notices at the end of its log, the scheduler's word.
+The cause goes before its consequences: a peer that closed its connection because another rank ran out of memory is out of memory, and
+so is a job that hung after it until its time limit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from grid.engine.answers import NODE_FAILURES, Job
+from grid.engine.state import RunFolder, State, tail
+
+KINDS = (
+    "cuda_oom",
+    "host_oom",
+    "disk",
+    "non_finite",
+    "settings",
+    "node_failure",
+    "network_timeout",
+    "code",
+    "time_limit",
+    "preempted",
+    "cancelled",
+    "lost",
+)
+LINE_CHARACTERS = 200
+MESSAGE_CHARACTERS = 80
+
+# What exceptions and logs say, in the order in which a cause goes before what it leads to.
+_SAID = {
+    "cuda_oom": r"(CUDA|HIP) out of memory|CUDA error: out of memory|torch\S*\.OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED",
+    "host_oom": r"\boom[-_ ]?kill|(?<!CUDA )\bout[- ]of[- ]memory\b|\b_?(Array)?MemoryError\b|DefaultCPUAllocator|Cannot allocate memory"
+    r"|std::bad_alloc|exceeded .*memory limit|Unable to allocate [\d.]+ \wiB",
+    "disk": r"No space left on device|Disk quota exceeded|Input/output error|Stale (NFS )?file handle|Read-only file system",
+    "non_finite": r"\bNonFiniteError\b",
+    "network_timeout": r"NCCL watchdog|Watchdog caught collective operation timeout|\bnccl(System|Remote|Internal)Error|NCCL error"
+    r"|Connection (closed|reset) by peer|Connection refused|Dist(Network|Store|Backend)Error|[Tt]imed out (waiting|after)"
+    r"|wait timeout after|Socket Timeout|Application timeout caused|Broken pipe|recvBytes|No route to host",
+}
+_PATTERNS = {kind: re.compile(text) for kind, text in _SAID.items()}
+# What SLURM and the kernel write between a program's lines; believed beside any exception.
+_NOTICES = {
+    "host_oom": re.compile(r"oom[-_ ]?kill|Exceeded (job|step) memory limit|exceeded memory limit", re.IGNORECASE),
+    "node_failure": re.compile(r"DUE TO NODE FAILURE"),
+    "preempted": re.compile(r"DUE TO PREEMPTION"),
+    "time_limit": re.compile(r"DUE TO TIME LIMIT"),
+}
+_NOTICE = re.compile(
+    r"^(slurmstepd|slurmd|srun|\[[^\]]*\] (Memory cgroup )?out of memory|Memory cgroup|.*\bDUE TO\b).*", re.IGNORECASE | re.MULTILINE
+)
+_RANK = re.compile(r"^\[(rank|default)\d+\]:\s?", re.MULTILINE)
+_FRAME = re.compile(r'^\s+File "(.+)", line (\d+), in (.+)$')
+_LAST = re.compile(r"^((?:[A-Za-z_][\w]*\.)*[A-Z]\w*)(?:: (.*))?$")
+_BEGUN = re.compile(r"^.+: \S+, \S+ on .+, \d+ workers$\n?", re.MULTILINE)  # the first line of every attempt that got under way
+_WRAPPERS = {"ChildFailedError", "SystemExit", "KeyboardInterrupt", "SignalException", "Preempted"}
+_FOREIGN = re.compile(r"site-packages|dist-packages|/lib/python3|^<")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why one run failed.  ``signature`` is the same for the same cause; ``example`` is the run, ``line`` its own words."""
+
+    kind: str  # one of KINDS
+    signature: str
+    example: str
+    line: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """All failures of one signature."""
+
+    kind: str
+    signature: str
+    count: int
+    example: str
+    line: str
+
+
+@dataclass(frozen=True)
+class _Raised:
+    """An exception, from the run's own record or from a traceback in its log."""
+
+    type: str
+    message: str
+    place: str  # "trainer.py:120 in step", empty where not known
+
+    @property
+    def text(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+    @property
+    def signature(self) -> str:
+        message = normal(self.message.partition("\n")[0])[:MESSAGE_CHARACTERS].rstrip()
+        return f"{self.type}{f' at {self.place}' if self.place else ''}{f': {message}' if message else ''}"
+
+    @property
+    def kind(self) -> str:
+        return _kind_of(self.text) or "code"
+
+
+def classify(folder: RunFolder, state: State, job: Job | None = None, logs: Sequence[Path] = ()) -> Failure:
+    """The kind and signature of a run's failure.  ``logs``: of its job, where SLURM's notices are; never raises for what they hold."""
+    example = "/".join(folder.path.parts[-3:])
+    record = folder.record()
+    values = record if isinstance(record, Mapping) else {}
+    text = _RANK.sub("", _attempt(folder.tail()))
+    notices = "\n".join(found[0] for part in [text, *map(tail, logs)] for found in _NOTICE.finditer(part))
+    raised = [item for item in [*_tracebacks(text), *_recorded(values)] if item.type.rpartition(".")[2] not in _WRAPPERS]
+    word = job.word if job else ""
+
+    def found(kind: str, signature: str, line: str) -> Failure:
+        return Failure(kind, signature, example, line.strip()[:LINE_CHARACTERS])
+
+    if state.word in ("cancelled", "preempted"):
+        return found(state.word, word or state.word, state.reason)
+    if state.word == "diverged":
+        return found("non_finite", f"diverged: {normal(state.reason)[:MESSAGE_CHARACTERS]}", state.reason)
+    for kind in ("cuda_oom", "host_oom", "disk", "non_finite"):
+        for item in reversed(raised):
+            if item.kind == kind:
+                return found(kind, item.signature, item.text)
+        if line := _line(notices, _NOTICES.get(kind)):
+            return found(kind, normal(line)[:MESSAGE_CHARACTERS], line)
+    if word == "OUT_OF_MEMORY":
+        return found("host_oom", word, state.reason)
+    if values.get("exit_code") == 2 or (not raised and state.reason == "exit code 2"):
+        own = _recorded(values)
+        return found("settings", own[0].signature if own else "bad settings", own[0].text if own else _last_line(text))
+    if word in NODE_FAILURES or _line(notices, _NOTICES["node_failure"]):
+        return found("node_failure", word or "NODE_FAIL", state.reason)
+    if own := [item for item in raised if item.kind == "code"]:
+        return found("code", own[-1].signature, own[-1].text)
+    closed = all(re.search("closed|reset|pipe", item.text) for item in raised)  # what the end of a job does to those who still talk
+    ending = _ending(word, notices)
+    if raised and not (closed and ending):
+        return found("network_timeout", raised[-1].signature, raised[-1].text)
+    if not raised and not ending and (said := _by_log(text)):
+        return found(said[0], normal(said[1])[:MESSAGE_CHARACTERS], said[1])
+    if ending:
+        return found(ending, word or ending, _line(notices, _NOTICES.get(ending)) or state.reason)
+    reason = state.reason or state.word
+    return found("lost", normal(reason)[:MESSAGE_CHARACTERS], _last_line(text) or reason)
+
+
+def groups(failures: Iterable[Failure]) -> list[Group]:
+    """One row per kind and signature, the largest first; the example is the first of each."""
+    rows: dict[tuple[str, str], list[Failure]] = {}
+    for failure in failures:
+        rows.setdefault((failure.kind, failure.signature), []).append(failure)
+    made = [Group(kind, signature, len(found), found[0].example, found[0].line) for (kind, signature), found in rows.items()]
+    return sorted(made, key=lambda row: (-row.count, KINDS.index(row.kind), row.signature))
+
+
+def normal(text: str) -> str:
+    """The text with what differs from run to run taken out: paths, addresses, hashes, numbers."""
+    text = re.sub(r"0x[0-9a-fA-F]+", "0x*", text)
+    text = re.sub(r"(?<![\w.])(?:~|\.{1,2})?(?:/?[\w.+=,@-]+)?(?:/[\w.+=,@-]+)+/?", "PATH", text)
+    text = re.sub(r"\b(?=[a-f]*\d)[0-9a-f]{8,}\b", "*", text)
+    text = re.sub(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", "N", text)
+    return " ".join(text.split())
+
+
+# --- evidence -----------------------------------------------------------------------------------------------------
+
+
+def _attempt(text: str) -> str:
+    """The part of a log that the last attempt wrote: attempts share one log."""
+    begun = [found.end() for found in _BEGUN.finditer(text)]
+    return text[begun[-1] :] if begun else text
+
+
+def _recorded(values: Mapping[str, object]) -> list[_Raised]:
+    """The failure that status.json tells of."""
+    failure = values.get("failure")
+    if values.get("state") not in ("failed", "diverged") or not isinstance(failure, Mapping):
+        return []
+    name, _, place = str(failure.get("signature", "")).partition(" at ")
+    return [_Raised(name or "failure", str(failure.get("message", "")), place)]
+
+
+def _tracebacks(text: str) -> Iterator[_Raised]:
+    """Every exception whose traceback the text holds, in its order."""
+    for block in text.split("Traceback (most recent call last):\n")[1:]:
+        own, last = "", ""
+        for line in block.splitlines():
+            if frame := _FRAME.match(line):
+                last = f"{Path(frame[1]).name}:{frame[2]} in {frame[3]}"
+                own = own if _FOREIGN.search(frame[1]) else last
+            elif (end := _LAST.match(line)) and last:
+                yield _Raised(end[1].rpartition(".")[2], end[2] or "", own or last)
+                break
+
+
+def _kind_of(text: str) -> str:
+    return next((kind for kind, pattern in _PATTERNS.items() if pattern.search(text)), "")
+
+
+def _by_log(text: str) -> tuple[str, str] | None:
+    """(kind, line) of the strongest thing that a log without a traceback says."""
+    for kind, pattern in _PATTERNS.items():
+        if line := _line(text, pattern):
+            return kind, line
+    return None
+
+
+def _line(text: str, pattern: re.Pattern[str] | None) -> str:
+    """The last line that the pattern is found in."""
+    found = list(pattern.finditer(text)) if pattern else []
+    return text[text.rfind("\n", 0, found[-1].start()) + 1 :].partition("\n")[0] if found else ""
+
+
+def _last_line(text: str) -> str:
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+def _ending(word: str, notices: str) -> str:
+    """time_limit, preempted or cancelled, where the job was ended from outside."""
+    words: Mapping[str, Collection[str]] = {"time_limit": ("TIMEOUT", "DEADLINE"), "preempted": ("PREEMPTED",), "cancelled": ("CANCELLED",)}
+    by_word = next((kind for kind, names in words.items() if word in names), "")
+    return by_word or next((kind for kind in ("time_limit", "preempted") if _line(notices, _NOTICES[kind])), "")
