@@ -123,7 +123,7 @@ class Resources:
 
     def mem_for(self, parallel: int) -> str:
         """Memory per node of a script with ``parallel`` experiments at a time, as sbatch takes it."""
-        return self.mem if parallel == 1 else f"{megabytes(self.mem) * parallel}M"
+        return self.mem if parallel == 1 or not megabytes(self.mem) else f"{megabytes(self.mem) * parallel}M"
 
     def with_(self, **changes: Any) -> Resources:
         """A checked copy; ValueError for a name that is no resource, with the legal ones and the nearest match."""

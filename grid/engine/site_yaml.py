@@ -18,7 +18,8 @@ DEFAULTS = ("cpus", "mem", "time", "gpus")
 OWN_OPTIONS = {
     *("array", "cpus-per-task", "error", "gpus-per-node", "job-name", "mem", "nodes", "ntasks", "open-mode", "output", "parsable"),
     *("requeue", "no-requeue", "signal", "time", "partition", "account", "qos", "constraint", "exclude", "wrap", "test-only"),
-    *("mail-user", "mail-type", "dependency", "comment", "export", "ntasks-per-node"),
+    *("mail-user", "mail-type", "dependency", "kill-on-invalid-dep", "comment", "export", "ntasks-per-node"),
+    *("mem-per-cpu", "mem-per-gpu", "gpus", "gpus-per-task"),  # sbatch takes one way of saying it
 }
 
 

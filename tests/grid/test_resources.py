@@ -79,7 +79,7 @@ def test_a_share_of_one_nth_lets_n_runs_share(count: int, parallel: int) -> None
 def test_cores_and_memory_of_k_at_a_time() -> None:
     one = Resources(ranks=4, nodes=2, cpus=3)
     assert (one.cpus_for(1), one.cpus_for(3)) == (6, 18)
-    assert (one.mem_for(1), one.mem_for(2), Resources(mem="0").mem_for(2)) == ("18GB", "36864M", "0M")
+    assert (one.mem_for(1), one.mem_for(2), Resources(mem="0").mem_for(2)) == ("18GB", "36864M", "0")
 
 
 @pytest.mark.parametrize(

@@ -319,6 +319,21 @@ def test_what_a_killed_script_left_is_cleared_away(tmp_path: Path) -> None:
     assert _found(tmp_path) == ["data/set 1/link", "data/set 1/sub/a", "one"]
 
 
+def test_a_signal_ends_the_wait_for_another_script(tmp_path: Path) -> None:
+    lock = tmp_path / "no de" / "data" / f"set 1.lock.{os.uname().nodename}"
+    lock.mkdir(parents=True)
+    (lock / "pid").write_text(str(os.getpid()))
+    text = "\n".join(["signalled=", "trap 'signalled=TERM' TERM", "echo here", *_staging(tmp_path).preamble()])
+    environment = {"PATH": os.environ["PATH"], **_node(tmp_path)}
+    waiting = subprocess.Popen(["bash", "-c", text], env=environment, stdout=subprocess.PIPE, text=True)
+    with waiting:
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline() == "here\n"
+        waiting.terminate()
+        assert waiting.wait(timeout=30) == 75, "checkpointed in a way: nothing has begun, please requeue"
+    assert lock.is_dir(), "the lock is its holder's"
+
+
 def test_staging_fails_with_a_sentence(tmp_path: Path) -> None:
     site = _staging(tmp_path)
     done = _bash(site, "echo went on", **{**_node(tmp_path), "FROM": "/nowhere"})
