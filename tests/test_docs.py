@@ -84,7 +84,7 @@ def _check_grid(words: list[str], root: Path, monkeypatch: pytest.MonkeyPatch) -
 
     started: list[Any] = []
 
-    def pretend(runs: Any, slots: int) -> Any:
+    def pretend(runs: Any, *_: Any) -> Any:
         started.extend(runs)
         return grid.engine.local.Outcome(done=list(runs))
 

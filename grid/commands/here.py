@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grid.commands.options import command_parser, runs_named
+
+if TYPE_CHECKING:
+    from grid.engine.runs import Run
 
 
 def run(argv: Sequence[str], root: Path) -> int:
     """Run what is missing of a sweep on this machine."""
     parser = command_parser("run", "Run what is missing of a sweep on this machine. Done runs are skipped, stopped ones go on.", one="all")
-    parser.add_argument("--slots", type=int, metavar="N", help="runs at once (default: one per GPU, else one per core)")
+    parser.add_argument("--slots", type=int, metavar="N", help="runs at once (default: as many as cores and GPUs allow)")
     options = parser.parse_args(argv)
     if options.slots is not None and options.slots < 1:
         raise ValueError(f"--slots {options.slots}: must be at least 1")
-    from grid.engine.local import default_slots, run_with_progress
+    from grid.engine.local import run_with_progress
 
-    return run_with_progress(runs_named(options, root), options.slots or default_slots()).exit_code
+    runs = runs_named(options, root)
+    return run_with_progress(runs, options.slots, in_the_queue(runs, root)).exit_code
+
+
+def in_the_queue(runs: Sequence[Run], root: Path) -> dict[str, str]:
+    """Run folder -> why it is not to be started here: SLURM is to run it, or may be."""
+    from grid.engine import evidence, submission
+
+    if not submission.folder_of(root, runs[0].experiment.folder).is_dir():
+        return {}
+    view = evidence.look([run.run_dir for run in runs], [runs[0].experiment.folder], root, max_age_s=0)
+    return {run: f"{state.word}: {state.reason or f'job {state.element}'}" for run, state in view.states.items() if not state.may_start}

@@ -265,7 +265,7 @@ def retry(argv: Sequence[str], root: Path) -> int:
     )
     parser.add_argument("--factor", type=float, default=2.0, metavar="X", help="so many times the time or the memory (default: 2)")
     parser.add_argument("--here", action="store_true", help="run them on this machine instead")
-    parser.add_argument("--slots", type=int, metavar="N", help="with --here: runs at once (default: one per GPU, else one per core)")
+    parser.add_argument("--slots", type=int, metavar="N", help="with --here: runs at once (default: as many as cores and GPUs allow)")
     parsed = parser.parse_args(argv)
     from grid.engine import evidence, planning, slurm, submission
     from grid.engine.retry import choose
@@ -292,9 +292,9 @@ def retry(argv: Sequence[str], root: Path) -> int:
                 raise ValueError("nothing was submitted: " + "; ".join(found))
             _report(planning.apply(made, root, _note))
             return 0
-    from grid.engine.local import default_slots, run_with_progress
+    from grid.engine.local import run_with_progress
 
-    return run_with_progress([run for run in made.runs if run.run_dir in chosen], parsed.slots or default_slots()).exit_code
+    return run_with_progress([run for run in made.runs if run.run_dir in chosen], parsed.slots).exit_code
 
 
 # --- cancel -------------------------------------------------------------------------------------------------------

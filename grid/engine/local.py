@@ -13,28 +13,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol
 
+from grid.engine.machine import Machine, Share, ranks_of
+from grid.engine.progress import Bars, Display, Lines, title
 from grid.engine.runs import Run, prepare
-
-if TYPE_CHECKING:
-    from rich.progress import TaskID
 
 POLL_S = 0.1
 GRACE_S = 30.0  # between SIGTERM and SIGKILL: time to write a checkpoint
 LAST_LINES = 5
 BAD_SETTINGS = 2  # the exit code of main.py for bad settings or data, and for a folder that another process holds
 ENOUGH_REFUSALS = 2
-
-
-class Display(Protocol):
-    """Where progress goes: bars on a terminal, lines elsewhere."""
-
-    def note(self, text: str) -> None: ...
-    def started(self, slot: int, run: Run) -> None: ...
-    def beat(self, slot: int, run: Run) -> None: ...
-    def ended(self, slot: int, run: Run, text: str) -> None: ...
-    def passed(self, run: Run, text: str) -> None: ...
 
 
 @dataclass
@@ -60,46 +48,36 @@ class _Child:
     run: Run
     process: subprocess.Popen[bytes]
     began: float
+    share: Share
 
 
-def visible_gpus(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """The GPUs of this machine, without importing torch: those of CUDA_VISIBLE_DEVICES, else those of the driver."""
-    named = environ.get("CUDA_VISIBLE_DEVICES")
-    if named is not None:
-        return [name for name in named.split(",") if name and name != "-1"]
-    with contextlib.suppress(OSError):
-        return [str(index) for index, _ in enumerate(sorted(os.listdir("/proc/driver/nvidia/gpus")))]
-    return []
+def run_all(runs: Sequence[Run], slots: int | None, display: Display, busy: Mapping[str, str] | None = None) -> Outcome:
+    """Run what is missing, as many at a time as the machine has room for.  SIGINT and SIGTERM stop every child before this returns.
 
-
-def default_slots() -> int:
-    """One slot per GPU, else one per core that this process may use."""
-    return len(visible_gpus()) or len(os.sched_getaffinity(0))
-
-
-def run_all(runs: Sequence[Run], slots: int, display: Display) -> Outcome:
-    """Run what is missing, ``slots`` at a time.  SIGINT and SIGTERM stop every child before this returns.
+    ``slots`` overrules the machine's size.  ``busy`` are runs that are not to be started (run folder -> why not).
 
     Another runner may work on the same sweep, so the state of a run is read again just before it is started.  Where two
     runs have ended for bad settings or data, and none is done, no further one is started.
     """
-    outcome = Outcome()
-    waiting = [run for run in runs if not _passed(run, outcome)]
+    outcome, busy = Outcome(), busy or {}
+    waiting = [run for run in runs if not _passed(run, outcome, busy)]
     num_refused = 0
-    free = list(range(slots))[::-1]
+    machine = Machine(slots)
     children: dict[int, _Child] = {}
     with _stop_signals() as stopping:
         try:
             while (waiting and not stopping()) or children:
-                while waiting and free and not stopping():
-                    run = waiting.pop(0)
-                    if why := _passed(run, outcome):
+                for run in list(waiting):
+                    if stopping() or (share := machine.take(run)) is None:
+                        continue
+                    waiting.remove(run)
+                    if why := _passed(run, outcome, busy):
+                        machine.give_back(share)
                         display.passed(run, f"now {why}, by another process; not started here")
                         continue
-                    slot = free.pop()
                     prepare(run)
-                    children[slot] = _Child(run, _start(run, slot), time.monotonic())
-                    display.started(slot, run)
+                    children[share.slot] = _Child(run, _start(run, share), time.monotonic(), share)
+                    display.started(share.slot, run)
                 if stopping():
                     break
                 time.sleep(POLL_S)
@@ -109,7 +87,7 @@ def run_all(runs: Sequence[Run], slots: int, display: Display) -> Outcome:
                         display.beat(slot, child.run)
                         continue
                     del children[slot]
-                    free.append(slot)
+                    machine.give_back(child.share)
                     failure = _failure(child, code)
                     if code == BAD_SETTINGS and _is_taken(child.run):
                         failure = "another process runs it already"
@@ -131,9 +109,12 @@ def run_all(runs: Sequence[Run], slots: int, display: Display) -> Outcome:
     return outcome
 
 
-def _passed(run: Run, outcome: Outcome) -> str:
+def _passed(run: Run, outcome: Outcome, busy: Mapping[str, str]) -> str:
     """The word for why this run is not to be started, noted in the outcome; empty when it is."""
     state = run.state()
+    if run.run_dir in busy and state.word != "done":
+        outcome.left.append((run, busy[run.run_dir]))
+        return busy[run.run_dir]
     if state.may_start:
         return ""
     if state.word == "done":
@@ -166,12 +147,12 @@ def _stop_signals() -> Iterator[Callable[[], int]]:
             signal.signal(number, handler)
 
 
-def _start(run: Run, slot: int) -> subprocess.Popen[bytes]:
+def _start(run: Run, share: Share) -> subprocess.Popen[bytes]:
     """run.sh in a process group of its own, so that the terminal's Ctrl-C reaches it only through us."""
-    gpus = visible_gpus()
-    environ = {**os.environ, "OMP_NUM_THREADS": "1", "NPROC": "1", "PYTHON": os.environ.get("PYTHON", sys.executable)}
-    if gpus:
-        environ["CUDA_VISIBLE_DEVICES"] = gpus[slot % len(gpus)]
+    environ = {**os.environ, "NPROC": str(ranks_of(run)), "PYTHON": os.environ.get("PYTHON", sys.executable)}
+    environ["OMP_NUM_THREADS"] = str(run.experiment.config["threads"])
+    if share.gpus:
+        environ["CUDA_VISIBLE_DEVICES"] = ",".join(share.gpus)
     with run.folder.log.open("ab") as log:
         return subprocess.Popen(
             ["bash", str(run.folder.script)],
@@ -215,91 +196,17 @@ def _signal_group(child: _Child, number: int) -> None:
         os.killpg(child.process.pid, number)
 
 
-# --- displays -----------------------------------------------------------------------------------------------------
+# --- with a display -----------------------------------------------------------------------------------------------
 
 
-def title(run: Run) -> str:
-    """A run as people name it."""
-    return f"{run.experiment.label} (seed {run.experiment.seed})"
-
-
-class Lines:
-    """One plain line per event: for logs and pipes."""
-
-    def __init__(self, total: int) -> None:
-        self._total, self._ended = total, 0
-
-    def note(self, text: str) -> None:
-        print(text, flush=True)
-
-    def started(self, slot: int, run: Run) -> None:
-        del slot
-        print(f"start {title(run)}: {run.run_dir}", flush=True)
-
-    def beat(self, slot: int, run: Run) -> None:
-        del slot, run
-
-    def ended(self, slot: int, run: Run, text: str) -> None:
-        del slot
-        self.passed(run, text)
-
-    def passed(self, run: Run, text: str) -> None:
-        self._ended += 1
-        print(f"[{self._ended}/{self._total}] {title(run)}: {text}", flush=True)
-
-
-class Bars:
-    """A bar for the sweep and one per slot, from each run's status.json."""
-
-    def __init__(self, total: int) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self._progress = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._all = self._progress.add_task("runs", total=total)
-        self._slots: dict[int, tuple[TaskID, float]] = {}  # slot -> (task, when its status was last read)
-
-    def __enter__(self) -> Bars:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._progress.stop()
-
-    def note(self, text: str) -> None:
-        self._progress.console.print(text, markup=False, highlight=False)
-
-    def started(self, slot: int, run: Run) -> None:
-        from rich.markup import escape
-
-        task = self._progress.add_task(escape(title(run)), total=run.experiment.config["steps"])
-        self._slots[slot] = (task, 0.0)
-
-    def beat(self, slot: int, run: Run) -> None:
-        task, read = self._slots[slot]
-        if time.monotonic() - read >= 1.0:
-            state = run.state()
-            if state.word == "running":
-                self._progress.update(task, completed=state.step)
-            self._slots[slot] = (task, time.monotonic())
-
-    def ended(self, slot: int, run: Run, text: str) -> None:
-        task, _ = self._slots.pop(slot)
-        self._progress.remove_task(task)
-        self.passed(run, text)
-
-    def passed(self, run: Run, text: str) -> None:
-        self._progress.advance(self._all)
-        self.note(f"{title(run)}: {text}")
-
-
-def run_with_progress(runs: Sequence[Run], slots: int) -> Outcome:
+def run_with_progress(runs: Sequence[Run], slots: int | None = None, busy: Mapping[str, str] | None = None) -> Outcome:
     """``run_all`` with bars on a terminal and lines elsewhere, then a summary."""
     total = sum(run.state().may_start for run in runs)
     if sys.stdout.isatty():
         with Bars(total) as bars:
-            outcome = run_all(runs, slots, bars)
+            outcome = run_all(runs, slots, bars, busy)
     else:
-        outcome = run_all(runs, slots, Lines(total))
+        outcome = run_all(runs, slots, Lines(total), busy)
     print(summary(outcome))
     return outcome
 

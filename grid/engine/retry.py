@@ -49,7 +49,7 @@ def choose(
     """
     for kind in kinds:
         if kind not in KINDS:
-            raise unknown("kind of failure", kind, KINDS)
+            raise unknown("kind of failure", kind, list(KINDS))
     if not factor > 1:
         raise ValueError(f"--factor {factor:g}: must be above 1")
     chosen: dict[str, Mapping[str, Any]] = {}

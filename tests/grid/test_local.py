@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from grid.engine import local
-from grid.engine.local import Bars, Lines, run_all, run_with_progress, summary, visible_gpus
+from grid.engine.local import run_all, run_with_progress, summary
+from grid.engine.machine import visible_gpus
+from grid.engine.progress import Bars, Lines
 from grid.engine.runs import Run, left_over, prepare
 from tests.grid import fake
 
