@@ -65,14 +65,15 @@ def _call(family: str, function: Callable[[], Made]) -> Made:
     try:
         return function()
     except Exception as error:  # anything can be wrong in a file that a person is writing
+        place = (Path(family) if family.endswith(".py") else Path(grid.__path__[0], f"{family}.py")).absolute()
         if isinstance(error, SyntaxError):
             file, line, message = error.filename, error.lineno, error.msg
         else:
             frames = traceback.extract_tb(error.__traceback__)
-            stem = Path(family).stem
-            own = [frame for frame in frames if Path(frame.filename).stem == stem] or frames
-            file, line, message = own[-1].filename, own[-1].lineno, " ".join(f"{type(error).__name__}: {error}".split())
-        where = "" if Path(file or family).stem == Path(family).stem else f" (in {file})"
+            kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+            own = [frame for frame in frames if Path(frame.filename).absolute() == place] or frames
+            file, line, message = own[-1].filename, own[-1].lineno, " ".join(f"{kind}{error}".split())
+        where = "" if Path(file or family).absolute() == place else f" (in {file})"
         raise ValueError(f"--grid {family}, line {line}{where}: {message}") from error
 
 

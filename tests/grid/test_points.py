@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import args
+from grid.engine import points as points_module
 from grid.engine.overrides import to_override
 from grid.engine.points import Point, axis, kept, needs, parsed, point, product, rows, union, when, where_read, without, zipped
 
@@ -269,3 +271,17 @@ def test_kept() -> None:
     assert [kept(item).get("method.bits") for item in made] == [None, 3, 3]
     with pytest.raises(ValueError, match="unknown method 'qsdg'; did you mean 'qsgd'"):
         kept(point(method="qsdg"))
+
+
+def test_the_example_of_the_module_holds() -> None:
+    block = (points_module.__doc__ or "").partition("::\n")[2]
+    made: list[Point] = eval(textwrap.dedent(block).strip(), dict(vars(points_module)))
+    assert _labels(made) == [
+        "QSGD workers=2 batch_size=256",
+        "QSGD workers=4 batch_size=128",
+        "ALQ fit=mixture workers=2 batch_size=256",
+        "ALQ fit=mixture workers=4 batch_size=128",
+        "ALQ fit=histogram workers=2 batch_size=256",
+        "ALQ fit=histogram workers=4 batch_size=128",
+    ]
+    assert [dict(item.resources) for item in made] == [{}, {"ranks": 4}] * 3

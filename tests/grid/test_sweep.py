@@ -296,21 +296,21 @@ def test_either_module_can_be_imported_first(order: tuple[str, str]) -> None:
         (
             "return Sweep(axis('method.bist=2,3'))",
             5,
-            "ValueError: unknown setting of any method 'method.bist'; did you mean 'method.bits'?",
+            "unknown setting of any method 'method.bist'; did you mean 'method.bits'?",
         ),
-        ("return Sweep(zipped(axis('steps=1,2'), axis('workers=1')))", 5, "ValueError: zipped: the axes must be equally long"),
+        ("return Sweep(zipped(axis('steps=1,2'), axis('workers=1')))", 5, "zipped: the axes must be equally long"),
         (
             "return Sweep(product(\n        axis('steps=1,2'),\n        needs(time='12h')))",
             7,
-            "ValueError: time='12h': must be a time above 0",
+            "time='12h': must be a time above 0",
         ),
-        ("return Sweep(without(axis('steps=1,2'), 'steps=3'))", 5, "ValueError: without('steps=3'): excludes nothing of 2 points"),
+        ("return Sweep(without(axis('steps=1,2'), 'steps=3'))", 5, "without('steps=3'): excludes nothing of 2 points"),
         ("return Sweep(axis('steps=1,2'), resources=lambda config: config['x'])", 5, "KeyError: 'x'"),
         ("return Sweep(product(axis('steps=1'), when(lambda given: given['x'], axis('workers=2'))))", 5, "KeyError: 'x'"),
     ],
 )
 def test_a_mistake_in_a_users_file_is_one_sentence_with_its_line(tmp_path: Path, body: str, line: int, sentence: str) -> None:
-    path = tmp_path / "mine.py"
+    path = tmp_path / "points.py"  # a name that grid/engine has too
     head = "from __future__ import annotations\nfrom grid.engine.sweep import *\n\ndef mine() -> Sweep:\n    "
     path.write_text(head + body + "\n")
     with pytest.raises(ValueError, match="line") as caught:
