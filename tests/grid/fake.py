@@ -8,7 +8,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,14 @@ def environment(**more: str) -> dict[str, str]:
 def bash(script: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """The script from an unrelated folder."""
     return subprocess.run(["bash", str(script)], capture_output=True, text=True, env=environment(**more), cwd="/", timeout=30, check=False)
+
+
+def until(condition: Callable[[], object], what: str, seconds: float = 15) -> None:
+    """Wait until the condition holds; an AssertionError that says ``what`` where it does not in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
 
 
 def processes(root: Path) -> list[int]:

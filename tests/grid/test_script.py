@@ -1,82 +1,29 @@
-"""Generated bash: overrides that survive two grammars, exit codes, signals, shares."""
+"""Generated bash: run.sh and the files of tasks; exit codes, signals, ranks, nodes, pinned code."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import signal
+import socket
 import stat
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from omegaconf import OmegaConf
 
-import args
-from grid.engine.overrides import pinned, to_override
-from grid.engine.plan import deal
+from grid.engine.overrides import pinned
 from grid.engine.resources import Resources
 from grid.engine.script import from_script, job_script, run_script, task_script
 from grid.engine.sweep import Sweep, find, load, point
 from tests.grid import fake, record
-
-TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
-AWKWARD = st.text(st.sampled_from("a1 '\"\\${}[],:=#\n\t*?%~+-@|é!`"), max_size=10)
-SCALAR = st.one_of(st.booleans(), st.integers(), st.floats(allow_nan=False), TEXT, AWKWARD, st.none())
-
-
-@given(st.one_of(SCALAR, st.lists(SCALAR, max_size=3)))
-@example('it\'s "here"\n$HOME/${x}/\\')
-@example("\\'")
-@example("\\${a}\\\\")
-@example("true")
-@example("1e5")
-@example("null")
-@example("")
-@example("a:b,c")
-def test_hydra_reads_every_value_back(value: Any) -> None:
-    (override,) = OverridesParser.create().parse_overrides([to_override("data_dir", value)])
-    assert not override.is_sweep_override()
-    read = OmegaConf.to_container(OmegaConf.create({"x": override.value()}), resolve=True)
-    assert isinstance(read, dict)
-    assert read["x"] == value
-    assert type(read["x"]) is type(value)
-
-
-def test_other_types_are_refused() -> None:
-    with pytest.raises(ValueError, match="a setting must be"):
-        to_override("x", {"a": 1})
-
-
-@pytest.mark.parametrize("family", ["nuq", "abl", "demo"])
-def test_pinned_overrides_resolve_to_the_same_experiment(family: str) -> None:
-    run_name = {"nuq": "cifar10_full_resnet8", "abl": "interval", "demo": "demo"}[family]
-    for item in load(family, run_name).experiments():
-        settings = args.parse_overrides(pinned(item, "runs/x"))
-        assert args.identity(args.resolve(settings)) == args.identity(item.config)
-        missing = set(_flat(args.result_settings(item.config))) - set(settings)
-        assert not missing, "a default moved later would change this run"
-
-
-def _flat(config: dict[str, Any], prefix: str = "") -> list[str]:
-    return [
-        name
-        for key, value in config.items()
-        for name in (_flat(value, f"{key}.") if isinstance(value, dict) else [] if key == "name" else [prefix + key])
-    ]
-
-
-def test_paths_of_this_machine_are_not_pinned_unless_asked_for() -> None:
-    sweep = load("demo", "demo")
-    assert not any(text.startswith(("data_dir", "device")) for text in pinned(sweep.experiments()[0], "r"))
-    assert "data_dir=/x" in pinned(sweep.override({"data_dir": "/x"}).experiments()[0], "r")
+from tests.grid.test_overrides import AWKWARD
 
 
 def test_texts_are_those_on_record() -> None:
@@ -128,13 +75,6 @@ def test_run_ends_with_the_code_of_main(tmp_path: Path, code: int) -> None:
     assert run.folder.log.read_text().count("args ") == 2, "the log is appended to"
 
 
-def _until(condition: Any, what: str, seconds: float = 15) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGTERM])
 @pytest.mark.parametrize("level", ["run", "job"])
 def test_signals_reach_main_and_ask_for_a_requeue(tmp_path: Path, number: signal.Signals, level: str) -> None:
@@ -145,7 +85,7 @@ def test_signals_reach_main_and_ask_for_a_requeue(tmp_path: Path, number: signal
     job.write_text(job_script("s", [first.run_dir, second.run_dir], from_script(1), 1))
     path = first.folder.script if level == "run" else job
     with fake.started(root, ["bash", str(path)], env=fake.environment()) as process:
-        _until((first.folder.path / "started").exists, "the run did not start")
+        fake.until((first.folder.path / "started").exists, "the run did not start")
         process.send_signal(number)
         output, _ = process.communicate(timeout=15)
     assert process.returncode == 75
@@ -166,7 +106,7 @@ def test_a_signal_to_the_whole_group_is_a_requeue_every_time(tmp_path: Path) -> 
     for _ in range(8):  # bash loses the code of a child that ends together with the signal, more often than not
         (root / "up").unlink(missing_ok=True)
         with fake.started(root, ["bash", str(run.folder.script)], env=fake.environment(), start_new_session=True) as process:
-            _until((root / "up").exists, "the run did not start")
+            fake.until((root / "up").exists, "the run did not start")
             os.killpg(process.pid, signal.SIGTERM)
             assert process.wait(timeout=15) == 75
 
@@ -176,7 +116,7 @@ def test_a_signal_before_main_listens_is_a_requeue_too(tmp_path: Path) -> None:
     (run,) = fake.runs(root, 1)
     (root / "main.py").write_text("import os, time\nopen('up', 'w')\ntime.sleep(60)\n")
     with fake.started(root, ["bash", str(run.folder.script)], env=fake.environment()) as process:
-        _until((root / "up").exists, "the run did not start")
+        fake.until((root / "up").exists, "the run did not start")
         process.send_signal(signal.SIGUSR2)
         assert process.wait(timeout=15) == 75
 
@@ -221,7 +161,7 @@ def test_the_real_torchrun_passes_the_signal_on_and_leaves_nobody_behind(tmp_pat
     (root / "main.py").write_text(main)
     (run,) = fake.runs(root, 1)
     with fake.started(root, ["bash", str(run.folder.script)], env=fake.environment(NPROC="2", OMP_NUM_THREADS="1")) as process:
-        _until(lambda: all((run.folder.path / f"started{rank}").exists() for rank in (0, 1)), "the ranks did not start", seconds=60)
+        fake.until(lambda: all((run.folder.path / f"started{rank}").exists() for rank in (0, 1)), "the ranks did not start", seconds=60)
         process.send_signal(signal.SIGUSR2)
         assert process.wait(timeout=60) == 75
     assert run.folder.log.read_text().count("heard SIGUSR2") == 2
@@ -243,57 +183,94 @@ def test_an_old_exit_code_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
     assert _ranks(root, 2, run)[0] == 1
 
 
-# --- job scripts, executed ----------------------------------------------------------------------------------------
+# --- pinned code and several nodes --------------------------------------------------------------------------------
 
 
-def _job(root: Path, run_dirs: list[str]) -> subprocess.CompletedProcess[str]:
-    path = root / "jobs" / "x_0.sh"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(job_script("s", run_dirs, from_script(1), 1))
-    return fake.bash(path)
-
-
-def test_a_share_goes_on_after_a_failure_and_skips_what_is_done(tmp_path: Path) -> None:
-    root = fake.checkout(tmp_path / "it's here", {2: 1, 3: 3})
-    runs = fake.runs(root, 4)
-    first = _job(root, [run.run_dir for run in runs])
-    assert first.returncode == 1
-    assert [run.state().word for run in runs] == ["done", "failed", "diverged", "done"]
-    assert f"2 of 4 failed (exit code, folder; see stdout.log there):\n  1 {runs[1].run_dir}\n  3 {runs[2].run_dir}\n" in first.stdout
-    (root / "behaviour.json").write_text("{}")
-    second = _job(root, [run.run_dir for run in runs])
-    assert second.returncode == 0
-    assert second.stdout.count("done already") == 2
-    assert "all 4 done" in second.stdout
-    assert [(run.folder.path / "started").read_text() for run in runs] == ["x", "xx", "xx", "x"]
-
-
-def test_a_share_stops_at_a_preempted_run(tmp_path: Path) -> None:
-    root = fake.checkout(tmp_path, {1: 1, 2: 75})
-    runs = fake.runs(root, 3)
-    assert _job(root, [run.run_dir for run in runs]).returncode == 75
-    assert runs[2].state().word == "new"
-
-
-def test_a_message_that_quotes_a_status_is_not_done(tmp_path: Path) -> None:
-    root = fake.checkout(tmp_path, {1: 1})
+def test_a_snapshot_runs_in_the_place_of_the_checkout(tmp_path: Path) -> None:
+    root = fake.checkout(tmp_path / "live")
     (run,) = fake.runs(root, 1)
-    run.folder.status.write_text(json.dumps({"state": "failed", "failure": {"message": '"state": "done"'}}, indent=1))
-    assert _job(root, [run.run_dir]).returncode == 1
-    assert (run.folder.path / "started").exists()
+    pinned_code = fake.checkout(tmp_path / "it's pinned")
+    (pinned_code / "runs").symlink_to(root / "runs")
+    (root / "main.py").write_text("raise SystemExit(9)\n")  # edited after the submission
+    assert fake.bash(run.folder.script).returncode == 9
+    assert fake.bash(run.folder.script, NUQ_CODE=str(pinned_code)).returncode == 0
+    assert run.state().word == "done"
+    assert fake.bash(run.folder.script, NUQ_CODE=str(tmp_path / "gone")).returncode == 2
 
 
-def test_an_empty_share_says_so(tmp_path: Path) -> None:
-    done = _job(tmp_path, [])
-    assert (done.returncode, done.stdout) == (0, "nothing to do: more scripts than experiments\n")
+SRUN = """#!/usr/bin/env bash
+# Plays srun: notes its arguments and runs the command once, as the first node would.
+printf '%s\\n' "$@" >srun.args
+while [[ "$1" == --* ]]; do shift; done
+exec "$@"
+"""
+SCONTROL = """#!/bin/sh
+if [ "$*" = 'show hostnames n[1-2]' ]; then printf 'n1\\nn2\\n'; fi
+if [ "$*" = 'show node -o n1' ]; then echo 'NodeName=n1 NodeAddr=127.0.0.9 NodeHostName=vm'; fi
+"""
 
 
-@given(st.lists(st.integers(), max_size=30), st.integers(1, 40))
-def test_deal_is_round_robin(items: list[int], shares: int) -> None:
-    dealt = deal(items, shares)
-    assert len(dealt) == shares
-    assert [dealt[index % shares][index // shares] for index in range(len(items))] == items
-    assert sum(map(len, dealt)) == len(items)
+def _on_nodes(root: Path, run: Any, **more: str) -> tuple[int, list[str]]:
+    """run.sh under a stand-in srun, scontrol and torchrun; its exit code and the words that srun got."""
+    binaries = root / "bin"
+    binaries.mkdir(exist_ok=True)
+    for name, text in (("srun", SRUN), ("scontrol", SCONTROL), ("getent", "#!/bin/sh\nexit 2\n"), ("python", TORCHRUN)):
+        (binaries / name).write_text(text)
+        (binaries / name).chmod(0o755)
+    slurm = {"SLURM_JOB_ID": "1234", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": "2", "SLURM_CPUS_PER_TASK": "6"}
+    base = {"PYTHON": str(binaries / "python"), "REAL_PYTHON": fake.environment()["PYTHON"], "NUQ_NODES": "2", "NPROC": "4"}
+    code = fake.bash(run.folder.script, **{"PATH": f"{binaries}:{os.environ['PATH']}", **base, **slurm, **more}).returncode
+    return code, (root / "srun.args").read_text().splitlines() if (root / "srun.args").exists() else []
+
+
+@pytest.mark.parametrize("code", [0, 3, 75])
+def test_several_nodes_meet_through_srun_and_keep_their_exit_code(tmp_path: Path, code: int) -> None:
+    root = fake.checkout(tmp_path, {1: code})
+    (run,) = fake.runs(root, 1)
+    ended, words = _on_nodes(root, run, SLURM_RESTART_COUNT="3")
+    assert ended == code
+    for word in ("--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--cpus-per-task=6", "--export=ALL"):
+        assert word in words[: words.index("-m")]
+    for word in ("--nnodes=2", "--nproc-per-node=2", "--rdzv-backend=c10d", "--signals-to-handle=SIGTERM,SIGINT,SIGUSR2"):
+        assert word in words[words.index("torch.distributed.run") : words.index("main.py")]
+    (rendezvous,) = [word for word in words if word.startswith("--rdzv-id=1234.3.")]
+    assert rendezvous.rpartition(".")[2].isdecimal(), "one after another in the same job, they must not meet each other"
+    (place,) = [word.partition("=")[2] for word in words if word.startswith("--rdzv-endpoint=")]
+    host, _, port = place.partition(":")
+    assert host == "127.0.0.9", "where the node's name is not known, its address"
+    assert 20000 <= int(port) < 32000
+
+
+def test_a_port_that_is_taken_is_passed_over(tmp_path: Path) -> None:
+    root = fake.checkout(tmp_path)
+    (run,) = fake.runs(root, 1)
+    job = 3817
+    for _ in range(40):  # some other program may hold the first ones
+        first = 20000 + 8 * job % 12000
+        with contextlib.suppress(OSError), socket.socket() as taken:
+            taken.bind(("", first))
+            _, words = _on_nodes(root, run, SLURM_JOB_ID=str(job))
+            assert any(word.endswith(f":{first + 1}") for word in words if word.startswith("--rdzv-endpoint="))
+            return
+        job += 1
+    pytest.fail("no free port")
+
+
+@pytest.mark.parametrize(("more", "nodes"), [({"SLURM_JOB_NUM_NODES": "1"}, 1), ({"NPROC": "1"}, 0), ({"NUQ_NODES": "1"}, 1)])
+def test_one_node_needs_no_srun(tmp_path: Path, more: dict[str, str], nodes: int) -> None:
+    root = fake.checkout(tmp_path)
+    (run,) = fake.runs(root, 1)
+    code, words = _on_nodes(root, run, **more)
+    assert (code, words) == (0, [])
+    if nodes:
+        assert "--standalone" in (root / "torchrun.args").read_text()
+
+
+def test_nodes_without_a_first_one_are_a_failure(tmp_path: Path) -> None:
+    root = fake.checkout(tmp_path)
+    (run,) = fake.runs(root, 1)
+    assert _on_nodes(root, run, SLURM_JOB_NODELIST="m[1-2]") == (1, [])
+    assert "no place to meet" in run.folder.log.read_text()
 
 
 def test_task_files_run_every_experiment(tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""Overrides that survive two grammars, and say every setting that can change a result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import example, given
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+import args
+from grid.engine.overrides import pinned, to_override
+from grid.engine.sweep import load
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
+AWKWARD = st.text(st.sampled_from("a1 '\"\\${}[],:=#\n\t*?%~+-@|é!`"), max_size=10)
+SCALAR = st.one_of(st.booleans(), st.integers(), st.floats(allow_nan=False), TEXT, AWKWARD, st.none())
+
+
+@given(st.one_of(SCALAR, st.lists(SCALAR, max_size=3)))
+@example('it\'s "here"\n$HOME/${x}/\\')
+@example("\\'")
+@example("\\${a}\\\\")
+@example("true")
+@example("1e5")
+@example("null")
+@example("")
+@example("a:b,c")
+def test_hydra_reads_every_value_back(value: Any) -> None:
+    (override,) = OverridesParser.create().parse_overrides([to_override("data_dir", value)])
+    assert not override.is_sweep_override()
+    read = OmegaConf.to_container(OmegaConf.create({"x": override.value()}), resolve=True)
+    assert isinstance(read, dict)
+    assert read["x"] == value
+    assert type(read["x"]) is type(value)
+
+
+def test_other_types_are_refused() -> None:
+    with pytest.raises(ValueError, match="a setting must be"):
+        to_override("x", {"a": 1})
+
+
+@pytest.mark.parametrize("family", ["nuq", "abl", "demo"])
+def test_pinned_overrides_resolve_to_the_same_experiment(family: str) -> None:
+    run_name = {"nuq": "cifar10_full_resnet8", "abl": "interval", "demo": "demo"}[family]
+    for item in load(family, run_name).experiments():
+        settings = args.parse_overrides(pinned(item, "runs/x"))
+        assert args.identity(args.resolve(settings)) == args.identity(item.config)
+        missing = set(_flat(args.result_settings(item.config))) - set(settings)
+        assert not missing, "a default moved later would change this run"
+
+
+def _flat(config: dict[str, Any], prefix: str = "") -> list[str]:
+    return [
+        name
+        for key, value in config.items()
+        for name in (_flat(value, f"{key}.") if isinstance(value, dict) else [] if key == "name" else [prefix + key])
+    ]
+
+
+def test_paths_of_this_machine_are_not_pinned_unless_asked_for() -> None:
+    sweep = load("demo", "demo")
+    assert not any(text.startswith(("data_dir", "device")) for text in pinned(sweep.experiments()[0], "r"))
+    assert "data_dir=/x" in pinned(sweep.override({"data_dir": "/x"}).experiments()[0], "r")
