@@ -1,0 +1,1 @@
+"""A real SLURM, started for the tests alone and taken down after them: see cluster.py."""

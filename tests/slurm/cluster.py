@@ -1,0 +1,435 @@
+"""A throw-away SLURM on this machine: munge, slurmctld, two slurmd and, on request, accounting (MariaDB and slurmdbd).
+
+Everything lives in one folder with ports, sockets and keys of its own; ``/etc/slurm`` and servers that already run are not touched.
+Root is needed, and Debian's packages (``install.sh`` beside this file).  What it offers: nodes n1 and n2 with 8 CPUs, 16 GB and 2 GPUs
+each (pretended: nothing is bound), and the partitions of ``PARTITIONS``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+NODES = ("n1", "n2")
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
+ACCOUNTING_PROGRAMS = ("slurmdbd", "mariadbd", "mariadb-install-db", "mariadb", "sacctmgr")
+
+# Jobs of `high` displace jobs of `low`: SIGTERM to the steps at once and to the batch shell after GraceTime seconds, SIGKILL after
+# KillWait more, then back into the queue.
+PARTITIONS = """\
+PartitionName=p100 Nodes=ALL Default=YES PriorityTier=5 PreemptMode=OFF
+PartitionName=cpu Nodes=ALL PriorityTier=5 PreemptMode=OFF
+PartitionName=short Nodes=ALL MaxTime=1 DefaultTime=1 PriorityTier=5 PreemptMode=OFF
+PartitionName=low Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE GraceTime=6
+PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF
+"""
+
+# cred_expire is also how long a requeued job waits before it may start again: 120 s unless it is named.
+SLURM_CONF = """\
+ClusterName=throwaway
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ctld_port}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket,cred_expire={requeue_delay_s}
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdLogFile={folder}/log/slurmd-%n.log
+PlugStackConfig={folder}/plugstack.conf
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=100
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PriorityType=priority/basic
+JobRequeue=1
+GresTypes=gpu
+ReturnToService=2
+SlurmctldTimeout=10
+SlurmdTimeout=10
+KillWait=8
+MinJobAge={min_job_age_s}
+InactiveLimit=0
+MessageTimeout=5
+BatchStartTimeout=10
+CompleteWait=0
+OverTimeLimit=0
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=1,sched_min_interval=0,batch_sched_delay=0,bf_interval=1,bf_continue,defer_batch
+SlurmdParameters=config_overrides
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=30
+AccountingStoreFlags=job_comment
+{accounting}
+{nodes}
+{partitions}"""
+
+DBD_CONF = """\
+DbdHost=localhost
+DbdAddr=127.0.0.1
+DbdPort={dbd_port}
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+LogFile={folder}/log/slurmdbd.log
+PidFile={folder}/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=root
+StorageLoc=slurm
+"""
+
+SCHEDULER_VARIABLES = ("SLURM", "SBATCH", "SQUEUE", "SACCT", "SCANCEL", "SALLOC", "SRUN", "SINFO")
+
+
+class ClusterError(RuntimeError):
+    """The cluster cannot start, or did not reach an expected state in time; the message ends with its logs."""
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """A running cluster: ``run`` its commands, or any program, with ``environ``."""
+
+    folder: Path
+    accounting: bool
+    environ: Mapping[str, str]
+    children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, repr=False)
+
+    def run(self, *command: str, check: bool = True, cwd: Path | None = None, timeout_s: float = 60) -> str:
+        """The standard output of a command; a failed one is a ClusterError unless ``check`` is off."""
+        done = subprocess.run(command, env=self.environ, cwd=cwd, capture_output=True, text=True, timeout=timeout_s, check=False)
+        if check and done.returncode:
+            raise ClusterError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
+
+    def wait_until(self, predicate: Callable[[], object], timeout_s: float = 60, every_s: float = 0.2) -> None:
+        """Return once ``predicate`` is true; after ``timeout_s`` a ClusterError that shows queue and logs."""
+        deadline = time.monotonic() + timeout_s
+        while not predicate():
+            if time.monotonic() > deadline:
+                queue = self.run("squeue", "--all", "--states=all", check=False)
+                raise ClusterError(f"waited {timeout_s} s in vain\n{queue}\n{self.logs()}")
+            time.sleep(every_s)
+
+    def cancel_all(self) -> None:
+        """Cancel every job and return once none is left waiting, running or ending."""
+        self.run("scancel", "--user=root", "--full", check=False)
+        self.wait_until(lambda: not self.run("squeue", "-h").strip(), 30)
+
+    def logs(self, lines: int = 15) -> str:
+        """The last lines of every daemon's log."""
+        parts = []
+        for log in sorted((self.folder / "log").glob("*")):
+            parts += [f"--- {log.name}", *log.read_text(errors="replace").splitlines()[-lines:]]
+        return "\n".join(parts)
+
+    def start_controller(self) -> None:
+        """Start slurmctld and wait until it answers."""
+        self._start("slurmctld", "slurmctld", "-D")
+        self.wait_until(lambda: "UP" in self.run("scontrol", "ping", check=False), 20, 0.05)
+
+    def stop_controller(self) -> None:
+        """Stop slurmctld in an orderly way; jobs go on and no command is answered."""
+        self._stop("slurmctld")
+
+    def start_node(self, node: str) -> None:
+        """Start the slurmd of a node and wait until jobs can start there."""
+        self._start(f"slurmd-{node}", "slurmd", "-D", "-N", node)
+        ready = {"idle", "mixed", "allocated", "completing"}
+        self.wait_until(lambda: self.run("sinfo", "-h", "-N", "-n", node, "-o", "%T", check=False).partition("\n")[0] in ready, 30, 0.05)
+
+    def kill_node(self, node: str) -> None:
+        """The power cut: SIGKILL to a node's slurmd and to all its jobs' processes.  SLURM notices after about 10 to 20 s."""
+        kill_all(lambda: processes(self.folder, node))
+        self._reap(f"slurmd-{node}")
+
+    def close(self) -> None:
+        """End everything, as ``down`` does."""
+        try:
+            down(self.folder)
+        finally:
+            for name in list(self.children):
+                self.children[name].kill()
+                self._reap(name)
+
+    def _start(self, name: str, *command: str, **more: str) -> None:
+        log = self.folder / "log" / f"{name}.out"
+        home = _home(self.folder, name)
+        home.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as out:
+            # A session of its own: Ctrl-C in the terminal is for the tests, which then stop the daemons in order.
+            self.children[name] = subprocess.Popen(
+                command, env={**self.environ, **more}, cwd=home, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            )
+
+    def _stop(self, name: str) -> None:
+        self.children[name].terminate()
+        try:
+            self.children[name].wait(15)
+        except subprocess.TimeoutExpired:
+            self.children[name].kill()
+        self._reap(name)
+
+    def _reap(self, name: str) -> None:
+        if name in self.children:
+            self.children.pop(name).wait(10)
+
+
+@contextlib.contextmanager
+def started(folder: Path, accounting: bool = True, requeue_delay_s: int = 5, min_job_age_s: int = 300) -> Iterator[Slurm]:
+    """A cluster in an empty ``folder`` for the length of a with statement; its processes end however that is left.
+
+    ``accounting`` adds MariaDB and slurmdbd, so that sacct works.  ``requeue_delay_s`` is how long a requeued job waits (120 s on most
+    clusters), ``min_job_age_s`` how long squeue and scontrol know an ended job.  ClusterError where it cannot start.
+    """
+    with _sigterm_as_exit():
+        slurm = up(folder, accounting, requeue_delay_s, min_job_age_s)
+        try:
+            yield slurm
+        finally:
+            slurm.close()
+
+
+def up(folder: Path, accounting: bool = True, requeue_delay_s: int = 5, min_job_age_s: int = 300) -> Slurm:
+    """Start a cluster that runs until ``down``; the arguments are those of ``started``."""
+    folder = folder.absolute()
+    if reason := unavailable(accounting):
+        raise ClusterError(reason)
+    if len(str(folder)) > 75:
+        raise ClusterError(f"{folder} is {len(str(folder))} characters long, and sockets in it need at most 75: choose a shorter path")
+    if folder.exists() and any(folder.iterdir()):
+        raise ClusterError(f"{folder} is not empty: choose a new folder (`python -m tests.slurm down {folder}` ends a cluster in it)")
+    for part in ("state", "spool", "log", "db", "home"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    _write_settings(folder, accounting, requeue_delay_s, min_job_age_s)
+    slurm = Slurm(folder, accounting, environment(folder))
+    try:
+        slurm._start(
+            "munged",
+            "munged",
+            "--foreground",
+            "--force",
+            f"--socket={folder}/munge.socket",
+            f"--key-file={folder}/munge.key",
+            f"--pid-file={folder}/munged.pid",
+            f"--log-file={folder}/log/munged.log",
+            f"--seed-file={folder}/munge.seed",
+        )
+        if accounting:
+            _start_accounting(slurm)
+        slurm.wait_until((folder / "munge.socket").exists, 10, 0.05)
+        slurm.start_controller()
+        for node in NODES:
+            slurm.start_node(node)
+    except BaseException:
+        slurm.close()
+        raise
+    return slurm
+
+
+def down(folder: Path) -> None:
+    """Kill every process of the cluster in ``folder``, those of its jobs included, and remove all but its logs; twice does no harm."""
+    folder = folder.absolute()
+    if not (folder / "slurm.conf").exists():
+        return
+    kill_all(lambda: processes(folder))
+    for part in ("state", "spool", "db", "home"):
+        shutil.rmtree(folder / part)
+
+
+def unavailable(accounting: bool = True) -> str:
+    """Why no cluster can be started here, in one sentence; empty where one can."""
+    missing = [name for name in (*PROGRAMS, *(ACCOUNTING_PROGRAMS if accounting else ())) if shutil.which(name, path=_path()) is None]
+    if os.geteuid() != 0:
+        return "a throw-away SLURM needs root: run this as root, for instance in a container"
+    if missing:
+        return f"{', '.join(missing)} not found: run tests/slurm/install.sh, which installs SLURM from Debian's packages"
+    return ""
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The environment in which SLURM's commands find the cluster in ``folder``; nothing of an outer SLURM job is left in it."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(SCHEDULER_VARIABLES)}
+    return {**kept, "PATH": _path(), "SLURM_CONF": str(folder.absolute() / "slurm.conf")}
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and that nobody has waited for does not."""
+    return pid in _process_table()
+
+
+def kill_all(find: Callable[[], set[int]]) -> None:
+    """SIGKILL what ``find`` finds until it finds nothing: one of them may be starting another one just now."""
+    deadline = time.monotonic() + 20
+    while found := find():
+        if time.monotonic() > deadline:
+            raise ClusterError(f"the processes {sorted(found)} do not end")
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def _write_settings(folder: Path, accounting: bool, requeue_delay_s: int, min_job_age_s: int) -> None:
+    ctld_port, dbd_port, *node_ports = _free_ports(2 + len(NODES))
+    host = socket.gethostname().partition(".")[0]
+    nodes = "\n".join(
+        f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=16000 Gres=gpu:2 State=UNKNOWN"
+        for node, port in zip(NODES, node_ports, strict=True)
+    )
+    storage = (
+        f"AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=127.0.0.1\nAccountingStoragePort={dbd_port}\n"
+        f"AccountingStoragePass=socket={folder}/munge.socket\n"
+    )
+    facts = {
+        "folder": folder,
+        "host": host,
+        "ctld_port": ctld_port,
+        "dbd_port": dbd_port,
+        "requeue_delay_s": requeue_delay_s,
+        "min_job_age_s": min_job_age_s,
+        "nodes": nodes,
+        "partitions": PARTITIONS,
+        "accounting": storage + "AccountingStorageTRES=gres/gpu" if accounting else "AccountingStorageType=accounting_storage/none",
+    }
+    (folder / "slurm.conf").write_text(SLURM_CONF.format(**facts))
+    (folder / "gres.conf").write_text(f"AutoDetect=off\nName=gpu File={folder}/gpu[0-1] Flags=nvidia_gpu_env\n")
+    for number in range(2):
+        (folder / f"gpu{number}").touch()
+    (folder / "cgroup.conf").write_text("")
+    (folder / "plugstack.conf").write_text("")
+    _write_secret(folder / "slurmdbd.conf", DBD_CONF.format(**facts).encode())
+    _write_secret(folder / "munge.key", secrets.token_bytes(128))
+
+
+def _write_secret(path: Path, content: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+
+
+def _start_accounting(slurm: Slurm) -> None:
+    folder = slurm.folder
+    server = folder / "db.socket"
+    # Nothing in it outlives the tests: no syncing, small files.
+    common = [
+        "--no-defaults",
+        f"--datadir={folder}/db",
+        "--innodb-flush-log-at-trx-commit=0",
+        "--innodb-doublewrite=0",
+        "--innodb-log-file-size=16M",
+        "--innodb-flush-method=nosync",
+        "--innodb-use-native-aio=0",
+    ]
+    slurm.run(
+        "mariadb-install-db", *common, "--user=root", "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"
+    )
+    slurm._start(
+        "mariadbd",
+        "mariadbd",
+        *common,
+        "--user=root",
+        "--skip-networking",
+        f"--socket={server}",
+        f"--pid-file={folder}/db.pid",
+        "--innodb-lock-wait-timeout=900",
+    )
+    ask = ("mariadb", "--no-defaults", f"--socket={server}", "--user=root", "-e", "CREATE DATABASE IF NOT EXISTS slurm")
+    slurm.wait_until(lambda: server.exists() and subprocess.run(ask, capture_output=True, check=False).returncode == 0, 30, 0.1)
+    slurm.wait_until((folder / "munge.socket").exists, 10, 0.05)
+    # The client library of slurmdbd takes the socket from the environment; its settings have none for it.
+    slurm._start("slurmdbd", "slurmdbd", "-D", MYSQL_UNIX_PORT=str(server))
+    slurm.wait_until(lambda: "Cluster" in slurm.run("sacctmgr", "-P", "show", "cluster", check=False), 30, 0.05)
+    # Jobs of a user without an association are recorded too, but limits such as MaxSubmitJobs hang on one.
+    slurm.run("sacctmgr", "-i", "add", "cluster", "throwaway")
+    slurm.run("sacctmgr", "-i", "add", "account", "research", "cluster=throwaway")
+    slurm.run("sacctmgr", "-i", "add", "user", "root", "account=research", "cluster=throwaway")
+
+
+def _home(folder: Path, daemon: str) -> Path:
+    """The directory that a daemon is started in, by which it and the slurmstepd that it starts are known again; mariadbd moves to db."""
+    return folder / "home" / daemon
+
+
+@dataclass(frozen=True)
+class _Process:
+    parent: int
+    cwd: str
+    environ: frozenset[bytes]
+
+
+def processes(folder: Path, node: str = "") -> set[int]:
+    """Daemons of the cluster in ``folder``, processes of its jobs, and all their descendants; of one node where it is named."""
+    homes = {str(_home(folder, f"slurmd-{node}"))} if node else {str(home) for home in (*(folder / "home").glob("*"), folder / "db")}
+    conf, there = f"SLURM_CONF={folder}/slurm.conf".encode(), f"SLURMD_NODENAME={node}".encode()
+    table = _process_table()
+
+    def is_root(process: _Process) -> bool:
+        # A process that its step has lost still has the environment of its job.
+        return process.cwd in homes or (conf in process.environ and any(entry.startswith(there) for entry in process.environ))
+
+    found = {pid for pid, process in table.items() if is_root(process)}
+    while grown := {pid for pid, process in table.items() if process.parent in found} - found:
+        found |= grown
+    return found - {os.getpid()}
+
+
+def _process_table() -> dict[int, _Process]:
+    table = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        with contextlib.suppress(OSError):  # it has ended meanwhile, or belongs to the kernel
+            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+            if state not in "ZX":
+                environ = frozenset((entry / "environ").read_bytes().split(b"\0"))
+                table[int(entry.name)] = _Process(int(parent), os.readlink(entry / "cwd"), environ)
+    return table
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _path() -> str:
+    return os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
+
+
+@contextlib.contextmanager
+def _sigterm_as_exit() -> Iterator[None]:
+    """SIGTERM becomes SystemExit, so that with statements take the cluster down; nothing changes outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, frame: object) -> None:
+        del frame
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
