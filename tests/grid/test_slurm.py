@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import signal
 import subprocess
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from grid.engine import slurm
 from grid.engine.runs import Run
 from grid.engine.script import from_script, job_script
 from grid.engine.site import Mail, Site
-from grid.engine.slurm import Resources, array_spec, chunk_text, sbatch_text
+from grid.engine.slurm import Resources, Unreachable, array_spec, chunk_text, sbatch_text
 from tests.grid import fake, record
 
 
@@ -176,10 +177,7 @@ ENDS = [
 def test_the_last_word_is_slurms_when_it_ends_a_job_itself(tmp_path: Path, number: signal.Signals, state: str, requeued: bool) -> None:
     (run,) = _prepared(tmp_path, {1: "wait"})
     process, asked = _batch(tmp_path, None, state)
-    end = time.monotonic() + 15
-    while not (run.folder.path / "started").exists():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    fake.until((run.folder.path / "started").exists, "the run did not start")
     process.send_signal(number)
     output, _ = process.communicate(timeout=20)
     assert process.returncode == (0 if requeued else 75)
@@ -188,14 +186,157 @@ def test_the_last_word_is_slurms_when_it_ends_a_job_itself(tmp_path: Path, numbe
     assert run.state().word == "preempted"
 
 
-def test_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+# --- a chunk, executed --------------------------------------------------------------------------------------------
+
+
+def _element(root: Path, text: str, *, scontrol: str, **more: str) -> subprocess.Popen[str]:
+    """The batch script as element 0 of array 40; ``scontrol`` is what its stand-in does beside telling a job's state."""
+    binaries = root / "bin"
+    binaries.mkdir(exist_ok=True)
+    show = 'if [ "$1" = show ]; then echo "JobId=41 JobState=RUNNING Reason=None"; exit; fi'
+    for name, lines in (("scontrol", f"{show}\n{scontrol}"), ("sleep", f'echo "$1" >>"{root}/slept"')):
+        (binaries / name).write_text(f"#!/bin/sh\n{lines}\n")
+        (binaries / name).chmod(0o755)
+    (root / "batch.sh").write_text(text)
+    element = {"SLURM_ARRAY_JOB_ID": "40", "SLURM_ARRAY_TASK_ID": "0", "SLURM_JOB_ID": "41"}
+    environment = fake.environment(PATH=f"{binaries}:{os.environ['PATH']}", **{**element, **more})
+    return subprocess.Popen(["bash", str(root / "batch.sh")], env=environment, cwd="/", stdout=subprocess.PIPE, text=True)
+
+
+def _chunk_of_one(root: Path, behaviour: dict[int, int | str], **more: Any) -> tuple[Run, str]:
+    fake.checkout(root, behaviour)
+    (run,) = fake.runs(root, 1)
+    (root / "jobs" / "t").mkdir(parents=True)
+    (root / "jobs" / "t" / "c0_0.sh").write_text(job_script("s", [run.run_dir], from_script(2), 1))
+    return run, _chunk(root, **{"code": "", **more})
+
+
+def test_an_element_runs_the_snapshot_after_the_sites_lines(tmp_path: Path) -> None:
+    root = tmp_path / "it's here"
+    site = Site(activate=("export GREETING=hello",))
+    run, text = _chunk_of_one(root, {}, code="jobs/code/abc", site=site)
+    pinned = fake.checkout(root / "jobs" / "code" / "abc")
+    (pinned / "runs").symlink_to(root / "runs")
+    (pinned / "main.py").write_text("import os\nprint(os.environ['GREETING'], os.environ['NUQ_SHUTDOWN_S'])\n" + fake.MAIN)
+    (root / "main.py").write_text("raise SystemExit(9)\n")
+    process = _element(root, text, scontrol="exit 1")
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert run.folder.log.read_text().startswith("hello 100\n")
+    assert (root / "jobs" / "t" / "c0.job").read_text() == "40\n"
+
+
+def test_lines_of_the_site_that_fail_end_the_element(tmp_path: Path) -> None:
+    run, text = _chunk_of_one(tmp_path, {}, site=Site(activate=("false",)))
+    process = _element(tmp_path, text, scontrol="exit 1")
+    process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert run.state().word == "new"
+
+
+def test_a_signal_while_the_site_prepares_is_a_requeue(tmp_path: Path) -> None:
+    run, text = _chunk_of_one(tmp_path, {}, site=Site(activate=(f"touch {tmp_path}/preparing; exec 3<>{tmp_path}/pipe; read -r word <&3",)))
+    os.mkfifo(tmp_path / "pipe")
+    process = _element(tmp_path, text, scontrol=f'echo "$@" >>"{tmp_path}/asked"')
+    fake.until((tmp_path / "preparing").exists, "the preparation did not start")
+    process.send_signal(signal.SIGUSR2)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert (tmp_path / "asked").read_text() == "requeue 40_0\n"
+    assert run.state().word == "new"
+
+
+@pytest.mark.parametrize(("failures", "ended"), [(0, 0), (2, 0), (4, 75)])
+def test_a_requeue_waits_for_a_controller_that_is_down(tmp_path: Path, failures: int, ended: int) -> None:
+    _, text = _chunk_of_one(tmp_path, {1: 75})
+    count = f'echo x >>"{tmp_path}/asked"; [ "$(wc -l <"{tmp_path}/asked")" -gt {failures} ]'
+    process = _element(tmp_path, text, scontrol=count)
+    process.communicate(timeout=20)
+    assert process.returncode == ended
+    assert (tmp_path / "slept").read_text().split() == ["0", "5", "20", "60"][: failures + 1]
+
+
+def test_restarts_of_an_element_are_bounded_by_the_site(tmp_path: Path) -> None:
+    _, text = _chunk_of_one(tmp_path, {1: 75}, site=Site(max_requeues=2))
+    process = _element(tmp_path, text, scontrol=f'echo x >>"{tmp_path}/asked"', SLURM_RESTART_COUNT="2")
+    output, _ = process.communicate(timeout=20)
+    assert process.returncode == 75
+    assert "not requeued after 2 restarts" in output
+    assert not (tmp_path / "asked").exists()
+
+
+# --- sbatch -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Sets what a stand-in sbatch does; gives a file to submit."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    def does(lines: str) -> Path:
+        (tmp_path / "sbatch").write_text(f'#!/bin/sh\necho "$@" >"{tmp_path}/asked"\n{lines}\n')
+        (tmp_path / "sbatch").chmod(0o755)
+        return tmp_path / "x.sbatch"
+
+    return does
+
+
+def test_submission_needs_sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="there is no sbatch on this machine"):
         slurm.submit(tmp_path / "x")
-    sbatch = tmp_path / "sbatch"
-    sbatch.write_text("#!/bin/sh\n[ \"$1\" = --parsable ] && echo '4711;cluster'\n")
-    sbatch.chmod(0o755)
-    assert slurm.submit(tmp_path / "x") == "4711"
-    sbatch.write_text("#!/bin/sh\necho 'invalid partition specified: p100' >&2\nexit 1\n")
-    with pytest.raises(ValueError, match="invalid partition specified: p100"):
-        slurm.submit(tmp_path / "x")
+
+
+@pytest.mark.parametrize("answer", ["4711", "4711;cluster", "a notice of the site\\n4711"])
+def test_the_answer_is_the_jobs_id(answer: str, sbatch: Callable[[str], Path]) -> None:
+    path = sbatch(f"printf '{answer}\\n'")
+    assert slurm.submit(path) == "4711"
+    assert (path.parent / "asked").read_text() == f"--parsable {path}\n"
+
+
+REFUSED = [
+    "invalid partition specified: p100",
+    "Batch job submission failed: Job violates accounting/QOS policy",
+    "Batch job submission failed: Requested node configuration is not available",
+]
+UNKNOWN = [
+    "Unable to contact slurm controller (connect failure)",
+    "Batch job submission failed: Socket timed out on send/recv operation",
+    "Batch job submission failed: Unexpected message received",
+    "Batch job submission failed: Zero Bytes were transmitted or received",
+    "Slurm temporarily unable to accept job, sleeping and retrying",
+]
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_slurm_refuses_is_told_in_its_words(words: str, sbatch: Callable[[str], Path]) -> None:
+    path = sbatch(f"echo 'sbatch: error: {words}' >&2; exit 1")
+    for ask in (slurm.submit, slurm.test_only):
+        with pytest.raises(ValueError, match=f"sbatch refused .*{words}"):
+            ask(path)
+
+
+@pytest.mark.parametrize("words", UNKNOWN)
+def test_no_answer_is_no_refusal(words: str, sbatch: Callable[[str], Path]) -> None:
+    path = sbatch(f"echo 'sbatch: error: {words}' >&2; exit 1")
+    for ask in (slurm.submit, slurm.test_only):
+        with pytest.raises(Unreachable, match=re.escape(words)):
+            ask(path)
+
+
+@pytest.mark.parametrize("lines", ["", "echo 'Submitted to the queue'", "kill -9 $$", "echo 47 11"])
+def test_an_answer_that_is_no_id_says_nothing(lines: str, sbatch: Callable[[str], Path]) -> None:
+    with pytest.raises(Unreachable, match="whether SLURM took the job is not known"):
+        slurm.submit(sbatch(lines))
+
+
+def test_an_answer_that_does_not_come_is_not_waited_for(sbatch: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm, "ANSWER_S", 0.2)
+    with pytest.raises(Unreachable, match="no answer within"):
+        slurm.submit(sbatch("exec sleep 20"))
+
+
+def test_slurms_opinion(sbatch: Callable[[str], Path]) -> None:
+    path = sbatch("echo 'sbatch: Job 9 to start at 2026-01-01T00:00:00' >&2")
+    slurm.test_only(path)
+    assert (path.parent / "asked").read_text() == f"--test-only {path}\n"
