@@ -154,7 +154,7 @@ class Controller:
             if job.ending.requeue:
                 job.ending.requeue, job.ending.state, job.ending.uid = False, state, os.getuid()
         elif job.state == "PENDING":
-            job.state, job.end, job.cancelled_by, job.reason = state, time.time(), os.getuid(), "None"
+            job.state, job.end, job.cancelled_by = state, time.time(), os.getuid()
         elif job.state == "RUNNING":
             self.end(job, Ending(state, self._kill_at(), uid=os.getuid()))
 

@@ -57,7 +57,7 @@ class Config:
     accounting: bool = True
     max_array_size: int = 1001  # largest index plus one
     max_submit: int = 0  # pending and running jobs, each element counts; 0: any number
-    enforce_limits: bool = True  # False: a job above its partition's time limit is accepted and never starts
+    enforce_limits: bool = True  # False (SLURM's default): what a partition cannot give is accepted and never starts
     second: float = 1 / 60  # real seconds that a second of --time, --signal and --begin takes
     min_job_age_s: float = 300.0
     requeue_delay_s: float = 0.0  # a real cluster: about 120

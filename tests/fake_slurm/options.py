@@ -13,7 +13,7 @@ from typing import Any
 from .model import CommandError, Config, Request
 from .text import expand_hosts, parse_array, parse_limit, parse_megabytes, parse_moment
 
-_SHORT = "A:a:b:c:C:d:D:e:G:H:i:J:L:M:m:N:n:o:p:q:Qs:t:vw:x:".replace("H:", "H")
+_SHORT = "A:a:b:c:C:d:D:e:G:Hi:J:L:M:m:N:n:o:p:q:Qst:vw:x:"
 _LETTERS = {
     "A": "account",
     "a": "array",
@@ -61,6 +61,7 @@ _VALUED = str.split(
     "input job-name kill-on-invalid-dep mem mem-per-cpu nodelist nodes ntasks ntasks-per-node open-mode output partition qos signal "
     "time wrap"
 )
+_COUNTS = {"cpus-per-task", "ntasks", "ntasks-per-node"}
 _VARIABLES = {
     "SBATCH_ACCOUNT": "account",
     "SBATCH_PARTITION": "partition",
@@ -80,7 +81,7 @@ def _parse(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
     except getopt.GetoptError as error:
         kind = "option requires an argument" if "requires" in error.msg else "unrecognized option"
         dashes = "--" if len(error.opt) > 1 else "-"
-        raise CommandError(f"sbatch: {kind} '{dashes}{error.opt}'\nTry \"sbatch --help\" for more information") from None
+        raise CommandError(f"sbatch: {kind} '{dashes}{error.opt}'\nTry \"sbatch --help\" for more information", 255) from None
     named = [(name[2:] if name.startswith("--") else _LETTERS.get(name[1:], ""), value) for name, value in pairs]
     return named, rest
 
@@ -151,7 +152,9 @@ def request_of(
         try:
             request = replace(request, **_fields(name, value, request, config, now))
         except (ValueError, KeyError):
-            raise CommandError(f"sbatch: error: Invalid --{name} specification: {value}") from None
+            if name in _COUNTS:
+                raise CommandError(f'sbatch: error: Invalid numeric value "{value}" for --{name}.') from None
+            raise CommandError(f"sbatch: error: Invalid --{name} specification", 255) from None
     return request
 
 
@@ -186,7 +189,7 @@ def _fields(name: str, value: str, request: Request, config: Config, now: float)
         case "gres":
             kind, _, count = value.partition(":")
             if kind not in {"gpu", "none"}:
-                raise CommandError("sbatch: error: Batch job submission failed: Invalid generic resource (gres) specification")
+                raise CommandError("sbatch: error: Invalid generic resource (gres) specification")
             return {"gpus_per_node": int(count.rpartition(":")[2] or 1) if kind == "gpu" else 0}
         case "mem" | "mem-per-cpu":
             return {"mem_mb" if name == "mem" else "mem_per_cpu_mb": parse_megabytes(value)}

@@ -53,7 +53,7 @@ def sacct(controller: Controller, words: Sequence[str], environ: Mapping[str, st
     for word in (said("-o", "--format") or DEFAULT).split(","):
         name = word.partition("%")[0].lower()
         if name not in _FIELDS:
-            raise CommandError(f'sacct: fatal: Invalid field requested: "{word.partition("%")[0]}"')
+            raise CommandError(f'sacct: error: Invalid field requested: "{word.partition("%")[0]}"')
         names.append(name)
     rows = _rows(controller, said, duplicates=said("-D", "--duplicates") is not None)
     length = bitstr_length(environ)
@@ -96,11 +96,17 @@ def _rows(controller: Controller, said: Callable[..., str | None], *, duplicates
     return [
         job
         for job in rows
-        if (job.end is None or job.end >= since)
+        if (ids or _eligible(job))
+        and (job.end is None or job.end >= since)
         and job.submit <= until
         and (wanted is None or job.state in wanted)
         and (names is None or job.request.name in names.split(","))
     ]
+
+
+def _eligible(job: Job) -> bool:
+    """Whether it ever could start: one that waits for a dependency, a release or a time is shown only when it is asked for by its id."""
+    return job.start is not None or not (job.held or job.reason.startswith(("Dependency", "BeginTime", "JobHeld")))
 
 
 def _state(job: Job) -> str:
@@ -116,9 +122,11 @@ def _values(controller: Controller, job: Job, length: int) -> dict[str, Callable
     nodes = len(job.nodes) or max(request.nodes, 1)
     elapsed = used_s(job, config.second)
     gpus = sum(map(len, job.gpus.values()))
+    memory_mb = nodes * (request.mem_mb or request.mem_per_cpu_mb * max(asked // nodes, 1))
+    memory = f"{memory_mb // 1024}G" if memory_mb and memory_mb % 1024 == 0 else f"{memory_mb}M" if memory_mb else "0"
 
     def allocated() -> str:
-        return f"billing={cpus},cpu={cpus}," + (f"gres/gpu={gpus}," if gpus else "") + f"mem={request.mem_mb}M,node={nodes}" if cpus else ""
+        return f"billing={cpus},cpu={cpus}," + (f"gres/gpu={gpus}," if gpus else "") + f"mem={memory},node={nodes}" if cpus else ""
 
     return {
         "jobid": lambda: job_name(job, length),
@@ -141,7 +149,7 @@ def _values(controller: Controller, job: Job, length: int) -> dict[str, Callable
         "comment": lambda: job.comment,
         "timelimit": lambda: long_duration(job.limit_s),
         "timelimitraw": lambda: "UNLIMITED" if job.limit_s is None else str(int(job.limit_s // 60)),
-        "reqmem": lambda: f"{request.mem_mb}M" if request.mem_mb else "0",
+        "reqmem": lambda: memory,
         "reqcpus": lambda: str(asked),
         "alloccpus": lambda: str(cpus),
         "ncpus": lambda: str(cpus),

@@ -56,8 +56,9 @@ def _start(controller: Controller, now: float) -> None:
                 assert partition is not None
                 share = place(job.request, partition, rooms, controller.config)
                 if share is None:
-                    blocked.add(job.request.partition)
                     reason = _why_not(controller, job)
+                    if reason != "PartitionConfig":
+                        blocked.add(job.request.partition)
             if share is None:
                 job.reason = reason
                 break
@@ -101,6 +102,9 @@ def _why_not(controller: Controller, job: Job) -> str:
     up = {name: whole(controller.config) for name in controller.config.nodes if name not in controller.down_nodes}
     partition = controller.partition(job.request.partition)
     assert partition is not None
+    empty = {name: whole(controller.config) for name in controller.config.nodes}
+    if place(job.request, partition, empty, controller.config) is None:
+        return "PartitionConfig"
     if place(job.request, partition, up, controller.config) is None:
         return "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
     return "Resources"
@@ -130,9 +134,9 @@ def _condition(controller: Controller, job: Job, text: str) -> str:
 
 
 def _standing(kind: str, controller: Controller, spec: str) -> str:
-    jobs = controller.find(spec)
+    jobs = [job for job in controller.find(spec) if controller.remembered(job)]
     if not jobs:
-        return "met" if kind in {"after", "afterany"} else "never"
+        return "met"  # measured, even for afterok: the controller does not know it, so there is nothing to wait for
     over = [job.state in ENDED and not job.ending for job in jobs]
     well = [job.state == "COMPLETED" for job in jobs]
     if kind == "after":

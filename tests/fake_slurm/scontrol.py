@@ -66,7 +66,7 @@ def _each(controller: Controller, spec: str, action: Callable[[Job], None]) -> N
     """Do it to all that the name means; the array's id means every element."""
     jobs = [job for job in controller.find(spec, split=True) if controller.remembered(job)]
     if not jobs:
-        raise CommandError(f"{INVALID} for job {spec}")
+        raise CommandError(_of(INVALID, spec))
     failures = []
     for job in jobs:
         try:
@@ -74,7 +74,12 @@ def _each(controller: Controller, spec: str, action: Callable[[Job], None]) -> N
         except CommandError as error:
             failures.append(error.text)
     if len(failures) == len(jobs):
-        raise CommandError(f"{failures[0]} for job {spec}")
+        raise CommandError(_of(failures[0], spec))
+
+
+def _of(failure: str, spec: str) -> str:
+    """An element is named before the failure, a job after it."""
+    return f"{spec}: {failure}" if "_" in spec else f"{failure} for job {spec}"
 
 
 def _hold(job: Job, *, hold: bool) -> None:
@@ -134,9 +139,11 @@ def _show(controller: Controller, words: Sequence[str], *, one_line: bool) -> st
                 raise CommandError(f"Partition {name} not found")
             return "".join(_record(_partition(controller, item), one_line=one_line) for item in found)
         case "node" | "nodes":
+            if name and name not in controller.config.nodes:
+                raise CommandError(f"Node {name} not found")
             return "".join(_record(_node(controller, item), one_line=one_line) for item in controller.config.nodes if name in {"", item})
         case _:
-            raise CommandError(f"invalid entity:{what} for keyword:show")
+            raise CommandError(f"invalid entity:{what} for keyword:show ")
 
 
 def _record(pairs: list[tuple[str, str]], *, one_line: bool) -> str:
@@ -156,7 +163,7 @@ def _job(controller: Controller, job: Job) -> list[tuple[str, str]]:
         *array,
         ("JobName", request.name),
         ("UserId", f"{getpass.getuser()}({os.getuid()})"),
-        ("Account", request.account or "(null)"),
+        ("Account", request.account or "root"),
         ("QOS", request.qos or "normal"),
         ("JobState", job.shown_state),
         ("Reason", job.reason.replace(" ", "_")),
@@ -244,7 +251,7 @@ def _config(controller: Controller) -> str:
 
 
 def scancel(controller: Controller, words: Sequence[str]) -> str:
-    """Nothing is printed; CommandError where a job was never there."""
+    """Nothing is printed; CommandError where the words are wrong."""
     long = str.split("signal= batch full name= jobname= user= me state= partition= quiet verbose version")
     try:
         pairs, specs = getopt.gnu_getopt(words, "s:bfn:u:t:p:QvV", long)
@@ -262,13 +269,11 @@ def scancel(controller: Controller, words: Sequence[str]) -> str:
     try:
         number = None if text is None else signal_number(text)
     except (ValueError, KeyError):
-        raise CommandError(f"scancel: error: Unknown job signal: {text}") from None
+        raise CommandError(f"Unknown job signal: {text}") from None
     jobs: list[Job] = []
     for spec in [part for word in specs for part in expand_specs(word)] or [str(job.id) for job in controller.unfinished()]:
         found = [job for job in controller.find(spec, split=number is None and "_" in spec) if controller.remembered(job)]
-        if not found:
-            raise CommandError(f"scancel: error: Kill job error on job id {spec}: {INVALID}")
-        jobs += found
+        jobs += found  # the real one says nothing of an unknown id, and exits with 0
     for job in jobs:
         if (name is None or job.request.name == name) and (state is None or state.upper() in {job.shown_state, SHORT[job.shown_state]}):
             if number is None or number == 9:

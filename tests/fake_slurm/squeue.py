@@ -51,7 +51,7 @@ def fields(controller: Controller, job: Job, length: int) -> dict[str, Callable[
     nodes = max(request.nodes, len(job.nodes), 1)
 
     def where() -> str:
-        return fold_hosts(job.nodes) if shown in {"RUNNING", "COMPLETING"} or job.nodes else f"({job.reason})"
+        return f"({job.reason})" if shown in {"PENDING", "FAILED", "TIMEOUT", "OUT_OF_MEMORY"} else fold_hosts(job.nodes)
 
     return {
         "i": lambda: job_name(job, length),
@@ -79,7 +79,7 @@ def fields(controller: Controller, job: Job, length: int) -> dict[str, Callable[
         "D": lambda: str(nodes),
         "C": lambda: str(sum(job.cpus.values()) if job.nodes else max(request.num_tasks, nodes) * max(request.cpus_per_task, 1)),
         "Q": lambda: str(max(4294901760 - job.array_id, 0)),
-        "a": lambda: request.account or "(null)",
+        "a": lambda: request.account or "root",
         "q": lambda: request.qos or "normal",
         "o": lambda: request.command or "(null)",
         "B": lambda: job.nodes[0] if job.nodes else "n/a",

@@ -28,6 +28,7 @@ _LETTERS = dict(
         strict=True,
     )
 )
+_SHORT = "n:N:c:w:o:e:i:J:D:Kluqv"
 _KILL_WAIT_S = 0.5
 
 
@@ -49,13 +50,13 @@ class Step:
 
 def parse(words: list[str]) -> tuple[dict[str, str], list[str]]:
     """Options by their long names, and the command."""
-    kept = list(words)
-    for index, word in enumerate(kept):
-        if word.startswith(("--kill-on-bad-exit=", "--exclusive=")):
+    kept, index = list(words), 0
+    while index < len(kept) and kept[index].startswith("-") and kept[index] != "--":
+        word = kept[index]
+        if word.startswith(("--kill-on-bad-exit=", "--exclusive=")):  # getopt knows no optional values
             kept[index] = "--no-kill" if word.endswith("=0") else word.partition("=")[0]
-        elif not word.startswith("-"):
-            break
-    pairs, command = getopt.getopt(kept, "n:N:c:w:o:e:i:J:D:Kluqv", [*_FLAGS, *(f"{name}=" for name in _VALUED)])
+        index += 2 if word[2:] in _VALUED or (len(word) == 2 and f"{word[1]}:" in _SHORT) else 1
+    pairs, command = getopt.getopt(kept, _SHORT, [*_FLAGS, *(f"{name}=" for name in _VALUED)])
     return {(name[2:] if name.startswith("--") else _LETTERS.get(name[1:], name)): value for name, value in pairs}, command
 
 

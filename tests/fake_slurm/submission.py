@@ -80,15 +80,14 @@ def checked(controller: Controller, request: Request) -> tuple[Request, float | 
     limit_s = request.limit_s
     if limit_s is None:
         limit_s = parse_limit(partition.default_time) if partition.default_time else most
-    if config.enforce_limits and most is not None and (limit_s is None or limit_s > most):
+    if (config.enforce_limits or request.test_only) and most is not None and (limit_s is None or limit_s > most):
         raise CommandError("Requested time limit is invalid (missing or exceeds some limit)")
     empty = {name: whole(config) for name in config.nodes}
     if place(request, partition, empty, config) is None:
         if request.mem_mb > config.mem_mb:
             raise CommandError("Memory specification can not be satisfied\nRequested node configuration is not available")
-        if max(request.cpus_per_task, 1) > config.cpus:
-            raise CommandError("CPU count per node can not be satisfied\nRequested node configuration is not available")
-        raise CommandError("Requested node configuration is not available")
+        if config.enforce_limits or request.test_only:
+            raise CommandError("Requested node configuration is not available")
     return replace(request, partition=partition.name), limit_s
 
 
@@ -100,11 +99,11 @@ def _within_submit_limit(controller: Controller, request: Request) -> None:
 
 
 def _known(controller: Controller, text: str) -> None:
-    """CommandError where a dependency is no such thing, or names a job that never was."""
+    """CommandError where a dependency is no such thing; a job that never was is none to wait for."""
     for part in text.replace("?", ",").split(","):
         for name in part.split(":")[1:]:
             number = name.partition("_")[0].partition("+")[0]
-            if not number.isdecimal() or int(number) >= controller.next_id:
+            if not number.isdecimal():
                 raise CommandError("Job dependency problem")
     probe = replace(controller.add(Request(dependency=text), None))
     del controller.jobs[probe.id]

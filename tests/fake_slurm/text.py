@@ -95,14 +95,14 @@ def _ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def tasks_text(tasks: Sequence[int], throttle: int, length: int = 0) -> str:
-    """``5-9%4``, or ``1-36:7%4`` where more than five tasks keep one distance.
+    """``5-9%4``, or ``1-36:7%4`` where more than five tasks, over more than ten numbers, keep one distance.
 
     ``length`` (SLURM_BITSTR_LEN; 0: any) cuts after so many bytes, wherever that is: of ``0,10,21,33`` ten bytes are ``0,10,2...``, and
     there is no task 2.
     """
     tasks = sorted(tasks)
     steps = {after - before for before, after in itertools.pairwise(tasks)}
-    if len(steps) == 1 and steps != {1} and len(tasks) - (tasks[0] == 0) > 5:  # measured: task 0 is not counted
+    if len(steps) == 1 and steps != {1} and len(tasks) > 5 and tasks[-1] - tasks[0] > 10:
         return f"{tasks[0]}-{tasks[-1]}:{steps.pop()}" + (f"%{throttle}" if throttle else "")
     text = ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in _ranges(tasks))
     if length and len(text) > length - 1:
