@@ -9,20 +9,26 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from grid.engine.runs import Run, prepare, runs_of
 from grid.engine.sweep import Sweep, axis, point, product
 
-# Behaves as the file `behaviour` beside it says: a JSON object seed -> exit code, "wait" (until a signal), or "deaf".
+# Behaves as the file `behaviour` beside it says, a JSON object seed -> exit code, "wait" (until a signal), "deaf", "silent" (exit code 0
+# without a word) or "raise" (a bug), or a list of these: one for each attempt.
 MAIN = """
 import json, os, signal, socket, sys, time
 settings = dict(word.split("=", 1) for word in sys.argv[1:])
 folder = settings["run_dir"]
 behaviour = json.load(open("behaviour.json")).get(settings["seed"], 0)
+attempt = os.path.getsize(folder + "/started") if os.path.exists(folder + "/started") else 0
+if isinstance(behaviour, list):
+    behaviour = behaviour[min(attempt, len(behaviour) - 1)]
 status = {"state": "running", "host": socket.gethostname(), "pid": os.getpid(), "heartbeat": time.time(), "step": 3, "steps": 7}
+ids = ("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID")
+status |= {"start": time.time(), "attempt": attempt + 1, "slurm": {name: os.environ[name] for name in ids if name in os.environ}}
 
 def tell(state, code):
     status.update(state=state, exit_code=code)
@@ -44,12 +50,14 @@ if behaviour in ("wait", "deaf"):
     time.sleep(60)
 if behaviour == "silent":
     sys.exit(0)
+if behaviour == "raise":
+    raise RuntimeError("shape 17 does not fit")
 tell({0: "done", 3: "diverged"}.get(behaviour, "failed"), behaviour)
 sys.exit(behaviour)
 """
 
 
-def checkout(root: Path, behaviour: dict[int, int | str] | None = None) -> Path:
+def checkout(root: Path, behaviour: Mapping[int, int | str | list[int | str]] | None = None) -> Path:
     """A folder with the stand-in main.py."""
     root.mkdir(exist_ok=True, parents=True)
     (root / "main.py").write_text(MAIN)
