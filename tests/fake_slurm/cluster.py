@@ -199,6 +199,7 @@ def cluster(folder: Path, **settings: Any) -> Iterator[Slurm]:
         yield Slurm(place)
     finally:
         cast(Any, server.stdin).close()
+        server.terminate()
         try:
             server.wait(5)
         except subprocess.TimeoutExpired:

@@ -64,7 +64,7 @@ def environment(job: Job, config: Config, folder: Path) -> dict[str, str]:
         "SLURM_JOB_CPUS_PER_NODE": per_node,
         "SLURM_CPUS_ON_NODE": str(job.cpus[first]),
         "SLURM_TASKS_PER_NODE": f"{tasks_per_node}{many}",
-        "SLURM_SUBMIT_DIR": request.environ.get("PWD", request.workdir),
+        "SLURM_SUBMIT_DIR": request.submit_dir,
         "SLURM_SUBMIT_HOST": socket.gethostname(),
         "SLURM_CLUSTER_NAME": config.cluster_name,
         "SLURM_JOB_USER": getpass.getuser(),

@@ -107,6 +107,7 @@ class Request:
     signal_batch: bool = False
     comment: str = ""
     workdir: str = "/"
+    submit_dir: str = "/"
     environ: dict[str, str] = field(default_factory=dict)
     test_only: bool = False
     parsable: bool = False

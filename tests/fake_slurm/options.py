@@ -146,6 +146,7 @@ def request_of(
         name=Path(path).name or ("wrap" if any(name == "wrap" for name, _ in _parse(words)[0]) else "sbatch"),
         requeue=config.job_requeue,
         workdir=cwd,
+        submit_dir=cwd,
         environ=dict(environ),
     )
     for name, value in [*inner, *variables, *_parse(words)[0]]:

@@ -52,6 +52,8 @@ def answer(controller: Controller, question: dict[str, Any]) -> dict[str, Any]:
         return {"need_stdin": True}
     except CommandError as error:
         return {"out": "", "err": error.text + "\n", "code": error.code}
+    except ValueError as error:  # a number that is none, a quote that is not closed
+        return {"out": "", "err": f"{command}: error: invalid value: {error}\n", "code": 1}
 
 
 def _note(controller: Controller, command: str, words: list[str], cwd: str) -> None:

@@ -221,6 +221,8 @@ def test_without_accounting_and_without_a_controller(tmp_path):
         job = submit(slurm, tmp_path, LISTEN, "-a", "0")
         sacct = slurm.run("sacct", "-X", "-j", job)
         assert (sacct.returncode, sacct.stderr) == (1, "Slurm accounting storage is disabled\n")
+        assert slurm.run("scontrol", "update", f"JobId={job}", "ArrayTaskThrottle=many").returncode == 1
+        assert slurm.run("sbatch", stdin='#!/bin/sh\n#SBATCH --comment "open\n').returncode == 1
         assert "accounting_storage/none" in slurm.run("scontrol", "show", "config").stdout
         unknown = slurm.run("squeue", "-h", "-j", "99")
         assert (unknown.returncode, unknown.stderr) == (1, "slurm_load_jobs error: Invalid job id specified\n")
@@ -263,6 +265,22 @@ def test_nothing_is_left_behind_not_even_by_a_test_that_fails(tmp_path):
     assert processes.of_job(f"{slurm.folder}:") == []
     assert slurm.run("squeue").returncode == 1
     assert "connect failure" in slurm.run("squeue").stderr
+
+
+def test_nothing_is_left_behind_when_the_test_process_is_killed(tmp_path):
+    program = """import os, sys; from pathlib import Path; from tests.fake_slurm.cluster import cluster
+with cluster(Path(sys.argv[1])) as slurm:
+    slurm.run("sbatch", "--output=/dev/null", "--wrap", "sleep 62")
+    slurm.wait(state="RUNNING")
+    os.kill(os.getpid(), 9)"""
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, timeout=20, check=False)
+    assert done.returncode == -9
+    server = int((tmp_path / "slurm" / "server.pid").read_text())
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{server}/cmdline").exists() and Path(f"/proc/{server}/cmdline").read_bytes():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert processes.of_job(f"{tmp_path / 'slurm'}:") == []
 
 
 def test_from_a_shell(tmp_path):
