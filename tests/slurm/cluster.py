@@ -1,7 +1,7 @@
 """A throw-away SLURM on this machine: munge, slurmctld, two slurmd and, on request, accounting (MariaDB and slurmdbd).
 
 Everything lives in one folder with ports, sockets and keys of its own; ``/etc/slurm`` and servers that already run are not touched.
-Root is needed, and Debian's packages (``install.sh`` beside this file).  What it offers: nodes n1 and n2 with 8 CPUs, 16 GB and 2 GPUs
+Root is needed, and Debian's packages (``install.sh`` beside this file).  What it offers: nodes n1 and n2 with 8 CPUs, 64 GB and 2 GPUs
 each (pretended: nothing is bound), and the partitions of ``PARTITIONS``.
 """
 
@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.slurm import processes
 
 NODES = ("n1", "n2")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
@@ -159,7 +161,7 @@ class Slurm:
 
     def kill_node(self, node: str) -> None:
         """The power cut: SIGKILL to a node's slurmd and to all its jobs' processes.  SLURM notices after about 10 to 20 s."""
-        kill_all(lambda: processes(self.folder, node))
+        processes.kill(self.folder, node)
         self._reap(f"slurmd-{node}")
 
     def close(self) -> None:
@@ -173,7 +175,7 @@ class Slurm:
 
     def _start(self, name: str, *command: str, **more: str) -> None:
         log = self.folder / "log" / f"{name}.out"
-        home = _home(self.folder, name)
+        home = processes.home(self.folder, name)
         home.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as out:
             # A session of its own: Ctrl-C in the terminal is for the tests, which then stop the daemons in order.
@@ -211,7 +213,7 @@ def started(folder: Path, accounting: bool = True, requeue_delay_s: int = 5, min
 
 def up(folder: Path, accounting: bool = True, requeue_delay_s: int = 5, min_job_age_s: int = 300) -> Slurm:
     """Start a cluster that runs until ``down``; the arguments are those of ``started``."""
-    folder = folder.absolute()
+    folder = folder.resolve()
     if reason := unavailable(accounting):
         raise ClusterError(reason)
     if len(str(folder)) > 75:
@@ -248,10 +250,10 @@ def up(folder: Path, accounting: bool = True, requeue_delay_s: int = 5, min_job_
 
 def down(folder: Path) -> None:
     """Kill every process of the cluster in ``folder``, those of its jobs included, and remove all but its logs; twice does no harm."""
-    folder = folder.absolute()
+    folder = folder.resolve()
     if not (folder / "slurm.conf").exists():
         return
-    kill_all(lambda: processes(folder))
+    processes.kill(folder)
     for part in ("state", "spool", "db", "home"):
         shutil.rmtree(folder / part)
 
@@ -269,31 +271,14 @@ def unavailable(accounting: bool = True) -> str:
 def environment(folder: Path) -> dict[str, str]:
     """The environment in which SLURM's commands find the cluster in ``folder``; nothing of an outer SLURM job is left in it."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(SCHEDULER_VARIABLES)}
-    return {**kept, "PATH": _path(), "SLURM_CONF": str(folder.absolute() / "slurm.conf")}
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and that nobody has waited for does not."""
-    return pid in _process_table()
-
-
-def kill_all(find: Callable[[], set[int]]) -> None:
-    """SIGKILL what ``find`` finds until it finds nothing: one of them may be starting another one just now."""
-    deadline = time.monotonic() + 20
-    while found := find():
-        if time.monotonic() > deadline:
-            raise ClusterError(f"the processes {sorted(found)} do not end")
-        for pid in found:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.05)
+    return {**kept, "PATH": _path(), "SLURM_CONF": str(folder.resolve() / "slurm.conf")}
 
 
 def _write_settings(folder: Path, accounting: bool, requeue_delay_s: int, min_job_age_s: int) -> None:
     ctld_port, dbd_port, *node_ports = _free_ports(2 + len(NODES))
     host = socket.gethostname().partition(".")[0]
     nodes = "\n".join(
-        f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=16000 Gres=gpu:2 State=UNKNOWN"
+        f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=64000 Gres=gpu:2 State=UNKNOWN"
         for node, port in zip(NODES, node_ports, strict=True)
     )
     storage = (
@@ -362,47 +347,6 @@ def _start_accounting(slurm: Slurm) -> None:
     slurm.run("sacctmgr", "-i", "add", "cluster", "throwaway")
     slurm.run("sacctmgr", "-i", "add", "account", "research", "cluster=throwaway")
     slurm.run("sacctmgr", "-i", "add", "user", "root", "account=research", "cluster=throwaway")
-
-
-def _home(folder: Path, daemon: str) -> Path:
-    """The directory that a daemon is started in, by which it and the slurmstepd that it starts are known again; mariadbd moves to db."""
-    return folder / "home" / daemon
-
-
-@dataclass(frozen=True)
-class _Process:
-    parent: int
-    cwd: str
-    environ: frozenset[bytes]
-
-
-def processes(folder: Path, node: str = "") -> set[int]:
-    """Daemons of the cluster in ``folder``, processes of its jobs, and all their descendants; of one node where it is named."""
-    homes = {str(_home(folder, f"slurmd-{node}"))} if node else {str(home) for home in (*(folder / "home").glob("*"), folder / "db")}
-    conf, there = f"SLURM_CONF={folder}/slurm.conf".encode(), f"SLURMD_NODENAME={node}".encode()
-    table = _process_table()
-
-    def is_root(process: _Process) -> bool:
-        # A process that its step has lost still has the environment of its job.
-        return process.cwd in homes or (conf in process.environ and any(entry.startswith(there) for entry in process.environ))
-
-    found = {pid for pid, process in table.items() if is_root(process)}
-    while grown := {pid for pid, process in table.items() if process.parent in found} - found:
-        found |= grown
-    return found - {os.getpid()}
-
-
-def _process_table() -> dict[int, _Process]:
-    table = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal():
-            continue
-        with contextlib.suppress(OSError):  # it has ended meanwhile, or belongs to the kernel
-            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-            if state not in "ZX":
-                environ = frozenset((entry / "environ").read_bytes().split(b"\0"))
-                table[int(entry.name)] = _Process(int(parent), os.readlink(entry / "cwd"), environ)
-    return table
 
 
 def _free_ports(count: int) -> list[int]:

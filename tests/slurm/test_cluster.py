@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm import cluster
+from tests.slurm import cluster, processes
 from tests.slurm.cluster import Slurm
 
 
@@ -76,7 +76,7 @@ def test_a_killed_node_ends_its_jobs_and_comes_back(quiet: Slurm, tmp_path: Path
     log = tmp_path / f"{job}_0.out"
     quiet.wait_until(lambda: log.exists() and log.read_text(), 20)
     quiet.kill_node("n2")
-    assert not cluster.alive(int(log.read_text()))
+    assert not processes.alive(int(log.read_text()))  # the pid alone: the shell saw nothing
     quiet.wait_until(lambda: states(quiet, job) == {"0": "NODE_FAIL"}, 60)
     quiet.start_node("n2")
     assert quiet.run("srun", "--nodelist=n2", "printenv", "SLURMD_NODENAME").strip() == "n2"
@@ -117,11 +117,11 @@ def test_nothing_is_left_after_a_signal(tmp_path: Path, number: int, accounting:
         pids = [int(word) for word in (process.stdout.readline() + (tmp_path / "pid").read_text()).split()]
         assert len(pids) == daemons + 1
         # Those that a later session of the same folder would find: daemons, a slurmstepd and the job's shell.
-        assert set(pids) < cluster.processes(folder)
+        assert set(pids) < processes.find(folder)
         os.kill(process.pid, number)
         process.wait(40)
-    assert [pid for pid in pids if cluster.alive(pid)] == []
-    assert cluster.processes(folder) == set()
+    assert [pid for pid in pids if processes.alive(pid)] == []
+    assert processes.find(folder) == set()
 
 
 def test_without_accounting_sacct_says_so(tmp_path: Path) -> None:
