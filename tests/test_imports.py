@@ -177,7 +177,7 @@ HEAVY = {"torch", "torchvision", "numpy", "scipy", "pandas", "matplotlib", "skle
 @pytest.mark.parametrize(
     ("script", "never"),
     [
-        (("grid_run.py", "--help"), HEAVY | {"hydra", "omegaconf", "rich", "grid"}),
+        (("grid_run.py", "--help"), HEAVY | {"hydra", "omegaconf", "rich", "grid.engine"}),
         (("grid_run.py", "list"), HEAVY | {"hydra", "omegaconf", "rich"}),
         (("grid_run.py", "status", "demo", "demo"), HEAVY | {"hydra", "omegaconf"}),
         (("main.py", "--help"), HEAVY),

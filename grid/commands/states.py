@@ -14,6 +14,7 @@ from grid.commands.options import command_parser, count, runs_named, table
 if TYPE_CHECKING:
     from grid.engine.evidence import View
     from grid.engine.runs import Run
+    from grid.engine.state import State
 
 FEW = 40  # so many runs are listed one by one
 REFRESH_S = 15.0  # of the files; the scheduler is asked every 40 s at most, whatever looks
@@ -90,7 +91,7 @@ def _running(runs: Sequence[Run], view: View) -> None:
         state = view.states[run.run_dir]
         if state.word != "running":
             continue
-        left = _left_s(run, view)
+        left = _left_s(state)
         job = view.jobs.get(run.run_dir)
         where = state.element or "here"
         heard = f"{duration(state.age_s or 0)} ago{f': {state.reason}' if state.reason else ''}"
@@ -106,9 +107,8 @@ def _metrics(metrics: Mapping[str, float]) -> str:
     return " ".join(f"{name}={value:.4g}" for name, value in list(metrics.items())[:METRICS])
 
 
-def _left_s(run: Run, view: View) -> float:
+def _left_s(state: State) -> float:
     """Seconds that a run still needs at the speed that it had; 0 where that is not known."""
-    state = view.states[run.run_dir]
     return state.seconds / state.step * max(state.steps - state.step, 0) if state.step and state.seconds else 0.0
 
 
@@ -116,15 +116,15 @@ def _eta(runs: Sequence[Run], view: View) -> Iterator[str]:
     """When everything will have ended, if as many runs as now keep running, each as long as the average one."""
     from grid.commands.report import duration
 
-    running = [run for run in runs if view.states[run.run_dir].word == "running"]
+    running = [view.states[run.run_dir] for run in runs if view.states[run.run_dir].word == "running"]
     waiting = sum(1 for state in view.states.values() if state.word in ("pending", "new", "preempted", "lost"))
-    lefts = [_left_s(run, view) for run in running]
-    rates = [state.seconds for state in view.states.values() if state.word == "done" and state.seconds]
-    whole = [left + view.states[run.run_dir].seconds for run, left in zip(running, lefts, strict=True) if left]
-    if not running or not (rates or whole):
+    known = [state.seconds for state in view.states.values() if state.word == "done" and state.seconds]
+    known = known or [state.seconds / state.step * state.steps for state in running if state.step]
+    if not running or not known:
         return
-    each = sum(rates) / len(rates) if rates else sum(whole) / len(whole)
-    yield f"about {duration((sum(lefts) + waiting * each) / len(running))} left, if {len(running)} keep running at a time"
+    each = sum(known) / len(known)
+    left = sum(_left_s(state) if state.step else each for state in running) + waiting * each
+    yield f"about {duration(left / len(running))} left, if {len(running)} keep running at a time"
 
 
 def _cells(runs: Sequence[Run], view: View) -> Iterator[str]:

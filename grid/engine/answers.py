@@ -23,6 +23,10 @@ NODE_FAILURES = {"NODE_FAIL", "BOOT_FAIL"}  # the node did not answer: its proce
 ENDS = FAILURES | {"COMPLETED", "CANCELLED", "PREEMPTED", "REVOKED"}
 
 
+class Unreachable(ConnectionError):
+    """The scheduler gave no answer: what was asked of it may or may not have happened."""
+
+
 def array_id(element: str) -> str:
     """``123`` of ``123_4``."""
     return element.partition("_")[0]

@@ -13,8 +13,8 @@ from grid.engine.runs import Run
 def rows_of(runs: Sequence[Run], view: View) -> list[dict[str, Any]]:
     """A row for each run, all with the same columns; what a run does not have is empty.
 
-    Columns: run, label, state, reason, step, steps, seconds, attempts, job, code; then one ``setting.<name>`` for every setting
-    in its dotted form, and one ``metric.<name>`` for each of its latest measurements.
+    Columns: run, label, state, reason, step, steps, seconds, attempts, job, code; then one ``metric.<name>`` for each of its
+    latest measurements, and one ``setting.<name>`` for every setting in its dotted form.
     """
     rows = []
     for run in runs:

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import args
+from grid.engine import slurm
 from grid.engine.plan import Plan
+from grid.engine.resources import Resources, seconds
 from grid.engine.runs import Run
 from grid.engine.site import Site
 
@@ -105,9 +107,12 @@ def _opinions(plan: Plan, test_only: Callable[[Path], None], text: Callable[[str
         for chunk in shapes.values():
             path = Path(folder) / f"{chunk.name}.sbatch"
             path.write_text(text(chunk.name))
+            asked = Resources(**chunk.resources)
+            if asked.time and (words := slurm.too_long(asked.partition, seconds(asked.time))):
+                found.append(words)
             try:
                 test_only(path)
             except ValueError as error:
-                asked = " ".join(f"{name}={value}" for name, value in chunk.resources.items() if value is not None)
-                found.append(f"{error} (asked for: {asked})")
+                words = " ".join(f"{name}={value}" for name, value in chunk.resources.items() if value is not None)
+                found.append(f"{error} (asked for: {words})")
     return found

@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 
 from grid.engine import answers
-from grid.engine.answers import ENDS, WAITING, Answer, Facts, Job, array_id
+from grid.engine.answers import ENDS, WAITING, Answer, Facts, Job, Unreachable, array_id
 
 __all__ = [
     "Answer",
@@ -49,10 +49,6 @@ MARGIN_S = 86400.0  # accounting is asked from a day before the first submission
 _QUEUE = "%i|%T|%S|%e|%N|%r"
 _HISTORY = "JobID,State,ExitCode,Start,End,NodeList"
 _CONF = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf")
-
-
-class Unreachable(RuntimeError):
-    """The scheduler gave no answer: what was asked of it may or may not have happened."""
 
 
 # --- asking -------------------------------------------------------------------------------------------------------

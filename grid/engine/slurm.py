@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import re
 import shlex
 import shutil
@@ -11,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grid.engine.resources import Resources
+from grid.engine.answers import Unreachable
+from grid.engine.resources import Resources, seconds, time_text
 from grid.engine.script import WAIT
 from grid.engine.site import Site
 
@@ -25,10 +27,6 @@ NO_ANSWER = re.compile(
     "|temporarily unable to accept job|connection (failure|refused|timed out)|unable to connect",
     re.IGNORECASE,
 )
-
-
-class Unreachable(RuntimeError):
-    """SLURM did not answer: whether it did what it was asked is not known."""
 
 
 def array_spec(first: int, count: int, max_running: int | None) -> str:
@@ -218,6 +216,34 @@ def test_only(path: Path) -> None:
     """Nothing where SLURM would accept the file; ValueError, with SLURM's words, where it would not; ``Unreachable``."""
     check_sbatch()
     _ask_sbatch(["--test-only", str(path)], path)
+
+
+def too_long(partition: str | None, time_s: int) -> str:
+    """What is wrong with a time limit on a partition (None: the cluster's own), in words; empty where nothing is known to be.
+
+    sbatch takes such a job, and it waits for ever (EnforcePartLimits=NO, SLURM's default).
+    """
+    try:
+        done = subprocess.run(["scontrol", "show", "partition", "-o"], capture_output=True, text=True, check=False, timeout=ANSWER_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    lines = [[word.partition("=") for word in line.split()] for line in done.stdout.splitlines() if done.returncode == 0]
+    known = [{name: value for name, _, value in line} for line in lines]
+    limits = {values["PartitionName"]: _limit_s(values.get("MaxTime", "")) for values in known if "PartitionName" in values}
+    names = partition.split(",") if partition else [values["PartitionName"] for values in known if values.get("Default") == "YES"]
+    asked = [limits[name] for name in names if name in limits]
+    if not asked or max(asked) >= time_s:
+        return ""
+    able = [name for name, limit in limits.items() if limit >= time_s]
+    others = f"partitions that give more: {', '.join(able)}" if able else "no partition gives more"
+    return f"partition {','.join(names)} ends jobs after {time_text(int(max(asked)))}, and time={time_text(time_s)} is asked for ({others})"
+
+
+def _limit_s(text: str) -> float:
+    try:
+        return seconds(text)
+    except ValueError:  # UNLIMITED
+        return math.inf
 
 
 def _ask_sbatch(words: Sequence[str], path: Path) -> str:
