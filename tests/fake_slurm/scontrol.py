@@ -12,7 +12,7 @@ from .controller import INVALID, Controller
 from .model import SHORT, CommandError, Job, Partition
 from .options import signal_number
 from .squeue import log_path, used_s
-from .text import expand_hosts, fold_hosts, long_duration, parse_limit, stamp, tasks_text
+from .text import expand_hosts, fold_hosts, long_duration, parse_limit, parse_moment, stamp, tasks_text
 
 VERSION = "22.05.8"
 
@@ -109,6 +109,8 @@ def _update(controller: Controller, words: Sequence[str]) -> str:
                     job.limit_s = parse_limit(value)
                     if job.start is not None and job.state == "RUNNING":
                         job.deadline = None if job.limit_s is None else job.start + job.limit_s * controller.config.second
+                case "starttime":
+                    job.eligible = parse_moment(value, time.time(), controller.config.second)
                 case "comment":
                     job.comment = value
                 case _:

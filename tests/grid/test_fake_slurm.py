@@ -75,12 +75,13 @@ set -- run.*; sleep 0.05; rmdir run.$task; echo $# $SLURM_JOB_ID"""
 
 
 def test_one_element_is_requeued_and_its_siblings_stay(tmp_path):
-    with cluster(tmp_path, requeue_delay_s=0.3) as slurm:
+    with cluster(tmp_path, requeue_delay_s=3600) as slurm:
         job = submit(slurm, tmp_path, LISTEN, "-a", "0-2", "--open-mode=append")
         appear(*(tmp_path / f"started.{task}.0" for task in range(3)))
         assert slurm.run("scontrol", "requeue", f"{job}_1").returncode == 0
         slurm.wait(f"{job}_1", state="PENDING", restarts=1)
         reason = slurm.run("squeue", "-h", "-t", "PD", "-o", "%i %r").stdout
+        slurm.run("scontrol", "update", f"JobId={job}_1", "StartTime=now")
         slurm.wait(f"{job}_1", restarts=1)
         others = [(item["state"], item["restarts"]) for item in slurm.jobs(job) if item["task"] != 1]
         shown = slurm.run("scontrol", "show", "job", "-o", f"{job}_1").stdout
@@ -88,7 +89,7 @@ def test_one_element_is_requeued_and_its_siblings_stay(tmp_path):
         number = next(item["id"] for item in slurm.jobs(job) if item["task"] == 2)
         assert str(number) == job
         assert slurm.run("scontrol", "requeue", job).returncode == 0  # the trap: the id of the last element is the array's
-        slurm.wait(job, restarts=1)
+        slurm.wait(job, state="PENDING", restarts=1)
     assert reason == f"{job}_1 BeginTime\n"
     assert others == [("RUNNING", 0), ("RUNNING", 0)]
     assert " JobState=COMPLETED " in shown and " Restarts=1 " in shown
