@@ -248,7 +248,8 @@ def _limit_s(text: str) -> float:
 
 def _ask_sbatch(words: Sequence[str], path: Path) -> str:
     try:
-        done = subprocess.run(["sbatch", *words], capture_output=True, text=True, check=False, timeout=ANSWER_S)
+        # close_fds=False: sbatch holds the lock of its submission, too, so that nobody goes on before it has ended, whatever ends us
+        done = subprocess.run(["sbatch", *words], capture_output=True, text=True, check=False, timeout=ANSWER_S, close_fds=False)
     except subprocess.TimeoutExpired:
         raise Unreachable(f"sbatch {path}: no answer within {ANSWER_S:.0f} s; whether SLURM took the job is not known") from None
     said = " ".join((done.stderr.strip() or done.stdout.strip()).split())

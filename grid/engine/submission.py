@@ -167,6 +167,7 @@ def only_one(root: Path, folder: str) -> Iterator[None]:
             raise Busy(
                 f"{holder} is submitting, retrying or cancelling runs of {folder} right now: wait for it, then look again"
             ) from error
+        os.set_inheritable(file.fileno(), True)  # by sbatch: see slurm.submit
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
