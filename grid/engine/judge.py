@@ -81,7 +81,7 @@ def judge(record: Record, claim: Claim | None, job: Job | None, answer: Answer |
         return State("unknown", record.reason, held=True, element=claim.element or "" if claim else "")
     seen = _Seen.of(record, now, alive or process_alive) if record is not None else None
     if claim is None and seen is not None and seen.element and (answer or job):  # submitted by hand
-        claim = Claim(seen.element, seen.start, cluster=seen.cluster)
+        claim = Claim(seen.element, seen.start, first=False, cluster=seen.cluster)
     verdict = _verdict(seen, claim, job, answer, now)
     element = (claim.element or "") if claim else (seen.element if seen else "")
     if seen is None:
@@ -262,8 +262,7 @@ def _by_ledger(seen: _Seen | None, code: int, standing: str) -> State:
 def _while_live(seen: _Seen | None, claim: Claim, job: Job | None) -> State:
     """Its job runs.  seen: the record, where that job wrote it; it may be of the job's life before a requeue."""
     node = f" on {job.node}" if job and job.node else ""
-    is_old = seen is not None and job is not None and job.start is not None and seen.start < job.start - LAG_S / 2
-    if seen is None or is_old:
+    if seen is None or _is_before(seen, job):
         return State("pending", f"its job begins{node}" if claim.first else f"its turn comes in the job that runs{node}")
     if seen.word == "running":
         if seen.process is False:
@@ -272,6 +271,11 @@ def _while_live(seen: _Seen | None, claim: Claim, job: Job | None) -> State:
     if seen.word == "preempted" and seen.in_array:
         return State("pending", "checkpointed; its job is about to be queued again")
     return State(seen.word, seen.message, held=seen.in_array)
+
+
+def _is_before(seen: _Seen, job: Job | None) -> bool:
+    """Whether the record is of a life of its job before the last requeue."""
+    return job is not None and job.start is not None and seen.start < job.start - LAG_S / 2
 
 
 def _without_answer(seen: _Seen | None, why: str) -> State:
@@ -304,7 +308,8 @@ def _when_over(seen: _Seen | None, mine: bool, later: bool, claim: Claim, job: J
         outlives = job is not None and job.end is not None and spoke.heartbeat > job.end + LAG_S
         if spoke.process or outlives or (spoke.beats and (job is None or job.end is None or word in NODE_FAILURES)):
             return State("unknown", f"{told}, yet its last heartbeat is {spoke.age_s:.0f} s old")
-    if word in FAILURES and (mine or (claim.first and not later)):
+    had_begun = mine and seen is not None and not _is_before(seen, job)
+    if word in FAILURES and (had_begun or (claim.first and not later)):
         return State("failed", told)
     if word in ("CANCELLED", "PREEMPTED") and not later:
         return State(word.lower(), told)

@@ -7,15 +7,20 @@ import os
 import socket
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grid.engine import state as states
-from grid.engine.state import RunFolder, write_text
+from grid.engine.answers import ENDS, Answer, Job
+from grid.engine.state import Claim, Damaged, RunFolder, ids_to_ask, judge, own_element, read_ledger, write_text
+from tests.grid.histories import T0, World
 
 NOW = 1_000_000.0
 LEGAL = {"new", "running", "done", "failed", "diverged", "preempted", "lost", "unknown"}
@@ -121,3 +126,264 @@ def test_last_lines(tmp_path: Path) -> None:
     folder.log.write_bytes(b"first\n" + b"x" * 50000 + b"\n\xff\n\none\ntwo\n\n")
     assert folder.last_lines(2) == ["one", "two"]
     assert len(folder.last_lines(100)) == 4
+
+
+# --- with a job script and a scheduler ----------------------------------------------------------------------------
+
+BEGUN = NOW - 5000.0
+CLAIM = Claim("123_4", BEGUN, first=False, cluster="here")
+FIRST = replace(CLAIM, first=True)
+MINE = {"SLURM_ARRAY_JOB_ID": "123", "SLURM_ARRAY_TASK_ID": "4", "SLURM_JOB_ID": "130"}
+OTHER = {**MINE, "SLURM_ARRAY_JOB_ID": "99"}
+ASKED = Answer(NOW - 10, {}, source="squeue", ids=frozenset({"123", "99", "130"}), cluster="here")
+DOWN = replace(ASKED, reachable=False, error="connect failure")
+
+
+def _record(state: str, age_s: float = 5.0, slurm: dict[str, str] | None = MINE, **more: Any) -> dict[str, Any]:
+    return {"state": state, "host": "n1", "pid": 7, "start": BEGUN + 1000, "heartbeat": NOW - age_s, "slurm": slurm, **more}
+
+
+def _job(word: str, ago_s: float = 1000.0, **more: Any) -> Job:
+    """Started 900 s after it was submitted; ended so long ago."""
+    return Job(word, node="n1", start=BEGUN + 900, end=NOW - ago_s if word in ENDS else None, **more)
+
+
+RUNNING, FRESH, SILENT = _job("RUNNING"), _record("running"), _record("running", 2000.0)
+FAILED, DIVERGED, PREEMPTED = _record("failed", failure={"message": "why"}), _record("diverged"), _record("preempted")
+ELSEWHERE = _record("running", slurm=None)
+OLDER = {"start": BEGUN - 500}
+EARLIER = _record("failed", slurm=OTHER) | OLDER
+BEFORE = {"start": BEGUN}  # of the job's life before it was queued again
+Evidence = tuple[Any, Any, Any, Any, str, bool, str]
+
+TABLE: dict[str, Evidence] = {
+    # evidence: (record, claim, job, answer) -> (word, whether it may start, a part of the reason)
+    "nothing": (None, None, None, None, "new", True, ""),
+    "done": (_record("done"), CLAIM, RUNNING, ASKED, "done", False, ""),
+    "done, whoever asks": (_record("done", slurm=OTHER), CLAIM, _job("PENDING"), DOWN, "done", False, ""),
+    "done, though its job failed": (_record("done"), CLAIM, _job("FAILED"), ASKED, "done", False, ""),
+    "damaged": (Damaged("cut"), CLAIM, None, ASKED, "unknown", False, "cut"),
+    "a word of nobody's": ({"state": "paused"}, CLAIM, RUNNING, ASKED, "unknown", False, "no state"),
+    "no heartbeat": ({"state": "running"}, CLAIM, RUNNING, ASKED, "unknown", False, "without a heartbeat"),
+    "from the future": (_record("running", -4000.0), CLAIM, RUNNING, ASKED, "unknown", False, "in the future"),
+    # submitted
+    "reply lost": (None, replace(CLAIM, element=None), None, ASKED, "unknown", False, "answer got lost"),
+    "reply lost, but it runs": (FRESH, replace(CLAIM, element=None), None, ASKED, "running", False, ""),
+    "waits": (None, CLAIM, _job("PENDING", reason="Priority"), ASKED, "pending", False, "Priority"),
+    "held": (None, CLAIM, _job("RESV_DEL_HOLD"), ASKED, "pending", False, "RESV_DEL_HOLD"),
+    "waits again": (PREEMPTED, CLAIM, _job("PENDING", reason="BeginTime"), ASKED, "pending", False, "BeginTime"),
+    "waits again, killed a moment ago": (FRESH, CLAIM, _job("PENDING"), ASKED, "pending", False, ""),
+    "failed, and is retried": (EARLIER, CLAIM, _job("PENDING"), ASKED, "pending", False, ""),
+    "runs elsewhere meanwhile": (ELSEWHERE, CLAIM, _job("PENDING"), ASKED, "running", False, ""),
+    "an earlier job's run lives": (_record("running", slurm=OTHER) | OLDER, CLAIM, _job("PENDING"), ASKED, "running", False, "before"),
+    # its job runs
+    "runs": (FRESH, CLAIM, RUNNING, ASKED, "running", False, ""),
+    "is silent": (SILENT, CLAIM, RUNNING, ASKED, "running", False, "no heartbeat for 2000 s"),
+    "completing": (SILENT, CLAIM, _job("COMPLETING"), ASKED, "running", False, "no heartbeat"),
+    "begins": (None, FIRST, RUNNING, ASKED, "pending", False, "its job begins on n1"),
+    "its turn comes": (None, CLAIM, RUNNING, ASKED, "pending", False, "its turn comes"),
+    "its turn comes again": (SILENT | BEFORE, CLAIM, RUNNING, ASKED, "pending", False, "its turn comes"),
+    "failed, its job goes on": (FAILED, CLAIM, RUNNING, ASKED, "failed", False, "why"),
+    "failed for good": (FAILED, replace(CLAIM, ended_code=1), RUNNING, ASKED, "failed", True, "why"),
+    "failed in an earlier life": (FAILED | BEFORE, CLAIM, RUNNING, ASKED, "pending", False, ""),
+    "diverged": (DIVERGED, CLAIM, RUNNING, ASKED, "diverged", False, ""),
+    "checkpointed": (PREEMPTED, CLAIM, RUNNING, ASKED, "pending", False, "checkpointed"),
+    # the script's ledger
+    "killed without a word": (SILENT, replace(CLAIM, ended_code=137), RUNNING, ASKED, "failed", True, "exit code 137"),
+    "its ranks live on": (FRESH, replace(CLAIM, ended_code=1), RUNNING, ASKED, "failed", False, "exit code 1"),
+    "never got under way": (None, replace(CLAIM, ended_code=2), RUNNING, DOWN, "failed", True, "exit code 2"),
+    "diverged by its code": (SILENT, replace(CLAIM, ended_code=3), None, DOWN, "diverged", True, "exit code 3"),
+    "interrupted": (PREEMPTED, replace(CLAIM, ended_code=130), None, ASKED, "preempted", True, "exit code 130"),
+    "checkpointed by its code": (PREEMPTED, replace(CLAIM, ended_code=75), _job("PENDING"), ASKED, "pending", False, ""),
+    "0, its word is not here yet": (FRESH, replace(CLAIM, ended_code=0), RUNNING, ASKED, "unknown", False, "not here yet"),
+    "0, and no word ever": (None, replace(CLAIM, ended_code=0), None, ASKED, "lost", True, "exit code 0"),
+    "0, but it beats": (FRESH, replace(CLAIM, ended_code=0), None, ASKED, "unknown", False, "not here yet"),
+    # nobody answers
+    "down": (None, CLAIM, None, DOWN, "unknown", False, "connect failure"),
+    "down, but it beats": (FRESH, CLAIM, None, DOWN, "running", False, ""),
+    "down, and it is silent": (SILENT, CLAIM, None, DOWN, "unknown", False, "no heartbeat for 2000 s"),
+    "down, it had failed": (FAILED, CLAIM, None, DOWN, "failed", False, "why"),
+    "down, it was checkpointed": (PREEMPTED, CLAIM, None, DOWN, "preempted", False, ""),
+    "down, it failed before": (EARLIER, CLAIM, None, DOWN, "unknown", False, "connect failure"),
+    "down, an old answer says that it runs": (None, CLAIM, RUNNING, DOWN, "unknown", False, "connect failure"),
+    "not asked": (None, CLAIM, None, None, "unknown", False, "was not asked"),
+    "asked for others": (None, CLAIM, None, replace(ASKED, ids=frozenset({"9"})), "unknown", False, "was not asked"),
+    "asked before": (None, replace(CLAIM, submitted_at=NOW + 500), None, ASKED, "unknown", False, "was not asked"),
+    "another cluster": (None, replace(CLAIM, cluster="there"), None, ASKED, "unknown", False, "cluster there"),
+    "a word that is new to us": (None, CLAIM, _job("TELEPORTING"), ASKED, "unknown", False, "TELEPORTING"),
+    # no longer in the queue
+    "gone": (None, CLAIM, None, ASKED, "lost", True, "no longer in the queue"),
+    "gone, silent": (SILENT, CLAIM, None, ASKED, "lost", True, "no longer in the queue"),
+    "gone, but it beats": (FRESH, CLAIM, None, ASKED, "unknown", False, "5 s old"),
+    "gone, failed": (FAILED, CLAIM, None, ASKED, "failed", True, "why"),
+    "gone, checkpointed": (PREEMPTED, CLAIM, None, ASKED, "preempted", True, ""),
+    "gone, failed before": (EARLIER, CLAIM, None, ASKED, "failed", True, ""),
+    "gone, an earlier job's run": (_record("running", 2000.0, OTHER) | OLDER, CLAIM, None, ASKED, "lost", True, ""),
+    "gone, ran elsewhere since": (_record("failed", slurm=None), CLAIM, None, ASKED, "failed", True, ""),
+    "gone, lost elsewhere since": (_record("running", 2000.0, None), CLAIM, None, ASKED, "lost", True, ""),
+    # it ended, and SLURM knows how
+    "time limit": (SILENT, CLAIM, _job("TIMEOUT"), ASKED, "failed", True, "ended: TIMEOUT"),
+    "time limit, a moment ago": (FRESH, CLAIM, _job("TIMEOUT", 60), ASKED, "unknown", False, "moments ago"),
+    "time limit, before its turn": (None, CLAIM, _job("TIMEOUT"), ASKED, "lost", True, "TIMEOUT"),
+    "time limit, before its turn came again": (SILENT | BEFORE, CLAIM, _job("TIMEOUT"), ASKED, "lost", True, "TIMEOUT"),
+    "time limit, it had failed": (FAILED, CLAIM, _job("TIMEOUT"), ASKED, "failed", True, "why"),
+    "could not begin": (None, FIRST, _job("FAILED", reason="NonZeroExitCode"), ASKED, "failed", True, "FAILED NonZeroExitCode"),
+    "out of memory": (SILENT, CLAIM, _job("OUT_OF_MEMORY"), ASKED, "failed", True, "OUT_OF_MEMORY"),
+    "node failed": (SILENT, CLAIM, _job("NODE_FAIL"), ASKED, "failed", True, "NODE_FAIL"),
+    "node failed, may live on": (_record("running", 500.0), CLAIM, _job("NODE_FAIL", 510), ASKED, "unknown", False, "NODE_FAIL"),
+    "node failed, lives on": (FRESH, CLAIM, _job("NODE_FAIL"), ASKED, "unknown", False, "5 s old"),
+    "outlives its job": (FRESH, CLAIM, _job("TIMEOUT"), ASKED, "unknown", False, "5 s old"),
+    "cancelled": (SILENT, CLAIM, _job("CANCELLED"), ASKED, "cancelled", True, ""),
+    "cancelled while it waited": (None, CLAIM, _job("CANCELLED"), ASKED, "cancelled", True, ""),
+    "cancelled, checkpointed": (PREEMPTED, CLAIM, _job("CANCELLED"), ASKED, "cancelled", True, ""),
+    "cancelled, a moment ago": (PREEMPTED, CLAIM, _job("CANCELLED", 60), ASKED, "cancelled", False, ""),
+    "preempted for good": (SILENT, CLAIM, _job("PREEMPTED"), ASKED, "preempted", True, ""),
+    "completed without a word": (SILENT, CLAIM, _job("COMPLETED"), ASKED, "lost", True, "COMPLETED"),
+    "accounting knows, though the controller is down": (SILENT, CLAIM, _job("TIMEOUT"), DOWN, "failed", True, "TIMEOUT"),
+    # submitted by hand: the record makes the claim
+    "by hand, runs": (SILENT, None, RUNNING, ASKED, "running", False, "no heartbeat"),
+    "by hand, waits again": (PREEMPTED, None, _job("PENDING"), ASKED, "pending", False, ""),
+    "by hand, gone": (SILENT, None, None, ASKED, "lost", True, ""),
+    "by hand, down": (SILENT, None, None, DOWN, "unknown", False, "connect failure"),
+    "by hand, nobody asked": (SILENT, None, None, None, "unknown", False, "was not asked"),
+    "by hand, checkpointed, nobody asked": (PREEMPTED, None, None, None, "preempted", False, ""),
+    "by hand, failed, nobody asked": (FAILED, None, None, None, "failed", True, "why"),
+    "in an open shell, failed": (_record("failed", slurm={"SLURM_JOB_ID": "130"}), None, RUNNING, ASKED, "failed", True, ""),
+    "in an open shell, stopped": (_record("preempted", slurm={"SLURM_JOB_ID": "130"}), None, RUNNING, ASKED, "preempted", True, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_judge(name: str) -> None:
+    record, claim, job, answer, word, may_start, reason = TABLE[name]
+    found = judge(record, claim, job, answer, NOW, alive=lambda host, pid: None)
+    assert (found.word, found.may_start) == (word, may_start), found
+    assert reason in found.reason
+    assert word in states.WORDS
+
+
+def test_a_process_of_this_machine_that_is_gone_is_believed_where_nothing_may_start_it_again() -> None:
+    def gone(host: str, pid: int) -> bool:
+        assert (host, pid) == ("n1", 7)
+        return False
+
+    assert judge(ELSEWHERE, None, None, None, NOW, gone).word == "lost"
+    assert judge(FRESH, None, None, None, NOW, gone).word == "unknown", "its array element may be queued again"
+    assert judge(FRESH, CLAIM, RUNNING, ASKED, NOW, gone).word == "unknown"
+    assert judge(FRESH, CLAIM, None, ASKED, NOW, gone).word == "lost"
+    assert judge(SILENT, CLAIM, None, ASKED, NOW, lambda host, pid: True).word == "unknown"
+
+
+def test_a_state_carries_what_status_shows() -> None:
+    record = _record("running", 700.0, step=3, steps=9, seconds=12.5, attempt=2, metrics={"loss": 0.5, "Vacc": 0}, code="0123")
+    found = judge(record, CLAIM, RUNNING, ASKED, NOW)
+    assert (found.step, found.steps, found.seconds, found.attempt, found.element) == (3, 9, 12.5, 2, "123_4")
+    assert (found.age_s, found.stale, found.metrics, found.code) == (700.0, True, {"loss": 0.5, "Vacc": 0.0}, "0123")
+    assert judge(None, CLAIM, _job("PENDING"), ASKED, NOW).element == "123_4"
+    assert judge(record, None, None, None, NOW).element == "123_4"
+
+
+def test_what_to_ask_for() -> None:
+    done, own = _record("done"), _record("running", slurm=OTHER)
+    cases = [
+        (None, None),
+        (done, CLAIM),
+        (done, None),
+        (own, None),
+        (None, replace(CLAIM, element="7_1")),
+        (None, replace(CLAIM, element=None)),
+    ]
+    assert ids_to_ask([*cases, (Damaged("cut"), None)]) == {"99", "7"}
+
+
+@pytest.mark.parametrize(
+    ("slurm", "element"),
+    [
+        (MINE, "123_4"),
+        ({**MINE, "SLURM_ARRAY_TASK_ID": "04"}, "123_4"),
+        ({"SLURM_JOB_ID": "130"}, "130"),
+        ({"SLURM_JOB_ID": 130}, None),
+        ({"SLURM_JOB_ID": "../x"}, None),
+        ([], None),
+    ],
+)
+def test_own_element(slurm: object, element: str | None) -> None:
+    assert own_element({"slurm": slurm}) == element
+
+
+def test_the_last_line_of_a_ledger_counts(tmp_path: Path) -> None:
+    path = tmp_path / "c_0.ended"
+    assert read_ledger(path) == {}
+    path.write_bytes(b"75 runs/a b/x\n1 runs/y\n0 runs/a b/x\nnonsense\n\xff\n137 runs/z\n3")
+    assert read_ledger(path) == {"runs/a b/x": 0, "runs/y": 1, "runs/z": 137}
+    assert read_ledger(tmp_path) == {}, "a folder in its place"
+
+
+def test_what_another_user_keeps_to_himself_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no(*args: object) -> None:
+        raise PermissionError(13, "Permission denied", str(tmp_path))
+
+    monkeypatch.setattr("builtins.open", no)  # a test may run as root, who may read everything
+    found = RunFolder(tmp_path).state()
+    assert (found.word, found.may_start, found.reason) == ("unknown", False, "status.json cannot be read: Permission denied")
+
+
+def test_two_thousand_runs_are_read_and_judged_in_no_time(tmp_path: Path) -> None:
+    text = json.dumps(_record("running", step=3, steps=9, metrics={"loss": 0.5}, failure=None, device="cpu", code="0123456789ab"))
+    for number in range(500):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "status.json").write_text(text)
+    started = time.process_time()
+    for number in range(500):
+        assert judge(RunFolder(tmp_path / str(number)).record(), CLAIM, RUNNING, ASKED, NOW).word == "running"
+    assert time.process_time() - started < 0.25
+
+
+@given(
+    st.dictionaries(KEYS | st.sampled_from(["slurm", "start", "metrics", "code"]), JSON | WORDS | st.just(MINE)),
+    st.sampled_from([None, CLAIM, FIRST, replace(CLAIM, element=None), replace(CLAIM, ended_code=137)]),
+    st.sampled_from([None, RUNNING, _job("PENDING"), _job("FAILED"), _job("CANCELLED", 1.0), Job(""), Job("NODE_FAIL")]),
+    st.sampled_from([None, ASKED, DOWN]),
+)
+def test_judge_never_raises(values: dict[str, Any], claim: Claim | None, job: Job | None, answer: Answer | None) -> None:
+    found = judge(values, claim, job, answer, NOW)
+    assert found.word in states.WORDS
+    assert (found.word == "done") == (values.get("state") == "done")
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 2**40))
+def test_states_never_lie(seed: int) -> None:
+    """Whatever happens to a run and whatever of it is seen: never done without a finished run, never failed without a failure, and
+    never started while a process of it, or a job that will start one, can exist."""
+    random = Random(seed)
+    world = World(random, by_hand=random.random() < 0.3)
+    at = T0
+    world.submit(at)
+    for _ in range(30):
+        at = world.later(at)
+        record, claim = world.seen_record(at), world.seen_claim(at)
+        element = claim.element if claim else own_element(record) if isinstance(record, dict) else None
+        answer, job = world.seen_answer(at, element)
+        if answer is not None and answer.cluster == "elsewhere" and claim is not None:
+            claim = replace(claim, cluster="here")
+        elif answer is not None and answer.cluster == "elsewhere":
+            answer = None
+        found = judge(record, claim, job, answer, at + world.observer_s, alive=lambda host, pid: None)
+        context = (seed, at, found, record, claim, job, answer, world.alive, world.failed)
+        assert found.word in states.WORDS
+        if found.word == "done":
+            assert any(end <= at for end in world.finished), context
+        if isinstance(record, dict) and record.get("state") == "done":
+            assert found.word == "done", context
+        if found.word in ("failed", "diverged"):
+            assert world.failures(at), context
+        if found.may_start and not (world.by_hand and (record is None or answer is None)):  # nobody wrote down what was done by hand
+            assert not world.can_be_alive(at), context
+            if (
+                not world.by_hand
+                and random.random() < 0.5
+                and len(world.elements) < 3
+                and at > max(item.over_at for item in world.elements)
+            ):
+                world.submit(at)
