@@ -187,7 +187,7 @@ def submit(argv: Sequence[str], root: Path) -> int:
         if found := planning.check(made, root) if made.plan.submit else []:
             raise ValueError("nothing was submitted: " + "; ".join(found))
         if made.plan.cancel:
-            _cancel_unwanted(made, parsed.yes)
+            _cancel_unwanted(made, parsed.yes, root)
         if made.plan.submit:
             _report(planning.apply(made, root, _note))
     return 0
@@ -206,8 +206,8 @@ def _consent(question: str, yes: bool) -> bool:
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _cancel_unwanted(made: Made, yes: bool) -> None:
-    from grid.engine import scheduler
+def _cancel_unwanted(made: Made, yes: bool, root: Path) -> None:
+    from grid.engine import scheduler, submission
 
     alone = sorted({item.element for item in made.plan.cancel if item.alone})
     for item in made.plan.cancel:
@@ -215,6 +215,7 @@ def _cancel_unwanted(made: Made, yes: bool) -> None:
             print(f"kept in the queue: {item.element} runs {Path(item.run_dir).name}, no longer in the sweep, and others that are")
     if alone and _consent(f"Cancel {count(len(alone), 'queued or running script')} of runs that the sweep no longer has?", yes):
         scheduler.cancel(alone)
+        submission.note_cancelled(root, made.plan.folder, alone)
         print(f"cancelled {', '.join(alone[:5])}{' ...' if len(alone) > 5 else ''}")
 
 
@@ -326,5 +327,6 @@ def cancel(argv: Sequence[str], root: Path) -> int:
             parsed.yes,
         ):
             scheduler.cancel(sorted(elements))
+            submission.note_cancelled(root, folder, sorted(elements))
             print(f"cancelled {count(len(elements), 'script')}")
     return 0

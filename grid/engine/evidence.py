@@ -48,36 +48,41 @@ def look(run_dirs: Collection[str], folders: Iterable[str], root: Path, *, max_a
         if answer is not None and element and (job := answer.job(element)) is not None:
             jobs[run] = job
             states[run] = judge(record, claims.get(run), job, answer, now)
-    view = _explained(View(states, claims, jobs, answer, submissions), records, root, now)
+    recalled = {element for folder in folders for element in submission.cancelled(root, folder)}
+    view = _explained(View(states, claims, jobs, answer, submissions), records, recalled, root, now)
     wanted = {run: view.states[run] for run in run_dirs}
     return replace(view, states=wanted, others={run: state for run, state in view.states.items() if run not in wanted})
 
 
-def _explained(view: View, records: Mapping[str, Record], root: Path, now: float) -> View:
-    """With accounting's word on the jobs that left the queue and whose runs did not tell how they ended."""
+def _explained(view: View, records: Mapping[str, Record], recalled: Collection[str], root: Path, now: float) -> View:
+    """With our own word (``recalled``: cancelled elements) and accounting's on jobs that left the queue, where their runs did not tell."""
     answer = view.answer
     if answer is None or not answer.reachable:
         return view
     gone = [
         run for run, state in view.states.items() if state.element and state.word not in EXPLAINED and answer.job(state.element) is None
     ]
-    if not gone:
-        return view
-    try:
-        if not scheduler.facts(root / CACHE).accounting:
-            return view
-    except scheduler.Unreachable:
-        return view
-    since = min((view.claims[run].submitted_at for run in gone if run in view.claims), default=now)
-    told = scheduler.history([view.states[run].element for run in gone], since, cache=root / CACHE)
-    if not told.reachable:
-        return view
+    told = {element: Job("CANCELLED") for element in recalled}
+    if asking := [run for run in gone if view.states[run].element not in told]:
+        since = min((view.claims[run].submitted_at for run in asking if run in view.claims), default=now)
+        told |= _accounts([view.states[run].element for run in asking], since, root)
     states, jobs = dict(view.states), dict(view.jobs)
     for run in gone:
-        if (job := told.job(states[run].element)) is not None:
+        if (job := told.get(states[run].element)) is not None:
             jobs[run] = job
             states[run] = judge(records[run], view.claims.get(run), job, answer, now)
     return replace(view, states=states, jobs=jobs)
+
+
+def _accounts(elements: Sequence[str], since: float, root: Path) -> dict[str, Job]:
+    """How accounting says that these elements ended; nothing where there is no accounting."""
+    try:
+        if not scheduler.facts(root / CACHE).accounting:
+            return {}
+    except scheduler.Unreachable:
+        return {}
+    told = scheduler.history(elements, since, cache=root / CACHE)
+    return {element: job for element in elements if (job := told.job(element)) is not None}
 
 
 def settle(submissions: Iterable[Submission], root: Path) -> list[Submission]:

@@ -23,6 +23,7 @@ from typing import Any
 from grid.engine.state import Claim, read_ledger, write_text
 
 RECORD = "submission.json"
+CANCELLED = "cancelled"
 WRITTEN, ASKED, SUBMITTED, REFUSED = "written", "asked", "submitted", "refused"
 
 
@@ -131,6 +132,20 @@ def claims(submissions: Sequence[Submission], root: Path) -> dict[str, Claim]:
                     if run not in found or found[run].submitted_at <= chunk.at:
                         found[run] = Claim(element, chunk.at, first=turn == 0, ended_code=ended.get(run))
     return found
+
+
+def note_cancelled(root: Path, folder: str, elements: Sequence[str]) -> None:
+    """Remember what was cancelled from here: SLURM forgets elements that had not begun at once, accounting included."""
+    with (folder_of(root, folder) / CANCELLED).open("a") as file:
+        file.write("".join(f"{element}\n" for element in elements))
+
+
+def cancelled(root: Path, folder: str) -> set[str]:
+    """The elements that ``note_cancelled`` remembers."""
+    try:
+        return set((folder_of(root, folder) / CANCELLED).read_text().split())
+    except FileNotFoundError:
+        return set()
 
 
 def log_of(submissions: Sequence[Submission], run: str, root: Path) -> Path | None:

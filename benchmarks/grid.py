@@ -1,0 +1,218 @@
+"""How long the orchestrator makes people wait, and how often it asks the scheduler: ``python -m benchmarks.grid``.
+
+10,000 experiments with all their settings are expanded to configurations and identities; a rival, Hydra's own ``compose``, does a
+sample of the same rows in the same run, in turns (its time is scaled up).  2,000 runs in two resource shapes are planned, submitted and
+looked at, with stand-ins for SLURM's commands that answer at once and note that they were called: what is timed is ours.
+Medians over the turns, with the smallest and the largest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import args
+import grid_run
+from grid.engine import submission
+from grid.engine.families import load
+from grid.engine.runs import runs_of
+
+ROOT = Path(__file__).parent.parent
+MAX_ARRAY_SIZE = 1001
+SAMPLE = 40  # rows that Hydra composes
+FAMILY = """
+from grid.engine.sweep import Sweep, axis, point, product
+
+TASK = point(data="digits", model="cnn", workers=4)
+METHODS = [point(name.upper(), method=name) for name in ("alq", "alq_n", "amq", "qsgd", "nuqsgd")]
+
+def ten_thousand() -> Sweep:
+    '''Five methods, five widths, eight bucket sizes, five rates, ten seeds.'''
+    sizes = axis("method.bucket_size", [64 * 2**i for i in range(8)])
+    axes = [axis("method.bits", range(2, 7)), sizes, axis("optim.lr", [.01, .02, .05, .1, .2])]
+    return Sweep(product(TASK, METHODS, *axes), seeds=range(1, 11))
+
+def two_thousand() -> Sweep:
+    '''2,000 runs in two resource shapes.'''
+    axes = [axis("method.bits", range(2, 7)), axis("method.bucket_size", [512, 8192]), axis("optim.lr", [.01, .02, .05, .1])]
+    needs = lambda config: {"gpus": 0, "time": "4:00:00" if config["method"]["bits"] == 6 else "1:00:00"}
+    return Sweep(product(TASK, METHODS, *axes), seeds=range(1, 11), resources=needs)
+"""
+# Each command notes that it was called; sbatch counts its jobs, squeue prints the file `queue` beside it.
+STAND_IN = """#!/bin/sh
+here={folder}
+echo "$(basename "$0") $*" >>"$here/calls"
+case "$(basename "$0") $*" in
+  sbatch*--test-only*) ;;
+  sbatch*) id=$(($(cat "$here/last") + 1)); echo $id >"$here/last"; echo $id ;;
+  squeue*) cat "$here/queue" ;;
+  scontrol*config*) printf '%s = %s\\n' MaxArraySize {max_array_size} AccountingStorageType accounting_storage/none ClusterName bench ;;
+esac
+"""
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Wall time of one call."""
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def summary(values: list[float]) -> dict[str, float]:
+    """Median, smallest and largest, in s."""
+    return {"median": round(statistics.median(values), 3), "low": round(min(values), 3), "high": round(max(values), 3)}
+
+
+def expansion(family: Path, turns: int) -> tuple[list[float], list[float]]:
+    """Seconds for 10,000 experiments, and Hydra's for as many, scaled up from a sample."""
+    from hydra import compose, initialize
+
+    from grid.engine.script import chosen
+
+    args.register()
+    ours, rival = [], []
+    words = [chosen(item, "") for item in load(str(family), "ten_thousand").experiments()[:: 10000 // SAMPLE]]
+    with initialize(version_base="1.3", config_path=None):
+        for _ in range(turns):
+            ours.append(seconds(lambda: [item.name for item in load(str(family), "ten_thousand").experiments()]))
+            rival.append(seconds(lambda: [compose("experiment", overrides=line) for line in words]) * 10000 / len(words))
+    return ours, rival
+
+
+def starts(turns: int) -> tuple[list[float], list[float]]:
+    """Seconds of ``--help`` and ``list``, each as a whole process."""
+    commands = ([sys.executable, "grid_run.py", "--help"], [sys.executable, "grid_run.py", "list"])
+    timed: tuple[list[float], list[float]] = ([], [])
+    for _ in range(turns):
+        for command, values in zip(commands, timed, strict=True):
+            values.append(seconds(lambda command=command: subprocess.run(command, cwd=ROOT, check=True, capture_output=True)))
+    return timed
+
+
+def stand_ins(folder: Path) -> None:
+    """SLURM's commands, first on PATH."""
+    for name in ("sbatch", "squeue", "scontrol", "sacct", "scancel"):
+        path = folder / name
+        path.write_text(STAND_IN.format(folder=folder, max_array_size=MAX_ARRAY_SIZE))
+        path.chmod(0o755)
+    (folder / "last").write_text("100")
+    os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
+def calls(folder: Path, name: str, without: str = "\0") -> int:
+    """How often a command was called since the last look."""
+    path = folder / "calls"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return sum(1 for line in lines if line.startswith(f"{name} ") and without not in line)
+
+
+def quietly(words: list[str], root: Path) -> None:
+    """A command of grid_run.py; what it prints is shown only where it fails."""
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
+        code = grid_run.main(words, root)
+    if code:
+        raise RuntimeError(f"grid_run.py {' '.join(words)}: exit code {code}\n{text.getvalue()}")
+
+
+def history(root: Path, family: Path, bench: Path) -> None:
+    """A history for the submitted runs: of every ten, six are done, one failed, one runs, two wait."""
+    runs = runs_of(load(str(family), "two_thousand").experiments(), root)
+    claims = submission.claims(submission.read_all(root, "two_thousand"), root)
+    queue, now = [], time.time()
+    for number, run in enumerate(runs):
+        element = claims[run.run_dir].element or ""
+        job, _, index = element.partition("_")
+        word = ("done", "done", "done", "done", "done", "done", "failed", "running", "", "")[number % 10]
+        if word in ("", "running"):
+            queue.append(
+                f"{element}|{'RUNNING' if word else 'PENDING'}|{now - 60:.0f}|N/A|{'n1' if word else ''}|{'None' if word else 'Priority'}"
+            )
+        if word:
+            slurm = {"SLURM_JOB_ID": job, "SLURM_ARRAY_JOB_ID": job, "SLURM_ARRAY_TASK_ID": index}
+            record: dict[str, Any] = {
+                "state": word,
+                "attempt": 1,
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "slurm": slurm,
+                "start": now - 50,
+            }
+            record |= {"heartbeat": now, "step": 500, "steps": 1000, "seconds": 50.0, "exit_code": None, "failure": None}
+            run.folder.status.write_text(json.dumps(record, indent=1))
+    (bench / "queue").write_text("\n".join(queue) + "\n")
+
+
+def submitting(family: Path, turns: int) -> dict[str, Any]:
+    """Planning, submitting and looking at 2,000 runs."""
+    figures: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        bench, root = Path(folder) / "bin", Path(folder) / "checkout"
+        bench.mkdir()
+        shutil.copytree(
+            ROOT, root, ignore=shutil.ignore_patterns("runs", "jobs", "figures", "data", ".venv", ".git", "__pycache__"), symlinks=True
+        )
+        (root / "jobs").mkdir()
+        (bench / "queue").write_text("")
+        stand_ins(bench)
+        name = [str(family), "two_thousand"]
+        figures["plan_2000_s"] = round(seconds(lambda: quietly(["plan", *name, "--max_running", "50"], root)), 3)
+        figures["submit_2000_s"] = round(seconds(lambda: quietly(["submit", *name], root)), 3)
+        figures["submit_2000_sbatch_calls"] = calls(bench, "sbatch", without="--test-only")
+        chunks = [chunk for item in submission.read_all(root, "two_thousand") for chunk in item.chunks]
+        figures["shapes"] = len({json.dumps(chunk.resources, sort_keys=True) for chunk in chunks})
+        figures["chunks"] = len(chunks)
+        history(root, family, bench)
+        timed, queries = [], []
+        program = "import sys, pathlib, grid_run; sys.exit(grid_run.main(sys.argv[2:], pathlib.Path(sys.argv[1])))"
+        for _ in range(turns):
+            (bench / "calls").unlink(missing_ok=True)
+            (root / "jobs" / "scheduler.json").unlink(missing_ok=True)
+            command = [sys.executable, "-c", program, str(root), "status", *name]
+            timed.append(seconds(lambda command=command: subprocess.run(command, cwd=ROOT, check=True, capture_output=True)))
+            queries.append(calls(bench, "squeue") + calls(bench, "sacct") + calls(bench, "scontrol"))
+        figures["status_2000_runs"] = summary(timed)
+        figures["status_2000_runs_queries"] = max(queries)
+    return figures
+
+
+def main() -> None:
+    """Print the table, then one JSON object."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.grid", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--turns", type=int, default=5, help="repetitions of each timing (default: 5)")
+    turns = parser.parse_args().turns
+    with tempfile.TemporaryDirectory() as folder:
+        family = Path(folder) / "bench_family.py"
+        family.write_text(FAMILY)
+        ours, rival = expansion(family, turns)
+        help_s, list_s = starts(turns)
+        figures = {"expand_10000": summary(ours), "hydra_compose_10000": summary(rival), "help": summary(help_s), "list": summary(list_s)}
+        ratios = [their / own for their, own in zip(rival, ours, strict=True)]
+        figures["expand_speedup_over_hydra"] = summary(ratios)
+        figures |= submitting(family, turns)
+    settings = sum(len(part) if isinstance(part, dict) else 1 for part in args.resolve({}).values())
+    for name, value in figures.items():
+        text = f"{value['median']:9.3f}  ({value['low']:.3f} - {value['high']:.3f})" if isinstance(value, dict) else f"{value:9}"
+        print(f"{name:28} {text}")
+    last = {f"{name}_s": figures[name]["median"] for name in ("expand_10000", "help", "list", "status_2000_runs")}
+    last |= {name: figures[name] for name in ("submit_2000_sbatch_calls", "shapes", "chunks", "status_2000_runs_queries")}
+    print(json.dumps({**last, "settings_per_experiment": settings, "figures": figures}))
+
+
+if __name__ == "__main__":
+    main()
