@@ -112,11 +112,16 @@ for number in range(high - low):
     echo "run.sh: the ranks have no place to meet: first node '$first' of $SLURM_JOB_NODELIST, port '$port'" >&2
     exit 1
   fi
-  # One node may leave before the others, at a signal above all: rank 0 is given time to save, then srun ends what is left.
+  # Rank 0 is on this node, and its address is told: left to themselves, nodes may call themselves localhost.  One node may
+  # leave before the others, at a signal above all: rank 0 is given time to save, then srun ends what is left.  A TERM
+  # makes srun kill its tasks at once, so it gets USR2 for it, which it hands on.
+  trap 'forward USR2' USR2 TERM INT
+  if [ -n "$signalled" ]; then signalled=USR2; fi
   srun --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --export=ALL --kill-on-bad-exit=0 --wait="$shutdown_s" \\
     --cpus-per-task="$((${{SLURM_CPUS_PER_TASK:-1}} * ${{SLURM_NTASKS_PER_NODE:-1}}))" \\
-    "$PYTHON" -m torch.distributed.run --nnodes="$nodes" --nproc-per-node="$((ranks / nodes))" \\
-    --rdzv-backend=c10d --rdzv-endpoint="$first:$port" --rdzv-id="$SLURM_JOB_ID.${{SLURM_RESTART_COUNT:-0}}.$$" \\
+    bash -c 'exec "$0" -m torch.distributed.run --node-rank="$SLURM_NODEID" "$@"' "$PYTHON" \\
+    --nnodes="$nodes" --nproc-per-node="$((ranks / nodes))" \\
+    --rdzv-backend=static --rdzv-endpoint="$first:$port" --rdzv-id="$SLURM_JOB_ID.${{SLURM_RESTART_COUNT:-0}}.$$" \\
     --signals-to-handle=SIGTERM,SIGINT,SIGUSR2 --shutdown-timeout="$shutdown_s" main.py "${{overrides[@]}}" &
 fi
 finish

@@ -127,7 +127,10 @@ printf '%s\\n' "$@" >torchrun.args
 echo "OMP_DYNAMIC=${OMP_DYNAMIC-unset}" >>torchrun.args
 if [ "$1" = -m ]; then
   while [ "$1" != main.py ]; do shift; done
-  "$REAL_PYTHON" "$@" || exit 1
+  "$REAL_PYTHON" "$@" &
+  trap 'kill -s USR2 $!' USR2
+  trap 'kill -s TERM $!' TERM
+  until wait $!; do kill -0 $! 2>/dev/null || exit 1; done
 else
   exec "$REAL_PYTHON" "$@"
 fi
@@ -202,7 +205,7 @@ SRUN = """#!/usr/bin/env bash
 # Plays srun: notes its arguments and runs the command once, as the first node would.
 printf '%s\\n' "$@" >srun.args
 while [[ "$1" == --* ]]; do shift; done
-exec "$@"
+SLURM_NODEID=0 exec "$@"
 """
 SCONTROL = """#!/bin/sh
 if [ "$*" = 'show hostnames n[1-2]' ]; then printf 'n1\\nn2\\n'; fi
@@ -210,8 +213,8 @@ if [ "$*" = 'show node -o n1' ]; then echo 'NodeName=n1 NodeAddr=127.0.0.9 NodeH
 """
 
 
-def _on_nodes(root: Path, run: Any, **more: str) -> tuple[int, list[str]]:
-    """run.sh under a stand-in srun, scontrol and torchrun; its exit code and the words that srun got."""
+def _nodes_environment(root: Path, **more: str) -> dict[str, str]:
+    """That of a job on two nodes, with a stand-in srun, scontrol and torchrun."""
     binaries = root / "bin"
     binaries.mkdir(exist_ok=True)
     for name, text in (("srun", SRUN), ("scontrol", SCONTROL), ("getent", "#!/bin/sh\nexit 2\n"), ("python", TORCHRUN)):
@@ -219,7 +222,12 @@ def _on_nodes(root: Path, run: Any, **more: str) -> tuple[int, list[str]]:
         (binaries / name).chmod(0o755)
     slurm = {"SLURM_JOB_ID": "1234", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": "2", "SLURM_CPUS_PER_TASK": "6"}
     base = {"PYTHON": str(binaries / "python"), "REAL_PYTHON": fake.environment()["PYTHON"], "NUQ_NODES": "2", "NPROC": "4"}
-    code = fake.bash(run.folder.script, **{"PATH": f"{binaries}:{os.environ['PATH']}", **base, **slurm, **more}).returncode
+    return fake.environment(**{"PATH": f"{binaries}:{os.environ['PATH']}", **base, **slurm, **more})
+
+
+def _on_nodes(root: Path, run: Any, **more: str) -> tuple[int, list[str]]:
+    """run.sh as on two nodes; its exit code and the words that srun got."""
+    code = fake.bash(run.folder.script, **_nodes_environment(root, **more)).returncode
     return code, (root / "srun.args").read_text().splitlines() if (root / "srun.args").exists() else []
 
 
@@ -230,15 +238,28 @@ def test_several_nodes_meet_through_srun_and_keep_their_exit_code(tmp_path: Path
     ended, words = _on_nodes(root, run, SLURM_RESTART_COUNT="3")
     assert ended == code
     for word in ("--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--cpus-per-task=6", "--export=ALL"):
-        assert word in words[: words.index("-m")]
-    for word in ("--nnodes=2", "--nproc-per-node=2", "--rdzv-backend=c10d", "--signals-to-handle=SIGTERM,SIGINT,SIGUSR2"):
-        assert word in words[words.index("torch.distributed.run") : words.index("main.py")]
+        assert word in words[: words.index("bash")]
+    told = (root / "torchrun.args").read_text().splitlines()
+    assert told[:3] == ["-m", "torch.distributed.run", "--node-rank=0"]
+    for word in ("--nnodes=2", "--nproc-per-node=2", "--rdzv-backend=static", "--signals-to-handle=SIGTERM,SIGINT,SIGUSR2"):
+        assert word in told[: told.index("main.py")]
     (rendezvous,) = [word for word in words if word.startswith("--rdzv-id=1234.3.")]
     assert rendezvous.rpartition(".")[2].isdecimal(), "one after another in the same job, they must not meet each other"
     (place,) = [word.partition("=")[2] for word in words if word.startswith("--rdzv-endpoint=")]
     host, _, port = place.partition(":")
     assert host == "127.0.0.9", "where the node's name is not known, its address"
     assert 20000 <= int(port) < 32000
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
+def test_srun_is_never_sent_a_term(tmp_path: Path, number: signal.Signals) -> None:
+    root = fake.checkout(tmp_path, {1: "wait"})
+    (run,) = fake.runs(root, 1)
+    with fake.started(root, ["bash", str(run.folder.script)], env=_nodes_environment(root)) as process:
+        fake.until((run.folder.path / "started").exists, "the run did not start")
+        process.send_signal(number)
+        assert process.wait(timeout=15) == 75
+    assert "heard SIGUSR2" in run.folder.log.read_text()
 
 
 def test_a_port_that_is_taken_is_passed_over(tmp_path: Path) -> None:
