@@ -189,7 +189,7 @@ def submit(argv: Sequence[str], root: Path) -> int:
         if made.plan.cancel:
             _cancel_unwanted(made, parsed.yes, root)
         if made.plan.submit:
-            _report(planning.apply(made, root, _note))
+            _report(planning.apply(made, root, _note), made.options)
     return 0
 
 
@@ -234,7 +234,7 @@ def _go_on(item: Submission, options: Options, root: Path) -> int:
         some = ", ".join(Path(run).name for run in alive[:3])
         raise ValueError(f"{len(alive)} of the runs that were still to be submitted are alive or done meanwhile ({some}): plan again")
     print(f"going on with {item.id}: {len(left)} of {count(len(item.chunks), 'array')} left")
-    _report(planning.go_on(item, load_site(options.site), root, _note))
+    _report(planning.go_on(item, load_site(options.site), root, _note), options)
     return 0
 
 
@@ -244,8 +244,9 @@ def _note(chunk: Chunk) -> None:
     )
 
 
-def _report(item: Submission) -> None:
-    print(f"the jobs run the snapshot {item.code['path']}; watch them: python grid_run.py status {item.title.replace('.', ' ', 1)}")
+def _report(item: Submission, options: Options) -> None:
+    watch = f"python grid_run.py status {options.grid} {options.run_name}"
+    print(f"the jobs run the snapshot {item.code['path']}; watch them: {watch}")
 
 
 # --- retry --------------------------------------------------------------------------------------------------------
@@ -291,7 +292,7 @@ def retry(argv: Sequence[str], root: Path) -> int:
             made = planning.make(_options(parsed, retry=chosen), root)
             if found := planning.check(made, root):
                 raise ValueError("nothing was submitted: " + "; ".join(found))
-            _report(planning.apply(made, root, _note))
+            _report(planning.apply(made, root, _note), made.options)
             return 0
     from grid.engine.local import run_with_progress
 
