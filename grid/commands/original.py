@@ -6,8 +6,14 @@ import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grid.commands.options import GRID_HELP, add_sweep_options, aliases, count, experiments_of
+
+if TYPE_CHECKING:
+    from grid.engine.resources import Resources
+    from grid.engine.runs import Run
+    from grid.engine.sweep import Sweep
 
 CLUSTERS = ("slurm", "local")
 
@@ -77,48 +83,139 @@ def write(argv: Sequence[str], root: Path, epilog: str = "") -> int:
     options = write_parser(epilog).parse_args(argv)
     _check_write(options)
     from grid.engine import slurm
-    from grid.engine.plan import deal
-    from grid.engine.runs import prepare, runs_of
-    from grid.engine.script import from_script, job_script
-    from grid.engine.state import write_text
+    from grid.engine.runs import runs_of
+    from grid.engine.submission import only_one
 
     if options.submit:
         slurm.check_sbatch()
     sweep, experiments = experiments_of(options)
     scripts, ranks, partition = _cluster_args(options.cluster_args, len(experiments))
     runs = runs_of(experiments, root)
+    if not options.submit:
+        _check_prefix(options.prefix, root)
+        _write_scripts(options, root, sweep, runs, scripts, ranks)
+        if options.cluster == "slurm":
+            path = _write_sbatch(options, root, scripts, _resources(options, ranks, partition))
+            print(f"next: sbatch {path.relative_to(root)}")
+        return 0
+    with only_one(root, experiments[0].folder):
+        _check_queue(runs, root)
+        _check_prefix(options.prefix, root)
+        shares = _write_scripts(options, root, sweep, runs, scripts, ranks)
+        _submit(options, root, sweep, shares, _resources(options, ranks, partition))
+    return 0
+
+
+def _write_scripts(options: argparse.Namespace, root: Path, sweep: Sweep, runs: Sequence[Run], scripts: int, ranks: int) -> list[list[str]]:
+    """The run folders and the job scripts; the runs of each script."""
+    from grid.engine.plan import deal
+    from grid.engine.runs import prepare
+    from grid.engine.script import from_script, job_script
+    from grid.engine.state import write_text
+
     for run in runs:
         prepare(run)
     (root / "jobs" / "logs").mkdir(parents=True, exist_ok=True)
     first, last = options.run0_id, options.run0_id + scripts - 1
-    for number, share in enumerate(deal(runs, scripts), start=first):
-        text = job_script(sweep.title, [run.run_dir for run in share], from_script(1), ranks)
+    shares = [[run.run_dir for run in share] for share in deal(runs, scripts)]
+    for number, share in enumerate(shares, start=first):
+        text = job_script(sweep.title, share, from_script(1), ranks)
         write_text(root / "jobs" / f"{options.prefix}_{number}.sh", text, executable=True)
-    print(f"{sweep.title}: {count(len(experiments), 'experiment')}{aliases(sweep, experiments)}")
+    experiments = [run.experiment for run in runs]
+    print(f"{sweep.title}: {count(len(runs), 'experiment')}{aliases(sweep, experiments)}")
     print(f"wrote runs/{experiments[0].folder}/*/ (config.yaml, run.sh)")
     print(f"wrote jobs/{options.prefix}_{first}.sh .. jobs/{options.prefix}_{last}.sh")
-    if scripts > len(experiments):
-        enough = ",".join([str(len(experiments)), *options.cluster_args.split(",")[1:]])
-        print(f"hint: {scripts - len(experiments)} scripts are empty; --cluster_args {enough} would do")
-    if options.cluster == "slurm":
-        _write_sbatch(options, root, scripts, ranks, partition)
-    return 0
+    if scripts > len(runs):
+        enough = ",".join([str(len(runs)), *options.cluster_args.split(",")[1:]])
+        print(f"hint: {scripts - len(runs)} scripts are empty; --cluster_args {enough} would do")
+    return shares
 
 
-def _write_sbatch(options: argparse.Namespace, root: Path, scripts: int, ranks: int, partition: str | None) -> None:
+def _resources(options: argparse.Namespace, ranks: int, partition: str | None) -> Resources:
+    from grid.engine.resources import Resources
+
+    names = ("gpus", "cpus", "mem", "time", "account", "qos", "constraint", "exclude")
+    return Resources(ranks=ranks, partition=partition, **{name: getattr(options, name) for name in names})
+
+
+def _write_sbatch(options: argparse.Namespace, root: Path, scripts: int, resources: Resources, code: str = "") -> Path:
     from grid.engine import slurm
     from grid.engine.state import write_text
 
-    names = ("gpus", "cpus", "mem", "time", "account", "qos", "constraint", "exclude")
-    resources = slurm.Resources(ranks=ranks, partition=partition, **{name: getattr(options, name) for name in names})
     path = root / "jobs" / f"{options.prefix}_slurm.sbatch"
-    write_text(path, slurm.sbatch_text(options.prefix, root, options.run0_id, scripts, resources, options.max_running))
+    write_text(path, slurm.sbatch_text(options.prefix, root, options.run0_id, scripts, resources, options.max_running, code=code))
     print(f"wrote {path.relative_to(root)} (array {slurm.array_spec(options.run0_id, scripts, options.max_running)})")
     if options.run0_id + scripts - 1 > slurm.LARGEST_INDEX:
         print(
             f"hint: many clusters refuse array indices above {slurm.LARGEST_INDEX} (MaxArraySize); fewer scripts hold the same experiments"
         )
-    if options.submit:
-        print(f"submitted job {slurm.submit(path)}")
-    else:
-        print(f"next: sbatch {path.relative_to(root)}")
+    return path
+
+
+# --- submitting ---------------------------------------------------------------------------------------------------
+
+
+def _check_queue(runs: Sequence[Run], root: Path) -> None:
+    """ValueError where one of the runs is in the queue or alive: nothing is submitted twice."""
+    from grid.engine import evidence, submission
+
+    folder = runs[0].experiment.folder
+    evidence.settle(submission.read_all(root, folder), root)
+    view = evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=0)
+    taken = [state for state in view.states.values() if state.word != "done" and not state.may_start]
+    if taken:
+        jobs = ", ".join(sorted({state.element.partition("_")[0] for state in taken if state.element})) or "another process"
+        raise ValueError(
+            f"{count(len(taken), 'run')} of this sweep {'is' if len(taken) == 1 else 'are'} queued or running already ({taken[0].word}; "
+            f"job {jobs}): nothing was submitted; `python grid_run.py cancel GRID RUN_NAME` takes them out of the queue"
+        )
+
+
+def _check_prefix(prefix: str, root: Path) -> None:
+    """ValueError where scripts of this prefix are in the queue: they must not change under it."""
+    from grid.engine import evidence, submission
+
+    for path in sorted((root / "jobs" / "sweeps").glob(f"*/*/{submission.RECORD}")):
+        item = submission.read(path)
+        chunks = [chunk for chunk in item.chunks if chunk.scripts == f"jobs/{prefix}" and chunk.is_settled]
+        runs = [run for chunk in chunks for element in chunk.elements for run in element]
+        if not runs:
+            continue
+        view = evidence.look(runs, [item.folder], root)
+        ids = {chunk.job_id for chunk in chunks}
+        alive = [
+            state
+            for state in view.states.values()
+            if not state.may_start and state.element.partition("_")[0] in ids and state.word != "done"
+        ]
+        if alive:
+            raise ValueError(
+                f"--prefix {prefix}: job {alive[0].element.partition('_')[0]} of {item.title} still runs jobs/{prefix}_*.sh "
+                f"({alive[0].word}); choose another prefix, or wait for it"
+            )
+
+
+def _submit(options: argparse.Namespace, root: Path, sweep: Sweep, shares: Sequence[Sequence[str]], resources: Resources) -> None:
+    """Hand the sbatch file over, and write down which element runs what."""
+    import dataclasses
+    import time
+
+    from grid.engine import slurm, snapshot, submission
+
+    code, pinned = snapshot.snapshot(root)
+    path = _write_sbatch(options, root, len(shares), resources, pinned)
+    chunk = submission.Chunk(
+        options.prefix,
+        dataclasses.asdict(resources),
+        shares,
+        options.max_running,
+        first=options.run0_id,
+        scripts=f"jobs/{options.prefix}",
+    )
+    folder = sweep.folder or sweep.run_name
+    item = submission.Submission(
+        folder, time.strftime("%Y%m%d-%H%M%S"), sweep.title, {**dataclasses.asdict(code), "path": pinned}, 1, [chunk]
+    )
+    item.save(root)
+    item = submission.hand_over(item, root, lambda now, part: path, lambda file: slurm.submit(file, item.job_name(chunk)))
+    print(f"submitted job {item.chunks[0].job_id}")

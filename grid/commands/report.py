@@ -56,7 +56,7 @@ def drifted(made: Made, root: Path) -> Iterator[str]:
     alive = {state.element for state in made.view.states.values() if state.word in ("pending", "running")}
     for item in made.view.submissions:
         for chunk in item.chunks:
-            number = sum(1 for index, runs in enumerate(chunk.elements) if f"{chunk.job_id}_{index}" in alive for _ in runs)
+            number = sum(1 for index, runs in chunk.indexed() if f"{chunk.job_id}_{index}" in alive for _ in runs)
             if number and item.code["digest"] != made.plan.code["digest"]:
                 waiting[item.code["digest"], item.code["commit"]] += number
     for (digest, commit), number in waiting.items():

@@ -75,9 +75,15 @@ requeue() {{ # the controller may be down for a moment
 ) &"""
 
 
-def sbatch_text(prefix: str, root: Path, first: int, count: int, resources: Resources, max_running: int | None = None) -> str:
-    """The array job that runs ``jobs/<prefix>_<first>.sh`` and so on, one script an element: the original command's."""
-    start = f'bash jobs/{prefix}_"$SLURM_ARRAY_TASK_ID".sh &'
+def sbatch_text(
+    prefix: str, root: Path, first: int, count: int, resources: Resources, max_running: int | None = None, *, code: str = ""
+) -> str:
+    """The array job that runs ``jobs/<prefix>_<first>.sh`` and so on, one script an element: the original command's.
+
+    ``code`` is the snapshot that they execute, as seen from ``root``; empty: the checkout as it is then.
+    """
+    pinned = f"export NUQ_CODE={shlex.quote(str(root / code))}\n" if code else ""
+    start = f'{pinned}bash jobs/{prefix}_"$SLURM_ARRAY_TASK_ID".sh &'
     return _text(
         WAIT + _COMMAND.format(root=shlex.quote(str(root)), start=start, max_requeues=MAX_REQUEUES, requeue="scontrol requeue"),
         prefix,
@@ -199,13 +205,13 @@ def check_sbatch() -> None:
         )
 
 
-def submit(path: Path) -> str:
-    """Submit an sbatch file; the job's id.
+def submit(path: Path, job_name: str | None = None) -> str:
+    """Submit an sbatch file, under another name where one is given; the job's id.
 
     ValueError, with SLURM's words, where it refuses.  ``Unreachable`` where nobody knows whether the job was accepted.
     """
     check_sbatch()
-    reply = _ask_sbatch(["--parsable", str(path)], path)
+    reply = _ask_sbatch(["--parsable", *([f"--job-name={job_name}"] if job_name else []), str(path)], path)
     job_id = (reply.splitlines() or [""])[-1].partition(";")[0].strip()
     if not job_id.isdecimal():
         raise Unreachable(f"sbatch {path}: the answer {reply!r} is no job id; whether SLURM took the job is not known")

@@ -40,6 +40,12 @@ class Chunk:
     job_id: str = ""
     at: float = 0.0  # when it was handed over
     error: str = ""
+    first: int = 0  # index of the first element
+    scripts: str = ""  # element i runs <scripts>_<i>.sh, as seen from the checkout; empty: <name>_<i>.sh beside the record
+
+    def indexed(self) -> Iterator[tuple[int, Sequence[str]]]:
+        """(array index, its runs) of every element."""
+        return enumerate(self.elements, start=self.first)
 
     @property
     def is_settled(self) -> bool:
@@ -66,6 +72,10 @@ class Submission:
 
     def script(self, chunk: Chunk, index: int) -> str:
         return f"{chunk.name}_{index}.sh"
+
+    def base(self, root: Path, chunk: Chunk) -> Path:
+        """What the names of the elements' scripts and ledgers begin with."""
+        return root / chunk.scripts if chunk.scripts else self.place(root) / chunk.name
 
     def sbatch(self, root: Path, chunk: Chunk) -> Path:
         return self.place(root) / f"{chunk.name}.sbatch"
@@ -121,13 +131,13 @@ def claims(submissions: Sequence[Submission], root: Path) -> dict[str, Claim]:
     """Run folder -> the latest array element that is to run it.  What was not handed over makes no claim."""
     found: dict[str, Claim] = {}
     for submission in submissions:
-        place = submission.place(root)
         for chunk in submission.chunks:
             if chunk.state not in (ASKED, SUBMITTED):
                 continue
-            for index, runs in enumerate(chunk.elements):
+            base = submission.base(root, chunk)
+            for index, runs in chunk.indexed():
                 element = f"{chunk.job_id}_{index}" if chunk.state == SUBMITTED else None
-                ended = read_ledger(place / f"{chunk.name}_{index}.ended")
+                ended = read_ledger(base.with_name(f"{base.name}_{index}.ended"))
                 for turn, run in enumerate(runs):
                     if run not in found or found[run].submitted_at <= chunk.at:
                         found[run] = Claim(element, chunk.at, first=turn == 0, ended_code=ended.get(run))
@@ -155,9 +165,10 @@ def log_of(submissions: Sequence[Submission], run: str, root: Path) -> Path | No
         for chunk in item.chunks:
             if not chunk.is_settled or (latest and latest[0] > chunk.at):
                 continue
-            for index, runs in enumerate(chunk.elements):
+            base = item.base(root, chunk)
+            for index, runs in chunk.indexed():
                 if run in runs:
-                    latest = chunk.at, item.place(root) / "logs" / f"{chunk.name}_{chunk.job_id}_{index}.log"
+                    latest = chunk.at, base.parent / "logs" / f"{base.name}_{chunk.job_id}_{index}.log"
     return latest[1] if latest else None
 
 
