@@ -146,14 +146,14 @@ def find(name: str, since: float) -> str | None:
 
     Settles a submission whose reply was lost.  Unreachable where the queue cannot be asked.
     """
-    queued = {array_id(line) for line in _call(["squeue", "-h", "-a", "-t", "all", "-n", name, "-o", "%i"]).split()}
-    if not queued:
+    told = _call(["squeue", "-h", "-a", "-t", "all", "-n", name, "-o", "%i"])
+    if not told.strip():
         try:
             told = _call(["sacct", "-X", "-P", "-n", "-S", _day(since), "--name", name, "-o", "JobID"])
         except Unreachable:  # no accounting: the queue's word is all there is
-            told = ""
-        queued = {array_id(line) for line in told.split()}
-    return max(queued, key=lambda text: (len(text), text)) if queued else None
+            return None
+    found = {array_id(expand(line)[0]) for line in told.splitlines() if line and not line.startswith("CLUSTER:")}
+    return max(found, key=int) if found else None
 
 
 def cluster_name() -> str:
@@ -259,8 +259,11 @@ def _accounts_job(fields: Sequence[str]) -> Job:
     state, exit_code, start, end, node = fields
     code, _, number = exit_code.partition(":")
     died = _whole(number, 0)
+    word = state.split()[0] if state else ""  # of "CANCELLED by 1000"
+    if word.endswith("+"):  # cut short
+        word = next((end for end in sorted(ENDS) if end.startswith(word[:-1])), word)
     return Job(
-        word=state.split()[0].rstrip("+") if state else "",  # "CANCELLED by 1000"
+        word=word,
         reason=state if " " in state else "",
         node="" if node == "None assigned" else node,
         exit_code=128 + died if died else _whole(code, 0),
