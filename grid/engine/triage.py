@@ -158,12 +158,18 @@ def groups(failures: Iterable[Failure]) -> list[Group]:
     return sorted(made, key=lambda row: (-row.count, KINDS.index(row.kind), row.signature))
 
 
+_VARYING = (
+    (re.compile(r"0x[0-9a-fA-F]+"), "*"),
+    (re.compile(r"(?<![\w./])(?:(?:~|\.{1,2})?(?:/[\w.+=,@-]+)+|[\w.+=,@-]+(?:/[\w.+=,@-]+){2,})/?"), "PATH"),
+    (re.compile(r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{8,}\b"), "*"),
+    (re.compile(r"(?<!\w)-?\d+(\.\d+)?(e[-+]?\d+)?|\d+(\.\d+)?"), "N"),
+)
+
+
 def normal(text: str) -> str:
     """The text with what differs from run to run taken out: paths, addresses, hashes, numbers."""
-    text = re.sub(r"0x[0-9a-fA-F]+", "0x*", text)
-    text = re.sub(r"(?<![\w.])(?:~|\.{1,2})?(?:/?[\w.+=,@-]+)?(?:/[\w.+=,@-]+)+/?", "PATH", text)
-    text = re.sub(r"\b(?=[a-f]*\d)[0-9a-f]{8,}\b", "*", text)
-    text = re.sub(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", "N", text)
+    for pattern, name in _VARYING:
+        text = pattern.sub(name, text)
     return " ".join(text.split())
 
 

@@ -1,0 +1,211 @@
+"""Real-looking ends of runs of every kind, what goes before what, and how failures make groups."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grid.engine.answers import Job
+from grid.engine.state import RunFolder, State
+from grid.engine.triage import KINDS, Failure, classify, groups, normal
+
+FAILED = State("failed", "job 123_4 ended")
+BEGUN = "runs/nuq-mnist/alq-3-0f1e2d3c4b5a: alq, cnn on mnist, 4 workers\n"
+FRAMES = """\
+Traceback (most recent call last):
+  File "/home/a user/nuq/main.py", line 60, in <module>
+    sys.exit(launch(config))
+             ^^^^^^^^^^^^^^
+  File "/home/a user/nuq/train/trainer.py", line 130, in train_step
+    gradients, losses = self._hosted_gradients(self.step)
+  File "/opt/venv/lib/python3.12/site-packages/torch/nn/modules/module.py", line 1773, in _wrapped_call_impl
+    return self._call_impl(*args, **kwargs)
+"""
+CUDA_OOM = (
+    FRAMES + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 139.80 GiB of which "
+    "1.21 GiB is free. Process 4711 has 138.00 GiB memory in use.\n"
+)
+CLOSED = FRAMES + "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:38612\n"
+KEY_ERROR = FRAMES + "KeyError: 'conv1.weight'\n"
+ELASTIC = """\
+Traceback (most recent call last):
+  File "/opt/venv/lib/python3.12/site-packages/torch/distributed/run.py", line 995, in main
+    run(args)
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+main.py FAILED
+"""
+WATCHDOG = (
+    "[rank1]:[E1121 16:03:11.123456789 ProcessGroupNCCL.cpp:632] [Rank 1] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=1523, OpType=ALLGATHER, Timeout(ms)=1800000) ran for 1800094 milliseconds before timing out.\n"
+)
+STEPD_OOM = "slurmstepd: error: Detected 1 oom_kill event in StepId=123.batch. Some of the step tasks have been OOM Killed.\n"
+STEPD_LIMIT = "slurmstepd: error: *** JOB 123 ON n1 CANCELLED AT 2026-11-21T16:25:10 DUE TO TIME LIMIT ***\n"
+STEPD_NODE = (
+    "slurmstepd: error: *** JOB 123 ON n1 CANCELLED AT 2026-11-21T16:25:10 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n"
+)
+
+LOADER = FRAMES + "RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed.\n" + STEPD_OOM
+NUMPY = FRAMES + "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 9.31 GiB for an array\n"
+ALLOCATOR = FRAMES + "RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory\n"
+GLOO_TIMEOUT = FRAMES + "RuntimeError: [pair.cc:90] Timed out waiting 1800000ms for recv operation to complete\n"
+STORE_TIMEOUT = FRAMES + "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms\n"
+EARLY = 'Traceback (most recent call last):\n  File "main.py", line 3, in <module>\nImportError: no x\n'
+OWN_WORD: dict[str, Any] = {
+    "state": "failed",
+    "exit_code": 1,
+    "failure": {"signature": "ValueError at a.py:7 in f", "message": "shape (3, 4)"},
+}
+CONSEQUENCE: dict[str, Any] = {
+    "state": "failed",
+    "exit_code": 1,
+    "failure": {"signature": "RuntimeError", "message": "Connection closed by peer"},
+}
+SETTINGS: dict[str, Any] = {"state": "failed", "exit_code": 2, "failure": {"signature": "ValueError", "message": "bits=9"}}
+NAN = State("diverged", "step 120: the loss of worker 3 is nan")
+REFUSED = State("failed", "exit code 2")
+
+Case = tuple[str, dict[str, Any], State, str, str, str]
+# (log, status.json, state, the job's word) -> (kind, a part of the signature)
+CASES: dict[str, Case] = {
+    "cuda": (BEGUN + CUDA_OOM, {}, FAILED, "FAILED", "cuda_oom", "OutOfMemoryError at trainer.py:130 in train_step: CUDA out of memory."),
+    "cuda, then the time limit": (BEGUN + CUDA_OOM, {}, FAILED, "TIMEOUT", "cuda_oom", "OutOfMemoryError"),
+    "cuda on one rank, the others lose it": (f"{CUDA_OOM}{CLOSED}{CLOSED}{ELASTIC}", {}, FAILED, "FAILED", "cuda_oom", "OutOfMemoryError"),
+    "cuda, from a rank": ("".join(f"[rank3]: {line}\n" for line in CUDA_OOM.splitlines()), {}, FAILED, "", "cuda_oom", "trainer.py:130"),
+    "oom kill": (BEGUN + STEPD_OOM, {}, FAILED, "FAILED", "host_oom", "oom_kill event"),
+    "oom kill, said by SLURM alone": (BEGUN, {}, FAILED, "OUT_OF_MEMORY", "host_oom", "OUT_OF_MEMORY"),
+    "oom kill of one rank": (CLOSED + STEPD_OOM, {}, FAILED, "FAILED", "host_oom", "oom_kill"),
+    "oom kill of one rank, in SLURM's word": (CLOSED, {}, FAILED, "OUT_OF_MEMORY", "host_oom", "OUT_OF_MEMORY"),
+    "oom of a loader": (LOADER, {}, FAILED, "", "host_oom", ""),
+    "numpy": (NUMPY, {}, FAILED, "", "host_oom", "_Arr"),
+    "torch on the host": (ALLOCATOR, {}, FAILED, "", "host_oom", ""),
+    "time limit": (BEGUN, {}, FAILED, "TIMEOUT", "time_limit", "TIMEOUT"),
+    "time limit, by the log": (BEGUN + STEPD_LIMIT, {}, FAILED, "", "time_limit", "time_limit"),
+    "time limit, which closed connections": (CLOSED + STEPD_LIMIT, {}, FAILED, "TIMEOUT", "time_limit", "TIMEOUT"),
+    "node": (BEGUN, {}, FAILED, "NODE_FAIL", "node_failure", "NODE_FAIL"),
+    "node, by the log": (BEGUN + STEPD_NODE, {}, FAILED, "", "node_failure", "NODE_FAIL"),
+    "node of a peer": (CLOSED, {}, FAILED, "NODE_FAIL", "node_failure", "NODE_FAIL"),
+    "preempted": (BEGUN, {}, State("preempted", "checkpointed"), "PREEMPTED", "preempted", "PREEMPTED"),
+    "watchdog": (BEGUN + WATCHDOG, {}, FAILED, "FAILED", "network_timeout", "Watchdog caught collective"),
+    "gloo closed": (BEGUN + CLOSED, {}, FAILED, "FAILED", "network_timeout", "Connection closed by peer"),
+    "gloo timed out": (GLOO_TIMEOUT, {}, FAILED, "", "network_timeout", ""),
+    "a store that never came": (STORE_TIMEOUT, {}, FAILED, "TIMEOUT", "network_timeout", ""),
+    "disk": (FRAMES + "OSError: [Errno 28] No space left on device: 'checkpoint.pt'\n", {}, FAILED, "FAILED", "disk", "No space left"),
+    "quota": ("mkdir: cannot create directory 'x': Disk quota exceeded\n", {}, FAILED, "", "disk", "Disk quota exceeded"),
+    "device": (FRAMES + "OSError: [Errno 5] Input/output error\n", {}, FAILED, "", "disk", "Input/output error"),
+    "a crash": (BEGUN + KEY_ERROR, {}, FAILED, "FAILED", "code", "KeyError at trainer.py:130 in train_step: 'convN.weight'"),
+    "a crash of one rank": (BEGUN + KEY_ERROR + CLOSED + ELASTIC, {}, FAILED, "FAILED", "code", "KeyError"),
+    "a crash, then the next run met the limit": (BEGUN + KEY_ERROR, {}, FAILED, "TIMEOUT", "code", "KeyError"),
+    "a crash, not that of the last attempt": (BEGUN + CUDA_OOM + BEGUN + KEY_ERROR, {}, FAILED, "", "code", "KeyError"),
+    "before torch": (EARLY, {}, FAILED, "", "code", "main.py:3"),
+    "by its own word": (
+        "", OWN_WORD, FAILED, "",
+        "code", "ValueError at a.py:7 in f: shape (N, N)",
+    ),
+    "its own word is a consequence": (
+        KEY_ERROR, CONSEQUENCE, FAILED, "",
+        "code", "KeyError",
+    ),
+    "settings": (
+        "main.py: method.bits=9: ...\n", SETTINGS, FAILED, "",
+        "settings", "ValueError: bits=N",
+    ),
+    "settings, by the script's code": ("main.py: bits=9: legal are 1..8\n", {}, REFUSED, "", "settings", "bad settings"),
+    "not finite": ("", {"state": "diverged"}, NAN, "", "non_finite", "step N: the loss of worker N"),
+    "cancelled": (BEGUN, {}, State("cancelled", "job 1_2 ended: CANCELLED"), "CANCELLED", "cancelled", "CANCELLED"),
+    "no word at all": ("", {}, State("failed", "exit code 137"), "", "lost", "exit code N"),
+    "an end of an earlier attempt": (
+        BEGUN, {"state": "running", "failure": {"signature": "ValueError", "message": "old"}}, FAILED, "TIMEOUT", "time_limit", "TIMEOUT",
+    ),
+}  # fmt: skip
+
+
+def _folder(root: Path, log: str, record: dict[str, Any], name: str = "alq-3-0f1e2d3c4b5a") -> RunFolder:
+    folder = RunFolder(root / "runs" / "nuq-mnist" / name)
+    folder.path.mkdir(parents=True)
+    folder.log.write_text(log)
+    if record:
+        folder.status.write_text(json.dumps(record))
+    return folder
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_kind(tmp_path: Path, name: str) -> None:
+    log, record, state, word, kind, signature = CASES[name]
+    found = classify(_folder(tmp_path, log, record), state, Job(word) if word else None)
+    assert found.kind == kind, found
+    assert signature in found.signature
+    assert found.example == "runs/nuq-mnist/alq-3-0f1e2d3c4b5a"
+    assert "\n" not in found.line + found.signature and len(found.line) <= 200
+
+
+def test_the_table_has_every_kind() -> None:
+    assert {case[4] for case in CASES.values()} == set(KINDS)
+
+
+def test_what_slurm_wrote_into_the_log_of_the_job_counts(tmp_path: Path) -> None:
+    job_log = tmp_path / "chunk_123_4.log"
+    job_log.write_text("2026-11-21 16:00:00 start runs/a\n" + STEPD_OOM)
+    folder = _folder(tmp_path, BEGUN, {})
+    assert classify(folder, FAILED, None, [job_log]).kind == "host_oom"
+    assert classify(folder, FAILED, None, [tmp_path / "none.log"]).kind == "lost"
+
+
+def test_the_same_bug_of_two_thousand_runs_is_one_line(tmp_path: Path) -> None:
+    failures = []
+    started = time.process_time()
+    for number in range(200):
+        where = f"/scratch/job{number}/runs/x-{number:012x}/events"
+        log = "x" * 20000 + BEGUN + FRAMES + f"ValueError: worker {number} at 0x7f{number:06x} read {number / 7} from {where}\n"
+        failures.append(classify(_folder(tmp_path, log, {}, f"run-{number}"), FAILED, Job("FAILED")))
+    assert time.process_time() - started < 1.0
+    failures.append(classify(_folder(tmp_path, BEGUN + KEY_ERROR, {}, "other"), FAILED))
+    rows = groups(failures)
+    assert [(row.kind, row.count, row.example) for row in rows] == [
+        ("code", 200, "runs/nuq-mnist/run-0"),
+        ("code", 1, "runs/nuq-mnist/other"),
+    ]
+    assert rows[0].signature == "ValueError at trainer.py:130 in train_step: worker N at * read N from PATH"
+    assert rows[0].line.startswith("ValueError: worker 0 at 0x7f000000 read 0.0 from /scratch/job0/")
+    assert groups([]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("GPU 3: tried to allocate 2.50 GiB", "GPU N: tried to allocate N GiB"),
+        ("at 0x7ffdeadBEEF of /a/b-c.d/e.py", "at * of PATH"),
+        ("runs/nuq-mnist/alq-3-0f1e2d3c4b5a: gone", "PATH: gone"),
+        ("id 0f1e2d3c4b5a is bad", "id * is bad"),
+        ("a  b\n c", "a b c"),
+        ("loss is -1.5e-07", "loss is N"),
+        ("Input/output error on gpu-12", "Input/output error on gpu-N"),
+        ("deadline passed", "deadline passed"),
+    ],
+)
+def test_normal(text: str, expected: str) -> None:
+    assert normal(text) == expected
+
+
+PIECES = st.sampled_from(
+    [BEGUN, CUDA_OOM, CLOSED, KEY_ERROR, ELASTIC, WATCHDOG, STEPD_OOM, "\x00\n", "Traceback (most recent call last):\n", FRAMES[:50]]
+)
+
+
+@given(
+    st.lists(PIECES | st.text(max_size=20), max_size=5),
+    st.dictionaries(st.sampled_from(["state", "failure", "exit_code"]), st.none() | st.integers()),
+)
+def test_any_log_and_record_get_a_kind(tmp_path_factory: pytest.TempPathFactory, pieces: list[str], record: dict[str, Any]) -> None:
+    folder = RunFolder(tmp_path_factory.mktemp("run"))
+    folder.log.write_bytes("".join(pieces).encode(errors="replace"))
+    folder.status.write_text(json.dumps(record))
+    found = classify(folder, FAILED, Job("FAILED"))
+    assert isinstance(found, Failure) and found.kind in KINDS
+    assert "\n" not in found.signature
