@@ -114,7 +114,7 @@ def _opinions(plan: Plan, test_only: Callable[[Path], None], text: Callable[[str
                 test_only(path)
             except ValueError as error:
                 words = " ".join(f"{name}={value}" for name, value in chunk.resources.items() if value is not None)
-                found.append(f"{error} (asked for: {words})")
+                found.append(f"{str(error).replace(str(path), 'a script of ' + chunk.name)} (asked for: {words})")
             except slurm.Unreachable as error:
                 return [*found, f"SLURM was asked for its opinion and does not answer: {error}"]
     return found
