@@ -45,7 +45,8 @@ MANY = 500  # words in one command line
 NEVER_S = 3600.0  # the age given to an id that accounting alone was asked for: too old to tell what is in the queue
 MARGIN_S = 86400.0  # accounting is asked from a day before the first submission: clocks, time zones
 
-# JobID may be a range, so the reason, which may hold anything, comes last.
+# Asked with -r: otherwise elements that wait share a line, and one that waits for its turn is said to be held because others are.
+# The reason comes last, for it may hold anything.
 _QUEUE = "%i|%T|%S|%e|%N|%r"
 _HISTORY = "JobID,State,ExitCode,Start,End,NodeList"
 _CONF = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf")
@@ -231,7 +232,7 @@ def compact(elements: Collection[str]) -> list[str]:
 
 def _queue(ids: Sequence[str]) -> dict[str, Job]:
     try:
-        text = _call(["squeue", "-h", "-a", "-t", "all", "-j", ",".join(ids), "-o", _QUEUE])
+        text = _call(["squeue", "-h", "-a", "-r", "-t", "all", "-j", ",".join(ids), "-o", _QUEUE])
     except Unreachable as error:
         if "Invalid job id specified" not in str(error):
             raise
@@ -362,7 +363,9 @@ def _complaint(text: str) -> str:
     return lines[-1][:300] if lines else ""
 
 
-_SILENCE = re.compile(r"contact|connect|timed? ?out|communicat|gave no answer|there is no |cannot be started|configuration", re.IGNORECASE)
+_SILENCE = re.compile(
+    r"contact|connect|timed? ?out|communicat|gave no answer|there is no |cannot be started|process configuration", re.IGNORECASE
+)
 
 
 def _act(command: Sequence[str]) -> None:

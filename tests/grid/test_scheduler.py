@@ -93,7 +93,7 @@ def test_one_squeue_tells_everything(slurm: Commands, monkeypatch: pytest.Monkey
     for name in ("SQUEUE_USERS", "SACCT_FORMAT", "SCANCEL_INTERACTIVE"):
         monkeypatch.setenv(name, "somebody")
     found = ask(["47", "22", "79", "55", "47"])
-    assert slurm.calls == ["squeue -h -a -t all -j 22,47,55,79 -o %i|%T|%S|%e|%N|%r"]
+    assert slurm.calls == ["squeue -h -a -r -t all -j 22,47,55,79 -o %i|%T|%S|%e|%N|%r"]
     environment = (slurm.folder / "env").read_text().splitlines()
     assert {"LC_ALL=C", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0"} <= set(environment)
     assert not [line for line in environment if line.endswith("=somebody")], "a filter of the user's shell would hide jobs"
