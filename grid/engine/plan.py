@@ -107,7 +107,8 @@ def arrays(
     """The array jobs of these runs: one per resource shape, cut into chunks of at most ``max_elements`` elements.
 
     With a canary, the first run of a shape is an array of its own and the rest waits for its success.  ``cap`` holds for
-    everything together: it is shared out by size, and where there are more chunks than that, they queue up in ``cap`` lanes.
+    everything together: it is shared out by size (a canary runs in the share of those that wait for it), and where there are
+    more chunks than that, they queue up in ``cap`` lanes.
     """
     shapes: dict[str, list[Planned]] = {}
     for item in planned:
@@ -126,10 +127,11 @@ def arrays(
             rest.append(len(chunks))
             chunks.append(Chunk(f"s{number}c{part}", resources, share, after=first))
     if cap is not None:
-        for position, share, before in _caps([len(chunks[place].elements) for place in rest], cap):
-            chunk = chunks[rest[position]]
-            after = [*chunk.after, *([("afterany", chunks[rest[before]].name)] if before is not None else [])]
-            chunks[rest[position]] = Chunk(chunk.name, chunk.resources, chunk.elements, share, after)
+        places = rest if len(rest) <= cap else list(range(len(chunks)))
+        for position, share, before in _caps([len(chunks[place].elements) for place in places], cap):
+            chunk = chunks[places[position]]
+            after = [*chunk.after, *([("afterany", chunks[places[before]].name)] if before is not None else [])]
+            chunks[places[position]] = Chunk(chunk.name, chunk.resources, chunk.elements, share, after)
     return chunks
 
 
@@ -145,7 +147,7 @@ def _caps(sizes: Sequence[int], cap: int) -> list[tuple[int, int, int | None]]:
     if len(sizes) > cap:
         return [(position, 1, position - cap if position >= cap else None) for position in range(len(sizes))]
     shares = [1] * len(sizes)
-    for _ in range(cap - len(sizes)):  # the next one to whom it brings the most
+    for _ in range(cap - len(sizes) if sizes else 0):  # the next one to whom it brings the most
         needy = max(range(len(sizes)), key=lambda position: (sizes[position] / shares[position], -position))
         shares[needy] += 1
     return [(position, min(share, sizes[position]), None) for position, share in enumerate(shares)]
