@@ -20,10 +20,10 @@ PINNED = $(shell sed -n 's/^$(1)==//p' constraints.txt)
 export PIP_ROOT_USER_ACTION := ignore
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help setup demo test lint format clean
+.PHONY: help setup demo test slurm-test lint format clean
 
 help: ## this list
-	sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
+	sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
 setup: $(DEV) $(KERNELS) ## create .venv and install everything, development tools included
 
@@ -34,6 +34,11 @@ demo: $(RUN) $(KERNELS) ## run the sweep `demo` on this machine and draw its fig
 
 test: $(DEV) $(KERNELS) ## run the tests
 	$(PY) -m pytest -p xdist.plugin -n 2 --dist loadfile $(ARGS)
+
+slurm-test: $(DEV) $(KERNELS) ## run the tests on a real SLURM, which is started for them and taken down (root on Debian; at most 6 minutes)
+	tests/slurm/install.sh
+	$(PY) -c 'import sys; from tests.slurm.cluster import unavailable; sys.exit(unavailable() or 0)'
+	NUQ_SLURM=1 $(PY) -m pytest -p xdist.plugin -n 3 --dist loadfile --no-loadscope-reorder tests/slurm $(ARGS)
 
 lint: $(DEV) ## ruff check, ruff format --check, pyright
 	failed=

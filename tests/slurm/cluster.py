@@ -283,7 +283,7 @@ def _write_settings(folder: Path, accounting: bool, requeue_delay_s: int, min_jo
     )
     storage = (
         f"AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=127.0.0.1\nAccountingStoragePort={dbd_port}\n"
-        f"AccountingStoragePass=socket={folder}/munge.socket\n"
+        f"AccountingStoragePass=socket={folder}/munge.socket\nAccountingStorageEnforce=limits\n"
     )
     facts = {
         "folder": folder,
