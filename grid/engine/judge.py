@@ -14,8 +14,21 @@ from typing import Any
 
 from grid.engine.answers import FAILURES, LIVE, NODE_FAILURES, WAITING, Answer, Job
 
+
+def lag_s(text: str | None) -> float:
+    """The value of NUQ_LAG_S: seconds; 120 where it is not set."""
+    try:
+        value = float(text or "120")
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 3600:
+        raise ValueError(f"NUQ_LAG_S={text!r}: must be a number of seconds from 0 to 3600")
+    return value
+
+
 STALE_S = 600.0  # a running experiment refreshes its heartbeat about every 2 s; this leaves room for long passes
-LAG_S = 120.0  # how old what we see may be: files on other nodes appear up to a minute late, and clocks differ by as much
+# How old what we see may be: files of other nodes appear up to a minute late, and clocks differ by as much.
+LAG_S = lag_s(os.environ.get("NUQ_LAG_S"))
 WORDS = ("new", "pending", "running", "done", "failed", "diverged", "preempted", "cancelled", "lost", "unknown")
 ENDED = {"done", "failed", "diverged", "preempted"}
 STARTABLE = {"new", "failed", "diverged", "preempted", "cancelled", "lost"}  # the others may be alive: leave them alone
@@ -302,6 +315,8 @@ def _when_over(seen: _Seen | None, mine: bool, later: bool, claim: Claim, job: J
         if mine and word == "CANCELLED" and spoke.word == "preempted":
             return State("cancelled", told, held=not is_settled)
         return State(spoke.word, spoke.message, held=not is_settled)
+    if not is_settled and word == "CANCELLED" and not later:
+        return State("cancelled", told, held=True)
     if not is_settled:
         return State("unknown", f"{told} moments ago; the run's own word may still come")
     if spoke is not None:

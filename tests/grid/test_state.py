@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from grid.engine import state as states
 from grid.engine.answers import ENDS, Answer, Job
+from grid.engine.judge import lag_s
 from grid.engine.state import Claim, Damaged, RunFolder, ids_to_ask, judge, own_element, read_ledger, write_text
 from tests.grid.histories import T0, World
 
@@ -237,6 +238,7 @@ TABLE: dict[str, Evidence] = {
     "cancelled while it waited": (None, CLAIM, _job("CANCELLED"), ASKED, "cancelled", True, ""),
     "cancelled, checkpointed": (PREEMPTED, CLAIM, _job("CANCELLED"), ASKED, "cancelled", True, ""),
     "cancelled, a moment ago": (PREEMPTED, CLAIM, _job("CANCELLED", 60), ASKED, "cancelled", False, ""),
+    "cancelled, running a moment ago": (FRESH, CLAIM, _job("CANCELLED", 60), ASKED, "cancelled", False, ""),
     "preempted for good": (SILENT, CLAIM, _job("PREEMPTED"), ASKED, "preempted", True, ""),
     "completed without a word": (SILENT, CLAIM, _job("COMPLETED"), ASKED, "lost", True, "COMPLETED"),
     "accounting knows, though the controller is down": (SILENT, CLAIM, _job("TIMEOUT"), DOWN, "failed", True, "TIMEOUT"),
@@ -251,6 +253,13 @@ TABLE: dict[str, Evidence] = {
     "in an open shell, failed": (_record("failed", slurm={"SLURM_JOB_ID": "130"}), None, RUNNING, ASKED, "failed", True, ""),
     "in an open shell, stopped": (_record("preempted", slurm={"SLURM_JOB_ID": "130"}), None, RUNNING, ASKED, "preempted", True, ""),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["x", "-1", "nan", "inf", "99999"])
+def test_a_lag_that_is_none_is_named(text: str) -> None:
+    assert (lag_s(None), lag_s(""), lag_s("5")) == (120.0, 120.0, 5.0)
+    with pytest.raises(ValueError, match=r"NUQ_LAG_S=.*must be"):
+        lag_s(text)
 
 
 @pytest.mark.parametrize("name", TABLE)
