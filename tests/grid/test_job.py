@@ -146,9 +146,9 @@ while settings["seed"] in ("1", "2", "3") and not os.path.exists("go"):
 def _slots(root: Path, seeds: int, parallel: int, resources: Resources, behaviour: dict[int, int | str] | None = None) -> tuple[Path, Any]:
     """A script of ``seeds`` runs whose first ones wait until ``parallel`` have begun, so that they run at the same time or not at all."""
     fake.checkout(root, behaviour)
-    (root / "main.py").write_text(
-        fake.MAIN.replace("signal.signal(signal.SIGUSR2, stop)\n", NOTES + "signal.signal(signal.SIGUSR2, stop)\n")
-    )
+    before, found, after = fake.MAIN.partition("signal.signal(signal.SIGUSR2")
+    assert found
+    (root / "main.py").write_text(before + NOTES + found + after)
     (root / "meet").write_text(str(parallel))
     runs = fake.runs(root, seeds)
     path = root / "jobs" / "x_0.sh"
