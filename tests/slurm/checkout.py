@@ -263,7 +263,7 @@ def stand_in(root: Path, slurm: Slurm, seeds: int, behaviour: Mapping[int, str] 
 
 def whole(root: Path, slurm: Slurm, sweeps: str, name: str, site: str = SITE) -> Checkout:
     """A copy of the tree, real main.py included, with a sweep of its own."""
-    ignored = shutil.ignore_patterns("__pycache__", "src")
+    ignored = shutil.ignore_patterns("__pycache__")
     root.mkdir(parents=True)
     for part in ("args.py", "grid_run.py", "main.py", "constraints.txt"):
         shutil.copy2(ROOT / part, root / part)
