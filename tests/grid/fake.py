@@ -16,8 +16,8 @@ from typing import Any
 from grid.engine.runs import Run, prepare, runs_of
 from grid.engine.sweep import Sweep, axis, point, product
 
-# Behaves as the file `behaviour` beside it says, a JSON object seed -> exit code, "wait" (until a signal), "deaf", "silent" (exit code 0
-# without a word) or "raise" (a bug), or a list of these: one for each attempt.
+# Behaves as the file `behaviour` beside it says, a JSON object seed -> exit code, "wait" (until a signal), "deaf" (but to USR2), "stuck"
+# (deaf to that, too), "silent" (exit code 0 without a word) or "raise" (a bug), or a list of these: one for each attempt.
 MAIN = """
 import json, os, signal, socket, sys, time
 settings = dict(word.split("=", 1) for word in sys.argv[1:])
@@ -41,16 +41,17 @@ def stop(number, frame):
     tell("preempted", 75)
     os._exit(75)
 
-signal.signal(signal.SIGUSR2, stop)
-signal.signal(signal.SIGTERM, stop if behaviour != "deaf" else signal.SIG_IGN)
+signal.signal(signal.SIGUSR2, stop if behaviour != "stuck" else signal.SIG_IGN)
+signal.signal(signal.SIGTERM, stop if behaviour not in ("deaf", "stuck") else signal.SIG_IGN)
 tell("running", None)
 print("args", json.dumps(sys.argv[1:]), flush=True)
 open(folder + "/started", "a").write("x")
-if behaviour in ("wait", "deaf"):
+if behaviour in ("wait", "deaf", "stuck"):
     time.sleep(60)
 if behaviour == "silent":
     sys.exit(0)
 if behaviour == "raise":
+    tell("failed", 1)
     raise RuntimeError("shape 17 does not fit")
 tell({0: "done", 3: "diverged"}.get(behaviour, "failed"), behaviour)
 sys.exit(behaviour)

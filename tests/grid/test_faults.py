@@ -1,0 +1,226 @@
+"""Faults while runs are handed to SLURM: nothing is lost and nothing is run twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from grid.engine import submission
+from tests.grid import bench, fake
+from tests.grid.bench import Bench
+
+ONCE = {1: 1, 2: 1, 3: 1}
+
+
+@pytest.fixture
+def here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Bench]:
+    with bench.bench(tmp_path, capsys) as made:
+        yield made
+
+
+@pytest.fixture
+def chunked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Bench]:
+    """Three runs in arrays of one element: three calls of sbatch."""
+    with bench.bench(tmp_path, capsys, max_array_size=2) as made:
+        yield made
+
+
+# --- submitting ---------------------------------------------------------------------------------------------------
+
+
+def test_submitted_twice(here: Bench) -> None:
+    here.good("plan")
+    here.good("submit")
+    assert "submitted already, as 1" in here.good("submit")
+    assert "new" not in here.good("plan"), "what is queued is not planned again"
+    assert "nothing to submit" in here.good("submit")
+    here.each_once(3, 1)
+
+
+def test_two_terminals_at_once(chunked: Bench) -> None:
+    chunked.good("plan")
+    both = [chunked.apart("submit"), chunked.apart("submit")]
+    said = [(*process.communicate(timeout=60), process.returncode) for process in both]
+    assert 0 in {code for *_, code in said}, said
+    for out, err, code in said:
+        assert (code, err) == (0, "") or (code == 2 and "right now: wait for it" in err and err.count("\n") == 1), (out, err)
+    with submission.only_one(chunked.root, "tiny"):
+        for command in ("submit", "retry --yes", "cancel --yes"):
+            chunked.refused(command, "is submitting, retrying or cancelling runs of tiny right now")
+    chunked.each_once(3, 3)
+
+
+def test_sbatch_refuses_the_third_array(chunked: Bench) -> None:
+    chunked.good("plan")
+    chunked.slurm.refuse_sbatch(after=2)
+    chunked.refused("submit", "sbatch refused", "AssocMaxSubmitJobLimit")
+    (record,) = chunked.records()
+    assert [chunk.state for chunk in record.chunks] == ["submitted", "submitted", "refused"]
+    assert "1 of 3 arrays left" in chunked.good("submit")
+    chunked.each_once(3, 4)
+
+
+def test_after_a_refusal_another_plan_takes_the_rest(chunked: Bench) -> None:
+    chunked.good("plan")
+    chunked.slurm.refuse_sbatch(after=1)
+    chunked.refused("submit", "AssocMaxSubmitJobLimit")
+    chunked.slurm.hold_all()
+    chunked.good("plan")
+    chunked.good("submit")
+    chunked.slurm.release_all()
+    chunked.wait()
+    assert chunked.starts() == ONCE
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_the_same_submit_goes_on_after_a_lost_reply(chunked: Bench, heard: bool) -> None:
+    chunked.good("plan")
+    if heard:
+        chunked.slurm.swallow_reply(after=1)
+    else:
+        chunked.slurm.refuse_sbatch(after=1, message="Socket timed out on send/recv operation")
+    chunked.refused("submit", "imed out")
+    (record,) = chunked.records()
+    assert [chunk.state for chunk in record.chunks] == ["submitted", "asked", "written"]
+    assert "its answer got lost" in chunked.good("status")
+    assert f"{1 if heard else 2} of 3 arrays left" in chunked.good("submit")
+    chunked.each_once(3, 3 if heard else 4)
+
+
+KILL = """import os, signal
+from grid.engine import slurm, submission
+count, submit, save = [0], slurm.submit, submission.Submission.save
+def die(*words):
+    os.kill(os.getpid(), signal.SIGKILL)
+def counted(path):
+    count[0] += 1
+    if count[0] == 2 and {moment!r} == "before sbatch":
+        die()
+    answer = submit(path)
+    if count[0] == 2 and {moment!r} == "after sbatch":
+        die()
+    return answer
+slurm.submit = counted
+def noted(item, root):
+    save(item, root)
+    if {moment!r} == "after the record" and item.chunks[1].state == "submitted":
+        die()
+submission.Submission.save = noted
+"""
+
+
+@pytest.mark.parametrize(("moment", "left", "sbatches"), [("before sbatch", 2, 3), ("after sbatch", 1, 3), ("after the record", 1, 3)])
+def test_the_submitting_process_is_killed(chunked: Bench, moment: str, left: int, sbatches: int) -> None:
+    chunked.good("plan")
+    process = chunked.apart("submit", KILL.format(moment=moment))
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    assert f"{left} of 3 arrays left" in chunked.good("submit")
+    chunked.each_once(3, sbatches)
+
+
+def test_sbatch_outlives_the_process_that_called_it(here: Bench, tmp_path: Path) -> None:
+    real = here.slurm.folder / "bin" / "sbatch"
+    slow = tmp_path / "slow" / "sbatch"
+    slow.parent.mkdir()
+    waits = f": >{tmp_path}/called; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"
+    slow.write_text(f'#!/bin/sh\ncase "$*" in *--parsable*) {waits} ;; esac\nexec {real} "$@"\n')
+    slow.chmod(0o755)
+    here.good("plan")
+    process = here.apart("submit", env={**os.environ, "PATH": f"{slow.parent}{os.pathsep}{os.environ['PATH']}"}, start_new_session=True)
+    fake.until((tmp_path / "called").exists, "sbatch was not called", 30)
+    process.kill()
+    process.wait()
+    here.refused("submit", "right now")
+    (tmp_path / "go").touch()
+    fake.until(here.submitted, "sbatch did not come through", 30)
+    process.communicate()
+    fake.until(lambda: here("submit").code == 0, "the lock stayed", 30)
+    here.each_once(3, 1)
+
+
+# --- the controller and accounting --------------------------------------------------------------------------------
+
+
+def test_the_controller_is_down(here: Bench) -> None:
+    here.behave({1: "wait"})
+    here.good("plan")
+    here.slurm.controller_down()
+    here.refused("submit", "nothing was submitted", "Unable to contact slurm controller")
+    said = here("plan")
+    assert (said.code, said.err) == (1, ""), said
+    assert "problem: " in said.out
+    assert "Unable to contact slurm controller" in said.out
+    assert here.records() == []
+    here.slurm.controller_up()
+    here.good("plan")
+    here.good("submit")
+    here.wait("1_1")
+    here.wait("1_2")
+    here.until_started(ONCE)
+    (here.root / "jobs" / "scheduler.json").unlink(missing_ok=True)
+    here.slurm.controller_down()
+    shown = here.good("status")
+    assert "the scheduler cannot be asked: " in shown
+    assert "2 done" in shown
+    assert "1 running" in shown, "its own heartbeat tells"
+    for command in ("retry --yes", "cancel --yes"):
+        said = here(command)
+        assert said.err.count("\n") <= 1, said
+        assert said.code == 2 or "nothing to " in said.out, said
+    here.slurm.controller_up()
+    here.good("cancel --yes")
+    here.wait()
+    assert here.starts() == ONCE
+
+
+def test_no_cancelling_where_slurm_does_not_answer(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller goes away between the look at the queue and scancel."""
+    from grid.engine import evidence
+
+    here.slurm.hold_all()
+    here.good("plan")
+    here.good("submit")
+    look = evidence.look
+
+    def then_down(*words: object, **more: object) -> evidence.View:
+        view = look(*words, **more)  # type: ignore[arg-type]
+        here.slurm.controller_down()
+        return view
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evidence, "look", then_down)
+        here.refused("cancel --yes", "contact slurm controller")
+    here.slurm.controller_up()
+    assert "cancelled 3 scripts" in here.good("cancel --yes")
+    here.wait()
+    here.age()
+    assert here.starts() == {}
+    assert set(here.states().values()) == {"cancelled"}
+
+
+def test_accounting_is_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with bench.bench(tmp_path, capsys, accounting=False, min_job_age_s=0.0) as here:
+        here.behave({1: "wait", 2: 1})
+        here.good("plan")
+        here.slurm.swallow_reply()
+        here.refused("submit", "timed out")
+        here.until_started(ONCE)
+        here.slurm.wait("1_2")
+        here.good("submit")  # SLURM has forgotten two of its elements by now
+        assert here.sbatches() == 1
+        here.slurm.run("scancel", "1")
+        here.slurm.wait()
+        here.age()
+        assert here.states() == {1: "preempted", 2: "failed", 3: "done"}
+        here.behave({})
+        here.good("plan")
+        here.good("submit")
+        assert "1 lost" in here.good("retry --yes --code")
+        here.slurm.wait()
+        assert here.starts() == {1: 2, 2: 2, 3: 1}
+        assert set(here.states().values()) == {"done"}

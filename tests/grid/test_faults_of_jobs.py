@@ -1,0 +1,232 @@
+"""Faults of jobs, and a world that moves between plan and submit: nothing is lost and nothing is run twice."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from grid.engine.runs import named, prepare, runs_of
+from tests.grid import bench, fake
+from tests.grid.bench import Bench
+
+ONCE = {1: 1, 2: 1, 3: 1}
+
+
+@pytest.fixture
+def here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Bench]:
+    with bench.bench(tmp_path, capsys) as made:
+        yield made
+
+
+@pytest.fixture
+def chunked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Bench]:
+    """Three runs in arrays of one element: three calls of sbatch."""
+    with bench.bench(tmp_path, capsys, max_array_size=2) as made:
+        yield made
+
+
+# --- what becomes of jobs -----------------------------------------------------------------------------------------
+
+
+def test_preempted_and_queued_again(here: Bench) -> None:
+    here.behave({1: ["wait", 0], 2: ["deaf", 0]})
+    here.good("plan")
+    here.good("submit")
+    here.until_started(ONCE)
+    for seed in (1, 2):
+        here.slurm.preempt(here.element(seed))
+    assert "nothing to submit" in here.good("plan") + here.good("submit")
+    here.wait()
+    assert here.starts() == {1: 2, 2: 2, 3: 1}
+    assert set(here.states().values()) == {"done"}
+    assert here.sbatches() == 1
+
+
+def test_a_node_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with bench.bench(tmp_path, capsys, nodes=2, cpus=2) as here:
+        here.behave({1: ["wait", 0], 2: ["wait", 0], 3: ["wait", 0]})
+        here.good("plan")
+        here.good("submit")
+        here.until_started(ONCE)
+        (node,) = here.slurm.jobs(here.element(1))[0]["nodes"]
+        lost = {job["task"] + 1 for job in here.slurm.jobs() if node in job["nodes"]}
+        here.slurm.fail_node(node)
+        for seed in set(ONCE) - lost:
+            here.slurm.time_limit(here.element(seed))  # a warning: it checkpoints, and its job asks to be requeued
+        here.wait(restarts=1)
+        assert here.starts() == {1: 2, 2: 2, 3: 2}
+        assert set(here.states().values()) == {"done"}
+
+
+def test_cancelled_by_hand(here: Bench) -> None:
+    here.behave({1: ["wait", 0], 2: ["wait", 0]})
+    here.good("plan")
+    here.good("submit")
+    here.until_started(ONCE)
+    here.slurm.run("scancel", here.element(1), here.element(2))
+    here.wait()
+    here.age()
+    assert here.states() == {1: "cancelled", 2: "cancelled", 3: "done"}
+    assert "nothing to retry" in here.good("retry --yes")
+    assert "cancelled  2     2" in here.good("plan")
+    here.good("submit")
+    here.wait()
+    assert here.starts() == {1: 2, 2: 2, 3: 1}
+    assert set(here.states().values()) == {"done"}
+
+
+def test_what_cannot_start_says_why_and_may_be_cancelled(here: Bench) -> None:
+    here.slurm.hold_all("QOSMaxGRESPerUser")
+    here.good("plan")
+    here.good("submit")
+    assert "why pending: 3 QOSMaxGRESPerUser" in here.good("status")
+    assert "cancelled 1 script" in here.good("cancel 2 --yes")
+    assert here.states() == {1: "pending", 2: "cancelled", 3: "pending"}
+    here.slurm.release_all()
+    here.wait()
+    here.age()
+    assert here.starts() == {1: 1, 3: 1}
+    assert here.states() == {1: "done", 2: "cancelled", 3: "done"}
+
+
+def test_a_job_that_slurm_cannot_begin(here: Bench) -> None:
+    here.slurm.hold_all()
+    here.good("plan")
+    here.good("submit")
+    (record,) = here.records()
+    (record.place(here.root) / "logs").rmdir()  # somebody cleans up
+    here.slurm.release_all()
+    here.wait()
+    here.age()
+    assert set(here.states().values()) == {"failed"}
+    assert here.starts() == {}
+    assert "3 " in here.good("retry --yes")
+    here.wait()
+    assert here.starts() == ONCE
+
+
+def test_a_failing_run_does_not_stop_the_next(here: Bench) -> None:
+    here.behave({1: 1})
+    here.good("plan --per_script 3")
+    here.good("submit")
+    here.wait()
+    assert here.starts() == ONCE
+    assert here.states() == {1: "failed", 2: "done", 3: "done"}
+    assert len(here.submitted()) == 1
+
+
+# --- the world moves between plan and submit ----------------------------------------------------------------------
+
+
+def _edit_code(made: Bench) -> None:
+    (made.root / "main.py").write_text(fake.MAIN + "# better\n")
+
+
+def _edit_sweep(made: Bench) -> None:
+    made.sweep((1, 2, 4))
+
+
+def _edit_resources(made: Bench) -> None:
+    made.sweep(resources={**bench.SMALL, "mem": "2G"})
+
+
+def _status(made: Bench, number: int, **values: object) -> None:
+    run = runs_of(named(str(made.family), "tiny")[1], made.root)[number]
+    prepare(run)
+    run.folder.status.write_text(json.dumps({"host": "elsewhere", "pid": 1, "heartbeat": time.time(), "step": 1, "steps": 7, **values}))
+
+
+def test_the_world_moves_between_plan_and_submit(here: Bench) -> None:
+    moves: list[tuple[Callable[[Bench], None], str]] = [
+        (_edit_code, "the code has changed since"),
+        (_edit_sweep, "1 no longer to be submitted (qsgd-3b-cnn-digits-s3"),
+        (_edit_resources, "other resources for 2"),
+        (lambda made: _status(made, 0, state="running"), "1 no longer to be submitted (qsgd-3b-cnn-digits-s1"),
+        (lambda made: _status(made, 1, state="done", exit_code=0), "1 no longer to be submitted (qsgd-3b-cnn-digits-s2"),
+    ]
+    for move, words in moves:
+        here.good("plan")
+        move(here)
+        here.refused("submit", words, "Nothing was submitted")
+    assert here.slurm.jobs() == []
+    here.good("plan")
+    here.good("submit")
+    here.wait()
+    assert here.starts() == {3: 1}, "the first is alive elsewhere, the second is done"
+
+
+def test_runs_end_between_the_halves_of_a_submission(chunked: Bench) -> None:
+    chunked.good("plan")
+    chunked.slurm.refuse_sbatch(after=1)
+    chunked.refused("submit", "AssocMaxSubmitJobLimit")
+    _, waiting, _ = chunked.records()[0].chunks
+    (chunked.root / waiting.elements[0][0] / "status.json").write_text(json.dumps({"state": "done", "exit_code": 0}))
+    chunked.refused("submit", "1 of the runs that were still to be submitted are alive or done meanwhile", "plan again")
+    chunked.good("plan")
+    chunked.good("submit")
+    chunked.wait()
+    assert sorted(chunked.starts().values()) == [1, 1]
+
+
+def test_experiments_leave_the_sweep_while_they_are_queued(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    here.slurm.hold_all()
+    here.good("plan")
+    here.good("submit")
+    here.sweep((1, 2))
+    assert "no longer in the sweep" in here.good("plan")
+    with monkeypatch.context() as patch:  # somebody at a terminal, who keeps it
+        patch.setattr(sys, "stdin", io.StringIO("n\n"))
+        patch.setattr(sys.stdin, "isatty", lambda: True)
+        assert "Cancel 1 queued or running script" in here.good("submit")
+    here.good("plan")
+    here.refused("submit", "Cancel 1 queued or running script of runs that the sweep no longer has?", "--yes")
+    assert here.submitted() == dict.fromkeys(["1_0", "1_1", "1_2"], "PENDING")
+    assert "cancelled 1_2" in here.good("submit --yes")
+    here.slurm.release_all()
+    here.wait()
+    assert here.starts() == {1: 1, 2: 1}
+
+
+def test_a_script_with_wanted_runs_is_not_cancelled(here: Bench) -> None:
+    here.slurm.hold_all()
+    here.good("plan --per_script 3")
+    here.good("submit")
+    here.sweep((1, 2))
+    here.good("plan")
+    assert "kept in the queue: 1_0" in here.good("submit")
+    here.slurm.release_all()
+    here.wait()
+    assert here.starts() == ONCE
+
+
+def test_defaults_move(here: Bench) -> None:
+    here.good("plan --set optim.lr=0.2")  # as if 0.2 had been the default then
+    here.good("submit")
+    here.wait()
+    shown = here.good("plan")
+    assert "changed: the default optim.lr moved from 0.2 to 0.1: 3 earlier runs (" in shown
+    assert "--set optim.lr=0.2 keeps them" in shown
+    assert "new    3     3" in shown
+    assert "done   3" in here.good("plan --set optim.lr=0.2")
+
+
+def test_a_renamed_checkout(here: Bench) -> None:
+    here.slurm.hold_all()
+    here.good("plan")
+    here.good("submit")
+    there = dataclasses.replace(here, root=here.root.rename(here.root.with_name("renamed")))
+    assert "3 pending" in there.good("status")
+    here.slurm.release_all()
+    here.wait()
+    there.age()
+    assert set(there.states().values()) == {"failed"}
+    assert there.starts() == {}
+    there.good("retry --yes --code")
+    there.each_once(3, 2, in_vain=3)
