@@ -60,9 +60,12 @@ def drifted(made: Made, root: Path) -> Iterator[str]:
             if number and item.code["digest"] != made.plan.code["digest"]:
                 waiting[item.code["digest"], item.code["commit"]] += number
     for (digest, commit), number in waiting.items():
-        files = snapshot.drift(root, digest)
         word = f" of commit {commit[:10]}" if commit else ""
-        yield f"code drift: {count(number, 'run')} in the queue execute snapshot {digest[:12]}{word}; since then changed: {_some(files)}"
+        said = f"code drift: {count(number, 'run')} in the queue execute snapshot {digest[:12]}{word}"
+        try:
+            yield f"{said}; since then changed: {_some(snapshot.drift(root, digest))}"
+        except ValueError as error:  # without it they will fail, and can be started again
+            yield f"{said}, and that is damaged: {error}"
 
 
 def hours(made: Made) -> Iterator[str]:

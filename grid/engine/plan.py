@@ -57,6 +57,7 @@ class Plan:
     submit: Sequence[Planned]
     cancel: Sequence[Cancelled] = ()
     chunks: Sequence[Chunk] = ()
+    site: str = ""  # a digest of the cluster's profile
 
     def essence(self) -> dict[str, Any]:
         """What has to be the same when the plan is applied, as plain values."""
@@ -64,6 +65,7 @@ class Plan:
             "runs": {item.run_dir: dict(item.resources) for item in self.submit},
             "cancel": sorted(item.run_dir for item in self.cancel),
             "code": self.code.get("digest", ""),
+            "site": self.site,
         }
 
 
@@ -72,6 +74,8 @@ def differences(reviewed: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
     found = []
     if reviewed["code"] != now["code"]:
         found.append("the code has changed since")
+    if reviewed.get("site") != now["site"]:
+        found.append("the site's profile has changed since")
     for word, runs in (("no longer to be submitted", _less(reviewed["runs"], now["runs"])), ("new", _less(now["runs"], reviewed["runs"]))):
         if runs:
             found.append(f"{len(runs)} {word} ({_some(runs)})")

@@ -77,7 +77,8 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
         if chosen:
             site.check(needs, options.parallel)
             submit.append(Planned(run.run_dir, run.experiment.label, state.word, dataclasses.asdict(needs)))
-    cancel = [] if options.retry is not None else _unwanted(view, wanted)
+    is_whole = options.retry is None and options.seeds is None and not options.overrides
+    cancel = _unwanted(view, wanted) if is_whole else []  # a part of the sweep says nothing of the others
     code = snapshot.current(root)
     chunks = arrays(
         submit,
@@ -86,7 +87,7 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
         canary=options.canary,
         max_elements=_max_elements(site, root) if submit else SMALLEST_ARRAY,
     )
-    plan = Plan("", sweep.title, folder, dataclasses.asdict(options), dataclasses.asdict(code), submit, cancel, chunks)
+    plan = Plan("", sweep.title, folder, dataclasses.asdict(options), dataclasses.asdict(code), submit, cancel, chunks, digest(repr(site)))
     plan = dataclasses.replace(plan, id=f"{time.strftime('%Y%m%d-%H%M%S')}-{digest(plan.essence())[:4]}")
     return Made(plan, options, sweep, runs, view, asked, site)
 
