@@ -56,6 +56,9 @@ def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
     for word, what in (("pending", "why pending"), ("unknown", "why unknown"), ("lost", "why lost")):
         if words[word] and (text := counted(view, word)):
             print(f"{what}: {text}")
+    if silent := [run for run in runs if view.states[run.run_dir].stale]:
+        longest = max(view.states[run.run_dir].age_s or 0 for run in silent)
+        print(f"silent: {count(len(silent), 'running one')} without a heartbeat for up to {longest / 60:.0f} min")
     for line in [*_eta(runs, view), *_cells(runs, view)]:
         print(line)
     if old := left_over([item.experiment for item in runs], root):
@@ -208,7 +211,7 @@ def failures(argv: Sequence[str], root: Path) -> int:
 
     runs = runs_named(parsed, root)
     view = evidence.look([run.run_dir for run in runs], [runs[0].experiment.folder], root)
-    found = failures_of(runs, view)
+    found = failures_of(runs, view, root)
     if not found:
         print("no run has failed")
         return 0

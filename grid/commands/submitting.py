@@ -280,7 +280,7 @@ def retry(argv: Sequence[str], root: Path) -> int:
     with submission.only_one(root, folder):
         evidence.settle(submission.read_all(root, folder), root)
         made = planning.make(options, root, max_age_s=0)
-        chosen, lines = choose(made, kinds=parsed.kind, with_code=parsed.code, factor=parsed.factor)
+        chosen, lines = choose(made, root, kinds=parsed.kind, with_code=parsed.code, factor=parsed.factor)
         for line in lines:
             print(line)
         if not chosen:

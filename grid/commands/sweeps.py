@@ -64,6 +64,10 @@ def show(argv: Sequence[str], root: Path) -> int:
             rows.append((str(number), "; also: ".join([item.label, *item.aliases]), str(item.seed), own, item.name))
         table(("#", "LABEL", "SEED", "SETTINGS", "RUN"), rows)
         print(f"\n{count(len(experiments), 'experiment')}{aliases(sweep, experiments)}")
+        for line in sweep.duplicates():
+            print(f"note: {line}")
+        if unread := sweep.unread():
+            print(f"note: no method of this sweep reads {', '.join(unread)}")
         return 0
     import yaml
 

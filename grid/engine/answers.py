@@ -80,6 +80,7 @@ class Facts:
     accounting: bool = False  # whether sacct knows anything
     min_job_age_s: int = 300  # an ended job stays in the queue's list so long
     max_job_count: int = 10000
+    max_submit: int | None = None  # jobs that one user may have submitted at once, where accounting sets a limit
 
 
 @dataclass
@@ -178,7 +179,7 @@ def _checked(kind: Any, values: Any) -> Any:
     required = {part.name for part in fields(kind) if part.default is MISSING}
     if not values.keys() <= types.keys() or not required <= values.keys():
         return None
-    return kind(**values) if all(type(value).__name__ in str(types[name]) for name, value in values.items()) else None
+    return kind(**values) if all(type(value).__name__.removesuffix("Type") in str(types[name]) for name, value in values.items()) else None
 
 
 def _table(value: Any) -> dict[str, Any]:

@@ -111,14 +111,17 @@ def slurm_is_here() -> bool:
 
 
 def _max_elements(site: Site, root: Path) -> int:
-    if site.max_array_size is not None:
-        return max(site.max_array_size - 1, 1)
-    if not slurm_is_here():
-        return SMALLEST_ARRAY
-    try:
-        return max(scheduler.facts(root / evidence.CACHE).max_array_size - 1, 1)
-    except scheduler.Unreachable:
-        return SMALLEST_ARRAY
+    """The largest array that the cluster takes: below MaxArraySize, and no larger than what a user may have submitted at once."""
+    size, submitted = site.max_array_size, site.max_submit
+    if slurm_is_here() and (size is None or submitted is None):
+        try:
+            facts = scheduler.facts(root / evidence.CACHE)
+        except scheduler.Unreachable:
+            facts = scheduler.Facts()
+        size = facts.max_array_size if size is None else size
+        submitted = facts.max_submit if submitted is None else submitted
+    limits = [SMALLEST_ARRAY if size is None else size - 1, submitted]
+    return max(min(limit for limit in limits if limit is not None), 1)
 
 
 def with_id(made: Made, plan_id: str) -> Made:

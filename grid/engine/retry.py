@@ -6,9 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grid.engine.resources import Resources, megabytes, seconds, time_text
+from grid.engine.submission import log_of
 from grid.engine.triage import KINDS, Failure, classify
 from nuq.registry import unknown
 
@@ -31,17 +33,18 @@ class Remedy:
     words: str
 
 
-def failures_of(runs: Sequence[Run], view: View) -> dict[str, Failure]:
+def failures_of(runs: Sequence[Run], view: View, root: Path) -> dict[str, Failure]:
     """Run folder -> what went wrong, of the runs that failed."""
-    return {
-        run.run_dir: classify(run.folder, view.states[run.run_dir], view.jobs.get(run.run_dir))
-        for run in runs
-        if view.states[run.run_dir].word in FAILED
-    }
+    found = {}
+    for run in runs:
+        if view.states[run.run_dir].word in FAILED:
+            log = log_of(view.submissions, run.run_dir, root)  # SLURM's own notices are there
+            found[run.run_dir] = classify(run.folder, view.states[run.run_dir], view.jobs.get(run.run_dir), [log] if log else [])
+    return found
 
 
 def choose(
-    made: Made, *, kinds: Sequence[str] = (), with_code: bool = False, factor: float = 2.0
+    made: Made, root: Path, *, kinds: Sequence[str] = (), with_code: bool = False, factor: float = 2.0
 ) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
     """(run folder -> changed resources, one line per kind of failure) of what is to be started again.
 
@@ -54,7 +57,7 @@ def choose(
         raise ValueError(f"--factor {factor:g}: must be above 1")
     chosen: dict[str, Mapping[str, Any]] = {}
     words: Counter[tuple[str, str]] = Counter()
-    for run, failure in failures_of(made.runs, made.view).items():
+    for run, failure in failures_of(made.runs, made.view, root).items():
         if kinds and failure.kind not in kinds:
             continue
         if failure.kind in STUBBORN and not (with_code or failure.kind in kinds):

@@ -8,12 +8,14 @@ is alive: its database lags behind the controller, and many sites have none.
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -137,9 +139,21 @@ def facts(cache: Path | None = None) -> Facts:
         min_job_age_s=_whole(values.get("MinJobAge"), Facts.min_job_age_s),
         max_job_count=_whole(values.get("MaxJobCount"), Facts.max_job_count),
     )
+    if found.accounting:
+        found = replace(found, max_submit=_max_submit())
     known.facts = (now, found)
     answers.write(cache, cluster, known, now)
     return found
+
+
+def _max_submit() -> int | None:
+    """The least MaxSubmitJobs of this user's associations; None where there is none, or nobody tells."""
+    try:
+        user = getpass.getuser()
+        told = _call(["sacctmgr", "-n", "-P", "show", "assoc", f"user={user}", "format=MaxSubmitJobs"]).split()
+    except (Unreachable, KeyError, OSError):
+        return None
+    return min((int(word) for word in told if word.isdecimal()), default=None)
 
 
 def find(name: str, since: float) -> str | None:

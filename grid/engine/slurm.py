@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import math
+import os
 import re
 import shlex
 import shutil
@@ -252,10 +253,17 @@ def _limit_s(text: str) -> float:
         return math.inf
 
 
+def _environment() -> dict[str, str]:
+    """Ours, less what would overrule the sbatch file: SBATCH_ARRAY_INX, SBATCH_NO_REQUEUE, SBATCH_SIGNAL, ..."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("SBATCH_")}
+
+
 def _ask_sbatch(words: Sequence[str], path: Path) -> str:
     try:
         # close_fds=False: sbatch holds the lock of its submission, too, so that nobody goes on before it has ended, whatever ends us
-        done = subprocess.run(["sbatch", *words], capture_output=True, text=True, check=False, timeout=ANSWER_S, close_fds=False)
+        done = subprocess.run(
+            ["sbatch", *words], capture_output=True, text=True, check=False, timeout=ANSWER_S, close_fds=False, env=_environment()
+        )
     except subprocess.TimeoutExpired:
         raise Unreachable(f"sbatch {path}: no answer within {ANSWER_S:.0f} s; whether SLURM took the job is not known") from None
     said = " ".join((done.stderr.strip() or done.stdout.strip()).split())

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from grid.engine import scheduler
 from grid.engine.state import Claim, read_ledger, write_text
 
 RECORD = "submission.json"
@@ -39,6 +40,7 @@ class Chunk:
     state: str = WRITTEN
     job_id: str = ""
     at: float = 0.0  # when it was handed over
+    cluster: str = ""  # to which
     error: str = ""
     first: int = 0  # index of the first element
     scripts: str = ""  # element i runs <scripts>_<i>.sh, as seen from the checkout; empty: <name>_<i>.sh beside the record
@@ -140,7 +142,7 @@ def claims(submissions: Sequence[Submission], root: Path) -> dict[str, Claim]:
                 ended = read_ledger(base.with_name(f"{base.name}_{index}.ended"))
                 for turn, run in enumerate(runs):
                     if run not in found or found[run].submitted_at <= chunk.at:
-                        found[run] = Claim(element, chunk.at, first=turn == 0, ended_code=ended.get(run))
+                        found[run] = Claim(element, chunk.at, turn == 0, ended.get(run), chunk.cluster)
     return found
 
 
@@ -239,7 +241,7 @@ def hand_over(
             continue
         assert chunk.state != ASKED, "settle first"
         path = write(submission, chunk)
-        chunk = dataclasses.replace(chunk, state=ASKED, at=time.time(), error="")
+        chunk = dataclasses.replace(chunk, state=ASKED, at=time.time(), cluster=scheduler.cluster_name(), error="")
         submission = submission.with_chunk(chunk)
         submission.save(root)
         try:

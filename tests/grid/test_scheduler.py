@@ -287,9 +287,10 @@ def test_an_id_of_accounting_alone_does_not_answer_for_the_queue(slurm: Commands
 
 def test_facts_are_asked_once_a_day(slurm: Commands, tmp_path: Path, clock: list[float]) -> None:
     cache = tmp_path / "scheduler.json"
-    expected = Facts("throwaway", "22.05.8", 2001, True, 300, 10000)
+    slurm.say("sacctmgr", "5000\n\n800\n")
+    expected = Facts("throwaway", "22.05.8", 2001, True, 300, 10000, 800)
     assert facts(cache) == facts(cache) == expected
-    assert slurm.calls == ["scontrol show config"]
+    assert [call.split()[0] for call in slurm.calls] == ["scontrol", "sacctmgr"]
     clock[0] += 86401
     slurm.say("scontrol", "", 1, "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)\n")
     assert facts(cache) == expected, "old ones, where the controller is down"

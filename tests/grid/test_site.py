@@ -154,7 +154,6 @@ def test_what_a_profile_gives_by_default() -> None:
         "cpus": 6,
         "mem": "32GB",
         "time": "12:00:00",
-        "gpus": 1,
         "partition": "gpu",
         "account": "my_group",
         "qos": "normal",
