@@ -59,7 +59,7 @@ def prepare(run: Run) -> None:
 
 
 def _write_if_changed(path: Path, text: str, *, executable: bool = False) -> None:
-    if not path.is_file() or path.read_text() != text:
+    if not path.is_file() or path.read_bytes() != text.encode():
         write_text(path, text, executable=executable)
 
 
