@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from grid.engine import submission
+from grid.engine import slurm, submission
 from tests.grid import bench, fake
 from tests.grid.bench import Bench
 
@@ -89,6 +89,24 @@ def test_the_same_submit_goes_on_after_a_lost_reply(chunked: Bench, heard: bool)
     assert "its answer got lost" in chunked.good("status")
     assert f"{1 if heard else 2} of 3 arrays left" in chunked.good("submit")
     chunked.each_once(3, 3 if heard else 4)
+
+
+def test_ctrl_c_between_two_arrays(chunked: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    chunked.good("plan")
+    submit, calls = slurm.submit, []
+
+    def interrupted(path: Path) -> str:
+        calls.append(path)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return submit(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(slurm, "submit", interrupted)
+        said = chunked("submit")
+    assert (said.code, said.err) == (130, "")
+    assert "2 of 3 arrays left" in chunked.good("submit")
+    chunked.each_once(3, 3)
 
 
 KILL = """import os, signal

@@ -63,6 +63,20 @@ def test_damaged_files(here: Bench) -> None:
     here.each_once(3, 1)
 
 
+def test_damaged_run_folders(here: Bench) -> None:
+    here.good("plan")
+    for run in json.loads(here.plan_file().read_text())["essence"]["runs"]:
+        (here.root / run).mkdir(parents=True)
+        (here.root / run / "run.sh").write_bytes(b"\xff\xfe")
+        (here.root / run / "config.yaml").write_bytes(b"\xff: {")
+    other = here.root / "runs" / "tiny" / "of-another-time"
+    other.mkdir()
+    (other / "config.yaml").write_text("{")
+    assert "unreadable: the config.yaml of 1 run folder" in here.good("plan")
+    here.good("submit")
+    here.each_once(3, 1)
+
+
 def _writes(patch: pytest.MonkeyPatch, fails: Callable[[Path, int], bool]) -> list[str]:
     """Names of the files that are written, in order; those that ``fails`` chooses (by path and number) meet a full disk."""
     names: list[str] = []

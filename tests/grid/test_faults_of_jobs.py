@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -221,7 +222,7 @@ def test_a_renamed_checkout(here: Bench) -> None:
     here.slurm.hold_all()
     here.good("plan")
     here.good("submit")
-    there = dataclasses.replace(here, root=here.root.rename(here.root.with_name("renamed")))
+    there = dataclasses.replace(here, root=here.root.rename(here.root.with_name("re named 100%a 'x' $HOME")))
     assert "3 pending" in there.good("status")
     here.slurm.release_all()
     here.wait()
@@ -230,3 +231,72 @@ def test_a_renamed_checkout(here: Bench) -> None:
     assert there.starts() == {}
     there.good("retry --yes --code")
     there.each_once(3, 2, in_vain=3)
+
+
+def test_a_part_of_the_sweep_leaves_the_rest_in_the_queue(here: Bench) -> None:
+    here.slurm.hold_all()
+    here.good("plan")
+    here.good("submit")
+    for options in ("--seeds 1", "--set optim.lr=0.2"):
+        assert "cancel" not in here.good(f"plan {options}"), "no word of the file says that the others are not wanted"
+        here.good("submit --yes")
+    assert len(here.submitted()) == 6
+    here.slurm.release_all()
+    here.wait()
+    assert here.starts() == {1: 2, 2: 2, 3: 2}
+
+
+def test_another_site_between_plan_and_submit(here: Bench) -> None:
+    site = here.root.with_name("site.yaml")
+    site.write_text("environment: {A_NAME: one}\n")
+    here.good(f"plan --site {site}")
+    site.write_text("environment: {A_NAME: two}\n")
+    here.refused("submit", "the site's profile has changed since", "Nothing was submitted")
+    assert here.slurm.jobs() == []
+
+
+def test_the_snapshot_is_gone(here: Bench) -> None:
+    here.slurm.hold_all()
+    here.good("plan")
+    here.good("submit")
+    shutil.rmtree(here.root / "jobs" / "code")
+    _edit_code(here)
+    assert "code drift: 3 runs in the queue execute snapshot" in here.good("plan")
+    here.slurm.release_all()
+    here.wait()
+    here.age()
+    assert here.starts() == {}
+    assert set(here.states().values()) == {"failed"}, "and they can be started again"
+
+
+def test_a_failed_run_is_started_again_while_its_script_goes_on(here: Bench) -> None:
+    here.behave({1: [1, 0], 2: ["wait", 0]})
+    here.good("plan --per_script 3")
+    here.good("submit")
+    here.until_started({1: 1, 2: 1})
+    assert here.states() == {1: "failed", 2: "running", 3: "pending"}
+    here.good("retry --yes --kind lost --kind code")
+    here.slurm.wait("2")
+    assert here.states() == {1: "done", 2: "running", 3: "pending"}
+    here.slurm.preempt("1_0")
+    here.wait()
+    assert here.starts() == {1: 2, 2: 2, 3: 1}
+    assert set(here.states().values()) == {"done"}
+
+
+def test_a_retry_that_breaks_off_is_taken_up_by_the_next(chunked: Bench) -> None:
+    chunked.behave({1: [1, 0], 2: [1, 0], 3: [1, 0]})
+    chunked.good("plan")
+    chunked.good("submit")
+    chunked.wait()
+    chunked.slurm.hold_all()
+    chunked.slurm.swallow_reply(after=1)
+    chunked.refused("retry --yes --code", "timed out")
+    chunked.slurm.refuse_sbatch()
+    chunked.refused("retry --yes --code", "AssocMaxSubmitJobLimit")
+    assert "1 " in chunked.good("retry --yes --code")
+    assert "nothing to retry" in chunked.good("retry --yes --code")
+    chunked.slurm.release_all()
+    chunked.wait()
+    assert chunked.starts() == {1: 2, 2: 2, 3: 2}
+    assert len(chunked.submitted()) == 6
