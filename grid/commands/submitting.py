@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -43,7 +44,7 @@ def _add_queue_options(parser: argparse.ArgumentParser) -> None:
         group.add_argument(f"--{name}", type=kind, metavar=name.upper(), help=text)
 
 
-def _options(parsed: argparse.Namespace, retry: Mapping[str, Mapping[str, Any]] | None = None) -> Options:
+def _options(parsed: argparse.Namespace) -> Options:
     from grid.engine.planning import Options
 
     for name in ("per_script", "parallel", "max_running"):
@@ -56,7 +57,7 @@ def _options(parsed: argparse.Namespace, retry: Mapping[str, Mapping[str, Any]] 
         )
     resources = {name: getattr(parsed, name) for name in RESOURCES if getattr(parsed, name) is not None}
     names = ("grid", "run_name", "seeds", "overrides", "site", "per_script", "parallel", "max_running", "canary")
-    return Options(**{name: getattr(parsed, name) for name in names}, resources=resources, retry=retry)
+    return Options(**{name: getattr(parsed, name) for name in names}, resources=resources)
 
 
 # --- plan ---------------------------------------------------------------------------------------------------------
@@ -279,6 +280,9 @@ def retry(argv: Sequence[str], root: Path) -> int:
     folder = named(parsed.grid, parsed.run_name, parsed.seeds, parsed.overrides)[1][0].folder
     with submission.only_one(root, folder):
         evidence.settle(submission.read_all(root, folder), root)
+        before = planning.reviewed(root, folder)
+        if options.site is None and before is not None:
+            options = dataclasses.replace(options, site=before.options.site)
         made = planning.make(options, root, max_age_s=0)
         chosen, lines = choose(made, root, kinds=parsed.kind, with_code=parsed.code, factor=parsed.factor)
         for line in lines:
@@ -289,7 +293,7 @@ def retry(argv: Sequence[str], root: Path) -> int:
         if not _consent(f"Start {count(len(chosen), 'run')} again?", parsed.yes):
             return 0
         if not parsed.here:
-            made = planning.make(_options(parsed, retry=chosen), root)
+            made = planning.make(dataclasses.replace(options, retry=chosen), root)
             if found := planning.check(made, root):
                 raise ValueError("nothing was submitted: " + "; ".join(found))
             _report(planning.apply(made, root, _note), made.options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -46,7 +47,9 @@ def failures_of(runs: Sequence[Run], view: View, root: Path) -> dict[str, Failur
 def choose(
     made: Made, root: Path, *, kinds: Sequence[str] = (), with_code: bool = False, factor: float = 2.0
 ) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
-    """(run folder -> changed resources, one line per kind of failure) of what is to be started again.
+    """(run folder -> its resources, one line per kind of failure) of what is to be started again.
+
+    A run asks for what it was submitted with, but for its failure's remedy and what the command line says now.
 
     ``kinds`` restricts to these; what fails again by itself is chosen only ``with_code`` or by its kind.
     """
@@ -67,8 +70,10 @@ def choose(
             words[failure.kind, "left alone: make room first, then --kind disk"] += 1
             continue
         node = made.view.jobs[run].node if run in made.view.jobs else ""
-        remedy = remedy_for(failure.kind, asked(made, run), made.site, factor=factor, node=node)
-        chosen[run] = remedy.changes
+        before = asked(made, run)
+        remedy = remedy_for(failure.kind, before, made.site, factor=factor, node=node)
+        kept = {name: value for name, value in dataclasses.asdict(before).items() if value is not None}
+        chosen[run] = {**kept, **remedy.changes, **made.options.resources}  # the command line's word comes first
         words[failure.kind, remedy.words] += 1
     return chosen, [f"{number} {kind}: {text}" for (kind, text), number in sorted(words.items())]
 
