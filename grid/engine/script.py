@@ -32,7 +32,8 @@ fi
 
 # A signal interrupts `wait`: it is passed on, and the child's own code comes from the wait after it.  Two cases have no
 # such code and count as 75: a child that died of the signal, for it had not begun to listen and its last checkpoint
-# stands; and -1 or 127, where bash 5.2 loses the code of a child that ends in the moment of the signal.
+# stands; and -1 or 127, where bash 5.2 loses the code of a child that ends in the moment of the signal.  Of two signals in
+# quick succession (SLURM's own and the one handed on) the second can end a `wait` without its trap: so the child is looked for.
 WAIT = """child=
 signalled=
 interrupted=
@@ -47,7 +48,7 @@ finish() {
   child=$!
   if [ -n "$signalled" ]; then kill -s "$signalled" "$child" 2>/dev/null; fi
   code=
-  until [ -n "$code" ] && [ -z "$interrupted" ]; do
+  until [ -n "$code" ] && [ -z "$interrupted" ] && { [ "$code" -lt 128 ] || ! kill -0 "$child" 2>/dev/null; }; do
     interrupted=
     wait "$child"
     code=$?
@@ -280,7 +281,7 @@ for ((number = 0; number < {slots}; number++)); do
 done
 for number in "${{slots[@]}}"; do
   interrupted=1
-  until [ -z "$interrupted" ]; do
+  until [ -z "$interrupted" ] && ! kill -0 "$number" 2>/dev/null; do
     interrupted=
     wait "$number"
   done

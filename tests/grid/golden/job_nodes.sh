@@ -21,7 +21,7 @@ finish() {
   child=$!
   if [ -n "$signalled" ]; then kill -s "$signalled" "$child" 2>/dev/null; fi
   code=
-  until [ -n "$code" ] && [ -z "$interrupted" ]; do
+  until [ -n "$code" ] && [ -z "$interrupted" ] && { [ "$code" -lt 128 ] || ! kill -0 "$child" 2>/dev/null; }; do
     interrupted=
     wait "$child"
     code=$?
