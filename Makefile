@@ -38,7 +38,9 @@ test: $(DEV) $(KERNELS) ## run the tests
 slurm-test: $(DEV) $(KERNELS) ## run the tests on a real SLURM, which is started for them and taken down (root on Debian; at most 6 minutes)
 	tests/slurm/install.sh
 	$(PY) -c 'import sys; from tests.slurm.cluster import unavailable; sys.exit(unavailable() or 0)'
-	NUQ_SLURM=1 $(PY) -m pytest -p xdist.plugin -n 3 --dist loadfile --no-loadscope-reorder tests/slurm $(ARGS)
+	folder=$$(mktemp -d /tmp/s-XXXXXX)
+	trap 'for each in "$$folder"/slurm-*/; do [ ! -d "$$each" ] || $(PY) -m tests.slurm down "$$each"; done; rm -rf "$$folder"' EXIT
+	TMPDIR=$$folder NUQ_SLURM=1 $(PY) -m pytest -p xdist.plugin -n 3 --dist loadfile --no-loadscope-reorder --basetemp="$$folder/t" tests/slurm $(ARGS)
 
 lint: $(DEV) ## ruff check, ruff format --check, pyright
 	failed=

@@ -50,10 +50,10 @@ def test_cancel_by_name_then_pending_then_all(checkout: Checkout) -> None:
     assert "cancelled 1 script" in checkout.run("cancel", name, "--yes")
     checkout.slurm.wait_until(lambda: queued(checkout.slurm, job)[f"{job}_0"] == "CANCELLED")
     assert queued(checkout.slurm, job)[f"{job}_1"] == "RUNNING"
-    assert checkout.states(LATER_H) == {1: "cancelled", 2: "running", 3: "cancelled", 4: "cancelled"}
+    assert checkout.states() == {1: "cancelled", 2: "running", 3: "cancelled", 4: "cancelled"}
     assert "cancelled 1 script" in checkout.run("cancel", "--yes")
     checkout.wait_until_over()
-    assert checkout.states(LATER_H) == dict.fromkeys(range(1, 5), "cancelled")
+    assert checkout.states() == dict.fromkeys(range(1, 5), "cancelled")
     # Those that ran were asked to checkpoint, and nothing brought them back.
     assert [(event.what, event.seed) for event in checkout.history() if event.what != "start"] == [("SIGTERM", 1), ("SIGTERM", 2)]
     assert checkout.starts() == {1: 1, 2: 1}
@@ -130,7 +130,7 @@ def test_a_canary_that_fails_keeps_the_rest(checkout: Checkout) -> None:
     checkout.behave({1: "fail ok"})
     checkout.submit("--canary")
     checkout.wait_until_over()
-    assert checkout.states(LATER_H) == {1: "failed", 2: "cancelled", 3: "cancelled", 4: "cancelled"}
+    assert checkout.states() == {1: "failed", 2: "cancelled", 3: "cancelled", 4: "cancelled"}
     assert "DependencyNeverSatisfied" in checkout.status()
     assert checkout.starts() == {1: 1}
     told = checkout.run("failures")
