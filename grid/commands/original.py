@@ -214,7 +214,7 @@ def _submit(options: argparse.Namespace, root: Path, sweep: Sweep, shares: Seque
     )
     folder = sweep.folder or sweep.run_name
     item = submission.Submission(
-        folder, time.strftime("%Y%m%d-%H%M%S"), sweep.title, {**dataclasses.asdict(code), "path": pinned}, 1, [chunk]
+        folder, submission.new_id(time.time()), sweep.title, {**dataclasses.asdict(code), "path": pinned}, 1, [chunk]
     )
     item.save(root)
     item = submission.hand_over(item, root, lambda now, part: path, lambda file: slurm.submit(file, item.job_name(chunk)))

@@ -88,8 +88,7 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
         max_elements=_max_elements(site, root) if submit else SMALLEST_ARRAY,
     )
     plan = Plan("", sweep.title, folder, dataclasses.asdict(options), dataclasses.asdict(code), submit, cancel, chunks, digest(repr(site)))
-    plan = dataclasses.replace(plan, id=f"{time.strftime('%Y%m%d-%H%M%S')}-{digest(plan.essence())[:4]}")
-    return Made(plan, options, sweep, runs, view, asked, site)
+    return Made(dataclasses.replace(plan, id=submission.new_id(time.time())), options, sweep, runs, view, asked, site)
 
 
 def resources_of(experiment: Experiment, options: Options, site: Site) -> Resources:

@@ -13,6 +13,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -100,6 +101,11 @@ class Submission:
         write_text(self.place(root) / RECORD, text)
         with (self.place(root) / RECORD).open() as file:
             os.fsync(file.fileno())
+
+
+def new_id(now: float) -> str:
+    """A name that no other submission has, in the order of time: jobs are found by it, beside those of other checkouts."""
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{int(now % 1 * 1000):03}{secrets.token_hex(3)}"
 
 
 def folder_of(root: Path, folder: str) -> Path:

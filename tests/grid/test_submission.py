@@ -214,6 +214,12 @@ def test_the_latest_submission_has_the_claim(tmp_path: Path) -> None:
     assert submission.log_of([first], "runs/x/none", tmp_path) is None
 
 
+def test_names_of_submissions_are_their_own_and_in_order() -> None:
+    names = [submission.new_id(1e9 + number / 100) for number in range(500)]
+    assert names == sorted(names)
+    assert len({submission.new_id(1e9) for _ in range(100)}) == 100
+
+
 # --- records ------------------------------------------------------------------------------------------------------
 
 
