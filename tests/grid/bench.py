@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import grid_run
 from grid.engine import planning, scheduler, submission
+from grid.engine import slurm as slurm_engine
 from grid.engine.submission import Submission
 from tests.fake_slurm.cluster import Slurm, cluster
 from tests.grid import fake
@@ -172,13 +173,19 @@ class Bench:
 
 
 @contextlib.contextmanager
-def bench(folder: Path, capture: Capture, **settings: Any) -> Iterator[Bench]:
-    """A cluster (``settings``: see ``tests.fake_slurm.cluster``), and a checkout with a sweep of three runs of one second at most."""
+def bench(folder: Path, capture: Capture, *, opinion: bool = False, **settings: Any) -> Iterator[Bench]:
+    """A cluster (``settings``: see ``tests.fake_slurm.cluster``), and a checkout with a sweep of three runs of one second at most.
+
+    opinion: SLURM is asked for its own before anything is submitted, which takes a third of the time of most tests.
+    """
     with cluster(folder, **settings) as slurm:
         made = Bench(fake.checkout(folder / "checkout"), folder / "mine.py", slurm, capture)
         made.sweep()
         variables = {**slurm.exports, "PYTHON": sys.executable}
         gone = [key for key in os.environ if key.startswith(("SLURM_", "SBATCH_", "NUQ_", "CUDA_")) or key == "NPROC"]
+        asked = slurm_engine.test_only, slurm_engine.too_long
+        if not opinion:
+            slurm_engine.test_only, slurm_engine.too_long = lambda path: None, lambda partition, time_s: ""
         before = {key: os.environ.get(key) for key in [*variables, *gone]}
         os.environ.update(variables)
         for key in gone:
@@ -186,6 +193,7 @@ def bench(folder: Path, capture: Capture, **settings: Any) -> Iterator[Bench]:
         try:
             yield made
         finally:
+            slurm_engine.test_only, slurm_engine.too_long = asked
             for key, value in before.items():
                 if value is None:
                     os.environ.pop(key, None)

@@ -150,11 +150,13 @@ def test_sbatch_outlives_the_process_that_called_it(here: Bench, tmp_path: Path)
     slow.chmod(0o755)
     here.good("plan")
     process = here.apart("submit", env={**os.environ, "PATH": f"{slow.parent}{os.pathsep}{os.environ['PATH']}"}, start_new_session=True)
-    fake.until((tmp_path / "called").exists, "sbatch was not called", 30)
-    process.kill()
-    process.wait()
-    here.refused("submit", "right now")
-    (tmp_path / "go").touch()
+    try:
+        fake.until((tmp_path / "called").exists, "sbatch was not called", 30)
+        process.kill()
+        process.wait()
+        here.refused("submit", "right now")
+    finally:
+        (tmp_path / "go").touch()
     fake.until(here.submitted, "sbatch did not come through", 30)
     process.communicate()
     fake.until(lambda: here("submit").code == 0, "the lock stayed", 30)
@@ -164,7 +166,12 @@ def test_sbatch_outlives_the_process_that_called_it(here: Bench, tmp_path: Path)
 # --- the controller and accounting --------------------------------------------------------------------------------
 
 
-def test_the_controller_is_down(here: Bench) -> None:
+def test_the_controller_is_down(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with bench.bench(tmp_path, capsys, opinion=True) as here:
+        _controller_down(here)
+
+
+def _controller_down(here: Bench) -> None:
     here.behave({1: "wait"})
     here.good("plan")
     here.slurm.controller_down()

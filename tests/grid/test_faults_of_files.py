@@ -227,7 +227,7 @@ def test_a_bad_sweep_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], ol
 
 
 def test_what_a_partition_cannot_give(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with bench.bench(tmp_path, capsys, partitions={"short": {"max_time": "30:00"}, "long": {}}) as here:
+    with bench.bench(tmp_path, capsys, opinion=True, partitions={"short": {"max_time": "30:00"}, "long": {}}) as here:
         site = tmp_path / "site.yaml"
         site.write_text("partitions:\n  short: {max_time: '30:00', mem: 4GB}\n  long: {mem: 8GB}\n")
         here.refused(f"plan --site {site} --partition short", "time=01:00:00: at most 00:30:00", "partitions that can: long")

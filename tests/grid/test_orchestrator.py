@@ -19,8 +19,8 @@ from tests.grid.bench import Bench
 
 
 @pytest.fixture
-def here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Bench]:
-    with bench.bench(tmp_path, capsys, gpus=2, cpus=8) as made:
+def here(tmp_path: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> Iterator[Bench]:
+    with bench.bench(tmp_path, capsys, gpus=2, cpus=8, opinion="from_plan" in request.node.name) as made:
         yield made
 
 
