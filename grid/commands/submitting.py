@@ -333,5 +333,6 @@ def cancel(argv: Sequence[str], root: Path) -> int:
         ):
             scheduler.cancel(sorted(elements))
             submission.note_cancelled(root, folder, sorted(elements))
+            evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=0)  # `status` shows no look of before
             print(f"cancelled {count(len(elements), 'script')}")
     return 0
