@@ -40,7 +40,7 @@ slurm-test: $(DEV) $(KERNELS) ## run the tests on a real SLURM, which is started
 	$(PY) -c 'import sys; from tests.slurm.cluster import unavailable; sys.exit(unavailable() or 0)'
 	folder=$$(mktemp -d /tmp/s-XXXXXX)
 	trap 'for each in "$$folder"/slurm-*/; do [ ! -d "$$each" ] || $(PY) -m tests.slurm down "$$each"; done; rm -rf "$$folder"' EXIT
-	TMPDIR=$$folder NUQ_SLURM=1 $(PY) -m pytest -p xdist.plugin -n 3 --dist loadfile --no-loadscope-reorder --basetemp="$$folder/t" tests/slurm $(ARGS)
+	TMPDIR=$$folder NUQ_SLURM=1 $(PY) -m pytest -p xdist.plugin -n 4 --dist loadfile --basetemp="$$folder/t" tests/slurm $(ARGS)
 
 lint: $(DEV) ## ruff check, ruff format --check, pyright
 	failed=

@@ -318,6 +318,7 @@ def _start_accounting(slurm: Slurm) -> None:
     common = [
         "--no-defaults",
         f"--datadir={folder}/db",
+        f"--tmpdir={folder}/home",  # one that starts removes all temporary tables of this place, another server's too
         "--innodb-flush-log-at-trx-commit=0",
         "--innodb-doublewrite=0",
         "--innodb-log-file-size=16M",

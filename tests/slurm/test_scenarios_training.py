@@ -15,7 +15,7 @@ import torch
 from tests.slurm.checkout import Checkout, accounted, queued, whole
 from tests.slurm.cluster import Slurm
 
-SHORT, LONG = 40, 700
+SHORT, LONG = 40, 500
 SWEEPS = f'''
 """The same task on two nodes, in a partition that is preempted, and alone."""
 
