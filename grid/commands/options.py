@@ -27,9 +27,16 @@ def add_sweep_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+class Parser(argparse.ArgumentParser):
+    """Takes options before, between and after the names: ``cancel GRID RUN_NAME --yes NAME`` too."""
+
+    def parse_args(self, args=None, namespace=None):  # type: ignore[override]
+        return self.parse_intermixed_args(args, namespace)
+
+
 def command_parser(name: str, what: str, *, one: str | None = None, sweep_options: bool = True) -> argparse.ArgumentParser:
     """A parser for ``grid_run.py <name> GRID RUN_NAME``, with NAME for one experiment where ``one`` says what its absence means."""
-    parser = argparse.ArgumentParser(prog=f"grid_run.py {name}", description=what)
+    parser = Parser(prog=f"grid_run.py {name}", description=what)
     parser.add_argument("grid", metavar="GRID", help=GRID_HELP)
     parser.add_argument("run_name", metavar="RUN_NAME", help="the sweep: a function of that file")
     if one:

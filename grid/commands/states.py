@@ -159,10 +159,15 @@ def logs(argv: Sequence[str], root: Path) -> int:
 
     if parsed.lines < 1:
         raise ValueError(f"--lines {parsed.lines}: must be at least 1")
+    from grid.engine import evidence
+
     runs = [run for run in runs_named(parsed, root) if run.folder.path.is_dir()]
     if not runs:
         raise ValueError(f"no run of {parsed.grid} {parsed.run_name} has begun")
-    run = runs[0] if parsed.name else max(runs, key=_interest)
+    if parsed.name is None:
+        view = evidence.look([run.run_dir for run in runs], [runs[0].experiment.folder], root)
+        runs.sort(key=lambda run: (view.states[run.run_dir].word not in ("failed", "diverged"), -_last_word(run)))
+    run = runs[0]
     path = _job_log(run, root) if parsed.job else run.folder.log
     print(f"# {run.experiment.label}, seed {run.experiment.seed}: {path}", flush=True)
     for line in tail(path, parsed.lines * LINE_BYTES).splitlines()[-parsed.lines :]:
@@ -172,10 +177,9 @@ def logs(argv: Sequence[str], root: Path) -> int:
     return 0
 
 
-def _interest(run: Run) -> tuple[bool, float]:
-    """Failed ones first, then the latest."""
-    log = run.folder.log
-    return run.state().word in ("failed", "diverged"), log.stat().st_mtime if log.exists() else 0.0
+def _last_word(run: Run) -> float:
+    """When its log was last written to."""
+    return run.folder.log.stat().st_mtime if run.folder.log.exists() else 0.0
 
 
 def _job_log(run: Run, root: Path) -> Path:

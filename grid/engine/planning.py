@@ -43,6 +43,11 @@ class Options:
     resources: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     retry: Mapping[str, Mapping[str, Any]] | None = None  # run folder -> changed resources: only these, and also those that failed
 
+    @property
+    def is_part(self) -> bool:
+        """Whether the sweep is taken with other seeds or settings than its own."""
+        return self.seeds is not None or bool(self.overrides)
+
 
 @dataclass(frozen=True)
 class Made:
@@ -77,8 +82,9 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
         if chosen:
             site.check(needs, options.parallel)
             submit.append(Planned(run.run_dir, run.experiment.label, state.word, dataclasses.asdict(needs)))
-    is_whole = options.retry is None and options.seeds is None and not options.overrides
-    cancel = _unwanted(view, wanted) if is_whole else []  # a part of the sweep says nothing of the others
+    cancel = (
+        _unwanted(view, wanted) if options.retry is None and not options.is_part else []
+    )  # a part of the sweep says nothing of the others
     code = snapshot.current(root)
     chunks = arrays(
         submit,
@@ -98,9 +104,10 @@ def resources_of(experiment: Experiment, options: Options, site: Site) -> Resour
 
 
 def _unwanted(view: View, wanted: set[str]) -> list[Cancelled]:
-    """Runs in the queue that the sweep no longer has."""
+    """Runs in the queue that the sweep no longer has; those that were submitted with other seeds or settings it never had."""
+    parts = {run for item in view.submissions if item.is_part for chunk in item.chunks for runs in chunk.elements for run in runs}
     shared = {claim.element for run, claim in view.claims.items() if run in wanted}
-    gone = [run for run, state in view.others.items() if state.word in ("pending", "running") and run in view.claims]
+    gone = [run for run, state in view.others.items() if state.word in ("pending", "running") and run in view.claims and run not in parts]
     return [Cancelled(run, element, element not in shared) for run in gone if (element := view.claims[run].element)]
 
 
@@ -167,7 +174,8 @@ def reviewed(root: Path, folder: str) -> Reviewed | None:
 def submission_of(made: Made, snapshot_path: str) -> Submission:
     """The record of what the plan hands over; nothing of it is submitted yet."""
     plan = made.plan
-    return Submission(plan.folder, plan.id, plan.title, {**plan.code, "path": snapshot_path}, made.options.parallel, plan.chunks)
+    code = {**plan.code, "path": snapshot_path}
+    return Submission(plan.folder, plan.id, plan.title, code, made.options.parallel, plan.chunks, made.options.is_part)
 
 
 def sbatch_text(item: Submission, chunk: Chunk, root: Path, site: Site) -> str:

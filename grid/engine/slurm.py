@@ -253,16 +253,31 @@ def _limit_s(text: str) -> float:
         return math.inf
 
 
-def _environment() -> dict[str, str]:
-    """Ours, less what would overrule the sbatch file: SBATCH_ARRAY_INX, SBATCH_NO_REQUEUE, SBATCH_SIGNAL, ..."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("SBATCH_")}
+# Variables that say what a file may leave open; every other SBATCH_* would overrule the file: its array, its signal, its log.
+_LEFT_OPEN = {
+    "SBATCH_ACCOUNT": "account",
+    "SBATCH_CLUSTERS": "clusters",
+    "SBATCH_CONSTRAINT": "constraint",
+    "SBATCH_PARTITION": "partition",
+    "SBATCH_QOS": "qos",
+    "SBATCH_RESERVATION": "reservation",
+    "SBATCH_TIMELIMIT": "time",
+    "SBATCH_WCKEY": "wckey",
+}
+
+
+def _environment(path: Path) -> dict[str, str]:
+    """Ours, without variables that would overrule what the sbatch file says."""
+    said = set(re.findall(r"^#SBATCH --([\w-]+)", path.read_text() if path.exists() else "", re.MULTILINE))
+    kept = {name for name, option in _LEFT_OPEN.items() if option not in said}
+    return {name: value for name, value in os.environ.items() if not name.startswith("SBATCH_") or name in kept}
 
 
 def _ask_sbatch(words: Sequence[str], path: Path) -> str:
     try:
         # close_fds=False: sbatch holds the lock of its submission, too, so that nobody goes on before it has ended, whatever ends us
         done = subprocess.run(
-            ["sbatch", *words], capture_output=True, text=True, check=False, timeout=ANSWER_S, close_fds=False, env=_environment()
+            ["sbatch", *words], capture_output=True, text=True, check=False, timeout=ANSWER_S, close_fds=False, env=_environment(path)
         )
     except subprocess.TimeoutExpired:
         raise Unreachable(f"sbatch {path}: no answer within {ANSWER_S:.0f} s; whether SLURM took the job is not known") from None

@@ -13,6 +13,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import re
 import secrets
 import socket
 import time
@@ -22,10 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from grid.engine import scheduler
+from grid.engine.answers import Unreachable
 from grid.engine.state import Claim, read_ledger, write_text
 
 RECORD = "submission.json"
 CANCELLED = "cancelled"
+SETTLE_S = 60.0  # a controller that did not answer may take the job so long after
+NEVER_REACHED = re.compile("unable to contact|connection refused|connect failure", re.IGNORECASE)  # it cannot have taken it
 WRITTEN, ASKED, SUBMITTED, REFUSED = "written", "asked", "submitted", "refused"
 
 
@@ -65,6 +69,7 @@ class Submission:
     code: Mapping[str, Any]  # digest, commit, dirty, and path (the snapshot that the jobs run; empty: the checkout itself)
     parallel: int
     chunks: Sequence[Chunk]
+    is_part: bool = False  # of a sweep with other seeds or settings than its own: the whole sweep says nothing of its runs
 
     def place(self, root: Path) -> Path:
         return folder_of(root, self.folder) / self.id
@@ -201,6 +206,12 @@ def only_one(root: Path, folder: str) -> Iterator[None]:
             raise Busy(
                 f"{holder} is submitting, retrying or cancelling runs of {folder} right now: wait for it, then look again"
             ) from error
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                "this file system keeps no locks (mounted without flock?), and without one two terminals could submit the same runs",
+                str(place / "lock"),
+            ) from error
         os.set_inheritable(file.fileno(), True)  # by sbatch: see slurm.submit
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
@@ -215,14 +226,21 @@ def settle(submission: Submission, root: Path, find: Callable[[str, float], str 
     """Find out what became of the sbatch calls without an answer.
 
     The first element of an array leaves the array's id in ``<chunk>.job``; before that, SLURM knows it by name:
-    ``find(job name, since)`` is its id, or None where there is no such job.
+    ``find(job name, since)`` is its id, or None where there is no such job.  A controller that is too busy to answer may
+    take a job some time after it was asked, so a None counts only ``SETTLE_S`` later: ValueError before that.
     """
     for chunk in submission.chunks:
         if chunk.state == ASKED:
             left = submission.place(root) / f"{chunk.name}.job"
             job_id = left.read_text().strip() if left.exists() else find(submission.job_name(chunk), chunk.at)
+            wait_s = chunk.at + SETTLE_S - time.time()
             if job_id:
                 chunk = dataclasses.replace(chunk, state=SUBMITTED, job_id=job_id, error="")
+            elif chunk.error and not NEVER_REACHED.search(chunk.error) and wait_s > 0:
+                raise ValueError(
+                    f"sbatch gave no answer {SETTLE_S - wait_s:.0f} s ago ({chunk.error}), and SLURM may still take {chunk.name} of "
+                    f"{submission.id}: the same command can tell in {wait_s:.0f} s"
+                )
             else:
                 chunk = dataclasses.replace(chunk, state=WRITTEN, at=0.0, error="")
             submission = submission.with_chunk(chunk)
@@ -240,7 +258,7 @@ def hand_over(
     """Submit every chunk that is not yet submitted, in order; ``write`` makes a chunk's sbatch file when its turn has come.
 
     Every step is on disk before the next: whatever interrupts this, the same call goes on where it was.  What ``submit``
-    raises ends it: ValueError (SLURM refused), or anything else, after which the chunk stays ``asked``.
+    raises ends it: ValueError (SLURM refused), ``Unreachable`` or anything else, after which the chunk stays ``asked``.
     """
     for chunk in submission.chunks:
         if chunk.is_settled:
@@ -254,6 +272,9 @@ def hand_over(
             job_id = submit(path)
         except ValueError as error:
             submission.with_chunk(dataclasses.replace(chunk, state=REFUSED, error=str(error))).save(root)
+            raise
+        except Unreachable as error:
+            submission.with_chunk(dataclasses.replace(chunk, error=str(error))).save(root)
             raise
         chunk = dataclasses.replace(chunk, state=SUBMITTED, job_id=job_id)
         submission = submission.with_chunk(chunk)

@@ -7,7 +7,6 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -45,20 +44,12 @@ def test_the_original_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert (empty.returncode, empty.stdout) == (0, "nothing to do: more scripts than experiments\n")
 
 
-def _best_of_three(command: list[str]) -> tuple[float, subprocess.CompletedProcess[str]]:
-    """Wall-clock seconds of the fastest of three tries: the machine may be busy with other tests."""
-    seconds = []
-    for _ in range(3):
-        began = time.monotonic()
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        seconds.append(time.monotonic() - began)
-    return min(seconds), done
-
-
-def test_it_takes_less_than_two_seconds_and_imports_no_torch(tmp_path: Path) -> None:
-    program = f"import sys, pathlib, grid_run; code = grid_run.main(sys.argv[1:], pathlib.Path({str(tmp_path)!r})); print(sorted(m for m in sys.modules if m.partition('.')[0] in ('torch', 'train', 'pandas', 'matplotlib'))); sys.exit(code)"  # noqa: E501
-    seconds, done = _best_of_three([sys.executable, "-c", program, *ORIGINAL])
-    assert seconds < 2
+def test_it_imports_no_torch(tmp_path: Path) -> None:
+    """What would make it slow; how long it takes is told by benchmarks/grid.py."""
+    heavy = "[m for m in sys.modules if m.partition('.')[0] in ('torch', 'train', 'pandas', 'matplotlib')]"
+    call = f"grid_run.main(sys.argv[1:], pathlib.Path({str(tmp_path)!r}))"
+    program = f"import sys, pathlib, grid_run; code = {call}; print({heavy}); sys.exit(code)"
+    done = subprocess.run([sys.executable, "-c", program, *ORIGINAL], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
 
 
@@ -239,16 +230,14 @@ def test_every_command_has_help(words: list[str], tmp_path: Path, capsys: pytest
 @pytest.mark.parametrize("words", [["--help"], *([name, "--help"] for name in grid_run.COMMANDS)])
 def test_every_option_has_help_text(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[argparse.Action] = []
-    parse = argparse.ArgumentParser.parse_args
-    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", lambda self, *rest: (seen.extend(self._actions), parse(self, *rest))[1])
+    parse = argparse.ArgumentParser.parse_known_args
+    monkeypatch.setattr(
+        argparse.ArgumentParser, "parse_known_args", lambda self, *rest: (seen.extend(self._actions), parse(self, *rest))[1]
+    )
     with pytest.raises(SystemExit):
         grid_run.main(words, tmp_path)
     assert seen
     assert all(action.help for action in seen)
-
-
-def test_help_is_instant() -> None:
-    assert _best_of_three([sys.executable, "grid_run.py", "--help"])[0] < 0.4
 
 
 def test_a_closed_pipe_is_no_crash() -> None:
