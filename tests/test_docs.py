@@ -234,6 +234,7 @@ def test_the_example_method_works() -> None:
 
 
 def test_contributing_fits_one_screen() -> None:
-    assert len(CONTRIBUTING.splitlines()) <= 50
+    """Its recipes; the table of faults stands below them."""
+    assert len(CONTRIBUTING.partition("## Faults")[0].splitlines()) <= 50
     for recipe in ("A method", "A task", "A cluster", "A figure"):
         assert f"**{recipe}.**" in CONTRIBUTING
