@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -66,18 +69,32 @@ def soon(slurm: Slurm) -> Iterator[None]:
     slurm.run("scontrol", "update", "PartitionName=low", "GraceTime=6")
 
 
+@contextlib.contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """The process stands still meanwhile: a run on a fast machine must not end before it is preempted."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
 @pytest.mark.usefixtures("soon")
 def test_a_preempted_run_ends_with_the_bits_of_an_undisturbed_one(slurm: Slurm, checkout: Checkout, alone: subprocess.Popen[str]) -> None:
     low = replace(checkout, name="low")
     job = low.submit()
     folders = {seed: checkout.root / row["run"] for seed, row in low.rows().items()}
-    slurm.wait_until(lambda: all(told(folder).get("step", 0) > 0 for folder in folders.values()), 90)
-    before = {seed: told(folder) for seed, folder in folders.items()}
-    nodes = dict(row.split() for row in slurm.run("squeue", "-h", "-j", job, "-o", "%i %N").splitlines())
-    assert set(nodes.values()) == {"n1", "n2"}
-    assert all(status["step"] < LONG for status in before.values())
     victim = 1
-    slurm.run("sbatch", "--partition=high", f"--nodelist={nodes[f'{job}_0']}", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
+    slurm.wait_until(lambda: told(folders[victim]).get("step", 0) > 0, 90, 0.02)
+    with frozen(told(folders[victim])["pid"]):
+        slurm.wait_until(lambda: told(folders[2]).get("step", 0) > 0, 90)
+        before = {seed: told(folder) for seed, folder in folders.items()}
+        assert before[victim]["state"] == "running"
+        nodes = dict(row.split() for row in slurm.run("squeue", "-h", "-t", "all", "-j", job, "-o", "%i %N").splitlines())
+        assert set(nodes.values()) == {"n1", "n2"}
+        slurm.run("sbatch", "--partition=high", f"--nodelist={nodes[f'{job}_0']}", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
+        slurm.wait_until(lambda: queued(slurm, job).get(f"{job}_0") != "RUNNING", 60, 0.05)
     slurm.wait_until(lambda: told(folders[victim])["state"] == "preempted", 60)
     stopped_at = told(folders[victim])["step"]
     assert 0 < stopped_at < LONG
