@@ -38,6 +38,21 @@ def packed_bytes(num_codes: int, packing: int) -> int:
     return -(-num_codes // _PER_BYTE) if packing == TERNARY else -(-num_codes * packing // 8)
 
 
+def check_packing(packing: int, num_codes: int = 0) -> None:
+    """ValueError unless it is a packing, and one that holds ``num_codes`` different codes."""
+    if not 0 <= packing <= 16:
+        raise ValueError(f"packing={packing}: must be between 0 and 16")
+    if num_codes > (3 if packing == TERNARY else 1 << packing):
+        raise ValueError(f"packing={packing}: does not hold {num_codes} levels")
+
+
+def check_size(packed: UInt8[Tensor, " bytes"], num_codes: int, packing: int) -> None:
+    """ValueError unless there are as many bytes as ``num_codes`` codes take."""
+    size = packed_bytes(num_codes, packing)
+    if packed.numel() != size:
+        raise ValueError(f"{packed.numel()} packed bytes: {num_codes} codes take {size}")
+
+
 def pack_codes(codes: Integer[Tensor, " n"], packing: int) -> UInt8[Tensor, " bytes"]:
     """Codes [n] of any integer type, each within the packing -> uint8[packed_bytes(n, packing)]."""
     size = packed_bytes(codes.numel(), packing)
@@ -60,9 +75,7 @@ def pack_codes(codes: Integer[Tensor, " n"], packing: int) -> UInt8[Tensor, " by
 
 def unpack_codes(packed: UInt8[Tensor, " bytes"], num_codes: int, num_levels: int, packing: int) -> Int32[Tensor, " n"]:
     """The inverse of ``pack_codes``: int32[num_codes]; ValueError where sizes do not fit or a code is no level's."""
-    size = packed_bytes(num_codes, packing)
-    if packed.numel() != size:
-        raise ValueError(f"{packed.numel()} packed bytes: {num_codes} codes take {size}")
+    check_size(packed, num_codes, packing)
     codes = _unpacked(packed, packing)[:num_codes]
     if bool((codes >= num_levels).any()) or (packing == TERNARY and bool((packed > 242).any())):
         raise ValueError(f"a code beyond {num_levels} levels: the codes are damaged")

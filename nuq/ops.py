@@ -117,6 +117,18 @@ def scales_per_bucket(norm: str) -> int:
     return 2 if norm == "quantile" else 1
 
 
+def check_bucket_size(bucket_size: int) -> None:
+    """ValueError for a bucket without a coordinate."""
+    if bucket_size < 1:
+        raise ValueError(f"bucket_size={bucket_size}: must be at least 1")
+
+
+def check_block(block: int) -> None:
+    """ValueError unless step 9 covers the block."""
+    if block < 1 or block & (block - 1):
+        raise ValueError(f"block={block}: must be a power of two")
+
+
 def check_input(vector: Tensor, bucket_size: int, norm: str) -> None:
     """ValueError unless the specification covers the vector, the bucket size and the norm."""
     if norm not in NORMS:
@@ -127,8 +139,7 @@ def check_input(vector: Tensor, bucket_size: int, norm: str) -> None:
         raise ValueError(f"a tensor of shape {tuple(vector.shape)}: must be flat")
     if vector.numel() > MAX_COORDINATES:
         raise ValueError(f"num_coordinates={vector.numel()}: one vector holds at most 2^31 coordinates; cut it into several")
-    if bucket_size < 1:
-        raise ValueError(f"bucket_size={bucket_size}: must be at least 1")
+    check_bucket_size(bucket_size)
 
 
 def check_scales(scales: Tensor, norm: str) -> None:
@@ -259,8 +270,7 @@ def decode_(
 
 def hadamard_(vector: Tensor, block: int, key: Key | Words, *, inverse: bool = False) -> None:
     """Step 9 in place.  vector: float32[n], contiguous, any n; block: a power of two."""
-    if block < 1 or block & (block - 1):
-        raise ValueError(f"block={block}: must be a power of two")
+    check_block(block)
     k0, k1 = words_of(key)
     torch.ops.nuq.hadamard_(vector, block, k0, k1, inverse)
 

@@ -250,11 +250,16 @@ class AMQNormal(SymmetricOnly):
     fit: str = setting("normal", "the -N variant is the fit to one truncated normal", choices=("normal",))
 
 
+LEAST_ROTATED = 128  # coordinates: in a shorter bucket even three rotations leave a bias (nuq/compressors/eden.py)
+
+
 @dataclass
 class DRIVE:
     """One bit per rotated coordinate: its sign."""
 
-    bucket_size: int = setting(8192, "coordinates that are rotated together and share one scale; a power of two", low=128, high=2**30)
+    bucket_size: int = setting(
+        8192, "coordinates that are rotated together and share one scale; a power of two", low=LEAST_ROTATED, high=2**30
+    )
     scope: str = setting(
         "model", "model: the gradient is one flat vector; tensor: each parameter is cut into its own buckets", choices=("model", "tensor")
     )

@@ -57,10 +57,9 @@ from nuq.compressors.body import CODINGS
 from nuq.levels import equally_spaced
 from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
 from nuq.ops import Key, Words
-from nuq.registry import DRIVE, EDEN
+from nuq.registry import DRIVE, EDEN, LEAST_ROTATED, check
 
 TAG = b"EDEN"
-SHORTEST = 128  # coordinates in the smallest bucket, unless the bucket size is smaller
 MOST_ROTATIONS = 3
 _HEAD = struct.Struct("<BBBBII")
 
@@ -79,8 +78,7 @@ class Layout:
     @property
     def padded(self) -> int:
         """Coordinates that are rotated and coded."""
-        shortest = min(self.bucket_size, SHORTEST)
-        return -(-self.num_coordinates // shortest) * shortest
+        return -(-self.num_coordinates // LEAST_ROTATED) * LEAST_ROTATED
 
     @property
     def runs(self) -> list[tuple[int, int, int]]:
@@ -128,7 +126,12 @@ class Layout:
         log_size, bits, coder, rotations, k0, k1 = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
         if message.num_coordinates > ops.MAX_COORDINATES:
             raise MessageError(f"{message.num_coordinates} coordinates: one message holds at most 2^31")
-        if log_size > 31 or not 1 <= bits <= 8 or coder >= len(CODINGS) or not 1 <= rotations <= MOST_ROTATIONS:
+        if (
+            not LEAST_ROTATED <= 1 << log_size <= 1 << 31
+            or not 1 <= bits <= 8
+            or coder >= len(CODINGS)
+            or not 1 <= rotations <= MOST_ROTATIONS
+        ):
             raise MessageError(f"bucket size 2^{log_size}, {bits} bits, coder {coder}, {rotations} rotations: damaged")
         layout = cls(message.num_coordinates, 1 << log_size, bits, CODINGS[coder], rotations, (k0, k1))
         longest = layout.body_bytes()
@@ -150,9 +153,10 @@ class Layout:
 
 
 class Eden:
-    """settings: see ``nuq.registry.EDEN``; the bucket size is a power of two."""
+    """settings: see ``nuq.registry.EDEN``, whose ranges hold here too; the bucket size is a power of two."""
 
     def __init__(self, settings: EDEN | DRIVE) -> None:
+        check(type(settings), vars(settings), "")
         size = settings.bucket_size
         if size & (size - 1):
             raise ValueError(f"bucket_size={size}: must be a power of two, since each bucket is rotated as a whole")

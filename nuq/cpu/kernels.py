@@ -15,10 +15,11 @@ import torch
 from jaxtyping import Float, Float32, Float64, UInt8
 from torch import Tensor
 
-from nuq import coding
+from nuq.checks import check_decode, check_encode, check_tensor
 from nuq.cpu import library
-from nuq.ops import DTYPES, NORMS, check_input, check_scales, lanes, num_buckets, scales_per_bucket
+from nuq.ops import DTYPES, NORMS, check_block, check_input, check_scales, lanes, num_buckets, scales_per_bucket
 
+_CPU = torch.device("cpu")
 _POINTER, _LONG, _INT, _WORD, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_uint32, ctypes.c_float
 _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
     "nuq_encode": (
@@ -42,22 +43,6 @@ def _function(name: str) -> Any:
     return function
 
 
-def _check_tensor(tensor: Tensor, what: str, dtype: torch.dtype, size: int | None = None) -> None:
-    if tensor.device.type != "cpu":
-        raise ValueError(f"{what} on {tensor.device}: must be on the CPU")
-    if tensor.dtype != dtype:
-        raise ValueError(f"{what} of {tensor.dtype}: must be {dtype}")
-    if size is not None and tensor.numel() != size:
-        raise ValueError(f"{what} of {tensor.numel()} elements: must have {size}")
-
-
-def _check_packing(packing: int, num_levels: int | None = None) -> None:
-    if not 0 <= packing <= 16:
-        raise ValueError(f"packing={packing}: must be between 0 and 16")
-    if num_levels is not None and num_levels > (3 if packing == coding.TERNARY else 1 << packing):
-        raise ValueError(f"packing={packing}: does not hold {num_levels} levels")
-
-
 def _in_place(tensor: Tensor) -> Tensor:
     """The tensor itself, or a contiguous copy that its owner has to copy back."""
     return tensor if tensor.is_contiguous() else tensor.contiguous()
@@ -77,14 +62,9 @@ def _encode(
     k1: int,
     stochastic: bool,
 ) -> None:
-    check_input(vector, bucket_size, norm)
+    check_tensor(vector, "a vector", _CPU, vector.dtype)
+    check_encode(vector, num_levels, scales, packed, bucket_size, norm, packing, stochastic)
     n = vector.numel()
-    _check_tensor(vector, "a vector", vector.dtype)
-    _check_tensor(scales, "scales", torch.float32, num_buckets(n, bucket_size) * scales_per_bucket(norm))
-    if packed is not None:
-        coding.code_bits(num_levels)
-        _check_packing(packing, num_levels if stochastic else num_levels - 1)  # thresholds: one code fewer
-        _check_tensor(packed, "packed codes", torch.uint8, coding.packed_bytes(n, packing))
     vector, scales_, packed_ = vector.contiguous(), _in_place(scales), None if packed is None else _in_place(packed)
     bad = _function("nuq_encode")(
         vector.data_ptr(),
@@ -126,7 +106,7 @@ def encode_(
     stochastic: bool,
 ) -> None:
     """``ops.encode_``; ValueError for a size, type or packing that does not fit, NonFiniteError for a scale that is not finite."""
-    _check_tensor(levels, "levels", torch.float32)
+    check_tensor(levels, "levels", _CPU, torch.float32)
     levels = levels.contiguous()
     _encode(vector, levels, levels.numel(), scales, packed, bucket_size, norm, multiple, packing, k0, k1, stochastic)
 
@@ -168,27 +148,15 @@ def decode_(
     k1: int,
 ) -> None:
     """``ops.decode_``; ValueError for a size or type that does not fit and for codes beyond the levels (nothing is written then)."""
+    check_tensor(total, "a total", _CPU, torch.float32)
+    check_decode(total, packed, scales, levels, bucket_size, packing)
     n, num_levels = total.numel(), levels.numel()
-    if bucket_size < 1:
-        raise ValueError(f"bucket_size={bucket_size}: must be at least 1")
-    coding.code_bits(num_levels)
-    _check_packing(packing)
-    _check_tensor(total, "a total", torch.float32)
-    _check_tensor(levels, "levels", torch.float32)
-    _check_tensor(packed, "packed codes", torch.uint8)
-    _check_tensor(scales, "scales", torch.float32)
-    size = coding.packed_bytes(n, packing)
-    if packed.numel() != size:
-        raise ValueError(f"{packed.numel()} packed bytes: {n} codes take {size}")
-    buckets = num_buckets(n, bucket_size)
-    if scales.numel() not in (buckets, 2 * buckets):
-        raise ValueError(f"{scales.numel()} scales: {buckets} buckets have {buckets}, or twice as many under quantile")
     packed, scales, levels, total_ = packed.contiguous(), scales.contiguous(), levels.contiguous(), _in_place(total)
     damaged = _function("nuq_decode")(
         packed.data_ptr(),
         packing,
         scales.data_ptr(),
-        scales.numel() != buckets,
+        scales.numel() != num_buckets(n, bucket_size),
         levels.data_ptr(),
         num_levels,
         total_.data_ptr(),
@@ -208,9 +176,8 @@ def decode_(
 
 def hadamard_(vector: Float32[Tensor, " n"], block: int, k0: int, k1: int, inverse: bool) -> None:
     """``ops.hadamard_``; ValueError for another type than float32 and for a block that is no power of two."""
-    _check_tensor(vector, "a vector", torch.float32)
-    if block < 1 or block & (block - 1):
-        raise ValueError(f"block={block}: must be a power of two")
+    check_tensor(vector, "a vector", _CPU, torch.float32)
+    check_block(block)
     rotated = _in_place(vector)
     _function("nuq_hadamard")(rotated.data_ptr(), rotated.numel(), min(block, 1 << 62), k0, k1, inverse, torch.get_num_threads())
     if rotated is not vector:
@@ -227,8 +194,8 @@ def leading_bits(num_coordinates: int, k0: int, k1: int, count: int) -> UInt8[Te
 def bucket_dots(a: Float32[Tensor, " n"], b: Float32[Tensor, " n"], bucket_size: int) -> Float64[Tensor, " buckets"]:
     """``ops.bucket_dots``."""
     n = a.numel()
-    _check_tensor(a, "a vector", torch.float32)
-    _check_tensor(b, "a vector", torch.float32, n)
+    check_tensor(a, "a vector", _CPU, torch.float32)
+    check_tensor(b, "a vector", _CPU, torch.float32, n)
     a, b = a.contiguous(), b.contiguous()
     sums = torch.empty(num_buckets(n, bucket_size), dtype=torch.float64)
     _function("nuq_bucket_dots")(a.data_ptr(), b.data_ptr(), n, min(bucket_size, max(n, 1)), sums.data_ptr(), torch.get_num_threads())

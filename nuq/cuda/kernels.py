@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from nuq import coding, reference
-from nuq.cuda.checks import check_decode, check_encode, check_tensor
+from nuq.checks import check_decode, check_encode, check_tensor
 from nuq.cuda.tiles import BLOCK, LARGEST, OPTIONS, Tile, power_of_two, rotation_tile, tile
-from nuq.ops import QUANTILE_FACTOR, SMALLEST_NORM, check_scales, hadamard_blocks, lanes, num_buckets
+from nuq.ops import QUANTILE_FACTOR, SMALLEST_NORM, check_block, check_scales, hadamard_blocks, lanes, num_buckets
 
 _COPIED_SCALES = 1 << 16
 _RADIX, _COLUMNS = 16, 512  # of outer_kernel: 64 numbers to a thread
@@ -60,6 +60,12 @@ def _signed(word: int) -> int:
 def _on(tensor: Tensor) -> Any:
     """Triton launches on the current device: make it the tensor's."""
     return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
+
+
+def _check_contiguous(**tensors: Tensor) -> None:
+    for what, tensor in tensors.items():
+        if not tensor.is_contiguous():
+            raise ValueError(f"{what} with strides {tensor.stride()}: the GPU kernels take contiguous tensors")
 
 
 # --- encode --------------------------------------------------------------------------------------------------------
@@ -124,6 +130,7 @@ def _encode(
     kind: dict[str, Any],
 ) -> None:
     check_encode(vector, kind["L"], scales, packed, bucket_size, norm, packing, kind["STOCHASTIC"])
+    _check_contiguous(vector=vector, levels=levels, scales=scales, packed=packed)
     n = vector.numel()
     if not n:
         return
@@ -257,7 +264,8 @@ def decode_(
     if device is None:
         reference.decode_(packed, scales, levels, total, bucket_size, packing, accumulate, dither, k0, k1)
         return
-    check_decode(packed, scales, levels, total, bucket_size, packing)
+    check_decode(total, packed, scales, levels, bucket_size, packing)
+    _check_contiguous(total=total, packed=packed, scales=scales, levels=levels)
     n, num_levels = total.numel(), levels.numel()
     if not n:
         return
@@ -307,8 +315,8 @@ def hadamard_(vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> No
         return
     n = vector.numel()
     check_tensor(vector, "a vector", vector.device, torch.float32)
-    if block < 1 or block & (block - 1):
-        raise ValueError(f"block={block}: must be a power of two")
+    _check_contiguous(vector=vector)
+    check_block(block)
     inner = min(block, power_of_two(n + 1), LARGEST)  # of a block that the vector does not fill, only binary digits count
     whole = n // inner * inner
     outer = block > inner and whole > 0

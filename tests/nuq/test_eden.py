@@ -129,7 +129,7 @@ def test_unbiased_on_short_vectors(n):
 @given(
     st.integers(0, 3000),
     st.integers(1, 8),
-    st.sampled_from([64, 128, 1024]),
+    st.sampled_from([128, 256, 1024]),
     st.sampled_from(["packed", "huffman", "rans"]),
     st.sampled_from(["unbiased", "mse"]),
 )
@@ -211,3 +211,12 @@ def test_damage_is_an_error_or_harmless(coding):
 def test_the_bucket_size_is_a_power_of_two():
     with pytest.raises(ValueError, match="bucket_size=1000: must be a power of two"):
         Eden(EDEN(bucket_size=1000))
+
+
+def test_no_bucket_is_too_short_to_be_unbiased():
+    with pytest.raises(ValueError, match="bucket_size=64: must be at least 128"):
+        Eden(EDEN(bucket_size=64))
+    message = Eden(EDEN(bucket_size=128)).encode(normal(128), Key(1, 0, 0, "x"))
+    message.body[0] = 6
+    with pytest.raises(MessageError, match=r"bucket size 2\^6"):
+        Eden(EDEN()).decode(message)

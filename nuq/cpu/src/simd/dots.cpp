@@ -2,25 +2,14 @@
 #include <algorithm>
 #include <vector>
 
-#include "../isa.h"
+#include "../quantize.h"
+#include "tree.h"
 
 NUQ_DECLARE(void, dots, const float*, const float*, int64_t, int64_t, int64_t, double*)
 
+namespace nuq {
+namespace NUQ_ISA {
 namespace {
-constexpr int64_t BLOCK = 1024;
-
-double halved(double* values, int64_t size) {
-    for (int64_t h = size / 2; h > 0; h /= 2)
-        for (int64_t i = 0; i < h; ++i) values[i] += values[i + h];
-    return values[0];
-}
-
-int64_t power_of_two(int64_t least) {
-    int64_t size = 1;
-    while (size < least) size *= 2;
-    return size;
-}
-
 double product(const float* a, const float* b, int64_t count, std::vector<double>& blocks) {
     blocks.assign(static_cast<size_t>(power_of_two((count + BLOCK - 1) / BLOCK)), 0.0);
     for (int64_t first = 0; first < count; first += BLOCK) {
@@ -34,8 +23,10 @@ double product(const float* a, const float* b, int64_t count, std::vector<double
 }
 }  // namespace
 
-void nuq::NUQ_ISA::dots(const float* a, const float* b, int64_t size, int64_t bucket, int64_t number, double* sums) {
+void dots(const float* a, const float* b, int64_t size, int64_t bucket, int64_t number, double* sums) {
     std::vector<double> blocks;
     const int64_t first = number * bucket;
     sums[number] = product(a + first, b + first, std::min(bucket, size - first), blocks);
 }
+}  // namespace NUQ_ISA
+}  // namespace nuq

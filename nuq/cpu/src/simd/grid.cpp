@@ -1,31 +1,10 @@
 // The inner loops of the dynamic program (levels_grid.cpp).
-#include <cstring>
-
-#include "../isa.h"
 #include "../levels.h"
+#include "doubles.h"
 
 namespace nuq {
 namespace NUQ_ISA {
 namespace {
-
-#if defined(NUQ_ISA_AVX512)
-constexpr int BYTES = 64;
-#elif defined(NUQ_ISA_AVX2)
-constexpr int BYTES = 32;
-#else
-constexpr int BYTES = 16;
-#endif
-constexpr int LANES = BYTES / 8;
-typedef double Vec __attribute__((vector_size(BYTES)));
-typedef int64_t Int __attribute__((vector_size(BYTES)));
-
-inline Vec load(const double* from) {
-    Vec v;
-    std::memcpy(&v, from, BYTES);
-    return v;
-}
-
-inline Vec choose(Int which, Vec yes, Vec no) { return (Vec)(((Int)yes & which) | ((Int)no & ~which)); }
 
 // The first i in [low, high) at which a[i] + slope b[i] + weight x[i] is smallest; its value in *least.
 inline int64_t first_smallest(const double* a, const double* b, const double* x, double slope, double weight, int64_t low, int64_t high,
@@ -34,9 +13,9 @@ inline int64_t first_smallest(const double* a, const double* b, const double* x,
     const double start = a[low] + slope * b[low] + weight * x[low];
     double best = start;
     if (high - low >= 2 * LANES) {
-        Vec small = start - Vec{}, turn = Vec{}, count = Vec{};  // the turn in which a lane found its smallest, as a double: exact
+        D small = start - D{}, turn = D{}, count = D{};  // the turn in which a lane found its smallest, as a double: exact
         for (; i + LANES <= high; i += LANES) {
-            const Vec value = load(a + i) + slope * load(b + i) + weight * load(x + i);
+            const D value = load(a + i) + slope * load(b + i) + weight * load(x + i);
             const Int lower = value < small;
             small = choose(lower, value, small);
             turn = choose(lower, count, turn);

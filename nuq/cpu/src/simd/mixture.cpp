@@ -3,38 +3,17 @@
 #include <cmath>
 #include <cstring>
 
-#include "../isa.h"
 #include "../levels.h"
+#include "doubles.h"
 
 namespace nuq {
 namespace NUQ_ISA {
 namespace {
 
-#if defined(NUQ_ISA_AVX512)
-constexpr int BYTES = 64;
-#elif defined(NUQ_ISA_AVX2)
-constexpr int BYTES = 32;
-#else
-constexpr int BYTES = 16;
-#endif
-constexpr int LANES = BYTES / 8;
-typedef double Vec __attribute__((vector_size(BYTES)));
-typedef int64_t Int __attribute__((vector_size(BYTES)));
-
-inline Vec load(const double* from) {
-    Vec v;
-    std::memcpy(&v, from, BYTES);
-    return v;
-}
-
-inline void store(double* to, Vec v) { std::memcpy(to, &v, BYTES); }
-
-inline Vec all(double x) { return x - Vec{}; }
-
 // sum_i c[i] x^i, count a multiple of four (or two more), in four chains of x^4 that run side by side: one alone would wait for itself.
-inline Vec four(const double* c, int count, Vec x, Vec x2, Vec x4) {
+inline D four(const double* c, int count, D x, D x2, D x4) {
     int i = (count - 1) / 4 * 4;
-    Vec p0 = all(c[i]), p1 = all(c[i + 1]), p2 = all(i + 2 < count ? c[i + 2] : 0.0), p3 = all(i + 3 < count ? c[i + 3] : 0.0);
+    D p0 = all(c[i]), p1 = all(c[i + 1]), p2 = all(i + 2 < count ? c[i + 2] : 0.0), p3 = all(i + 3 < count ? c[i + 3] : 0.0);
     for (i -= 4; i >= 0; i -= 4) {
         p0 = p0 * x4 + c[i];
         p1 = p1 * x4 + c[i + 1];
@@ -48,16 +27,16 @@ constexpr double EXP[] = {1.0,        1.0,         0.5,          1.0 / 6,       
                           1.0 / 5040, 1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
 
 // e^x for x <= 0, to 2e-16: x = n log 2 + r, |r| <= log(2) / 2, and Taylor's series of e^r; 0 where it is not a normal number.
-inline Vec exp_negative(Vec x) {
-    const Vec rounder = all(0x1.8p52);  // adding it rounds to an integer, which then stands in the low bits
-    const Vec shifted = x * 1.4426950408889634 + rounder;
-    const Vec n = shifted - rounder;
-    const Vec r = (x - n * 0x1.62e42fefa38p-1) - n * 0x1.ef35793c7673p-45;  // log 2 in two parts, the first short: n times it is exact
-    const Vec s = r * r;
-    const Vec p = four(EXP, 14, r, s, s * s);
+inline D exp_negative(D x) {
+    const D rounder = all(0x1.8p52);  // adding it rounds to an integer, which then stands in the low bits
+    const D shifted = x * 1.4426950408889634 + rounder;
+    const D n = shifted - rounder;
+    const D r = (x - n * 0x1.62e42fefa38p-1) - n * 0x1.ef35793c7673p-45;  // log 2 in two parts, the first short: n times it is exact
+    const D s = r * r;
+    const D p = four(EXP, 14, r, s, s * s);
     const Int power = ((Int)shifted + 1023) << 52;
     const Int kept = x > all(-708.0);
-    return (Vec)((Int)(p * (Vec)power) & kept);
+    return (D)((Int)(p * (D)power) & kept);
 }
 
 // Mills' ratio Phi(-z) / phi(z), z >= 0, to 6e-16: a polynomial in t = (z - 5) / (z + 5) times 1 / (z + 5).  The coefficients are the
@@ -70,15 +49,13 @@ constexpr double MILLS[] = {
     0x1.23ac2a4690152p-20, 0x1.9f417e777da80p-24, -0x1.6ae6bb3c70f1dp-23, -0x1.2ae5c280e3c39p-26,
     0x1.8f6afd6b7f337p-26, 0x1.b5ffe8a939796p-29, -0x1.0e97b936649b5p-29, -0x1.6ee3fdc84b8f2p-32};
 
-inline Vec mills(Vec z) {
-    const Vec q = 1.0 / (z + 5.0), t = (z - 5.0) * q;
-    const Vec s = t * t;
+inline D mills(D z) {
+    const D q = 1.0 / (z + 5.0), t = (z - 5.0) * q;
+    const D s = t * t;
     return four(MILLS, 24, t, s, s * s) * q;
 }
 
-inline Vec magnitude(Vec z) { return (Vec)((Int)z & 0x7fffffffffffffff); }
-
-inline Vec choose(Int which, Vec yes, Vec no) { return (Vec)(((Int)yes & which) | ((Int)no & ~which)); }
+inline D magnitude(D z) { return (D)((Int)z & 0x7fffffffffffffff); }
 
 constexpr int BLOCK = 256;   // edges whose bells and tails stay in the first cache
 constexpr double FAR = 37.7;  // beyond, e^(-z^2 / 2) counts as zero
@@ -100,18 +77,18 @@ void mixture_moments(const Normals& law, const double* edges, int64_t intervals,
             const double mean = law.means[j], sigma = law.sigmas[j], scale = law.scales[j], shrink = 1 / sigma;
             if ((x[0] - mean) * shrink > FAR || (x[count] - mean) * shrink < -FAR) continue;
             for (int i = 0; i <= count; i += LANES) {
-                const Vec place = (load(padded + i) - mean) * shrink;
-                const Vec density = exp_negative(place * place * -0.5) * 0.39894228040143267794;
+                const D place = (load(padded + i) - mean) * shrink;
+                const D density = exp_negative(place * place * -0.5) * 0.39894228040143267794;
                 store(z + i, place);
                 store(bell + i, density);
                 store(tail + i, density * mills(magnitude(place)));
             }
             const double scale1 = scale * sigma, scale2 = scale1 * sigma;
             for (int i = 0; i < count; i += LANES) {
-                const Vec a = load(z + i), b = load(z + i + 1), bell_a = load(bell + i), bell_b = load(bell + i + 1);
-                const Vec tail_a = load(tail + i), tail_b = load(tail + i + 1);
-                const Vec mass = choose(a >= all(0.0), tail_a - tail_b, choose(b <= all(0.0), tail_b - tail_a, 1.0 - tail_a - tail_b));
-                const Vec one = bell_a - bell_b, two = mass + a * bell_a - b * bell_b;
+                const D a = load(z + i), b = load(z + i + 1), bell_a = load(bell + i), bell_b = load(bell + i + 1);
+                const D tail_a = load(tail + i), tail_b = load(tail + i + 1);
+                const D mass = choose(a >= all(0.0), tail_a - tail_b, choose(b <= all(0.0), tail_b - tail_a, 1.0 - tail_a - tail_b));
+                const D one = bell_a - bell_b, two = mass + a * bell_a - b * bell_b;
                 store(sums[0] + i, load(sums[0] + i) + mass * scale);
                 store(sums[1] + i, load(sums[1] + i) + (one - a * mass) * scale1);
                 store(sums[2] + i, load(sums[2] + i) + (two - a * (one * 2.0 - a * mass)) * scale2);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tree.h"
 #include "widen.h"
 
 namespace nuq {
@@ -18,12 +19,6 @@ inline D square_sum(const float* a, const float* b) {
 #else
     return x * x + y * y;
 #endif
-}
-
-double halved(double* values, int64_t size) {
-    for (int64_t h = size / 2; h > 0; h /= 2)
-        for (int64_t i = 0; i < h; ++i) values[i] += values[i + h];
-    return values[0];
 }
 
 // The tree's first three halvings of one vector of the sums that they leave, which are STEP apart.
@@ -50,12 +45,6 @@ double full_block(const float* x) {
     for (int h = W / 4; h > 0; h /= 2)
         for (int i = 0; i < h; ++i) sums[i] += sums[i + h];
     return sums[0];
-}
-
-int64_t power_of_two(int64_t least) {
-    int64_t size = 1;
-    while (size < least) size *= 2;
-    return size;
 }
 
 double block_sum(const float* x, int64_t count) {
