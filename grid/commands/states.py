@@ -53,9 +53,9 @@ def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
         _running(runs, view)
     words = Counter(state.word for state in view.states.values())
     print("\n" + ", ".join(f"{number} {word}" for word, number in words.items()) + _asked(view))
-    for word, what in (("pending", "why pending"), ("unknown", "why unknown"), ("lost", "why lost")):
+    for word in ("pending", "failed", "diverged", "unknown", "lost"):
         if words[word] and (text := counted(view, word)):
-            print(f"{what}: {text}")
+            print(f"why {word}: {text}")
     if silent := [run for run in runs if view.states[run.run_dir].stale]:
         longest = max(view.states[run.run_dir].age_s or 0 for run in silent)
         print(f"silent: {count(len(silent), 'running one')} without a heartbeat for up to {longest / 60:.0f} min")
