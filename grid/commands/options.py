@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from grid.engine.planning import Options
     from grid.engine.runs import Run
     from grid.engine.sweep import Experiment, Sweep
 
@@ -51,6 +53,29 @@ def experiments_of(options: argparse.Namespace) -> tuple[Sweep, list[Experiment]
     from grid.engine.runs import named
 
     return named(options.grid, options.run_name, options.seeds, options.overrides)
+
+
+def as_planned(options: argparse.Namespace, root: Path) -> None:
+    """Where the command line names neither seeds nor settings, those of the sweep's last plan count: it is what was submitted."""
+    from grid.engine.planning import reviewed
+    from grid.engine.sweep import load
+
+    if options.seeds is not None or options.overrides:
+        return
+    before = reviewed(root, load(options.grid, options.run_name).folder or options.run_name)
+    if before is not None and (before.options.grid, before.options.run_name) == (options.grid, options.run_name):
+        options.seeds, options.overrides = before.options.seeds, list(before.options.overrides)
+        if before.options.is_part:
+            print(f"as in the last plan: {words_of(before.options)}")
+
+
+def words_of(options: Options) -> str:
+    """The seeds and settings of a plan, as the command line takes them."""
+    words = [
+        *(["--seeds", options.seeds] if options.seeds is not None else []),
+        *(word for text in options.overrides for word in ("--set", text)),
+    ]
+    return shlex.join(words)
 
 
 def runs_named(options: argparse.Namespace, root: Path) -> list[Run]:

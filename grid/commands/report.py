@@ -38,6 +38,9 @@ def changes(made: Made, root: Path) -> Iterator[str]:
         runs = f"{count(len(item.runs), 'earlier run')} ({_some(item.runs)})"
         print_old = f"--set {item.name}={item.old}" if "(" not in str(item.old) else "the code of then"
         yield f"changed: the default {item.name} moved from {item.old} to {item.new}: {runs} no longer count; {print_old} keeps them"
+    if titles := sorted({item.title for item in made.view.submissions} - {made.plan.title}):
+        others = ", ".join(titles)
+        yield f"runs/{made.plan.folder} also holds what {others} submitted: give one of them its own folder, Sweep(..., folder=...)"
     if gone:
         yield f"no longer in the sweep: {count(len(gone), 'run folder')} ({_some(gone)})"
     if unreadable := len(folders) - len(configs):

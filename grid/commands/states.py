@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grid.commands.options import command_parser, count, runs_named, table
+from grid.commands.options import as_planned, command_parser, count, runs_named, table
 
 if TYPE_CHECKING:
     from grid.engine.evidence import View
@@ -27,17 +27,22 @@ def status(argv: Sequence[str], root: Path) -> int:
     parser = command_parser("status", "The state of every experiment, from its own files and one query of the scheduler.")
     parser.add_argument("--all", action="store_true", help=f"one line for every run (default: up to {FEW} runs)")
     parser.add_argument("--watch", action="store_true", help=f"again every {REFRESH_S:.0f} s until everything has ended, or Ctrl-C")
+    parser.add_argument("--now", action="store_true", help="ask the scheduler now, however fresh its last answer is")
     parsed = parser.parse_args(argv)
-    from grid.engine import evidence
+    from grid.engine import evidence, scheduler
 
+    as_planned(parsed, root)
     runs = runs_named(parsed, root)
     folder = runs[0].experiment.folder
+    max_age_s = 0.0 if parsed.now else scheduler.MAX_AGE_S
     while True:
-        view = evidence.look([run.run_dir for run in runs], [folder], root)
+        view = evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=max_age_s)
+        max_age_s = scheduler.MAX_AGE_S
         if parsed.watch and sys.stdout.isatty():
             print("\033[H\033[2J", end="")
         _show(runs, view, root, every=parsed.all or len(runs) <= FEW)
-        if not parsed.watch or not any(state.word in ("running", "pending", "unknown") for state in view.states.values()):
+        alive = [state for state in [*view.states.values(), *view.others.values()] if state.word in ("running", "pending", "unknown")]
+        if not parsed.watch or not alive:
             return 0
         print(f"\n{time.strftime('%H:%M:%S')}, again in {REFRESH_S:.0f} s (Ctrl-C ends this, not the runs)", flush=True)
         time.sleep(REFRESH_S)
@@ -61,6 +66,9 @@ def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
         print(f"silent: {count(len(silent), 'running one')} without a heartbeat for up to {longest / 60:.0f} min")
     for line in [*_eta(runs, view), *_cells(runs, view)]:
         print(line)
+    if also := [state for state in view.others.values() if state.word in ("pending", "running", "unknown")]:
+        jobs = ", ".join(sorted({state.element.partition("_")[0] for state in also if state.element}))
+        print(f"also in the queue: {count(len(also), 'run')} of other settings or seeds, job {jobs}")
     if old := left_over([item.experiment for item in runs], root):
         some = ", ".join(path.name for path in old[:5]) + (" ..." if len(old) > 5 else "")
         print(f"{count(len(old), 'folder')} of other settings or seeds beside them: {some}")
@@ -161,6 +169,7 @@ def logs(argv: Sequence[str], root: Path) -> int:
         raise ValueError(f"--lines {parsed.lines}: must be at least 1")
     from grid.engine import evidence
 
+    as_planned(parsed, root)
     runs = [run for run in runs_named(parsed, root) if run.folder.path.is_dir()]
     if not runs:
         raise ValueError(f"no run of {parsed.grid} {parsed.run_name} has begun")
@@ -213,6 +222,7 @@ def failures(argv: Sequence[str], root: Path) -> int:
     from grid.engine.retry import failures_of
     from grid.engine.triage import groups
 
+    as_planned(parsed, root)
     runs = runs_named(parsed, root)
     view = evidence.look([run.run_dir for run in runs], [runs[0].experiment.folder], root)
     found = failures_of(runs, view, root)
@@ -241,6 +251,7 @@ def collect(argv: Sequence[str], root: Path) -> int:
     from grid.engine.collecting import rows_of
     from grid.engine.state import write_text
 
+    as_planned(parsed, root)
     runs = runs_named(parsed, root)
     view = evidence.look([run.run_dir for run in runs], [runs[0].experiment.folder], root)
     rows = rows_of(runs, view)

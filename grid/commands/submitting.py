@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grid.commands.options import command_parser, count, table
+from grid.commands.options import as_planned, command_parser, count, table
 
 if TYPE_CHECKING:
-    from grid.engine.planning import Made, Options
+    from grid.engine.planning import Made, Options, Reviewed
     from grid.engine.submission import Chunk, Submission
 
 RESOURCES = {
@@ -73,7 +74,7 @@ def plan(argv: Sequence[str], root: Path) -> int:
     parsed = parser.parse_args(argv)
     from grid.engine import planning
 
-    made = planning.make(_options(parsed), root)
+    made = planning.make(_options(parsed), root, max_age_s=0)
     _show(made, root)
     found = planning.check(made, root) if made.plan.submit else []
     for text in found:
@@ -187,8 +188,9 @@ def submit(argv: Sequence[str], root: Path) -> int:
             return 0
         if found := planning.check(made, root) if made.plan.submit else []:
             raise ValueError("nothing was submitted: " + "; ".join(found))
-        if made.plan.cancel:
-            _cancel_unwanted(made, parsed.yes, root)
+        if made.plan.cancel and not _cancel_unwanted(made, parsed.yes, root):
+            print("nothing was cancelled and nothing submitted")
+            return 1
         if made.plan.submit:
             _report(planning.apply(made, root, _note), made.options)
     return 0
@@ -207,17 +209,22 @@ def _consent(question: str, yes: bool) -> bool:
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _cancel_unwanted(made: Made, yes: bool, root: Path) -> None:
+def _cancel_unwanted(made: Made, yes: bool, root: Path) -> bool:
+    """Cancel what the sweep no longer has, if the user agrees; whether the plan may go on."""
     from grid.engine import scheduler, submission
 
     alone = sorted({item.element for item in made.plan.cancel if item.alone})
     for item in made.plan.cancel:
         if not item.alone:
             print(f"kept in the queue: {item.element} runs {Path(item.run_dir).name}, no longer in the sweep, and others that are")
-    if alone and _consent(f"Cancel {count(len(alone), 'queued or running script')} of runs that the sweep no longer has?", yes):
-        scheduler.cancel(alone)
-        submission.note_cancelled(root, made.plan.folder, alone)
-        print(f"cancelled {', '.join(alone[:5])}{' ...' if len(alone) > 5 else ''}")
+    if not alone:
+        return True
+    if not _consent(f"Cancel {count(len(alone), 'queued or running script')} of runs that the sweep no longer has?", yes):
+        return False
+    scheduler.cancel(alone)
+    submission.note_cancelled(root, made.plan.folder, alone)
+    print(f"cancelled {', '.join(alone[:5])}{' ...' if len(alone) > 5 else ''}")
+    return True
 
 
 def _go_on(item: Submission, options: Options, root: Path) -> int:
@@ -226,7 +233,7 @@ def _go_on(item: Submission, options: Options, root: Path) -> int:
     from grid.engine.site import load_site
 
     if item.is_complete:
-        print(f"submitted already, as {', '.join(chunk.job_id for chunk in item.chunks)}; to see what is new: python grid_run.py plan ...")
+        print(f"submitted already, as {', '.join(chunk.job_id for chunk in item.chunks)}; to see what is new: {_command('plan', options)}")
         return 0
     left = [chunk for chunk in item.chunks if not chunk.is_settled]
     runs = [run for chunk in left for element in chunk.elements for run in element]
@@ -246,8 +253,12 @@ def _note(chunk: Chunk) -> None:
 
 
 def _report(item: Submission, options: Options) -> None:
-    watch = f"python grid_run.py status {options.grid} {options.run_name}"
-    print(f"the jobs run the snapshot {item.code['path']}; watch them: {watch}")
+    print(f"the jobs run the snapshot {item.code['path']}; watch them: {_command('status', options)}")
+
+
+def _command(name: str, options: Options) -> str:
+    """The command line of another look at the same sweep."""
+    return shlex.join(["python", "grid_run.py", name, options.grid, options.run_name])
 
 
 # --- retry --------------------------------------------------------------------------------------------------------
@@ -274,15 +285,14 @@ def retry(argv: Sequence[str], root: Path) -> int:
     from grid.engine.retry import choose
     from grid.engine.runs import named
 
+    as_planned(parsed, root)
     options = _options(parsed)
     if not parsed.here:
         slurm.check_sbatch()
     folder = named(parsed.grid, parsed.run_name, parsed.seeds, parsed.overrides)[1][0].folder
     with submission.only_one(root, folder):
         evidence.settle(submission.read_all(root, folder), root)
-        before = planning.reviewed(root, folder)
-        if options.site is None and before is not None:
-            options = dataclasses.replace(options, site=before.options.site)
+        options = _inherited(options, planning.reviewed(root, folder))
         made = planning.make(options, root, max_age_s=0)
         chosen, lines = choose(made, root, kinds=parsed.kind, with_code=parsed.code, factor=parsed.factor)
         for line in lines:
@@ -303,6 +313,16 @@ def retry(argv: Sequence[str], root: Path) -> int:
     return run_with_progress([run for run in made.runs if run.run_dir in chosen], parsed.slots).exit_code
 
 
+def _inherited(options: Options, before: Reviewed | None) -> Options:
+    """Where the command line says nothing: the site, the cap and the packing of the sweep's last plan."""
+    if before is None:
+        return options
+    names = ("site", "per_script", "parallel", "max_running")
+    default = type(options)("", "")
+    unsaid = [name for name in names if getattr(options, name) == getattr(default, name)]
+    return dataclasses.replace(options, **{name: getattr(before.options, name) for name in unsaid})
+
+
 # --- cancel -------------------------------------------------------------------------------------------------------
 
 
@@ -315,17 +335,20 @@ def cancel(argv: Sequence[str], root: Path) -> int:
     from grid.commands.options import runs_named
     from grid.engine import evidence, scheduler, submission
 
+    whole = parsed.name is None and parsed.seeds is None and not parsed.overrides
+    as_planned(parsed, root)
     runs = runs_named(parsed, root)
     folder = runs[0].experiment.folder
     with submission.only_one(root, folder):
         evidence.settle(submission.read_all(root, folder), root)
         view = evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=0)
         words = ("pending",) if parsed.pending else ("pending", "running")
-        elements = {state.element for state in view.states.values() if state.element and state.word in words}
+        known = {**view.states, **view.others}
+        own = known if whole else view.states  # the whole sweep is also what was submitted of it with other seeds or settings
+        elements = {state.element for run, state in own.items() if state.element and state.word in words}
         if not elements:
             print("nothing to cancel")
             return 0
-        known = {**view.states, **view.others}
         touched = [run for run, state in known.items() if state.element in elements and state.word in words]
         if _consent(
             f"Cancel {count(len(elements), 'script')} with {count(len(touched), 'unfinished run')}?",

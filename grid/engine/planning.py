@@ -83,7 +83,7 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
             site.check(needs, options.parallel)
             submit.append(Planned(run.run_dir, run.experiment.label, state.word, dataclasses.asdict(needs)))
     cancel = (
-        _unwanted(view, wanted) if options.retry is None and not options.is_part else []
+        _unwanted(view, wanted, sweep.title) if options.retry is None and not options.is_part else []
     )  # a part of the sweep says nothing of the others
     code = snapshot.current(root)
     chunks = arrays(
@@ -103,9 +103,10 @@ def resources_of(experiment: Experiment, options: Options, site: Site) -> Resour
     return Resources().merged(site.resources(own.get("partition"))).merged(own)
 
 
-def _unwanted(view: View, wanted: set[str]) -> list[Cancelled]:
-    """Runs in the queue that the sweep no longer has; those that were submitted with other seeds or settings it never had."""
-    parts = {run for item in view.submissions if item.is_part for chunk in item.chunks for runs in chunk.elements for run in runs}
+def _unwanted(view: View, wanted: set[str], title: str) -> list[Cancelled]:
+    """Runs in the queue that the sweep no longer has; those of other seeds or settings, or of another sweep, it never had."""
+    foreign = [item for item in view.submissions if item.is_part or item.title != title]
+    parts = {run for item in foreign for chunk in item.chunks for runs in chunk.elements for run in runs}
     shared = {claim.element for run, claim in view.claims.items() if run in wanted}
     gone = [run for run, state in view.others.items() if state.word in ("pending", "running") and run in view.claims and run not in parts]
     return [Cancelled(run, element, element not in shared) for run in gone if (element := view.claims[run].element)]

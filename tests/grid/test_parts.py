@@ -1,0 +1,57 @@
+"""Other seeds and settings than the sweep's own, and other sweeps in the same folder: every command speaks of what was submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from grid.commands.submitting import _inherited
+from grid.engine.planning import Options, Reviewed
+from tests.grid.bench import Bench, bench
+
+
+@pytest.fixture
+def held(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Bench]:
+    """A sweep of seeds 1 and 2 on a cluster where nothing starts."""
+    with bench(tmp_path, capsys) as here:
+        here.sweep((1, 2))
+        here.slurm.hold_all()
+        yield here
+
+
+def test_what_was_planned_with_other_seeds_is_meant_afterwards(held: Bench) -> None:
+    held.good("plan --seeds 4")
+    assert "4 runs" in held.good("submit")
+    assert held.good("status").startswith("as in the last plan: --seeds 4\n")
+    assert "4 pending" in held.good("status")
+    assert held.good("collect --out -").count("runs/tiny/") == 4
+    assert "cancelled 4 scripts" in held.good("cancel --yes")
+    assert "4 cancelled" in held.good("status --now")
+
+
+def test_what_is_queued_of_other_settings_is_told_and_cancelled_with_the_sweep(held: Bench) -> None:
+    held.good("plan --set steps=9")
+    held.good("submit")
+    assert "to cancel" not in held.good("plan"), "it was never the sweep's own"
+    held.good("submit")
+    assert "also in the queue: 2 runs of other settings or seeds, job 1" in held.good("status")
+    assert "cancelled 4 scripts" in held.good("cancel --yes")
+
+
+def test_another_sweep_in_the_same_folder_is_left_alone(held: Bench) -> None:
+    held.good("plan")
+    held.good("submit")
+    other = held.family.with_name("other.py")
+    other.write_text(held.family.read_text().replace("seeds=(1, 2)", "seeds=(8,)"))
+    said = replace(held, family=other).good("plan")
+    assert "to cancel" not in said
+    assert "give one of them its own folder" in said
+
+
+def test_a_retry_keeps_cap_and_packing_of_the_plan(held: Bench) -> None:
+    plan = Reviewed("x", Options("g", "r", site="laptop", per_script=4, parallel=2, max_running=7, canary=True), {})
+    assert _inherited(Options("g", "r", max_running=3), plan) == Options("g", "r", site="laptop", per_script=4, parallel=2, max_running=3)
+    assert _inherited(Options("g", "r"), None) == Options("g", "r")
