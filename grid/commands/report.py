@@ -72,7 +72,7 @@ def drifted(made: Made, root: Path) -> Iterator[str]:
 
 
 def hours(made: Made) -> Iterator[str]:
-    """What the runs that are not done will still take, learned from their finished siblings."""
+    """What the runs that have not ended will still take, learned from their finished siblings."""
     from grid.engine.plan import remaining
 
     left = remaining(made.runs, made.view.states, made.resources)

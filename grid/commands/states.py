@@ -177,7 +177,8 @@ def logs(argv: Sequence[str], root: Path) -> int:
         view = evidence.look([run.run_dir for run in runs], [runs[0].experiment.folder], root)
         runs.sort(key=lambda run: (view.states[run.run_dir].word not in ("failed", "diverged"), -_last_word(run)))
     run = runs[0]
-    path = _job_log(run, root) if parsed.job else run.folder.log
+    said_nothing = not run.folder.log.exists() or run.folder.log.stat().st_size == 0
+    path = _job_log(run, root) if parsed.job or (said_nothing and _was_submitted(run, root)) else run.folder.log
     print(f"# {run.experiment.label}, seed {run.experiment.seed}: {path}", flush=True)
     for line in tail(path, parsed.lines * LINE_BYTES).splitlines()[-parsed.lines :]:
         print(line)
@@ -189,6 +190,14 @@ def logs(argv: Sequence[str], root: Path) -> int:
 def _last_word(run: Run) -> float:
     """When its log was last written to."""
     return run.folder.log.stat().st_mtime if run.folder.log.exists() else 0.0
+
+
+def _was_submitted(run: Run, root: Path) -> bool:
+    """Whether a job was to run it: where it said nothing, its job may have."""
+    from grid.engine import submission
+
+    found = submission.log_of(submission.read_all(root, run.experiment.folder), run.run_dir, root)
+    return found is not None and found.exists()
 
 
 def _job_log(run: Run, root: Path) -> Path:

@@ -23,7 +23,6 @@ from grid.engine.sweep import Settings
 
 Item = TypeVar("Item")
 FRESH = {"new", "lost", "preempted", "cancelled"}  # what a submission starts; what failed is for `retry`
-MOVED = "the plan is not what it was"
 
 
 @dataclass(frozen=True)
@@ -235,7 +234,7 @@ def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Remaining:
-    """What the runs that are not done will still take."""
+    """What the runs that have not ended will still take."""
 
     seconds: float  # of all runs, one after another
     gpu_hours: float
@@ -257,7 +256,7 @@ def remaining(runs: Sequence[Run], states: Mapping[str, State], resources: Mappi
     num_guessed = 0
     for run in runs:
         state = states[run.run_dir]
-        if state.word == "done":
+        if state.word in ("done", "failed", "diverged"):
             continue
         rate = next((statistics.median(near[key]) for key in _kinds(run) if key in near), None)
         if rate is None:

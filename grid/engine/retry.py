@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FAILED = {"failed", "diverged"}
 STUBBORN = {"code", "settings", "cuda_oom", "non_finite"}  # the same again, unless somebody changes something
+NO_FAILURES = {"preempted", "cancelled"}  # plan and submit start them again
 SPACE = {"disk"}  # somebody has to make room first
 
 
@@ -54,8 +55,10 @@ def choose(
     ``kinds`` restricts to these; what fails again by itself is chosen only ``with_code`` or by its kind.
     """
     for kind in kinds:
+        if kind in NO_FAILURES:
+            raise ValueError(f"--kind {kind}: such runs have not failed; `plan` and `submit` start them again")
         if kind not in KINDS:
-            raise unknown("kind of failure", kind, list(KINDS))
+            raise unknown("kind of failure", kind, sorted(set(KINDS) - NO_FAILURES))
     if not factor > 1:
         raise ValueError(f"--factor {factor:g}: must be above 1")
     chosen: dict[str, Mapping[str, Any]] = {}

@@ -55,3 +55,15 @@ def test_a_retry_keeps_cap_and_packing_of_the_plan(held: Bench) -> None:
     plan = Reviewed("x", Options("g", "r", site="laptop", per_script=4, parallel=2, max_running=7, canary=True), {})
     assert _inherited(Options("g", "r", max_running=3), plan) == Options("g", "r", site="laptop", per_script=4, parallel=2, max_running=3)
     assert _inherited(Options("g", "r"), None) == Options("g", "r")
+
+
+def test_what_has_not_failed_is_no_kind_of_failure(held: Bench) -> None:
+    held.refused("retry --kind preempted --yes", "--kind preempted: such runs have not failed", "plan", "submit")
+
+
+def test_logs_of_a_run_that_said_nothing_are_those_of_its_job(held: Bench) -> None:
+    held.good("plan")
+    held.good("submit")
+    log = held.root / "jobs" / "sweeps" / "tiny" / held.records()[0].id / "logs" / "s0c0_1_0.log"
+    log.write_text("site profile x: activation failed\n")
+    assert "activation failed" in held.good("logs 1")
