@@ -17,10 +17,10 @@ def run(argv: Sequence[str], root: Path) -> int:
     parser = command_parser("run", "Run what is missing of a sweep on this machine. Done runs are skipped, stopped ones go on.", one="all")
     parser.add_argument("--slots", type=int, metavar="N", help="runs at once (default: as many as cores and GPUs allow)")
     options = parser.parse_args(argv)
-    if options.slots is not None and options.slots < 1:
-        raise ValueError(f"--slots {options.slots}: must be at least 1")
     from grid.engine.local import run_with_progress
+    from grid.engine.machine import check_slots
 
+    check_slots(options.slots)
     runs = runs_named(options, root)
     return run_with_progress(runs, options.slots, in_the_queue(runs, root)).exit_code
 

@@ -54,15 +54,15 @@ class _Child:
 def run_all(runs: Sequence[Run], slots: int | None, display: Display, busy: Mapping[str, str] | None = None) -> Outcome:
     """Run what is missing, as many at a time as the machine has room for.  SIGINT and SIGTERM stop every child before this returns.
 
-    ``slots`` overrules the machine's size.  ``busy`` are runs that are not to be started (run folder -> why not).
+    ``slots`` overrules the machine's size (ValueError below 1).  ``busy`` are runs that are not to be started (run folder -> why not).
 
     Another runner may work on the same sweep, so the state of a run is read again just before it is started.  Where two
     runs have ended for bad settings or data, and none is done, no further one is started.
     """
+    machine = Machine(slots)
     outcome, busy = Outcome(), busy or {}
     waiting = [run for run in runs if not _passed(run, outcome, busy)]
     num_refused = 0
-    machine = Machine(slots)
     children: dict[int, _Child] = {}
     with _stop_signals() as stopping:
         try:

@@ -21,6 +21,12 @@ def visible_gpus(environ: Mapping[str, str] = os.environ) -> list[str]:
     return []
 
 
+def check_slots(slots: int | None) -> None:
+    """ValueError for a number of slots in which nothing could ever run; None leaves it to the machine."""
+    if slots is not None and slots < 1:
+        raise ValueError(f"--slots {slots}: must be at least 1")
+
+
 @dataclass(frozen=True)
 class Share:
     """What one run holds while it runs."""
@@ -35,10 +41,11 @@ class Machine:
 
     A run takes a core for each thread of each of its ranks, and the GPUs that its sweep asks for (one per rank where it says
     nothing), but never more than there are: what is too large for the machine has it to itself.  With ``slots`` given, so many
-    runs share the machine whatever they ask for.
+    runs share the machine whatever they ask for; ValueError for fewer than one.
     """
 
     def __init__(self, slots: int | None = None, cores: int | None = None, gpus: Sequence[str] | None = None) -> None:
+        check_slots(slots)
         self.gpus = tuple(visible_gpus() if gpus is None else gpus)
         self.cores = len(os.sched_getaffinity(0)) if cores is None else cores
         self._slots = slots

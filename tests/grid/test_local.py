@@ -109,6 +109,11 @@ def test_it_gives_up_when_the_first_runs_are_refused(tmp_path: Path, capsys: pyt
     assert len(run_all(others, 1, Lines(4)).done) == 2, "one success shows that the settings can work"
 
 
+def test_no_slots_are_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="--slots 0: must be at least 1"):
+        run_with_progress(fake.runs(fake.checkout(tmp_path), 1), 0)
+
+
 def test_slots_bound_what_runs_at_once_and_set_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     root = fake.checkout(tmp_path)
