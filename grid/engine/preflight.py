@@ -29,10 +29,21 @@ def problems(
     """
     wanted = {item.run_dir for item in plan.submit}
     chosen = [run for run in runs if run.run_dir in wanted]
-    found = [*_data(chosen, root, site), *_folders(chosen, root), *_disk(chosen, runs, root)]
+    found = [*_too_short(plan, site), *_data(chosen, root, site), *_folders(chosen, root), *_disk(chosen, runs, root)]
     if test_only is not None and not found:
         found += _opinions(plan, test_only, text)
     return found
+
+
+def _too_short(plan: Plan, site: Site) -> list[str]:
+    """Time limits within the warning: such a job is warned as it starts, requeued, warned again, and gets nowhere."""
+    asked = dict.fromkeys(time for chunk in plan.chunks if (time := chunk.resources.get("time")))
+    return [
+        f"time={time} is {seconds(time)} s, and jobs are warned signal_s={site.signal_s} s before their time limit: it must be longer "
+        "than that; ask for more time, or set a smaller signal_s in the site's file"
+        for time in asked
+        if seconds(time) <= site.signal_s
+    ]
 
 
 def _data(runs: Iterable[Run], root: Path, site: Site) -> list[str]:

@@ -248,6 +248,23 @@ def test_what_a_partition_cannot_give(tmp_path: Path, capsys: pytest.CaptureFixt
         here.good("submit")
 
 
+def test_a_time_limit_within_the_warning(here: Bench, tmp_path: Path) -> None:
+    site = tmp_path / "site.yaml"
+    site.write_text("signal_s: 600\n")
+    for options, words in (
+        ("--time 2:00", "time=2:00 is 120 s, and jobs are warned signal_s=120 s before"),
+        (f"--site {site} --time 10", "=600 s"),
+    ):
+        said = here(f"plan {options}")
+        assert said.code == 1, said
+        assert words in said.out
+        here.refused("submit", "nothing was submitted: ", words)
+    site.write_text("signal_s: 30\n")
+    here.good(f"plan --site {site} --time 1")
+    here.good("plan --time 2:01")
+    assert here.slurm.jobs() == []
+
+
 def test_missing_data(here: Bench) -> None:
     here.sweep(shared={"steps": 7, "data": "cifar10"})
     said = here("plan")
