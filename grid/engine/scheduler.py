@@ -33,10 +33,6 @@ __all__ = [
     "facts",
     "find",
     "history",
-    "hold",
-    "release",
-    "requeue",
-    "throttle",
 ]
 
 MAX_AGE_S = 40.0  # a look younger than this serves the next command too
@@ -192,30 +188,12 @@ def cluster_name() -> str:
 def cancel(elements: Collection[str]) -> None:
     """``scancel`` these elements; those that have ended are passed over.  ValueError with SLURM's words, or Unreachable."""
     for words in _parts(elements):
-        _act(["scancel", *words])
-
-
-def requeue(elements: Collection[str]) -> None:
-    """Put running or ended elements back into the queue."""
-    for words in _parts(elements):
-        _act(["scontrol", "requeue", ",".join(words)])
-
-
-def hold(elements: Collection[str]) -> None:
-    """Keep pending elements from starting until they are released."""
-    for words in _parts(elements):
-        _act(["scontrol", "hold", ",".join(words)])
-
-
-def release(elements: Collection[str]) -> None:
-    """Let held elements start."""
-    for words in _parts(elements):
-        _act(["scontrol", "release", ",".join(words)])
-
-
-def throttle(job_id: str, max_running: int) -> None:
-    """At most so many elements of the array at once; 0: no limit."""
-    _act(["scontrol", "update", f"JobId={array_id(job_id)}", f"ArrayTaskThrottle={max_running}"])
+        try:
+            _act(["scancel", *words])
+        except Unreachable as error:
+            if _NOT_BEGUN.search(str(error)):
+                raise
+            raise Unreachable(f"{error}; it is not known whether the jobs were cancelled: look again with status") from None
 
 
 def compact(elements: Collection[str]) -> list[str]:
@@ -380,6 +358,9 @@ def _complaint(text: str) -> str:
 _SILENCE = re.compile(
     r"contact|connect|timed? ?out|communicat|gave no answer|there is no |cannot be started|process configuration", re.IGNORECASE
 )
+
+
+_NOT_BEGUN = re.compile("there is no |cannot be started")
 
 
 def _act(command: Sequence[str]) -> None:

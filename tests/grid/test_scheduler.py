@@ -345,18 +345,8 @@ def test_compact_and_expand_are_inverse(pairs: set[tuple[int, int]]) -> None:
 
 def test_acts_name_elements_in_one_command(slurm: Commands) -> None:
     scheduler.cancel(["123_4", "123_5", "123_7", "99"])
-    scheduler.requeue(["123_4"])
-    scheduler.hold(["5_1", "6_1"])
-    scheduler.release(["123_4", "123_5"])
-    scheduler.throttle("123", 3)
     scheduler.cancel([])
-    assert slurm.calls == [
-        "scancel 99 123_[4-5,7]",
-        "scontrol requeue 123_[4]",
-        "scontrol hold 5_[1],6_[1]",
-        "scontrol release 123_[4-5]",
-        "scontrol update JobId=123 ArrayTaskThrottle=3",
-    ]
+    assert slurm.calls == ["scancel 99 123_[4-5,7]"]
 
 
 def test_a_refusal_and_silence_are_told_apart(slurm: Commands) -> None:
@@ -364,10 +354,22 @@ def test_a_refusal_and_silence_are_told_apart(slurm: Commands) -> None:
     with pytest.raises(ValueError, match=r"scancel refused.*permission denied"):
         scheduler.cancel(["5_1"])
     slurm.say("scancel", "", 1, "scancel: error: Unable to contact slurm controller (connect failure)\n")
-    with pytest.raises(Unreachable):
+    with pytest.raises(Unreachable, match=r"connect failure.*; it is not known whether the jobs were cancelled: look again with status"):
         scheduler.cancel(["5_1"])
     slurm.say("scancel", "", 1, "scancel: error: Kill job error on job id 5: Job/step already completing or completed\n")
     scheduler.cancel(["5_1"])
+
+
+def test_a_scancel_that_never_began_is_told_as_such(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unreachable, match="there is no scancel") as caught:
+        scheduler.cancel(["5_1"])
+    assert "not known" not in str(caught.value)
+    (tmp_path / "scancel").write_text("#!/bin/sh\nwhile :; do :; done\n")
+    (tmp_path / "scancel").chmod(0o755)
+    monkeypatch.setattr(scheduler, "TIMEOUT_S", 0.2)
+    with pytest.raises(Unreachable, match=r"scancel gave no answer within .* not known whether the jobs were cancelled: look again"):
+        scheduler.cancel(["5_1"])
 
 
 def test_an_answer_of_a_thousand_elements_is_kept_small(tmp_path: Path) -> None:
