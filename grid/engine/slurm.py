@@ -1,4 +1,4 @@
-"""The text of an sbatch file, through submitit, and its submission; the only file that knows SLURM."""
+"""The text of an sbatch file, through submitit, and its submission; with ``scheduler.py`` the only file that knows SLURM."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ NO_ANSWER = re.compile(
     "|temporarily unable to accept job|connection (failure|refused|timed out)|unable to connect",
     re.IGNORECASE,
 )
+TOO_MANY = re.compile(r"MaxSubmitJob")  # AssocMaxSubmitJobLimit, QOSMaxSubmitJobPerUserLimit, ...
 
 
 def array_spec(first: int, count: int, max_running: int | None) -> str:
@@ -114,7 +115,6 @@ def chunk_text(
     code: str,
     parallel: int = 1,
     cap: int | None = None,
-    comment: str = "",
     dependency: str | None = None,
 ) -> str:
     """The array job of a chunk: element i runs ``<folder>/<prefix>_<i>.sh``, i from 0 to count - 1, ``cap`` of them at once.
@@ -148,7 +148,6 @@ def chunk_text(
             "array": array_spec(0, count, cap),
             "output": _output(place / "logs", prefix),
             "signal": f"B:USR2@{site.signal_s}",
-            "comment": comment or None,
             "dependency": dependency,
             "kill_on_invalid_dep": "yes" if dependency else None,
             **mail,
@@ -201,8 +200,8 @@ def check_sbatch() -> None:
     """FileNotFoundError where nothing can be submitted."""
     if shutil.which("sbatch") is None:
         raise FileNotFoundError(
-            "--submit: there is no sbatch on this machine; on the cluster use the same command, or leave --submit out and "
-            "call sbatch there yourself"
+            "there is no sbatch on this machine: submit on a login node of the cluster "
+            "(the original command without --submit writes the files, to call sbatch there yourself)"
         )
 
 
@@ -212,7 +211,12 @@ def submit(path: Path, job_name: str | None = None) -> str:
     ValueError, with SLURM's words, where it refuses.  ``Unreachable`` where nobody knows whether the job was accepted.
     """
     check_sbatch()
-    reply = _ask_sbatch(["--parsable", *([f"--job-name={job_name}"] if job_name else []), str(path)], path)
+    try:
+        reply = _ask_sbatch(["--parsable", *([f"--job-name={job_name}"] if job_name else []), str(path)], path)
+    except ValueError as error:
+        if TOO_MANY.search(str(error)):
+            raise ValueError(f"{error}; when some of your jobs have ended, the same command goes on") from None
+        raise
     job_id = (reply.splitlines() or [""])[-1].partition(";")[0].strip()
     if not job_id.isdecimal():
         raise Unreachable(f"sbatch {path}: the answer {reply!r} is no job id; whether SLURM took the job is not known")

@@ -50,7 +50,7 @@ def _chunk(root: Path, resources: Resources = Resources(), site: Site = Site(), 
 def test_texts_of_chunks_are_those_on_record(tmp_path: Path) -> None:
     record.check("chunk.sbatch", _normalised(tmp_path, _chunk(tmp_path)))
     resources = Resources(gpus=0.5, mem="10G", time="2:00:00", partition="gpu", account="lab", qos="long")
-    every = _chunk(tmp_path, resources, SITE, parallel=3, cap=2, comment="c", dependency="afterok:5")
+    every = _chunk(tmp_path, resources, SITE, parallel=3, cap=2, dependency="afterok:5")
     record.check("chunk_every_option.sbatch", _normalised(tmp_path, every))
 
 
@@ -283,7 +283,7 @@ def sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
 
 def test_submission_needs_sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="there is no sbatch on this machine"):
+    with pytest.raises(FileNotFoundError, match=r"^there is no sbatch on this machine: submit on a login node"):
         slurm.submit(tmp_path / "x")
 
 
@@ -314,6 +314,13 @@ def test_what_slurm_refuses_is_told_in_its_words(words: str, sbatch: Callable[[s
     for ask in (slurm.submit, slurm.test_only):
         with pytest.raises(ValueError, match=f"sbatch refused .*{words}"):
             ask(path)
+
+
+@pytest.mark.parametrize("words", ["AssocMaxSubmitJobLimit", "QOSMaxSubmitJobPerUserLimit"])
+def test_too_many_jobs_are_a_matter_of_waiting(words: str, sbatch: Callable[[str], Path]) -> None:
+    path = sbatch(f"echo 'sbatch: error: {words}' >&2; exit 1")
+    with pytest.raises(ValueError, match=f"{words}; when some of your jobs have ended, the same command goes on"):
+        slurm.submit(path)
 
 
 @pytest.mark.parametrize("words", UNKNOWN)
