@@ -5,6 +5,7 @@ The original command writes job scripts and an sbatch file; the subcommands look
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -51,7 +52,20 @@ def _sentence(error: Exception) -> str:
         for place in (*path.parents[::-1], path):
             if place.exists() and not place.is_dir():
                 return f"{place} is a file, and a folder of that name is needed: move it away"
+    if error.errno == errno.EACCES:
+        return _denied(Path(os.fsdecode(error.filename)).absolute())
     return f"{error.filename}: {error.strerror}"
+
+
+def _denied(path: Path) -> str:
+    """What cannot be read or written, and whose it is: its own, or that of the nearest folder where one looks in vain for it."""
+    nearest = next(place for place in (path, *path.parents) if os.path.lexists(place))
+    try:
+        owner = nearest.owner()
+    except (KeyError, OSError):
+        owner = "somebody else"
+    what = "written" if os.access(nearest, os.R_OK) else "read"
+    return f"{path}: cannot be {what} by you ({'it' if nearest == path else nearest} belongs to {owner})"
 
 
 def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:

@@ -64,7 +64,7 @@ def _call(family: str, function: Callable[[], Made]) -> Made:
     """The result of a family's own code; what it raises becomes a ValueError that names the line."""
     try:
         return function()
-    except Exception as error:  # anything can be wrong in a file that a person is writing
+    except (Exception, SystemExit) as error:  # anything can be wrong in a file that a person is writing
         place = (Path(family) if family.endswith(".py") else Path(grid.__path__[0], f"{family}.py")).absolute()
         if isinstance(error, SyntaxError):
             file, line, message = error.filename, error.lineno, error.msg
@@ -73,6 +73,8 @@ def _call(family: str, function: Callable[[], Made]) -> Made:
             kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
             own = [frame for frame in frames if Path(frame.filename).absolute() == place] or frames
             file, line, message = own[-1].filename, own[-1].lineno, " ".join(f"{kind}{error}".split())
+            if isinstance(error, SystemExit):
+                message = f"sys.exit({error.code!r}) is called here; a file of sweeps must only make sweeps"
         where = "" if Path(file or family).absolute() == place else f" (in {file})"
         raise ValueError(f"--grid {family}, line {line}{where}: {message}") from error
 

@@ -177,6 +177,8 @@ BROKEN = [
     ("return Sweep([point(method='qsgq')])", "unknown method 'qsgq'"),
     ("return Sweep(pint())", "mine.py, line 4: NameError: name 'pint' is not defined"),
     ("return 3\nimport nonesuch", "mine.py, line 5: ModuleNotFoundError: No module named 'nonesuch'"),
+    ("import sys; sys.exit(5)", "mine.py, line 4: sys.exit(5) is called here"),
+    ("return 3\nraise SystemExit", "mine.py, line 5: sys.exit(None) is called here"),
     ("return (", "mine.py, line 4: '(' was never closed"),
     ("return 3\ndef mine(bits, *, lr, seed=1) -> Sweep:\n    return 3", "mine(bits, lr) needs arguments"),
 ]
@@ -204,6 +206,12 @@ def test_a_file_in_the_way_is_named(tmp_path: Path, capsys: pytest.CaptureFixtur
     (tmp_path / "runs").touch()
     assert grid_run.main(words.split(), tmp_path) == 2
     assert capsys.readouterr().err == f"grid_run.py: {tmp_path / 'runs'} is a file, and a folder of that name is needed: move it away\n"
+
+
+def test_what_is_denied_names_the_owner(tmp_path: Path) -> None:
+    for path, whose in ((tmp_path, "it"), (tmp_path / "a" / "lock", str(tmp_path))):
+        said = grid_run._sentence(PermissionError(13, "Permission denied", str(path)))
+        assert said == f"{path}: cannot be written by you ({whose} belongs to {tmp_path.owner()})"
 
 
 def test_jobs_being_a_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
