@@ -282,9 +282,11 @@ def retry(argv: Sequence[str], root: Path) -> int:
     parser.add_argument("--slots", type=int, metavar="N", help="with --here: runs at once (default: as many as cores and GPUs allow)")
     parsed = parser.parse_args(argv)
     from grid.engine import evidence, planning, slurm, submission
+    from grid.engine.machine import check_slots
     from grid.engine.retry import choose
     from grid.engine.runs import named
 
+    check_slots(parsed.slots)
     as_planned(parsed, root)
     options = _options(parsed)
     if not parsed.here:
