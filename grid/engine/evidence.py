@@ -35,7 +35,11 @@ def look(run_dirs: Collection[str], folders: Iterable[str], root: Path, *, max_a
     neither the run nor an earlier look tells how.  ``max_age_s`` is the oldest answer that will do.
     """
     submissions = [item for folder in folders for item in submission.read_all(root, folder)]
-    claims = submission.claims(submissions, root)
+    recalled = {element for folder in folders for element in submission.cancelled(root, folder)}
+    claims = {
+        run: replace(claim, recalled=True) if claim.element in recalled else claim
+        for run, claim in submission.claims(submissions, root).items()
+    }
     records = {run: RunFolder(root / run).record() for run in dict.fromkeys([*run_dirs, *claims])}
     answer = None
     if ids := ids_to_ask((record, claims.get(run)) for run, record in records.items()):
@@ -48,7 +52,6 @@ def look(run_dirs: Collection[str], folders: Iterable[str], root: Path, *, max_a
         if answer is not None and element and (job := answer.job(element)) is not None:
             jobs[run] = job
             states[run] = judge(record, claims.get(run), job, answer, now)
-    recalled = {element for folder in folders for element in submission.cancelled(root, folder)}
     view = _explained(View(states, claims, jobs, answer, submissions), records, recalled, root, now)
     wanted = {run: view.states[run] for run in run_dirs}
     return replace(view, states=wanted, others={run: state for run, state in view.states.items() if run not in wanted})

@@ -29,6 +29,7 @@ def lag_s(text: str | None) -> float:
 STALE_S = 600.0  # a running experiment refreshes its heartbeat about every 2 s; this leaves room for long passes
 # How old what we see may be: files of other nodes appear up to a minute late, and clocks differ by as much.
 LAG_S = lag_s(os.environ.get("NUQ_LAG_S"))
+MARGIN_S = 5.0  # a heartbeat this much later than a look was written after it, as far as clocks agree
 WORDS = ("new", "pending", "running", "done", "failed", "diverged", "preempted", "cancelled", "lost", "unknown")
 ENDED = {"done", "failed", "diverged", "preempted"}
 STARTABLE = {"new", "failed", "diverged", "preempted", "cancelled", "lost"}  # the others may be alive: leave them alone
@@ -78,6 +79,7 @@ class Claim:
     first: bool = True  # the first run of its script
     ended_code: int | None = None  # the last exit code that the script noted for it (see read_ledger)
     cluster: str = ""
+    recalled: bool = False  # cancelled from here: SLURM does not start it again
 
 
 Record = Mapping[str, Any] | Damaged | None
@@ -213,8 +215,11 @@ def _verdict(seen: _Seen | None, claim: Claim | None, job: Job | None, answer: A
     standing, why = _standing(claim, job, answer)
     if claim.ended_code not in (None, 75) and not later:
         return _by_ledger(seen if mine else None, claim.ended_code or 0, standing)
+    if claim.recalled and standing in ("waiting", "live") and not (seen and mine and _has_failed(seen, job)):
+        return State("cancelled", "being cancelled", held=True)
     if standing == "waiting":
-        return State("pending", why)
+        has_begun = seen is not None and mine and seen.beats and answer is not None and seen.heartbeat > answer.asked + MARGIN_S
+        return State("running") if has_begun else State("pending", why)
     if standing == "live":
         return _while_live(seen if mine else None, claim, job)
     if standing == "silent":
@@ -282,8 +287,13 @@ def _while_live(seen: _Seen | None, claim: Claim, job: Job | None) -> State:
             return State("unknown", f"its process is gone, and its job still runs{node}")
         return State("running", "" if seen.beats else f"{seen.silence}, while its job runs{node}")
     if seen.word == "preempted" and seen.in_array:
-        return State("pending", "checkpointed; its job is about to be queued again")
+        return State("pending", "checkpointed; its job is queued again or was cancelled")
     return State(seen.word, seen.message, held=seen.in_array)
+
+
+def _has_failed(seen: _Seen, job: Job | None) -> bool:
+    """By its own word, in the life that its job is in."""
+    return seen.word in ("failed", "diverged") and not _is_before(seen, job)
 
 
 def _is_before(seen: _Seen, job: Job | None) -> bool:

@@ -8,7 +8,7 @@ so is a job that hung after it until its time limit.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,6 +59,12 @@ _FRAME = re.compile(r'^\s+File "(.+)", line (\d+), in (.+)$')
 _LAST = re.compile(r"^((?:[A-Za-z_][\w]*\.)*[A-Z]\w*)(?:: (.*))?$")
 _BEGUN = re.compile(r"^.+: \S+, \S+ on .+, \d+ workers$\n?", re.MULTILINE)  # the first line of every attempt that got under way
 _WRAPPERS = {"ChildFailedError", "SystemExit", "KeyboardInterrupt", "SignalException", "Preempted"}
+_SITE = re.compile(r"^(site profile \S.*?) on \S+: (.+)$", re.MULTILINE)  # see preamble.py: the script ends with it
+_STARTED = re.compile(r"^[\d-]+ [\d:]+ start (.+?)(?: in slot \d+)?$", re.MULTILINE)
+_MISSING = re.compile(  # what a shell says before it ends with 126 or 127
+    r"command not found|: not found$|: No such file or directory$|Permission denied$|cannot execute|Exec format error"
+    r"|error while loading shared libraries"
+)
 _FOREIGN = re.compile(r"site-packages|dist-packages|/lib/python3|^<")
 
 
@@ -122,6 +128,9 @@ def classify(folder: RunFolder, state: State, job: Job | None = None, logs: Sequ
         return found(state.word, word or state.word, state.reason)
     if state.word == "diverged":
         return found("non_finite", f"diverged: {normal(state.reason)[:MESSAGE_CHARACTERS]}", state.reason)
+    parts = [tail(log) for log in logs]
+    if refused := _by_site(parts, example) or _by_shell([text, *parts], _exit_code(state, job), bool(raised)):
+        return found("settings", *refused)
     for kind in ("cuda_oom", "host_oom", "disk", "non_finite"):
         for item in reversed(raised):
             if item.kind == kind:
@@ -158,16 +167,16 @@ def groups(failures: Iterable[Failure]) -> list[Group]:
     return sorted(made, key=lambda row: (-row.count, KINDS.index(row.kind), row.signature))
 
 
-_VARYING = (
+_VARYING: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"0x[0-9a-fA-F]+"), "*"),
     (re.compile(r"(?<![\w./])(?:(?:~|\.{1,2})?(?:/[\w.+=,@-]+)+|[\w.+=,@-]+(?:/[\w.+=,@-]+){2,})/?"), "PATH"),
     (re.compile(r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{8,}\b"), "*"),
-    (re.compile(r"(?<!\w)-?\d+(\.\d+)?(e[-+]?\d+)?|\d+(\.\d+)?"), "N"),
+    (re.compile(r"\b(exit code \d+)\b|(?<!\w)-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|\d+(?:\.\d+)?"), lambda found: found[1] or "N"),
 )
 
 
 def normal(text: str) -> str:
-    """The text with what differs from run to run taken out: paths, addresses, hashes, numbers."""
+    """The text with what differs from run to run taken out: paths, addresses, hashes, numbers other than exit codes."""
     for pattern, name in _VARYING:
         text = pattern.sub(name, text)
     return " ".join(text.split())
@@ -180,6 +189,37 @@ def _attempt(text: str) -> str:
     """The part of a log that the last attempt wrote: attempts share one log."""
     begun = [found.end() for found in _BEGUN.finditer(text)]
     return text[begun[-1] :] if begun else text
+
+
+def _by_site(logs: Sequence[str], run: str) -> tuple[str, str] | None:
+    """(signature, line) where the last thing that the log of its job tells is that the site's profile failed, before the run began."""
+    for log in logs:
+        said, begun = list(_SITE.finditer(log)), list(_STARTED.finditer(log))
+        if not said or any(start[1].endswith(run) for start in begun) or (begun and begun[-1].start() > said[-1].start()):
+            continue
+        sentence = " ".join(said[-1][2].split())
+        if sentence.startswith(("stage:", "the scratch folder")):  # with paths of this job
+            sentence = normal(sentence)
+        return f"{said[-1][1]}: {sentence[: 2 * MESSAGE_CHARACTERS]}", said[-1][0]
+    return None
+
+
+def _by_shell(texts: Iterable[str], code: int | None, has_raised: bool) -> tuple[str, str] | None:
+    """(signature, line) where a shell did not find or could not start a program, which its exit code says."""
+    if code not in (126, 127):
+        return None
+    lines = (line for text in texts for line in reversed([line for line in text.splitlines() if line.strip()][-3:]))
+    line = next((line for line in lines if _MISSING.search(line)), "")
+    if not line and has_raised:
+        return None
+    return f"exit code {code}{f': {normal(line)[:MESSAGE_CHARACTERS]}' if line else ''}", line
+
+
+def _exit_code(state: State, job: Job | None) -> int | None:
+    """Of the run, in its script's word, else of its job."""
+    if said := re.fullmatch(r"exit code (\d+)", state.reason):
+        return int(said[1])
+    return job.exit_code if job else None
 
 
 def _recorded(values: Mapping[str, object]) -> list[_Raised]:

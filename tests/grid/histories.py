@@ -49,6 +49,7 @@ class Element:
     history: Timeline = field(default_factory=Timeline)  # Job, what accounting says
     ledger: Timeline = field(default_factory=Timeline)
     over_at: float = 0.0
+    recalled: Timeline = field(default_factory=Timeline)  # whether it was cancelled from here, and we noted it
     may_run: Timeline = field(default_factory=Timeline)  # whether it can still start the run, or runs it
 
 
@@ -81,6 +82,7 @@ class World:
             self._queued(element, now, Job("PENDING", random.choice(["Priority", "Resources", "BeginTime"])))
             now += random.uniform(0, 400) if life == 0 else random.uniform(5, 200)
             if random.random() < 0.05:
+                self._recall(element, now)
                 self._over(element, now, "CANCELLED")
                 break
             cut = random.choice(CUTS) if random.random() < 0.7 and life < 3 else None
@@ -147,6 +149,8 @@ class World:
             return at, True
         if cut in WORDS and not self._is_done() and element.first:
             self.failed.append(at)
+        if cut in ("cancel_term", "cancel_kill"):
+            self._recall(element, at)
         self._queued(element, at, replace(element.queue.values[-1], word="COMPLETING"))
         end = at + self.random.uniform(0, 5)
         self._over(element, end, WORDS.get(cut, "CANCELLED"))
@@ -159,6 +163,10 @@ class World:
         element.history.put(at + self.random.uniform(0, 30), job)
         element.queue.put(at + self.forget_s, None)
         element.may_run.put(max(at, element.may_run.times[-1]), False)
+
+    def _recall(self, element: Element, at: float) -> None:
+        if not self.by_hand and self.random.random() < 0.7:
+            element.recalled.put(at + self.random.uniform(0, 2), True)
 
     def _queued(self, element: Element, at: float, job: Job) -> None:
         element.queue.put(at, job)
@@ -200,7 +208,8 @@ class World:
         element = self.elements[-1]
         code = element.ledger.at(at - self.random.choice([0.0, LAG_S, self.random.uniform(0, LAG_S)]))
         name = None if self.random.random() < 0.1 else element.name
-        return Claim(name, element.submitted_at + self.observer_s, element.first, code, self.random.choice(["", "here"]))
+        cluster, recalled = self.random.choice(["", "here"]), bool(name and element.recalled.at(at))
+        return Claim(name, element.submitted_at + self.observer_s, element.first, code, cluster, recalled)
 
     def seen_answer(self, at: float, element: str | None) -> tuple[Answer | None, Job | None]:
         """The scheduler's answer, and the job in it or in accounting."""
@@ -221,6 +230,8 @@ class World:
         job = found.queue.at(asked)
         if job is None and self.has_accounting:
             job = found.history.at(asked)
+        if job is None and found.recalled.at(at):  # our own word
+            job = Job("CANCELLED")
         return Answer(asked + self.observer_s, {}, ids=ids, cluster="here"), job
 
     def failures(self, at: float) -> bool:
