@@ -117,7 +117,8 @@ def classify(folder: RunFolder, state: State, job: Job | None = None, logs: Sequ
     record = folder.record()
     values = record if isinstance(record, Mapping) else {}
     text = _RANK.sub("", _attempt(folder.tail()))
-    notices = "\n".join(found[0] for part in [text, *map(tail, logs)] for found in _NOTICE.finditer(part))
+    parts = [tail(log) for log in logs]
+    notices = "\n".join(found[0] for part in [text, *parts] for found in _NOTICE.finditer(part))
     raised = [item for item in [*_tracebacks(text), *_recorded(values)] if item.type.rpartition(".")[2] not in _WRAPPERS]
     word = job.word if job else ""
 
@@ -128,7 +129,6 @@ def classify(folder: RunFolder, state: State, job: Job | None = None, logs: Sequ
         return found(state.word, word or state.word, state.reason)
     if state.word == "diverged":
         return found("non_finite", f"diverged: {normal(state.reason)[:MESSAGE_CHARACTERS]}", state.reason)
-    parts = [tail(log) for log in logs]
     if refused := _by_site(parts, example) or _by_shell([text, *parts], _exit_code(state, job), bool(raised)):
         return found("settings", *refused)
     for kind in ("cuda_oom", "host_oom", "disk", "non_finite"):
