@@ -63,10 +63,15 @@ def as_planned(options: argparse.Namespace, root: Path) -> None:
     if options.seeds is not None or options.overrides:
         return
     before = reviewed(root, load(options.grid, options.run_name).folder or options.run_name)
-    if before is not None and (before.options.grid, before.options.run_name) == (options.grid, options.run_name):
+    if before is not None and before.is_of(options.grid, options.run_name):
         options.seeds, options.overrides = before.options.seeds, list(before.options.overrides)
         if before.options.is_part:
             print(f"as in the last plan: {words_of(before.options)}")
+
+
+def again(name: str, grid: str, run_name: str) -> str:
+    """The command line of another command for the same sweep."""
+    return shlex.join(["python", "grid_run.py", name, grid, run_name])
 
 
 def words_of(options: Options) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grid.commands.options import as_planned, command_parser, count, runs_named, table
+from grid.commands.options import again, as_planned, command_parser, count, runs_named, table
 
 if TYPE_CHECKING:
     from grid.engine.evidence import View
@@ -241,7 +241,7 @@ def failures(argv: Sequence[str], root: Path) -> int:
     for group in groups(found.values()):
         print(f"{count(group.count, 'run')}: {group.kind}: {group.signature}")
         print(f"    for example {group.example}: {group.line}")
-    print(f"\nretry: python grid_run.py retry {parsed.grid} {parsed.run_name} [--kind KIND] [--code]")
+    print(f"\nretry: {again('retry', parsed.grid, parsed.run_name)} [--kind KIND] [--code]")
     return 0
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import shlex
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grid.commands.options import as_planned, command_parser, count, table
+from grid.commands.options import again, as_planned, command_parser, count, table
 
 if TYPE_CHECKING:
     from grid.engine.planning import Made, Options, Reviewed
@@ -46,7 +45,7 @@ def _add_queue_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _options(parsed: argparse.Namespace) -> Options:
-    from grid.engine.planning import Options
+    from grid.engine.planning import Options, file_of
 
     for name in ("per_script", "parallel", "max_running"):
         value = getattr(parsed, name)
@@ -58,7 +57,7 @@ def _options(parsed: argparse.Namespace) -> Options:
         )
     resources = {name: getattr(parsed, name) for name in RESOURCES if getattr(parsed, name) is not None}
     names = ("grid", "run_name", "seeds", "overrides", "site", "per_script", "parallel", "max_running", "canary")
-    return Options(**{name: getattr(parsed, name) for name in names}, resources=resources)
+    return Options(**{name: getattr(parsed, name) for name in names}, resources=resources, file=file_of(parsed.grid))
 
 
 # --- plan ---------------------------------------------------------------------------------------------------------
@@ -85,7 +84,7 @@ def plan(argv: Sequence[str], root: Path) -> int:
     if found:
         return 1
     if made.plan.submit or made.plan.cancel:
-        print(f"\nnext: python grid_run.py submit {parsed.grid} {parsed.run_name}")
+        print(f"\nnext: {again('submit', parsed.grid, parsed.run_name)}")
     return 0
 
 
@@ -122,10 +121,7 @@ def _show(made: Made, root: Path) -> None:
         print(f"to cancel: {item.element}, {Path(item.run_dir).name}: no longer in the sweep")
     if not plan.submit:
         failed = words["failed"] + words["diverged"]
-        print(
-            "nothing to submit"
-            + (f"; {failed} failed: python grid_run.py failures {made.options.grid} {made.options.run_name}" if failed else "")
-        )
+        print("nothing to submit" + (f"; {failed} failed: {again('failures', made.options.grid, made.options.run_name)}" if failed else ""))
 
 
 def _code(code: Mapping[str, Any]) -> str:
@@ -169,18 +165,16 @@ def submit(argv: Sequence[str], root: Path) -> int:
     folder = experiments[0].folder
     with submission.only_one(root, folder):
         before = planning.reviewed(root, folder)
-        if before is None or (before.options.grid, before.options.run_name) != (parsed.grid, parsed.run_name):
-            raise ValueError(
-                f"no plan of {parsed.grid} {parsed.run_name} has been reviewed: python grid_run.py plan {parsed.grid} {parsed.run_name}"
-            )
+        if before is None or not before.is_of(parsed.grid, parsed.run_name):
+            raise ValueError(f"no plan of {parsed.grid} {parsed.run_name} has been reviewed: {again('plan', parsed.grid, parsed.run_name)}")
         known = evidence.settle(submission.read_all(root, folder), root)
         if begun := [item for item in known if item.id == before.id]:
             return _go_on(begun[0], before.options, root)
         made = planning.make(before.options, root, max_age_s=0)
         if found := planning.moved(before, made):
-            again = f"python grid_run.py plan {parsed.grid} {parsed.run_name}"
+            look = again("plan", parsed.grid, parsed.run_name)
             raise ValueError(
-                f"things are not as they were when the plan was made: {'; '.join(found)}. Nothing was submitted; look again: {again}"
+                f"things are not as they were when the plan was made: {'; '.join(found)}. Nothing was submitted; look again: {look}"
             )
         made = planning.with_id(made, before.id)
         if not made.plan.submit and not made.plan.cancel:
@@ -233,7 +227,8 @@ def _go_on(item: Submission, options: Options, root: Path) -> int:
     from grid.engine.site import load_site
 
     if item.is_complete:
-        print(f"submitted already, as {', '.join(chunk.job_id for chunk in item.chunks)}; to see what is new: {_command('plan', options)}")
+        jobs = ", ".join(chunk.job_id for chunk in item.chunks)
+        print(f"submitted already, as {jobs}; to see what is new: {again('plan', options.grid, options.run_name)}")
         return 0
     left = [chunk for chunk in item.chunks if not chunk.is_settled]
     runs = [run for chunk in left for element in chunk.elements for run in element]
@@ -253,12 +248,7 @@ def _note(chunk: Chunk) -> None:
 
 
 def _report(item: Submission, options: Options) -> None:
-    print(f"the jobs run the snapshot {item.code['path']}; watch them: {_command('status', options)}")
-
-
-def _command(name: str, options: Options) -> str:
-    """The command line of another look at the same sweep."""
-    return shlex.join(["python", "grid_run.py", name, options.grid, options.run_name])
+    print(f"the jobs run the snapshot {item.code['path']}; watch them: {again('status', options.grid, options.run_name)}")
 
 
 # --- retry --------------------------------------------------------------------------------------------------------
@@ -345,8 +335,15 @@ def cancel(argv: Sequence[str], root: Path) -> int:
         evidence.settle(submission.read_all(root, folder), root)
         view = evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=0)
         words = ("pending",) if parsed.pending else ("pending", "running")
+        if view.answer is not None and not view.answer.reachable:
+            raise ValueError(f"nothing was cancelled, for what is queued is not known: {view.answer.error}")
         known = {**view.states, **view.others}
-        own = known if whole else view.states  # the whole sweep is also what was submitted of it with other seeds or settings
+        title = f"{Path(parsed.grid).stem if parsed.grid.endswith('.py') else parsed.grid}.{parsed.run_name}"
+        foreign = {
+            run for item in view.submissions if item.title != title for chunk in item.chunks for runs in chunk.elements for run in runs
+        }
+        # the whole sweep is also what was submitted of it with other seeds or settings, and nothing of another sweep
+        own = {run: state for run, state in known.items() if run not in foreign} if whole else view.states
         elements = {state.element for run, state in own.items() if state.element and state.word in words}
         if not elements:
             print("nothing to cancel")

@@ -29,10 +29,11 @@ SMALLEST_ARRAY = 1000  # elements of an array that every cluster takes: SLURM's 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says of a plan: enough to make it again."""
+    """What the command line says of a plan: enough to make it again.  ``file``: the absolute path of a user's own family."""
 
     grid: str
     run_name: str
+    file: str = ""
     seeds: str | None = None
     overrides: Sequence[str] = ()
     site: str | None = None
@@ -64,7 +65,7 @@ class Made:
 
 def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S) -> Made:
     """The plan for a sweep as things stand.  ValueError where a run asks for what its partition cannot give."""
-    sweep, experiments = named(options.grid, options.run_name, options.seeds, options.overrides)
+    sweep, experiments = named(options.file or options.grid, options.run_name, options.seeds, options.overrides)
     site = load_site(options.site)
     runs = runs_of(experiments, root)
     folder = experiments[0].folder
@@ -155,6 +156,16 @@ class Reviewed:
     id: str
     options: Options
     essence: Mapping[str, Any]
+
+    def is_of(self, family: str, run_name: str) -> bool:
+        """Whether it is the plan of this sweep, however the path of its file is written."""
+        same = self.options.file == file_of(family) if family.endswith(".py") else self.options.grid == family
+        return same and self.options.run_name == run_name
+
+
+def file_of(family: str) -> str:
+    """The absolute path of a user's own family; empty for one of grid/."""
+    return str(Path(family).resolve()) if family.endswith(".py") else ""
 
 
 def reviewed(root: Path, folder: str) -> Reviewed | None:

@@ -67,3 +67,23 @@ def test_logs_of_a_run_that_said_nothing_are_those_of_its_job(held: Bench) -> No
     log = held.root / "jobs" / "sweeps" / "tiny" / held.records()[0].id / "logs" / "s0c0_1_0.log"
     log.write_text("site profile x: activation failed\n")
     assert "activation failed" in held.good("logs 1")
+
+
+def test_a_plan_is_found_however_its_file_is_named(held: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    held.good("plan --seeds 3")
+    monkeypatch.chdir(held.family.parent)
+    elsewhere = replace(held, family=Path("./mine.py"))
+    assert elsewhere.good("status").startswith("as in the last plan: --seeds 3\n")
+    assert "3 scripts" in elsewhere.good("submit")
+
+
+def test_cancel_leaves_other_sweeps_alone_and_admits_what_it_does_not_know(held: Bench) -> None:
+    held.good("plan")
+    held.good("submit")
+    other = held.family.with_name("other.py")
+    other.write_text(held.family.read_text().replace("seeds=(1, 2)", "seeds=(8,)"))
+    assert replace(held, family=other).good("cancel --yes") == "nothing to cancel\n"
+    held.slurm.controller_down()
+    held.refused("cancel --yes", "nothing was cancelled, for what is queued is not known")
+    held.slurm.controller_up()
+    assert "cancelled 2 scripts" in held.good("cancel --yes")
