@@ -107,10 +107,15 @@ def processes(root: Path) -> list[int]:
     return found
 
 
+def _hears_sigint() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextlib.contextmanager
 def started(root: Path, command: Sequence[str], **more: Any) -> Iterator[subprocess.Popen[str]]:
     """The command as a process; it, and whatever still works in ``root``, is gone afterwards, also after a failure."""
-    process: subprocess.Popen[str] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **more)
+    # a shell that inherits SIGINT ignored, as background jobs do, cannot trap it: tests run that way too
+    process: subprocess.Popen[str] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=_hears_sigint, **more)
     try:
         yield process
     finally:
