@@ -99,15 +99,16 @@ def test_after_a_requeue_what_failed_is_not_run_again(tmp_path: Path, parallel: 
     ledger = path.with_suffix(".ended")
     codes = [line.split()[0] for line in ledger.read_text().splitlines()]
     assert sorted(codes[:3]) == ["0", "7", "75"] if parallel == 1 else {"7", "75"} <= set(codes)
-    last = "xx" if f"75 {runs[3].run_dir}\n" in ledger.read_text() else "x"  # with two at a time it may have begun before the signal
     (root / "behaviour.json").write_text("{}")
     again = fake.bash(path, SLURM_RESTART_COUNT="1")
     assert again.returncode == 1, "what failed before the requeue has still failed"
     assert f"1 of 4 failed (exit code, folder; see stdout.log there):\n  7 {runs[0].run_dir}\n" in again.stdout
-    assert _begun(runs) == ["x", "x", "xx", last]
+    begun = _begun(runs)
+    assert begun[:3] == ["x", "x", "xx"]
+    assert begun[3] in (["x"] if parallel == 1 else ["x", "xx"]), "with two at a time it may have begun before the signal"
     by_hand = fake.bash(path)
     assert by_hand.returncode == 0, "started anew, it runs what failed"
-    assert _begun(runs) == ["xx", "x", "xx", last]
+    assert _begun(runs) == ["xx", *begun[1:]]
     assert ledger.read_text() == f"0 {runs[0].run_dir}\n"
 
 
