@@ -18,7 +18,7 @@ import torch
 from tests.slurm.checkout import Checkout, accounted, queued, whole
 from tests.slurm.cluster import Slurm
 
-SHORT, LONG = 40, 500
+SHORT, LONG = 40, 3000  # long enough not to end between the preemption and its signal (SLURM sends a SIGCONT first)
 SWEEPS = f'''
 """The same task on two nodes, in a partition that is preempted, and alone."""
 
@@ -99,7 +99,7 @@ def test_a_preempted_run_ends_with_the_bits_of_an_undisturbed_one(slurm: Slurm, 
     stopped_at = told(folders[victim])["step"]
     assert 0 < stopped_at < LONG
     assert low.states()[victim] in ("pending", "preempted")
-    low.wait_until_over(150)
+    low.wait_until_over(300)
 
     first, second = told(folders[1]), told(folders[2])
     assert (first["state"], second["state"]) == ("done", "done")
