@@ -66,9 +66,11 @@ def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
         print(f"silent: {count(len(silent), 'running one')} without a heartbeat for up to {longest / 60:.0f} min")
     for line in [*_eta(runs, view), *_cells(runs, view)]:
         print(line)
-    if also := [state for state in view.others.values() if state.word in ("pending", "running", "unknown")]:
+    kept = {run: state for run, state in view.others.items() if run not in view.claims or not view.claims[run].recalled}
+    if also := [state for state in kept.values() if state.word in ("pending", "running", "unknown")]:
         jobs = ", ".join(sorted({state.element.partition("_")[0] for state in also if state.element}))
-        print(f"also in the queue: {count(len(also), 'run')} of other settings or seeds, job {jobs}")
+        where = "also in the queue" if any(state.word != "unknown" for state in also) else "perhaps in the queue too"
+        print(f"{where}: {count(len(also), 'run')} of other settings or seeds, job {jobs}")
     if old := left_over([item.experiment for item in runs], root):
         some = ", ".join(path.name for path in old[:5]) + (" ..." if len(old) > 5 else "")
         print(f"{count(len(old), 'folder')} of other settings or seeds beside them: {some}")
