@@ -333,7 +333,9 @@ def _when_over(seen: _Seen | None, mine: bool, later: bool, claim: Claim, job: J
         outlives = job is not None and job.end is not None and spoke.heartbeat > job.end + LAG_S
         if spoke.process or outlives or (spoke.beats and (job is None or job.end is None or word in NODE_FAILURES)):
             return State("unknown", f"{told}, yet its last heartbeat is {spoke.age_s:.0f} s old")
-    had_begun = mine and seen is not None and not _is_before(seen, job)
+    # a job that was requeued at once may fail before the run's turn comes again: a record from about its start tells nothing of that
+    at_its_start = seen is not None and job is not None and job.start is not None and seen.heartbeat <= job.start + LAG_S / 2
+    had_begun = mine and seen is not None and not _is_before(seen, job) and not at_its_start
     if word in FAILURES and (had_begun or (claim.first and not later)):
         return State("failed", told)
     if word in ("CANCELLED", "PREEMPTED") and not later:
