@@ -1,0 +1,191 @@
+"""A network of chosen speed on one machine: network namespaces joined by a bridge, what each sends limited by a token bucket.
+
+::
+
+    with network(4, rate_mbit=100) as net:      # root, iproute2
+        process = subprocess.Popen(net.command(2, ["python", "program.py"]))
+        net.set_rate(1000)                       # of the running namespaces
+
+The bridge lives in a namespace of its own, so nothing is left outside the namespaces, and deleting them undoes everything.  Their names
+carry the process that made them; those of a process that is gone are deleted by the next one.  Only what a rank sends is limited, as on
+a link that is as fast in both directions and never congested at the receiver.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["INTERFACE", "TCP_HEADER_BYTES", "Counters", "Network", "network", "why_not"]
+
+INTERFACE = "wire"  # of every rank, in its own namespace
+PREFIX = "nuqwire"
+TCP_HEADER_BYTES = 66  # Ethernet 14, IPv4 20, TCP with time stamps 32
+QUEUE_MS = 50  # what a full queue delays
+FASTEST_MBIT = 100_000
+STREAM = """
+import socket, sys, time
+seconds = float(sys.argv[3])
+if sys.argv[1] == "receive":
+    server = socket.create_server((sys.argv[2], 29400))
+    print("ready", flush=True)
+    server.settimeout(10)
+    source = server.accept()[0]
+    memory, total, seen = bytearray(1 << 20), 0, []
+    while count := source.recv_into(memory):
+        total += count
+        seen.append((time.perf_counter(), total))
+    settled = [entry for entry in seen if entry[0] > seen[0][0] + seconds / 4]  # the bucket is empty by then
+    print((settled[-1][1] - settled[0][1]) / (settled[-1][0] - settled[0][0]))
+else:
+    target, memory = socket.create_connection((sys.argv[2], 29400), timeout=10), bytes(1 << 20)
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        target.sendall(memory)
+"""
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What an interface has sent: bytes with the headers of Ethernet, IP and TCP, and packets."""
+
+    num_bytes: int
+    num_packets: int
+
+    def payload_since(self, earlier: Counters) -> int:
+        """Bytes of payload since ``earlier``: an acknowledgement is 66 bytes, and so is the header of a packet however long."""
+        return self.num_bytes - earlier.num_bytes - TCP_HEADER_BYTES * (self.num_packets - earlier.num_packets)
+
+
+def read_counters(interface: str = INTERFACE, table: str | None = None) -> Counters:
+    """Of this process's namespace; ``table`` is the text of /proc/net/dev."""
+    for line in (table or Path("/proc/self/net/dev").read_text()).splitlines():
+        name, _, fields = line.partition(":")
+        if name.strip() == interface:
+            values = fields.split()  # 8 columns of what was received come first
+            return Counters(int(values[8]), int(values[9]))
+    raise ValueError(f"this network namespace has no interface {interface}")
+
+
+def why_not() -> str | None:
+    """Why no network can be made here, in one sentence; None where it can."""
+    if not sys.platform.startswith("linux"):
+        return f"the simulated network needs Linux's network namespaces, and this is {sys.platform}"
+    if absent := [tool for tool in ("ip", "tc") if shutil.which(tool) is None]:
+        return f"the simulated network needs {' and '.join(absent)} (package iproute2), which PATH does not have"
+    if os.geteuid() != 0:
+        return f"the simulated network needs root to make network namespaces, and this is user {os.geteuid()}"
+    return None
+
+
+def burst_bytes(rate_mbit: float) -> int:
+    """The bucket's size: a small one delivers less than a fast link's rate, a large one lets a slow link's first bytes through at once."""
+    return 64 << 10 if rate_mbit < 1000 else 256 << 10 if rate_mbit < 10_000 else 4 << 20
+
+
+@dataclass(frozen=True)
+class Network:
+    """Namespaces of ``num_ranks`` ranks; rank r has the address 10.77.0.(r + 1)."""
+
+    prefix: str
+    num_ranks: int
+
+    def namespace(self, rank: int) -> str:
+        return f"{self.prefix}-{rank}"
+
+    def address(self, rank: int) -> str:
+        return f"10.77.0.{rank + 1}"
+
+    def command(self, rank: int, arguments: Sequence[str]) -> list[str]:
+        """``arguments`` as run in the rank's namespace."""
+        return ["ip", "netns", "exec", self.namespace(rank), *arguments]
+
+    def set_rate(self, rate_mbit: float) -> None:
+        """Limit what every rank sends, running connections included."""
+        if not 0 < rate_mbit <= FASTEST_MBIT:
+            raise ValueError(f"rate_mbit={rate_mbit:g} must be above 0 and at most {FASTEST_MBIT}")
+        for rank in range(self.num_ranks):
+            limit = ["rate", f"{round(rate_mbit * 1e6)}bit", "burst", str(burst_bytes(rate_mbit)), "latency", f"{QUEUE_MS}ms"]
+            _run(["tc", "-n", self.namespace(rank), "qdisc", "replace", "dev", INTERFACE, "root", "tbf", *limit])
+
+    def raw_mbit(self, seconds: float = 1.0) -> float:
+        """Payload rate of one TCP stream from rank 1 to rank 0, without the first quarter of the time."""
+        program = [sys.executable, "-S", "-c", STREAM]
+        rest = [self.address(0), str(seconds)]
+        with subprocess.Popen(self.command(0, [*program, "receive", *rest]), stdout=subprocess.PIPE, text=True) as receiver:
+            try:
+                assert receiver.stdout is not None
+                receiver.stdout.readline()
+                _run(self.command(1, [*program, "send", *rest]))
+                return float(receiver.communicate(timeout=30)[0]) * 8 / 1e6
+            finally:
+                receiver.kill()
+
+
+@contextlib.contextmanager
+def network(num_ranks: int, rate_mbit: float) -> Iterator[Network]:
+    """Make the namespaces, and delete them in the end whatever happens.  Raises ValueError where it cannot be done here."""
+    if reason := why_not():
+        raise ValueError(reason)
+    if not 2 <= num_ranks <= 250:
+        raise ValueError(f"num_ranks={num_ranks} must be 2 to 250")
+    delete_abandoned()
+    made = Network(f"{PREFIX}{os.getpid()}", num_ranks)
+    try:
+        _join(made)
+        made.set_rate(rate_mbit)
+        yield made
+    finally:
+        for name in [name for name in _namespaces() if name.startswith(f"{made.prefix}-")]:
+            _delete(name)
+
+
+def delete_abandoned() -> None:
+    """Namespaces that a killed process left."""
+    for name in _namespaces():
+        process, _, _ = name.removeprefix(PREFIX).partition("-")
+        if name.startswith(PREFIX) and process.isdecimal() and not Path(f"/proc/{process}").exists():
+            _delete(name)
+
+
+def _join(made: Network) -> None:
+    switch = f"{made.prefix}-switch"
+    _run(["ip", "netns", "add", switch])
+    _run(["ip", "-n", switch, "link", "add", "bridge", "type", "bridge"])
+    _run(["ip", "-n", switch, "link", "set", "bridge", "up"])
+    for rank in range(made.num_ranks):
+        own, port = made.namespace(rank), f"port{rank}"
+        _run(["ip", "netns", "add", own])
+        _run(["ip", "-n", own, "link", "add", INTERFACE, "type", "veth", "peer", "name", port, "netns", switch])
+        _run(["ip", "-n", switch, "link", "set", port, "master", "bridge", "up"])
+        _run(["ip", "-n", own, "address", "add", f"{made.address(rank)}/24", "dev", INTERFACE])
+        for interface in (INTERFACE, "lo"):
+            _run(["ip", "-n", own, "link", "set", interface, "up"])
+
+
+def _namespaces() -> list[str]:
+    listed = json.loads(_run(["ip", "-json", "netns", "list"]) or "[]")
+    return [entry["name"] for entry in listed]
+
+
+def _delete(name: str) -> None:
+    """End what still runs in it, or its interfaces would live on with those processes."""
+    for process in _run(["ip", "netns", "pids", name]).split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(process), 9)
+    _run(["ip", "netns", "delete", name])
+
+
+def _run(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise ValueError(f"the simulated network cannot be made: `{' '.join(command[:8])}` says {said[-1] if said else done.returncode!r}")
+    return done.stdout

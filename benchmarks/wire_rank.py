@@ -1,0 +1,131 @@
+"""One rank of ``benchmarks.wire``: reads a command as a line of JSON, answers it with a line of JSON, until its input ends.
+
+- ``{"do": "prepare", "model", "variants", "batch", "steps"}``: a copy of the model under DDP for every variant, and its first steps.
+- ``{"do": "measure", "variant", "batch", "steps"}``: seconds of a step, bytes of it by the interface and by the variant's own count.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+import nuq
+from benchmarks import rivals
+from benchmarks.network import read_counters
+from train.models import imagenet_resnet
+
+LEVEL_UPDATE = 2  # the step whose statistics set the adaptive levels: after DDP has rebuilt its buckets, before anything is timed
+
+
+def mlp() -> nn.Module:
+    """11,157,770 parameters."""
+    layers = [nn.Linear(3072, 2560), nn.ReLU(), nn.Linear(2560, 1280), nn.ReLU(), nn.Linear(1280, 10)]
+    return nn.Sequential(nn.Flatten(), *layers)
+
+
+def resnet18() -> nn.Module:
+    """torchvision's, with the first layer that images of 32x32 take; 11,173,962 parameters."""
+    model = imagenet_resnet.build("resnet18", 10, "")
+    model.conv1, model.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
+    return model
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {"mlp": mlp, "resnet18": resnet18}
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A variant's own copy of the model; ``sent`` counts in ``bytes_sent``, and may have ``seconds`` by stage."""
+
+    model: DistributedDataParallel
+    optimizer: torch.optim.Optimizer
+    sent: Any
+
+
+def batch_of(size: int) -> tuple[Tensor, Tensor]:
+    """Images and classes of this rank's own, the same at every call."""
+    generator = torch.Generator().manual_seed(10 + dist.get_rank())
+    return torch.randn(size, 3, 32, 32, generator=generator), torch.randint(10, (size,), generator=generator)
+
+
+def replica_of(model: nn.Module, variant: str) -> Replica:
+    """Batch-norm's buffers stay local: their broadcast is no gradient's, and the same for every variant."""
+    own = DistributedDataParallel(copy.deepcopy(model), broadcast_buffers=False)
+    sent: Any
+    if variant.startswith("alq"):
+        sent = nuq.CompressionState(own, method="alq", bits=3, second_bits=4, gate=variant == "alq_gate", update_at=[LEVEL_UPDATE])
+        own.register_comm_hook(sent, nuq.compress_hook)
+    else:
+        sent = rivals.with_rival(own, variant)
+    return Replica(own, torch.optim.SGD(own.parameters(), lr=1e-4), sent)
+
+
+def prepare(name: str, variants: Iterable[str], batch: int, steps: int) -> dict[str, Replica]:
+    """All variants start with the same weights."""
+    torch.manual_seed(1)
+    model = MODELS[name]()
+    replicas = {variant: replica_of(model, variant) for variant in variants}
+    inputs, targets = batch_of(batch)
+    for replica in replicas.values():
+        for _ in range(steps):
+            step(replica, inputs, targets)
+    return replicas
+
+
+def step(replica: Replica, inputs: Tensor, targets: Tensor) -> None:
+    replica.optimizer.zero_grad()
+    nn.functional.cross_entropy(replica.model(inputs), targets).backward()
+    replica.optimizer.step()
+
+
+def measure(replica: Replica, variant: str, batch: int, steps: int) -> dict[str, Any]:
+    """A barrier's own bytes (some hundreds) are counted by the interface."""
+    inputs, targets = batch_of(batch)
+    dist.barrier()
+    interface, own, stages = read_counters(), replica.sent.bytes_sent, dict(getattr(replica.sent, "seconds", {}))
+    start = time.perf_counter()
+    for _ in range(steps):
+        step(replica, inputs, targets)
+    seconds = (time.perf_counter() - start) / steps
+    own = replica.sent.bytes_sent - own
+    if variant == "fp32":
+        num_bytes = 4 * sum(parameter.numel() for parameter in replica.model.parameters())
+        own = steps * rivals.ring_bytes(num_bytes, dist.get_world_size())
+    dist.barrier()
+    after = getattr(replica.sent, "seconds", {})
+    return {
+        "step_s": seconds,
+        "interface_bytes": read_counters().payload_since(interface) / steps,
+        "own_bytes": own / steps,
+        "stages_s": {stage: (value - stages.get(stage, 0.0)) / steps for stage, value in after.items()},
+    }
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    replicas: dict[str, Replica] = {}
+    for line in sys.stdin:
+        command = json.loads(line)
+        answer: dict[str, Any] = {}
+        if command["do"] == "prepare":
+            replicas = prepare(command["model"], command["variants"], command["batch"], command["steps"])
+        else:
+            variant = command["variant"]
+            answer = measure(replicas[variant], variant, command["batch"], command["steps"])
+        print(json.dumps(answer), flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
