@@ -274,15 +274,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--out", type=Path, help="write one JSON object per variant and case to this file")
     chosen = parser.parse_args(arguments)
+    if wrong := [batch for batch in chosen.batches if not any(batch in BATCHES[model] for model in chosen.models)]:
+        legal = "; ".join(f"{model}: {', '.join(map(str, BATCHES[model]))}" for model in chosen.models)
+        parser.error(f"--batches {wrong[0]}: must be one of the models' batches ({legal})")
     chosen.variants = [variant for variant in VARIANTS if variant in ("nothing", *chosen.variants)]
     started, rows = time.perf_counter(), []
     try:
         for ranks in chosen.ranks:
-            rows += run(ranks, chosen)
+            for row in run(ranks, chosen):
+                rows.append(row)
+                if chosen.out:
+                    chosen.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
     except (ValueError, RuntimeError) as error:
         raise SystemExit(f"benchmarks.wire: {error}") from error
-    if chosen.out:
-        chosen.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
     print(f"\n{time.perf_counter() - started:.0f} s in all; {os.cpu_count()} cores")
     print(json.dumps(summary(rows)))
 

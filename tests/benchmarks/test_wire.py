@@ -1,0 +1,202 @@
+"""The wire benchmark's own arithmetic and errors, its rivals' means, and a network where this machine can make one."""
+
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch._C._distributed_c10d import HashStore
+from torch.nn.parallel import DistributedDataParallel
+
+from benchmarks import network, rivals, wire
+from benchmarks.network import Counters, read_counters
+from benchmarks.wire import Case, Rank
+
+TABLE = """Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+    lo:    5000      50    0    0    0     0          0         0     5000      50    0    0    0     0       0          0
+  wire:    7777      77    0    0    0     0          0         0  1066000    1000    0    0    0     0       0          0
+"""
+CASE = Case(2, "mlp", 32, "100M")
+
+
+def rounds(seconds, num_bytes=0.0, interface=0.0):
+    return [{"step_s": value, "stages_s": {}, "bytes": [(num_bytes, interface)] * 2} for value in seconds]
+
+
+# --- the network ---
+
+
+def test_payload_is_what_was_sent_without_a_header_per_packet():
+    assert read_counters("wire", TABLE) == Counters(1066000, 1000)
+    assert Counters(1066000, 1000).payload_since(Counters(66000, 0)) == 1000000 - 66000
+    assert Counters(660, 10).payload_since(Counters(0, 0)) == 0  # acknowledgements only
+
+
+def test_an_interface_that_is_not_there_is_named():
+    with pytest.raises(ValueError, match="has no interface wireless"):
+        read_counters("wireless", TABLE)
+
+
+def test_the_bucket_grows_with_the_rate():
+    assert [network.burst_bytes(rate) for rate in (100, 1000, 10_000)] == [64 << 10, 256 << 10, 4 << 20]
+
+
+def test_who_is_not_root_is_told_in_one_sentence(monkeypatch, capsys):
+    monkeypatch.setattr(network.shutil, "which", lambda tool: f"/sbin/{tool}")
+    monkeypatch.setattr(network.sys, "platform", "linux")
+    monkeypatch.setattr(network.os, "geteuid", lambda: 1000)
+    with pytest.raises(SystemExit, match=r"^benchmarks\.wire: the simulated network needs root .* and this is user 1000$"):
+        wire.main(["--ranks", "2"])
+
+
+def test_absent_tools_are_named(monkeypatch):
+    monkeypatch.setattr(network.sys, "platform", "linux")
+    monkeypatch.setattr(network.shutil, "which", lambda tool: None if tool == "tc" else tool)
+    with pytest.raises(ValueError, match=r"needs tc \(package iproute2\)"), network.network(2, 100):
+        pass
+
+
+def test_namespaces_go_whatever_happens_and_those_of_a_dead_process_too():
+    gone = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    gone.wait()
+    abandoned = f"{network.PREFIX}{gone.pid}-0"
+    if network.why_not() or subprocess.run(["ip", "netns", "add", abandoned], capture_output=True, check=False).returncode:
+        pytest.skip("no network namespaces can be made here")
+    with pytest.raises(KeyError, match="crash"), network.network(2, 100) as net:
+        names = network._namespaces()
+        assert {net.namespace(0), net.namespace(1)} < set(names)
+        assert abandoned not in names
+        net.set_rate(1000)
+        for rate in (0, -1, 10**6):
+            with pytest.raises(ValueError, match=r"rate_mbit=(0|-1|1e\+06) must be above 0 and at most 100000"):
+                net.set_rate(rate)
+        sleeper = subprocess.Popen(net.command(0, ["sleep", "60"]))
+        raise KeyError("crash")
+    assert not [name for name in network._namespaces() if name.startswith(net.prefix)]
+    assert sleeper.wait(10) == -9
+
+
+# --- the figures ---
+
+
+def test_a_ratio_is_taken_round_by_round_and_the_median_reported():
+    found = {
+        "nothing": rounds([0.1, 0.1, 0.3]),
+        "fp32": rounds([4.0, 2.0, 6.0], 40.0, 40.0),
+        "bf16": rounds([2.0, 1.0, 3.0], 20.0, 20.0),
+        "alq": rounds([1.0, 0.25, 0.5], 4.0, 4.4),
+    }
+    rows = {row["variant"]: row for row in wire.rows_of(CASE, 95.0, found)}
+    assert rows["alq"]["speedup_vs_fp32"] == [4.0, 8.0, 12.0]
+    assert (rows["alq"]["step_s"], rows["alq"]["step_low_s"], rows["alq"]["step_high_s"]) == (0.5, 0.25, 1.0)
+    assert rows["alq"]["compute_s"] == 0.1 and rows["alq"]["exposed_s"] == pytest.approx(0.4)
+    result = wire.summary(list(rows.values()))
+    assert (result["speedup_vs_fp32_100M"], result["speedup_vs_bf16_100M"]) == (8.0, 4.0)
+    assert result["spread"]["speedup_vs_fp32_100M"] == [4.0, 12.0]
+    assert result["speedup_vs_bf16_1G"] == result["slowdown_vs_bf16_10G"] == "not measured"
+    assert result["bytes_agree"] == pytest.approx(1 - 4.0 / 4.4, abs=1e-4)
+
+
+def test_a_slowdown_is_above_one_where_ours_is_slower():
+    found = {"nothing": rounds([0.1]), "bf16": rounds([0.2]), "alq": rounds([0.4]), "alq_gate": rounds([0.3])}
+    assert wire.summary(wire.rows_of(Case(2, "mlp", 32, "10G"), 9500.0, found))["slowdown_vs_bf16_10G"] == pytest.approx(1.5)
+
+
+def test_only_the_mlp_s_rows_count_for_the_bars():
+    found = {"nothing": rounds([0.1]), "bf16": rounds([2.0]), "fp32": rounds([4.0]), "alq": rounds([0.5])}
+    other = Case(2, "resnet18", 32, "100M")
+    assert wire.summary(wire.rows_of(other, 95.0, found))["speedup_vs_bf16_100M"] == "not measured"
+
+
+def test_a_rank_that_ends_is_named_with_its_last_words():
+    def rank(program):
+        errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  open as long as the rank
+        command = [sys.executable, "-S", "-c", program]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
+        return Rank(process, errors)
+
+    answers, dies = rank("input(); print('{}', flush=True); input()"), rank("raise SystemExit('out of memory')")
+    try:
+        with pytest.raises(RuntimeError, match=r"during \{'do': 'measure'\}: rank 1: out of memory$"):
+            wire.ask_all([answers, dies], {"do": "measure"})
+    finally:
+        for one in (answers, dies):
+            with one.process, one.errors:
+                one.process.kill()
+
+
+# --- the rivals ---
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """A group of one rank: a hook's mean is its own gradient."""
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Of a layer without and with a rival's hook, for the same inputs, and the rival's state."""
+
+    plain: nn.Linear
+    received: nn.Linear
+    state: Any
+
+    @property
+    def weights(self) -> tuple[Tensor, Tensor]:
+        assert self.plain.weight.grad is not None and self.received.weight.grad is not None
+        return self.plain.weight.grad, self.received.weight.grad
+
+
+def gradients_of(name, steps=1):
+    torch.manual_seed(3)
+    plain, wrapped = nn.Linear(40, 30), nn.Linear(40, 30)
+    wrapped.load_state_dict(plain.state_dict())
+    ddp = DistributedDataParallel(wrapped)
+    state = rivals.with_rival(ddp, name)
+    inputs = torch.randn(16, 40)
+    for _ in range(steps):
+        for model in (plain, ddp):
+            model.zero_grad()
+            model(inputs).square().sum().backward()
+    return Gradients(plain, wrapped, state)
+
+
+def test_bf16_is_the_gradient_rounded(alone):
+    plain, received = gradients_of("bf16").weights
+    assert torch.equal(received, plain.to(torch.bfloat16).float())
+
+
+def test_nothing_and_fp32_leave_one_rank_s_gradient_alone(alone):
+    for name in ("nothing", "fp32"):
+        found = gradients_of(name)
+        assert torch.equal(*found.weights) and found.state.bytes_sent == 0
+
+
+def test_powersgd_sends_low_rank_and_keeps_the_rest(alone):
+    found = gradients_of("powersgd")
+    plain, received = found.weights
+    (residual,) = found.state.residual.values()
+    assert torch.linalg.matrix_rank(received) == rivals.RANK
+    torch.testing.assert_close(received + residual, plain)
+    torch.testing.assert_close(found.received.bias.grad, found.plain.bias.grad)
+
+
+def test_powersgd_s_residual_stays_bounded(alone):
+    found = gradients_of("powersgd", steps=30)
+    plain, received = found.weights
+    (residual,) = found.state.residual.values()
+    assert residual.norm() < 3 * plain.norm()  # 21 if what was left behind were not sent later
+    assert not torch.allclose(received, gradients_of("powersgd").weights[1])
+
+
+def test_a_ring_sends_twice_what_all_but_one_rank_hold():
+    assert [rivals.ring_bytes(1000, ranks) for ranks in (1, 2, 4)] == [0, 1000, 1500]
