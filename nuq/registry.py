@@ -284,6 +284,62 @@ class EDEN(DRIVE):
     bits: int = setting(3, "bits of one code", low=1, high=8)
 
 
+@dataclass
+class Exchange:
+    """How the workers' messages become one mean."""
+
+    collective: str = setting(
+        "gather",
+        "gather: every message to every process; two_stage: stretches to their owners, whose means are encoded again, less to send from "
+        "three workers on; server: to worker 0, who answers all; hierarchical: dense inside a machine, messages between machines; "
+        "auto: the fewest bytes",
+        choices=("auto", "gather", "two_stage", "server", "hierarchical"),
+    )
+    second_bits: int = setting(
+        4, "bits of the means that are encoded again; their error is not divided by the number of workers, so more than bits", low=1, high=8
+    )
+    num_aggregate: int = setting(
+        0,
+        "the server averages the first so many messages of a step to arrive, as ATOMO's does (0: all)",
+        low=0,
+        read_if=("collective", "server"),
+    )
+
+
+@dataclass
+class HookExchange(Exchange):
+    """The same, for the DDP hook."""
+
+    collective: str = setting(
+        "auto",
+        "auto: of the following the one with the fewest bytes; gather, two_stage, server, hierarchical: as in main.py; dense: bfloat16 by "
+        "the backend's own all-reduce",
+        choices=("auto", "gather", "two_stage", "server", "hierarchical", "dense"),
+    )
+
+
+@dataclass
+class Hook:
+    """What the DDP hook does beside its method and its collective."""
+
+    min_size: int = setting(
+        1024, "tensors of fewer coordinates travel in full precision: headers and norms would eat what they save", low=0
+    )
+    skip_1d: bool = setting(False, "true: biases and norms' parameters travel in full precision, whatever their size")
+    error_feedback: bool = setting(False, "true: what a message left out is added to the next gradient")
+    gate: bool = setting(False, "true: an early step measures whether compressing is faster here than bfloat16, which is used if not")
+    per_machine: int = setting(0, "hierarchical: ranks of one machine, in contiguous blocks (0: as torchrun says)", low=0)
+    on_non_finite: str = setting(
+        "raise",
+        "raise: a gradient that is not finite ends the step on all ranks, by name; propagate: the mean becomes NaN, for a gradient scaler "
+        "to skip the step",
+        choices=("raise", "propagate"),
+    )
+    seed: int = setting(0, "seed of the roundings", low=0, high=2**63 - 1)
+    timeout_s: float = setting(300.0, "seconds to wait for a rank before it counts as lost", low=0.1)
+    debug: bool = setting(False, "true: every step compares the levels and the means of all ranks by checksum")
+
+
 # --- the table ----------------------------------------------------------------------------------------------------
 
 
@@ -297,6 +353,7 @@ class Method:
     unbiased: bool = True
     adaptive: bool = False
     single_worker: bool = False  # uses worker 0 alone
+    second: str = ""  # the method that encodes means for a second stage; empty: this one, with its own number of bits
 
     def load(self) -> Any:
         """Import the method's code (and torch with it)."""
@@ -314,7 +371,7 @@ METHODS: dict[str, Method] = {
     "qsgd": Method("QSGD", QSGD, _QUANTIZED + "qsgd"),
     "qsgdinf": Method("QSGDinf", QSGD, _QUANTIZED + "qsgdinf"),
     "nuqsgd": Method("NUQSGD", NUQSGD, _QUANTIZED + "nuqsgd"),
-    "trn": Method("TRN", TRN, _QUANTIZED + "trn"),
+    "trn": Method("TRN", TRN, _QUANTIZED + "trn", second="qsgdinf"),
     "alq": Method("ALQ", ALQ, _QUANTIZED + "alq", adaptive=True),
     "alq_n": Method("ALQ-N", Normal, _QUANTIZED + "alq", adaptive=True),
     "alq_g": Method("ALQ-G", ALQ, _QUANTIZED + "alq_g", adaptive=True),
@@ -324,7 +381,7 @@ METHODS: dict[str, Method] = {
     "optimal": Method("Optimal", Optimal, _QUANTIZED + "optimal", adaptive=True),
     "ecdq": Method("ECDQ", ECDQ, _QUANTIZED + "ecdq"),
     "eden": Method("EDEN", EDEN, _EDEN + "eden"),
-    "drive": Method("DRIVE", DRIVE, _EDEN + "drive"),
+    "drive": Method("DRIVE", DRIVE, _EDEN + "drive", second="eden"),
 }
 
 

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 
 import args
 from nuq.ops import NonFiniteError
-from nuq.workers import Exchange, Workers
+from nuq.workers import Exchanged, Workers
 from train import checkpoint, data, estimator, models, optim
 from train.data.dataset import DataSet, Split
 from train.log import Log
@@ -125,7 +125,7 @@ class Trainer:
 
     # --- one step ---
 
-    def train_step(self, stop: bool = False) -> Exchange:
+    def train_step(self, stop: bool = False) -> Exchanged:
         """One optimizer step.  ``stop`` asks all processes to stop after it; the answer's ``stop`` says whether any asked."""
         gradients, losses = self._hosted_gradients(self.step, self.order, "train", self.trained.hosted)
         self._update_levels(gradients)
@@ -260,7 +260,7 @@ class Trainer:
         cost = f"level updates {self.totals.update_s:.1f} s, measurements {self.totals.measure_s:.1f} s"
         log.line(f"done: {self.step} steps, {self.totals.bytes / 1e6:.2f} MB sent per worker; {cost}")
 
-    def _training_scalars(self, result: Exchange, step_s: float) -> dict[str, float]:
+    def _training_scalars(self, result: Exchanged, step_s: float) -> dict[str, float]:
         batch = (self.step - 1) % self.order.steps_per_epoch
         traffic = {"comm/bits_per_coordinate": result.bits_per_coordinate, "comm/bytes": self.totals.bytes} if self.trains_on_method else {}
         return {

@@ -1,0 +1,124 @@
+"""From a method's name and settings to the collective that exchanges its messages."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nuq.collectives import Account, Collective, Gather, Hosts, Server, TwoStage
+from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.hierarchy import Hierarchical, Machines
+from nuq.links import Links
+from nuq.payload import Codec
+from nuq.registry import Exchange, method
+
+_LONG = 1 << 20  # coordinates: what a message costs beside its codes is then small
+
+
+def second_settings(name: str, settings: Any, second_bits: int) -> tuple[str, Any]:
+    """The method, and its settings, that encodes means: the same one with other bits, or the one the table names."""
+    second = method(name).second or name
+    schema = method(second).settings
+    shared = {item.name: getattr(settings, item.name) for item in dataclasses.fields(schema) if hasattr(settings, item.name)}
+    if "bits" in {item.name for item in dataclasses.fields(schema)}:
+        shared["bits"] = type(schema().bits)(second_bits)
+    if "num_levels" in shared:  # in place of the bits
+        shared["num_levels"] = 0
+    return second, schema(**shared)
+
+
+class Method:
+    """The two encoders of a method: of workers' gradients, and of means."""
+
+    def __init__(self, name: str, settings: Any, second_bits: int) -> None:
+        self.name, self.settings = name, settings
+        self.single_worker = method(name).single_worker
+        self.codec = Codec(method(name).load()(settings), settings)
+        second, second_set = second_settings(name, settings, second_bits)
+        self.second = Codec(method(second).load()(second_set), second_set)
+
+    @property
+    def compressor(self) -> Any:
+        return self.codec.compressor
+
+    @property
+    def adaptive(self) -> list[AdaptiveQuantizer]:
+        """The encoders whose levels follow the gradients."""
+        both = (getattr(codec.compressor, "inner", codec.compressor) for codec in (self.codec, self.second))
+        return [compressor for compressor in both if isinstance(compressor, AdaptiveQuantizer)]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"compressor": self.codec.compressor.state_dict(), "second": self.second.compressor.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.codec.compressor.load_state_dict(state["compressor"])
+        self.second.compressor.load_state_dict(state["second"])
+
+
+def fewest_bytes(coders: Method, num_workers: int) -> str:
+    """gather or two_stage, by what one rank sends (``nuq.collectives``); gather, which errs less, where they are alike."""
+    if coders.single_worker:
+        return "gather"
+    first, second = coders.codec.compressor.message_bytes(_LONG), coders.second.compressor.message_bytes(_LONG)
+    return "gather" if num_workers * first <= first + second + _LONG / 100 else "two_stage"
+
+
+def ranks_per_machine() -> int:
+    """As torchrun says; 1 where nothing does."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def build(
+    coders: Method, exchange: Exchange, links: Links, hosts: Hosts, account: Account, *, per_machine: int = 0
+) -> tuple[str, Collective]:
+    """The collective of these settings, and its name where ``auto`` chose.  A collective call: every rank makes it.
+
+    ValueError for a collective that these ranks, this backend or this method cannot do.
+    """
+    name, workers = exchange.collective, hosts.num_workers
+    if name == "auto":
+        per_machine = per_machine or ranks_per_machine()
+        several = 1 < per_machine < links.world and links.world % per_machine == 0
+        name = "hierarchical" if several and not coders.single_worker else fewest_bytes(coders, workers)
+    elif coders.single_worker and name != "gather":
+        raise ValueError(f"collective={name!r}: {coders.name} sends one worker's gradient alone; legal here: auto, gather")
+    if name == "gather":
+        return name, Gather(links, hosts, coders.codec, account)
+    if name == "two_stage":
+        return name, TwoStage(links, hosts, coders.codec, coders.second, account)
+    if name == "server":
+        wanted = exchange.num_aggregate or workers
+        if wanted > workers:
+            raise ValueError(f"num_aggregate={wanted}: there are {workers} workers; legal here: 1 to {workers}, 0 for all")
+        return name, Server(links, hosts, coders.codec, coders.second, wanted, account)
+    if links.group is None:
+        raise ValueError("collective='hierarchical' is about several machines: start it with torchrun; in one process choose gather")
+    machines = Machines.of(links.group, per_machine or ranks_per_machine(), links.timeout.total_seconds())
+
+    def between(outer: Links, every_machine: Hosts, inner_account: Account) -> Collective:
+        inner = dataclasses.replace(exchange, collective=fewest_bytes(coders, machines.count))
+        return build(coders, inner, outer, every_machine, inner_account)[1]
+
+    return name, Hierarchical(machines, links, hosts, between, account)
+
+
+@dataclasses.dataclass
+class Dense:
+    """No compression: the backend's own all-reduce, in bfloat16 unless told otherwise; bits as PyTorch's own hook."""
+
+    links: Links
+    dtype: torch.dtype = torch.bfloat16
+    account: Account = dataclasses.field(default_factory=Account)
+
+    def mean(self, vectors: Any, parts: Any, key: Any, out: Tensor) -> None:
+        del parts, key
+        with self.account.time("encode"):
+            sent = vectors[self.links.rank].to(self.dtype, copy=True).div_(self.links.world)
+        with self.account.time("wire"):
+            self.links.dense_sum(sent, "dense")
+        with self.account.time("decode"):
+            out.copy_(sent)

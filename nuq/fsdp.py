@@ -1,0 +1,92 @@
+"""FSDP2: every rank's shard of the mean gradient, from compressed messages.
+
+``fully_shard`` reduces gradients by a reduce-scatter, which is the first half of a two-stage all-reduce: each rank encodes the stretch of
+every other rank and sends it there, and the owner decodes and averages.  Nothing is encoded a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from nuq.choice import Method
+from nuq.collectives import scale
+from nuq.functional import fit_levels, split_settings
+from nuq.links import Links
+from nuq.ops import Key
+from nuq.payload import Part
+
+
+def compress_fsdp(
+    model: nn.Module, method: str = "alq", *, seed: int = 0, timeout_s: float = 300.0, **settings: Any
+) -> list[CompressedReduceScatter]:
+    """Compress the reduce-scatter of every FSDP module in ``model``; what was installed, one per module.
+
+    ValueError where there is no FSDP2 module, or where this torch has no custom reduce-scatter.
+    """
+    try:
+        from torch.distributed.fsdp import FSDPModule
+    except ImportError as error:
+        raise ValueError(f"torch {torch.__version__} has no FSDP2: the custom reduce-scatter came with torch 2.8") from error
+    modules = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    if not modules:
+        raise ValueError("no module of the model is an FSDP2 module: call torch.distributed.fsdp.fully_shard first")
+    if not hasattr(FSDPModule, "set_custom_reduce_scatter"):
+        raise ValueError(f"torch {torch.__version__}: FSDPModule.set_custom_reduce_scatter came with torch 2.8")
+    installed = []
+    for number, module in enumerate(modules):
+        installed.append(CompressedReduceScatter(method, f"fsdp/{number}", seed=seed, timeout_s=timeout_s, **settings))
+        module.set_custom_reduce_scatter(installed[-1])
+    return installed
+
+
+class CompressedReduceScatter:
+    """What ``FSDPModule.set_custom_reduce_scatter`` takes.  name: keys the random roundings, one per module; settings: of the method.
+
+    Adaptive methods fit their levels to each gradient as it is sent.
+    """
+
+    def __init__(self, method: str, name: str, *, seed: int = 0, timeout_s: float = 300.0, **settings: Any) -> None:
+        own, exchange = split_settings(method, settings)
+        self._coders = Method(method, own, exchange.second_bits)
+        self._name, self._seed, self._timeout_s = name, seed, timeout_s
+        self._step = 0
+        self.links: Links | None = None
+
+    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def __call__(
+        self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, op: Any, async_op: bool = False
+    ) -> dist.Work | None:
+        """output = this rank's stretch of the ranks' mean (or sum, as ``op`` says)."""
+        del async_op  # what is done when the call returns needs no waiting for
+        if self.links is None:
+            self.links = Links(group, timeout_s=self._timeout_s)
+        links, flat = self.links, input_tensor.reshape(-1)
+        size = output_tensor.numel()
+        key = Key(self._seed, self._step, links.rank, self._name)
+        self._step += 1
+        codec = self._coders.codec
+        whole = [Part("shard", 0, size)]
+        fit_levels(self._coders, flat, [Part("all", 0, flat.numel())], key)
+        stretches = flat.split(size)
+        mine = [codec.encode_or_mark(stretch, whole, key.of(str(owner))) for owner, stretch in enumerate(stretches)]
+        others = [rank for rank in range(links.world) if rank != links.rank]
+        known = codec.size(whole)
+        sizes = dict.fromkeys(others, known or 0)
+        if known is None:
+            told = links.numbers([payload.numel() for payload in mine], "control")
+            sizes = {rank: told[rank][links.rank] for rank in others}
+        received = links.swap({rank: mine[rank] for rank in others}, sizes, "messages")
+        total = torch.zeros(size, dtype=torch.float32, device=flat.device)
+        for rank in range(links.world):
+            codec.add(mine[rank] if rank == links.rank else received[rank], whole, total)
+        if op != dist.ReduceOp.SUM:  # FSDP asks for a mean, or scales by itself
+            scale(total, links.world)
+        output_tensor.copy_(total.view_as(output_tensor))
+        return None

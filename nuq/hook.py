@@ -1,0 +1,333 @@
+"""The DDP communication hook: compressed gradients in an ordinary DistributedDataParallel training.
+
+::
+
+    state = nuq.CompressionState(ddp, method="alq", bits=3)
+    ddp.register_comm_hook(state, nuq.compress_hook)
+
+DDP hands over bucket after bucket while the backward pass goes on.  A thread of the state exchanges them one after another, so
+encoding, sending and decoding overlap with the backward pass (and no collective is issued from a future's callback, where gloo
+deadlocks); DDP waits for the buckets' futures.  What lasts is keyed by parameter name: DDP rebuilds its buckets after the first step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import queue
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch._C._distributed_c10d import GradBucket
+
+from nuq import agreement, gate, schedule
+from nuq.choice import Dense, Method, build
+from nuq.collectives import Account, Collective, Hosts
+from nuq.feedback import ErrorFeedback
+from nuq.links import Links
+from nuq.message import VERSION
+from nuq.ops import Key, NonFiniteError
+from nuq.payload import Part
+from nuq.registry import Hook, HookExchange, check, method, unknown
+from nuq.statistics import Statistics
+
+_GATE_STEP = 2  # DDP has rebuilt its buckets, and first steps' costs are over
+
+
+class CompressionState:
+    """What ``compress_hook`` keeps between steps: settings, levels, residuals, and the thread that exchanges.
+
+    model: the DistributedDataParallel module (or what it wraps); it gives the parameters' names.  Building a state is a collective call:
+    every rank makes it, with the same settings.  settings: those of the method (``bits=3``, ``update_every=1000``, ...), of
+    ``nuq.registry.Exchange`` (``collective="auto"``, ``second_bits=4``, ``num_aggregate=0``) and of ``nuq.registry.Hook`` (``min_size``,
+    ``error_feedback``, ``gate``, ...).  group: of the ranks; the module's own unless told otherwise.
+
+    ValueError for a setting that does not exist or is out of range, and where ranks differ in settings, versions or parameters.
+    Errors of an exchange end the backward pass as RuntimeError with their text; ``error`` has them as they were: NonFiniteError names the
+    worker and the parameter, RankLost the rank that died, MessageError a message that came damaged.
+    """
+
+    def __init__(
+        self, model: nn.Module | None = None, *, method: str = "alq", group: dist.ProcessGroup | None = None, **settings: Any
+    ) -> None:
+        self.method_settings, self.exchange, self.hook = _sorted_settings(method, settings)
+        self.method = method
+        self.step = 0
+        self.error: BaseException | None = None
+        self.gate_s: dict[str, float] = {}  # what the gate measured: seconds by collective
+        self._saved: dict[str, Any] | None = None
+        self._names: dict[int, str] = {}
+        if model is not None:
+            self.attach(model, group)
+
+    # --- what a process has and a file has not ---
+
+    def attach(self, model: nn.Module, group: dist.ProcessGroup | None = None) -> None:
+        """Bind the state to a model and its ranks; for a state that comes from a file.  A collective call."""
+        if not dist.is_available() or not dist.is_initialized():
+            raise ValueError("a CompressionState exchanges between processes: call torch.distributed.init_process_group first")
+        parameters = {_plain(name): p for name, p in model.named_parameters() if p.requires_grad}
+        self._model = model  # keeps the parameters alive, whose identities are the keys
+        self._names = {id(p): name for name, p in parameters.items()}
+        self._sizes = {name: p.numel() for name, p in parameters.items()}
+        self._dims = {name: p.dim() for name, p in parameters.items()}
+        self.group = group or getattr(model, "process_group", None) or dist.group.WORLD
+        self.links = Links(self.group, timeout_s=self.hook.timeout_s)
+        shapes = {name: list(p.shape) for name, p in parameters.items()}
+        versions = {"message version": VERSION, "torch": torch.__version__}
+        chosen = {"method": self.method, **vars(self.method_settings), **vars(self.exchange), **vars(self.hook)}
+        agreement.check_settings(self.links, versions | chosen | {f"parameter {name}": shape for name, shape in shapes.items()})
+        self.account = Account()
+        self._coders = Method(self.method, self.method_settings, self.exchange.second_bits)
+        if self.hook.error_feedback:
+            codec = self._coders.codec
+            codec.compressor = ErrorFeedback(codec.compressor, self._sizes)
+        self._dense = Dense(self.links, account=self.account)
+        self.collective, self._collective = self._chosen()
+        self._statistics = self._no_statistics()
+        self._plans: dict[tuple[str, ...], list[Part]] = {}
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._first = True  # the next bucket is the first of its step
+        if self._saved is not None:
+            self.load_state_dict(self._saved)
+
+    def _chosen(self) -> tuple[str, Collective]:
+        if self.exchange.collective == "dense":
+            return "dense", self._dense
+        hosts = Hosts.of(1 if self._coders.single_worker else self.links.world, self.links.world)
+        return build(self._coders, self.exchange, self.links, hosts, self.account, per_machine=self.hook.per_machine)
+
+    def __getstate__(self) -> dict[str, Any]:
+        settings = vars(self.method_settings) | vars(self.exchange) | vars(self.hook)
+        return {"method": self.method, "settings": settings, "state": self.state_dict()}
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        CompressionState.__init__(self, method=saved["method"], **saved["settings"])
+        self._saved = saved["state"]
+
+    def state_dict(self) -> dict[str, Any]:
+        """This rank's state as plain numbers and tensors: residuals and samples differ from rank to rank, so every rank saves its own."""
+        if not self._names:
+            return self._saved or {}
+        return {
+            "method": self.method,
+            "step": self.step,
+            "collective": self.collective,
+            "coders": self._coders.state_dict(),
+            "statistics": torch.from_numpy(self._statistics.to_array()),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a ``state_dict`` of this rank; ValueError for one of another method."""
+        if state.get("method") != self.method:
+            raise ValueError(f"a state of method={state.get('method')!r}: this one has method={self.method!r}")
+        self.step = state["step"]
+        self._coders.load_state_dict(state["coders"])
+        self._statistics = Statistics.from_array(state["statistics"].numpy(), self._no_statistics().num_components)
+        if state["collective"] == "dense" != self.collective:  # the gate's word still holds
+            self.collective, self._collective = "dense", self._dense
+
+    # --- what it cost ---
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that this rank has handed to the network, beside what carries them; by purpose in ``links.bytes_sent``."""
+        return self.links.bytes_sent.total() + sum(links.bytes_sent.total() for links in getattr(self._collective, "inner_links", ()))
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """What the exchanging thread spent its time on: encode, wire, decode, levels."""
+        return dict(self.account.seconds)
+
+    def close(self) -> None:
+        """End the thread, after what it was given."""
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+            self._thread = None
+        settle = getattr(self._collective, "settle", None)
+        if settle is not None:
+            settle()
+
+    # --- in the backward pass ---
+
+    def submit(self, bucket: GradBucket) -> torch.futures.Future[Tensor]:
+        """Hand a bucket to the thread; the future of its mean, in the bucket's own memory."""
+        if not self._names:
+            raise ValueError("this CompressionState comes from a file: call attach(model) first")
+        if self.error is not None:
+            raise RuntimeError(f"an earlier exchange failed: {self.error}") from self.error
+        buffer = bucket.buffer()
+        names = tuple(self._names[id(parameter)] for parameter in bucket.parameters())
+        cuda = buffer.device.type == "cuda"
+        ready = torch.cuda.current_stream(buffer.device).record_event() if cuda else None
+        done: torch.futures.Future[None] = torch.futures.Future(devices=[buffer.device] if cuda else [])
+        job = _Job(buffer, names, bucket.is_last(), done, ready)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, daemon=True, name="nuq exchange")
+            self._thread.start()
+        self._jobs.put(job)
+        return done.then(lambda _: self._result(job))
+
+    def _result(self, job: _Job) -> Tensor:
+        if self.error is not None:
+            raise self.error
+        return job.buffer
+
+    def _work(self) -> None:
+        """The thread: bucket after bucket, in the order in which DDP gives them, which is the same on all ranks."""
+        torch.set_num_threads(1)
+        stream: torch.cuda.Stream | None = None
+        while (job := self._jobs.get()) is not None:
+            if job.ready is not None:
+                stream = stream or torch.cuda.Stream(job.buffer.device)
+            try:
+                with torch.no_grad(), torch.cuda.stream(stream):
+                    if stream is not None and job.ready is not None:
+                        stream.wait_event(job.ready)
+                    if self.error is None:
+                        self._exchange(job)
+                    job.done.set_result(None)
+            except BaseException as error:  # noqa: BLE001  whatever it is, the backward pass waits for it
+                self.error = error
+                job.done.set_result(None)
+
+    def _exchange(self, job: _Job) -> None:
+        """The mean of one bucket over all ranks, into its own memory."""
+        if self._first:
+            self._before_step(job.buffer.device)
+        self._first = job.last
+        parts = self._plan(job.names)
+        key = Key(self.hook.seed, self.step, self.links.rank)
+        mean = job.buffer if job.buffer.dtype == torch.float32 else torch.empty_like(job.buffer, dtype=torch.float32)
+        self._observe(job.buffer, parts, key)
+        try:
+            self._collective.mean({self.links.rank: job.buffer}, parts, key, mean)
+        except NonFiniteError:
+            if self.hook.on_non_finite == "raise":
+                raise
+            mean.fill_(math.nan)  # what a gradient scaler looks for
+        if mean is not job.buffer:
+            job.buffer.copy_(mean)
+        if self.hook.debug:
+            agreement.check_same(self.links, f"step {self.step}: the means of {', '.join(job.names)}", job.buffer)
+        self.step += job.last
+
+    def _plan(self, names: tuple[str, ...]) -> list[Part]:
+        """The parts of a bucket: one per parameter, small neighbours together in full precision."""
+        if names not in self._plans:
+            parts: list[Part] = []
+            start = 0
+            for name in names:
+                size = self._sizes[name]
+                exact = size < self.hook.min_size or (self.hook.skip_1d and self._dims[name] < 2)
+                if exact and parts and parts[-1].exact:
+                    parts[-1] = dataclasses.replace(parts[-1], name=f"{parts[-1].name}, {name}", size=parts[-1].size + size)
+                else:
+                    parts.append(Part(name, start, size, exact))
+                start += size
+            self._plans[names] = parts
+        return self._plans[names]
+
+    # --- before a step ---
+
+    def _before_step(self, device: torch.device) -> None:
+        if self.hook.gate and self.step == _GATE_STEP and self.collective != "dense":
+            pair = [self._collective, self._dense]
+            spent = gate.seconds(pair, self.links, sum(self._sizes.values()), device)
+            self.gate_s = dict(zip((self.collective, "dense"), spent, strict=True))
+            if spent[0] >= spent[1]:
+                self.collective, self._collective = "dense", self._dense
+        settings = self.method_settings
+        if (
+            self._coders.adaptive
+            and self.collective != "dense"
+            and self.step > 0
+            and schedule.next_update(settings, self.step) == self.step
+        ):
+            with self.account.time("levels"):
+                self._update_levels()
+        if self.hook.debug:
+            for compressor in self._coders.adaptive:
+                levels = torch.tensor(compressor.levels.values, dtype=torch.float64)
+                agreement.check_same(self.links, f"step {self.step}: the levels", levels)
+
+    # --- levels ---
+
+    def _no_statistics(self) -> Statistics:
+        return Statistics.empty(getattr(self.method_settings, "num_components", 1))
+
+    def _observe(self, vector: Tensor, parts: Sequence[Part], key: Key) -> None:
+        """Take this rank's gradient into the statistics behind the update at the start of one of the next steps."""
+        if not self._coders.adaptive or self.collective == "dense":
+            return
+        due = schedule.next_update(self.method_settings, self.step + 1)
+        if due is None or self.step < due - self.method_settings.num_samples:
+            return
+        with self.account.time("levels"):
+            for part in parts:
+                if not part.exact:
+                    piece, named = vector[part.start : part.start + part.size], Key(key.seed, key.step, key.worker, "statistics")
+                    try:
+                        self._coders.adaptive[0].observe(piece, named.of(part.name), self._statistics)
+                    except NonFiniteError:
+                        return  # encoding it says so, to all ranks
+
+    def _update_levels(self) -> None:
+        """Every rank's statistics, one small message each, merged in rank order: the same levels on all ranks."""
+        mine = torch.from_numpy(self._statistics.to_array()).to(self.links.device)
+        self._statistics = self._no_statistics()
+        data = mine.view(torch.uint8)
+        merged = self._no_statistics()
+        for row in self.links.to_all(data, [data.numel()] * self.links.world, "levels"):
+            merged.merge(Statistics.from_array(row.cpu().clone().view(torch.float64).numpy(), merged.num_components))
+        for compressor in self._coders.adaptive:
+            compressor.update(merged)
+
+
+@dataclass
+class _Job:
+    """One bucket on its way."""
+
+    buffer: Tensor
+    names: tuple[str, ...]
+    last: bool
+    done: torch.futures.Future[None]
+    ready: Any  # torch.cuda.Event, or None on the CPU
+
+
+def compress_hook(state: CompressionState, bucket: GradBucket) -> torch.futures.Future[Tensor]:
+    """For ``DistributedDataParallel.register_comm_hook``: the ranks' mean gradient, from compressed messages."""
+    return state.submit(bucket)
+
+
+# DDP compares a hook's annotations with these objects, and deferred ones are strings
+compress_hook.__annotations__.update({"bucket": GradBucket, "return": torch.futures.Future[Tensor]})
+
+
+def _plain(name: str) -> str:
+    """A parameter's name without what DDP and torch.compile put before it."""
+    return ".".join(word for word in name.split(".") if word not in ("module", "_orig_mod"))
+
+
+def _sorted_settings(name: str, given: dict[str, Any]) -> tuple[Any, HookExchange, Hook]:
+    """The method's, the collective's and the hook's own settings; ValueError for one that none of them reads."""
+    schemas: list[type] = [method(name).settings, HookExchange, Hook]
+    fields = [{item.name for item in dataclasses.fields(schema)} for schema in schemas]
+    for key in given:
+        if not any(key in names for names in fields):
+            raise unknown(f"setting of method={name}", key, sorted(set().union(*fields)))
+    if given.get("scope", "tensor") != "tensor":
+        raise ValueError(f"scope={given['scope']!r}: DDP hands its gradient over in buckets of its own; legal here: tensor")
+    made = []
+    for schema, names in zip(schemas, fields, strict=True):
+        values = {"scope": "tensor"} if "scope" in names else {}
+        made.append(schema(**values | {key: value for key, value in given.items() if key in names}))
+        check(schema, vars(made[-1]), "")
+    return made[0], made[1], made[2]

@@ -1,0 +1,158 @@
+"""Bytes from rank to rank, counted where they are handed to the network, over any torch.distributed backend.
+
+Everything that the collectives of this library send goes through ``Links.swap``: every rank sends to and receives from others directly.
+An operation that fails therefore fails with a certain rank, and the error names it; the first rank to notice writes that name into
+the group's store, so that those who only lost sight of *it* name the same one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import time
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+_TAG_BITS = 18  # exchanges before the tags of one Links begin anew; gloo matches sends and receives by tag
+_ROLL_CALL = timedelta(seconds=5)
+_STORE_STAYS_S = 1.0
+_built: Counter[str] = Counter()  # Links of every group so far
+
+
+class RankLost(RuntimeError):
+    """Another rank died or fell silent."""
+
+
+class Links:
+    """The ranks of a process group (None: this process alone).
+
+    timeout_s: how long to wait for a rank before it counts as lost.  bytes_sent: by purpose, this rank's own.
+    All ranks have to build the Links of a group in the same order: their number keeps their messages apart.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None, *, timeout_s: float = 300.0) -> None:
+        if not (math.isfinite(timeout_s) and timeout_s > 0):
+            raise ValueError(f"timeout_s={timeout_s}: must be a number of seconds above 0")
+        self.group = group
+        self.rank, self.world = (dist.get_rank(group), dist.get_world_size(group)) if group is not None else (0, 1)
+        self.timeout = timedelta(seconds=timeout_s)
+        self.bytes_sent: Counter[str] = Counter()
+        name = group.group_name if group is not None else ""
+        _built[name] += 1
+        self._number = _built[name] % (1 << 30 - _TAG_BITS)
+        self._exchanges = itertools.count(1)
+        self._nccl = group is not None and dist.get_backend(group) == "nccl"
+        self._abandoned: list[object] = []  # what failed operations may still read or write
+
+    def next_tag(self) -> int:
+        return (self._number << _TAG_BITS) | (next(self._exchanges) % ((1 << _TAG_BITS) - 1) + 1)
+
+    @property
+    def device(self) -> torch.device:
+        """Where tensors have to lie to be sent."""
+        return torch.device("cuda", torch.cuda.current_device()) if self._nccl else torch.device("cpu")
+
+    def swap(self, outgoing: Mapping[int, Tensor], sizes: Mapping[int, int], purpose: str) -> dict[int, Tensor]:
+        """Send uint8 tensors to ranks, receive as many bytes as ``sizes`` says from ranks; empty ones do not travel.
+
+        RankLost, with the rank's number, where one died or did not answer in time.
+        """
+        tag = self.next_tag()
+        received = {rank: torch.empty(size, dtype=torch.uint8, device=self.device) for rank, size in sizes.items()}
+        operations = [(rank, dist.irecv, tensor) for rank, tensor in received.items() if tensor.numel()]
+        operations += [(rank, dist.isend, tensor) for rank, tensor in outgoing.items() if tensor.numel()]
+        self.bytes_sent[purpose] += sum(tensor.numel() for tensor in outgoing.values())
+        if self._nccl:  # posted one by one they would wait for each other
+            calls = [dist.P2POp(call, tensor, group=self.group, group_peer=rank) for rank, call, tensor in operations]
+            for work in dist.batch_isend_irecv(calls) if calls else ():
+                work.wait()
+            return received
+        works = []
+        try:
+            rank = self.rank
+            for rank, call, tensor in operations:
+                direction = {"group_src": rank} if call is dist.irecv else {"group_dst": rank}
+                works.append((rank, call(tensor, group=self.group, tag=tag, **direction)))
+            for peer, work in works:
+                rank = peer
+                work.wait(self.timeout)
+        except RuntimeError as error:
+            self._abandoned.append((works, operations))
+            raise self.lost(rank, error) from error
+        return received
+
+    def to_all(self, data: Tensor, sizes: list[int], purpose: str) -> list[Tensor]:
+        """The same bytes to every rank: what all ranks sent, in rank order, this one's included.  sizes: of every rank."""
+        others = [rank for rank in range(self.world) if rank != self.rank]
+        received = self.swap(dict.fromkeys(others, data), {rank: sizes[rank] for rank in others}, purpose)
+        return [data if rank == self.rank else received[rank] for rank in range(self.world)]
+
+    def numbers(self, mine: list[int], purpose: str) -> list[list[int]]:
+        """Every rank's integers, as many from each."""
+        data = torch.tensor(mine, dtype=torch.int64, device=self.device).view(torch.uint8)
+        return [row.view(torch.int64).tolist() for row in self.to_all(data, [data.numel()] * self.world, purpose)]
+
+    def texts(self, mine: str, purpose: str) -> list[str]:
+        """Every rank's text."""
+        data = torch.frombuffer(bytearray(mine.encode() or b" "), dtype=torch.uint8).to(self.device)
+        sizes = [row[0] for row in self.numbers([data.numel()], purpose)]
+        return [bytes(row.cpu().numpy()).decode() for row in self.to_all(data, sizes, purpose)]
+
+    def dense_sum(self, tensor: Tensor, purpose: str) -> None:
+        """The backend's own all-reduce, in place; its bytes are counted as a ring sends them."""
+        self.bytes_sent[purpose] += 2 * (self.world - 1) * tensor.numel() * tensor.element_size() // self.world
+        if self.world == 1:
+            return
+        try:
+            work = dist.all_reduce(tensor, group=self.group, async_op=True)
+            assert work is not None
+            if self._nccl:
+                work.wait()
+            else:
+                work.wait(self.timeout)
+        except RuntimeError as error:
+            raise self.lost(None, error) from error
+
+    def _missing(self) -> int:
+        """The rank that does not answer, after an operation of all ranks that does not tell which one broke it."""
+        others = [rank for rank in range(self.world) if rank != self.rank]
+        word, tag = torch.zeros(1, dtype=torch.uint8), self._number << _TAG_BITS
+        for call in (dist.isend, dist.irecv):  # where the connection is closed, at once
+            for rank in others:
+                direction = {"group_src": rank} if call is dist.irecv else {"group_dst": rank}
+                try:
+                    work = call(word.clone(), group=self.group, tag=tag, **direction)
+                    self._abandoned.append(work)
+                    if call is dist.irecv and work is not None:
+                        work.wait(_ROLL_CALL)
+                except RuntimeError:
+                    return rank
+        return others[0]
+
+    def lost(self, rank: int | None, error: BaseException, *, grace_s: float = 0.0) -> RankLost:
+        """The error that names the rank which was found missing first, by its number among all, as far as the store still tells.
+
+        rank: with which an operation failed; None: it does not say, so the ranks are called one by one.
+        grace_s: time left to that rank to say first whom it misses itself.
+        """
+        time.sleep(grace_s)
+        rank = self._missing() if rank is None else rank
+        assert self.group is not None and dist.group.WORLD is not None
+        name, world = dist.get_global_rank(self.group, rank), dist.get_world_size()
+        with suppress(Exception):  # the store may have died with the rank that kept it
+            store = dist.group.WORLD.get_group_store()
+            store.set_timeout(timedelta(seconds=5))
+            name = int(store.compare_set("nuq/lost", "", str(name)))
+        if dist.get_rank() == 0:  # it may keep the store, which the others have yet to ask
+            time.sleep(_STORE_STAYS_S)
+        text = (str(error) or type(error).__name__).strip().splitlines()[0]
+        why = re.sub(r"^\[[^]]*\] *", "", text).split(". ")[0]  # without the place in gloo's sources
+        how = "did not answer in time" if "imed out" in why else "is gone"
+        return RankLost(f"rank {name} of {world} {how} (rank {dist.get_rank()} saw: {why})")

@@ -1,0 +1,152 @@
+"""One worker's gradient as the bytes that it sends: the messages of its parts, one after another.
+
+A flat vector is tiled by parts: the whole of it under the name ``model``, or one part per parameter.  Parts marked ``exact`` travel
+in full precision (small tensors, whose headers and norms would cost more than they save).  A collective that cuts the vector into
+stretches cuts the parts with it; a piece of a part has random numbers of its own.
+
+A worker whose gradient is not finite still has to say something, or the others would wait for it: its payload then is a marker
+that names the worker and the part, and whoever decodes it raises NonFiniteError.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nuq.compressors import Compressor
+from nuq.compressors.full_precision import FullPrecision
+from nuq.compressors.quantized import Quantizer
+from nuq.message import HEADER_BYTES, Message, MessageError, split_payload
+from nuq.ops import Key, NonFiniteError
+
+MARKER = b"!NAN"
+_ALIGNMENT = 64  # coordinates: stretches begin where packed codes and vector registers like it
+
+
+@dataclass(frozen=True)
+class Part:
+    """``size`` coordinates from ``start`` on of a flat vector; first: the number of the first one within ``name``, -1 for the whole."""
+
+    name: str
+    start: int
+    size: int
+    exact: bool = False
+    first: int = -1
+
+    @property
+    def key_name(self) -> str:
+        """What its random numbers depend on: the parameter's name, and the place within it where it was cut."""
+        return self.name if self.first < 0 else f"{self.name}[{self.first}]"
+
+
+def tiled(sizes: dict[str, int]) -> list[Part]:
+    """One part per name, one after another."""
+    parts, start = [], 0
+    for name, size in sizes.items():
+        parts.append(Part(name, start, size))
+        start += size
+    return parts
+
+
+def num_coordinates(parts: Sequence[Part]) -> int:
+    return sum(part.size for part in parts)
+
+
+def cut(parts: Sequence[Part], num_stretches: int) -> list[list[Part]]:
+    """The parts of so many stretches of nearly equal length; the last ones may be empty where there is little to cut."""
+    total = num_coordinates(parts)
+    bounds = [min(-(-total * i // num_stretches // _ALIGNMENT) * _ALIGNMENT, total) for i in range(num_stretches)] + [total]
+    stretches: list[list[Part]] = []
+    for low, high in itertools.pairwise(bounds):
+        inside = []
+        for part in parts:
+            start, end = max(part.start, low), min(part.start + part.size, high)
+            if start < end:
+                whole = end - start == part.size
+                inside.append(replace(part, start=start, size=end - start, first=-1 if whole else start - part.start))
+        stretches.append(inside)
+    return stretches
+
+
+class Codec:
+    """A method and its settings, as payloads: encode, decode, and their length where it is known beforehand."""
+
+    def __init__(self, compressor: Compressor, settings: Any) -> None:
+        self.compressor = compressor
+        self.fixed = getattr(settings, "coding", "packed") == "packed"
+        self._exact = FullPrecision()
+
+    def _of(self, part: Part) -> Compressor:
+        return self._exact if part.exact else self.compressor
+
+    def size(self, parts: Sequence[Part]) -> int | None:
+        """Bytes of a payload; None where they depend on the values."""
+        if not self.fixed and not all(part.exact for part in parts):
+            return None
+        return sum(self._of(part).message_bytes(part.size) for part in parts)
+
+    def encode(self, vector: Tensor, parts: Sequence[Part], key: Key) -> Tensor:
+        """uint8[bytes].  NonFiniteError for a gradient that is not finite."""
+        messages = [self._encoded(vector, part, key) for part in parts]
+        if not messages:
+            return torch.empty(0, dtype=torch.uint8, device=vector.device)
+        return messages[0] if len(messages) == 1 else torch.cat(messages)
+
+    def _encoded(self, vector: Tensor, part: Part, key: Key) -> Tensor:
+        piece = vector[part.start : part.start + part.size]
+        return self._of(part).encode(piece, key.of(part.key_name)).to_bytes()
+
+    def encode_or_mark(self, vector: Tensor, parts: Sequence[Part], key: Key) -> Tensor:
+        """The payload, or the marker that says which part is not finite."""
+        messages = []
+        for number, part in enumerate(parts):
+            try:
+                messages.append(self._encoded(vector, part, key))
+            except NonFiniteError:
+                return self.marker(key.worker, number, parts, vector.device)
+        if not messages:
+            return torch.empty(0, dtype=torch.uint8, device=vector.device)
+        return messages[0] if len(messages) == 1 else torch.cat(messages)
+
+    def marker(self, worker: int, number: int, parts: Sequence[Part], device: torch.device) -> Tensor:
+        """What travels in place of a payload of ``parts`` whose part ``number`` is not finite on ``worker``."""
+        marker = Message(MARKER, worker << 32 | number, torch.empty(0, dtype=torch.uint8)).to_bytes()
+        padded = torch.zeros(self.size(parts) or HEADER_BYTES, dtype=torch.uint8, device=device)
+        padded[:HEADER_BYTES] = marker
+        return padded
+
+    def add(self, payload: Tensor, parts: Sequence[Part], total: Tensor, *, base: int = 0) -> None:
+        """Decode and add.  total: float32, its first coordinate is number ``base`` of the vector.
+
+        MessageError for a payload that is damaged or of other parts; Marked where it is a marker.
+        """
+        messages = split_payload(payload)
+        for part in parts:
+            message = next(messages, None)
+            if message is not None and message.tag == MARKER:
+                raise Marked(message.num_coordinates >> 32, message.num_coordinates & 0xFFFFFFFF, parts)
+            if message is None or message.num_coordinates != part.size:
+                found = "nothing" if message is None else f"a message of {message.num_coordinates} coordinates"
+                raise MessageError(f"{found} where {part.size} coordinates of {part.name!r} are expected")
+            place = total[part.start - base : part.start - base + part.size]
+            compressor = self._of(part)
+            if isinstance(compressor, Quantizer):
+                compressor.add(message, place)
+            else:
+                place += compressor.decode(message)
+        if next(messages, None) is not None:
+            raise MessageError(f"more messages than the {len(parts)} parts of the vector")
+
+
+class Marked(NonFiniteError):
+    """Somebody's marker: that worker's gradient of that part is not finite."""
+
+    def __init__(self, worker: int, number: int, parts: Sequence[Part]) -> None:
+        self.worker, self.number = worker, number
+        name = parts[number].name if number < len(parts) else "?"
+        super().__init__(f"the gradient of {name!r} on worker {worker} is not finite or overflows float32")
