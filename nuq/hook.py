@@ -29,13 +29,15 @@ from nuq import agreement, gate, schedule
 from nuq.choice import Dense, Method, build
 from nuq.collectives import Account, Collective, Hosts
 from nuq.feedback import ErrorFeedback
-from nuq.links import Links
+from nuq.links import Links, apart
 from nuq.message import VERSION
 from nuq.ops import Key, NonFiniteError
 from nuq.payload import Part
 from nuq.registry import Hook, HookExchange, check, method, unknown
 from nuq.statistics import Statistics
 
+# one vector per parameter; a first update long before the paper's, since the levels of a normal law do not fit real gradients
+_OTHER_DEFAULTS: dict[str, Any] = {"scope": "tensor", "update_at": [10, 100, 2000]}
 _GATE_STEP = 2  # DDP has rebuilt its buckets, and first steps' costs are over
 
 
@@ -77,7 +79,9 @@ class CompressionState:
         self._sizes = {name: p.numel() for name, p in parameters.items()}
         self._dims = {name: p.dim() for name, p in parameters.items()}
         self.group = group or getattr(model, "process_group", None) or dist.group.WORLD
-        self.links = Links(self.group, timeout_s=self.hook.timeout_s)
+        dense = self.exchange.collective == "dense" or self.hook.gate
+        ordered = dense or dist.get_backend(self.group) == "nccl"  # what else is sent over gloo is matched by tag
+        self.links = Links(apart(self.group) if ordered else self.group, timeout_s=self.hook.timeout_s)
         shapes = {name: list(p.shape) for name, p in parameters.items()}
         versions = {"message version": VERSION, "torch": torch.__version__}
         chosen = {"method": self.method, **vars(self.method_settings), **vars(self.exchange), **vars(self.hook)}
@@ -130,7 +134,7 @@ class CompressionState:
         self.step = state["step"]
         self._coders.load_state_dict(state["coders"])
         self._statistics = Statistics.from_array(state["statistics"].numpy(), self._no_statistics().num_components)
-        if state["collective"] == "dense" != self.collective:  # the gate's word still holds
+        if self.hook.gate and state["collective"] == "dense":  # its word still holds
             self.collective, self._collective = "dense", self._dense
 
     # --- what it cost ---
@@ -327,7 +331,7 @@ def _sorted_settings(name: str, given: dict[str, Any]) -> tuple[Any, HookExchang
         raise ValueError(f"scope={given['scope']!r}: DDP hands its gradient over in buckets of its own; legal here: tensor")
     made = []
     for schema, names in zip(schemas, fields, strict=True):
-        values = {"scope": "tensor"} if "scope" in names else {}
+        values = {key: value for key, value in _OTHER_DEFAULTS.items() if key in names}
         made.append(schema(**values | {key: value for key, value in given.items() if key in names}))
         check(schema, vars(made[-1]), "")
     return made[0], made[1], made[2]
