@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import command_line
+from nuq import registry
 from nuq.registry import METHODS, check, method, setting, unknown
 
 # --- data ---------------------------------------------------------------------------------------------------------
@@ -163,6 +165,19 @@ class Untrain:
 
 
 @dataclass
+class Exchange(registry.Exchange):
+    """How the workers' messages become one mean, in real processes and in their simulation."""
+
+    timeout_s: float = setting(
+        1800.0,
+        "a rank that does not answer for so many seconds counts as lost; the others wait while rank 0 evaluates, so longer than that takes",
+        low=1,
+        high=1e6,
+        identity=False,
+    )
+
+
+@dataclass
 class Config:
     """One experiment."""
 
@@ -176,6 +191,7 @@ class Config:
         choices=("method", "sgd"),
     )
     measure: Measure = field(default_factory=Measure)
+    exchange: Exchange = field(default_factory=Exchange)
     untrain: Untrain = field(default_factory=Untrain)
     eval_every: int = setting(200, "evaluate every so many steps, and at the end (the paper: 2000)", low=1)
     eval_train: bool = setting(True, "evaluate on the training set too (the paper's training loss)")
@@ -190,7 +206,7 @@ class Config:
 
 
 DEFAULTS = {"method": "alq", "data": "digits", "model": "cnn", "optim": "sgd", "schedule": "constant"}
-SECTIONS: dict[str, type] = {"measure": Measure, "untrain": Untrain}
+SECTIONS: dict[str, type] = {"exchange": Exchange, "measure": Measure, "untrain": Untrain}
 
 
 # --- resolving ----------------------------------------------------------------------------------------------------
@@ -272,20 +288,46 @@ def validate(config: Mapping[str, Any]) -> None:
         check(options[config[group]["name"]], config[group], f"{group}.")
     if config["trajectory"] == "sgd" and config["measure"]["every"] == 0 and config["method"]["name"] != "sgd":
         raise ValueError("trajectory='sgd' measures the method without training on it: measure.every must be above 0")
+    _validate_exchange(config)
+
+
+def _validate_exchange(config: Mapping[str, Any]) -> None:
+    """Raise ValueError for settings of the exchange that do not go with the rest."""
+    exchange, name, workers = config["exchange"], config["method"]["name"], config["workers"]
+    chosen = {key: f"exchange.{key}={value!r}" for key, value in _counting(Exchange, exchange).items()}
+    if chosen and config["trajectory"] == "sgd":
+        raise ValueError(f"{next(iter(chosen.values()))}: has no effect with trajectory='sgd', which exchanges one worker's gradient")
+    if METHODS[name].single_worker and exchange["collective"] not in ("gather", "auto"):
+        raise ValueError(f"{chosen['collective']}: method={name} sends one worker's gradient alone; legal here: gather, auto")
+    if "second_bits" in chosen and "bits" not in _fields(METHODS[METHODS[name].second or name].settings):
+        raise ValueError(f"{chosen['second_bits']}: has no effect with method={name}, whose means are not quantized")
+    if exchange["num_aggregate"] > workers:
+        raise ValueError(f"{chosen['num_aggregate']}: must be at most workers={workers} (0: all)")
 
 
 # --- identity -----------------------------------------------------------------------------------------------------
 
 
+def _counting(schema: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that make the identity: not those that cannot change a result, nor defaults that count ``unless default``."""
+    rules = {item.name: (item.metadata.get("identity", True), item.default) for item in dataclasses.fields(schema)}
+
+    def counts(key: str, value: Any) -> bool:
+        rule, default = rules.get(key, (True, None))
+        return value != default if rule == "unless default" else rule
+
+    return {key: value for key, value in values.items() if counts(key, value)}
+
+
 def result_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration less the settings that cannot change a result: what the identity is made of."""
+    """The configuration less what cannot change a result: what the identity is made of.
 
-    def keep(schema: type, values: Mapping[str, Any]) -> dict[str, Any]:
-        skipped = {item.name for item in dataclasses.fields(schema) if item.metadata.get("identity") is False}
-        return {key: value for key, value in values.items() if key not in skipped}
-
+    A section in which nothing counts is left out; it may be missing, as it is in configurations older than it.
+    """
     schemas = SECTIONS | {group: options[config[group]["name"]] for group, options in GROUPS.items()}
-    return keep(Config, config) | {part: keep(schema, config[part]) for part, schema in schemas.items()}
+    younger = {part: {} for part, schema in SECTIONS.items() if not _counting(schema, vars(schema()))}
+    parts = {part: _counting(schema, (younger | config)[part]) for part, schema in schemas.items()}
+    return {key: value for key, value in {**_counting(Config, config), **parts}.items() if value != {}}
 
 
 def identity(config: Mapping[str, Any]) -> str:
@@ -309,61 +351,14 @@ def default_run_dir(config: Mapping[str, Any]) -> str:
 # --- help and Hydra -----------------------------------------------------------------------------------------------
 
 
-def _help_lines(schema: type, prefix: str) -> list[str]:
-    lines = []
-    for item in dataclasses.fields(schema):
-        if not item.metadata:
-            continue
-        default = item.default if item.default is not dataclasses.MISSING else item.default_factory()  # type: ignore[misc]
-        shown = json.dumps(default) if not isinstance(default, str) else default or "''"
-        rule = [f"one of {'|'.join(map(str, item.metadata['choices']))}"] if item.metadata["choices"] else []
-        rule += [f">= {item.metadata['low']}"] if item.metadata["low"] is not None else []
-        rule += [f"<= {item.metadata['high']}"] if item.metadata["high"] is not None else []
-        note = f"  [{', '.join(rule)}]" if rule else ""
-        lines.append(f"  {prefix}{item.name}={shown}{note}\n      {item.metadata['reason']}")
-    return lines
-
-
 def help_text() -> str:
     """Every setting with its default and the reason for it."""
-    lines = [
-        "Train one experiment.",
-        "",
-        "  python main.py method=alq method.bits=3 data=cifar10 model=resnet8 workers=4 seed=1",
-        "  torchrun --nproc-per-node=4 main.py method=alq workers=4     the same experiment in four real processes",
-        "",
-        "Settings (name=default, legal range, reason):",
-        *_help_lines(Config, ""),
-    ]
-    for section, schema in SECTIONS.items():
-        lines += ["", f"{section}: {schema.__doc__}", *_help_lines(schema, f"{section}.")]
-    for group, options in GROUPS.items():
-        lines += ["", f"{group}={DEFAULTS[group]}  [one of {', '.join(options)}]"]
-        by_schema: dict[type, list[str]] = {}
-        for name, schema in options.items():
-            by_schema.setdefault(schema, []).append(name)
-        for schema, names in by_schema.items():
-            lines += [f" {group}={'|'.join(names)}", *(_help_lines(schema, f"{group}.") or ["      no settings"])]
-    lines += ["", "Exit codes: 0 finished; 75 checkpointed on a signal, please requeue; 2 bad settings or data; 3 diverged; other: crash."]
-    return "\n".join(lines)
+    return command_line.help_text(Config, SECTIONS, GROUPS, DEFAULTS)
 
 
 def register() -> None:
     """Hand every settings dataclass to Hydra's ConfigStore, under the primary config ``experiment``."""
-    from hydra.core.config_store import ConfigStore
-
-    store = ConfigStore.instance()
-    for group, options in GROUPS.items():
-        for name, schema in options.items():
-            named = dataclasses.make_dataclass(f"{group}_{name}", [("name", str, field(default=name))], bases=(schema,))
-            store.store(group=group, name=name, node=named)
-    groups = [(group, Any, field(default=None)) for group in GROUPS]
-    store.store(name="settings", node=dataclasses.make_dataclass("Settings", groups, bases=(Config,)))
-    defaults = ["settings", *({group: name} for group, name in DEFAULTS.items()), "_self_"]
-    quiet = [{"override hydra/job_logging": "none"}, {"override hydra/hydra_logging": "none"}]
-    hydra_settings: dict[str, Any] = {"run": {"dir": "."}, "sweep": {"dir": ".", "subdir": "."}, "output_subdir": None}
-    hydra_settings |= {"job": {"chdir": False}, "help": {"template": help_text().replace("$", "$$")}}
-    store.store(name="experiment", node={"defaults": [*defaults, *quiet], "hydra": hydra_settings})
+    command_line.register(Config, GROUPS, DEFAULTS, help_text())
 
 
 def named_method(config: Mapping[str, Any]) -> Any:

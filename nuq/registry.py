@@ -15,7 +15,7 @@ import importlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 
 def setting(
@@ -25,12 +25,13 @@ def setting(
     low: float | None = None,
     high: float | None = None,
     choices: tuple[str | int, ...] | None = None,
-    identity: bool = True,
+    identity: bool | Literal["unless default"] = True,
     read_if: tuple[str, Any] | None = None,
 ) -> Any:
     """A dataclass field with its reason, its legal range or choices, and whether it can change a result.
 
-    read_if: (another setting, its value) without which this one has no effect, so that only the default is legal.
+    identity: "unless default" for one that is younger than runs with its default, which therefore must never move.
+    read_if: (another setting, its value or a tuple of them) without which this one has no effect, so that only the default is legal.
     """
     metadata = {"reason": reason, "low": low, "high": high, "choices": choices, "identity": identity, "read_if": read_if}
     if isinstance(default, list):
@@ -55,8 +56,10 @@ def check(settings: type, values: Mapping[str, Any], where: str) -> None:
         shown = f"{where}{item.name}={value!r}"
         if rule.get("read_if") and value != item.default:
             other, needed = rule["read_if"]
-            if values[other] != needed:
-                raise ValueError(f"{shown}: has no effect with {where}{other}={values[other]!r}; it is read with {other}={needed!r} only")
+            readers = needed if isinstance(needed, tuple) else (needed,)
+            if values[other] not in readers:
+                legal = " or ".join(map(repr, readers))
+                raise ValueError(f"{shown}: has no effect with {where}{other}={values[other]!r}; it is read with {other}={legal} only")
         if rule.get("choices") and value not in rule["choices"]:
             raise ValueError(f"{shown}: must be one of {', '.join(map(str, rule['choices']))}")
         for number in value if isinstance(value, list | tuple) else [value]:
@@ -194,16 +197,14 @@ class Adaptive(Bits):
     update_every: int = setting(10000, "and at every multiple of this many steps (0: at none); the paper's period", low=0)
 
 
+_WEIGHTS = "weights of the mixture: norm2 follows E[norm^2 Psi]; norm is what the original code uses"
+
+
 @dataclass
 class ALQ(Adaptive):
     """Levels by coordinate descent (exact: to convergence; paper: 30 sweeps, as published)."""
 
-    weights: str = setting(
-        "norm2",
-        "weights of the mixture: norm2 follows E[norm^2 Psi]; norm is what the original code uses",
-        choices=("norm2", "norm"),
-        read_if=("fit", "mixture"),
-    )
+    weights: str = setting("norm2", _WEIGHTS, choices=("norm2", "norm"), read_if=("fit", "mixture"))
 
 
 @dataclass
@@ -235,12 +236,7 @@ class SymmetricOnly(Adaptive):
 class AMQ(SymmetricOnly):
     """Levels +-p^j with p learned by gradient descent (Section 3.2)."""
 
-    weights: str = setting(
-        "norm2",
-        "weights of the mixture: norm2 follows E[norm^2 Psi]; norm is what the original code uses",
-        choices=("norm2", "norm"),
-        read_if=("fit", "mixture"),
-    )
+    weights: str = setting("norm2", _WEIGHTS, choices=("norm2", "norm"), read_if=("fit", "mixture"))
 
 
 @dataclass
@@ -294,14 +290,21 @@ class Exchange:
         "three workers on; server: to worker 0, who answers all; hierarchical: dense inside a machine, messages between machines; "
         "auto: the fewest bytes",
         choices=("auto", "gather", "two_stage", "server", "hierarchical"),
+        identity="unless default",
     )
     second_bits: int = setting(
-        4, "bits of the means that are encoded again; their error is not divided by the number of workers, so more than bits", low=1, high=8
+        4,
+        "bits of the means that are encoded again; their error is not divided by the number of workers, so more than bits",
+        low=1,
+        high=8,
+        identity="unless default",
+        read_if=("collective", ("two_stage", "server", "hierarchical", "auto")),
     )
     num_aggregate: int = setting(
         0,
         "the server averages the first so many messages of a step to arrive, as ATOMO's does (0: all)",
         low=0,
+        identity="unless default",
         read_if=("collective", "server"),
     )
 

@@ -6,8 +6,10 @@ import dataclasses
 import json
 import math
 import re
+import shlex
 import typing
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,8 @@ from omegaconf import OmegaConf
 import args
 from nuq.registry import METHODS
 
+ROOT = Path(__file__).parent.parent
+SERVER = {"exchange.collective": "server"}
 CHOICES = [(group, name) for group, options in args.GROUPS.items() for name in options]
 
 
@@ -100,11 +104,23 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
         chosen[name] = draw(legal[name])
     if chosen.get("trajectory") == "sgd":  # measuring is all that such a run does
         chosen["measure.every"] = draw(st.integers(1, 10**6))
-    for item in dataclasses.fields(args.GROUPS["method"][chosen["method"]]):  # what another setting leaves without effect
-        if f"method.{item.name}" in chosen and item.metadata["read_if"]:
-            other, needed = item.metadata["read_if"]
-            chosen[f"method.{other}"] = needed
+    schemas = {"method": args.GROUPS["method"][chosen["method"]], "exchange": args.Exchange}
+    for section, schema in schemas.items():  # what another setting leaves without effect
+        for item in dataclasses.fields(schema):
+            if f"{section}.{item.name}" in chosen and item.metadata["read_if"]:
+                other, needed = _needed(item)
+                chosen[f"{section}.{other}"] = needed
+    if chosen.get("trajectory") == "sgd" or chosen["method"] in ("sgd", "supersgd"):
+        chosen = {name: value for name, value in chosen.items() if not name.startswith("exchange.")}
+    if "exchange.num_aggregate" in chosen:
+        chosen["workers"] = max(chosen.get("workers", 0), chosen["exchange.num_aggregate"], 1)
     return chosen
+
+
+def _needed(item: dataclasses.Field[Any]) -> tuple[str, Any]:
+    """The setting without which this one has no effect, and the value that all who need it can live with."""
+    other, needed = item.metadata["read_if"]
+    return other, "server" if other == "collective" else needed
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -192,6 +208,15 @@ def test_defaults_are_not_shared() -> None:
         ({"device": "tpu"}, ["device='tpu'", "auto, cpu, cuda"]),
         ({"run_dir": None}, ["run_dir=None", "type str"]),
         ({"trajectory": "sgd"}, ["trajectory", "measure.every"]),
+        ({"exchange": "gather"}, ["unknown setting 'exchange'", "exchange.*"]),
+        ({"exchange.collective": "ring"}, ["exchange.collective='ring'", "auto, gather, two_stage, server, hierarchical"]),
+        ({"exchange.num_aggregate": 2}, ["exchange.num_aggregate=2", "collective='server' only"]),
+        ({**SERVER, "exchange.num_aggregate": 5}, ["exchange.num_aggregate=5", "at most workers=4"]),
+        ({"exchange.second_bits": 5}, ["exchange.second_bits=5", "collective='gather'", "'two_stage' or 'server'"]),
+        ({**SERVER, "method": "supersgd", "exchange.second_bits": 5}, ["exchange.second_bits=5", "method=supersgd"]),
+        ({**SERVER, "method": "sgd"}, ["exchange.collective='server'", "method=sgd", "gather, auto"]),
+        ({**SERVER, "trajectory": "sgd", "measure.every": 3}, ["exchange.collective='server'", "trajectory='sgd'"]),
+        ({"exchange.timeout_s": 0}, ["exchange.timeout_s=0.0", "at least 1"]),
     ],
     ids=str,
 )
@@ -273,7 +298,7 @@ def test_identity_changes_with_what_can_change_a_result(choice: dict[str, Any], 
     config = args.resolve(base)
     section, _, short = name.rpartition(".")
     if item.metadata["read_if"]:
-        other, needed = item.metadata["read_if"]
+        other, needed = _needed(item)
         base[f"{section}.{other}"] = needed
         config = args.resolve(base)
     value = (config[section] if section else config)[short]
@@ -281,12 +306,34 @@ def test_identity_changes_with_what_can_change_a_result(choice: dict[str, Any], 
     if other is None:
         return  # a setting of one choice
     moved = args.resolve({**base, name: other})
-    assert (args.identity(moved) != args.identity(config)) == item.metadata["identity"]
+    assert (args.identity(moved) != args.identity(config)) == (item.metadata["identity"] is not False)
 
 
 def test_only_these_settings_change_no_result() -> None:
     free = {name for _, name, item in SETTINGS if not item.metadata["identity"]}
-    assert free == {"log_every", "checkpoint_every", "device", "data_dir", "run_dir", "data.download"}
+    assert free == {"log_every", "checkpoint_every", "device", "data_dir", "run_dir", "data.download", "exchange.timeout_s"}
+
+
+def test_experiments_that_are_named_already_keep_their_names() -> None:
+    """Every line of pjobs/ ends with the identity that its settings had when it was written."""
+    lines = [line for path in sorted(ROOT.glob("pjobs/*.sh")) for line in path.read_text().splitlines() if line.startswith("run ")]
+    assert len(lines) > 100
+    for line in lines:
+        config = args.resolve(args.parse_overrides(shlex.split(line)[1:]))
+        assert config["run_dir"].endswith(f"-{args.identity(config)}"), line
+
+
+def test_a_setting_counts_unless_default_where_it_is_younger_than_names() -> None:
+    younger = {name for _, name, item in SETTINGS if item.metadata["identity"] == "unless default"}
+    assert younger == {"exchange.collective", "exchange.second_bits", "exchange.num_aggregate"}
+    config = args.resolve({"exchange.timeout_s": 5.0})
+    assert "exchange" not in args.result_settings(config)
+    older = {key: value for key, value in config.items() if key != "exchange"}
+    assert args.identity(older) == args.identity(config) == args.identity(args.resolve({}))
+    chosen = args.result_settings(args.resolve({"exchange.collective": "server", "exchange.second_bits": 4}))
+    assert chosen["exchange"] == {"collective": "server"}
+    with pytest.raises(KeyError):  # which every configuration has
+        args.identity({key: value for key, value in config.items() if key != "measure"})
 
 
 def test_groups_change_the_identity() -> None:

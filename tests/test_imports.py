@@ -50,7 +50,7 @@ class Rule:
 
 # The first rule that names a module holds for it.
 RULES = (
-    Rule(("args", "nuq.registry"), ("nuq.registry", "omegaconf", "hydra"), never=("torch",)),
+    Rule(("args", "command_line", "nuq.registry"), ("command_line", "nuq.registry", "omegaconf", "hydra"), never=("torch",)),
     Rule(("nuq.cpu.kernels",), ("torch", "jaxtyping", "nuq"), never=("nuq.reference",)),  # tensors, unlike the rest of nuq.cpu
     Rule(NUMPY_PART, ("numpy", "scipy", *NUMPY_PART), never=("torch",)),
     Rule(
@@ -84,7 +84,9 @@ def _module(path: Path) -> str:
 FILES = sorted([*ROOT.glob("*.py"), *(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))])
 RULED = [path for path in FILES if not _module(path).startswith(("tests", "benchmarks"))]
 TORCH_FREE = [
-    name for name in map(_module, FILES) if name in ("args", "grid_run", *NUMPY_PART) or name.split(".")[0] in ("grid", "analysis")
+    name
+    for name in map(_module, FILES)
+    if name in ("args", "command_line", "grid_run", *NUMPY_PART) or name.split(".")[0] in ("grid", "analysis")
 ]
 
 
