@@ -1,4 +1,4 @@
-"""``python -m analysis figures demo``: figures and tables of a sweep, from what its runs have logged."""
+"""``python -m analysis figures demo``: figures and tables of a sweep, from what its runs have logged; ``predict``: the cost model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from analysis import predict_command
 from analysis.aggregate import incomplete
 from analysis.cells import select
 from analysis.fresh import drawn_before, remember
@@ -15,7 +16,7 @@ from analysis.load import Logs, load
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m analysis", description="Figures and tables of a sweep.")
+    parser = argparse.ArgumentParser(prog="python -m analysis", description="Figures and tables of a sweep; step times of larger ones.")
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("sweep", help="name of the sweep: a folder in --runs")
     shared.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are (default: runs)")
@@ -31,12 +32,15 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("figures", parents=[shared], help="every figure, as PNG and PDF")
     commands.add_parser("table", parents=[shared], help="the result table: text here, CSV and LaTeX beside the figures")
     commands.add_parser("all", parents=[shared], help="both")
+    predict_command.add_to(commands)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0; 1 where there is nothing to show; 2 for a sweep or condition that does not exist."""
     options = _parser().parse_args(arguments)
+    if options.command == "predict":
+        return predict_command.run(options)
     folder = options.out / options.sweep / re.sub(r"[^\w.=,-]+", "_", " ".join(options.where))
     drawn_with = [str(options.runs), options.width, *options.where]
     before = None if options.redraw else drawn_before(folder, options.runs / options.sweep, drawn_with)

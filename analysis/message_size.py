@@ -1,0 +1,74 @@
+"""How many bytes a method's message takes, from its settings alone: the layouts of ``nuq.compressors``, without torch.
+
+A test holds ``Format.message_bytes`` to the lengths of real messages.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from nuq.registry import LEAST_ROTATED, METHODS, method
+
+HEADER_BYTES = 28  # of every message: nuq/message.py
+_BODY_HEAD, _KEY_BYTES = 12, 8  # nuq/compressors/body.py; EDEN's 4 + 8 bytes are as long as a body's head without a key
+_PER_BYTE = 5  # ternary codes
+CODED_TABLES = 100  # bytes: of the tables that a rANS code of normal coordinates carries, about
+DENSE = ("fp32", "bf16")
+# Class of a method's arithmetic, for which rates are measured: the constructor of its code tells them apart.
+_KINDS = {"qsgd": "uniform", "qsgdinf": "uniform", "trn": "ternary", "ecdq": "lattice", "eden": "rotated", "drive": "rotated"}
+KINDS = ("uniform", "levels", "ternary", "rotated", "lattice", *DENSE)
+
+
+@dataclass(frozen=True)
+class Format:
+    """kind: one of KINDS; bits: of one code, for a lattice their mean; bucket_size: coordinates that share a scale."""
+
+    kind: str
+    bits: float
+    bucket_size: int = 8192
+
+    def message_bytes(self, num_coordinates: int) -> int:
+        """Length of the message of this many coordinates, header included; bf16 travels as its plain 2 bytes a coordinate."""
+        n = num_coordinates
+        if self.kind in DENSE:
+            return 2 * n if self.kind == "bf16" else HEADER_BYTES + 4 * n
+        scales = math.ceil(n / self.bucket_size)
+        before = HEADER_BYTES + _BODY_HEAD
+        if self.kind == "rotated":
+            pieces = math.ceil(n / LEAST_ROTATED)
+            in_bucket = self.bucket_size // LEAST_ROTATED
+            scales = pieces // in_bucket + (pieces % in_bucket).bit_count()  # what is left is cut into powers of two
+            n = pieces * LEAST_ROTATED
+        elif self.kind == "levels":
+            before += 4 * 2 ** int(self.bits)
+        elif self.kind == "lattice":
+            before += _KEY_BYTES + CODED_TABLES
+        codes = math.ceil(n / _PER_BYTE) if self.kind == "ternary" else math.ceil(n * self.bits / 8)
+        return before + 4 * scales + codes
+
+
+def format_of(name: str, bits: float | None = None, bucket_size: int | None = None) -> Format:
+    """The format of a method of METHODS with its default settings; ``bits`` and ``bucket_size`` replace theirs where they have any.
+
+    An entropy-coded method is taken to spend the ``bits`` of its setting, which is what normal coordinates take: real gradients take fewer.
+    """
+    chosen = method(name)
+    if name in ("sgd", "supersgd"):
+        return Format("fp32", 32)
+    defaults: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(chosen.settings)}
+    own_bits = {"trn": 8 / _PER_BYTE, "drive": 1.0}.get(name) or float(defaults["bits"] if bits is None else bits)
+    kind = _KINDS.get(name, "levels")
+    if "bits" in defaults:
+        rule = next(field.metadata for field in dataclasses.fields(chosen.settings) if field.name == "bits")
+        if not rule["low"] <= own_bits <= rule["high"] or (kind != "lattice" and own_bits % 1):
+            whole = "" if kind == "lattice" else "a whole number "
+            raise ValueError(f"--bits {own_bits:g}: must be {whole}from {rule['low']:g} to {rule['high']:g} for {name}")
+    return Format(kind, own_bits, int(defaults["bucket_size"] if bucket_size is None else bucket_size))
+
+
+def second_format(name: str, bits: float, bucket_size: int | None = None) -> Format:
+    """The format in which means are encoded again: the method's own, or that of the method that the table names for it."""
+    return format_of(METHODS[name].second or name, bits, bucket_size)

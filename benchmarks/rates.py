@@ -1,0 +1,228 @@
+"""The rates behind the cost model: ``python -m benchmarks.rates [--out analysis/profile.json]``.  One thread, as one rank has.
+
+Encoding and decoding (the message with its header and checksum included) are timed on a long and on a short vector: the slope is the
+rate, the rest the price of a message.  The network's side is that of gloo on this machine's loopback: processor time per byte and per
+message of two processes that send to each other.  Models: when DDP's buckets become ready, by a hook that notes the time.
+The least of many times, since whatever else runs only adds to them; latency and models: medians.  GB/s of float32 input.  The last line
+is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch._C._distributed_c10d import GradBucket
+from torch.multiprocessing.spawn import spawn
+from torch.nn.parallel import DistributedDataParallel
+
+from analysis import profile as profiles
+from analysis.profile import Bucket, Codec, Model, Profile
+from benchmarks.wire_rank import MODELS
+from nuq.message import parse
+from nuq.ops import Key
+from nuq.registry import METHODS
+
+LONG, SHORT, REPEATS = 1 << 22, 1 << 10, 9
+COLD_COPIES = 8  # of 16 MB, in turns
+DENSE = {"fp32": torch.float32, "bf16": torch.bfloat16}
+NO_COST = 1e6  # GB/s
+REPRESENTATIVES = {"uniform": "qsgdinf", "levels": "alq", "ternary": "trn", "rotated": "eden", "lattice": "ecdq"}
+
+
+def seconds(call: Callable[[], object], repeats: int = REPEATS) -> float:
+    """The least time of a call: whatever else runs only adds to it."""
+    call()
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def _line(at_short: float, at_long: float) -> tuple[float, float]:
+    """(GB/s, seconds a call) of the line through two times."""
+    per_coordinate = (at_long - at_short) / (LONG - SHORT)
+    return 4e-9 / per_coordinate, max(at_short - SHORT * per_coordinate, 0.0)
+
+
+def codec_of(name: str) -> Codec:
+    """Encode to bytes that can be sent; parse, decode and add to a total.  Memory is as cold as a step leaves it."""
+    method = METHODS[name]
+    compressor = method.load()(method.settings())
+    encodes, decodes = [], []
+    for size, copies, repeats in ((SHORT, 1, 200), (LONG, COLD_COPIES, 3 * COLD_COPIES)):
+        vectors = itertools.cycle([torch.randn(size) for _ in range(copies)])
+        totals = itertools.cycle([torch.zeros(size) for _ in range(copies)])
+        key = Key(0, 0, 0)
+        messages = itertools.cycle([compressor.encode(next(vectors), key).to_bytes().clone() for _ in range(copies)])
+
+        def encode(vectors: Iterator[Tensor] = vectors, key: Key = key) -> None:
+            compressor.encode(next(vectors), key).to_bytes()
+
+        def decode(messages: Iterator[Tensor] = messages, totals: Iterator[Tensor] = totals) -> None:
+            message, total = parse(next(messages)), next(totals)
+            if hasattr(compressor, "add"):
+                compressor.add(message, total)
+            else:
+                total.add_(compressor.decode(message))
+
+        encodes.append(seconds(encode, repeats))
+        decodes.append(seconds(decode, repeats))
+    (encode_rate, encode_call), (decode_rate, decode_call) = _line(*encodes), _line(*decodes)
+    return Codec(encode_rate, decode_rate, encode_call, decode_call)
+
+
+def dense_codecs(network: dict[str, float], reduce: dict[str, float]) -> dict[str, Codec]:
+    """What a dense all-reduce does to numbers: casts, and gloo's additions, which are its processor time less that of its bytes."""
+    vector, half = torch.randn(LONG), torch.zeros(LONG, dtype=torch.bfloat16)
+    casts = {"fp32": (0.0, 0.0), "bf16": (seconds(lambda: half.copy_(vector)), seconds(lambda: vector.copy_(half)))}
+    codecs = {}
+    for form, (there, back) in casts.items():
+        sent = LONG * DENSE[form].itemsize  # by each of two ranks
+        added = max(reduce[form] - 1e-9 * sent / network["host_gb_s"] - 2 * network["message_s"], 1e-5)
+        codecs[form] = Codec(4e-9 * LONG / there if there else NO_COST, 4e-9 * LONG / (added + back))
+    return codecs
+
+
+# --- the network's side -------------------------------------------------------------------------------------------
+
+
+def _exchange(send: Tensor, receive: Tensor, peer: int) -> None:
+    requests = [dist.isend(send, peer), dist.irecv(receive, peer)]
+    for request in requests:
+        assert request is not None
+        request.wait()
+
+
+def _processor_s(call: Callable[[], object]) -> float:
+    """Processor time of this process, its threads included, for one call that all ranks make."""
+    call()
+    times = []
+    for _ in range(REPEATS):
+        dist.barrier()
+        begin = time.process_time()
+        call()
+        times.append(time.process_time() - begin)
+    return min(times)
+
+
+def _network_rank(rank: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    small, large = torch.zeros(64, dtype=torch.uint8), torch.zeros(1 << 22, dtype=torch.uint8)
+    found = []
+    for data, repeats in ((small, 500), (large, 10)):
+        other, times, processor = torch.zeros_like(data), [], []
+        for _ in range(11):
+            dist.barrier()
+            cpu = time.process_time()
+            for _ in range(repeats):
+                begin = time.perf_counter()
+                _exchange(data, other, 1 - rank)
+                times.append(time.perf_counter() - begin)
+            processor.append((time.process_time() - cpu) / repeats)
+        found.append((statistics.median(times), min(processor)))  # whatever disturbs adds processor time
+    reduce = {form: _processor_s(lambda dtype=dtype: dist.all_reduce(torch.zeros(LONG, dtype=dtype))) for form, dtype in DENSE.items()}
+    if rank == 0:
+        (latency, message), (_, large_cpu) = found
+        rate = 1e-9 * large.numel() / (large_cpu - message)
+        network = {"latency_s": latency, "message_s": message, "host_gb_s": rate}
+        (Path(folder) / "found.json").write_text(json.dumps([network, reduce]))
+    dist.destroy_process_group()
+
+
+def network_rates() -> tuple[dict[str, float], dict[str, float]]:
+    """latency_s, message_s and host_gb_s of gloo between two processes of this machine; processor time of its all-reduces by format."""
+    with tempfile.TemporaryDirectory() as folder:
+        spawn(_network_rank, args=(folder,), nprocs=2)
+        network, reduce = json.loads((Path(folder) / "found.json").read_text())
+        return network, reduce
+
+
+# --- models -------------------------------------------------------------------------------------------------------
+
+
+def model_of(make: Callable[[], nn.Module], shape: tuple[int, ...], steps: int = 12) -> tuple[Model, float]:
+    """When the buckets of a model become ready, and the seconds of its step, all in one process without an exchange."""
+    torch.manual_seed(0)
+    ddp = DistributedDataParallel(make(), broadcast_buffers=False)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-4)
+    ready: list[tuple[int, int, float]] = []
+
+    def note(_: object, bucket: GradBucket) -> torch.futures.Future[Tensor]:
+        ready.append((bucket.buffer().numel(), len(bucket.gradients()), time.perf_counter()))
+        future: torch.futures.Future[Tensor] = torch.futures.Future()
+        future.set_result(bucket.buffer())
+        return future
+
+    note.__annotations__ = {"bucket": GradBucket, "return": torch.futures.Future[Tensor]}  # DDP compares objects, not their names
+    ddp.register_comm_hook(None, note)
+    x, y, rows = torch.randn(shape), torch.randint(10, (shape[0],)), []
+    for _ in range(steps):
+        ready.clear()
+        begin = time.perf_counter()
+        loss = nn.functional.cross_entropy(ddp(x), y)
+        backward = time.perf_counter()
+        loss.backward()
+        after = time.perf_counter()
+        optimizer.step()
+        optimizer.zero_grad()
+        end = time.perf_counter()
+        shares = [(at - backward) / (after - backward) for *_, at in ready]
+        rows.append((end - begin, (backward - begin) / (end - begin), (end - after) / (end - begin), *shares))
+    step_s, forward, tail, *shares = (statistics.median(column) for column in zip(*rows[2:], strict=True))  # DDP rebuilds buckets at first
+    buckets = tuple(Bucket(size, round(share, 3), tensors) for (size, tensors, _), share in zip(ready, shares, strict=True))
+    return Model(buckets, round(forward, 3), round(tail, 3)), step_s
+
+
+def measure(about: str) -> Profile:
+    """Everything, on one thread."""
+    torch.set_num_threads(1)
+    network, reduce = network_rates()
+    codecs = {kind: codec_of(name) for kind, name in REPRESENTATIVES.items()} | dense_codecs(network, reduce)
+    with tempfile.TemporaryDirectory() as folder:
+        dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=0, world_size=1)
+        models, times = {}, {}
+        for name, batch in (("mlp", 32), ("resnet18", 8)):
+            models[name], times[name] = model_of(MODELS[name], (batch, 3, 32, 32))
+        dist.destroy_process_group()
+    cores = os.cpu_count() or 1
+    return Profile(about, shared_core=True, cores=cores, compute_s=times["mlp"], codecs=codecs, models=models, validation={}, **network)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.rates", description="The rates behind the cost model")
+    parser.add_argument("--out", type=Path, help="write the profile here; a validation that it holds is dropped")
+    parser.add_argument("--about", default="one core a worker, gloo over TCP", help="what was measured, in words")
+    options = parser.parse_args()
+    found = measure(options.about)
+    for kind, codec in found.codecs.items():
+        calls = f"{1e6 * codec.encode_call_s:6.0f} {1e6 * codec.decode_call_s:6.0f} us a message"
+        print(f"{kind:8s} encode {codec.encode_gb_s:8.2f} GB/s  decode and add {codec.decode_gb_s:6.2f} GB/s  {calls}")
+    per_message = f"{1e6 * found.message_s:.0f} us a message, latency {1e6 * found.latency_s:.0f} us"
+    print(f"network  {found.host_gb_s:.2f} GB/s of processor, {per_message}")
+    for name, model in found.models.items():
+        buckets = ", ".join(f"{bucket.coordinates} at {bucket.ready:.2f}" for bucket in model.buckets)
+        print(f"{name:8s} forward {model.forward:.2f}, tail {model.tail:.2f}, buckets {buckets}")
+    if options.out:
+        profiles.write(found, options.out)
+    rates = {
+        f"{kind}_{what}": round(getattr(codec, what), 3) for kind, codec in found.codecs.items() for what in ("encode_gb_s", "decode_gb_s")
+    }
+    print(json.dumps(rates | {name: getattr(found, name) for name in ("latency_s", "message_s", "host_gb_s", "compute_s")}))
+
+
+if __name__ == "__main__":
+    main()
