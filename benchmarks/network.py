@@ -27,6 +27,7 @@ __all__ = ["INTERFACE", "TCP_HEADER_BYTES", "Counters", "Network", "network", "w
 
 INTERFACE = "wire"  # of every rank, in its own namespace
 PREFIX = "nuqwire"
+SEGMENT_BYTES = 1448  # payload of a full TCP segment
 TCP_HEADER_BYTES = 66  # Ethernet 14, IPv4 20, TCP with time stamps 32
 QUEUE_MS = 50  # what a full queue delays
 FASTEST_MBIT = 100_000
@@ -54,23 +55,36 @@ else:
 
 @dataclass(frozen=True)
 class Counters:
-    """What an interface has sent: bytes with the headers of Ethernet, IP and TCP, and packets."""
+    """What an interface has sent: bytes with the headers of Ethernet, IP and TCP, and packets; segments that TCP sent a second time."""
 
     num_bytes: int
     num_packets: int
+    num_resent: int = 0
 
     def payload_since(self, earlier: Counters) -> int:
-        """Bytes of payload since ``earlier``: an acknowledgement is 66 bytes, and so is the header of a packet however long."""
-        return self.num_bytes - earlier.num_bytes - TCP_HEADER_BYTES * (self.num_packets - earlier.num_packets)
+        """Bytes of payload since ``earlier``: an acknowledgement is 66 bytes, and so is the header of a packet however long.
+
+        What TCP sent again, because a busy receiver was late to acknowledge it, counts once.
+        """
+        sent = self.num_bytes - earlier.num_bytes - TCP_HEADER_BYTES * (self.num_packets - earlier.num_packets)
+        return sent - SEGMENT_BYTES * (self.num_resent - earlier.num_resent)
 
 
-def read_counters(interface: str = INTERFACE, table: str | None = None) -> Counters:
-    """Of this process's namespace; ``table`` is the text of /proc/net/dev."""
-    for line in (table or Path("/proc/self/net/dev").read_text()).splitlines():
+def read_counters(interface: str = INTERFACE) -> Counters:
+    """Of this process's network namespace."""
+    own = Path("/proc/self/net")
+    return counters_of((own / "dev").read_text(), (own / "snmp").read_text(), interface)
+
+
+def counters_of(devices: str, protocols: str, interface: str) -> Counters:
+    """From the texts of /proc/net/dev and /proc/net/snmp."""
+    names, values = (line.split() for line in protocols.splitlines() if line.startswith("Tcp:"))
+    resent = int(values[names.index("RetransSegs")])
+    for line in devices.splitlines():
         name, _, fields = line.partition(":")
         if name.strip() == interface:
-            values = fields.split()  # 8 columns of what was received come first
-            return Counters(int(values[8]), int(values[9]))
+            numbers = fields.split()  # 8 columns of what was received come first
+            return Counters(int(numbers[8]), int(numbers[9]), resent)
     raise ValueError(f"this network namespace has no interface {interface}")
 
 
@@ -152,7 +166,8 @@ def delete_abandoned() -> None:
     for name in _namespaces():
         process, _, _ = name.removeprefix(PREFIX).partition("-")
         if name.startswith(PREFIX) and process.isdecimal() and not Path(f"/proc/{process}").exists():
-            _delete(name)
+            with contextlib.suppress(ValueError):  # another one of us was faster
+                _delete(name)
 
 
 def _join(made: Network) -> None:

@@ -253,7 +253,11 @@ def run(ranks: int, chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 variants = [*chosen.variants, *([GATED] if "10G" in chosen.rates and "alq" in chosen.variants else [])]
                 batches = [batch for batch in BATCHES[model] if not chosen.batches or batch in chosen.batches]
                 first = {"do": "prepare", "model": model, "variants": variants, "batch": BATCHES[model][0], "steps": WARM_UP}
-                ask_all(processes, first)
+                levels_s = max(answer.get("alq", 0.0) for answer in ask_all(processes, first))
+                if levels_s:
+                    print(
+                        f"\n{ranks} ranks, {model}: statistics and one update of ALQ's levels take the slowest rank {levels_s * 1e3:.0f} ms"
+                    )
                 for case in [Case(ranks, model, batch, rate) for rate in chosen.rates for batch in batches]:
                     net.set_rate(case.rate_mbit)
                     measured = variants if case.rate == "10G" else chosen.variants

@@ -1,6 +1,7 @@
 """One rank of ``benchmarks.wire``: reads a command as a line of JSON, answers it with a line of JSON, until its input ends.
 
-- ``{"do": "prepare", "model", "variants", "batch", "steps"}``: a copy of the model under DDP for every variant, and its first steps.
+- ``{"do": "prepare", "model", "variants", "batch", "steps"}``: a copy of the model under DDP for every variant, and its first steps;
+  seconds by variant that adaptive levels took in them.
 - ``{"do": "measure", "variant", "batch", "steps"}``: seconds of a step, bytes of it by the interface and by the variant's own count.
 """
 
@@ -12,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -25,6 +27,7 @@ from benchmarks.network import read_counters
 from train.models import imagenet_resnet
 
 LEVEL_UPDATE = 2  # the step whose statistics set the adaptive levels: after DDP has rebuilt its buckets, before anything is timed
+TIMEOUT = timedelta(minutes=2)  # a rank that is lost ends the others
 
 
 def mlp() -> nn.Module:
@@ -88,11 +91,16 @@ def step(replica: Replica, inputs: Tensor, targets: Tensor) -> None:
     replica.optimizer.step()
 
 
+def stages_of(replica: Replica) -> dict[str, float]:
+    """Seconds so far of encoding, sending, ...; rivals tell none."""
+    return dict(getattr(replica.sent, "seconds", {}))
+
+
 def measure(replica: Replica, variant: str, batch: int, steps: int) -> dict[str, Any]:
     """A barrier's own bytes (some hundreds) are counted by the interface."""
     inputs, targets = batch_of(batch)
     dist.barrier()
-    interface, own, stages = read_counters(), replica.sent.bytes_sent, dict(getattr(replica.sent, "seconds", {}))
+    interface, own, stages = read_counters(), replica.sent.bytes_sent, stages_of(replica)
     start = time.perf_counter()
     for _ in range(steps):
         step(replica, inputs, targets)
@@ -102,24 +110,24 @@ def measure(replica: Replica, variant: str, batch: int, steps: int) -> dict[str,
         num_bytes = 4 * sum(parameter.numel() for parameter in replica.model.parameters())
         own = steps * rivals.ring_bytes(num_bytes, dist.get_world_size())
     dist.barrier()
-    after = getattr(replica.sent, "seconds", {})
     return {
         "step_s": seconds,
         "interface_bytes": read_counters().payload_since(interface) / steps,
         "own_bytes": own / steps,
-        "stages_s": {stage: (value - stages.get(stage, 0.0)) / steps for stage, value in after.items()},
+        "stages_s": {stage: (value - stages.get(stage, 0.0)) / steps for stage, value in stages_of(replica).items()},
     }
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    dist.init_process_group("gloo", timeout=TIMEOUT)
     replicas: dict[str, Replica] = {}
     for line in sys.stdin:
         command = json.loads(line)
         answer: dict[str, Any] = {}
         if command["do"] == "prepare":
             replicas = prepare(command["model"], command["variants"], command["batch"], command["steps"])
+            answer = {name: stages_of(replica).get("levels", 0.0) for name, replica in replicas.items()}
         else:
             variant = command["variant"]
             answer = measure(replicas[variant], variant, command["batch"], command["steps"])

@@ -14,13 +14,18 @@ from torch._C._distributed_c10d import HashStore
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks import network, rivals, wire
-from benchmarks.network import Counters, read_counters
+from benchmarks.network import Counters, counters_of
 from benchmarks.wire import Case, Rank
 
 TABLE = """Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
     lo:    5000      50    0    0    0     0          0         0     5000      50    0    0    0     0       0          0
   wire:    7777      77    0    0    0     0          0         0  1066000    1000    0    0    0     0       0          0
+"""
+PROTOCOLS = """Ip: Forwarding DefaultTTL
+Ip: 1 64
+Tcp: RtoAlgorithm InSegs OutSegs RetransSegs InErrs
+Tcp: 1 900 1000 7 0
 """
 CASE = Case(2, "mlp", 32, "100M")
 
@@ -33,14 +38,15 @@ def rounds(seconds, num_bytes=0.0, interface=0.0):
 
 
 def test_payload_is_what_was_sent_without_a_header_per_packet():
-    assert read_counters("wire", TABLE) == Counters(1066000, 1000)
+    assert counters_of(TABLE, PROTOCOLS, "wire") == Counters(1066000, 1000, 7)
     assert Counters(1066000, 1000).payload_since(Counters(66000, 0)) == 1000000 - 66000
     assert Counters(660, 10).payload_since(Counters(0, 0)) == 0  # acknowledgements only
+    assert Counters(10000, 0, 5).payload_since(Counters(0, 0, 3)) == 10000 - 2 * 1448  # what TCP repeats counts once
 
 
 def test_an_interface_that_is_not_there_is_named():
     with pytest.raises(ValueError, match="has no interface wireless"):
-        read_counters("wireless", TABLE)
+        counters_of(TABLE, PROTOCOLS, "wireless")
 
 
 def test_the_bucket_grows_with_the_rate():
