@@ -271,12 +271,3 @@ def break_even(step_s: Callable[[float], float], rival_s: Callable[[float], floa
             return math.sqrt(low * high)
         low = high
     return math.inf
-
-
-def break_even_of(variant: Variant, rival: Variant, model: Model, compute_s: float, network: Network, profile: Profile) -> float:
-    """``break_even`` of two variants, each with its quickest collective at every bandwidth."""
-
-    def step_of(chosen: Variant) -> Callable[[float], float]:
-        return lambda bandwidth: predict(chosen, model, compute_s, replace(network, bandwidth=bandwidth), profile).step_s
-
-    return break_even(step_of(variant), step_of(rival))

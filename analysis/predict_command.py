@@ -49,16 +49,17 @@ class Question:
     collective: str
 
     def network(self, workers: int, bandwidth: float) -> Network:
+        """Of so many workers with this link."""
         return Network(workers, bandwidth, self.per_machine, self.local_bandwidth)
 
     def step(self, row: Row, workers: int, bandwidth: float) -> Prediction:
+        """One row's step; the collective that was asked for where it is one of the row's."""
         network = self.network(workers, bandwidth)
-        dense = self.collective in predict.DENSE_COLLECTIVES
-        fits = dense == (row.variant.collectives == predict.DENSE_COLLECTIVES)
-        chosen = self.collective if fits else "auto"
+        chosen = self.collective if self.collective in row.variant.collectives else "auto"
         return predict.predict(row.variant, self.model, self.compute_s, network, self.profile, chosen)
 
     def break_even(self, row: Row, workers: int) -> float:
+        """The bandwidth in bit/s below which a row is quicker than bf16."""
         rival = next(row for row in self.rows if row.label == RIVAL)
         return predict.break_even(
             lambda bandwidth: self.step(row, workers, bandwidth).step_s, lambda bandwidth: self.step(rival, workers, bandwidth).step_s
@@ -267,6 +268,7 @@ def shown_bandwidth(bandwidth: float) -> str:
 
 
 def shown_break_even(bandwidth: float) -> str:
+    """A bandwidth, or never, or always."""
     return "never" if not bandwidth else "always" if math.isinf(bandwidth) else shown_bandwidth(bandwidth)
 
 
