@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import json
 import os
+import selectors
 import statistics
 import subprocess
 import sys
@@ -33,6 +34,7 @@ BATCHES = {"mlp": (32,), "resnet18": (2, 8, 32)}
 VARIANTS = ("nothing", "fp32", "bf16", "powersgd", "alq")
 GATED = "alq_gate"
 NOT_MEASURED = "not measured"
+GRACE_S = 3.0  # in which the other ranks may tell what they saw of one that ended
 PORT = 29401  # of the first model's processes
 WARM_UP = 4  # DDP's second set of buckets, PowerSGD's factors, ALQ's levels and gate
 BARS = {
@@ -78,9 +80,11 @@ class Rank:
         return json.loads(line) if line else None
 
     def last_words(self) -> str:
+        """Of a rank that has ended."""
+        status = self.process.wait(10)
         self.errors.seek(0)
         lines = [line for line in self.errors.read().splitlines() if line.strip()]
-        return lines[-1] if lines else "nothing"
+        return f"killed by signal {-status}" if status < 0 else lines[-1] if lines else f"status {status}"
 
 
 @contextlib.contextmanager
@@ -113,13 +117,31 @@ def rank_processes(net: Network, port: int) -> Iterator[list[Rank]]:
 
 
 def ask_all(ranks: Sequence[Rank], command: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The answers of all ranks; raises RuntimeError that names each rank that ended, with the last line of its errors."""
+    """The answers of all ranks; raises RuntimeError that names the ranks that ended, the first one first, and why."""
     for rank in ranks:
         rank.ask(command)
-    answers = [rank.answer() for rank in ranks]
-    if ended := [f"rank {number}: {ranks[number].last_words()}" for number, answer in enumerate(answers) if answer is None]:
-        raise RuntimeError(f"ranks ended during {dict(command)}: {'; '.join(ended)}")
-    return [answer for answer in answers if answer is not None]
+    answers: dict[int, dict[str, Any]] = {}
+    ended: list[int] = []
+    with selectors.DefaultSelector() as selector:
+        for number, rank in enumerate(ranks):
+            assert rank.process.stdout is not None
+            selector.register(rank.process.stdout, selectors.EVENT_READ, number)
+        while selector.get_map():
+            ready = selector.select(GRACE_S if ended else None)
+            if not ready:
+                break  # the others may wait for it much longer
+            for key, _ in ready:
+                number = key.data
+                selector.unregister(key.fileobj)
+                answer = ranks[number].answer()
+                if answer is None:
+                    ended.append(number)
+                else:
+                    answers[number] = answer
+    if ended:
+        told = "; ".join(f"rank {number}: {ranks[number].last_words()}" for number in ended)
+        raise RuntimeError(f"ranks ended during {dict(command)}: {told}")
+    return [answers[number] for number in range(len(ranks))]
 
 
 def num_rounds(case: Case) -> int:

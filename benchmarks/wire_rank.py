@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import sys
 import time
@@ -28,6 +29,8 @@ from train.models import imagenet_resnet
 
 LEVEL_UPDATE = 2  # the step whose statistics set the adaptive levels: after DDP has rebuilt its buckets, before anything is timed
 TIMEOUT = timedelta(minutes=2)  # a rank that is lost ends the others
+_parameters = inspect.signature(DistributedDataParallel.__init__).parameters
+LOCAL_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _parameters else "broadcast_buffers"  # before torch 2.13
 
 
 def mlp() -> nn.Module:
@@ -63,7 +66,8 @@ def batch_of(size: int) -> tuple[Tensor, Tensor]:
 
 def replica_of(model: nn.Module, variant: str) -> Replica:
     """Batch-norm's buffers stay local: their broadcast is no gradient's, and the same for every variant."""
-    own = DistributedDataParallel(copy.deepcopy(model), broadcast_buffers=False)
+    local: dict[str, Any] = {LOCAL_BUFFERS: False}
+    own = DistributedDataParallel(copy.deepcopy(model), **local)
     sent: Any
     if variant.startswith("alq"):
         sent = nuq.CompressionState(own, method="alq", bits=3, second_bits=4, gate=variant == "alq_gate", update_at=[LEVEL_UPDATE])

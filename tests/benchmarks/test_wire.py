@@ -120,19 +120,27 @@ def test_only_the_mlp_s_rows_count_for_the_bars():
     assert wire.summary(wire.rows_of(other, 95.0, found))["speedup_vs_bf16_100M"] == "not measured"
 
 
-def test_a_rank_that_ends_is_named_with_its_last_words():
+def test_a_rank_that_ends_is_named_with_its_last_words(monkeypatch):
     def rank(program):
         errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  open as long as the rank
         command = [sys.executable, "-S", "-c", program]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
         return Rank(process, errors)
 
-    answers, dies = rank("input(); print('{}', flush=True); input()"), rank("raise SystemExit('out of memory')")
+    answers, dies, waits = (
+        rank("input(); print('{}', flush=True); input()"),
+        rank("raise SystemExit('out of memory')"),
+        rank("input(); input()"),
+    )
+    monkeypatch.setattr(wire, "GRACE_S", 0.1)
     try:
-        with pytest.raises(RuntimeError, match=r"during \{'do': 'measure'\}: rank 1: out of memory$"):
-            wire.ask_all([answers, dies], {"do": "measure"})
+        with pytest.raises(RuntimeError, match=r"^ranks ended during \{'do': 'measure'\}: rank 1: out of memory$"):
+            wire.ask_all([answers, dies, waits], {"do": "measure"})
+        waits.process.kill()
+        with pytest.raises(RuntimeError, match=r": rank 0: killed by signal 9$"):
+            wire.ask_all([waits], {"do": "measure"})
     finally:
-        for one in (answers, dies):
+        for one in (answers, dies, waits):
             with one.process, one.errors:
                 one.process.kill()
 
