@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from nuq.collectives import Account, Collective, Gather, Hosts, Server, TwoStage
@@ -82,7 +83,7 @@ def build(
     name, workers = exchange.collective, hosts.num_workers
     if name == "auto":
         per_machine = per_machine or ranks_per_machine()
-        several = 1 < per_machine < links.world and links.world % per_machine == 0
+        several = 1 < per_machine < links.world and links.world % per_machine == 0 and links.world == dist.get_world_size()
         name = "hierarchical" if several and not coders.single_worker else fewest_bytes(coders, workers)
     elif coders.single_worker and name != "gather":
         raise ValueError(f"collective={name!r}: {coders.name} sends one worker's gradient alone; legal here: auto, gather")

@@ -30,10 +30,11 @@ import torch
 from torch import Tensor
 
 from nuq.arrivals import Arrivals
-from nuq.links import Links
+from nuq.links import Links, Swap
 from nuq.ops import Key
 from nuq.payload import Codec, Marked, Part, cut, num_coordinates
 
+STRETCH = 1 << 19  # coordinates of a stretch, at least, where a vector is long enough for several rounds of two stages
 Vectors = Mapping[int, Tensor]  # of every worker that this process hosts: float[n]
 
 
@@ -136,18 +137,25 @@ def to_everyone(links: Links, hosts: Hosts, mine: Sequence[Tensor], sizes: Seque
     """Every worker's payload, in worker order.  sizes: of every worker's; told first where one is not known (None)."""
     if links.world == 1:
         return list(mine)
+    per_rank = sizes_by_rank(links, hosts, mine, sizes)
+    rows = links.to_all(joined(mine, links.device), [sum(row) for row in per_rank.values()], purpose)
+    return [payload for row, data in zip(per_rank.values(), rows, strict=True) for payload in data.split(row)]
+
+
+def sizes_by_rank(links: Links, hosts: Hosts, mine: Sequence[Tensor], sizes: Sequence[int | None]) -> dict[int, list[int]]:
+    """The bytes of every worker's payload, by rank."""
     if None in sizes:
         told = links.numbers(padded([payload.numel() for payload in mine], hosts.most), "control")
-        per_rank = [row[: len(share)] for row, share in zip(told, hosts.shares, strict=True)]
-    else:
-        per_rank = [[size or 0 for size in sizes[share.start : share.stop]] for share in hosts.shares]
-    rows = links.to_all(joined(mine, links.device), [sum(row) for row in per_rank], purpose)
-    return [payload for row, data in zip(per_rank, rows, strict=True) for payload in data.split(row)]
+        return {rank: told[rank][: len(share)] for rank, share in enumerate(hosts.shares)}
+    return {rank: [size or 0 for size in sizes[share.start : share.stop]] for rank, share in enumerate(hosts.shares)}
 
 
 @dataclass
 class TwoStage:
-    """Stretch by stretch to the stretch's owner, and the owner's mean, encoded again, to everyone."""
+    """Stretch by stretch to the stretch's owner, and the owner's mean, encoded again, to everyone.
+
+    Long vectors go in several rounds: while one is on the wire, the one before is decoded, averaged and encoded.
+    """
 
     links: Links
     hosts: Hosts
@@ -156,61 +164,113 @@ class TwoStage:
     account: Account = field(default_factory=Account)
 
     def mean(self, vectors: Vectors, parts: Sequence[Part], key: Key, out: Tensor) -> None:
-        stretches = cut(parts, self.hosts.num_workers)
-        mine = self.hosts.shares[self.links.rank]
-        with self.account.time("encode"):
-            payloads = {
-                (worker, owner): self.codec.encode_or_mark(vectors[worker], stretch, of_worker(key, worker))
-                for worker in mine
-                for owner, stretch in enumerate(stretches)
-            }
-        self.account.count("messages", [payloads[mine[0], owner] for owner in range(len(stretches))])
-        with self.account.time("wire"):
-            payloads |= self._to_owners(payloads, stretches)
-        means = [self._mean_of(owner, payloads, stretches[owner], key, out.device) for owner in mine]
-        self.account.count("means", means[:1])
-        with self.account.time("wire"):
-            received = to_everyone(self.links, self.hosts, means, [self.second.size(stretch) for stretch in stretches], "means")
-        with self.account.time("decode"):
-            out.zero_()
-            for stretch, payload in zip(stretches, received, strict=True):
-                self.second.add(payload, stretch, out)
+        workers = self.hosts.num_workers
+        num_rounds = max(num_coordinates(parts) // (workers * STRETCH), 1)
+        stretches = cut(parts, num_rounds * workers)
+        rounds = [_Round(self, stretches[start : start + workers], key) for start in range(0, len(stretches), workers)]
+        try:
+            for number in range(num_rounds + 2):
+                if number < num_rounds:
+                    rounds[number].send(vectors)
+                if 1 <= number <= num_rounds:
+                    rounds[number - 1].average(out.device)
+                if number >= 2:
+                    rounds[number - 2].receive(out)
+        except Marked:  # alike on all ranks: what they have begun they bring to its end
+            for begun in rounds:
+                begun.drain()
+            raise
 
-    def _mean_of(
-        self, owner: int, payloads: Mapping[tuple[int, int], Tensor], stretch: list[Part], key: Key, device: torch.device
-    ) -> Tensor:
+
+class _Round:
+    """One stretch of every worker, through both stages."""
+
+    def __init__(self, how: TwoStage, stretches: list[list[Part]], key: Key) -> None:
+        self.how, self.stretches, self.key = how, stretches, key
+        self.mine = how.hosts.shares[how.links.rank]
+        self.others = [rank for rank in range(how.links.world) if rank != how.links.rank]
+        self.payloads: dict[tuple[int, int], Tensor] = {}  # by worker and owner
+        self.means: list[Tensor] = []
+        self.swap: Swap | None = None
+
+    def send(self, vectors: Vectors) -> None:
+        """Encode, and start sending to the owners."""
+        how, shares = self.how, self.how.hosts.shares
+        with how.account.time("encode"):
+            for worker in self.mine:
+                for owner, stretch in enumerate(self.stretches):
+                    self.payloads[worker, owner] = how.codec.encode_or_mark(vectors[worker], stretch, of_worker(self.key, worker))
+        how.account.count("messages", [self.payloads[self.mine[0], owner] for owner in range(len(self.stretches))])
+        if not self.others:
+            return
+        with how.account.time("wire"):
+            self.wanted = {rank: [(worker, owner) for worker in shares[rank] for owner in self.mine] for rank in self.others}
+            self.sizes = {rank: self._sizes(rank) for rank in self.others} if how.codec.fixed else self._told_sizes()
+            outgoing = {
+                rank: joined([self.payloads[w, o] for w in self.mine for o in shares[rank]], how.links.device) for rank in self.others
+            }
+            self.swap = how.links.post(outgoing, {rank: sum(sizes) for rank, sizes in self.sizes.items()}, "messages")
+
+    def _sizes(self, rank: int) -> list[int]:
+        return [self.how.codec.size(self.stretches[owner]) or 0 for _, owner in self.wanted[rank]]
+
+    def _told_sizes(self) -> dict[int, list[int]]:
+        how, count = self.how, len(self.stretches)
+        lengths = [payload.numel() for payload in self.payloads.values()]  # by worker, then by owner
+        told = how.links.numbers(padded(lengths, how.hosts.most * count), "control")
+        first = {rank: how.hosts.shares[rank].start for rank in self.others}
+        return {rank: [told[rank][(w - first[rank]) * count + owner] for w, owner in self.wanted[rank]] for rank in self.others}
+
+    def average(self, device: torch.device) -> None:
+        """The means of the stretches that are owned here, and start sending them to everyone."""
+        how = self.how
+        if self.swap is not None:
+            with how.account.time("wire"):
+                received, self.swap = self.swap.wait(), None
+            for rank, pairs in self.wanted.items():
+                self.payloads |= dict(zip(pairs, received[rank].split(self.sizes[rank]), strict=True))
+        self.means = [self._mean(owner, self.stretches[owner], device) for owner in self.mine]
+        how.account.count("means", self.means[:1])
+        if self.others:
+            with how.account.time("wire"):
+                self.sizes = sizes_by_rank(how.links, how.hosts, self.means, [how.second.size(stretch) for stretch in self.stretches])
+                data = joined(self.means, how.links.device)
+                self.swap = how.links.post(dict.fromkeys(self.others, data), {r: sum(self.sizes[r]) for r in self.others}, "means")
+
+    def _mean(self, owner: int, stretch: list[Part], device: torch.device) -> Tensor:
         """The mean of one stretch, encoded; the marker where a worker sent one: the other ranks have yet to hear of it."""
         if not stretch:
             return joined([], device)
-        base = stretch[0].start
-        with self.account.time("decode"):
+        how, base = self.how, stretch[0].start
+        with how.account.time("decode"):
             mean = torch.zeros(num_coordinates(stretch), dtype=torch.float32, device=device)
             try:
-                for worker in range(self.hosts.num_workers):
-                    self.codec.add(payloads[worker, owner], stretch, mean, base=base)
+                for worker in range(how.hosts.num_workers):
+                    how.codec.add(self.payloads.pop((worker, owner)), stretch, mean, base=base)
             except Marked as marked:
-                return self.second.marker(marked.worker, marked.number, stretch, device)
-            scale(mean, self.hosts.num_workers)
-        with self.account.time("encode"):
+                return how.second.marker(marked.worker, marked.number, stretch, device)
+            scale(mean, how.hosts.num_workers)
+        with how.account.time("encode"):
             at_zero = [replace(part, start=part.start - base) for part in stretch]
-            return self.second.encode_or_mark(mean, at_zero, replace(key, worker=owner).of("mean"))
+            return how.second.encode_or_mark(mean, at_zero, replace(self.key, worker=owner).of("mean"))
 
-    def _to_owners(self, payloads: Mapping[tuple[int, int], Tensor], stretches: list[list[Part]]) -> dict[tuple[int, int], Tensor]:
-        """The others' payloads, by (worker, owner), of the stretches that this process's workers own."""
-        links, shares = self.links, self.hosts.shares
-        if links.world == 1:
-            return {}
-        mine, others = shares[links.rank], [rank for rank in range(links.world) if rank != links.rank]
-        wanted = {rank: [(worker, owner) for worker in shares[rank] for owner in mine] for rank in others}
-        size = {pair: self.codec.size(stretches[pair[1]]) for pairs in wanted.values() for pair in pairs}
-        if not self.codec.fixed:
-            lengths = [payload.numel() for payload in payloads.values()]  # by worker, then by owner
-            told = links.numbers(padded(lengths, self.hosts.most * len(stretches)), "control")
-            size = {pair: told[r][(pair[0] - shares[r].start) * len(stretches) + pair[1]] for r in others for pair in wanted[r]}
-        outgoing = {rank: joined([payloads[w, owner] for w in mine for owner in shares[rank]], links.device) for rank in others}
-        sizes = {rank: [size[pair] or 0 for pair in wanted[rank]] for rank in others}
-        received = links.swap(outgoing, {rank: sum(row) for rank, row in sizes.items()}, "messages")
-        return {pair: part for rank in others for pair, part in zip(wanted[rank], received[rank].split(sizes[rank]), strict=True)}
+    def receive(self, out: Tensor) -> None:
+        """Everyone's means into their places."""
+        how, payloads = self.how, self.means
+        if self.swap is not None:
+            with how.account.time("wire"):
+                received, self.swap = self.swap.wait(), None
+                received[how.links.rank] = joined(self.means, out.device)
+            payloads = [payload for rank, sizes in self.sizes.items() for payload in received[rank].split(sizes)]
+        with how.account.time("decode"):
+            for stretch, payload in zip(self.stretches, payloads, strict=True):
+                if stretch:
+                    out[stretch[0].start : stretch[0].start + num_coordinates(stretch)].zero_()
+                how.second.add(payload, stretch, out)
+
+    def drain(self) -> None:
+        if self.swap is not None:
+            self.swap.wait()
 
 
 @dataclass

@@ -37,6 +37,8 @@ class Machines:
     def of(cls, group: dist.ProcessGroup, per_machine: int, timeout_s: float) -> Machines:
         """Ranks in contiguous blocks of ``per_machine``.  A collective call: every rank makes it."""
         world, rank = dist.get_world_size(group), dist.get_rank(group)
+        if world < dist.get_world_size():  # the others would have to take part in making the groups
+            raise ValueError(f"collective='hierarchical' takes all {dist.get_world_size()} ranks: this group has {world}; choose two_stage")
         if per_machine < 1 or world % per_machine:
             legal = [size for size in range(1, world + 1) if world % size == 0]
             raise ValueError(f"per_machine={per_machine}: must divide the {world} ranks (legal: {', '.join(map(str, legal))})")

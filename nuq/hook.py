@@ -47,7 +47,8 @@ class CompressionState:
     model: the DistributedDataParallel module (or what it wraps); it gives the parameters' names.  Building a state is a collective call:
     every rank makes it, with the same settings.  settings: those of the method (``bits=3``, ``update_every=1000``, ...), of
     ``nuq.registry.Exchange`` (``collective="auto"``, ``second_bits=4``, ``num_aggregate=0``) and of ``nuq.registry.Hook`` (``min_size``,
-    ``error_feedback``, ``gate``, ...).  group: of the ranks; the module's own unless told otherwise.
+    ``error_feedback``, ``gate``, ...).  group: of the ranks, for this state alone; unless told otherwise the module's own, or all ranks
+    once more where that would be mixed up with DDP's own collectives (``nuq.links.apart``).
 
     ValueError for a setting that does not exist or is out of range, and where ranks differ in settings, versions or parameters.
     Errors of an exchange end the backward pass as RuntimeError with their text; ``error`` has them as they were: NonFiniteError names the
@@ -78,14 +79,16 @@ class CompressionState:
         self._names = {id(p): name for name, p in parameters.items()}
         self._sizes = {name: p.numel() for name, p in parameters.items()}
         self._dims = {name: p.dim() for name, p in parameters.items()}
-        self.group = group or getattr(model, "process_group", None) or dist.group.WORLD
-        dense = self.exchange.collective == "dense" or self.hook.gate
-        ordered = dense or dist.get_backend(self.group) == "nccl"  # what else is sent over gloo is matched by tag
-        self.links = Links(apart(self.group) if ordered else self.group, timeout_s=self.hook.timeout_s)
+        shared = getattr(model, "process_group", None) or dist.group.WORLD
         shapes = {name: list(p.shape) for name, p in parameters.items()}
         versions = {"message version": VERSION, "torch": torch.__version__}
         chosen = {"method": self.method, **vars(self.method_settings), **vars(self.exchange), **vars(self.hook)}
-        agreement.check_settings(self.links, versions | chosen | {f"parameter {name}": shape for name, shape in shapes.items()})
+        told = Links(group or shared, timeout_s=self.hook.timeout_s)
+        agreement.check_settings(told, versions | chosen | {f"parameter {name}": shape for name, shape in shapes.items()})
+        if group is None and (self._is_dense or dist.get_backend(shared) == "nccl"):  # what else gloo sends is matched by tag
+            group = apart(shared)
+        self.group = group or shared
+        self.links = Links(self.group, timeout_s=self.hook.timeout_s)
         self.account = Account()
         self._coders = Method(self.method, self.method_settings, self.exchange.second_bits)
         if self.hook.error_feedback:
@@ -100,6 +103,11 @@ class CompressionState:
         self._first = True  # the next bucket is the first of its step
         if self._saved is not None:
             self.load_state_dict(self._saved)
+
+    @property
+    def _is_dense(self) -> bool:
+        """Whether the backend's own all-reduce is used, or may come to be."""
+        return self.exchange.collective == "dense" or self.hook.gate
 
     def _chosen(self) -> tuple[str, Collective]:
         if self.exchange.collective == "dense":
