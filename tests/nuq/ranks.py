@@ -1,0 +1,155 @@
+"""Groups of processes that run functions: one group serves many tests, since starting it costs more than most of them.
+
+Children are forked from a server that has imported torch once and done nothing with it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import socket
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+_PRELOADED = [
+    "torch",
+    "torch.distributed",
+    "torch.nn.parallel",
+    "torch._dynamo",
+    "pytest",
+    "nuq.hook",
+    "nuq.functional",
+    "nuq.workers",
+    __name__,
+]
+_CONTEXT = multiprocessing.get_context("forkserver")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a function ended on one rank: with a value, with an error (its traceback), or with its process, whose exit code this is."""
+
+    value: Any = None
+    error: str = ""
+    exit_code: int | None = None
+    hung: bool = False
+
+
+class Ranks:
+    """A gloo group of ``world`` processes on this machine.
+
+    Functions are called as ``function(group, *arguments)`` on the first so many ranks, with the group of those; they and what they
+    return travel as pickles.  Warnings are errors there as here.
+    """
+
+    def __init__(self, world: int) -> None:
+        self.world = world
+        self._processes: list[Any] = []
+        self._pipes: list[Connection] = []
+
+    def _start(self) -> None:
+        _CONTEXT.set_forkserver_preload(_PRELOADED)
+        ends = [_CONTEXT.Pipe() for _ in range(self.world)]
+        self._pipes = [ours for ours, _ in ends]
+        port = _free_port()
+        self._processes = [
+            _CONTEXT.Process(target=_serve, args=(rank, self.world, port, ends[rank][1]), daemon=True) for rank in range(self.world)
+        ]
+        for process, (_, theirs) in zip(self._processes, ends, strict=True):
+            process.start()
+            theirs.close()
+
+    def stop(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.join()
+        self._processes = []
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes, which are started where they are not running."""
+        if not self._processes:
+            self._start()
+        return [process.pid for process in self._processes]
+
+    def outcomes(self, function: Callable[..., Any], *arguments: Any, world: int = 0, timeout_s: float = 100.0) -> list[Outcome]:
+        """What became of the function on every rank.  After anything but values the processes are stopped."""
+        world = world or self.world
+        assert len(self.pids) >= world
+        call = pickle.dumps((function, world, arguments))
+        for pipe in self._pipes[:world]:
+            pipe.send_bytes(call)
+        found: dict[int, Outcome] = {}
+        end = time.monotonic() + timeout_s
+        while len(found) < world and time.monotonic() < end:
+            waiting = {self._pipes[rank]: rank for rank in range(world) if rank not in found}
+            for pipe in wait(list(waiting), end - time.monotonic()):
+                assert isinstance(pipe, Connection)
+                found[waiting[pipe]] = self._read(pipe, self._processes[waiting[pipe]])
+            if any(outcome.error for outcome in found.values()):
+                end = min(end, time.monotonic() + 30.0)  # the others may wait for that rank in vain
+        ordered = [found.get(rank, Outcome(hung=True)) for rank in range(world)]
+        if any(outcome.error or outcome.hung or outcome.exit_code is not None for outcome in ordered):
+            self.stop()
+        return ordered
+
+    @staticmethod
+    def _read(pipe: Connection, process: Any) -> Outcome:
+        try:
+            return pickle.loads(pipe.recv_bytes())
+        except (EOFError, ConnectionError):
+            process.join(10)
+            return Outcome(exit_code=process.exitcode)
+
+    def run(self, function: Callable[..., Any], *arguments: Any, world: int = 0, timeout_s: float = 100.0) -> list[Any]:
+        """The function's values, by rank; AssertionError with a rank's traceback where it raised, died or hung."""
+        outcomes = self.outcomes(function, *arguments, world=world, timeout_s=timeout_s)
+        for rank, outcome in enumerate(outcomes):
+            assert not outcome.error, f"on rank {rank}:\n{outcome.error}"
+        for rank, outcome in enumerate(outcomes):
+            assert outcome.exit_code is None, f"rank {rank} ended with exit code {outcome.exit_code}"
+            assert not outcome.hung, f"rank {rank} hangs in {function.__name__}"
+        return [outcome.value for outcome in outcomes]
+
+
+def _free_port() -> int:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return server.getsockname()[1]
+
+
+_apart: dict[int, dist.ProcessGroup] = {}
+
+
+def second_group(group: dist.ProcessGroup) -> dist.ProcessGroup:
+    """The same ranks once more."""
+    return _apart[dist.get_world_size(group)]
+
+
+def _serve(rank: int, world: int, port: int, pipe: Connection) -> None:
+    """A rank: functions one after another, until the other end of the pipe is closed."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world, timeout=timedelta(seconds=60))
+    groups = {size: dist.new_group(range(size)) for size in range(1, world)}
+    groups[world] = dist.group.WORLD
+    _apart.update({size: dist.new_group(range(size)) for size in range(1, world + 1)})
+    with suppress(EOFError):
+        while True:
+            function, size, arguments = pickle.loads(pipe.recv_bytes())
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    outcome = Outcome(value=function(groups[size], *arguments))
+            except BaseException:  # noqa: BLE001  whatever it is, the test tells
+                outcome = Outcome(error=traceback.format_exc())
+            pipe.send_bytes(pickle.dumps(outcome))
