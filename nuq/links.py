@@ -12,9 +12,10 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -47,6 +48,27 @@ def apart(group: dist.ProcessGroup) -> dist.ProcessGroup:
     return made
 
 
+class Swap:
+    """An exchange on its way."""
+
+    def __init__(self, links: Links, received: dict[int, Tensor], operations: list[Any]) -> None:
+        self.works: list[tuple[int, Any]] = []
+        self._links, self._received, self._operations = links, received, operations  # the last keeps what is sent alive
+
+    def wait(self) -> dict[int, Tensor]:
+        """What every rank sent, by rank."""
+        for rank, work in self.works:
+            try:
+                if rank < 0:
+                    work.wait()  # NCCL's, of the current stream
+                else:
+                    work.wait(self._links.timeout)
+            except RuntimeError as error:
+                self._links.abandon(self)
+                raise self._links.lost(rank, error) from error
+        return self._received
+
+
 class Links:
     """The ranks of a process group (None: this process alone).
 
@@ -71,6 +93,10 @@ class Links:
     def next_tag(self) -> int:
         return (self._number << _TAG_BITS) | (next(self._exchanges) % ((1 << _TAG_BITS) - 1) + 1)
 
+    def abandon(self, swap: Swap) -> None:
+        """Keep what a failed exchange may still read or write."""
+        self._abandoned.append(swap)
+
     @property
     def device(self) -> torch.device:
         """Where tensors have to lie to be sent."""
@@ -81,29 +107,28 @@ class Links:
 
         RankLost, with the rank's number, where one died or did not answer in time.
         """
+        return self.post(outgoing, sizes, purpose).wait()
+
+    def post(self, outgoing: Mapping[int, Tensor], sizes: Mapping[int, int], purpose: str) -> Swap:
+        """The same, without waiting: what is received is there after ``wait``."""
         tag = self.next_tag()
         received = {rank: torch.empty(size, dtype=torch.uint8, device=self.device) for rank, size in sizes.items()}
         operations = [(rank, dist.irecv, tensor) for rank, tensor in received.items() if tensor.numel()]
         operations += [(rank, dist.isend, tensor) for rank, tensor in outgoing.items() if tensor.numel()]
         self.bytes_sent[purpose] += sum(tensor.numel() for tensor in outgoing.values())
+        swap = Swap(self, received, operations)
         if self._nccl:  # posted one by one they would wait for each other
             calls = [dist.P2POp(call, tensor, group=self.group, group_peer=rank) for rank, call, tensor in operations]
-            for work in dist.batch_isend_irecv(calls) if calls else ():
-                work.wait()
-            return received
-        works = []
-        try:
-            rank = self.rank
-            for rank, call, tensor in operations:
-                direction = {"group_src": rank} if call is dist.irecv else {"group_dst": rank}
-                works.append((rank, call(tensor, group=self.group, tag=tag, **direction)))
-            for peer, work in works:
-                rank = peer
-                work.wait(self.timeout)
-        except RuntimeError as error:
-            self._abandoned.append((works, operations))
-            raise self.lost(rank, error) from error
-        return received
+            swap.works = [(-1, work) for work in dist.batch_isend_irecv(calls)] if calls else []
+            return swap
+        for rank, call, tensor in operations:
+            direction = {"group_src": rank} if call is dist.irecv else {"group_dst": rank}
+            try:
+                swap.works.append((rank, call(tensor, group=self.group, tag=tag, **direction)))
+            except RuntimeError as error:
+                self.abandon(swap)
+                raise self.lost(rank, error) from error
+        return swap
 
     def to_all(self, data: Tensor, sizes: list[int], purpose: str) -> list[Tensor]:
         """The same bytes to every rank: what all ranks sent, in rank order, this one's included.  sizes: of every rank."""
@@ -125,10 +150,35 @@ class Links:
     def dense_sum(self, tensor: Tensor, purpose: str) -> None:
         """The backend's own all-reduce, in place; its bytes are counted as a ring sends them."""
         self.bytes_sent[purpose] += 2 * (self.world - 1) * tensor.numel() * tensor.element_size() // self.world
+        if self.world > 1:
+            self._all(lambda: dist.all_reduce(tensor, group=self.group, async_op=True))
+
+    def all_gather(self, tensor: Tensor, purpose: str) -> list[Tensor]:
+        """The backend's own, of equally shaped tensors, in rank order; wherever they lie."""
+        if self.world == 1:
+            return [tensor]
+        self.bytes_sent[purpose] += (self.world - 1) * tensor.numel() * tensor.element_size()
+        rows = [torch.empty_like(tensor) for _ in range(self.world)]
+        self._all(lambda: dist.all_gather(rows, tensor, group=self.group, async_op=True))
+        return rows
+
+    def broadcast(self, tensor: Tensor, purpose: str) -> None:
+        """The first rank's numbers to all, in place, by the backend; counted are the bytes that the first one of a tree sends."""
         if self.world == 1:
             return
+        if self.rank == 0:
+            self.bytes_sent[purpose] += (self.world - 1).bit_length() * tensor.numel() * tensor.element_size()
+        self._all(lambda: dist.broadcast(tensor, group=self.group, group_src=0, async_op=True))
+
+    def barrier(self) -> None:
+        """Nobody goes on before all are here."""
+        if self.world > 1:
+            self._all(lambda: dist.barrier(self.group, async_op=True))
+
+    def _all(self, start: Callable[[], dist.Work | None]) -> None:
+        """An operation of all ranks, which does not tell which one broke it."""
         try:
-            work = dist.all_reduce(tensor, group=self.group, async_op=True)
+            work = start()
             assert work is not None
             if self._nccl:
                 work.wait()
@@ -137,8 +187,10 @@ class Links:
         except RuntimeError as error:
             raise self.lost(None, error) from error
 
-    def _missing(self) -> int:
-        """The rank that does not answer, after an operation of all ranks that does not tell which one broke it."""
+    def _missing(self) -> int | None:
+        """The rank that does not answer, after an operation of all ranks that does not tell which one broke it; None: not to be found."""
+        if self._nccl:  # after an error it cannot be used again
+            return None
         others = [rank for rank in range(self.world) if rank != self.rank]
         word, tag = torch.zeros(1, dtype=torch.uint8), self._number << _TAG_BITS
         for call in (dist.isend, dist.irecv):  # where the connection is closed, at once
@@ -162,14 +214,16 @@ class Links:
         time.sleep(grace_s)
         rank = self._missing() if rank is None else rank
         assert self.group is not None and dist.group.WORLD is not None
-        name, world = dist.get_global_rank(self.group, rank), dist.get_world_size()
+        name = None if rank is None else dist.get_global_rank(self.group, rank)
         with suppress(Exception):  # the store may have died with the rank that kept it
             store = dist.group.WORLD.get_group_store()
             store.set_timeout(timedelta(seconds=5))
-            name = int(store.compare_set("nuq/lost", "", str(name)))
+            name = int(store.compare_set("nuq/lost", "", str(name)) if name is not None else store.get("nuq/lost"))
         if dist.get_rank() == 0:  # it may keep the store, which the others have yet to ask
             time.sleep(_STORE_STAYS_S)
         text = (str(error) or type(error).__name__).strip().splitlines()[0]
         why = re.sub(r"^\[[^]]*\] *", "", text).split(". ")[0]  # without the place in gloo's sources
         how = "did not answer in time" if "imed out" in why else "is gone"
-        return RankLost(f"rank {name} of {world} {how} (rank {dist.get_rank()} saw: {why})")
+        world = dist.get_world_size()
+        who = f"rank {name} of {world}" if name is not None else f"one of the {world} ranks"
+        return RankLost(f"{who} {how} (rank {dist.get_rank()} saw: {why})")
