@@ -1,0 +1,169 @@
+"""A payload says what was encoded, or that it was damaged; stretches tile a vector."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import suppress
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nuq.feedback import ErrorFeedback
+from nuq.message import Message, MessageError, split_payload
+from nuq.ops import Key, NonFiniteError
+from nuq.payload import Codec, Marked, Part, cut, num_coordinates, tiled
+from nuq.registry import METHODS
+
+KEY = Key(5, 3, 1)
+PARTS = [*tiled({"a": 1, "b": 63, "c": 64, "d": 65}), Part("e, f", 193, 7, exact=True)]
+TOTAL = num_coordinates(PARTS)
+
+
+def codec(name: str, *, feedback: bool = False, **given) -> Codec:
+    schema = METHODS[name].settings
+    legal = {item.name for item in dataclasses.fields(schema)}
+    values = {"bucket_size": 128 if name in ("eden", "drive") else 16} | given
+    chosen = schema(**{key: value for key, value in values.items() if key in legal})
+    made = Codec(METHODS[name].load()(chosen), chosen)
+    if feedback:
+        made.compressor = ErrorFeedback(made.compressor, {part.name: part.size for part in PARTS})
+    return made
+
+
+def vector(seed: int = 0, size: int = TOTAL) -> torch.Tensor:
+    return torch.randn(size, generator=torch.Generator().manual_seed(seed))
+
+
+def decoded(of: Codec, payload: torch.Tensor, parts=PARTS, size: int = TOTAL) -> torch.Tensor:
+    total = torch.zeros(size)
+    of.add(payload, parts, total)
+    return total
+
+
+CODECS = {
+    **{name: codec(name) for name in METHODS},
+    **{f"{name} {coding}": codec(name, coding=coding) for name in ("qsgd", "alq", "eden") for coding in ("huffman", "rans")},
+    "alq feedback": codec("alq", feedback=True),
+    "ecdq feedback": codec("ecdq", feedback=True),
+}
+
+
+@pytest.mark.parametrize("name", CODECS)
+def test_a_payload_has_the_size_it_says_and_adds_its_parts(name):
+    of, x = CODECS[name], vector()
+    payload = of.encode(x, PARTS, KEY)
+    if of.size(PARTS) is not None:
+        assert payload.numel() == of.size(PARTS)
+    total = torch.ones(TOTAL)
+    of.add(payload, PARTS, total)
+    torch.testing.assert_close(total, decoded(of, payload) + 1)
+    assert torch.equal(decoded(of, payload)[-7:], x[-7:])  # the exact part
+    assert torch.equal(of.encode_or_mark(x, PARTS, KEY), payload) or "feedback" in name
+    assert of.encode(x, [], KEY).numel() == 0
+
+
+@pytest.mark.parametrize("name", CODECS)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_damaged_payloads_raise(name, data):
+    of = CODECS[name]
+    payload = of.encode(vector(), PARTS, KEY)
+    size = payload.numel()
+    kind = data.draw(st.sampled_from(["flip", "cut", "longer", "swap"]))
+    if kind == "flip":
+        place, mask = data.draw(st.integers(0, size - 1)), data.draw(st.integers(1, 255))
+        damaged = payload.clone()
+        damaged[place] ^= mask
+    elif kind == "cut":
+        damaged = payload[: data.draw(st.integers(0, size - 1))]
+    elif kind == "longer":
+        more = data.draw(st.binary(min_size=1, max_size=60))
+        damaged = torch.cat([payload, torch.frombuffer(bytearray(more), dtype=torch.uint8)])
+    else:
+        low = data.draw(st.integers(0, size - 2))
+        high = data.draw(st.integers(low + 1, size))
+        damaged = payload.clone()
+        damaged[low:high] = payload[low:high].flip(0)
+        if torch.equal(damaged, payload):
+            return
+    with pytest.raises(MessageError):
+        decoded(of, damaged)
+
+
+@pytest.mark.parametrize("name", CODECS)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_bodies_that_nobody_encoded_raise_or_decode(name, data):
+    """Their checksums fit: nothing but MessageError, and nothing written beside the vector."""
+    of, size = CODECS[name], 65
+    part = [Part("d", 0, size)]
+    first = next(split_payload(of.encode(vector(1, size), part, KEY)))
+    body = first.body.clone()
+    for _ in range(data.draw(st.integers(1, 4))):
+        body[data.draw(st.integers(0, body.numel() - 1))] = data.draw(st.integers(0, 255))
+    body = body[: data.draw(st.integers(0, body.numel()))] if data.draw(st.booleans()) else body
+    room = torch.full((size + 200,), 7.0)
+    total = room[100 : 100 + size]
+    with suppress(MessageError):
+        of.add(Message(first.tag, size, body).to_bytes(), part, total)
+    assert (room[:100] == 7).all() and (room[100 + size :] == 7).all()
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=100)
+def test_garbage_raises(data):
+    garbage = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
+    with pytest.raises(MessageError):
+        decoded(CODECS["alq"], garbage)
+
+
+def test_payloads_of_other_parts_raise():
+    of = CODECS["qsgd"]
+    payload = of.encode(vector(), PARTS, KEY)
+    for parts in (PARTS[:-1], [*PARTS, Part("g", 0, 3)], [dataclasses.replace(PARTS[0], size=2), *PARTS[1:]], []):
+        with pytest.raises(MessageError):
+            decoded(of, payload, parts)
+
+
+@pytest.mark.parametrize("name", ["supersgd", "qsgd", "alq", "ecdq", "eden", "alq feedback"])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_a_marker_names_the_worker_and_the_part(name, bad):
+    of, x = CODECS[name], vector()
+    x[70] = bad
+    with pytest.raises(NonFiniteError):
+        of.encode(x, PARTS, KEY)
+    payload = of.encode_or_mark(x, PARTS, KEY)
+    if of.size(PARTS) is not None:
+        assert payload.numel() == of.size(PARTS)  # the others wait for as many bytes
+    with pytest.raises(Marked, match="the gradient of 'c' on worker 1 is not finite") as caught:
+        decoded(of, payload)
+    assert (caught.value.worker, caught.value.number) == (1, 2)
+
+
+# --- stretches ---
+
+
+@given(st.lists(st.integers(0, 300), max_size=6), st.integers(1, 6))
+def test_stretches_tile_the_parts(sizes, num_stretches):
+    parts = tiled({str(number): size for number, size in enumerate(sizes)})
+    stretches = cut(parts, num_stretches)
+    assert len(stretches) == num_stretches
+    covered = [place for stretch in stretches for part in stretch for place in range(part.start, part.start + part.size)]
+    assert covered == list(range(sum(sizes)))
+    for part in (part for stretch in stretches for part in stretch):
+        whole = parts[int(part.name)]
+        assert part.first == (-1 if part.size == whole.size else part.start - whole.start)
+    lengths = [num_coordinates(stretch) for stretch in stretches]
+    assert max(lengths) <= -(-sum(sizes) // num_stretches) + 64
+    names = [part.key_name for stretch in stretches for part in stretch]
+    assert len(set(names)) == len(names)  # random numbers of their own
+
+
+def test_pieces_and_wholes_have_other_random_numbers():
+    of = codec("qsgd", bucket_size=64)
+    x = torch.ones(128)
+    pieces = [dataclasses.replace(stretch[0]) for stretch in cut([Part("a", 0, 128)], 2)]
+    first, second = (next(split_payload(of.encode(x, [piece], KEY))).body for piece in pieces)
+    assert not torch.equal(first, second)
