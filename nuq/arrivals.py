@@ -1,7 +1,8 @@
 """Rank 0 as a server that does not wait for everyone: messages in the order in which they arrive.
 
 Every message is told with the exchange it belongs to, so a late one is recognised and thrown away when it comes.  Nobody waits for
-what he sent to be read: a rank that lags finds the answers in order, up to ``MOST_BEHIND`` of them.
+what he sent to be read: a rank that lags finds the answers in order, up to ``MOST_BEHIND`` of them.  Hence ``settle`` at the end: what has
+not been read is lost with the process that sent it.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ _HEAD_BYTES = 32  # exchange, rank, worker, payload's bytes: int64
 class Arrivals:
     """Both ends: ``ask`` on the workers' ranks, ``first`` and ``answer`` on rank 0, in turns and alike often on all ranks."""
 
-    def __init__(self, links: Links) -> None:
+    def __init__(self, links: Links, *, most_behind: int = MOST_BEHIND) -> None:
         if dist.get_backend(links.group) != "gloo":
             raise ValueError("collective='server' takes messages as they arrive, which only gloo can do; legal here: gather, two_stage")
         self._links = links
+        self._most_behind = most_behind
         self._heads, self._payloads, self._replies = links.next_tag(), links.next_tag(), links.next_tag()
         self._exchange = 0
         self._read: dict[int, int] = {}  # on rank 0: messages of every other rank so far
@@ -67,7 +69,7 @@ class Arrivals:
         self._pending.append(sent)
         size = int(self._receive(0, 8, self._replies).view(torch.int64)[0])
         reply = self._receive(0, size, self._replies)
-        self._wait(MOST_BEHIND)
+        self._wait(self._most_behind)
         return reply
 
     # --- rank 0 ---
@@ -96,7 +98,7 @@ class Arrivals:
         self._pending.append([self._send(rank, data, self._replies) for rank in others for data in (size, reply)])
         self._links.bytes_sent["means"] += reply.numel() * len(others)
         self._links.bytes_sent["control"] += size.numel() * len(others)
-        self._wait(MOST_BEHIND)
+        self._wait(self._most_behind)
 
     # --- the end ---
 

@@ -29,7 +29,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from nuq.arrivals import Arrivals
+from nuq.arrivals import MOST_BEHIND, Arrivals
 from nuq.links import Links, Swap
 from nuq.ops import Key
 from nuq.payload import Codec, Marked, Part, cut, num_coordinates
@@ -289,7 +289,8 @@ class Server:
     account: Account = field(default_factory=Account)
 
     def __post_init__(self) -> None:
-        self._arrivals = Arrivals(self.links) if self.links.world > 1 else None
+        behind = MOST_BEHIND if self.num_aggregate < self.hosts.num_workers else 0  # where all are waited for, all are there to read
+        self._arrivals = Arrivals(self.links, most_behind=behind) if self.links.world > 1 else None
 
     def mean(self, vectors: Vectors, parts: Sequence[Part], key: Key, out: Tensor) -> None:
         with self.account.time("encode"):
