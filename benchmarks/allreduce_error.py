@@ -1,0 +1,344 @@
+"""The error of the workers' mean against its formula: ``python -m benchmarks.allreduce_error [--draws 100 --coordinates 65536]``.
+
+With n workers, m the mean of their vectors x_i, R = mean |x_i|^2 / |m|^2 and unbiased encoders of relative variance w1 and w2,
+
+    gather:     E|out - m|^2 / |m|^2 = (w1 / n) R
+    two_stage:  E|out - m|^2 / |m|^2 = (w1 / n) R + w2 (1 + (w1 / n) R)
+
+The collectives of ``nuq.collectives`` run in one process over all workers; nothing that they compute enters the prediction, which
+comes from the two encoders alone, each on what it is given:
+
+- w1 = sum |C1(x_i) - x_i|^2 / sum |x_i|^2, over workers and over the stretches that each vector is cut into (gather: the whole vector);
+- w2 = E|C2(y) - y|^2 / E|y|^2 on such means y as a first stage leaves: decoded messages, averaged here, in float64.
+
+A relative variance belongs to a law, and y is m plus the first stage's noise: on m itself w2 is another number, and the last column but one
+shows how far off the formula is with that one.  Both sides take the same random numbers (they follow from a key), so what chance does
+to an encoder's error is on both; what remains is what the formula claims to be nothing on average: products of the errors of two
+workers, and of the two stages.  Messages that are not independent, an owner that keeps its own stretch as it is, a stage left out or
+a biased encoder all show; clipped TRN, which is biased, does, and is not in ``max_rel_err``.
+
+Draws are added until the standard error of measured / predicted is below NOISE.  ALQ's second stage may need thousands: under the L2
+norm nearly all of its error is a few coordinates that jump to the norm itself, mostly those that jumped in the first stage.  Hence
+buckets of 256 (more of them, smaller jumps), and ALQ under the Linf norm beside it.  Rows that stay too noisy are judged by sigmas.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import args
+from nuq.choice import Method
+from nuq.collectives import Collective, Gather, Hosts, TwoStage, of_worker
+from nuq.links import Links
+from nuq.ops import Key
+from nuq.payload import Codec, Part, cut
+from nuq.registry import METHODS
+from nuq.statistics import Statistics
+from train.trainer import Trainer
+
+WORKERS = (2, 4, 8)
+BAR = 0.03
+SEED = 1
+LEAST_DRAWS, NOISE, NOISIEST = 8, 0.005, 0.0075  # NOISIEST: of what counts in max_rel_err
+RECORDED = {"digits": ("cnn", 32, 60, "CNN on digits"), "cifar10": ("resnet8", 16, 30, "ResNet-8 on CIFAR-10")}  # model, batch, step, title
+QUANTIZERS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("alq", {"bucket_size": 256}),
+    ("alq", {"norm": "linf"}),
+    ("qsgdinf", {}),
+    ("eden", {}),
+)
+OPTIONS = {"bucket_size": ", L2, 256", "norm": ", Linf", "clip_sigma": ", clipped"}
+Case = tuple[str, dict[str, Any], int]  # method, settings, bits of the means
+CASES: tuple[Case, ...] = (
+    *((name, {"bits": first, **more}, second) for name, more in QUANTIZERS for first, second in ((3, 4), (4, 8), (2, 4))),
+    ("trn", {}, 4),
+    ("trn", {"clip_sigma": 2.5}, 4),
+)
+
+
+# --- inputs ---
+
+
+def normal(shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    return torch.randn(*shape, generator=generator)
+
+
+def lognormal(shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    return normal(shape, generator).exp() * (1.0 - 2.0 * torch.randint(0, 2, tuple(shape), generator=generator))
+
+
+def independent(workers: int, size: int, generator: torch.Generator) -> Tensor:
+    return normal((workers, size), generator)
+
+
+def unequal(workers: int, size: int, generator: torch.Generator) -> Tensor:
+    """Every worker's vector is twice as long as the one before."""
+    return independent(workers, size, generator) * 2.0 ** torch.arange(workers)[:, None]
+
+
+def correlated(ratio: float, law: Callable[[Sequence[int], torch.Generator], Tensor] = normal) -> Callable[..., Tensor]:
+    """Vectors with R = ``ratio``: one common to all, and noise of each worker's own; above n it cancels in the mean."""
+
+    def draw(workers: int, size: int, generator: torch.Generator) -> Tensor:
+        common, noise = law((size,), generator), law((workers, size), generator)
+        if ratio < workers:
+            return common + math.sqrt((ratio - 1) / (1 - ratio / workers)) * noise
+        return common + math.sqrt((ratio - 1) / (1 - 1 / workers)) * (noise - noise.mean(dim=0))
+
+    return draw
+
+
+LAWS: dict[str, Callable[[int, int, torch.Generator], Tensor]] = {
+    "normal, R = n": independent,
+    "normal, R = 1.2": correlated(1.2),
+    "normal, R = 20": correlated(20.0),
+    "normal, norms 1, 2, 4 ..": unequal,
+    "lognormal, R = 1.5": correlated(1.5, lognormal),
+}
+
+
+def recorded(data: str) -> Tensor:
+    """float32[8, n]: all workers' gradients at one step of a training.  FileNotFoundError where the data set is not there."""
+    model, batch_size, steps, _ = RECORDED[data]
+    workers = max(WORKERS)
+    config = args.resolve({"method": "supersgd", "data": data, "model": model, "batch_size": batch_size, "workers": workers, "seed": 1})
+    trainer = Trainer(config, device=torch.device("cpu"))
+    for _ in range(steps):
+        trainer.train_step()
+    gradients = [trainer.gradient(worker, steps, trainer.order, "train")[0] for worker in range(workers)]
+    return torch.stack([torch.cat([part.reshape(-1) for part in gradient]) for gradient in gradients])
+
+
+def all_inputs(size: int) -> Iterator[tuple[str, dict[int, Tensor]]]:
+    """Title, and the vectors of so many workers: float32[workers, coordinates]."""
+    for title, law in LAWS.items():
+        yield title, {workers: law(workers, size, torch.Generator().manual_seed(workers)) for workers in WORKERS}
+    for data, (_, _, _, title) in RECORDED.items():
+        try:
+            vectors = recorded(data)
+        except FileNotFoundError as error:
+            print(f"without gradients on {data}: {error}", file=sys.stderr)
+        else:
+            yield f"gradients, {title}", {workers: vectors[:workers] for workers in WORKERS}
+
+
+# --- the formula ---
+
+
+def norm_ratio(vectors: Tensor) -> float:
+    """R = mean |x_i|^2 / |mean x|^2."""
+    wide = vectors.double()
+    return float(wide.square().sum() / len(vectors) / wide.mean(dim=0).square().sum())
+
+
+def gather_error(w1: float, ratio: float, workers: int) -> float:
+    return w1 / workers * ratio
+
+
+def two_stage_error(w1: float, w2: float, ratio: float, workers: int) -> float:
+    return w1 / workers * ratio + w2 * (1 + w1 / workers * ratio)
+
+
+# --- measurements ---
+
+
+def decoded(codec: Codec, vector: Tensor, stretches: Sequence[Sequence[Part]], keys: Sequence[Key]) -> Tensor:
+    """What comes out of an encoder that is given a vector stretch by stretch, each with a key; float32[n]."""
+    out = torch.zeros(vector.numel())
+    for stretch, key in zip(stretches, keys, strict=True):
+        if stretch:
+            piece = vector[stretch[0].start : stretch[-1].start + stretch[-1].size]
+            at_zero = [replace(part, start=part.start - stretch[0].start) for part in stretch]
+            codec.add(codec.encode(piece, at_zero, key), stretch, out)
+    return out
+
+
+def squared(vector: Tensor) -> float:
+    return float(vector.double().square().sum())
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Squared lengths of one draw: ``first`` of the workers' errors, ``second`` of the means' errors, ``length`` of those means."""
+
+    first: float
+    second: float
+    length: float
+
+
+def encoders_alone(coders: Method, vectors: Tensor, stretches: Sequence[Sequence[Part]], draw: int) -> Draw:
+    """Both encoders on what they are given, with the keys that the collective uses."""
+    key, owners = Key(SEED, draw, 0), range(len(stretches))
+    outputs = [decoded(coders.codec, vector, stretches, [of_worker(key, worker)] * len(owners)) for worker, vector in enumerate(vectors)]
+    first = sum(squared(output - vector) for output, vector in zip(outputs, vectors, strict=True))
+    mean = torch.stack(outputs).double().mean(dim=0).float()
+    again = decoded(coders.second, mean, stretches, [of_worker(key, owner).of("mean") for owner in owners])
+    return Draw(first, squared(again - mean), squared(mean))
+
+
+def collective_error(collective: Collective, vectors: Tensor, parts: Sequence[Part], draw: int) -> float:
+    """|out - m|^2 / |m|^2"""
+    true_mean, out = vectors.double().mean(dim=0), torch.empty(vectors.shape[1])
+    collective.mean(dict(enumerate(vectors)), parts, Key(SEED, draw, 0), out)
+    return float((out.double() - true_mean).square().sum() / true_mean.square().sum())
+
+
+@dataclass(frozen=True)
+class Compared:
+    """noise: standard error of measured / predicted; their draws go together."""
+
+    predicted: float
+    measured: float
+    noise: float
+
+    @property
+    def rel_err(self) -> float:
+        return self.measured / self.predicted - 1
+
+
+def compared(predicted: float, of_draws: Sequence[float], measured: Sequence[float]) -> Compared:
+    """predicted: from all draws; of_draws: from each alone."""
+    differences = [found - told for told, found in zip(of_draws, measured, strict=True)]
+    return Compared(predicted, statistics.fmean(measured), statistics.stdev(differences) / math.sqrt(len(differences)) / predicted)
+
+
+def coders_for(name: str, settings: dict[str, Any], second_bits: int, vectors: Tensor) -> Method:
+    """Both encoders; adaptive ones with levels fitted to the workers' vectors, as the training fits them."""
+    coders = Method(name, METHODS[name].settings(**settings), second_bits)
+    if coders.adaptive:
+        seen = Statistics.empty(coders.settings.num_components)
+        for worker, vector in enumerate(vectors):
+            coders.adaptive[0].observe(vector, Key(SEED, 0, worker, "statistics"), seen)
+        for compressor in coders.adaptive:
+            compressor.update(seen)
+    return coders
+
+
+def measure(title: str, vectors: Tensor, case: Case, most_draws: int) -> dict[str, Any]:
+    """One row: both collectives against their formulas, from so many draws that the noise is below NOISE, if ``most_draws`` suffice."""
+    name, settings, second_bits = case
+    coders = coders_for(name, settings, second_bits, vectors)
+    (workers, size), ratio, length = vectors.shape, norm_ratio(vectors), squared(vectors)
+    parts, links, hosts = [Part("model", 0, size)], Links(None), Hosts.of(workers, 1)
+    stretches, collectives = cut(parts, workers), (Gather(links, hosts, coders.codec), TwoStage(links, hosts, coders.codec, coders.second))
+    whole: list[float] = []
+    cut_up: list[Draw] = []
+    found: tuple[list[float], list[float]] = ([], [])
+    for draw in range(most_draws):
+        whole.append(encoders_alone(coders, vectors, [parts], draw).first / length)
+        cut_up.append(encoders_alone(coders, vectors, stretches, draw))
+        for errors, collective in zip(found, collectives, strict=True):
+            errors.append(collective_error(collective, vectors, parts, draw))
+        if draw + 1 < LEAST_DRAWS:
+            continue
+        w1 = statistics.fmean(one.first for one in cut_up) / length
+        w2 = sum(one.second for one in cut_up) / sum(one.length for one in cut_up)
+        gather = compared(gather_error(statistics.fmean(whole), ratio, workers), [gather_error(w, ratio, workers) for w in whole], found[0])
+        of_draws = [two_stage_error(one.first / length, one.second / one.length, ratio, workers) for one in cut_up]
+        two_stage = compared(two_stage_error(w1, w2, ratio, workers), of_draws, found[1])
+        if max(gather.noise, two_stage.noise) < NOISE:
+            break
+    w2_of_mean = variance_on_mean(coders, vectors, stretches, LEAST_DRAWS)
+    return {
+        "inputs": title,
+        "workers": workers,
+        "method": METHODS[name].title + "".join(word for key, word in OPTIONS.items() if key in settings),
+        "bits": f"{settings.get('bits', 'ternary')}/{second_bits}",
+        "exact": METHODS[name].unbiased and not settings.get("clip_sigma"),
+        "R": ratio,
+        "w1": w1,
+        "w2": w2,
+        "gather": gather,
+        "two_stage": two_stage,
+        "draws": len(whole),
+        "with_w2_of_mean": two_stage.measured / two_stage_error(w1, w2_of_mean, ratio, workers) - 1,
+    }
+
+
+def variance_on_mean(coders: Method, vectors: Tensor, stretches: Sequence[Sequence[Part]], draws: int) -> float:
+    """The second encoder's relative variance on the true mean."""
+    mean = vectors.double().mean(dim=0).float()
+    outputs = (decoded(coders.second, mean, stretches, [Key(SEED, draw, 0, "true mean")] * len(stretches)) for draw in range(draws))
+    return statistics.fmean(squared(output - mean) for output in outputs) / squared(mean)
+
+
+# --- the report ---
+
+
+def print_header(title: str, size: int) -> None:
+    print(f"\n{title} ({size:,} coordinates)")
+    print(
+        f"  {'n':>2} {'method':14}{'bits':>10}{'R':>7}{'w1':>9}{'w2':>9} |{'gather':>9}{'measured':>10}{'error':>8}{'noise':>7}"
+        f" |{'two stages':>11}{'measured':>10}{'error':>8}{'noise':>7}{'w2 of m':>9}{'draws':>6}"
+    )
+
+
+def print_row(row: dict[str, Any]) -> None:
+    gather, staged = row["gather"], row["two_stage"]
+    print(
+        f"  {row['workers']:>2} {row['method']:14}{row['bits']:>10}{row['R']:7.2f}{row['w1']:9.4f}{row['w2']:9.5f}"
+        f" |{gather.predicted:9.4f}{gather.measured:10.4f}{gather.rel_err:+8.2%}{gather.noise:7.2%}"
+        f" |{staged.predicted:11.4f}{staged.measured:10.4f}{staged.rel_err:+8.2%}{staged.noise:7.2%}"
+        f"{row['with_w2_of_mean']:+9.1%}{row['draws']:6}",
+        flush=True,
+    )
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Largest errors of the formula where it is exact and chance is small, in sigmas where it is not; and of what it is not exact for."""
+    exact, biased = ([row for row in rows if row["exact"] is wanted] for wanted in (True, False))
+    quiet = {which: [row[which] for row in exact if row[which].noise <= NOISIEST] for which in ("gather", "two_stage")}
+    every = [row[which] for row in exact for which in quiet]
+
+    def largest(numbers: Iterable[float]) -> float:
+        return round(max(map(abs, numbers), default=0.0), 5)
+
+    return {
+        "max_rel_err": largest(one.rel_err for ones in quiet.values() for one in ones),
+        "max_rel_err_gather": largest(one.rel_err for one in quiet["gather"]),
+        "max_rel_err_two_stage": largest(one.rel_err for one in quiet["two_stage"]),
+        "rows": len(every),
+        "rows_too_noisy": len(every) - sum(map(len, quiet.values())),
+        "max_rel_err_of_all_rows": largest(one.rel_err for one in every),
+        "max_sigmas_of_noisy_rows": largest(one.rel_err / one.noise for one in every if one.noise > NOISIEST),
+        "max_rel_err_with_w2_of_true_mean": largest(row["with_w2_of_mean"] for row in exact),
+        "max_rel_err_biased": largest(row[which].rel_err for row in biased for which in quiet),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print a table for each kind of inputs, then one JSON object; fails where the formula does."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.allreduce_error", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--draws", type=int, default=100, help="at most so many exchanges behind a number")
+    parser.add_argument("--coordinates", type=int, default=1 << 16, help="of the vectors that are drawn")
+    chosen = parser.parse_args(arguments)
+    if chosen.draws < LEAST_DRAWS or chosen.coordinates < 1:
+        parser.error(f"--draws {chosen.draws} --coordinates {chosen.coordinates}: at least {LEAST_DRAWS} draws and 1 coordinate")
+    torch.set_num_threads(1)
+    started, rows = time.perf_counter(), []
+    for title, by_workers in all_inputs(chosen.coordinates):
+        print_header(title, by_workers[WORKERS[0]].shape[1])
+        for workers in WORKERS:
+            for case in CASES:
+                rows.append(measure(title, by_workers[workers], case, chosen.draws))
+                print_row(rows[-1])
+    figures = summary(rows)
+    print(f"\n{time.perf_counter() - started:.0f} s; noise: standard error of measured / predicted")
+    print(json.dumps(figures))
+    if figures["max_rel_err"] > BAR:
+        raise SystemExit(f"benchmarks.allreduce_error: max_rel_err {figures['max_rel_err']} is above {BAR}")
+
+
+if __name__ == "__main__":
+    main()
