@@ -11,7 +11,7 @@ import socket
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -61,7 +61,7 @@ class Ranks:
         _CONTEXT.set_forkserver_preload(_PRELOADED)
         ends = [_CONTEXT.Pipe() for _ in range(self.world)]
         self._pipes = [ours for ours, _ in ends]
-        port = _free_port()
+        port = free_port()
         self._processes = [
             _CONTEXT.Process(target=_serve, args=(rank, self.world, port, ends[rank][1]), daemon=True) for rank in range(self.world)
         ]
@@ -69,30 +69,30 @@ class Ranks:
             process.start()
             theirs.close()
 
+    def start(self) -> None:
+        """Start the processes and wait until they are a group."""
+        self.run(_nothing)
+
     def stop(self) -> None:
         for process in self._processes:
             process.kill()
             process.join()
         self._processes = []
 
-    @property
-    def pids(self) -> list[int]:
-        """Of the processes, which are started where they are not running."""
+    def outcomes(
+        self, function: Callable[..., Any], *arguments: Any, world: int = 0, timeout_s: float = 100.0, without: Collection[int] = ()
+    ) -> list[Outcome]:
+        """What became of the function on every rank.  After anything but values the processes are stopped.  without: not waited for."""
+        world = world or self.world
         if not self._processes:
             self._start()
-        return [process.pid for process in self._processes]
-
-    def outcomes(self, function: Callable[..., Any], *arguments: Any, world: int = 0, timeout_s: float = 100.0) -> list[Outcome]:
-        """What became of the function on every rank.  After anything but values the processes are stopped."""
-        world = world or self.world
-        assert len(self.pids) >= world
         call = pickle.dumps((function, world, arguments))
         for pipe in self._pipes[:world]:
             pipe.send_bytes(call)
         found: dict[int, Outcome] = {}
         end = time.monotonic() + timeout_s
-        while len(found) < world and time.monotonic() < end:
-            waiting = {self._pipes[rank]: rank for rank in range(world) if rank not in found}
+        while len(found.keys() | set(without)) < world and time.monotonic() < end:
+            waiting = {self._pipes[rank]: rank for rank in range(world) if rank not in found and rank not in without}
             for pipe in wait(list(waiting), end - time.monotonic()):
                 assert isinstance(pipe, Connection)
                 found[waiting[pipe]] = self._read(pipe, self._processes[waiting[pipe]])
@@ -114,15 +114,19 @@ class Ranks:
     def run(self, function: Callable[..., Any], *arguments: Any, world: int = 0, timeout_s: float = 100.0) -> list[Any]:
         """The function's values, by rank; AssertionError with a rank's traceback where it raised, died or hung."""
         outcomes = self.outcomes(function, *arguments, world=world, timeout_s=timeout_s)
-        for rank, outcome in enumerate(outcomes):
-            assert not outcome.error, f"on rank {rank}:\n{outcome.error}"
+        failed = [f"on rank {rank}:\n{outcome.error}" for rank, outcome in enumerate(outcomes) if outcome.error]
+        assert not failed, "\n".join(failed)
         for rank, outcome in enumerate(outcomes):
             assert outcome.exit_code is None, f"rank {rank} ended with exit code {outcome.exit_code}"
             assert not outcome.hung, f"rank {rank} hangs in {function.__name__}"
         return [outcome.value for outcome in outcomes]
 
 
-def _free_port() -> int:
+def _nothing(group: dist.ProcessGroup) -> None:
+    del group
+
+
+def free_port() -> int:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         return server.getsockname()[1]

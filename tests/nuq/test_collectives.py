@@ -1,0 +1,310 @@
+"""Every collective leaves all ranks with the same bits: those of the simulation, where one process hosts all workers."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from nuq import collectives
+from nuq.choice import Method, build, fewest_bytes
+from nuq.collectives import Account, Collective, Hosts
+from nuq.links import Links
+from nuq.message import MessageError
+from nuq.ops import Key, NonFiniteError
+from nuq.payload import Part, tiled
+from nuq.registry import METHODS, Exchange
+from nuq.workers import Workers
+from tests.nuq.small_training import assert_same_bits, of_all
+
+SHAPES = ({"a": 1, "b": 63, "c": 64, "d": 65, "e": 130}, {"one": 1}, {"short": 63}, {"long": 1500})
+SEED = 11
+
+
+def settings_of(name: str, **given: Any) -> Any:
+    schema = METHODS[name].settings
+    legal = {item.name for item in dataclasses.fields(schema)}
+    values = {"bucket_size": 128 if name in ("eden", "drive") else 32, "scope": "tensor"} | given
+    return schema(**{key: value for key, value in values.items() if key in legal})
+
+
+def gradient(worker: int, step: int, sizes: dict[str, int]) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(100 * worker + step)
+    return torch.randn(sum(sizes.values()), generator=generator) * 10.0 ** (step - 1)
+
+
+def made(name: str, group: Any, **given: Any) -> tuple[Collective, Links]:
+    coders = Method(name, settings_of(name, **given.pop("settings", {})), given.get("second_bits", 4))
+    links = Links(group, timeout_s=30)
+    per_machine = given.pop("per_machine", 0)
+    hosts = Hosts.of(links.world, links.world)
+    return build(coders, Exchange(**given), links, hosts, Account(), per_machine=per_machine)[1], links
+
+
+def simulated(name: str, exchange: Exchange, workers: int, sizes: dict[str, int], step: int, **given: Any) -> torch.Tensor:
+    shapes = {name: torch.Size([size]) for name, size in sizes.items()}
+    alone = Workers(name, settings_of(name, **given), workers, shapes, SEED, torch.device("cpu"), exchange=exchange)
+    every = {worker: list(gradient(worker, step, sizes).split(list(sizes.values()))) for worker in alone.hosted}
+    return alone.exchange(every, dict.fromkeys(every, 0.0), step).mean
+
+
+def equal_simulation(group, cases):
+    rank, world = dist.get_rank(group), dist.get_world_size(group)
+    for name, given, collective in cases:
+        exchange = Exchange(collective=collective)
+        coders = Method(name, settings_of(name, **given), exchange.second_bits)
+        links = Links(group, timeout_s=30)
+        workers = 1 if coders.single_worker else world
+        _, by = build(coders, exchange, links, Hosts.of(workers, world), Account())
+        for step, sizes in enumerate(SHAPES):
+            mean = torch.full((sum(sizes.values()),), torch.nan)
+            by.mean({rank: gradient(rank, step, sizes)}, tiled(sizes), Key(SEED, step, rank), mean)
+            assert torch.equal(mean, simulated(name, exchange, world, sizes, step, **given)), (name, given, collective, step)
+
+
+def every_case() -> list[tuple[str, dict[str, Any], str]]:
+    cases: list[tuple[str, dict[str, Any], str]] = [
+        (name, {}, collective)
+        for name in METHODS
+        for collective in (["gather"] if METHODS[name].single_worker else ["gather", "two_stage"])
+    ]
+    cases += [(name, {}, "server") for name in ("supersgd", "alq", "trn", "drive")]
+    coded = [("alq", "rans"), ("qsgd", "huffman"), ("eden", "rans")]
+    return cases + [(name, {"coding": coding}, collective) for name, coding in coded for collective in ("gather", "two_stage", "server")]
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 4])
+def test_real_processes_give_the_bits_of_the_simulation(world, ranks):
+    cases = every_case()
+    ranks.run(equal_simulation, cases if world == 3 else cases[world % 2 :: 2], world=world)
+
+
+def in_rounds(group):
+    """A vector that is cut into several rounds, one of which meets a coordinate that is not finite."""
+    rank, world = dist.get_rank(group), dist.get_world_size(group)
+    sizes, stretch = {"first": 3000, "last": 2001}, collectives.STRETCH
+    try:
+        for name in ("qsgdinf", "ecdq"):
+            for length in (256, stretch):
+                collectives.STRETCH = length
+                by, links = made(name, group, collective="two_stage")
+                vector, mean = gradient(rank, 0, sizes), torch.empty(5001)
+                for bad in (False, True, False):
+                    given = vector.clone()
+                    if bad and rank == 1:
+                        given[4000] = torch.inf
+                    try:
+                        by.mean({rank: given}, tiled(sizes), Key(SEED, 0, rank), mean)
+                        assert not bad
+                        assert torch.equal(mean, simulated(name, Exchange(collective="two_stage"), world, sizes, 0))
+                    except NonFiniteError as error:
+                        assert bad and "'last' on worker 1" in str(error), error
+                    links.numbers([int(bad)], "control")  # nothing is left on the way
+                    by.mean({rank: given.nan_to_num(0, 0, 0)}, tiled(sizes), Key(SEED, 1, rank), mean)
+                    assert_same_bits(group, mean)
+                by.mean({rank: vector}, tiled(sizes), Key(SEED, 0, rank), vector)  # the mean may take the gradient's place
+                assert torch.equal(vector, simulated(name, Exchange(collective="two_stage"), world, sizes, 0))
+    finally:
+        collectives.STRETCH = stretch
+
+
+def test_long_vectors_go_in_rounds(ranks):
+    ranks.run(in_rounds, world=3)
+
+
+def hosts_of_several(group):
+    """Five workers on three ranks."""
+    rank, world = dist.get_rank(group), dist.get_world_size(group)
+    sizes, hosts = SHAPES[0], Hosts.of(5, world)
+    for name in ("alq", "ecdq"):
+        for collective in ("gather", "two_stage", "server"):
+            coders, links = Method(name, settings_of(name), 4), Links(group, timeout_s=30)
+            _, by = build(coders, Exchange(collective=collective), links, hosts, Account())
+            mean = torch.empty(sum(sizes.values()))
+            by.mean({w: gradient(w, 1, sizes) for w in hosts.shares[rank]}, tiled(sizes), Key(SEED, 1, 0), mean)
+            assert torch.equal(mean, simulated(name, Exchange(collective=collective), 5, sizes, 1)), (name, collective)
+
+
+def test_ranks_may_host_several_workers(ranks):
+    ranks.run(hosts_of_several, world=3)
+
+
+def machines(group):
+    """Two machines of two ranks: exact methods give the mean, the others a mean of two messages; all ranks the same bits."""
+    rank, sizes = dist.get_rank(group), {"a": 700, "b": 65}
+    parts = tiled(sizes)
+    for name, given in (("supersgd", {}), ("alq", {}), ("ecdq", {}), ("drive", {}), ("qsgdinf", {"bits": 8, "coding": "huffman"})):
+        by, _ = made(name, group, collective="hierarchical", per_machine=2, second_bits=8, settings=given)
+        out, vector = torch.empty(765), gradient(rank, 1, sizes)
+        by.mean({rank: vector}, parts, Key(SEED, 1, rank), out)
+        assert_same_bits(group, out)
+        exact = torch.stack(of_all(group, vector)).mean(dim=0)
+        error = float((out - exact).norm() / exact.norm())
+        assert error < {"supersgd": 1e-6, "qsgdinf": 0.02}.get(name, 1.0), (name, error)
+        links = [links for links in by.inner_links if links.bytes_sent["messages"] + links.bytes_sent["means"]]  # type: ignore[attr-defined]
+        assert len(links) == (rank % 2 == 0)  # messages are the first ranks' alone
+        bad = torch.full_like(vector, torch.nan) if rank == 3 else vector
+        with pytest.raises(NonFiniteError, match="on worker 1 is not finite"):  # the second machine
+            by.mean({rank: bad}, parts, Key(SEED, 2, rank), out)
+        by.mean({rank: vector}, parts, Key(SEED, 1, rank), out)  # and all is well again
+        assert_same_bits(group, out)
+
+
+def test_machines_of_several_ranks(ranks):
+    ranks.run(machines)
+
+
+def not_finite(group):
+    rank, sizes = dist.get_rank(group), SHAPES[0]
+    for name in ("supersgd", "alq", "ecdq", "eden"):
+        for collective in ("gather", "two_stage", "server"):
+            by, _ = made(name, group, collective=collective)
+            mean, vector = torch.empty(323), gradient(rank, 0, sizes)
+            if rank == 2:
+                vector[130] = torch.nan  # of d
+            with pytest.raises(NonFiniteError, match="the gradient of 'd' on worker 2 is not finite"):
+                by.mean({rank: vector}, tiled(sizes), Key(SEED, 0, rank), mean)
+            by.mean({rank: gradient(rank, 0, sizes)}, tiled(sizes), Key(SEED, 0, rank), mean)
+            assert torch.equal(mean, simulated(name, Exchange(collective=collective), 3, sizes, 0))
+
+
+def test_a_gradient_that_is_not_finite_is_named_on_all_ranks(ranks):
+    ranks.run(not_finite, world=3)
+
+
+def damaged(group):
+    """One bit of what rank 1 says turns over on the way to rank 0."""
+    rank, sizes = dist.get_rank(group), SHAPES[0]
+    by, links = made("alq", group, collective="gather")
+    if rank == 1:
+        encode = by.codec.encode_or_mark  # type: ignore[attr-defined]
+
+        def flipped(*arguments):
+            payload = encode(*arguments)
+            payload[60] ^= 4
+            return payload
+
+        by.codec.encode_or_mark = flipped  # type: ignore[attr-defined]
+    with pytest.raises(MessageError, match=r"damaged on the way|cut short"):
+        by.mean({rank: gradient(rank, 0, sizes)}, tiled(sizes), Key(SEED, 0, rank), torch.empty(323))
+    assert links.bytes_sent["messages"] > 0
+
+
+def test_damage_on_the_way_raises(ranks):
+    ranks.run(damaged, world=2)
+
+
+def counted(group):
+    """Bytes of the table in nuq/collectives.py."""
+    rank, world, n = dist.get_rank(group), dist.get_world_size(group), 6400
+    for name in ("alq", "trn"):
+        coders = Method(name, settings_of(name, bucket_size=64), 4)
+        part = [Part("a", 0, n)]
+        first, second = coders.codec.size(part), coders.second.size(part)
+        assert first and second
+        expected = {"gather": (world - 1) * first, "two_stage": (world - 1) / world * (first + second)}
+        expected["server"] = first if rank else (world - 1) * second
+        for collective, wanted in expected.items():
+            links = Links(group, timeout_s=30)
+            _, by = build(coders, Exchange(collective=collective), links, Hosts.of(world, world), Account())
+            by.mean({rank: torch.randn(n)}, part, Key(0, 0, rank), torch.empty(n))
+            sent = links.bytes_sent["messages"] + links.bytes_sent["means"]
+            assert sent == wanted if collective != "two_stage" else abs(sent - wanted) < 70 * 2 * (world - 1), (collective, sent, wanted)
+
+
+def test_bytes_are_those_of_the_table(ranks):
+    ranks.run(counted, world=4)
+
+
+# --- the first few to arrive ---
+
+
+def first_two_of_three(group):
+    """Rank 2 sets out when the others are done with five exchanges: its messages are late, and nobody waited for it."""
+    rank, n, steps = dist.get_rank(group), 200, 5
+    by, links = made("supersgd", group, collective="server", num_aggregate=2)
+    assert dist.group.WORLD is not None
+    store, done = dist.group.WORLD.get_group_store(), f"done {links._number}"
+    if rank == 2:
+        store.wait([done])
+    for step in range(steps):
+        mean = torch.empty(n)
+        by.mean({rank: torch.full((n,), float(10 * step + rank))}, [Part("a", 0, n)], Key(0, step, rank), mean)
+        assert torch.equal(mean, torch.full((n,), 10 * step + 0.5)), (step, mean[0])  # of ranks 0 and 1 alone
+    if rank == 1:
+        store.set(done, "")
+    by.settle()  # type: ignore[attr-defined]
+    links.numbers([rank], "control")
+
+
+def test_the_server_takes_the_first_and_throws_the_late_away(ranks):
+    ranks.run(first_two_of_three, world=3)
+
+
+def any_two_of_four(group):
+    """Whoever comes first: the mean is of exactly two, and the same everywhere."""
+    rank, steps = dist.get_rank(group), 12
+    by, _ = made("supersgd", group, collective="server", num_aggregate=2)
+    taken = []
+    for step in range(steps):
+        mean = torch.empty(4)
+        by.mean({rank: torch.eye(4)[rank]}, [Part("a", 0, 4)], Key(0, step, rank), mean)
+        assert sorted(mean.tolist()) == [0, 0, 0.5, 0.5]
+        assert_same_bits(group, mean)
+        taken.append(mean)
+    by.settle()  # type: ignore[attr-defined]
+    return torch.stack(taken)[:, 0].tolist()
+
+
+def test_means_are_of_as_many_as_were_asked_for(ranks):
+    assert ranks.run(any_two_of_four)[3] == [0.5] * 12  # rank 0 hosts the server, and is always among them
+
+
+def test_the_simulated_server_draws_who_comes_first():
+    sizes = {"a": 5}
+    means = [simulated("supersgd", Exchange(collective="server", num_aggregate=2), 4, sizes, step) for step in range(3)]
+    again = [simulated("supersgd", Exchange(collective="server", num_aggregate=2), 4, sizes, step) for step in range(3)]
+    pairs = []
+    for step, (mean, same) in enumerate(zip(means, again, strict=True)):
+        assert torch.equal(mean, same)
+        rows = [gradient(worker, step, sizes) for worker in range(4)]
+        found = [(a, b) for a in range(4) for b in range(a) if torch.allclose((rows[a] + rows[b]) / 2, mean)]
+        assert len(found) == 1
+        pairs += found
+    assert len(set(pairs)) > 1
+
+
+# --- the choice ---
+
+
+@pytest.mark.parametrize(
+    ("name", "workers", "choice"),
+    [("alq", 1, "gather"), ("alq", 2, "gather"), ("alq", 3, "two_stage"), ("alq", 8, "two_stage"), ("sgd", 8, "gather")],
+)
+def test_auto_takes_the_fewest_bytes(name, workers, choice):
+    assert fewest_bytes(Method(name, settings_of(name, bits=3) if name == "alq" else settings_of(name), 4), workers) == choice
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "sentence"),
+    [
+        ("sgd", {"collective": "two_stage"}, "collective='two_stage': sgd sends one worker's gradient alone; legal here: auto, gather"),
+        ("alq", {"collective": "server", "num_aggregate": 2}, "num_aggregate=2: there are 1 workers; legal here: 1 to 1, 0 for all"),
+        ("alq", {"collective": "hierarchical"}, "collective='hierarchical' is about several machines"),
+    ],
+)
+def test_collectives_that_cannot_be_are_refused(name, given, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        made(name, None, **given)
+
+
+def uneven_machines(group):
+    with pytest.raises(ValueError, match=r"per_machine=3: must divide the 4 ranks \(legal: 1, 2, 4\)"):
+        made("alq", group, collective="hierarchical", per_machine=3)
+
+
+def test_machines_of_unequal_size_are_refused(ranks):
+    ranks.run(uneven_machines)
