@@ -145,7 +145,14 @@ class CompressionState:
         if self.hook.gate and state["collective"] == "dense":  # its word still holds
             self.collective, self._collective = "dense", self._dense
 
-    # --- what it cost ---
+    # --- what it does and what it costs ---
+
+    @property
+    def levels(self) -> list[float]:
+        """The levels in use, from -1 to 1; empty for methods without a level set."""
+        compressor = self._coders.codec.compressor
+        levels = getattr(getattr(compressor, "inner", compressor), "levels", None)
+        return [] if levels is None else levels.values.tolist()
 
     @property
     def bytes_sent(self) -> int:
