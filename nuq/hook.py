@@ -80,6 +80,7 @@ class CompressionState:
         self._sizes = {name: p.numel() for name, p in parameters.items()}
         self._dims = {name: p.dim() for name, p in parameters.items()}
         shared = getattr(model, "process_group", None) or dist.group.WORLD
+        assert isinstance(shared, dist.ProcessGroup)
         shapes = {name: list(p.shape) for name, p in parameters.items()}
         versions = {"message version": VERSION, "torch": torch.__version__}
         chosen = {"method": self.method, **vars(self.method_settings), **vars(self.exchange), **vars(self.hook)}
