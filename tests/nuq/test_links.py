@@ -1,0 +1,146 @@
+"""A rank that dies or falls silent is named by all others within a bounded time, whatever it was they did together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from nuq.links import Links, RankLost
+from tests.nuq.ranks import Ranks, free_port
+from tests.nuq.small_training import backward, hooked, net
+
+ROOT = Path(__file__).parents[2]
+SILENT_S = 1.5
+
+
+def dies(group, collective, victim, how):
+    """DDP trains; the victim goes between two steps, or in the middle of one."""
+    rank, calls = dist.get_rank(group), 0
+    given = {"per_machine": 2} if collective == "hierarchical" else {}
+    model, state = hooked(
+        group, net(), method="qsgdinf", collective=collective, ddp={"bucket_cap_mb": 0.002}, **{"timeout_s": SILENT_S} | given
+    )
+    mean = state._collective.mean
+
+    def deadly(*arguments):
+        nonlocal calls
+        calls += 1
+        if rank == victim and calls == 8:  # a bucket in the midst of the third step
+            if how == "dies":
+                os._exit(7)
+            os.kill(os.getpid(), signal.SIGSTOP)
+        mean(*arguments)
+
+    state._collective.mean = deadly
+    try:
+        for step in range(10):
+            backward(model, rank, step)
+    except RuntimeError as error:
+        assert isinstance(state.error, RankLost)
+        with pytest.raises(RuntimeError, match="an earlier exchange failed"):
+            backward(model, rank, step)  # and does not hang
+        return str(error)
+    raise AssertionError("nobody noticed")
+
+
+@pytest.mark.parametrize(
+    ("collective", "world", "victim", "how"),
+    [
+        ("gather", 3, 1, "dies"),
+        ("two_stage", 3, 0, "dies"),
+        ("two_stage", 3, 2, "falls silent"),
+        ("server", 3, 2, "dies"),
+        ("server", 3, 0, "dies"),
+        ("dense", 3, 1, "dies"),
+        ("hierarchical", 4, 3, "dies"),
+        ("hierarchical", 4, 2, "falls silent"),
+    ],
+)
+def test_the_others_name_the_rank_that_is_lost(collective, world, victim, how):
+    group = Ranks(world)
+    group.start()
+    try:
+        started = time.monotonic()
+        outcomes = group.outcomes(dies, collective, victim, how, timeout_s=40, without=(victim,) if how != "dies" else ())
+        assert time.monotonic() - started < 30
+        if how == "dies":
+            assert outcomes[victim].exit_code == 7
+        for rank, outcome in enumerate(outcomes):
+            if rank != victim:
+                assert f"rank {victim} of {world} " in str(outcome.value), (rank, outcome)
+                assert "is gone" in outcome.value or "did not answer in time" in outcome.value
+    finally:
+        group.stop()
+
+
+SCRIPT = """
+import os, sys
+import torch, torch.distributed as dist
+from torch import nn
+import nuq
+
+dist.init_process_group("gloo")
+model = nn.parallel.DistributedDataParallel(nn.Linear(50, 50))
+state = nuq.CompressionState(model, method="alq", collective="two_stage", min_size=0, timeout_s=5.0)
+model.register_comm_hook(state, nuq.compress_hook)
+for step in range(6):
+    if step == 3 and dist.get_rank() == 1:
+        os._exit(9)
+    model(torch.randn(4, 50)).sum().backward()
+"""
+
+
+def test_the_others_end_with_an_error_of_their_own():
+    """Real processes to their real ends: an interpreter that shuts down with a thread and exchanges under way."""
+    environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "3", "OMP_NUM_THREADS": "1"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", SCRIPT], cwd=ROOT, env=os.environ | environment | {"RANK": str(rank)}, stderr=subprocess.PIPE, text=True
+        )
+        for rank in range(3)
+    ]
+    try:
+        said = [process.communicate(timeout=90)[1] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    assert [process.returncode for process in started] == [1, 9, 1], said
+    for text in (said[0], said[2]):
+        assert "rank 1 of 3 is gone" in text, text
+
+
+# --- a link that works ---
+
+
+def swaps(group):
+    rank, world = dist.get_rank(group), dist.get_world_size(group)
+    links = Links(group, timeout_s=20)
+    others = [other for other in range(world) if other != rank]
+    outgoing = {other: torch.full((rank * other,), 10 * rank + other, dtype=torch.uint8) for other in others}
+    received = links.swap(outgoing, {other: rank * other for other in others}, "messages")
+    for other in others:
+        assert torch.equal(received[other], torch.full((rank * other,), 10 * other + rank, dtype=torch.uint8))
+    assert links.bytes_sent["messages"] == sum(rank * other for other in others)
+    assert links.numbers([rank, -(2**62)], "control") == [[other, -(2**62)] for other in range(world)]
+    words = ["", "ä" * 300, "three", "x"][:world]
+    assert [text.strip() for text in links.texts(words[rank], "control")] == words
+    posted = [
+        links.post({other: torch.tensor([n], dtype=torch.uint8) for other in others}, dict.fromkeys(others, 1), "m") for n in range(9)
+    ]
+    for number in reversed(range(9)):  # in any order
+        assert all(int(data) == number for data in posted[number].wait().values())
+    with pytest.raises(ValueError, match="timeout_s=0: must be a number of seconds above 0"):
+        Links(group, timeout_s=0)
+
+
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_every_rank_gets_what_was_sent_to_it(world, ranks):
+    ranks.run(swaps, world=world)
