@@ -1,0 +1,225 @@
+"""What a user can get wrong with the hook is one sentence on all ranks; what the hook does beside the exchange of messages."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import nuq
+from nuq.links import Links
+from nuq.ops import NonFiniteError
+from tests.nuq.ranks import second_group
+from tests.nuq.small_training import assert_same_bits, backward, gradients, hooked, net, of_all, wrapped
+
+SEVERAL = {"bucket_cap_mb": 0.002}
+
+
+# --- settings ---
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"method": "alqq"}, "unknown method 'alqq'; did you mean 'alq'"),
+        ({"method": "alq", "bitz": 3}, "bitz"),
+        ({"method": "supersgd", "bits": 3}, "bits"),
+        ({"method": "alq", "bits": 0}, "bits=0: must be at least 1"),
+        ({"method": "alq", "bits": 9}, "bits=9: must be at most 8"),
+        ({"method": "alq", "collective": "ring"}, "collective='ring': must be one of auto, gather"),
+        ({"method": "alq", "scope": "model"}, "scope='model': DDP hands its gradient over in buckets of its own; legal here: tensor"),
+        ({"method": "alq", "timeout_s": 0.0}, "timeout_s=0.0: must be at least"),
+        ({"method": "alq", "on_non_finite": "ignore"}, "on_non_finite='ignore': must be one of raise, propagate"),
+        ({"method": "alq", "num_aggregate": 2, "collective": "gather"}, "num_aggregate=2: has no effect with collective='gather'"),
+    ],
+)
+def test_settings_are_checked_before_anything_else(settings, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        nuq.CompressionState(**settings)
+
+
+def test_without_processes_there_is_nothing_to_attach_to():
+    with pytest.raises(ValueError, match=r"call torch\.distributed\.init_process_group first"):
+        nuq.CompressionState(nn.Linear(2, 2))
+
+
+def differing(group):
+    rank = dist.get_rank(group)
+    for settings, here, there in (
+        ({"method": "alq" if rank != 1 else "amq"}, "method='alq'", "method='amq'"),
+        ({"method": "alq", "bits": 3 + (rank == 1)}, "bits=3", "bits=4"),
+        ({"method": "alq", "gate": rank == 1}, "gate=False", "gate=True"),
+        ({"method": "trn", "collective": "dense" if rank else "gather"}, "collective='gather'", "collective='dense'"),
+    ):
+        with pytest.raises(ValueError, match=f"rank 0 has {here} and rank 1 has {there}: all ranks need the same"):
+            nuq.CompressionState(net(), group=group, timeout_s=20, **settings)
+    with pytest.raises(ValueError, match=r"rank 0 has parameter 0\.weight=\[40, 12\] and rank 2 has parameter 0\.weight=\[41, 12\]"):
+        nuq.CompressionState(net(hidden=41 if rank == 2 else 40), group=group, timeout_s=20)
+    more = nn.Sequential(*net(), nn.Linear(5, 5)) if rank == 1 else net()
+    with pytest.raises(ValueError, match=r"rank 0 has no parameter 5\.weight and rank 1 has parameter 5\.weight="):
+        nuq.CompressionState(more, group=group, timeout_s=20)
+
+
+def test_ranks_that_differ_are_named_on_all_ranks(ranks):
+    ranks.run(differing, world=3)
+
+
+# --- gradients that are not finite ---
+
+
+def raises(group, collective):
+    rank = dist.get_rank(group)
+    given = {"per_machine": 2} if collective == "hierarchical" else {}
+    worker = 1 if collective == "hierarchical" else 2  # the second machine, of ranks 2 and 3
+    model, state = hooked(group, net(), ddp=SEVERAL, method="alq", bucket_size=64, collective=collective, **given)
+    backward(model, rank, 0)
+    if rank == 2:
+        model.module[2].register_full_backward_hook(lambda *_: None)
+        model.module[2].weight.register_hook(lambda gradient: gradient.index_fill(0, torch.tensor([3]), math.nan))
+    with pytest.raises(RuntimeError, match=rf"the gradient of '2\.weight' on worker {worker} is not finite"):
+        backward(model, rank, 1)
+    assert isinstance(state.error, NonFiniteError)
+
+
+@pytest.mark.parametrize("collective", ["gather", "two_stage", "server", "hierarchical"])
+def test_a_gradient_that_is_not_finite_is_raised_on_all_ranks(collective, ranks):
+    ranks.run(raises, collective)
+
+
+def propagates(group):
+    """As a gradient scaler wants it: the step is lost on all ranks, and the next one is well."""
+    rank = dist.get_rank(group)
+    settings = {"method": "alq", "bucket_size": 64, "update_at": [1, 3], "num_samples": 3, "error_feedback": True}
+    model, state = hooked(group, net(), ddp=SEVERAL, on_non_finite="propagate", collective="two_stage", **settings)
+    for step in range(6):
+        model.zero_grad()
+        scale = torch.tensor(math.inf if rank == 1 and step in (1, 2) else 1.0)
+        (model(torch.randn(4, 12)).square().mean() * scale).backward()
+        found = gradients(model)
+        assert bool(torch.isfinite(found).all()) == (step not in (1, 2)), step
+        assert_same_bits(group, found.nan_to_num(7.0))
+    assert state.error is None
+    assert all(bool(torch.isfinite(residual).all()) for residual in state._coders.compressor.residuals.values())
+    state.close()
+
+
+def test_a_scaler_sees_nan_on_all_ranks_and_goes_on(ranks):
+    ranks.run(propagates, world=2)
+
+
+# --- beside the exchange ---
+
+
+def overlaps(group):
+    """The first bucket is not exchanged before the second one has been handed over, so the backward pass goes on meanwhile."""
+    rank, again, seen = dist.get_rank(group), threading.Event(), []
+    model = wrapped(group, net(), **SEVERAL)
+    state = nuq.CompressionState(model, method="alq", min_size=0, collective="two_stage", timeout_s=30)
+
+    def hook(_, bucket):
+        future = nuq.compress_hook(state, bucket)
+        seen.append(bucket.index())
+        if bucket.is_last():
+            again.set()
+        return future
+
+    model.register_comm_hook(None, hook)
+    backward(model, rank, 0)  # one bucket; DDP lays them out anew
+    again.clear()
+    seen.clear()
+    mean, result, inside = state._collective.mean, state._result, []
+    post = Links.post
+
+    def patient(*arguments):
+        assert again.wait(20), "the hook waited for the exchange"
+        mean(*arguments)
+
+    def callback(job):
+        inside.append(threading.get_ident())
+        time.sleep(0.01)
+        try:
+            return result(job)
+        finally:
+            inside.pop()
+
+    def watched(links, *arguments):
+        assert threading.get_ident() not in inside, "a collective inside a future's callback"
+        assert threading.current_thread().name == "nuq exchange"
+        return post(links, *arguments)
+
+    state._collective.mean, state._result, Links.post = patient, callback, watched
+    try:
+        backward(model, rank, 1)
+    finally:
+        Links.post = post
+    assert seen == [0, 1, 2][: len(seen)] and len(seen) > 1
+    assert {"encode", "wire", "decode"} <= state.seconds.keys()
+    state.close()
+    assert state._thread is None
+
+
+def test_exchanges_overlap_the_backward_pass(ranks):
+    ranks.run(overlaps, world=2)
+
+
+def gated(group):
+    """Slow on one rank is slow for all: they choose alike."""
+    rank = dist.get_rank(group)
+    for slow, choice in (("messages", "dense"), ("dense", "gather")):
+        settings = {"method": "qsgdinf", "bucket_size": 64, "collective": "gather", "gate": True}
+        model, state = hooked(group, net(), own=second_group(group), ddp=SEVERAL, **settings)
+        lagging = state._collective if slow == "messages" else state._dense
+        mean = lagging.mean
+
+        def late(*arguments, mean=mean):
+            time.sleep(0.03 * (rank == 1))
+            mean(*arguments)
+
+        lagging.mean = late  # type: ignore[method-assign]
+        for step in range(4):
+            assert state.collective == ("gather" if step <= 2 else choice)  # measured at the third step
+            model.zero_grad()
+            backward(model, rank, step)
+            assert_same_bits(group, gradients(model))
+        assert state.collective == choice
+        assert_same_bits(group, torch.tensor([state.gate_s["gather"], state.gate_s["dense"]]))
+        other, _ = hooked(group, net(), own=second_group(group), **settings)
+        del other
+        again = nuq.CompressionState(model, group=second_group(group), min_size=0, **settings)
+        again.load_state_dict(state.state_dict())
+        assert again.collective == choice  # the gate's word holds after a restart
+        for each in (state, again):
+            each.close()
+
+
+def test_all_ranks_follow_the_gate(ranks):
+    ranks.run(gated, world=3)
+
+
+def small_tensors(group):
+    """Below min_size, and with skip_1d every vector, gradients come as they are."""
+    rank = dist.get_rank(group)
+    for settings, exact in (
+        ({"min_size": 201}, {"0.bias", "2.bias", "4.weight", "4.bias"}),
+        ({"skip_1d": True}, {"0.bias", "2.bias", "4.bias"}),
+        ({"min_size": 10**6}, {"0.weight", "0.bias", "2.weight", "2.bias", "4.weight", "4.bias"}),
+    ):
+        for collective in ("gather", "two_stage"):
+            local = net()
+            model, state = hooked(group, net(), method="qsgdinf", bits=2, bucket_size=64, collective=collective, **settings)
+            for each in (local, model):
+                backward(each, rank, 0)
+            for (name, mine), (_, mean) in zip(local.named_parameters(), model.module.named_parameters(), strict=True):
+                assert mine.grad is not None and mean.grad is not None
+                plain = torch.stack(of_all(group, mine.grad)).mean(dim=0)
+                assert torch.allclose(mean.grad, plain, rtol=1e-5, atol=1e-8) == (name in exact), (name, settings)
+            state.close()
+
+
+def test_small_tensors_travel_as_they_are(ranks):
+    ranks.run(small_tensors, world=2)
