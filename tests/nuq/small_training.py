@@ -62,7 +62,7 @@ def of_all(group: dist.ProcessGroup, tensor: Tensor) -> list[Tensor]:
 
 
 def assert_same_bits(group: dist.ProcessGroup, tensor: Tensor) -> None:
-    rows = of_all(group, tensor)
+    rows = of_all(group, tensor.reshape(-1))
     assert all(torch.equal(row.view(torch.uint8), rows[0].view(torch.uint8)) for row in rows), "ranks hold other bits"
 
 

@@ -1,0 +1,133 @@
+"""Error feedback: what a message leaves out is kept, never grows, and comes back."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nuq.feedback import TAG, ErrorFeedback
+from nuq.message import Message, MessageError, parse
+from nuq.ops import Key, NonFiniteError
+from nuq.payload import Codec, cut, tiled
+from nuq.registry import METHODS
+
+SIZE = 300
+NAMES = ["qsgd", "nuqsgd", "trn", "alq", "ecdq", "eden", "drive", "supersgd"]
+
+
+def feedback(name: str, **given) -> ErrorFeedback:
+    schema = METHODS[name].settings
+    values = {"bucket_size": 128} | given if name != "supersgd" else {}
+    return ErrorFeedback(METHODS[name].load()(schema(**values)), {"p": SIZE})
+
+
+def key(step: int, name: str = "p") -> Key:
+    return Key(1, step, 0).of(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=25)
+@given(data=st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=8), seed=st.integers(0, 1000))
+def test_every_message_is_a_contraction(name, data, seed):
+    """|p - beta q| <= |p|, and message + residual = gradient + residual before."""
+    of = feedback(name)
+    spread = torch.randn(SIZE, generator=torch.Generator().manual_seed(seed))
+    before = torch.zeros(SIZE)
+    for step, scale in enumerate(data):
+        wanted = spread * scale + before
+        decoded = of.decode(of.encode(spread * scale, key(step)))
+        before = of.residuals["p"].clone()
+        torch.testing.assert_close(decoded + before, wanted, rtol=1e-5, atol=1e-5 * float(wanted.abs().max() + 1e-20))
+        assert before.norm() <= wanted.norm() * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("name", ["trn", "alq", "ecdq"])
+def test_what_was_left_out_comes_back(name):
+    """The mean of the messages comes nearer to the gradient than those without a memory can, which are biased or spread."""
+    x, steps, of = torch.randn(SIZE, generator=torch.Generator().manual_seed(4)), 200, feedback(name)
+    mean = torch.stack([of.decode(of.encode(x, key(step))) for step in range(steps)]).mean(dim=0)
+    plain = torch.stack([of.inner.decode(of.inner.encode(x, key(step))) for step in range(steps)]).mean(dim=0)
+    assert (mean - x).norm() < 0.6 * (plain - x).norm()
+
+
+def test_a_coordinate_that_is_always_rounded_away_arrives():
+    """TernGrad clipped at 1 sigma loses the rest of a large coordinate for good; the memory keeps it."""
+    x = torch.full((SIZE,), 0.01)
+    x[7] = 1.0
+    of = feedback("trn", clip_sigma=1.0)
+    lost = torch.stack([of.inner.decode(of.inner.encode(x, key(step))) for step in range(300)]).mean(dim=0)
+    kept = torch.stack([of.decode(of.encode(x, key(step))) for step in range(300)]).mean(dim=0)
+    assert abs(lost[7] - 1) > 0.5 > 0.2 > abs(kept[7] - 1)
+
+
+def test_pieces_share_the_memory_of_their_parameter():
+    """However a collective cuts: a piece's residual is its place in the parameter's."""
+    of = feedback("trn")
+    codec, x = Codec(of, METHODS["trn"].settings()), torch.randn(SIZE, generator=torch.Generator().manual_seed(2))
+    pieces = [part for stretch in cut(tiled({"p": SIZE}), 3) for part in stretch]
+    assert len(pieces) == 3
+    decoded = torch.zeros(SIZE)
+    for piece in pieces:
+        codec.add(codec.encode(x, [piece], Key(1, 0, 0)), [piece], decoded)
+    assert of.residuals.keys() == {"p"}
+    torch.testing.assert_close(decoded + of.residuals["p"], x)
+
+
+def test_parameters_without_a_memory_are_left_alone():
+    of = feedback("trn")
+    x = torch.randn(20)
+    for step in range(2):
+        message = of.encode(x, key(step, "mean"))
+        assert parse(of.inner.encode(x, key(step, "mean")).to_bytes()).num_coordinates == of.decode(message).numel()
+    assert of.residuals == {}
+
+
+def test_a_gradient_that_is_not_finite_leaves_the_memory_as_it_was():
+    of, x = feedback("alq"), torch.randn(SIZE)
+    of.encode(x, key(0))
+    before = of.residuals["p"].clone()
+    with pytest.raises(NonFiniteError):
+        of.encode(x.index_fill(0, torch.tensor([5]), torch.inf), key(1))
+    assert torch.equal(of.residuals["p"], before)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_zeros_and_the_length_by_formula(name):
+    of = feedback(name)
+    message = of.encode(torch.zeros(SIZE), key(0))
+    assert torch.equal(of.decode(message), torch.zeros(SIZE)) and not of.residuals["p"].any()
+    if getattr(METHODS[name].settings(), "coding", "packed") == "packed":
+        assert message.num_bytes == of.message_bytes(SIZE) == of.inner.message_bytes(SIZE) + 32
+
+
+def test_a_state_is_plain_tensors_and_does_not_share_memory():
+    of = feedback("alq")
+    of.encode(torch.randn(SIZE), key(0))
+    saved = of.state_dict()
+    kept = saved["residuals"]["p"].clone()
+    other = feedback("alq")
+    other.load_state_dict(saved)
+    x = torch.randn(SIZE)
+    assert torch.equal(of.encode(x, key(1)).to_bytes(), other.encode(x, key(1)).to_bytes())
+    assert torch.equal(of.residuals["p"], other.residuals["p"])
+    assert torch.equal(saved["residuals"]["p"], kept)
+
+
+@pytest.mark.parametrize("factor", [float("nan"), -0.5, 1.5, float("inf")])
+def test_a_scale_out_of_range_is_damage(factor):
+    of = feedback("alq")
+    message = of.encode(torch.randn(SIZE), key(0))
+    body = message.body.clone()
+    body[:4] = torch.tensor([factor]).view(torch.uint8)
+    with pytest.raises(MessageError, match="damaged, it lies between 0 and 1"):
+        of.decode(Message(TAG, SIZE, body))
+
+
+def test_messages_of_another_kind_or_size_are_refused():
+    of = feedback("alq")
+    message = of.encode(torch.randn(SIZE), key(0))
+    for wrong in (Message(b"FP32", SIZE, message.body), Message(TAG, SIZE, message.body[:3]), Message(TAG, SIZE + 1, message.body)):
+        with pytest.raises(MessageError):
+            of.decode(wrong)

@@ -1,0 +1,135 @@
+"""nuq.all_reduce: one tensor's mean over the ranks, by every method."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import nuq
+from nuq.functional import fit_levels
+from nuq.ops import NonFiniteError
+from nuq.registry import METHODS
+from tests.nuq.small_training import assert_same_bits, of_all
+
+
+def heavy(rank: int, *shape: int) -> torch.Tensor:
+    """Coordinates with a heavy tail."""
+    generator = torch.Generator().manual_seed(rank)
+    return torch.randn(shape, generator=generator) * torch.rand(shape, generator=generator).pow(-0.7)
+
+
+def every_method(group, names):
+    rank = dist.get_rank(group)
+    for number, name in enumerate(names):
+        for collective in ("gather",) if METHODS[name].single_worker else ("auto", ("gather", "two_stage", "server")[number % 3]):
+            x = heavy(rank, 5, 7, 40)
+            given = {"collective": collective, "timeout_s": 30} | ({} if name in ("sgd", "supersgd") else {"bucket_size": 128})
+            mean = nuq.all_reduce(x, name, group, step=4, **given)
+            assert mean.shape == x.shape and mean.dtype == torch.float32
+            assert_same_bits(group, mean)
+            exact = torch.stack(of_all(group, x)).mean(dim=0)
+            if METHODS[name].single_worker:
+                exact = of_all(group, x)[0]
+            error = float((mean - exact).norm() / exact.norm())
+            assert error < {"sgd": 1e-6, "supersgd": 1e-6, "trn": 4, "qsgd": 3, "qsgdinf": 2, "nuqsgd": 2}.get(name, 1.0), (name, error)
+            again = nuq.all_reduce(x, name, group, step=4, **given)
+            assert torch.equal(again, mean), name  # step and seed decide
+            if name not in ("sgd", "supersgd", "drive", "eden"):
+                assert not torch.equal(nuq.all_reduce(x, name, group, step=5, **given), mean), name
+                assert not torch.equal(nuq.all_reduce(x, name, group, step=4, seed=9, **given), mean), name
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_every_method_gives_one_mean_on_all_ranks(world, ranks):
+    names = list(METHODS)
+    ranks.run(every_method, names if world == 3 else names[world - 1 :: 2], world=world)
+
+
+def shapes_and_types(group):
+    rank = dist.get_rank(group)
+    for shape in ((), (1,), (0,), (3, 0, 2), (63,), (64, 1), (65,)):
+        for dtype in (torch.float32, torch.bfloat16, torch.float16):
+            x = torch.randn(shape, generator=torch.Generator().manual_seed(rank)).to(dtype)
+            for collective in ("gather", "two_stage"):
+                mean = nuq.all_reduce(x, "supersgd" if collective == "gather" else "qsgdinf", group, step=0, collective=collective)
+                assert mean.shape == x.shape and mean.dtype == torch.float32
+                assert_same_bits(group, mean)
+                if collective == "gather":
+                    torch.testing.assert_close(mean, torch.stack([row.float() for row in of_all(group, x)]).mean(dim=0))
+    turned = torch.arange(12.0).view(3, 4).T + rank
+    kept = turned.clone()
+    assert torch.equal(nuq.all_reduce(turned, "supersgd", group, step=0), torch.arange(12.0).view(3, 4).T + 0.5)
+    assert torch.equal(turned, kept)  # the argument stays as it is
+
+
+def test_shapes_and_types(ranks):
+    ranks.run(shapes_and_types, world=2)
+
+
+def fitted(group):
+    """Levels fitted to the tensor at hand err less than those fitted to a normal law."""
+    rank = dist.get_rank(group)
+    x = heavy(rank, 1 << 15)
+    exact = torch.stack(of_all(group, x)).mean(dim=0)
+
+    def error(fit):
+        kept, nuq.functional.fit_levels = fit_levels, fit
+        try:
+            means = [nuq.all_reduce(x, "alq", group, step=step, collective="gather", bits=3) for step in range(4)]
+        finally:
+            nuq.functional.fit_levels = kept
+        return sum(float((mean - exact).square().sum()) for mean in means)
+
+    assert error(fit_levels) < 0.5 * error(lambda *_: None)
+
+
+def test_levels_are_fitted_to_the_tensor(ranks):
+    import nuq.functional  # noqa: F401  that the name is there to be replaced
+
+    ranks.run(fitted, world=2)
+
+
+def refused(group):
+    rank = dist.get_rank(group)
+    x = torch.ones(10)
+    for settings, sentence in (
+        ({"method": "alqq"}, "unknown method 'alqq'"),
+        ({"bitz": 3}, "bitz"),
+        ({"bits": 0}, "bits=0: must be at least 1"),
+        ({"collective": "dense"}, "collective='dense': must be one of"),
+        ({"timeout_s": -1.0}, "timeout_s=-1.0: must be a number of seconds above 0"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            nuq.all_reduce(x, **{"method": "alq", "group": group, "step": 0} | settings)
+    for collective in ("gather", "two_stage", "server"):
+        given = x.clone().fill_(torch.nan) if rank == 1 else x
+        with pytest.raises(NonFiniteError, match="the gradient of 'tensor' on worker 1 is not finite"):
+            nuq.all_reduce(given, "alq", group, step=0, collective=collective)
+
+
+def test_what_cannot_be_is_refused_on_all_ranks(ranks):
+    ranks.run(refused, world=3)
+
+
+def test_without_processes():
+    with pytest.raises(ValueError, match=r"call torch\.distributed\.init_process_group first"):
+        nuq.all_reduce(torch.ones(3), step=0)
+
+
+def outer_loop(group):
+    """DiLoCo: local steps, then the mean of what every rank moved by."""
+    rank = dist.get_rank(group)
+    target, weights = torch.linspace(-1, 1, 200), torch.zeros(200)
+    for step in range(25):
+        local = weights.clone()
+        generator = torch.Generator().manual_seed(100 * rank + step)
+        for _ in range(5):
+            local -= 0.2 * (local - target + 0.05 * torch.randn(200, generator=generator))
+        weights += nuq.all_reduce(local - weights, "alq", group, step=step, bits=4)
+        assert_same_bits(group, weights)
+    assert (weights - target).norm() < 0.1 * target.norm()
+
+
+def test_an_outer_loop_converges(ranks):
+    ranks.run(outer_loop, world=2)
