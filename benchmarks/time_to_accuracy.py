@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ RATE_MBIT, RANKS, PORT = 100, 2, 29411
 SHOWN = ("supersgd", "alq", "amq", "qsgdinf", "trn")
 TASKS = {
     "digits": Task("digits", hidden=1024, lr=0.02, batch_size=16, steps=140, eval_every=5, target=96.0, levels_at=(10, 50)),
-    "cifar10": Task("cifar10", hidden=320, lr=0.005, batch_size=32, steps=400, eval_every=20, target=40.0, levels_at=(10, 100)),
+    "cifar10": Task("cifar10", hidden=320, lr=0.01, batch_size=32, steps=300, eval_every=10, target=36.0, levels_at=(10, 100)),
 }
 TITLES = {"digits": "digits", "cifar10": "CIFAR-10"}
 Row = dict[str, Any]
@@ -158,22 +158,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--from", dest="source", type=Path, help="rows of an earlier run, in place of a new one")
     parser.add_argument("--folder", type=Path, default=Path("docs"), help="of the figure")
     chosen = parser.parse_args(arguments)
-    task, rows, started = TASKS[chosen.data], [], time.perf_counter()
-    target = task.target if chosen.target is None else chosen.target
-    task = Task(**{**asdict(task), "target": target})
+    rows, started = [], time.perf_counter()
     try:
         if chosen.source:
             rows = [json.loads(line) for line in chosen.source.read_text().splitlines()]
-        else:
-            for row in measured(task, chosen.methods, range(1, chosen.seeds + 1)):
-                rows.append(row)
-                if chosen.out:
-                    chosen.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
-                if row["step"] == task.steps:
-                    print(f"seed {row['seed']} {title(row['method']):15} {row['seconds']:6.1f} s {row['accuracy']:6.2f} %", file=sys.stderr)
+        task = TASKS[rows[0]["data"] if rows else chosen.data]
+        task = replace(task, target=task.target if chosen.target is None else chosen.target)
+        for row in () if chosen.source else measured(task, chosen.methods, range(1, chosen.seeds + 1)):
+            rows.append(row)
+            if chosen.out:
+                chosen.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            if row["step"] == task.steps:
+                print(f"seed {row['seed']} {title(row['method']):15} {row['seconds']:6.1f} s {row['accuracy']:6.2f} %", file=sys.stderr)
+        if not rows:
+            raise ValueError(f"{chosen.source or 'the training'} has no rows")
     except (ValueError, RuntimeError, OSError) as error:
         raise SystemExit(f"benchmarks.time_to_accuracy: {error}") from error
-    found = figures_of(rows, target)
+    found = figures_of(rows, task.target)
     print_table(found, task, len({row["seed"] for row in rows}))
     from benchmarks import time_to_accuracy_figure  # matplotlib takes a second, and only the figure needs it
 

@@ -92,7 +92,7 @@ def trained(task: Task, dataset: DataSet, name: str, seed: int) -> Iterator[dict
         if (step + 1) % task.eval_every == 0:
             dist.barrier()
             seconds += time.perf_counter() - started
-            row = {"method": name, "seed": seed, "step": step + 1, "seconds": seconds, "bytes_sent": sent.bytes_sent}
+            row = {"data": task.data, "method": name, "seed": seed, "step": step + 1, "seconds": seconds, "bytes_sent": sent.bytes_sent}
             yield row | {"accuracy": accuracy(model, dataset) if rank == 0 else None}
     if name != DENSE:
         sent.close()
