@@ -326,7 +326,7 @@ def result_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     schemas = SECTIONS | {group: options[config[group]["name"]] for group, options in GROUPS.items()}
     younger = {part: {} for part, schema in SECTIONS.items() if not _counting(schema, vars(schema()))}
-    parts = {part: _counting(schema, (younger | config)[part]) for part, schema in schemas.items()}
+    parts = {part: _counting(schema, {**younger, **config}[part]) for part, schema in schemas.items()}
     return {key: value for key, value in {**_counting(Config, config), **parts}.items() if value != {}}
 
 
@@ -365,6 +365,11 @@ def named_method(config: Mapping[str, Any]) -> Any:
     """The settings dataclass instance of the configuration's method."""
     values = {key: value for key, value in config["method"].items() if key != "name"}
     return method(config["method"]["name"]).settings(**values)
+
+
+def named_exchange(config: Mapping[str, Any]) -> Exchange:
+    """The settings dataclass instance of the configuration's exchange."""
+    return Exchange(**config["exchange"])
 
 
 def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:

@@ -83,7 +83,13 @@ class Arrivals:
             if exchange == self._exchange:  # an earlier one: too late
                 found[worker] = payload
         self._exchange += 1
+        while late := self._owing(MOST_BEHIND):  # whose next messages would wait to be read, with nobody reading
+            self._next(late)
         return found
+
+    def _owing(self, exchanges: int) -> set[int]:
+        """The ranks of which more than so many exchanges' messages are unread."""
+        return {rank for rank, hosted in self._hosted.items() if self._read.get(rank, 0) < (self._exchange - exchanges) * hosted}
 
     def _next(self, suspects: Iterable[int] = ()) -> tuple[int, int, Tensor]:
         head = self._receive(None, _HEAD_BYTES, self._heads, suspects=suspects)
@@ -104,8 +110,8 @@ class Arrivals:
 
     def settle(self) -> None:
         """Read what came late, and wait for what was sent."""
-        while any(self._read.get(rank, 0) < self._exchange * hosted for rank, hosted in self._hosted.items()):
-            self._next()
+        while late := self._owing(0):
+            self._next(late)
         self._wait(0)
 
     def _wait(self, most: int) -> None:

@@ -12,7 +12,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -136,6 +136,23 @@ class Links:
         received = self.swap(dict.fromkeys(others, data), {rank: sizes[rank] for rank in others}, purpose)
         return [data if rank == self.rank else received[rank] for rank in range(self.world)]
 
+    def all_gather(self, tensor: Tensor, purpose: str) -> list[Tensor]:
+        """Equally shaped tensors of all ranks, in rank order."""
+        data = tensor.contiguous().view(-1).view(torch.uint8)
+        return [row.view(tensor.dtype).view(tensor.shape) for row in self.to_all(data, [data.numel()] * self.world, purpose)]
+
+    def broadcast(self, tensor: Tensor, purpose: str) -> None:
+        """The first rank's numbers to all, in place."""
+        data = tensor.contiguous().view(-1).view(torch.uint8)
+        if self.rank == 0:
+            self.swap(dict.fromkeys(range(1, self.world), data), {}, purpose)
+        else:
+            tensor.copy_(self.swap({}, {0: data.numel()}, purpose)[0].view(tensor.dtype).view(tensor.shape))
+
+    def barrier(self) -> None:
+        """Nobody goes on before all are here."""
+        self.numbers([0], "control")
+
     def numbers(self, mine: list[int], purpose: str) -> list[list[int]]:
         """Every rank's integers, as many from each."""
         data = torch.tensor(mine, dtype=torch.int64, device=self.device).view(torch.uint8)
@@ -150,35 +167,10 @@ class Links:
     def dense_sum(self, tensor: Tensor, purpose: str) -> None:
         """The backend's own all-reduce, in place; its bytes are counted as a ring sends them."""
         self.bytes_sent[purpose] += 2 * (self.world - 1) * tensor.numel() * tensor.element_size() // self.world
-        if self.world > 1:
-            self._all(lambda: dist.all_reduce(tensor, group=self.group, async_op=True))
-
-    def all_gather(self, tensor: Tensor, purpose: str) -> list[Tensor]:
-        """The backend's own, of equally shaped tensors, in rank order; wherever they lie."""
-        if self.world == 1:
-            return [tensor]
-        self.bytes_sent[purpose] += (self.world - 1) * tensor.numel() * tensor.element_size()
-        rows = [torch.empty_like(tensor) for _ in range(self.world)]
-        self._all(lambda: dist.all_gather(rows, tensor, group=self.group, async_op=True))
-        return rows
-
-    def broadcast(self, tensor: Tensor, purpose: str) -> None:
-        """The first rank's numbers to all, in place, by the backend; counted are the bytes that the first one of a tree sends."""
         if self.world == 1:
             return
-        if self.rank == 0:
-            self.bytes_sent[purpose] += (self.world - 1).bit_length() * tensor.numel() * tensor.element_size()
-        self._all(lambda: dist.broadcast(tensor, group=self.group, group_src=0, async_op=True))
-
-    def barrier(self) -> None:
-        """Nobody goes on before all are here."""
-        if self.world > 1:
-            self._all(lambda: dist.barrier(self.group, async_op=True))
-
-    def _all(self, start: Callable[[], dist.Work | None]) -> None:
-        """An operation of all ranks, which does not tell which one broke it."""
         try:
-            work = start()
+            work = dist.all_reduce(tensor, group=self.group, async_op=True)
             assert work is not None
             if self._nccl:
                 work.wait()

@@ -11,6 +11,7 @@ the same exchange, so that all processes leave together.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +23,9 @@ from torch import Tensor
 
 from nuq import schedule
 from nuq.choice import Method, build
-from nuq.collectives import Account, Hosts, scale
+from nuq.collectives import Account, Hosts, Server, scale
 from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.hierarchy import Hierarchical
 from nuq.links import Links
 from nuq.ops import Key, NonFiniteError
 from nuq.payload import Marked, Part, tiled
@@ -37,23 +39,31 @@ Gradient = Sequence[Tensor]  # one tensor per parameter, in the model's order
 class Exchanged:
     """What one exchange gave: the mean gradient as one flat float32 vector, and what it took.
 
-    bytes_per_worker: of the messages that the first worker encoded, however often they travelled.
+    bytes_per_worker: of the messages, and of the means in a second encoding, that the first worker encoded, however often they
+    travelled: the same in every split.  means_bytes: the means' share of them.
     """
 
     mean: Tensor
     losses: list[float]
     bytes_per_worker: int
     stop: bool
+    means_bytes: int = 0
 
     @property
     def bits_per_coordinate(self) -> float:
         return 8 * self.bytes_per_worker / max(self.mean.numel(), 1)
 
+    @property
+    def means_bits_per_coordinate(self) -> float:
+        """The means' share of ``bits_per_coordinate``."""
+        return 8 * self.means_bytes / max(self.mean.numel(), 1)
+
 
 class Workers:
     """parameters: name -> shape of every parameter, in order; group: None for one process that hosts all workers.
 
-    exchange: the collective and what it reads; gather, unless told otherwise.
+    exchange: the collective and what it reads; gather, unless told otherwise.  timeout_s: after which a silent rank counts as lost
+    (RankLost, from everything that exchanges).
     """
 
     def __init__(
@@ -66,6 +76,7 @@ class Workers:
         device: torch.device,
         group: dist.ProcessGroup | None = None,
         exchange: Exchange | None = None,
+        timeout_s: float = 300.0,
     ) -> None:
         exchange = exchange or Exchange()
         self.coders = Method(name, settings, exchange.second_bits)
@@ -78,7 +89,7 @@ class Workers:
         self.seed = seed
         self.device = device
         self.group = group
-        self.links = Links(group)
+        self.links = Links(group, timeout_s=timeout_s)
         if self.links.world > num_workers:
             raise ValueError(f"{self.links.world} processes for workers={num_workers}: every process needs at least one worker")
         self.hosts = Hosts.of(self.num_workers, self.links.world)
@@ -138,7 +149,8 @@ class Workers:
             largest = {worker: torch.tensor(_largest_parameter(gradients[worker])) for worker in self.hosted}
             number = int(self.gather_tensors(largest)[marked.worker])
             raise NonFiniteError(self._not_finite(step, marked.worker, number)) from marked
-        return Exchanged(mean, every_loss, (self.account.encoded - before).total(), stop)
+        encoded = self.account.encoded - before
+        return Exchanged(mean, every_loss, encoded.total(), stop, encoded["means"])
 
     def _not_finite(self, step: int, worker: int, number: int) -> str:
         return f"step {step}: the gradient of {list(self.parameters)[number]!r} on worker {worker} is not finite or overflows float32"
@@ -150,14 +162,13 @@ class Workers:
         empty = [0] * (self.hosts.most - len(bad))
         numbers = [-1 if number is None else number for number in bad]
         mine = torch.tensor([[*numbers, *empty, int(stop)], [*losses, *empty, 0]], dtype=torch.float64, device=self.device)
-        rows = [torch.empty_like(mine) for _ in range(self.links.world)]
-        dist.all_gather(rows, mine, group=self.group)
+        rows = self.links.all_gather(mine, "control")
         table = [row.cpu()[:, : len(share)] for row, share in zip(rows, self.hosts.shares, strict=True)]
         found = [int(number) for row in table for number in row[0]]
         told = [number if number >= 0 else None for number in found]
         return told, [float(loss) for row in table for loss in row[1]], any(bool(row[0, -1]) for row in rows)
 
-    def gather_tensors(self, mine: dict[int, Tensor]) -> list[Tensor]:
+    def gather_tensors(self, mine: dict[int, Tensor], purpose: str = "tensors") -> list[Tensor]:
         """Equally shaped tensors of all workers, in worker order; ``mine`` holds the hosted ones."""
         if self.group is None:
             return [mine[worker] for worker in self.hosted]
@@ -165,18 +176,25 @@ class Workers:
         rows = torch.zeros(self.hosts.most, *sample[0], dtype=sample[1], device=self.device)
         for slot, worker in enumerate(self.hosted):
             rows[slot] = mine[worker]
-        received = [torch.empty_like(rows) for _ in range(self.links.world)]
-        dist.all_gather(received, rows, group=self.group)
+        received = self.links.all_gather(rows, purpose)
         return [block[slot] for share, block in zip(self.hosts.shares, received, strict=True) for slot in range(len(share))]
 
-    def _shape_of(self, mine: dict[int, Tensor]) -> tuple[torch.Size, torch.dtype]:
+    def _shape_of(self, mine: dict[int, Tensor]) -> tuple[list[int], torch.dtype]:
         """Shape and dtype of the gathered tensors, also where this process hosts no worker: told by the first process."""
-        told: list[Any] = [None]
-        if self.links.rank == 0:
-            first = mine[self.hosted[0]]
-            told = [(first.shape, first.dtype)]
-        dist.broadcast_object_list(told, src=0, group=self.group, device=self.device)
-        return told[0]
+        sample = mine[self.hosted[0]] if self.hosted else torch.empty(0)
+        shape, dtype = json.loads(self.links.texts(json.dumps([list(sample.shape), str(sample.dtype)]), "control")[0])
+        return shape, getattr(torch, dtype.removeprefix("torch."))
+
+    def settle(self) -> None:
+        """Before the ranks part: read what a server left unread.  Every process calls it, after the same exchange."""
+        if isinstance(self.collective, Server):
+            self.collective.settle()
+
+    @property
+    def network_bytes(self) -> int:
+        """Bytes that this process has handed to the network for exchanges and levels, beside what carries them."""
+        every = [self.links, *(self.collective.inner_links if isinstance(self.collective, Hierarchical) else ())]
+        return sum(links.bytes_sent.total() for links in every)
 
     # --- levels ---
 
@@ -232,7 +250,7 @@ class Workers:
         return None
 
     def _gathered_statistics(self) -> list[Tensor]:
-        return self.gather_tensors({w: torch.from_numpy(s.to_array()).to(self.device) for w, s in self._statistics.items()})
+        return self.gather_tensors({w: torch.from_numpy(s.to_array()).to(self.device) for w, s in self._statistics.items()}, "levels")
 
     # --- checkpoints ---
 
@@ -242,7 +260,8 @@ class Workers:
         return {**self.coders.state_dict(), "statistics": statistics}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.coders.load_state_dict(state)
+        older = {"second": self.coders.second.compressor.state_dict()}  # before there was one
+        self.coders.load_state_dict(older | state)
         for worker in self.hosted if self.adaptive else ():
             self._statistics[worker] = Statistics.from_array(state["statistics"][worker].numpy(), self._no_statistics().num_components)
 

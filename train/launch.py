@@ -20,6 +20,7 @@ import torch.distributed as dist
 import yaml
 
 import args
+from nuq.links import RankLost
 from nuq.ops import NonFiniteError
 from train import status as statuses
 from train.checkpoint import CheckpointError
@@ -39,12 +40,12 @@ def choose_device(name: str, local_rank: int) -> torch.device:
 
 
 @contextlib.contextmanager
-def process_group(device: torch.device) -> Iterator[dist.ProcessGroup | None]:
-    """The group that torchrun started; None for a single process."""
+def process_group(device: torch.device, timeout_s: float) -> Iterator[dist.ProcessGroup | None]:
+    """The group that torchrun started, in which a silent rank is waited for so long; None for a single process."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield None
         return
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(minutes=30))
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(seconds=timeout_s))
     try:
         yield dist.group.WORLD
     finally:
@@ -112,22 +113,28 @@ def launch(config: dict[str, Any]) -> int:
 def _train(config: dict[str, Any], run_dir: Path, device: torch.device, status: statuses.Status, log: Log, stop: StopSignal) -> int:
     """The run itself; whatever ends it is written to the status."""
     try:
-        with process_group(device) as group:
+        with process_group(device, config["exchange"]["timeout_s"]) as group:
             try:
                 trainer = Trainer(config, device=device, group=group)
             except (ValueError, FileNotFoundError) as error:
                 return _leave(status, statuses.EXIT_BAD_SETTINGS, error)
             method, model = config["method"]["name"], config["model"]["name"]
             log.line(f"{run_dir}: {method}, {model} on {trainer.data.name}, {config['workers']} workers")
-            trainer.run(run_dir, status, log, lambda: stop.requested)
-            if group is not None:
-                dist.barrier(group)  # nobody leaves while another still talks
+            try:
+                trainer.run(run_dir, status, log, lambda: stop.requested)
+            except Preempted:  # all processes together, their state saved
+                with contextlib.suppress(RankLost):
+                    trainer.part()
+                raise
+            trainer.part()
     except CheckpointError as error:
         return _leave(status, statuses.EXIT_BAD_SETTINGS, error)
     except Preempted as why:
         return _leave(status, statuses.EXIT_REQUEUE, why)
     except NonFiniteError as error:
         return _leave(status, statuses.EXIT_DIVERGED, error)
+    except RankLost as error:
+        return _leave(status, statuses.EXIT_CRASH, error)
     except KeyboardInterrupt:
         return _leave(status, statuses.EXIT_INTERRUPTED, Preempted("interrupted; started again, it goes on from its last checkpoint"))
     except BaseException as error:

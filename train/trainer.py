@@ -32,7 +32,8 @@ class Preempted(Exception):
 class Totals:
     """What a run adds up over its attempts."""
 
-    bytes: int = 0
+    bytes: int = 0  # that the first worker encoded, the same in every split
+    network_bytes: int = 0  # that the first process handed to the network in its steps
     update_s: float = 0.0
     measure_s: float = 0.0
 
@@ -55,7 +56,7 @@ class Trainer:
         self.model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         self.optimizer = optim.build(config, self.parameters.values())
-        self.workers = self._workers(config["method"]["name"], args.named_method(config))
+        self.workers = self._workers(config["method"]["name"], args.named_method(config), args.named_exchange(config))
         self.every_worker = self._workers("supersgd", None)  # for measurements: all workers' gradients, in full precision
         self.trains_on_method = config["trajectory"] == "method"
         self.trained = self.workers if self.trains_on_method else self._workers("sgd", None)
@@ -65,9 +66,11 @@ class Trainer:
         self.step = 0
         self.totals = Totals()
 
-    def _workers(self, name: str, settings: Any) -> Workers:
+    def _workers(self, name: str, settings: Any, exchange: args.Exchange | None = None) -> Workers:
         shapes = {name: p.shape for name, p in self.parameters.items()}
-        return Workers(name, settings, self.config["workers"], shapes, self.config["seed"], self.device, self.group)
+        timeout_s = self.config["exchange"]["timeout_s"]
+        workers, seed = self.config["workers"], self.config["seed"]
+        return Workers(name, settings, workers, shapes, seed, self.device, self.group, exchange, timeout_s=timeout_s)
 
     def _order(self, workers: int, purpose: str) -> Order:
         return Order(self.data.num_train, self.config["batch_size"], workers, self.config["seed"], purpose)
@@ -101,9 +104,13 @@ class Trainer:
 
     def sync_buffers(self) -> None:
         """Worker 0's batch-norm buffers on every process (they are read in evaluation only)."""
-        if self.group is not None:
-            for buffer in self.model.buffers():
-                dist.broadcast(buffer, src=0, group=self.group)
+        for buffer in self.model.buffers():
+            self.every_worker.links.broadcast(buffer, "buffers")
+
+    def part(self) -> None:
+        """At the end, on every process after the same step: nobody leaves while another still talks."""
+        self.trained.settle()
+        self.every_worker.links.barrier()
 
     def _gather_gradients(self, gradients: dict[int, list[Tensor]]) -> list[list[Tensor]]:
         """All workers' full-precision gradients, in worker order."""
@@ -127,6 +134,7 @@ class Trainer:
 
     def train_step(self, stop: bool = False) -> Exchanged:
         """One optimizer step.  ``stop`` asks all processes to stop after it; the answer's ``stop`` says whether any asked."""
+        before = self.trained.network_bytes
         gradients, losses = self._hosted_gradients(self.step, self.order, "train", self.trained.hosted)
         self._update_levels(gradients)
         result = self.trained.exchange(gradients, losses, self.step, stop=stop)
@@ -143,6 +151,7 @@ class Trainer:
                 raise NonFiniteError(f"step {self.step}: the parameter {name!r} is not finite after the update")
         self.step += 1
         self.totals.bytes += result.bytes_per_worker
+        self.totals.network_bytes += self.trained.network_bytes - before
         return result
 
     def _update_levels(self, gradients: dict[int, list[Tensor]]) -> None:
@@ -233,6 +242,7 @@ class Trainer:
         if self.step == 0:
             self.untrain()
         seconds, timed_steps = 0.0, 0
+        spent = self.trained.account.seconds.copy()
         while self.step < config["steps"]:
             if config["measure"]["every"] and self.step % config["measure"]["every"] == 0:
                 log.scalars(self.step, self.measure())
@@ -244,9 +254,10 @@ class Trainer:
             last = self.step == config["steps"]
             if last or self.step % config["log_every"] == 0:
                 scalars = self._training_scalars(result, seconds / timed_steps)
+                scalars |= {f"time/{what}_s": (total - spent[what]) / timed_steps for what, total in self.trained.account.seconds.items()}
                 log.scalars(self.step, scalars)
                 status.tell(scalars)
-                seconds, timed_steps = 0.0, 0
+                seconds, timed_steps, spent = 0.0, 0, self.trained.account.seconds.copy()
             if last or self.step % config["eval_every"] == 0:
                 status.tell(self._log_evaluation(log))
             if last or stop or self.step % config["checkpoint_every"] == 0:
@@ -262,17 +273,25 @@ class Trainer:
 
     def _training_scalars(self, result: Exchanged, step_s: float) -> dict[str, float]:
         batch = (self.step - 1) % self.order.steps_per_epoch
-        traffic = {"comm/bits_per_coordinate": result.bits_per_coordinate, "comm/bytes": self.totals.bytes} if self.trains_on_method else {}
         return {
             "epoch": self.order.epoch(self.step - 1),
             "lr": optim.learning_rate(self.config, self.step - 1),
             "niters": self.step,
             "batch_idx": batch,
             "loss": sum(result.losses) / len(result.losses),
-            **traffic,
+            **(self._traffic(result) if self.trains_on_method else {}),
             "time/step_s": step_s,
             "time/update_s": self.totals.update_s,
         }
+
+    def _traffic(self, result: Exchanged) -> dict[str, float]:
+        """What was encoded, the same in every split; where there are several processes, also what the first one sent, headers included."""
+        values: dict[str, float] = {"comm/bits_per_coordinate": result.bits_per_coordinate, "comm/bytes": self.totals.bytes}
+        if result.means_bytes:
+            values["comm/means_bits_per_coordinate"] = result.means_bits_per_coordinate
+        if self.trained.links.world > 1:
+            values["comm/network_bytes"] = self.totals.network_bytes
+        return values
 
     def _log_evaluation(self, log: Log) -> dict[str, float]:
         """The values, on rank 0; empty on the others."""
