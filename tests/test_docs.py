@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -238,3 +239,13 @@ def test_contributing_fits_one_screen() -> None:
     assert len(CONTRIBUTING.partition("## Faults")[0].splitlines()) <= 50
     for recipe in ("A method", "A task", "A cluster", "A figure"):
         assert f"**{recipe}.**" in CONTRIBUTING
+
+
+def test_the_ddp_example_trains(tmp_path: Path) -> None:
+    (source,) = _blocks(_section("Compress your own training"), "python")
+    (tmp_path / "train_ddp.py").write_text(source)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(tmp_path / "train_ddp.py")]
+    done = subprocess.run(torchrun, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert sorted(line.split(",")[0][:6] for line in done.stdout.splitlines()) == ["rank 0", "rank 1"]
+    assert "collective gather" in done.stdout
