@@ -74,7 +74,7 @@ class CompressionState:
         """Bind the state to a model and its ranks; for a state that comes from a file.  A collective call."""
         if not dist.is_available() or not dist.is_initialized():
             raise ValueError("a CompressionState exchanges between processes: call torch.distributed.init_process_group first")
-        parameters = {_plain(name): p for name, p in model.named_parameters() if p.requires_grad}
+        parameters = _named(model)
         self._model = model  # keeps the parameters alive, whose identities are the keys
         self._names = {id(p): name for name, p in parameters.items()}
         self._sizes = {name: p.numel() for name, p in parameters.items()}
@@ -172,7 +172,7 @@ class CompressionState:
             self._thread.join()
             self._thread = None
         settle = getattr(self._collective, "settle", None)
-        if settle is not None:
+        if settle is not None and self.error is None:
             settle()
 
     # --- in the backward pass ---
@@ -202,7 +202,6 @@ class CompressionState:
 
     def _work(self) -> None:
         """The thread: bucket after bucket, in the order in which DDP gives them, which is the same on all ranks."""
-        torch.set_num_threads(1)
         stream: torch.cuda.Stream | None = None
         while (job := self._jobs.get()) is not None:
             if job.ready is not None:
@@ -331,8 +330,14 @@ def compress_hook(state: CompressionState, bucket: GradBucket) -> torch.futures.
 compress_hook.__annotations__.update({"bucket": GradBucket, "return": torch.futures.Future[Tensor]})
 
 
+def _named(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The trained parameters, by their names without what DDP and torch.compile put before them, where that leaves them apart."""
+    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    plain = {_plain(name): p for name, p in trained}
+    return plain if len(plain) == len(trained) else dict(trained)
+
+
 def _plain(name: str) -> str:
-    """A parameter's name without what DDP and torch.compile put before it."""
     return ".".join(word for word in name.split(".") if word not in ("module", "_orig_mod"))
 
 

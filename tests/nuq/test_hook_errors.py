@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ import torch.distributed as dist
 from torch import nn
 
 import nuq
+import nuq.hook
 from nuq.links import Links
 from nuq.ops import NonFiniteError
 from tests.nuq.ranks import second_group
@@ -60,6 +62,12 @@ def differing(group):
             nuq.CompressionState(net(), group=group, timeout_s=20, **settings)
     with pytest.raises(ValueError, match=r"rank 0 has parameter 0\.weight=\[40, 12\] and rank 2 has parameter 0\.weight=\[41, 12\]"):
         nuq.CompressionState(net(hidden=41 if rank == 2 else 40), group=group, timeout_s=20)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        pytest.raises(ValueError, match="rank 0 has message version=2 and rank 1 has message version=9"),
+    ):
+        patch.setattr(nuq.hook, "VERSION", 9 if rank == 1 else 2)
+        nuq.CompressionState(net(), group=group, timeout_s=20)
     more = nn.Sequential(*net(), nn.Linear(5, 5)) if rank == 1 else net()
     with pytest.raises(ValueError, match=r"rank 0 has no parameter 5\.weight and rank 1 has parameter 5\.weight="):
         nuq.CompressionState(more, group=group, timeout_s=20)
@@ -69,12 +77,40 @@ def test_ranks_that_differ_are_named_on_all_ranks(ranks):
     ranks.run(differing, world=3)
 
 
+class Nested(nn.Module):
+    """Names that differ only by what DDP and torch.compile put into names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.a, self.b = nn.Linear(12, 30), nn.ModuleDict({"module": nn.Linear(30, 30), "last": nn.Linear(30, 5)})
+        self.b.weight = nn.Parameter(torch.randn(30))
+
+    def forward(self, x):
+        return self.b["last"](self.b["module"](self.a(x)) * self.b.weight)
+
+
+def names_are_kept(group):
+    rank = dist.get_rank(group)
+    model, state = hooked(group, Nested(), method="supersgd", collective="gather")
+    local = Nested()
+    for each in (model, local):
+        backward(each, rank, 0)
+    assert set(state._sizes) == {f"module.{name}" for name, _ in local.named_parameters()}
+    torch.testing.assert_close(gradients(model), torch.stack(of_all(group, gradients(local))).mean(dim=0))
+    state.close()
+
+
+def test_parameters_of_like_names_are_kept_apart(ranks):
+    ranks.run(names_are_kept, world=2)
+
+
 # --- gradients that are not finite ---
 
 
 def raises(group, collective):
     rank = dist.get_rank(group)
-    given = {"per_machine": 2} if collective == "hierarchical" else {}
+    given: dict[str, Any] = {"per_machine": 2} if collective == "hierarchical" else {}
     worker = 1 if collective == "hierarchical" else 2  # the second machine, of ranks 2 and 3
     model, state = hooked(group, net(), ddp=SEVERAL, method="alq", bucket_size=64, collective=collective, **given)
     backward(model, rank, 0)
@@ -94,7 +130,7 @@ def test_a_gradient_that_is_not_finite_is_raised_on_all_ranks(collective, ranks)
 def propagates(group):
     """As a gradient scaler wants it: the step is lost on all ranks, and the next one is well."""
     rank = dist.get_rank(group)
-    settings = {"method": "alq", "bucket_size": 64, "update_at": [1, 3], "num_samples": 3, "error_feedback": True}
+    settings: dict[str, Any] = {"method": "alq", "bucket_size": 64, "update_at": [1, 3], "num_samples": 3, "error_feedback": True}
     model, state = hooked(group, net(), ddp=SEVERAL, on_non_finite="propagate", collective="two_stage", **settings)
     for step in range(6):
         model.zero_grad()
@@ -152,11 +188,11 @@ def overlaps(group):
         assert threading.current_thread().name == "nuq exchange"
         return post(links, *arguments)
 
-    state._collective.mean, state._result, Links.post = patient, callback, watched
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state._collective, "mean", patient)
+        patch.setattr(state, "_result", callback)
+        patch.setattr(Links, "post", watched)
         backward(model, rank, 1)
-    finally:
-        Links.post = post
     assert seen == [0, 1, 2][: len(seen)] and len(seen) > 1
     assert {"encode", "wire", "decode"} <= state.seconds.keys()
     state.close()
@@ -167,11 +203,27 @@ def test_exchanges_overlap_the_backward_pass(ranks):
     ranks.run(overlaps, world=2)
 
 
+def threads(group):
+    """The state's thread leaves alone how many threads PyTorch computes with."""
+    model, state = hooked(group, net(), method="alq")
+    torch.set_num_threads(3)
+    try:
+        backward(model, dist.get_rank(group), 0)
+        state.close()
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_the_number_of_threads_stays(ranks):
+    ranks.run(threads, world=1)
+
+
 def gated(group):
     """Slow on one rank is slow for all: they choose alike."""
     rank = dist.get_rank(group)
     for slow, choice in (("messages", "dense"), ("dense", "gather")):
-        settings = {"method": "qsgdinf", "bucket_size": 64, "collective": "gather", "gate": True}
+        settings: dict[str, Any] = {"method": "qsgdinf", "bucket_size": 64, "collective": "gather", "gate": True}
         model, state = hooked(group, net(), own=second_group(group), ddp=SEVERAL, **settings)
         lagging = state._collective if slow == "messages" else state._dense
         mean = lagging.mean
@@ -188,8 +240,6 @@ def gated(group):
             assert_same_bits(group, gradients(model))
         assert state.collective == choice
         assert_same_bits(group, torch.tensor([state.gate_s["gather"], state.gate_s["dense"]]))
-        other, _ = hooked(group, net(), own=second_group(group), **settings)
-        del other
         again = nuq.CompressionState(model, group=second_group(group), min_size=0, **settings)
         again.load_state_dict(state.state_dict())
         assert again.collective == choice  # the gate's word holds after a restart
@@ -204,6 +254,7 @@ def test_all_ranks_follow_the_gate(ranks):
 def small_tensors(group):
     """Below min_size, and with skip_1d every vector, gradients come as they are."""
     rank = dist.get_rank(group)
+    settings: dict[str, Any]
     for settings, exact in (
         ({"min_size": 201}, {"0.bias", "2.bias", "4.weight", "4.bias"}),
         ({"skip_1d": True}, {"0.bias", "2.bias", "4.bias"}),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,10 +25,8 @@ SILENT_S = 1.5
 def dies(group, collective, victim, how):
     """DDP trains; the victim goes between two steps, or in the middle of one."""
     rank, calls = dist.get_rank(group), 0
-    given = {"per_machine": 2} if collective == "hierarchical" else {}
-    model, state = hooked(
-        group, net(), method="qsgdinf", collective=collective, ddp={"bucket_cap_mb": 0.002}, **{"timeout_s": SILENT_S} | given
-    )
+    given: dict[str, Any] = {"per_machine": 2} if collective == "hierarchical" else {}
+    model, state = hooked(group, net(), method="qsgdinf", collective=collective, ddp={"bucket_cap_mb": 0.002}, timeout_s=SILENT_S, **given)
     mean = state._collective.mean
 
     def deadly(*arguments):
@@ -47,6 +46,7 @@ def dies(group, collective, victim, how):
         assert isinstance(state.error, RankLost)
         with pytest.raises(RuntimeError, match="an earlier exchange failed"):
             backward(model, rank, step)  # and does not hang
+        state.close()
         return str(error)
     raise AssertionError("nobody noticed")
 
