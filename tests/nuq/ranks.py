@@ -132,7 +132,7 @@ def free_port() -> int:
         return server.getsockname()[1]
 
 
-_apart: dict[int, dist.ProcessGroup] = {}
+_apart: dict[int, Any] = {}
 
 
 def second_group(group: dist.ProcessGroup) -> dist.ProcessGroup:

@@ -104,7 +104,7 @@ def test_the_reduce_scatter_by_itself(ranks):
 @pytest.mark.parametrize("settings", [{"method": "alqq"}, {"bitz": 1}, {"bits": 99}], ids=str)
 def test_settings_are_checked(settings: dict[str, Any]):
     with pytest.raises(ValueError, match=r"alqq|bitz|bits=99"):
-        CompressedReduceScatter(**{"method": "alq", "name": "x"} | settings)
+        CompressedReduceScatter(settings.get("method", "alq"), "x", **{key: value for key, value in settings.items() if key != "method"})
 
 
 def test_a_model_that_is_not_sharded_is_refused():

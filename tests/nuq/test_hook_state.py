@@ -175,7 +175,8 @@ def hook_is_simulation(group):
     """One parameter, so that DDP's order is the simulation's: the same bits, through two updates of the levels."""
     rank, world = dist.get_rank(group), dist.get_world_size(group)
     for collective in ("gather", "two_stage"):
-        local, settings = nn.Linear(12, 40, bias=False), {"method": "alq", "collective": collective} | LEVELS
+        local = nn.Linear(12, 40, bias=False)
+        settings: dict[str, Any] = {"method": "alq", "collective": collective} | LEVELS
         with torch.no_grad():
             local.weight.copy_(torch.arange(480.0).view(40, 12) / 500)
         model, state = hooked(group, local, seed=3, **settings)
