@@ -75,6 +75,9 @@ class CompressionState:
         if not dist.is_available() or not dist.is_initialized():
             raise ValueError("a CompressionState exchanges between processes: call torch.distributed.init_process_group first")
         parameters = _named(model)
+        for name, p in parameters.items():
+            if p.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+                raise ValueError(f"parameter {name!r} is of {p.dtype}: must be one of torch.float32, torch.bfloat16, torch.float16")
         self._model = model  # keeps the parameters alive, whose identities are the keys
         self._names = {id(p): name for name, p in parameters.items()}
         self._sizes = {name: p.numel() for name, p in parameters.items()}

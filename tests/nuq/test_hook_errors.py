@@ -77,6 +77,16 @@ def test_ranks_that_differ_are_named_on_all_ranks(ranks):
     ranks.run(differing, world=3)
 
 
+def other_types(group):
+    for dtype in (torch.float64, torch.complex64):
+        with pytest.raises(ValueError, match=rf"parameter 'weight' is of {dtype}: must be one of torch\.float32"):
+            nuq.CompressionState(nn.Linear(3, 3, dtype=dtype), group=group)
+
+
+def test_parameters_of_other_types_are_refused(ranks):
+    ranks.run(other_types, world=1)
+
+
 class Nested(nn.Module):
     """Names that differ only by what DDP and torch.compile put into names."""
 
