@@ -59,6 +59,15 @@ def shrunk(config: dict[str, Any]) -> dict[str, Any]:
     return {**config, "method": method, "measure": measure, "untrain": untrain, **small, **every_step}
 
 
+def in_one_process(config: dict[str, Any]) -> dict[str, Any]:
+    """The same experiment with a collective that one process can simulate, said aloud where it is another one."""
+    exchange = config["exchange"]
+    if exchange["collective"] != "hierarchical":
+        return config
+    print("dry run: collective=auto in place of hierarchical, which takes several processes: every worker counts as a machine")
+    return {**config, "exchange": {**exchange, "collective": "auto"}}
+
+
 def _load(config: dict[str, Any], device: torch.device) -> DataSet:
     """The real data where it is here, else stand-ins, said aloud."""
     try:
@@ -140,12 +149,12 @@ def _peak_bytes(device: torch.device) -> int:
 
 
 def dry_run(config: dict[str, Any]) -> dict[str, float]:
-    """Run it; estimate seconds, GB of memory and GB sent of the full run, assuming that a pass grows with its samples."""
+    """Run it; estimate seconds, GB of memory and GB encoded by a worker of the full run, assuming that a pass grows with its samples."""
     wanted = "auto" if config["device"] == "cuda" and not torch.cuda.is_available() else config["device"]
     device = choose_device(wanted, 0)
     torch.set_num_threads(config["threads"])
     dataset = FewBatches(_load(config, device))
-    tiny = shrunk(config)
+    tiny = shrunk(in_one_process(config))
     with tempfile.TemporaryDirectory(prefix="dry-run-") as folder:
         _attempt(Trainer(tiny, device=device, dataset=dataset), Path(folder), STEPS // 2)  # type: ignore[arg-type]
         trainer = Trainer(tiny, device=device, dataset=dataset)  # type: ignore[arg-type]
@@ -212,7 +221,7 @@ def main(overrides: list[str]) -> int:
     print(f"dry run of {args.run_name(config)}: {STEPS} steps, level update, evaluation, checkpoint and resume went well")
     print(f"  full run, all {config['workers']} workers in one process on this machine: about {duration(estimate['seconds'])} ({parts})")
     print(f"  memory: about {estimate['memory_gb']:.2g} GB for all workers in one process")
-    print(f"  sent by one worker over the full run: {estimate['sent_gb']:.3g} GB")
+    print(f"  encoded by one worker over the full run: {estimate['sent_gb']:.3g} GB, however often it is sent")
     return status.EXIT_DONE
 
 

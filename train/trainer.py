@@ -269,7 +269,8 @@ class Trainer:
                 raise Preempted(f"stopped after step {self.step} of {config['steps']}; started again, it goes on from there")
 
         cost = f"level updates {self.totals.update_s:.1f} s, measurements {self.totals.measure_s:.1f} s"
-        log.line(f"done: {self.step} steps, {self.totals.bytes / 1e6:.2f} MB sent per worker; {cost}")
+        sent = f", {self.totals.network_bytes / 1e6:.2f} MB sent by the first process" if self.totals.network_bytes else ""
+        log.line(f"done: {self.step} steps, {self.totals.bytes / 1e6:.2f} MB encoded per worker{sent}; {cost}")
 
     def _training_scalars(self, result: Exchanged, step_s: float) -> dict[str, float]:
         batch = (self.step - 1) % self.order.steps_per_epoch

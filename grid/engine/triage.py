@@ -41,7 +41,8 @@ _SAID = {
     "non_finite": r"\bNonFiniteError\b",
     "network_timeout": r"NCCL watchdog|Watchdog caught collective operation timeout|\bnccl(System|Remote|Internal)Error|NCCL error"
     r"|Connection (closed|reset) by peer|Connection refused|Dist(Network|Store|Backend)Error|[Tt]imed out (waiting|after)"
-    r"|wait timeout after|Socket Timeout|Application timeout caused|Broken pipe|recvBytes|No route to host",
+    r"|wait timeout after|Socket Timeout|Application timeout caused|Broken pipe|recvBytes|No route to host"
+    r"|(rank \d+|one) of (the )?\d+ (ranks )?(is gone|did not answer in time)",  # our own, nuq/links.py
 }
 _PATTERNS = {kind: re.compile(text) for kind, text in _SAID.items()}
 # What SLURM and the kernel write between a program's lines; believed beside any exception.
@@ -146,7 +147,7 @@ def classify(folder: RunFolder, state: State, job: Job | None = None, logs: Sequ
         return found("node_failure", word or "NODE_FAIL", state.reason)
     if own := [item for item in raised if item.kind == "code"]:
         return found("code", own[-1].signature, own[-1].text)
-    closed = all(re.search("closed|reset|pipe", item.text) for item in raised)  # what the end of a job does to those who still talk
+    closed = all(re.search("closed|reset|pipe|is gone", item.text) for item in raised)  # what the end of a job does to those who still talk
     ending = _ending(word, notices)
     if raised and not (closed and ending):
         return found("network_timeout", raised[-1].signature, raised[-1].text)

@@ -55,6 +55,13 @@ NUMPY = FRAMES + "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 
 ALLOCATOR = FRAMES + "RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory\n"
 GLOO_TIMEOUT = FRAMES + "RuntimeError: [pair.cc:90] Timed out waiting 1800000ms for recv operation to complete\n"
 STORE_TIMEOUT = FRAMES + "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms\n"
+LOST = "main.py: rank 2 of 4 is gone (rank 0 saw: Connection closed by peer [127.0.0.1]:38612)\n"
+SILENT = "main.py: rank 0 of 4 did not answer in time (rank 3 saw: Operation timed out!)\n"
+OWN_LOST = {
+    "state": "failed",
+    "exit_code": 1,
+    "failure": {"signature": "RankLost at links.py:68 in wait", "message": LOST.removeprefix("main.py: ").strip()},
+}
 EARLY = 'Traceback (most recent call last):\n  File "main.py", line 3, in <module>\nImportError: no x\n'
 OWN_WORD: dict[str, Any] = {
     "state": "failed",
@@ -93,6 +100,10 @@ CASES: dict[str, Case] = {
     "node of a peer": (CLOSED, {}, FAILED, "NODE_FAIL", "node_failure", "NODE_FAIL"),
     "preempted": (BEGUN, {}, State("preempted", "checkpointed"), "PREEMPTED", "preempted", "PREEMPTED"),
     "watchdog": (BEGUN + WATCHDOG, {}, FAILED, "FAILED", "network_timeout", "Watchdog caught collective"),
+    "rank lost": (BEGUN + LOST, OWN_LOST, FAILED, "FAILED", "network_timeout", "rank N of N is gone"),
+    "rank lost of a bug": (BEGUN + KEY_ERROR + LOST, OWN_LOST, FAILED, "FAILED", "code", "convN.weight"),
+    "rank lost at the limit": (BEGUN + LOST + STEPD_LIMIT, OWN_LOST, FAILED, "TIMEOUT", "time_limit", ""),
+    "first rank silent": (BEGUN + SILENT, {"state": "running"}, FAILED, "FAILED", "network_timeout", "did not answer in time"),
     "gloo closed": (BEGUN + CLOSED, {}, FAILED, "FAILED", "network_timeout", "Connection closed by peer"),
     "gloo timed out": (GLOO_TIMEOUT, {}, FAILED, "", "network_timeout", ""),
     "a store that never came": (STORE_TIMEOUT, {}, FAILED, "TIMEOUT", "network_timeout", ""),

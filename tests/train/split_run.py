@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import args
 from nuq.registry import METHODS
 from train.trainer import Trainer
 
-STEPS = 20
+STEPS = 20  # more than a server lets others be behind (nuq/arrivals.py)
 BASE = {"data": "cifar10", "model": "resnet8", "stand_in": True, "batch_size": 1, "workers": 4}
 UPDATES = {"method.update_at": [4, 11], "method.update_every": 0, "method.num_samples": 3}
 
@@ -29,11 +30,30 @@ def cases() -> dict[str, dict]:
         "method.scope": "tensor",
         "method.bucket_size": 512,
     }
+    for collective, names in {"two_stage": ["supersgd", "trn", "alq"], "server": ["trn", "alq"]}.items():
+        for name in names:
+            more = {"method.coding": "rans", "exchange.second_bits": 5} if name == "alq" else {}
+            every[f"{name} {collective}"] = {
+                "method": name,
+                "exchange.collective": collective,
+                **(UPDATES if METHODS[name].adaptive else {}),
+                **more,
+            }
+    every["qsgdinf auto"] = {"method": "qsgdinf", "exchange.collective": "auto"}
     every["qsgdinf sgd trajectory"] = {"method": "qsgdinf", "trajectory": "sgd", "measure.every": 10, "measure.num_samples": 2}
     return every
 
 
-FEWER = ["sgd", "supersgd", "amq", "trn", "alq fresh tensor", "qsgdinf sgd trajectory"]  # also on two and three ranks
+FEWER = [  # also on two and three ranks
+    *("sgd", "supersgd", "amq", "trn", "alq fresh tensor", "qsgdinf sgd trajectory"),
+    *("supersgd two_stage", "alq two_stage", "trn server", "alq server"),
+]
+# What depends on the split or on who comes first, so that only the ranks are alike; workers of its own, for three ranks.
+RANKS_ONLY: dict[str, dict] = {
+    "hierarchical": {"method": "alq", "exchange.collective": "hierarchical", **UPDATES},
+    "first of three": {"method": "qsgdinf", "exchange.collective": "server", "exchange.num_aggregate": 1},
+    "first two of three": {"method": "qsgdinf", "exchange.collective": "server", "exchange.num_aggregate": 2},
+}
 
 
 def digest(trainer: Trainer, measured: list[dict[str, float]]) -> str:
@@ -54,6 +74,7 @@ def train(settings: dict, group: Any) -> str:
         if trainer.config["measure"]["every"] and step % trainer.config["measure"]["every"] == 0:
             measured.append(trainer.measure())
         trainer.train_step()
+    trainer.part()
     return digest(trainer, measured)
 
 
@@ -62,10 +83,15 @@ def main(folder: Path) -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     result = {f"{name} on 4": train(settings, dist.group.WORLD) for name, settings in cases().items()}
+    os.environ["LOCAL_WORLD_SIZE"] = "2"  # as torchrun would say on the second of two machines
+    result["hierarchical among 4"] = train(RANKS_ONLY["hierarchical"], dist.group.WORLD)
+    os.environ["LOCAL_WORLD_SIZE"] = "4"
     for size in (2, 3):
         group = dist.new_group(list(range(size)))
         if rank < size:
             result |= {f"{name} on {size}": train(cases()[name], group) for name in FEWER}
+            if size == 3:
+                result |= {f"{name} among 3": train(RANKS_ONLY[name] | {"workers": 3}, group) for name in RANKS_ONLY if "three" in name}
     (folder / f"{rank}.json").write_text(json.dumps(result))
     dist.barrier()
     dist.destroy_process_group()

@@ -66,6 +66,17 @@ def test_evaluation_of_both_splits_takes_both_true_sizes(tmp_path: Path) -> None
     assert estimate["evaluate_s"] == 2 * 60_000 / dry_run.BATCH_SIZE
 
 
+@pytest.mark.usefixtures("one_second_each")
+@pytest.mark.parametrize("collective", ["two_stage", "server", "hierarchical"])
+def test_any_collective_can_be_tried_in_one_process(collective: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = config(tmp_path, steps=10, stand_in=True, exchange__collective=collective)
+    estimate = dry_run.dry_run(chosen)
+    assert ("in place of hierarchical" in capsys.readouterr().out) == (collective == "hierarchical")
+    other = {"hierarchical": "auto"}.get(collective, collective)
+    trainer = Trainer({**chosen, "exchange": {**chosen["exchange"], "collective": other}}, device=CPU)
+    assert estimate["sent_gb"] == pytest.approx(10 * trainer.train_step().bytes_per_worker / 1e9)
+
+
 def test_memory_of_a_pass_grows_with_its_batch(tmp_path: Path) -> None:
     chosen = config(tmp_path, stand_in=True, batch_size=4, eval_batch_size=4)
     trainer = Trainer(chosen, device=CPU)

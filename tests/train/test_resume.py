@@ -71,6 +71,29 @@ def test_killed_and_stopped_equals_undisturbed(name, tmp_path):
     assert resumed.totals.bytes == undisturbed.totals.bytes
 
 
+@pytest.mark.parametrize("collective", ["two_stage", "server"])
+def test_a_second_encoding_resumes(collective, tmp_path):
+    settings = config("alq", **{"exchange.collective": collective})
+    undisturbed = attempt(settings, tmp_path / "undisturbed")
+    with pytest.raises(Killed):
+        attempt(settings, tmp_path / "disturbed", kill_at=5)
+    resumed = attempt(settings, tmp_path / "disturbed")
+    assert bits(resumed) == bits(undisturbed)
+    assert resumed.totals.bytes == undisturbed.totals.bytes
+    assert bits(resumed) != bits(attempt(config("alq"), tmp_path / "gather"))
+
+
+def test_a_checkpoint_from_before_the_second_encoding_goes_on(tmp_path):
+    settings = config("alq")
+    undisturbed = attempt(settings, tmp_path / "undisturbed")
+    with pytest.raises(Preempted):
+        attempt(settings, tmp_path / "older", stop_at=4)
+    saved = torch.load(tmp_path / "older" / checkpoint.FILE, weights_only=True)
+    del saved["workers"]["second"], saved["totals"]["network_bytes"]
+    torch.save(saved, tmp_path / "older" / checkpoint.FILE)
+    assert bits(attempt(settings, tmp_path / "older")) == bits(undisturbed)
+
+
 def test_every_optimizer_and_dropout_resume(tmp_path):
     for number, more in enumerate([{"optim": "adam"}, {"optim.nesterov": True}, {"data": "mnist", "model": "mnist_cnn", "stand_in": True}]):
         settings = config("qsgdinf", **more)

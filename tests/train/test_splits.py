@@ -34,3 +34,9 @@ def test_every_split_gives_the_same_bits(name, ranks):
     }
     assert len(found) == 4 + (5 if name in split_run.FEWER else 0)
     assert found == dict.fromkeys(found, alone)
+
+
+@pytest.mark.parametrize(("name", "size"), [("hierarchical", 4), ("first of three", 3), ("first two of three", 3)])
+def test_all_ranks_end_alike_where_a_simulation_cannot_know(name, size, ranks):
+    found = [result[f"{name} among {size}"] for result in ranks[:size]]
+    assert len(set(found)) == 1

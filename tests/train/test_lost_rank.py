@@ -1,0 +1,76 @@
+"""Ranks that die or fall silent in a training of several processes: the others end in time, with its name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from train.status import read
+
+ROOT = Path(__file__).parents[2]
+WORLD = 3
+SETTINGS = ["data=digits", "model=cnn", "batch_size=8", "steps=100000", "eval_every=100000", "optim.lr=0.001", f"workers={WORLD}"]
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def _started(run_dir: Path, *more: str) -> list[subprocess.Popen[str]]:
+    """Three ranks as torchrun starts them, but with nobody who ends the others when one ends; after their first steps."""
+    told = {"WORLD_SIZE": str(WORLD), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(ROOT / "main.py"), *SETTINGS, f"run_dir={run_dir}", *more]
+    ranks = [
+        subprocess.Popen(
+            command,
+            env=os.environ | told | {"RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(WORLD)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(WORLD)
+    ]
+    deadline = time.monotonic() + 90
+    while not read(run_dir).get("step", 0):
+        ended = [rank.communicate()[1] for rank in ranks if rank.poll() is not None]
+        assert not ended and time.monotonic() < deadline, ended
+        time.sleep(0.1)
+    return ranks
+
+
+@pytest.mark.parametrize(
+    ("collective", "victim", "number", "words"),
+    [
+        ("exchange.collective=two_stage", 2, signal.SIGKILL, "rank 2 of 3 is gone"),
+        ("exchange.collective=gather", 0, signal.SIGKILL, "rank 0 of 3 is gone"),  # with it the store that the ranks share
+        ("exchange.collective=server", 1, signal.SIGSTOP, "rank 1 of 3 did not answer in time"),
+    ],
+)
+def test_a_lost_rank_is_named_by_the_others(collective: str, victim: int, number: int, words: str, tmp_path: Path) -> None:
+    ranks = _started(tmp_path, collective, "exchange.timeout_s=4")
+    try:
+        ranks[victim].send_signal(number)
+        for rank, process in enumerate(ranks):
+            if rank != victim:
+                _, errors = process.communicate(timeout=40)
+                last = errors.strip().splitlines()[-1]
+                assert last.startswith(f"main.py: {words} (rank {rank} saw: "), errors
+                assert process.returncode == 1
+    finally:
+        for process in ranks:
+            process.kill()
+            process.communicate()
+    if victim:
+        status = read(tmp_path)
+        assert status["state"] == "failed" and status["exit_code"] == 1 and status["failure"]["message"].startswith(words)
+    else:  # nobody is left to write it
+        assert read(tmp_path)["state"] == "running"
