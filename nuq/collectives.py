@@ -91,6 +91,7 @@ class Collective(Protocol):
 
 
 def of_worker(key: Key, worker: int) -> Key:
+    """The same step's key of a worker."""
     return replace(key, worker=worker)
 
 
@@ -102,6 +103,7 @@ def joined(payloads: Sequence[Tensor], device: torch.device) -> Tensor:
 
 
 def padded(numbers: list[int], length: int) -> list[int]:
+    """Zeros behind, so that every rank tells as many."""
     return numbers + [0] * (length - len(numbers))
 
 

@@ -31,7 +31,7 @@ from nuq.collectives import Account, Collective, Hosts
 from nuq.feedback import ErrorFeedback
 from nuq.links import Links, apart
 from nuq.message import VERSION
-from nuq.ops import Key, NonFiniteError
+from nuq.ops import DTYPES, Key, NonFiniteError
 from nuq.payload import Part
 from nuq.registry import Hook, HookExchange, check, method, unknown
 from nuq.statistics import Statistics
@@ -76,8 +76,8 @@ class CompressionState:
             raise ValueError("a CompressionState exchanges between processes: call torch.distributed.init_process_group first")
         parameters = _named(model)
         for name, p in parameters.items():
-            if p.dtype not in (torch.float32, torch.bfloat16, torch.float16):
-                raise ValueError(f"parameter {name!r} is of {p.dtype}: must be one of torch.float32, torch.bfloat16, torch.float16")
+            if p.dtype not in DTYPES:
+                raise ValueError(f"parameter {name!r} is of {p.dtype}: must be one of {', '.join(map(str, DTYPES))}")
         self._model = model  # keeps the parameters alive, whose identities are the keys
         self._names = {id(p): name for name, p in parameters.items()}
         self._sizes = {name: p.numel() for name, p in parameters.items()}

@@ -54,6 +54,7 @@ def tiled(sizes: dict[str, int]) -> list[Part]:
 
 
 def num_coordinates(parts: Sequence[Part]) -> int:
+    """Of all parts together."""
     return sum(part.size for part in parts)
 
 
