@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import functools
 import json
@@ -15,6 +16,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
+import args
 from analysis import events
 
 _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -83,10 +85,19 @@ def load(runs: Path, sweep: str) -> Logs:
     names = pd.Index([path.name for path in folders], name="run", dtype=object)
     scalars = _scalars(folders, notes)
     table = pd.DataFrame(settings, index=names, dtype=object)
+    for name, default in _younger().items():
+        if name in table:  # older runs had the default
+            table[name] = table[name].where(table[name].notna(), default)
     for needed in ("method.name", "seed", "trajectory", "steps"):
         if needed not in table:
             table[needed] = np.nan
     return Logs(sweep, scalars, table, _status(names, statuses, table, scalars), tuple(notes))
+
+
+def _younger() -> dict[str, Any]:
+    """Default by name of the settings that runs may be older than without being other experiments."""
+    found = {f"{section}.{item.name}": item for section, schema in args.SECTIONS.items() for item in dataclasses.fields(schema)}
+    return {name: item.default for name, item in found.items() if item.metadata["identity"] == "unless default"}
 
 
 # --- settings and states ------------------------------------------------------------------------------------------

@@ -217,9 +217,8 @@ def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str
         before = _flat(old)
     after = _flat(args.result_settings(new))
     names = [*after, *(name for name in before if name not in after)]
-    return [
-        (name, before.get(name, ABSENT), after.get(name, ABSENT)) for name in names if before.get(name, ABSENT) != after.get(name, ABSENT)
-    ]
+    both = [(name, before.get(name, _value(old, name)), after.get(name, _value(new, name))) for name in names]
+    return [(name, was, now) for name, was, now in both if was != now]
 
 
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:

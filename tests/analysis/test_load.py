@@ -68,6 +68,15 @@ def test_settings_are_flat_and_joined_on_demand(write_run: Callable[..., Path], 
     assert np.isnan(joined.loc["sgd", "method.bits"])
 
 
+def test_runs_older_than_a_setting_had_its_default(write_run: Callable[..., Path], tmp_path: Path) -> None:
+    older = write_run("s", {}, [("loss", 0, 1.0)]) / "config.yaml"
+    config = yaml.safe_load(older.read_text())
+    del config["exchange"]
+    older.write_text(yaml.safe_dump(config))
+    write_run("s", {"exchange.collective": "two_stage"}, [("loss", 0, 1.0)])
+    assert sorted(load(tmp_path / "runs", "s").settings["exchange.collective"]) == ["gather", "two_stage"]
+
+
 @pytest.mark.parametrize(
     ("state", "last", "complete"),
     [("done", 5, True), ("running", 1000, False), ("failed", 5, False), ("diverged", 5, False), (None, 5, False), (None, 1000, True)],

@@ -78,12 +78,20 @@ def train(settings: dict, group: Any) -> str:
     return digest(trainer, measured)
 
 
+def sent_in_a_step(group: Any) -> list[int]:
+    """What the first worker encoded, and what this process handed to the network for it."""
+    trainer = Trainer(args.resolve(BASE | {"method": "qsgdinf"}), device=torch.device("cpu"), group=group)
+    trainer.train_step()
+    return [trainer.totals.bytes, trainer.totals.network_bytes]
+
+
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = dist.get_rank()
-    result = {f"{name} on 4": train(settings, dist.group.WORLD) for name, settings in cases().items()}
+    result: dict[str, Any] = {f"{name} on 4": train(settings, dist.group.WORLD) for name, settings in cases().items()}
     os.environ["LOCAL_WORLD_SIZE"] = "2"  # as torchrun would say on the second of two machines
+    result["sent"] = sent_in_a_step(dist.group.WORLD)
     result["hierarchical among 4"] = train(RANKS_ONLY["hierarchical"], dist.group.WORLD)
     os.environ["LOCAL_WORLD_SIZE"] = "4"
     for size in (2, 3):

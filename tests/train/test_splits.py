@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory) -> list[dict[str, str]]:
+def ranks(tmp_path_factory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("ranks")
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=4", "--standalone", split_run.__file__, str(folder)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
@@ -40,3 +41,11 @@ def test_every_split_gives_the_same_bits(name, ranks):
 def test_all_ranks_end_alike_where_a_simulation_cannot_know(name, size, ranks):
     found = [result[f"{name} among {size}"] for result in ranks[:size]]
     assert len(set(found)) == 1
+
+
+def test_what_is_handed_to_the_network_is_counted(ranks):
+    control = 2 * 2 * 8  # the first parameter that is not finite and the loss, one worker's and the stop, in float64
+    for result in ranks:
+        encoded, sent = result["sent"]
+        assert sent == 3 * (encoded + control)
+    assert split_run.sent_in_a_step(None) == [encoded, 0]

@@ -1,4 +1,6 @@
 import copy
+from collections.abc import Mapping
+from typing import cast
 
 import pytest
 import torch
@@ -8,7 +10,9 @@ import args
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.ops import NonFiniteError
 from train import optim
+from train.log import Log
 from train.order import Order, generator
+from train.status import Status
 from train.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -147,6 +151,40 @@ def test_a_fresh_sample_that_is_not_finite_is_named():
         list(ours.model.parameters())[-1][0] = float("nan")
     with pytest.raises(NonFiniteError, match=r"step 0: the gradient of 'conv1.weight' on worker 0, sampled for the level update"):
         ours.train_step()
+
+
+class Kept:
+    """Stands for a log."""
+
+    def __init__(self) -> None:
+        self.values: dict[int, dict[str, float]] = {}
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        self.values.setdefault(step, {}).update(values)
+
+    def line(self, text: str) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+def test_what_an_exchange_takes_is_logged(tmp_path):
+    logs = {}
+    for collective in ("gather", "two_stage"):
+        log = Kept()
+        more = {"method": "qsgd", "method__bucket_size": 1024, "steps": 4, "log_every": 2, "eval_every": 4, "eval_train": False}
+        (tmp_path / collective).mkdir()
+        ours = trainer(**more, exchange__collective=collective)
+        ours.run(tmp_path / collective, Status(None, 4, "cpu", 1), cast(Log, log))
+        logs[collective] = log.values
+        for values in (log.values[2], log.values[4]):
+            assert 0 < sum(values[f"time/{what}_s"] for what in ("encode", "decode")) < values["time/step_s"]
+            assert "comm/network_bytes" not in values
+        assert log.values[4]["comm/bytes"] == 2 * log.values[2]["comm/bytes"] == 4 * ours.totals.bytes / 4
+    one, two = logs["gather"][4], logs["two_stage"][4]
+    assert "comm/means_bits_per_coordinate" not in one
+    assert two["comm/means_bits_per_coordinate"] == pytest.approx(4 / 4, rel=0.05)  # a quarter of the coordinates at 4 bits
+    first = two["comm/bits_per_coordinate"] - two["comm/means_bits_per_coordinate"]
+    assert first == pytest.approx(one["comm/bits_per_coordinate"], rel=0.02)
 
 
 def test_untrain_climbs():
