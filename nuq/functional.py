@@ -39,6 +39,10 @@ def all_reduce(
     ValueError for settings that do not exist; NonFiniteError, on all ranks, where one rank's tensor is not finite; RankLost.
     """
     own, exchange = split_settings(method, settings)
+    if exchange.collective == "hierarchical":
+        raise ValueError(
+            "collective='hierarchical': its groups are made once, by a CompressionState; legal here: auto, gather, two_stage, server"
+        )
     coders = Method(method, own, exchange.second_bits)
     group = group or dist.group.WORLD
     if group is None:
@@ -49,7 +53,7 @@ def all_reduce(
     parts, key = [Part("tensor", 0, flat.numel())], Key(seed, step, links.rank)
     fit_levels(coders, flat, parts, key)
     out = torch.empty(flat.numel(), dtype=torch.float32, device=tensor.device)
-    _, collective = build(coders, exchange, links, hosts, Account())
+    _, collective = build(coders, exchange, links, hosts, Account(), per_machine=1)
     collective.mean({links.rank: flat}, parts, key, out)
     settle = getattr(collective, "settle", None)
     if settle is not None:

@@ -235,11 +235,20 @@ class CompressionState:
             if self.hook.on_non_finite == "raise":
                 raise
             mean.fill_(math.nan)  # what a gradient scaler looks for
+        if self.collective == "dense" and self.hook.on_non_finite == "raise":
+            self._check_finite(mean, parts)
         if mean is not job.buffer:
             job.buffer.copy_(mean)
         if self.hook.debug:
             agreement.check_same(self.links, f"step {self.step}: the means of {', '.join(job.names)}", job.buffer)
         self.step += job.last
+
+    @staticmethod
+    def _check_finite(mean: Tensor, parts: Sequence[Part]) -> None:
+        """NonFiniteError, alike on all ranks since the mean is; an all-reduce does not tell whose gradient it was."""
+        if not bool(torch.isfinite(mean).all()):
+            bad = next(part for part in parts if not bool(torch.isfinite(mean[part.start : part.start + part.size]).all()))
+            raise NonFiniteError(f"the mean gradient of {bad.name!r} is not finite")
 
     def _plan(self, names: tuple[str, ...]) -> list[Part]:
         """The parts of a bucket: one per parameter, small neighbours together in full precision."""

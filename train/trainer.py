@@ -15,6 +15,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import args
+from nuq import agreement
+from nuq.links import Links
+from nuq.message import VERSION
 from nuq.ops import NonFiniteError
 from nuq.workers import Exchanged, Workers
 from train import checkpoint, data, estimator, models, optim
@@ -56,6 +59,7 @@ class Trainer:
         self.model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         self.optimizer = optim.build(config, self.parameters.values())
+        self._check_ranks()
         self.workers = self._workers(config["method"]["name"], args.named_method(config), args.named_exchange(config))
         self.every_worker = self._workers("supersgd", None)  # for measurements: all workers' gradients, in full precision
         self.trains_on_method = config["trajectory"] == "method"
@@ -65,6 +69,14 @@ class Trainer:
         self.update_order = self._order(config["workers"], "update")
         self.step = 0
         self.totals = Totals()
+
+    def _check_ranks(self) -> None:
+        """ValueError, on all ranks, where they were started with other settings or run other versions."""
+        flat: dict[str, Any] = {"torch": torch.__version__, "message version": VERSION}
+        for name, value in args.result_settings(self.config).items():
+            flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
+        links = Links(self.group, timeout_s=self.config["exchange"]["timeout_s"])
+        agreement.check_settings(links, flat)
 
     def _workers(self, name: str, settings: Any, exchange: args.Exchange | None = None) -> Workers:
         shapes = {name: p.shape for name, p in self.parameters.items()}
