@@ -207,15 +207,17 @@ class Links:
         rank = self._missing() if rank is None else rank
         assert self.group is not None and dist.group.WORLD is not None
         name = None if rank is None else dist.get_global_rank(self.group, rank)
-        with suppress(Exception):  # the store may have died with the rank that kept it
-            store = dist.group.WORLD.get_group_store()
-            store.set_timeout(timedelta(seconds=5))
-            name = int(store.compare_set("nuq/lost", "", str(name)) if name is not None else store.get("nuq/lost"))
-        if dist.get_rank() == 0:  # it may keep the store, which the others have yet to ask
-            time.sleep(_STORE_STAYS_S)
         text = (str(error) or type(error).__name__).strip().splitlines()[0]
         why = re.sub(r"^\[[^]]*\] *", "", text).split(". ")[0]  # without the place in gloo's sources
         how = "did not answer in time" if "imed out" in why else "is gone"
+        with suppress(Exception):  # the store may have died with the rank that kept it
+            store = dist.group.WORLD.get_group_store()
+            store.set_timeout(timedelta(seconds=5))
+            first = store.compare_set("nuq/lost", "", f"{name} {how}") if name is not None else store.get("nuq/lost")
+            number, _, how = first.decode().partition(" ")
+            name = int(number)
+        if dist.get_rank() == 0:  # it may keep the store, which the others have yet to ask
+            time.sleep(_STORE_STAYS_S)
         world = dist.get_world_size()
         who = f"rank {name} of {world}" if name is not None else f"one of the {world} ranks"
         return RankLost(f"{who} {how} (rank {dist.get_rank()} saw: {why})")

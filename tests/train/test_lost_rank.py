@@ -77,19 +77,10 @@ def test_a_lost_rank_is_named_by_the_others(collective: str, victim: int, number
 
 
 def test_ranks_with_other_settings_end_before_the_first_step(tmp_path: Path) -> None:
-    start = f"{sys.executable} {ROOT / 'main.py'} {' '.join(SETTINGS)} run_dir={tmp_path} method=alq method.bits=$((3 + RANK / 2))"
-    torchrun = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        f"--nproc-per-node={WORLD}",
-        "--no-python",
-        "bash",
-        "-c",
-        start,
-    ]
-    done = subprocess.run(torchrun, capture_output=True, text=True, timeout=90, check=False)
+    start = f"{sys.executable} {ROOT / 'main.py'} {' '.join(SETTINGS)} method=alq method.bits=$((3 + RANK / 2))"
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={WORLD}", "--no-python"]
+    done = subprocess.run([*torchrun, "bash", "-c", start], cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode != 0
-    assert "main.py: rank 0 has method.bits=3 and rank 2 has method.bits=4: all ranks need the same" in done.stderr
-    assert read(tmp_path)["exit_code"] == 2
+    assert "rank 0 has method.bits=3 and rank 2 has method.bits=4: all ranks need the same" in done.stderr
+    (run_dir,) = (tmp_path / "runs" / "main").iterdir()
+    assert read(run_dir)["exit_code"] == 2
