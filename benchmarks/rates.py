@@ -28,7 +28,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from analysis import profile as profiles
 from analysis.profile import Bucket, Codec, Model, Profile
-from benchmarks.wire_rank import MODELS
+from benchmarks.wire_rank import LOCAL_BUFFERS, MODELS
 from nuq.message import parse
 from nuq.ops import Key
 from nuq.registry import METHODS
@@ -157,7 +157,7 @@ def network_rates() -> tuple[dict[str, float], dict[str, float]]:
 def model_of(make: Callable[[], nn.Module], shape: tuple[int, ...], steps: int = 12) -> tuple[Model, float]:
     """When the buckets of a model become ready, and the seconds of its step, all in one process without an exchange."""
     torch.manual_seed(0)
-    ddp = DistributedDataParallel(make(), broadcast_buffers=False)
+    ddp = DistributedDataParallel(make(), **{LOCAL_BUFFERS: False})
     optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-4)
     ready: list[tuple[int, int, float]] = []
 

@@ -257,6 +257,9 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             result[name] = round(statistics.median(values), 3)
             spread[name] = [round(min(values), 3), round(max(values), 3)]
     ours = [row["bytes_disagree"] for row in rows if row["variant"].startswith("alq")]
+    updates = {row["ranks"]: row["level_update_s"] for row in rows if row["model"] == "mlp" and row.get("level_update_s")}
+    for ranks, seconds in updates.items():
+        result[f"level_update_s_{ranks}_ranks"] = round(seconds, 4)
     return {**result, "bytes_agree": round(max(ours), 4) if ours else NOT_MEASURED, "spread": spread}
 
 
@@ -285,7 +288,7 @@ def run(ranks: int, chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
                     measured = variants if case.rate == "10G" else chosen.variants
                     rows = rows_of(case, raw[case.rate], measure(case, processes, measured, chosen.rounds or num_rounds(case)))
                     print_rows(case, raw[case.rate], rows)
-                    yield from rows
+                    yield from (row | {"level_update_s": levels_s} for row in rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
