@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -157,7 +158,8 @@ def network_rates() -> tuple[dict[str, float], dict[str, float]]:
 def model_of(make: Callable[[], nn.Module], shape: tuple[int, ...], steps: int = 12) -> tuple[Model, float]:
     """When the buckets of a model become ready, and the seconds of its step, all in one process without an exchange."""
     torch.manual_seed(0)
-    ddp = DistributedDataParallel(make(), **{LOCAL_BUFFERS: False})
+    options: dict[str, Any] = {LOCAL_BUFFERS: False}
+    ddp = DistributedDataParallel(make(), **options)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-4)
     ready: list[tuple[int, int, float]] = []
 
