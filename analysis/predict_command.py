@@ -136,7 +136,12 @@ def add_to(commands: argparse._SubParsersAction) -> None:
     add("--bits", type=float, help="of every method that has bits (default: the method's own)")
     add("--second_bits", type=float, default=4, help="of the second encoding of two_stage and server (default: 4)")
     add("--bucket_size", type=int, help="coordinates that share a scale (default: the method's own)")
-    add("--collective", choices=("auto", *predict.SPARSE_COLLECTIVES), default="auto", help="default: auto, the quickest")
+    add(
+        "--collective",
+        choices=("auto", *predict.SPARSE_COLLECTIVES),
+        default="auto",
+        help="default: auto, the quickest predicted (nuq itself takes the fewest bytes)",
+    )
     add("--per_machine", type=int, default=1, help="workers that share a machine and its link (default: 1)")
     add("--local_bandwidth", default="100G", help="bit/s of a worker's link inside its machine (default: 100G)")
     add("--model", help="a model of the profile: its buckets (default: mlp where neither this nor --parameters is given)")
@@ -175,6 +180,8 @@ def _question(options: argparse.Namespace) -> Question:
         raise ValueError(f"--bucket_size {options.bucket_size}: must be at least 1")
     for name in options.methods:
         method(name)
+    if not (options.second_bits % 1 == 0 and 1 <= options.second_bits <= 8):
+        raise ValueError(f"--second_bits {options.second_bits:g}: must be a whole number from 1 to 8")
     rows = rows_of(options.methods, options.bits, options.second_bits, options.bucket_size)
     local = quantity(options.local_bandwidth, "--local_bandwidth")
     return Question(found, model, compute_s, rows, options.per_machine, local, options.collective)
@@ -198,6 +205,8 @@ def run(options: argparse.Namespace) -> int:
             raise ValueError("--keep: stores the errors of --validate FILE, which is not given")
         question = _question(options)
         workers, bandwidths = workers_of(options.workers), bandwidths_of(options.bandwidth)
+        if bad := [count for count in workers if options.per_machine < 1 or count % min(options.per_machine, count)]:
+            raise ValueError(f"--per_machine {options.per_machine}: must be at least 1 and divide every number of --workers, {bad[0]} too")
         _answer(question, workers, bandwidths)
         if options.csv:
             _write_csv(question, workers, bandwidths, options.csv)
@@ -208,7 +217,8 @@ def run(options: argparse.Namespace) -> int:
             for path in draw(question, workers, bandwidths, options.figure):
                 print(path)
     except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        named = isinstance(error, OSError) and error.filename
+        print(f"error: {f'{error.filename}: {error.strerror}' if named else error}", file=sys.stderr)
         return 2
     return 0
 
@@ -219,7 +229,7 @@ def _answer(question: Question, workers: Sequence[int], bandwidths: Sequence[flo
     more = ", .." if len(question.model.buckets) > 4 else ""
     print(f"{question.model.parameters / 1e6:.4g} M parameters in {len(question.model.buckets)} DDP buckets ({sizes}{more}), ", end="")
     print(f"{duration(question.compute_s)} of computation a step; {asked.about}" + (", which computes, too" * asked.shared_core))
-    print(validate.statement(asked.validation, max(workers)))
+    print(validate.statement(asked.validation, max(workers), max(bandwidths)))
     for count in workers:
         print(f"\n{count:,} workers: step time, speed-up over bf16, collective")
         print(_table(question, count, bandwidths))

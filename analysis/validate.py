@@ -141,7 +141,7 @@ def text(checked: Checked) -> str:
     return "\n".join(lines)
 
 
-def statement(validation: Mapping[str, Any], workers: int) -> str:
+def statement(validation: Mapping[str, Any], workers: int, bandwidth: float = 0.0) -> str:
     """How far the model is to be trusted: the sentence before any prediction."""
     if not validation:
         return "This profile has not been validated: python -m analysis predict --validate FILE --keep does, with runs of benchmarks.wire."
@@ -149,4 +149,7 @@ def statement(validation: Mapping[str, Any], workers: int) -> str:
     links = f"{validation['slowest_mbit']:,} to {validation['fastest_mbit']:,} Mbit/s"
     said = f"Checked against {validation['rows']} measured steps of {' and '.join(map(str, ranks))} ranks at {links}: "
     said += f"off by {validation['median_error']:.0%} in the median, {validation['worst_error']:.0%} at worst."
-    return said + (f"  More than {max(ranks)} workers are extrapolated." if workers > max(ranks) else "")
+    beyond = [f"more than {max(ranks)} workers"] if workers > max(ranks) else []
+    beyond += ["faster links"] if bandwidth > 1e6 * validation["fastest_mbit"] else []
+    said += f"  Extrapolated: {' and '.join(beyond)}." if beyond else ""
+    return said + "  A break-even means little where the speed-ups around it are within that error."

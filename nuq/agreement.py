@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
@@ -19,6 +20,23 @@ def check_settings(links: Links, mine: dict[str, Any]) -> None:
             if rows[0].get(name) != row.get(name):
                 here, there = (f"{name}={found.get(name)!r}" if name in found else f"no {name}" for found in (rows[0], row))
                 raise ValueError(f"rank 0 has {here} and rank {rank} has {there}: all ranks need the same")
+
+
+def check_saved(saved: Mapping[str, Any], present: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+    """ValueError where the encoders' saved state is not one of the present settings.  sizes: coordinates of every parameter."""
+    for name, here in present.items():
+        there = saved[name]
+        if ("residuals" in there) != ("residuals" in here):
+            has, wants = ("residuals" if "residuals" in state else "no residuals" for state in (there, here))
+            raise ValueError(f"a state with {has}: error_feedback={'residuals' in here} here takes one with {wants}")
+        counts = [len(state.get("inner", state).get("levels", ())) for state in (there, here)]
+        if counts[0] != counts[1]:
+            raise ValueError(f"a state with {counts[0]} levels: these settings have {counts[1]}")
+        for parameter, residual in there.get("residuals", {}).items():
+            if sizes.get(parameter) != residual.numel():
+                raise ValueError(
+                    f"a residual of {residual.numel()} coordinates for {parameter!r}, which has {sizes.get(parameter, 'left the model')}"
+                )
 
 
 def check_same(links: Links, what: str, tensor: Tensor) -> None:

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from nuq.links import Links
+from nuq.links import Links, backend_of
 
 MOST_BEHIND = 16  # exchanges
 _PATIENCE = 2  # times longer than rank 0 for a worker: rank 0 waits for them, and should be the one to say who is missing
@@ -25,7 +25,8 @@ class Arrivals:
     """Both ends: ``ask`` on the workers' ranks, ``first`` and ``answer`` on rank 0, in turns and alike often on all ranks."""
 
     def __init__(self, links: Links, *, most_behind: int = MOST_BEHIND) -> None:
-        if dist.get_backend(links.group) != "gloo":
+        assert links.group is not None
+        if backend_of(links.group, links.device.type) != "gloo":
             raise ValueError("collective='server' takes messages as they arrive, which only gloo can do; legal here: gather, two_stage")
         self._links = links
         self._most_behind = most_behind
@@ -36,6 +37,7 @@ class Arrivals:
         self._pending: deque[list[tuple[int, dist.Work, Tensor]]] = deque()  # by exchange: what was sent and may not have been read
 
     def _send(self, rank: int, data: Tensor, tag: int) -> tuple[int, dist.Work, Tensor]:
+        data = data.to(self._links.device)
         try:
             work = dist.isend(data, group=self._links.group, group_dst=rank, tag=tag)
         except RuntimeError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.hierarchy import Hierarchical, Machines
 from nuq.links import Links
 from nuq.payload import Codec
-from nuq.registry import Exchange, method
+from nuq.registry import Exchange, check, method, unknown
 
 _LONG = 1 << 20  # coordinates: what a message costs beside its codes is then small
 
@@ -30,6 +31,25 @@ def second_settings(name: str, settings: Any, second_bits: int) -> tuple[str, An
     if "num_levels" in shared:  # in place of the bits
         shared["num_levels"] = 0
     return second, schema(**shared)
+
+
+def sorted_settings(name: str, others: Sequence[type], given: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[Any]:
+    """The settings of a method, then those of ``others``, from one list of keywords; ValueError for one that none of them reads.
+
+    defaults: where they are not the schemas' own.
+    """
+    schemas = [method(name).settings, *others]
+    fields = [{item.name for item in dataclasses.fields(schema)} for schema in schemas]
+    for key in given:
+        if not any(key in names for names in fields):
+            raise unknown(f"setting of method={name}", key, sorted(set().union(*fields)))
+    made = [
+        schema(**{key: value for key, value in {**defaults, **given}.items() if key in names})
+        for schema, names in zip(schemas, fields, strict=True)
+    ]
+    for settings in made:
+        check(type(settings), vars(settings), "")
+    return made
 
 
 class Method:
@@ -98,7 +118,7 @@ def build(
         return name, Server(links, hosts, coders.codec, coders.second, wanted, account)
     if links.group is None:
         raise ValueError("collective='hierarchical' is about several machines: start it with torchrun; in one process choose gather")
-    machines = Machines.of(links.group, per_machine or ranks_per_machine(), links.timeout.total_seconds())
+    machines = Machines.of(links.group, per_machine or ranks_per_machine(), links.timeout.total_seconds(), links.device)
 
     def between(outer: Links, every_machine: Hosts, inner_account: Account) -> Collective:
         inner = dataclasses.replace(exchange, collective=fewest_bytes(coders, machines.count))

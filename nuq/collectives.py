@@ -22,7 +22,8 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -30,9 +31,11 @@ import torch
 from torch import Tensor
 
 from nuq.arrivals import MOST_BEHIND, Arrivals
+from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.links import Links, Swap
-from nuq.ops import Key
+from nuq.ops import Key, NonFiniteError
 from nuq.payload import Codec, Marked, Part, cut, num_coordinates
+from nuq.statistics import Statistics
 
 STRETCH = 1 << 19  # coordinates of a stretch, at least, where a vector is long enough for several rounds of two stages
 Vectors = Mapping[int, Tensor]  # of every worker that this process hosts: float[n]
@@ -105,6 +108,26 @@ def joined(payloads: Sequence[Tensor], device: torch.device) -> Tensor:
 def padded(numbers: list[int], length: int) -> list[int]:
     """Zeros behind, so that every rank tells as many."""
     return numbers + [0] * (length - len(numbers))
+
+
+def encoded_mean(second: Codec, mean: Tensor, parts: Sequence[Part], key: Key) -> Tensor:
+    """A mean as the payload that goes to everyone.
+
+    Until their first update the levels of an adaptive encoder are those of a normal law.  Single gradients bear that, since their
+    errors average out; a mean's does not, and trainings diverged: so until then they are fitted to each mean (they travel with it).
+    """
+    compressor = second.compressor
+    if isinstance(compressor, AdaptiveQuantizer) and compressor.gap is None:
+        compressor = copy(compressor)
+        statistics = Statistics.empty(compressor.settings.num_components)
+        with suppress(NonFiniteError):  # encoding it says so, to all ranks
+            for part in parts:
+                if not part.exact:
+                    piece = mean[part.start : part.start + part.size]
+                    compressor.observe(piece, key.of("mean/statistics").of(part.key_name), statistics)
+            compressor.update(statistics)
+        second = Codec(compressor, compressor.settings)
+    return second.encode_or_mark(mean, parts, key.of("mean"))
 
 
 def scale(total: Tensor, num_workers: int) -> None:
@@ -254,7 +277,7 @@ class _Round:
             scale(mean, how.hosts.num_workers)
         with how.account.time("encode"):
             at_zero = [replace(part, start=part.start - base) for part in stretch]
-            return how.second.encode_or_mark(mean, at_zero, replace(self.key, worker=owner).of("mean"))
+            return encoded_mean(how.second, mean, at_zero, replace(self.key, worker=owner))
 
     def receive(self, out: Tensor) -> None:
         """Everyone's means into their places."""
@@ -329,7 +352,7 @@ class Server:
                 for worker in taken:
                     self.codec.add(payloads[worker], parts, out)
                 scale(out, len(taken))
-                reply = self.second.encode_or_mark(out, parts, replace(key, worker=0).of("mean"))
+                reply = encoded_mean(self.second, out, parts, replace(key, worker=0))
             except Marked as marked:
                 reply = self.second.marker(marked.worker, marked.number, parts, out.device)
         if self._arrivals is not None:

@@ -36,6 +36,8 @@ class ErrorFeedback:
         self.inner = inner
         self.sizes = dict(sizes)
         self.residuals: dict[str, Tensor] = {}  # float32[size] by parameter
+        self._before: list[tuple[Tensor, Tensor]] = []  # residuals of messages that may yet be thrown away, and what they were
+        self.may_undo = False
 
     def _residual(self, key: Key, vector: Tensor) -> Tensor:
         """The memory of this vector: a piece of its parameter's, zeros at first."""
@@ -56,8 +58,16 @@ class ErrorFeedback:
         square = float(torch.dot(decoded, decoded))
         factor = float(torch.dot(wanted, decoded)) / square if square > 0 else 0.0
         head = torch.frombuffer(bytearray(_FACTOR.pack(min(max(factor, 0.0), 1.0))), dtype=torch.uint8)
+        if self.may_undo:
+            self._before.append((residual, residual.clone()))
         torch.sub(wanted, decoded.mul_(_FACTOR.unpack(bytes(head.numpy()))[0]), out=residual)
         return Message(TAG, vector.numel(), torch.cat([head.to(vector.device), message.to_bytes()]))
+
+    def settle(self, *, undo: bool = False) -> None:
+        """The messages since the last call have counted, or (undo) were thrown away on all ranks."""
+        for residual, before in self._before if undo else ():
+            residual.copy_(before)
+        self._before = []
 
     def decode(self, message: Message) -> Tensor:
         if message.tag != TAG or message.body.numel() < _FACTOR.size:

@@ -13,12 +13,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from nuq.choice import Method
-from nuq.collectives import scale
-from nuq.functional import fit_levels, split_settings
+from nuq.agreement import check_settings
+from nuq.choice import Method, sorted_settings
+from nuq.functional import AUTO, fit_levels
 from nuq.links import Links
 from nuq.ops import Key
 from nuq.payload import Part
+from nuq.registry import Exchange
 
 
 def compress_fsdp(
@@ -32,16 +33,27 @@ def compress_fsdp(
         from torch.distributed.fsdp import FSDPModule
     except ImportError as error:
         raise ValueError(f"torch {torch.__version__} has no FSDP2: the custom reduce-scatter came with torch 2.8") from error
-    modules = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    modules = [(name, module) for name, module in model.named_modules() if isinstance(module, FSDPModule)]
     if not modules:
         raise ValueError("no module of the model is an FSDP2 module: call torch.distributed.fsdp.fully_shard first")
     if not hasattr(FSDPModule, "set_custom_reduce_scatter"):
         raise ValueError(f"torch {torch.__version__}: FSDPModule.set_custom_reduce_scatter came with torch 2.8")
     installed = []
-    for number, module in enumerate(modules):
-        installed.append(CompressedReduceScatter(method, f"fsdp/{number}", seed=seed, timeout_s=timeout_s, **settings))
+    for name, module in modules:
+        installed.append(CompressedReduceScatter(method, name or "the root module", seed=seed, timeout_s=timeout_s, **settings))
         module.set_custom_reduce_scatter(installed[-1])
     return installed
+
+
+def _factor(op: Any, world: int) -> float:
+    """What FSDP wants the sum of the ranks multiplied by."""
+    if op == dist.ReduceOp.AVG:
+        return 1.0 / world
+    if op == dist.ReduceOp.SUM:
+        return 1.0
+    if op == dist.ReduceOp.PREMUL_SUM:  # ``set_gradient_divide_factor``
+        return float(op.__getstate__()[1])
+    raise ValueError(f"a reduce-scatter by {op}: compressed messages are added; legal here: SUM, AVG, PREMUL_SUM")
 
 
 class CompressedReduceScatter:
@@ -51,7 +63,7 @@ class CompressedReduceScatter:
     """
 
     def __init__(self, method: str, name: str, *, seed: int = 0, timeout_s: float = 300.0, **settings: Any) -> None:
-        own, exchange = split_settings(method, settings)
+        own, exchange = sorted_settings(method, (Exchange,), settings, AUTO)
         self._coders = Method(method, own, exchange.second_bits)
         self._name, self._seed, self._timeout_s = name, seed, timeout_s
         self._step = 0
@@ -66,13 +78,15 @@ class CompressedReduceScatter:
         """output = this rank's stretch of the ranks' mean (or sum, as ``op`` says)."""
         del async_op  # what is done when the call returns needs no waiting for
         if self.links is None:
-            self.links = Links(group, timeout_s=self._timeout_s)
+            self.links = Links(group, timeout_s=self._timeout_s, device=input_tensor.device)
+            told = {"method": self._coders.name, **vars(self._coders.settings), "module": self._name, "seed": self._seed}
+            check_settings(self.links, told)
         links, flat = self.links, input_tensor.reshape(-1)
         size = output_tensor.numel()
         key = Key(self._seed, self._step, links.rank, self._name)
         self._step += 1
         codec = self._coders.codec
-        whole = [Part("shard", 0, size)]
+        whole = [Part(self._name, 0, size)]
         fit_levels(self._coders, flat, [Part("all", 0, flat.numel())], key)
         stretches = flat.split(size)
         mine = [codec.encode_or_mark(stretch, whole, key.of(str(owner))) for owner, stretch in enumerate(stretches)]
@@ -86,7 +100,6 @@ class CompressedReduceScatter:
         total = torch.zeros(size, dtype=torch.float32, device=flat.device)
         for rank in range(links.world):
             codec.add(mine[rank] if rank == links.rank else received[rank], whole, total)
-        if op != dist.ReduceOp.SUM:  # FSDP asks for a mean, or scales by itself
-            scale(total, links.world)
+        total *= torch.tensor(_factor(op, links.world), dtype=torch.float32)
         output_tensor.copy_(total.view_as(output_tensor))
         return None

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from nuq.choice import Method, build
+from nuq.agreement import check_settings
+from nuq.choice import Method, build, sorted_settings
 from nuq.collectives import Account, Hosts
 from nuq.links import Links
 from nuq.ops import Key
 from nuq.payload import Part
-from nuq.registry import Exchange, check, unknown
-from nuq.registry import method as entry_of
+from nuq.registry import Exchange
 from nuq.statistics import Statistics
+
+AUTO = {"collective": "auto"}  # where nothing is said
 
 
 def all_reduce(
@@ -36,9 +37,10 @@ def all_reduce(
     (``collective="two_stage"``; auto unless told otherwise).  Adaptive methods fit their levels to the tensor at hand: levels travel with
     the messages, so there is nothing to agree on.
 
-    ValueError for settings that do not exist; NonFiniteError, on all ranks, where one rank's tensor is not finite; RankLost.
+    ValueError for settings that do not exist, and where ranks differ in what they ask for; NonFiniteError, on all ranks, where one rank's
+    tensor is not finite; RankLost.
     """
-    own, exchange = split_settings(method, settings)
+    own, exchange = sorted_settings(method, (Exchange,), settings, AUTO)
     if exchange.collective == "hierarchical":
         raise ValueError(
             "collective='hierarchical': its groups are made once, by a CompressionState; legal here: auto, gather, two_stage, server"
@@ -47,7 +49,17 @@ def all_reduce(
     group = group or dist.group.WORLD
     if group is None:
         raise ValueError("nuq.all_reduce exchanges between processes: call torch.distributed.init_process_group first")
-    links = Links(group, timeout_s=timeout_s)
+    links = Links(group, timeout_s=timeout_s, device=tensor.device)
+    told = {
+        "method": method,
+        **vars(own),
+        **vars(exchange),
+        "shape": list(tensor.shape),
+        "type": str(tensor.dtype),
+        "step": step,
+        "seed": seed,
+    }
+    check_settings(links, told)
     hosts = Hosts.of(1 if coders.single_worker else links.world, links.world)
     flat = tensor.detach().reshape(-1).contiguous()
     parts, key = [Part("tensor", 0, flat.numel())], Key(seed, step, links.rank)
@@ -59,21 +71,6 @@ def all_reduce(
     if settle is not None:
         settle()
     return out.view(tensor.shape)
-
-
-def split_settings(method: str, settings: dict[str, Any]) -> tuple[Any, Exchange]:
-    """The method's and the collective's settings, checked; the collective is chosen automatically unless it is given."""
-    schemas = (entry_of(method).settings, Exchange)
-    fields = [{item.name for item in dataclasses.fields(schema)} for schema in schemas]
-    for name in settings:
-        if name not in fields[0] | fields[1]:
-            raise unknown(f"setting of method={method}", name, sorted(fields[0] | fields[1]))
-    made: list[Any] = []
-    for schema, names in zip(schemas, fields, strict=True):
-        defaults: dict[str, Any] = {"collective": "auto"} if schema is Exchange else {}
-        made.append(schema(**defaults | {name: value for name, value in settings.items() if name in names}))
-        check(schema, vars(made[-1]), "")
-    return made[0], made[1]
 
 
 def fit_levels(coders: Method, vector: Tensor, parts: list[Part], key: Key) -> None:

@@ -18,9 +18,9 @@ from nuq.collectives import Account, Collective, Hosts, Vectors
 from nuq.links import Links, RankLost
 from nuq.message import MessageError
 from nuq.ops import Key, NonFiniteError
-from nuq.payload import Part
+from nuq.payload import Marked, Part
 
-_KINDS: dict[str, type[Exception]] = {"RankLost": RankLost, "MessageError": MessageError, "Marked": NonFiniteError}
+_KINDS: dict[str, type[Exception]] = {"RankLost": RankLost, "MessageError": MessageError, "NonFiniteError": NonFiniteError}
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Machines:
     count: int
 
     @classmethod
-    def of(cls, group: dist.ProcessGroup, per_machine: int, timeout_s: float) -> Machines:
+    def of(cls, group: dist.ProcessGroup, per_machine: int, timeout_s: float, device: torch.device) -> Machines:
         """Ranks in contiguous blocks of ``per_machine``.  A collective call: every rank makes it."""
         world, rank = dist.get_world_size(group), dist.get_rank(group)
         if world < dist.get_world_size():  # the others would have to take part in making the groups
@@ -49,13 +49,13 @@ class Machines:
         leaders = dist.new_group(everyone[::per_machine], timeout=limit)
         machine = rank // per_machine
         first = rank % per_machine == 0
-        local, told = _links(groups[machine], timeout_s), _links(groups[machine], 3 * timeout_s)
-        return cls(local, told, _links(leaders, 2 * timeout_s) if first else None, machine, len(blocks))
+        local, told = _links(groups[machine], timeout_s, device), _links(groups[machine], 3 * timeout_s, device)
+        return cls(local, told, _links(leaders, 2 * timeout_s, device) if first else None, machine, len(blocks))
 
 
-def _links(group: object, timeout_s: float) -> Links:
+def _links(group: object, timeout_s: float, device: torch.device) -> Links:
     assert isinstance(group, dist.ProcessGroup)  # of the groups that this rank belongs to
-    return Links(group, timeout_s=timeout_s)
+    return Links(group, timeout_s=timeout_s, device=device)
 
 
 @dataclass
@@ -91,6 +91,12 @@ class Hierarchical:
             total *= self.machines.count / self.hosts.num_workers  # so that the machines' mean is the workers'
             try:
                 self._outer.mean({self.machines.number: total}, parts, key, total)
+            except Marked as marked:  # whose worker is a machine
+                first = marked.worker * self.machines.local.world
+                ranks = f"ranks {first} to {first + self.machines.local.world - 1}"
+                failure = NonFiniteError(
+                    f"the gradient of {marked.name!r} on machine {marked.worker} ({ranks}) is not finite or overflows float32"
+                )
             except (RuntimeError, ValueError, ArithmeticError) as error:  # the rest of the machine has to hear of it
                 failure = error
         with self.account.time("local"):

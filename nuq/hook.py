@@ -16,6 +16,7 @@ import dataclasses
 import math
 import queue
 import threading
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,14 +27,14 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket
 
 from nuq import agreement, gate, schedule
-from nuq.choice import Dense, Method, build
+from nuq.choice import Dense, Method, build, sorted_settings
 from nuq.collectives import Account, Collective, Hosts
 from nuq.feedback import ErrorFeedback
-from nuq.links import Links, apart
+from nuq.links import Links, apart, backend_of
 from nuq.message import VERSION
 from nuq.ops import DTYPES, Key, NonFiniteError
 from nuq.payload import Part
-from nuq.registry import Hook, HookExchange, check, method, unknown
+from nuq.registry import Hook, HookExchange
 from nuq.statistics import Statistics
 
 # one vector per parameter; a first update long before the paper's, since the levels of a normal law do not fit real gradients
@@ -64,14 +65,16 @@ class CompressionState:
         self.error: BaseException | None = None
         self.gate_s: dict[str, float] = {}  # what the gate measured: seconds by collective
         self._saved: dict[str, Any] | None = None
-        self._names: dict[int, str] = {}
+        self._names: dict[int, str] = {}  # of the parameters by identity; empty: not attached
+        self._thread: threading.Thread | None = None
         if model is not None:
             self.attach(model, group)
 
     # --- what a process has and a file has not ---
 
     def attach(self, model: nn.Module, group: dist.ProcessGroup | None = None) -> None:
-        """Bind the state to a model and its ranks; for a state that comes from a file.  A collective call."""
+        """Bind the state to a model and its ranks, where it was not when it was built, or comes from a file.  A collective call."""
+        self.close()
         if not dist.is_available() or not dist.is_initialized():
             raise ValueError("a CompressionState exchanges between processes: call torch.distributed.init_process_group first")
         parameters = _named(model)
@@ -80,6 +83,7 @@ class CompressionState:
                 raise ValueError(f"parameter {name!r} is of {p.dtype}: must be one of {', '.join(map(str, DTYPES))}")
         self._model = model  # keeps the parameters alive, whose identities are the keys
         self._names = {id(p): name for name, p in parameters.items()}
+        device = next(iter(parameters.values())).device if parameters else torch.device("cpu")
         self._sizes = {name: p.numel() for name, p in parameters.items()}
         self._dims = {name: p.dim() for name, p in parameters.items()}
         shared = getattr(model, "process_group", None) or dist.group.WORLD
@@ -87,24 +91,27 @@ class CompressionState:
         shapes = {name: list(p.shape) for name, p in parameters.items()}
         versions = {"message version": VERSION, "torch": torch.__version__}
         chosen = {"method": self.method, **vars(self.method_settings), **vars(self.exchange), **vars(self.hook)}
-        told = Links(group or shared, timeout_s=self.hook.timeout_s)
+        told = Links(group or shared, timeout_s=self.hook.timeout_s, device=device)
         agreement.check_settings(told, versions | chosen | {f"parameter {name}": shape for name, shape in shapes.items()})
-        if group is None and (self._is_dense or dist.get_backend(shared) == "nccl"):  # what else gloo sends is matched by tag
+        if group is None and (self._is_dense or backend_of(shared, device.type) == "nccl"):  # what else gloo sends is matched by tag
             group = apart(shared)
         self.group = group or shared
-        self.links = Links(self.group, timeout_s=self.hook.timeout_s)
+        self.links = Links(self.group, timeout_s=self.hook.timeout_s, device=device)
         self.account = Account()
+        self._feedback: ErrorFeedback | None = None
         self._coders = Method(self.method, self.method_settings, self.exchange.second_bits)
         if self.hook.error_feedback:
             codec = self._coders.codec
-            codec.compressor = ErrorFeedback(codec.compressor, self._sizes)
+            codec.compressor = self._feedback = ErrorFeedback(codec.compressor, self._sizes)
+            self._feedback.may_undo = self.hook.on_non_finite == "propagate"
         self._dense = Dense(self.links, account=self.account)
         self.collective, self._collective = self._chosen()
+        self._compressing = self._collective  # also where the gate turns to the dense one
+        self._agreed = False
         self._statistics = self._no_statistics()
         self._plans: dict[tuple[str, ...], list[Part]] = {}
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._first = True  # the next bucket is the first of its step
+        self._first, self._skipped = True, False  # the next bucket is the first of its step; a bucket of this step was not finite
         if self._saved is not None:
             self.load_state_dict(self._saved)
 
@@ -140,10 +147,17 @@ class CompressionState:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a ``state_dict`` of this rank; ValueError for one of another method."""
+        """Go on from a ``state_dict`` of this rank, all of the same step; ValueError for one of another method or of other settings.
+
+        Residuals are in the units of the gradients, so of a gradient scaler's scale, too.
+        """
         if state.get("method") != self.method:
             raise ValueError(f"a state of method={state.get('method')!r}: this one has method={self.method!r}")
-        self.step = state["step"]
+        if not self._names:
+            self._saved = state
+            return
+        agreement.check_saved(state["coders"], self._coders.state_dict(), self._sizes)
+        self.step, self._agreed = state["step"], False
         self._coders.load_state_dict(state["coders"])
         self._statistics = Statistics.from_array(state["statistics"].numpy(), self._no_statistics().num_components)
         if self.hook.gate and state["collective"] == "dense":  # its word still holds
@@ -154,14 +168,15 @@ class CompressionState:
     @property
     def levels(self) -> list[float]:
         """The levels in use, from -1 to 1; empty for methods without a level set."""
-        compressor = self._coders.codec.compressor
+        compressor = self._coders.codec.compressor if self._names else None
         levels = getattr(getattr(compressor, "inner", compressor), "levels", None)
         return [] if levels is None else levels.values.tolist()
 
     @property
     def bytes_sent(self) -> int:
         """Bytes that this rank has handed to the network, beside what carries them; by purpose in ``links.bytes_sent``."""
-        return self.links.bytes_sent.total() + sum(links.bytes_sent.total() for links in getattr(self._collective, "inner_links", ()))
+        every = [self.links, *getattr(self._compressing, "inner_links", ())] if self._names else []
+        return sum(links.bytes_sent.total() for links in every)
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -174,7 +189,7 @@ class CompressionState:
             self._jobs.put(None)
             self._thread.join()
             self._thread = None
-        settle = getattr(self._collective, "settle", None)
+        settle = getattr(self._compressing, "settle", None) if self._names else None
         if settle is not None and self.error is None:
             settle()
 
@@ -183,10 +198,14 @@ class CompressionState:
     def submit(self, bucket: GradBucket) -> torch.futures.Future[Tensor]:
         """Hand a bucket to the thread; the future of its mean, in the bucket's own memory."""
         if not self._names:
-            raise ValueError("this CompressionState comes from a file: call attach(model) first")
+            raise ValueError(
+                "this CompressionState has no model: build it with CompressionState(ddp, ...), or call attach(ddp) on every rank"
+            )
         if self.error is not None:
             raise RuntimeError(f"an earlier exchange failed: {self.error}") from self.error
         buffer = bucket.buffer()
+        if any(id(parameter) not in self._names for parameter in bucket.parameters()):
+            raise ValueError("DDP hands over a parameter that is not of this state's model as it was: attach(ddp) it again, on every rank")
         names = tuple(self._names[id(parameter)] for parameter in bucket.parameters())
         cuda = buffer.device.type == "cuda"
         ready = torch.cuda.current_stream(buffer.device).record_event() if cuda else None
@@ -224,6 +243,7 @@ class CompressionState:
         """The mean of one bucket over all ranks, into its own memory."""
         if self._first:
             self._before_step(job.buffer.device)
+            self._skipped = False
         self._first = job.last
         parts = self._plan(job.names)
         key = Key(self.hook.seed, self.step, self.links.rank)
@@ -234,7 +254,10 @@ class CompressionState:
         except NonFiniteError:
             if self.hook.on_non_finite == "raise":
                 raise
-            mean.fill_(math.nan)  # what a gradient scaler looks for
+            mean.fill_(math.nan)  # what a gradient scaler looks for, to skip the step
+            self._skipped = True
+        if self._feedback is not None and job.last:
+            self._feedback.settle(undo=self._skipped)
         if self.collective == "dense" and self.hook.on_non_finite == "raise":
             self._check_finite(mean, parts)
         if mean is not job.buffer:
@@ -269,6 +292,10 @@ class CompressionState:
     # --- before a step ---
 
     def _before_step(self, device: torch.device) -> None:
+        if not self._agreed:
+            levels = zlib.crc32(repr(self.levels).encode())
+            agreement.check_settings(self.links, {"step": self.step, "collective": self.collective, "checksum of the levels": levels})
+            self._agreed = True
         if self.hook.gate and self.step == _GATE_STEP and self.collective != "dense":
             pair = [self._collective, self._dense]
             spent = gate.seconds(pair, self.links, sum(self._sizes.values()), device)
@@ -354,17 +381,10 @@ def _plain(name: str) -> str:
 
 
 def _sorted_settings(name: str, given: dict[str, Any]) -> tuple[Any, HookExchange, Hook]:
-    """The method's, the collective's and the hook's own settings; ValueError for one that none of them reads."""
-    schemas: list[type] = [method(name).settings, HookExchange, Hook]
-    fields = [{item.name for item in dataclasses.fields(schema)} for schema in schemas]
-    for key in given:
-        if not any(key in names for names in fields):
-            raise unknown(f"setting of method={name}", key, sorted(set().union(*fields)))
-    if given.get("scope", "tensor") != "tensor":
-        raise ValueError(f"scope={given['scope']!r}: DDP hands its gradient over in buckets of its own; legal here: tensor")
-    made = []
-    for schema, names in zip(schemas, fields, strict=True):
-        values = {key: value for key, value in _OTHER_DEFAULTS.items() if key in names}
-        made.append(schema(**values | {key: value for key, value in given.items() if key in names}))
-        check(schema, vars(made[-1]), "")
-    return made[0], made[1], made[2]
+    """The method's, the collective's and the hook's own settings; ValueError for one that nobody reads, or that the hook cannot do."""
+    own, exchange, hook = sorted_settings(name, (HookExchange, Hook), given, _OTHER_DEFAULTS)
+    if getattr(own, "scope", "tensor") != "tensor":
+        raise ValueError(f"scope={own.scope!r}: DDP hands its gradient over in buckets of its own; legal here: tensor")
+    if getattr(own, "statistics", "running") != "running":
+        raise ValueError(f"statistics={own.statistics!r}: the hook sees the training's own gradients alone; legal here: running")
+    return own, exchange, hook

@@ -48,6 +48,12 @@ def apart(group: dist.ProcessGroup) -> dist.ProcessGroup:
     return made
 
 
+def backend_of(group: dist.ProcessGroup, device: str) -> str:
+    """gloo, nccl, ...: what carries tensors of a device; a group may have one backend for each."""
+    listed = dict(pair.split(":") for pair in dist.get_backend_config(group).split(",") if ":" in pair)
+    return listed.get(device, str(dist.get_backend(group)))
+
+
 class Swap:
     """An exchange on its way."""
 
@@ -72,11 +78,12 @@ class Swap:
 class Links:
     """The ranks of a process group (None: this process alone).
 
-    timeout_s: how long to wait for a rank before it counts as lost.  bytes_sent: by purpose, this rank's own.
+    timeout_s: how long to wait for a rank before it counts as lost.  device: where the gradients lie (the CPU, unless told otherwise).
+    bytes_sent: by purpose, this rank's own.
     All ranks have to build the Links of a group in the same order: their number keeps their messages apart.
     """
 
-    def __init__(self, group: dist.ProcessGroup | None, *, timeout_s: float = 300.0) -> None:
+    def __init__(self, group: dist.ProcessGroup | None, *, timeout_s: float = 300.0, device: torch.device | None = None) -> None:
         if not (math.isfinite(timeout_s) and timeout_s > 0):
             raise ValueError(f"timeout_s={timeout_s}: must be a number of seconds above 0")
         self.group = group
@@ -87,7 +94,9 @@ class Links:
         _built[name] += 1
         self._number = _built[name] % (1 << 30 - _TAG_BITS)
         self._exchanges = itertools.count(1)
-        self._nccl = group is not None and dist.get_backend(group) == "nccl"
+        cuda = device is not None and device.type == "cuda"
+        self._nccl = cuda and group is not None and backend_of(group, "cuda") == "nccl"
+        self.device = device if self._nccl and device is not None else torch.device("cpu")  # where tensors have to lie to be sent
         self._abandoned: list[object] = []  # what failed operations may still read or write
 
     def next_tag(self) -> int:
@@ -96,11 +105,6 @@ class Links:
     def abandon(self, swap: Swap) -> None:
         """Keep what a failed exchange may still read or write."""
         self._abandoned.append(swap)
-
-    @property
-    def device(self) -> torch.device:
-        """Where tensors have to lie to be sent."""
-        return torch.device("cuda", torch.cuda.current_device()) if self._nccl else torch.device("cpu")
 
     def swap(self, outgoing: Mapping[int, Tensor], sizes: Mapping[int, int], purpose: str) -> dict[int, Tensor]:
         """Send uint8 tensors to ranks, receive as many bytes as ``sizes`` says from ranks; empty ones do not travel.
@@ -114,6 +118,7 @@ class Links:
         tag = self.next_tag()
         received = {rank: torch.empty(size, dtype=torch.uint8, device=self.device) for rank, size in sizes.items()}
         operations = [(rank, dist.irecv, tensor) for rank, tensor in received.items() if tensor.numel()]
+        outgoing = {rank: tensor.to(self.device) for rank, tensor in outgoing.items()}
         operations += [(rank, dist.isend, tensor) for rank, tensor in outgoing.items() if tensor.numel()]
         self.bytes_sent[purpose] += sum(tensor.numel() for tensor in outgoing.values())
         swap = Swap(self, received, operations)

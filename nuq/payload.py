@@ -126,7 +126,7 @@ class Codec:
 
         MessageError for a payload that is damaged or of other parts; Marked where it is a marker.
         """
-        messages = split_payload(payload)
+        messages = split_payload(payload.to(total.device))
         for part in parts:
             message = next(messages, None)
             if message is not None and message.tag == MARKER:
@@ -149,5 +149,5 @@ class Marked(NonFiniteError):
 
     def __init__(self, worker: int, number: int, parts: Sequence[Part]) -> None:
         self.worker, self.number = worker, number
-        name = parts[number].name if number < len(parts) else "?"
-        super().__init__(f"the gradient of {name!r} on worker {worker} is not finite or overflows float32")
+        self.name = parts[number].name if number < len(parts) else "?"
+        super().__init__(f"the gradient of {self.name!r} on worker {worker} is not finite or overflows float32")

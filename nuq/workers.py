@@ -89,7 +89,7 @@ class Workers:
         self.seed = seed
         self.device = device
         self.group = group
-        self.links = Links(group, timeout_s=timeout_s)
+        self.links = Links(group, timeout_s=timeout_s, device=device)
         if self.links.world > num_workers:
             raise ValueError(f"{self.links.world} processes for workers={num_workers}: every process needs at least one worker")
         self.hosts = Hosts.of(self.num_workers, self.links.world)

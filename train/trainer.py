@@ -75,7 +75,7 @@ class Trainer:
         flat: dict[str, Any] = {"torch": torch.__version__, "message version": VERSION}
         for name, value in args.result_settings(self.config).items():
             flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
-        links = Links(self.group, timeout_s=self.config["exchange"]["timeout_s"])
+        links = Links(self.group, timeout_s=self.config["exchange"]["timeout_s"], device=self.device)
         agreement.check_settings(links, flat)
 
     def _workers(self, name: str, settings: Any, exchange: args.Exchange | None = None) -> Workers:

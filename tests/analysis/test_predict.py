@@ -273,7 +273,7 @@ def test_methods_of_equal_cost_share_a_row() -> None:
         (["--bits", "9"], "--bits 9: must be a whole number from 1 to 8 for qsgd"),
         (["--bucket_size", "0"], "--bucket_size 0: must be at least 1"),
         (["--methods", "alk"], "unknown method 'alk'; did you mean 'alq'?"),
-        (["--per_machine", "3"], "workers=8: must be a multiple of the 3 of a machine"),
+        (["--per_machine", "3"], "--per_machine 3: must be at least 1 and divide every number of --workers, 8 too"),
         (["--collective", "hierarchical"], "collective 'hierarchical': must be one of auto"),
         (["--profile", "nowhere.json"], "no profile 'nowhere.json'"),
         (["--keep"], "--keep: stores the errors of --validate FILE"),
@@ -358,7 +358,7 @@ def test_validation_is_kept_and_stated(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["predict", "--profile", str(own), "--workers", "1024", "--bandwidth", "1G"]) == 0
     stated = capsys.readouterr().out.splitlines()[1]
     assert f"{kept['median_error']:.0%} in the median, {kept['worst_error']:.0%} at worst" in stated
-    assert "extrapolated" in stated
+    assert "Extrapolated: more than" in stated
 
 
 def test_validation_starts_from_the_row(tmp_path: Path) -> None:

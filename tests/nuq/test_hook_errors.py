@@ -121,13 +121,13 @@ def test_parameters_of_like_names_are_kept_apart(ranks):
 def raises(group, collective):
     rank = dist.get_rank(group)
     given: dict[str, Any] = {"per_machine": 2} if collective == "hierarchical" else {}
-    worker = 1 if collective == "hierarchical" else 2  # the second machine, of ranks 2 and 3
+    where = r"machine 1 \(ranks 2 to 3\)" if collective == "hierarchical" else "worker 2"
     model, state = hooked(group, net(), ddp=SEVERAL, method="alq", bucket_size=64, collective=collective, **given)
     backward(model, rank, 0)
     if rank == 2:
         model.module[2].register_full_backward_hook(lambda *_: None)
         model.module[2].weight.register_hook(lambda gradient: gradient.index_fill(0, torch.tensor([3]), math.nan))
-    with pytest.raises(RuntimeError, match=rf"the gradient of '2\.weight' on worker {worker} is not finite"):
+    with pytest.raises(RuntimeError, match=rf"the gradient of '2\.weight' on {where} is not finite"):
         backward(model, rank, 1)
     assert isinstance(state.error, NonFiniteError)
 

@@ -59,7 +59,7 @@ def restart(group, settings, way):
     again = wrapped(group, begun, **SEVERAL)
     if way == "pickle":
         other = pickle.loads(saved)
-        with pytest.raises(ValueError, match="comes from a file: call attach"):
+        with pytest.raises(ValueError, match="has no model: build it with"):
             other.submit(None)
         assert other.state_dict()["step"] == 5  # it may be saved again as it is
         other.attach(again)
