@@ -217,8 +217,8 @@ def run(options: argparse.Namespace) -> int:
             for path in draw(question, workers, bandwidths, options.figure):
                 print(path)
     except (ValueError, OSError) as error:
-        named = isinstance(error, OSError) and error.filename
-        print(f"error: {f'{error.filename}: {error.strerror}' if named else error}", file=sys.stderr)
+        said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+        print(f"error: {said}", file=sys.stderr)
         return 2
     return 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import _make_nccl_premul_sum
 
 import nuq
 from nuq.fsdp import CompressedReduceScatter
@@ -121,7 +122,7 @@ def divides(group):
     """FSDP2's gradient_divide_factor, which reaches a custom reduce-scatter as an operation."""
     scatter = CompressedReduceScatter("supersgd", "one")
     rank, out = dist.get_rank(group), torch.empty(2)
-    for op, factor in [(dist.ReduceOp.SUM, 1.0), (dist.ReduceOp.AVG, 0.5), (dist._make_nccl_premul_sum(0.125), 0.125)]:
+    for op, factor in [(dist.ReduceOp.SUM, 1.0), (dist.ReduceOp.AVG, 0.5), (_make_nccl_premul_sum(0.125), 0.125)]:
         scatter(out, torch.arange(4.0) + rank, group, op)
         assert torch.equal(out, factor * (2 * torch.arange(4.0) + 1)[2 * rank : 2 * rank + 2])
     with pytest.raises(ValueError, match="legal here: SUM, AVG, PREMUL_SUM"):
