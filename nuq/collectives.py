@@ -38,6 +38,7 @@ from nuq.payload import Codec, Marked, Part, cut, num_coordinates
 from nuq.statistics import Statistics
 
 STRETCH = 1 << 19  # coordinates of a stretch, at least, where a vector is long enough for several rounds of two stages
+PROBE = "gate"  # keys what only measures time: levels are fitted in the first steps alone
 Vectors = Mapping[int, Tensor]  # of every worker that this process hosts: float[n]
 
 
@@ -117,7 +118,7 @@ def encoded_mean(second: Codec, mean: Tensor, parts: Sequence[Part], key: Key) -
     errors average out; a mean's does not, and trainings diverged: so until then they are fitted to each mean (they travel with it).
     """
     compressor = second.compressor
-    if isinstance(compressor, AdaptiveQuantizer) and compressor.gap is None:
+    if isinstance(compressor, AdaptiveQuantizer) and compressor.gap is None and key.parameter != PROBE:
         compressor = copy(compressor)
         statistics = Statistics.empty(compressor.settings.num_components)
         with suppress(NonFiniteError):  # encoding it says so, to all ranks

@@ -7,7 +7,7 @@ import time
 
 import torch
 
-from nuq.collectives import Collective
+from nuq.collectives import PROBE, Collective
 from nuq.links import Links
 from nuq.ops import Key
 from nuq.payload import Part
@@ -30,7 +30,7 @@ def seconds(collectives: list[Collective], links: Links, num_coordinates: int, d
         for collective, times in zip(collectives, taken, strict=True):
             links.numbers([number], "control")  # start together
             started = time.perf_counter()
-            collective.mean({links.rank: vector}, [Part("probe", 0, n)], Key(0, number, 0, "gate"), out)
+            collective.mean({links.rank: vector}, [Part("probe", 0, n)], Key(0, number, 0, PROBE), out)
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
             times.append(time.perf_counter() - started)

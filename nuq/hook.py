@@ -73,8 +73,13 @@ class CompressionState:
     # --- what a process has and a file has not ---
 
     def attach(self, model: nn.Module, group: dist.ProcessGroup | None = None) -> None:
-        """Bind the state to a model and its ranks, where it was not when it was built, or comes from a file.  A collective call."""
-        self.close()
+        """Bind the state to a model and its ranks, where it was not when it was built, or comes from a file; or anew, where parameters were
+        added, frozen or unfrozen: what it has learned stays, but for the residuals of parameters that changed.  A collective call.
+        """
+        carried = self._saved
+        if self._names:
+            self.close()
+            carried = self.state_dict()
         if not dist.is_available() or not dist.is_initialized():
             raise ValueError("a CompressionState exchanges between processes: call torch.distributed.init_process_group first")
         parameters = _named(model)
@@ -82,7 +87,6 @@ class CompressionState:
             if p.dtype not in DTYPES:
                 raise ValueError(f"parameter {name!r} is of {p.dtype}: must be one of {', '.join(map(str, DTYPES))}")
         self._model = model  # keeps the parameters alive, whose identities are the keys
-        self._names = {id(p): name for name, p in parameters.items()}
         device = next(iter(parameters.values())).device if parameters else torch.device("cpu")
         self._sizes = {name: p.numel() for name, p in parameters.items()}
         self._dims = {name: p.dim() for name, p in parameters.items()}
@@ -91,9 +95,10 @@ class CompressionState:
         shapes = {name: list(p.shape) for name, p in parameters.items()}
         versions = {"message version": VERSION, "torch": torch.__version__}
         chosen = {"method": self.method, **vars(self.method_settings), **vars(self.exchange), **vars(self.hook)}
-        told = Links(group or shared, timeout_s=self.hook.timeout_s, device=device)
-        agreement.check_settings(told, versions | chosen | {f"parameter {name}": shape for name, shape in shapes.items()})
-        if group is None and (self._is_dense or backend_of(shared, device.type) == "nccl"):  # what else gloo sends is matched by tag
+        self._told = Links(group or shared, timeout_s=self.hook.timeout_s, device=device)  # apart from the buckets' messages
+        agreement.check_settings(self._told, versions | chosen | {f"parameter {name}": shape for name, shape in shapes.items()})
+        dense = self.exchange.collective == "dense" or self.hook.gate  # all else that gloo sends is matched by tag
+        if group is None and (dense or backend_of(shared, device.type) == "nccl"):
             group = apart(shared)
         self.group = group or shared
         self.links = Links(self.group, timeout_s=self.hook.timeout_s, device=device)
@@ -112,13 +117,14 @@ class CompressionState:
         self._plans: dict[tuple[str, ...], list[Part]] = {}
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._first, self._skipped = True, False  # the next bucket is the first of its step; a bucket of this step was not finite
-        if self._saved is not None:
-            self.load_state_dict(self._saved)
-
-    @property
-    def _is_dense(self) -> bool:
-        """Whether the backend's own all-reduce is used, or may come to be."""
-        return self.exchange.collective == "dense" or self.hook.gate
+        self._names = {id(p): name for name, p in parameters.items()}
+        if carried is not None:
+            if carried is not self._saved and self._feedback is not None:
+                residuals = carried["coders"]["compressor"]["residuals"]
+                kept = {name: residual for name, residual in residuals.items() if self._sizes.get(name) == residual.numel()}
+                carried["coders"]["compressor"]["residuals"] = kept
+            self.load_state_dict(carried)
+        self._saved = None
 
     def _chosen(self) -> tuple[str, Collective]:
         if self.exchange.collective == "dense":
@@ -151,6 +157,8 @@ class CompressionState:
 
         Residuals are in the units of the gradients, so of a gradient scaler's scale, too.
         """
+        if missing := {"method", "step", "collective", "coders", "statistics"} - state.keys():
+            raise ValueError(f"a state without {', '.join(sorted(missing))}: it takes what state_dict gave")
         if state.get("method") != self.method:
             raise ValueError(f"a state of method={state.get('method')!r}: this one has method={self.method!r}")
         if not self._names:
@@ -181,7 +189,7 @@ class CompressionState:
     @property
     def seconds(self) -> dict[str, float]:
         """What the exchanging thread spent its time on: encode, wire, decode, levels."""
-        return dict(self.account.seconds)
+        return dict(self.account.seconds) if self._names else {}
 
     def close(self) -> None:
         """End the thread, after what it was given."""
@@ -294,7 +302,7 @@ class CompressionState:
     def _before_step(self, device: torch.device) -> None:
         if not self._agreed:
             levels = zlib.crc32(repr(self.levels).encode())
-            agreement.check_settings(self.links, {"step": self.step, "collective": self.collective, "checksum of the levels": levels})
+            agreement.check_settings(self._told, {"step": self.step, "collective": self.collective, "checksum of the levels": levels})
             self._agreed = True
         if self.hook.gate and self.step == _GATE_STEP and self.collective != "dense":
             pair = [self._collective, self._dense]

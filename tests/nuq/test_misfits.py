@@ -52,9 +52,33 @@ def test_states_of_other_settings_or_models(ranks):
     ranks.run(of_other_settings, world=2)
 
 
+def attached_again(group):
+    """With a layer frozen: what the state has learned stays."""
+    rank = dist.get_rank(group)
+    model, state = hooked(group, net(), **ALQ, error_feedback=True, update_at=[1])
+    for step in range(3):
+        backward(model, rank, step)
+    levels, kept = state.levels, state._coders.compressor.residuals["4.weight"].clone()
+    model.module[0].weight.requires_grad_(False)
+    again = wrapped(group, model.module)
+    state.attach(again)
+    assert (state.step, state.levels) == (3, levels)
+    assert "0.weight" not in state._coders.compressor.residuals
+    assert torch.equal(state._coders.compressor.residuals["4.weight"], kept)
+    again.register_comm_hook(state, nuq.compress_hook)
+    backward(again, rank, 3)
+    state.close()
+
+
+def test_a_state_is_attached_again(ranks):
+    ranks.run(attached_again, world=2)
+
+
 def not_attached(group):
     state = nuq.CompressionState(**ALQ, min_size=0)
-    assert (state.levels, state.bytes_sent) == ([], 0)
+    assert (state.levels, state.bytes_sent, state.seconds) == ([], 0, {})
+    with pytest.raises(ValueError, match="rank 0 has bits=3 and rank 1 has bits=4"):
+        nuq.CompressionState(**ALQ, min_size=0, bits=3 + dist.get_rank(group)).attach(wrapped(group, net()))
     model, other = hooked(group, net(), **ALQ)
     backward(model, dist.get_rank(group), 0)
     state.load_state_dict(other.state_dict())  # taken when the model comes
@@ -91,8 +115,12 @@ def skipped(group):
     before = {name: residual.clone() for name, residual in state._coders.compressor.residuals.items()}
     assert all(bool(residual.any()) for residual in before.values())
     model.zero_grad()
-    scale = torch.inf if rank == 1 else 1.0
-    (model(torch.randn(4, 12)).square().mean() * scale).backward()
+    hurt = model.module[2].weight.register_hook(lambda gradient: gradient * (torch.inf if rank == 1 else 1.0))  # a bucket in the middle
+    backward(model, rank, 3)
+    hurt.remove()
+    finite = {name: bool(torch.isfinite(p.grad).all()) for name, p in model.module.named_parameters()}
+    assert not finite["2.weight"]
+    assert any(finite.values())  # others were well, and are undone with it
     assert all(torch.equal(residual, before[name]) for name, residual in state._coders.compressor.residuals.items())
     model.zero_grad()
     backward(model, rank, 4)
