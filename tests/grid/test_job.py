@@ -74,10 +74,13 @@ def test_deal_is_round_robin(items: list[int], shares: int) -> None:
 # --- requeues -----------------------------------------------------------------------------------------------------
 
 
-def _stop_in(root: Path, path: Path, run: Any, **more: str) -> int:
-    """Start the script, signal it once this run has begun, and give its exit code."""
+def _stop_in(root: Path, path: Path, run: Any, *, ended: tuple[str, ...] = (), **more: str) -> int:
+    """Start the script, signal it once this run has begun and others have ended with these codes, and give its exit code."""
+    ledger = path.with_suffix(".ended")
     with fake.started(root, ["bash", str(path)], env=fake.environment(**more)) as process:
         fake.until((run.folder.path / "started").exists, "the run did not start")
+        for code in ended:
+            fake.until(lambda code=code: ledger.exists() and f"\n{code} " in f"\n{ledger.read_text()}", f"no run ended with {code}")
         process.send_signal(signal.SIGUSR2)
         process.communicate(timeout=15)
     return process.returncode
@@ -95,7 +98,7 @@ def test_after_a_requeue_what_failed_is_not_run_again(tmp_path: Path, parallel: 
     path = root / "jobs" / "x_0.sh"
     path.parent.mkdir()
     path.write_text(job_script("s", [run.run_dir for run in runs], from_script(1), Resources(gpus=0), parallel=parallel))
-    assert _stop_in(root, path, runs[2]) == 75
+    assert _stop_in(root, path, runs[2], ended=("7", "0")) == 75  # with two at a time the signal might come before
     ledger = path.with_suffix(".ended")
     codes = [line.split()[0] for line in ledger.read_text().splitlines()]
     assert sorted(codes[:3]) == ["0", "7", "75"] if parallel == 1 else {"7", "75"} <= set(codes)
