@@ -34,7 +34,7 @@ from nuq.arrivals import MOST_BEHIND, Arrivals
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.links import Links, Swap
 from nuq.ops import Key, NonFiniteError
-from nuq.payload import Codec, Marked, Part, cut, num_coordinates
+from nuq.payload import Codec, Marked, Part, cut, joined, num_coordinates
 from nuq.statistics import Statistics
 
 STRETCH = 1 << 19  # coordinates of a stretch, at least, where a vector is long enough for several rounds of two stages
@@ -68,7 +68,7 @@ class Hosts:
 
 @dataclass
 class Account:
-    """What exchanges took.  seconds: by encode, wire, decode, local.  encoded: bytes of the first hosted worker's messages, and means."""
+    """What exchanges took.  seconds: by encode, wire, decode, local, levels.  encoded: bytes of the first worker's messages, and means."""
 
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     encoded: Counter[str] = field(default_factory=Counter)
@@ -97,13 +97,6 @@ class Collective(Protocol):
 def of_worker(key: Key, worker: int) -> Key:
     """The same step's key of a worker."""
     return replace(key, worker=worker)
-
-
-def joined(payloads: Sequence[Tensor], device: torch.device) -> Tensor:
-    """One after another, without a copy where there is only one."""
-    if len(payloads) == 1:
-        return payloads[0]
-    return torch.cat(list(payloads)) if payloads else torch.empty(0, dtype=torch.uint8, device=device)
 
 
 def padded(numbers: list[int], length: int) -> list[int]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from nuq.agreement import check_settings
 from nuq.choice import Method, sorted_settings
-from nuq.functional import AUTO, fit_levels
+from nuq.functional import fit_levels
 from nuq.links import Links
 from nuq.ops import Key
 from nuq.payload import Part
@@ -63,8 +63,8 @@ class CompressedReduceScatter:
     """
 
     def __init__(self, method: str, name: str, *, seed: int = 0, timeout_s: float = 300.0, **settings: Any) -> None:
-        own, exchange = sorted_settings(method, (Exchange,), settings, AUTO)
-        self._coders = Method(method, own, exchange.second_bits)
+        (own,) = sorted_settings(method, (), settings, {})  # a reduce-scatter leaves no choice of collective, and encodes nothing twice
+        self._coders = Method(method, own, Exchange.second_bits)
         self._name, self._seed, self._timeout_s = name, seed, timeout_s
         self._step = 0
         self.links: Links | None = None
@@ -94,8 +94,8 @@ class CompressedReduceScatter:
         known = codec.size(whole)
         sizes = dict.fromkeys(others, known or 0)
         if known is None:
-            told = links.numbers([payload.numel() for payload in mine], "control")
-            sizes = {rank: told[rank][links.rank] for rank in others}
+            lengths = links.numbers([payload.numel() for payload in mine], "control")
+            sizes = {rank: lengths[rank][links.rank] for rank in others}
         received = links.swap({rank: mine[rank] for rank in others}, sizes, "messages")
         total = torch.zeros(size, dtype=torch.float32, device=flat.device)
         for rank in range(links.world):

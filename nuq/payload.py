@@ -74,6 +74,13 @@ def cut(parts: Sequence[Part], num_stretches: int) -> list[list[Part]]:
     return stretches
 
 
+def joined(pieces: Sequence[Tensor], device: torch.device) -> Tensor:
+    """uint8 tensors one after another, without a copy where there is only one."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return torch.cat(list(pieces)) if pieces else torch.empty(0, dtype=torch.uint8, device=device)
+
+
 class Codec:
     """A method and its settings, as payloads: encode, decode, and their length where it is known beforehand."""
 
@@ -93,10 +100,7 @@ class Codec:
 
     def encode(self, vector: Tensor, parts: Sequence[Part], key: Key) -> Tensor:
         """uint8[bytes].  NonFiniteError for a gradient that is not finite."""
-        messages = [self._encoded(vector, part, key) for part in parts]
-        if not messages:
-            return torch.empty(0, dtype=torch.uint8, device=vector.device)
-        return messages[0] if len(messages) == 1 else torch.cat(messages)
+        return joined([self._encoded(vector, part, key) for part in parts], vector.device)
 
     def _encoded(self, vector: Tensor, part: Part, key: Key) -> Tensor:
         piece = vector[part.start : part.start + part.size]
@@ -110,9 +114,7 @@ class Codec:
                 messages.append(self._encoded(vector, part, key))
             except NonFiniteError:
                 return self.marker(key.worker, number, parts, vector.device)
-        if not messages:
-            return torch.empty(0, dtype=torch.uint8, device=vector.device)
-        return messages[0] if len(messages) == 1 else torch.cat(messages)
+        return joined(messages, vector.device)
 
     def marker(self, worker: int, number: int, parts: Sequence[Part], device: torch.device) -> Tensor:
         """What travels in place of a payload of ``parts`` whose part ``number`` is not finite on ``worker``."""

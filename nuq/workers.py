@@ -1,9 +1,9 @@
 """The workers that this process hosts, and their exchange with all others.
 
 M workers are dealt to the processes in contiguous blocks: all of them to one process (the paper's simulation), one to
-each (``torchrun --nproc-per-node=M``), or anything between.  Every worker's gradient becomes a payload of messages, all
-payloads are gathered, and every process decodes them in worker order, adds them in float32 and multiplies once by
-``float32(1/M)``: the same arithmetic in every split, so the same bits on CPU.
+each (``torchrun --nproc-per-node=M``), or anything between.  Every worker's gradient becomes a payload of messages; a
+collective (``nuq.collectives``) decodes them in worker order, adds them in float32 and multiplies once by ``float32(1/M)``: the same
+arithmetic in every split, so the same bits on CPU.
 
 A worker that meets a non-finite gradient, and a process that was asked to stop, say so in the small control message of
 the same exchange, so that all processes leave together.
