@@ -68,7 +68,7 @@ RULES = (
     ),
     Rule(
         ("analysis",),
-        ("args", "grid", *NUMPY_PART, "numpy", "pandas", "scipy", "matplotlib", "yaml", "rich", "google", "tensorboardX", "analysis"),
+        ("args", "grid", *NUMPY_PART, "numpy", "pandas", "scipy", "matplotlib", "yaml", "rich", "google", "tensorboardX", "bokeh", "analysis"),
         never=("torch", "torchvision", "train"),
     ),
     Rule(("main",), ("args", "train", "hydra", "omegaconf")),
