@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -15,13 +17,41 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
 from analysis import level_figures
-from analysis.cells import Group, groups
+from analysis.cells import Group, groups, shown
 from analysis.curves import PLOTS, bits_against_accuracy, curves, legend_below
 from analysis.load import Logs
 from analysis.style import FORMATS, RC, WIDTHS
 
 _RATIO = 0.72  # height of a panel over its width
 _TALLEST = 3.2  # inches
+
+
+# Figures of one group of runs that share a plot: name, title, function of (group, width in inches).
+OF_GROUP: tuple[tuple[str, str, Callable[[Group, float], Figure | str]], ...] = (
+    ("levels", "Quantization levels at the end of training: mean and range over seeds.", level_figures.final),
+    (
+        "levels_steps",
+        "Adapted levels during training, one line for each seed and level.",
+        lambda group, _: level_figures.over_steps(group, WIDTHS),
+    ),
+)
+# Figures of a whole sweep: name, title, function of (logs, width in inches).
+OF_SWEEP: tuple[tuple[str, str, Callable[[Logs, float], Figure | str]], ...] = ()
+ACROSS = "across settings"  # the section of the latter
+
+
+@dataclass(frozen=True)
+class Named:
+    """A figure that can be drawn.
+
+    ``name``: of its files, without extension; ``title``: a short sentence; ``section``: the group of runs that it shows;
+    ``make``: draws it, or says in a sentence why there is nothing to draw.
+    """
+
+    name: str
+    title: str
+    section: str
+    make: Callable[[], Figure | str]
 
 
 @dataclass(frozen=True)
@@ -32,31 +62,52 @@ class Drawn:
     notes: tuple[str, ...]
 
 
-def draw(logs: Logs, folder: Path, *, width: str = "column") -> Drawn:
-    """Draw every figure of the sweep into ``folder``; ``width`` is that of the single figures, the overview takes the page."""
+def draw(logs: Logs, folder: Path, *, width: str = "column", axes: Sequence[str] | None = None) -> Drawn:
+    """Draw every figure of the sweep into ``folder``; ``width`` is that of the single figures, the overview takes the page.
+
+    ``axes``: only curves against these x axes (``analysis.axes.AXES``); all of them by default.
+    """
     paths: list[Path] = []
     notes: list[str] = []
-    with rc_context(RC):
-        for group in groups(logs):
-            for name, make in _figures(group, WIDTHS[width]):
-                drawn = make()
-                if isinstance(drawn, str):
-                    notes.append(f"{_file_name(name, group)}: not drawn, {drawn}")
-                else:
-                    paths += save(drawn, folder, _file_name(name, group))
+    for figure in named(logs, WIDTHS[width], axes=axes):
+        drawn = figure.make()
+        if isinstance(drawn, str):
+            notes.append(f"{figure.name}: not drawn, {drawn}")
+        else:
+            paths += save(drawn, folder, figure.name)
     return Drawn(tuple(paths), tuple(notes))
 
 
-def _figures(group: Group, width: float) -> Iterator[tuple[str, Callable[[], Figure | str]]]:
-    """Name and maker of each figure of a group; a maker returns a sentence where there is nothing to draw."""
+def named(logs: Logs, width: float, *, axes: Sequence[str] | None = None) -> Iterator[Named]:
+    """Every figure of a sweep, in the order in which a paper would show them; ``width`` in inches is that of single figures."""
+    for group in groups(logs):
+        section = _section(group)
+        for name, title, function in _of_group(group):
+            yield Named(_file_name(name, group), title, section, functools.partial(_styled, function, group, width))
+    for name, title, function in OF_SWEEP:
+        yield Named(name, title, ACROSS, functools.partial(_styled, function, logs, width))
+
+
+def _of_group(group: Group) -> Iterator[tuple[str, str, Callable[[Group, float], Figure | str]]]:
     for plot in PLOTS:
         if group.trajectory in plot.trajectories:
-            yield plot.name, lambda plot=plot: _single(width, lambda axes: curves(axes, group, plot))
+            title = f"{plot.label[0].upper()}{plot.label[1:]} against the training step."
+            yield plot.name, title, lambda group, width, plot=plot: _single(width, lambda axes: curves(axes, group, plot))
     if group.trajectory == "method":
-        yield "bits_accuracy", lambda: _single(width, lambda axes: bits_against_accuracy(axes, group))
-    yield "levels", lambda: level_figures.final(group, width)
-    yield "levels_steps", lambda: level_figures.over_steps(group, WIDTHS)
-    yield "overview", lambda: _overview(group)
+        title = "Final accuracy against the bits that really travelled."
+        yield "bits_accuracy", title, lambda group, width: _single(width, lambda axes: bits_against_accuracy(axes, group))
+    yield from OF_GROUP
+    yield "overview", "All quantities against the training step.", lambda group, _: _overview(group)
+
+
+def _section(group: Group) -> str:
+    where = "on the SGD trajectory" if group.trajectory == "sgd" else "trained with the quantized gradient"
+    return ", ".join([where, *(f"{key.removesuffix('.name').rpartition('.')[2]}={shown(value)}" for key, value in group.differs.items())])
+
+
+def _styled(function: Callable[[Any, float], Figure | str], of: Any, width: float) -> Figure | str:
+    with rc_context(RC):
+        return function(of, width)
 
 
 def _single(width: float, fill: Callable) -> Figure | str:
@@ -113,7 +164,8 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     for extension in FORMATS:
         path = folder / f"{name}.{extension}"
         aside = folder / f".{name}.{extension}.tmp"
-        figure.savefig(aside, format=extension, metadata={"CreationDate": None} if extension == "pdf" else None)
+        with rc_context(RC):
+            figure.savefig(aside, format=extension, metadata={"CreationDate": None} if extension == "pdf" else None)
         os.replace(aside, path)
         paths.append(path)
         figure.set_layout_engine("none")  # laid out by the first format; the others keep its places
