@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import command_line
-from nuq import registry
-from nuq.registry import METHODS, check, method, setting, unknown
+from nuq.registry import METHODS, method
+from nuq.settings import check, exchange, setting, unknown
 
 # --- data ---------------------------------------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class Untrain:
 
 
 @dataclass
-class Exchange(registry.Exchange):
+class Exchange(exchange.Exchange):
     """How the workers' messages become one mean, in real processes and in their simulation."""
 
     timeout_s: float = setting(

@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
 
             return write(words, root, epilog())
         if words[0] not in COMMANDS:
-            from nuq.registry import unknown
+            from nuq.settings import unknown
 
             raise unknown("command", words[0], list(COMMANDS))
         module, _, function = COMMANDS[words[0]][0].partition(":")

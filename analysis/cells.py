@@ -18,7 +18,8 @@ import yaml
 
 import args
 from analysis.load import Logs
-from nuq.registry import METHODS, unknown
+from nuq.registry import METHODS
+from nuq.settings import unknown
 
 
 @dataclass(frozen=True)

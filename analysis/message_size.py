@@ -10,7 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from nuq.registry import LEAST_ROTATED, METHODS, method
+from nuq.registry import METHODS, method
+from nuq.settings.quantizers import LEAST_ROTATED
 
 HEADER_BYTES = 28  # of every message: nuq/message.py
 _BODY_HEAD, _KEY_BYTES = 12, 8  # nuq/compressors/body.py; EDEN's 4 + 8 bytes are as long as a body's head without a key

@@ -14,7 +14,8 @@ from analysis import predict
 from analysis.message_size import DENSE, Format, format_of, second_format
 from analysis.predict import Network, Prediction, Variant
 from analysis.profile import Model, Profile
-from nuq.registry import METHODS, unknown
+from nuq.registry import METHODS
+from nuq.settings import unknown
 
 GATED = "_gate"  # of a variant that may do without compression: the quicker of the two
 COMPUTATION_ONLY = "nothing"  # the variant whose step is the computation that the others' predictions start from

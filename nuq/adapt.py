@@ -19,7 +19,7 @@ from nuq import solver_exact, solver_optimal, solver_paper
 from nuq.law import Array, Distribution
 from nuq.levels import Levels
 from nuq.objective import Objective
-from nuq.registry import unknown
+from nuq.settings import unknown
 
 SOLVERS = ["exact", "paper"]
 

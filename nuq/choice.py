@@ -16,7 +16,9 @@ from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.hierarchy import Hierarchical, Machines
 from nuq.links import Links
 from nuq.payload import Codec
-from nuq.registry import Exchange, check, method, unknown
+from nuq.registry import method
+from nuq.settings import check, unknown
+from nuq.settings.exchange import Exchange
 
 _LONG = 1 << 20  # coordinates: what a message costs beside its codes is then small
 

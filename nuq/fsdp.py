@@ -19,7 +19,7 @@ from nuq.functional import fit_levels
 from nuq.links import Links
 from nuq.ops import Key
 from nuq.payload import Part
-from nuq.registry import Exchange
+from nuq.settings.exchange import Exchange
 
 
 def compress_fsdp(

@@ -14,7 +14,7 @@ from nuq.collectives import Account, Hosts
 from nuq.links import Links
 from nuq.ops import Key
 from nuq.payload import Part
-from nuq.registry import Exchange
+from nuq.settings.exchange import Exchange
 from nuq.statistics import Statistics
 
 AUTO = {"collective": "auto"}  # where nothing is said
@@ -33,7 +33,7 @@ def all_reduce(
     """The mean of the ranks' tensors, the same bits on every rank, as a new float32 tensor of the same shape.
 
     tensor: float32, bfloat16 or float16, any shape, alike on all ranks.  step: a number that differs from call to call and is the same on
-    all ranks; with seed it keys the random roundings.  settings: of the method (``bits=4``) and of ``nuq.registry.Exchange``
+    all ranks; with seed it keys the random roundings.  settings: of the method (``bits=4``) and of ``nuq.settings.exchange.Exchange``
     (``collective="two_stage"``; auto unless told otherwise).  Adaptive methods fit their levels to the tensor at hand: levels travel with
     the messages, so there is nothing to agree on.
 

@@ -34,7 +34,7 @@ from nuq.links import Links, apart, backend_of
 from nuq.message import VERSION
 from nuq.ops import DTYPES, Key, NonFiniteError
 from nuq.payload import Part
-from nuq.registry import Hook, HookExchange
+from nuq.settings.exchange import Hook, HookExchange
 from nuq.statistics import Statistics
 
 # one vector per parameter; a first update long before the paper's, since the levels of a normal law do not fit real gradients
@@ -46,8 +46,8 @@ class CompressionState:
     """What ``compress_hook`` keeps between steps: settings, levels, residuals, and the thread that exchanges.
 
     model: the DistributedDataParallel module (or what it wraps); it gives the parameters' names.  Building a state is a collective call:
-    every rank makes it, with the same settings.  settings: those of the method (``bits=3``, ``update_every=1000``, ...), of
-    ``nuq.registry.Exchange`` (``collective="auto"``, ``second_bits=4``, ``num_aggregate=0``) and of ``nuq.registry.Hook`` (``min_size``,
+    every rank makes it, with the same settings.  settings: those of the method (``bits=3``, ``update_every=1000``, ...), and of
+    ``nuq.settings.exchange`` the ``Exchange`` (``collective="auto"``, ``second_bits=4``, ``num_aggregate=0``) and ``Hook`` (``min_size``,
     ``error_feedback``, ``gate``, ...).  group: of the ranks, for this state alone; unless told otherwise the module's own, or all ranks
     once more where that would be mixed up with DDP's own collectives (``nuq.links.apart``).
 

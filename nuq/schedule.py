@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nuq.registry import Adaptive
+from nuq.settings.quantizers import Adaptive
 
 
 def next_update(settings: Adaptive, step: int) -> int | None:

@@ -29,7 +29,7 @@ from nuq.hierarchy import Hierarchical
 from nuq.links import Links
 from nuq.ops import Key, NonFiniteError
 from nuq.payload import Marked, Part, tiled
-from nuq.registry import Exchange
+from nuq.settings.exchange import Exchange
 from nuq.statistics import Statistics
 
 Gradient = Sequence[Tensor]  # one tensor per parameter, in the model's order

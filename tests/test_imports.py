@@ -20,6 +20,7 @@ ROOMS = ("nuq", "grid", "train", "analysis", "benchmarks", "tests")  # folders t
 # The part of nuq without torch: tables, laws and solvers in float64.
 NUMPY_PART = (
     "nuq.registry",
+    "nuq.settings",
     "nuq.levels",
     "nuq.lloyd_max",
     "nuq.law",
@@ -50,7 +51,11 @@ class Rule:
 
 # The first rule that names a module holds for it.
 RULES = (
-    Rule(("args", "command_line", "nuq.registry"), ("command_line", "nuq.registry", "omegaconf", "hydra"), never=("torch",)),
+    Rule(
+        ("args", "command_line", "nuq.registry", "nuq.settings"),
+        ("command_line", "nuq.registry", "nuq.settings", "omegaconf", "hydra"),
+        never=("torch",),
+    ),
     Rule(("nuq.cpu.kernels",), ("torch", "jaxtyping", "nuq"), never=("nuq.reference",)),  # tensors, unlike the rest of nuq.cpu
     Rule(NUMPY_PART, ("numpy", "scipy", *NUMPY_PART), never=("torch",)),
     Rule(
@@ -58,7 +63,7 @@ RULES = (
     ),
     Rule(
         ("grid", "grid_run"),
-        ("args", "nuq.registry", "hydra", "omegaconf", "yaml", "submitit", "rich", "grid"),
+        ("args", "nuq.registry", "nuq.settings", "hydra", "omegaconf", "yaml", "submitit", "rich", "grid"),
         never=("torch", "torchvision", "train", "nuq.ops"),
     ),
     Rule(
@@ -68,7 +73,21 @@ RULES = (
     ),
     Rule(
         ("analysis",),
-        ("args", "grid", *NUMPY_PART, "numpy", "pandas", "scipy", "matplotlib", "yaml", "rich", "google", "tensorboardX", "bokeh", "analysis"),
+        (
+            "args",
+            "grid",
+            *NUMPY_PART,
+            "numpy",
+            "pandas",
+            "scipy",
+            "matplotlib",
+            "yaml",
+            "rich",
+            "google",
+            "tensorboardX",
+            "bokeh",
+            "analysis",
+        ),
         never=("torch", "torchvision", "train"),
     ),
     Rule(("main",), ("args", "train", "hydra", "omegaconf")),

@@ -64,7 +64,7 @@ def _cluster_args(text: str, num_experiments: int) -> tuple[int, int, str | None
 
 
 def _check_write(options: argparse.Namespace) -> None:
-    from nuq.registry import unknown
+    from nuq.settings import unknown
 
     if options.cluster not in CLUSTERS:
         raise unknown("cluster", options.cluster, list(CLUSTERS))

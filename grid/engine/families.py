@@ -18,7 +18,7 @@ from typing import TypeVar
 import grid
 from grid.engine.points import Point
 from grid.engine.sweep import Experiment, Sweep
-from nuq.registry import unknown
+from nuq.settings import unknown
 
 Made = TypeVar("Made")
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

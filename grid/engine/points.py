@@ -21,7 +21,8 @@ from typing import Any
 
 import args
 from grid.engine.resources import Resources
-from nuq.registry import METHODS, unknown
+from nuq.registry import METHODS
+from nuq.settings import unknown
 
 Settings = Mapping[str, Any]
 # A condition holds for some settings: a text in Hydra's grammar (method=alq,amq), a mapping to one value or a list of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from grid.engine.resources import Resources, megabytes, seconds, time_text
 from grid.engine.submission import log_of
 from grid.engine.triage import KINDS, Failure, classify
-from nuq.registry import unknown
+from nuq.settings import unknown
 
 if TYPE_CHECKING:
     from grid.engine.evidence import View

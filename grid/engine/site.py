@@ -14,7 +14,7 @@ from typing import Any
 from grid.engine import preamble
 from grid.engine.preamble import Stage
 from grid.engine.resources import Resources, megabytes, seconds, time_text
-from nuq.registry import unknown
+from nuq.settings import unknown
 
 ROOT = Path(__file__).absolute().parent.parent.parent
 EXAMPLES = ROOT / "grid" / "sites"

@@ -10,7 +10,7 @@ from typing import Any
 from grid.engine.preamble import Stage
 from grid.engine.resources import WORD, Resources, megabytes, seconds
 from grid.engine.site import Mail, Partition, Site
-from nuq.registry import unknown
+from nuq.settings import unknown
 
 MAIL_EVENTS = ("BEGIN", "END", "FAIL", "REQUEUE", "TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50", "ARRAY_TASKS", "ALL")
 DEFAULTS = ("cpus", "mem", "time", "gpus")

@@ -57,7 +57,8 @@ from nuq.compressors.body import CODINGS
 from nuq.levels import equally_spaced
 from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
 from nuq.ops import Key, Words
-from nuq.registry import DRIVE, EDEN, LEAST_ROTATED, check
+from nuq.settings import check
+from nuq.settings.quantizers import DRIVE, EDEN, LEAST_ROTATED
 
 TAG = b"EDEN"
 MOST_ROTATIONS = 3
@@ -153,7 +154,7 @@ class Layout:
 
 
 class Eden:
-    """settings: see ``nuq.registry.EDEN``, whose ranges hold here too; the bucket size is a power of two."""
+    """settings: see ``nuq.settings.quantizers.EDEN``, whose ranges hold here too; the bucket size is a power of two."""
 
     def __init__(self, settings: EDEN | DRIVE) -> None:
         check(type(settings), vars(settings), "")

@@ -25,7 +25,7 @@ from nuq.lattice import step_of_rate
 from nuq.levels import Levels
 from nuq.message import HEADER_BYTES, Message, MessageError
 from nuq.ops import Key
-from nuq.registry import AMQ, ECDQ, NUQSGD, QSGD, TRN, Adaptive, Bucketed, Optimal
+from nuq.settings.quantizers import AMQ, ECDQ, NUQSGD, QSGD, TRN, Adaptive, Bucketed, Optimal
 from nuq.statistics import Statistics
 
 TAG = b"LVLS"

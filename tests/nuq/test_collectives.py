@@ -16,7 +16,8 @@ from nuq.links import Links
 from nuq.message import MessageError
 from nuq.ops import Key, NonFiniteError
 from nuq.payload import Part, tiled
-from nuq.registry import METHODS, Exchange
+from nuq.registry import METHODS
+from nuq.settings.exchange import Exchange
 from nuq.workers import Workers
 from tests.nuq.small_training import assert_same_bits, of_all
 

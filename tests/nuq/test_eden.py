@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nuq.compressors.eden import Eden
 from nuq.message import HEADER_BYTES, Message, MessageError, parse
 from nuq.ops import Key
-from nuq.registry import DRIVE, EDEN
+from nuq.settings.quantizers import DRIVE, EDEN
 
 VNMSE = {1: 0.5708, 2: 0.1331, 3: 0.0358, 4: 0.0096}
 

@@ -9,7 +9,8 @@ from torch._C._distributed_c10d import _make_nccl_premul_sum
 
 import nuq
 from nuq.fsdp import CompressedReduceScatter
-from nuq.registry import METHODS, Exchange
+from nuq.registry import METHODS
+from nuq.settings.exchange import Exchange
 from nuq.workers import Workers
 from tests.nuq.small_training import backward, hooked, net, wrapped
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from nuq.registry import unknown
+from nuq.settings import unknown
 
 from .augment import Augmentation
 from .dataset import Arrays, DataSet, InMemory, Normalization

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from nuq.registry import unknown
+from nuq.settings import unknown
 
 from . import small
 from .cifar_resnet import CifarResNet

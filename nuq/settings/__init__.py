@@ -1,0 +1,68 @@
+"""Settings as data: one dataclass for each method and section, each default with its reason and its legal range.  Imports no torch.
+
+``setting`` declares a field, ``check`` holds values against the declarations, ``unknown`` words the error for a name that is in no table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any, Literal
+
+
+def setting(
+    default: Any,
+    reason: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str | int, ...] | None = None,
+    identity: bool | Literal["unless default"] = True,
+    read_if: tuple[str, Any] | None = None,
+) -> Any:
+    """A dataclass field with its reason, its legal range or choices, and whether it can change a result.
+
+    identity: "unless default" for one that is younger than runs with its default, which therefore must never move.
+    read_if: (another setting, its value or a tuple of them) without which this one has no effect, so that only the default is legal.
+    """
+    metadata = {"reason": reason, "low": low, "high": high, "choices": choices, "identity": identity, "read_if": read_if}
+    if isinstance(default, list):
+        return field(default_factory=lambda: list(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def unknown(kind: str, name: object, legal: Mapping[str, Any] | list[str]) -> ValueError:
+    """The error for a name that is not in a table: the value, the nearest match and the legal choices."""
+    names = sorted(legal)
+    near = difflib.get_close_matches(str(name), names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return ValueError(f"unknown {kind} {str(name)!r}{hint} (legal: {', '.join(names) or 'none'})")
+
+
+def check(settings: type, values: Mapping[str, Any], where: str) -> None:
+    """Raise ValueError where a value lies outside the range or choices that its ``setting`` states."""
+    for item in dataclasses.fields(settings):
+        rule, value = item.metadata, values[item.name]
+        if not rule or value is None:
+            continue
+        shown = f"{where}{item.name}={value!r}"
+        if rule.get("read_if") and value != item.default:
+            other, needed = rule["read_if"]
+            readers = needed if isinstance(needed, tuple) else (needed,)
+            if values[other] not in readers:
+                legal = " or ".join(map(repr, readers))
+                raise ValueError(f"{shown}: has no effect with {where}{other}={values[other]!r}; it is read with {other}={legal} only")
+        if rule.get("choices") and value not in rule["choices"]:
+            raise ValueError(f"{shown}: must be one of {', '.join(map(str, rule['choices']))}")
+        for number in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(number, str | bool):
+                continue
+            if not math.isfinite(number):
+                raise ValueError(f"{shown}: must be finite")
+            if rule.get("low") is not None and not number >= rule["low"]:
+                raise ValueError(f"{shown}: must be at least {rule['low']}")
+            if rule.get("high") is not None and not number <= rule["high"]:
+                raise ValueError(f"{shown}: must be at most {rule['high']}")

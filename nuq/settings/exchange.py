@@ -1,0 +1,70 @@
+"""Settings of the exchange: collectives, and what the DDP hook does beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nuq.settings import setting
+
+
+@dataclass
+class Exchange:
+    """How the workers' messages become one mean."""
+
+    collective: str = setting(
+        "gather",
+        "gather: every message to every process; two_stage: stretches to their owners, whose means are encoded again, less to send from "
+        "three workers on; server: to worker 0, who answers all; hierarchical: dense inside a machine, messages between machines; "
+        "auto: the fewest bytes",
+        choices=("auto", "gather", "two_stage", "server", "hierarchical"),
+        identity="unless default",
+    )
+    second_bits: int = setting(
+        4,
+        "bits of the means that are encoded again; their error is not divided by the number of workers, so more than bits",
+        low=1,
+        high=8,
+        identity="unless default",
+        read_if=("collective", ("two_stage", "server", "hierarchical", "auto")),
+    )
+    num_aggregate: int = setting(
+        0,
+        "the server averages the first so many messages of a step to arrive, as ATOMO's does (0: all)",
+        low=0,
+        identity="unless default",
+        read_if=("collective", "server"),
+    )
+
+
+@dataclass
+class HookExchange(Exchange):
+    """The same, for the DDP hook."""
+
+    collective: str = setting(
+        "auto",
+        "auto: of the following the one with the fewest bytes; gather, two_stage, server, hierarchical: as in main.py; dense: bfloat16 by "
+        "the backend's own all-reduce",
+        choices=("auto", "gather", "two_stage", "server", "hierarchical", "dense"),
+    )
+
+
+@dataclass
+class Hook:
+    """What the DDP hook does beside its method and its collective."""
+
+    min_size: int = setting(
+        1024, "tensors of fewer coordinates travel in full precision: headers and norms would eat what they save", low=0
+    )
+    skip_1d: bool = setting(False, "true: biases and norms' parameters travel in full precision, whatever their size")
+    error_feedback: bool = setting(False, "true: what a message left out is added to the next gradient")
+    gate: bool = setting(False, "true: an early step measures whether compressing is faster here than bfloat16, which is used if not")
+    per_machine: int = setting(0, "hierarchical: ranks of one machine, in contiguous blocks (0: as torchrun says)", low=0)
+    on_non_finite: str = setting(
+        "raise",
+        "raise: a gradient that is not finite ends the step on all ranks, by name; propagate: the mean becomes NaN, for a gradient scaler "
+        "to skip the step",
+        choices=("raise", "propagate"),
+    )
+    seed: int = setting(0, "seed of the roundings", low=0, high=2**63 - 1)
+    timeout_s: float = setting(300.0, "seconds to wait for a rank before it counts as lost", low=0.1)
+    debug: bool = setting(False, "true: every step compares the levels and the means of all ranks by checksum")
