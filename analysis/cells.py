@@ -112,7 +112,7 @@ _TELLING = ("method.fit", "method.solver", "method.bits", "method.bucket_size")
 # --- cells --------------------------------------------------------------------------------------------------------
 
 
-def _no_result_names() -> set[str]:
+def no_result_names() -> set[str]:
     """Settings that cannot change a result (where a run is kept, how often it logs), and the seed."""
     found = {"seed"}
     sections: dict[str, Sequence[type]] = {"": [args.Config]}
@@ -159,7 +159,7 @@ def method_order(name: str) -> tuple[int, str]:
 def cells(settings: pd.DataFrame) -> tuple[Cell, ...]:
     """The runs of a table of settings by method and by every setting but the seed."""
     kept = settings.loc[settings["method.name"].notna()]
-    names = [name for name in kept.columns if name not in _no_result_names() and name != "method.name"]
+    names = [name for name in kept.columns if name not in no_result_names() and name != "method.name"]
     found = []
     for method, of_method in sorted(kept.groupby("method.name"), key=lambda item: method_order(str(item[0]))):
         varying = sorted(_varying(of_method, names))
@@ -232,7 +232,7 @@ def groups(logs: Logs) -> list[Group]:
 
 
 def _cuts(settings: pd.DataFrame) -> list[str]:
-    names = [name for name in settings.columns if name not in _no_result_names() and name != "method.name"]
+    names = [name for name in settings.columns if name not in no_result_names() and name != "method.name"]
     counts: dict[str, int] = {}
     for _, of_method in settings.groupby("method.name"):
         for name in _varying(of_method, names):
