@@ -15,6 +15,7 @@ from typing import Any
 
 from nuq.settings import unknown
 from nuq.settings.quantizers import ALQ, AMQ, DRIVE, ECDQ, EDEN, NUQSGD, QSGD, SGD, TRN, AMQNormal, Normal, Optimal, SuperSGD
+from nuq.settings.rivals import BF16, FP8, FP16, Block8, Natural, Signs
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,11 @@ class Method:
     settings: type
     code: str
     unbiased: bool = True
+    contractive: bool = False  # |x - decoded|^2 <= |x|^2 for every x and key, and less unless x is zero
+    deterministic: bool = False  # the same bytes whatever the key
     adaptive: bool = False
     single_worker: bool = False  # uses worker 0 alone
+    feedback: str = "none"  # the memory of its paper: none, error or momentum
     second: str = ""  # the method that encodes means for a second stage; empty: this one, with its own number of bits
 
     def load(self) -> Any:
@@ -38,10 +42,12 @@ class Method:
 _FULL = "nuq.compressors.full_precision:FullPrecision"
 _QUANTIZED = "nuq.compressors.quantized:"
 _EDEN = "nuq.compressors.eden:"
+_EXACT = {"contractive": True, "deterministic": True}
+_NEAREST = {"unbiased": False, "contractive": True, "deterministic": True}
 
 METHODS: dict[str, Method] = {
-    "sgd": Method("SGD", SGD, _FULL, single_worker=True),
-    "supersgd": Method("SuperSGD", SuperSGD, _FULL),
+    "sgd": Method("SGD", SGD, _FULL, single_worker=True, **_EXACT),
+    "supersgd": Method("SuperSGD", SuperSGD, _FULL, **_EXACT),
     "qsgd": Method("QSGD", QSGD, _QUANTIZED + "qsgd"),
     "qsgdinf": Method("QSGDinf", QSGD, _QUANTIZED + "qsgdinf"),
     "nuqsgd": Method("NUQSGD", NUQSGD, _QUANTIZED + "nuqsgd"),
@@ -56,6 +62,13 @@ METHODS: dict[str, Method] = {
     "ecdq": Method("ECDQ", ECDQ, _QUANTIZED + "ecdq"),
     "eden": Method("EDEN", EDEN, _EDEN + "eden"),
     "drive": Method("DRIVE", DRIVE, _EDEN + "drive", second="eden"),
+    "sign": Method("Sign", Signs, "nuq.compressors.signs:sign", second="qsgdinf", **_NEAREST),
+    "onebit": Method("1-bit", Signs, "nuq.compressors.signs:onebit", second="qsgdinf", **_NEAREST),
+    "natural": Method("Natural", Natural, "nuq.compressors.natural:NaturalCompression"),
+    "block8": Method("Block-8", Block8, "nuq.compressors.blockwise:Blockwise", **_NEAREST),
+    "fp8": Method("FP8", FP8, "nuq.compressors.blockwise:Blockwise", **_NEAREST),
+    "fp16": Method("FP16", FP16, "nuq.compressors.casts:fp16", **_NEAREST),
+    "bf16": Method("BF16", BF16, "nuq.compressors.casts:bf16", **_NEAREST),
 }
 
 

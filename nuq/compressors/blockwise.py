@@ -1,0 +1,111 @@
+"""One byte per coordinate: the place of a value in a fixed table, in units of the bucket's largest ``|x|``.
+
+- ``block8``: 8-bit block-wise quantization (Dettmers et al., ICLR 2022, there of optimizer states), with their dynamic tree code or
+  equally spaced values;
+- ``fp8``: e4m3 or e5m2 (Micikevicius et al., 2022), scaled so that the largest coordinate becomes the format's largest value.
+
+The tables differ, the method does not (``nuq.code_tables``): ``nuq.ops`` steps 1 to 4, with the Linf norm.  Rounding to the nearest is
+biased, and a contraction since every table has a zero; at random it is unbiased.  Differences from the papers: a coordinate in the
+middle of two values goes to the upper one (IEEE: to the even one); under stochastic rounding the dynamic code's lowest value is -1 in
+place of -.99297, so that nothing has to be clipped.  The table's place travels in place of a floating-point format's own bits: the same
+information.
+
+Body of a message::
+
+    bucket size uint32, table uint8, 3 zero bytes
+    scales float32         one per bucket
+    codes uint8            one per coordinate
+
+For n coordinates and buckets of d that makes ``28 + 8 + 4*ceil(n/d) + n`` bytes, header included.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nuq import code_tables, ops
+from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
+from nuq.ops import Key
+from nuq.settings import check
+from nuq.settings.rivals import FP8, Block8
+
+TAG = b"BLK8"
+_HEAD = struct.Struct("<IB3x")
+_TABLES = tuple(code_tables.TABLES)
+
+
+@cache
+def _on(device: torch.device, name: str, which: str) -> Tensor:
+    """float32: ``code_tables.values`` or ``code_tables.thresholds`` of a table."""
+    return torch.tensor(getattr(code_tables, which)(name), dtype=torch.float32, device=device)
+
+
+class Blockwise:
+    """settings: see ``nuq.settings.rivals``, whose ranges hold here too."""
+
+    exact_bytes = True
+
+    def __init__(self, settings: Block8 | FP8) -> None:
+        check(type(settings), vars(settings), "")
+        self.bucket_size = settings.bucket_size
+        self.stochastic = settings.rounding == "stochastic"
+        self.table = "dynamic to -1" if self.stochastic and settings.table == "dynamic" else settings.table
+
+    def encode(self, vector: Tensor, key: Key) -> Message:
+        """NonFiniteError for a gradient that is not finite."""
+        vector = vector.contiguous()
+        codes_at = _HEAD.size + 4 * ops.num_buckets(vector.numel(), self.bucket_size)
+        message = Message.room_for(TAG, vector.numel(), codes_at + vector.numel(), vector.device)
+        body = message.body
+        head = _HEAD.pack(self.bucket_size, _TABLES.index(self.table))
+        body[: _HEAD.size] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
+        scales = body[_HEAD.size : codes_at].view(torch.float32)
+        how: dict[str, Any] = {"bucket_size": self.bucket_size, "norm": "linf", "packing": 8, "key": key}
+        if self.stochastic and self.table == "linear":
+            ops.encode_uniform_(vector, code_tables.values("linear").size, scales, body[codes_at:], **how)
+        else:
+            levels = _on(vector.device, self.table, "values" if self.stochastic else "thresholds")
+            ops.encode_(vector, levels, scales, body[codes_at:], stochastic=self.stochastic, **how)
+        return message
+
+    def decode(self, message: Message) -> Tensor:
+        total = torch.empty(message.num_coordinates, dtype=torch.float32, device=message.body.device)
+        self._decode(message, total, accumulate=False)
+        return total
+
+    def add(self, message: Message, total: Tensor) -> None:
+        """total += decode(message), in one pass.  total: float32[n]."""
+        self._decode(message, total, accumulate=True)
+
+    def _decode(self, message: Message, total: Tensor, *, accumulate: bool) -> None:
+        body, n = message.body, message.num_coordinates
+        if message.tag != TAG or body.numel() < _HEAD.size:
+            raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of 8-bit codes ({TAG!r})")
+        bucket_size, table = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
+        if bucket_size < 1 or table >= len(_TABLES):
+            raise MessageError(f"bucket size {bucket_size}, table {table}: damaged")
+        codes_at = _HEAD.size + 4 * ops.num_buckets(n, bucket_size)
+        if body.numel() != codes_at + n:
+            raise MessageError(f"{body.numel()} bytes where {n} such coordinates take {codes_at + n}")
+        scales = from_bytes(body[_HEAD.size : codes_at], torch.float32)
+        if not bool(torch.isfinite(scales).all()):
+            raise MessageError("a scale that is not finite: damaged")
+        levels = _on(body.device, _TABLES[table], "values")
+        try:
+            ops.decode_(body[codes_at:], scales, levels, total, bucket_size=bucket_size, packing=8, accumulate=accumulate)
+        except ValueError as error:
+            raise MessageError(str(error)) from error
+
+    def message_bytes(self, num_coordinates: int) -> int:
+        return HEADER_BYTES + _HEAD.size + 4 * ops.num_buckets(num_coordinates, self.bucket_size) + num_coordinates
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        del state

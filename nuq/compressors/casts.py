@@ -1,0 +1,104 @@
+"""Two bytes per coordinate: bfloat16 and float16.
+
+Rounded to the nearest (the default: biased, a contraction) or at random (``nuq.casts``: unbiased).  Neither gives an infinity for a
+finite gradient: ``bf16`` clamps at 3.39e38; ``fp16`` multiplies the vector by a power of two that brings its largest coordinate to
+2^14 .. 2^15 (coordinates 2^-39 times smaller vanish), clamping at 3.40e38, or with ``scale=none`` clamps at 65504.  A vector of float16
+without a coordinate of 3e-8 or more is lost with ``scale=none``: no contraction then.
+
+Body of a message::
+
+    format uint8, 1 zero byte, exponent int16     the receiver multiplies by 2^exponent
+    codes                                         bfloat16 or float16, little-endian
+
+For n coordinates that makes ``28 + 4 + 2n`` bytes, header included.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nuq import casts, ops
+from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
+from nuq.ops import Key
+from nuq.settings import check
+from nuq.settings.rivals import BF16, FP16
+
+TAG = b"CAST"
+_HEAD = struct.Struct("<Bxh")
+_FORMATS = (torch.bfloat16, torch.float16)
+_LARGEST_EXPONENT = 126  # of a factor: 2^-126 is float32's smallest normal number
+_TOP = 14  # power of two of the largest float16 after scaling, with room for rounding up
+_BELOW_TOP = 0x77FF  # the largest float16 below 2^(_TOP + 1)
+
+
+class HalfCast:
+    """dtype: bfloat16 or float16; scale: power or none."""
+
+    exact_bytes = True
+
+    def __init__(self, settings: BF16, dtype: torch.dtype, scale: str) -> None:
+        check(type(settings), vars(settings), "")
+        self.dtype = dtype
+        self.stochastic = settings.rounding == "stochastic"
+        self.scaled = scale == "power"
+
+    def encode(self, vector: Tensor, key: Key) -> Message:
+        """NonFiniteError for a gradient that is not finite."""
+        n = vector.numel()
+        largest = float(ops.bucket_scales(vector.contiguous(), max(n, 1), "linf").amax()) if n else 0.0
+        vector = vector.to(torch.float32).contiguous()
+        exponent = min(_TOP + 1 - math.frexp(largest)[1], _LARGEST_EXPONENT) if self.scaled and largest else 0
+        message = Message.room_for(TAG, n, _HEAD.size + 2 * n, vector.device)
+        head = _HEAD.pack(_FORMATS.index(self.dtype), -exponent)
+        message.body[: _HEAD.size] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
+        codes = message.body[_HEAD.size :].view(torch.int16)
+        most = _BELOW_TOP if largest >= 2.0**127 else casts.MOST_FP16
+        if self.stochastic and self.dtype == torch.bfloat16:
+            casts.to_bfloat16_(vector, codes, key.words())
+        elif self.stochastic:
+            casts.to_float16_(vector, codes, key.words(), 2.0**exponent, most if self.scaled else casts.MOST_FP16)
+        else:
+            self._round(vector, codes, largest, exponent)
+        return message
+
+    def _round(self, vector: Tensor, codes: Tensor, largest: float, exponent: int) -> None:
+        """The nearest number of every coordinate."""
+        limit = 2.0 ** (_TOP + 1) - 16 if self.scaled and largest >= 2.0**127 else torch.finfo(self.dtype).max
+        scaled = vector * 2.0**exponent if exponent else vector
+        if largest * 2.0**exponent > limit:
+            scaled = scaled.clamp(-limit, limit)
+        codes.view(self.dtype).copy_(scaled)
+
+    def decode(self, message: Message) -> Tensor:
+        body, n = message.body, message.num_coordinates
+        if message.tag != TAG or body.numel() != _HEAD.size + 2 * n:
+            raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not {TAG!r} with 2 bytes a coordinate")
+        number, exponent = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
+        if number >= len(_FORMATS) or abs(exponent) > _LARGEST_EXPONENT:
+            raise MessageError(f"format {number}, exponent {exponent}: damaged")
+        values = from_bytes(body[_HEAD.size :], _FORMATS[number]).to(torch.float32)
+        return values.mul_(2.0**exponent) if exponent else values
+
+    def message_bytes(self, num_coordinates: int) -> int:
+        return HEADER_BYTES + _HEAD.size + 2 * num_coordinates
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        del state
+
+
+def bf16(settings: BF16) -> HalfCast:
+    """bfloat16: float32's range, 8 bits of precision."""
+    return HalfCast(settings, torch.bfloat16, "none")
+
+
+def fp16(settings: FP16) -> HalfCast:
+    """float16: 11 bits of precision, over 2^40."""
+    return HalfCast(settings, torch.float16, settings.scale)

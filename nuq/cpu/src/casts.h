@@ -1,0 +1,20 @@
+// What casts.cpp tells simd/casts.cpp.
+#pragma once
+#include "isa.h"
+
+namespace nuq {
+enum CodeFormat : int { BFLOAT16_CODE = 0, FLOAT16_CODE = 1, NATURAL_CODE = 2 };  // the order of cpu/casts.py
+
+struct Cast {
+    const float* vector;
+    int format;
+    void* codes;     // uint8 of natural, else uint16
+    float scale;     // float16: the vector's factor; natural: what makes the smallest power 1
+    uint32_t most;   // bfloat16, float16: the largest code, its sign aside
+    uint32_t least;  // natural: the exponent field of the smallest power
+    uint32_t k0, k1;
+};
+}  // namespace nuq
+
+// Coordinates [first, last); first is a multiple of 16.
+NUQ_DECLARE(void, cast, const Cast& job, int64_t first, int64_t last)

@@ -1,0 +1,88 @@
+"""What the methods' papers say about the error of a message: independent of the code that makes it."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nuq import code_tables, lloyd_max, ops, reference
+from nuq.compressors.blockwise import Blockwise
+from nuq.compressors.casts import HalfCast
+from nuq.compressors.eden import Eden
+from nuq.compressors.full_precision import FullPrecision
+from nuq.compressors.natural import NaturalCompression
+from nuq.compressors.quantized import Quantizer
+from nuq.compressors.signs import Sides
+from nuq.ops import Key
+
+
+def expected_error(compressor: object, x: Tensor, key: Key) -> float | None:
+    """E |x - decoded|^2 over the random numbers, of a message of ``x``; None where there is no formula, but claims alone."""
+    if isinstance(compressor, FullPrecision):
+        return 0.0
+    if isinstance(compressor, Eden):
+        distortion = lloyd_max.distortion(compressor.bits)
+        return float(x.double().square().sum()) * distortion / (1 - distortion)
+    if isinstance(compressor, Quantizer):
+        return _of_quantizer(compressor, compressor.rotated(x, key))
+    wide = x.double().numpy()
+    if isinstance(compressor, Sides):
+        return sum(_of_sides(wide[i : i + compressor.bucket_size], compressor) for i in range(0, len(wide), compressor.bucket_size))
+    if isinstance(compressor, Blockwise):
+        return sum(_of_block(wide[i : i + compressor.bucket_size], compressor) for i in range(0, len(wide), compressor.bucket_size))
+    if isinstance(compressor, HalfCast):
+        return _of_cast(wide, compressor)
+    if isinstance(compressor, NaturalCompression):
+        return _between(np.abs(wide), 2.0 ** np.floor(np.log2(np.abs(wide))))
+    return None
+
+
+def _of_quantizer(quantizer: Quantizer, x: Tensor) -> float:
+    """norm^2 * sum of (r - l)(u - r), for what is cut into buckets; step^2 / 12 a coordinate after subtractive dither."""
+    size = quantizer.bucket_size
+    assert x.numel() % size == 0
+    pairs = ops.bucket_scales(x, size, quantizer.norm, quantizer.multiple).view(-1, ops.scales_per_bucket(quantizer.norm)).double()
+    scales = pairs[:, :1]
+    if quantizer.dither:
+        return float((scales * 2 / (quantizer.levels.num_levels - 1)).square().sum() * size / 12)
+    levels = torch.tensor(quantizer.levels.values)
+    r = reference.bucketed(x, size).double() / scales
+    top = (pairs[:, -1:] / scales).expand_as(r) if pairs.shape[1] == 2 else torch.ones_like(r)
+    r = torch.minimum(torch.maximum(r, -top), top)
+    k = torch.bucketize(r, levels[1:-1], right=True)
+    lower = torch.where(k == 0, -top, levels[k])
+    upper = torch.where(k == len(levels) - 2, top, levels[k + 1])
+    return float((scales.square() * (r - lower) * (upper - r)).sum())
+
+
+def _between(size: np.ndarray, step: np.ndarray) -> float:
+    """Rounding at random between neighbouring multiples of ``step``."""
+    rest = size % step
+    return float((rest * (step - rest)).sum())
+
+
+def _of_sides(x: np.ndarray, compressor: Sides) -> float:
+    """EF-signSGD, Section 4: |x|^2 - |x|_1^2 / d; 1-bit SGD: the variance within either side."""
+    if compressor.values_per_bucket == 1:
+        return float((x**2).sum() - np.abs(x).sum() ** 2 / len(x))
+    return sum(float(((side - side.mean()) ** 2).sum()) for side in (x[x < 0], x[x >= 0]) if len(side))
+
+
+def _of_block(x: np.ndarray, compressor: Blockwise) -> float:
+    values = np.abs(x).max() * code_tables.values(compressor.table)
+    away = x[:, None] - values
+    if not compressor.stochastic:
+        return float((away**2).min(axis=1).sum())
+    below, above = np.where(away >= 0, away, np.inf).min(axis=1), np.where(away <= 0, -away, np.inf).min(axis=1)
+    return float((below * above).sum())
+
+
+def _of_cast(x: np.ndarray, compressor: HalfCast) -> float:
+    digits, least = (7, -126) if compressor.dtype == torch.bfloat16 else (10, -14)
+    scale = 2.0 ** (14 - np.floor(np.log2(np.abs(x).max()))) if compressor.scaled else 1.0
+    size = np.abs(x) * scale
+    step = 2.0 ** (np.maximum(np.floor(np.log2(size)), least) - digits)
+    if compressor.stochastic:
+        return _between(size, step) / scale**2
+    return float(((size - np.rint(size / step) * step) ** 2).sum()) / scale**2
