@@ -42,8 +42,8 @@ class Method:
 _FULL = "nuq.compressors.full_precision:FullPrecision"
 _QUANTIZED = "nuq.compressors.quantized:"
 _EDEN = "nuq.compressors.eden:"
-_EXACT = {"contractive": True, "deterministic": True}
-_NEAREST = {"unbiased": False, "contractive": True, "deterministic": True}
+_EXACT: dict[str, Any] = {"contractive": True, "deterministic": True}
+_NEAREST: dict[str, Any] = {"unbiased": False, "contractive": True, "deterministic": True}
 
 METHODS: dict[str, Method] = {
     "sgd": Method("SGD", SGD, _FULL, single_worker=True, **_EXACT),
