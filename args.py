@@ -20,119 +20,8 @@ from typing import Any
 import command_line
 from nuq.registry import METHODS, method
 from nuq.settings import check, exchange, setting, unknown
-
-# --- data ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Embedded:
-    """Data that every installation has: scikit-learn's digits."""
-
-
-@dataclass
-class Synthetic:
-    """Points of a random linear model with label noise; drawn from its own seed, so every run sees the same task."""
-
-    num_train: int = setting(10000, "training points", low=1)
-    num_test: int = setting(2000, "test points", low=1)
-    num_features: int = setting(100, "coordinates of a point", low=1)
-    noise: float = setting(0.1, "share of labels drawn at random", low=0, high=1)
-    data_seed: int = setting(0, "seed of the task itself, apart from the seed of the run", low=0)
-
-
-@dataclass
-class Files:
-    """Data read from ``data_dir``."""
-
-    augment: bool = setting(True, "random crop and flip of training images, as in the paper")
-
-
-@dataclass
-class Downloadable(Files):
-    download: bool = setting(False, "fetch the original files where they are missing; never without being asked", identity=False)
-
-
-@dataclass
-class Mnist(Downloadable):
-    augment: bool = setting(False, "MNIST is trained without augmentation, as in the paper; true crops, and never flips a digit")
-
-
-DATA: dict[str, type] = {
-    "digits": Embedded,
-    **{f"logreg{classes}": Synthetic for classes in (2, 5, 10)},
-    "mnist": Mnist,
-    "cifar10": Downloadable,
-    "imagenet": Files,
-}
-
-# --- models -------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Model:
-    """A model without settings of its own."""
-
-
-@dataclass
-class BatchNormModel:
-    batch_norm: bool = setting(True, "false trains without batch normalisation, one of the paper's side experiments")
-
-
-@dataclass
-class TorchvisionModel:
-    weights_file: str = setting("", "start from this state_dict (a local file); empty: from scratch")
-
-
-MODELS: dict[str, type] = {
-    "cnn": Model,
-    "mlp": Model,
-    "logreg": Model,
-    "mnist_cnn": Model,
-    **{f"resnet{depth}": BatchNormModel for depth in (8, 20, 32, 44, 56, 110)},
-    "resnet18": TorchvisionModel,
-    "resnet34": TorchvisionModel,
-}
-
-# --- optimisation -------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class SGDOptimizer:
-    lr: float = setting(0.1, "the paper's rate for CIFAR-10", low=0, high=1e38)
-    momentum: float = setting(0.9, "the paper's value", low=0, high=1)
-    nesterov: bool = setting(False, "the paper uses plain momentum")
-    weight_decay: float = setting(1e-4, "the paper's value", low=0, high=1e38)
-
-
-@dataclass
-class Adam:
-    lr: float = setting(1e-3, "the customary rate", low=0, high=1e38)
-    beta1: float = setting(0.9, "decay of the running mean", low=0, high=0.9999999)
-    beta2: float = setting(0.999, "decay of the running mean square", low=0, high=0.9999999)
-    weight_decay: float = setting(0.0, "off unless asked for", low=0, high=1e38)
-
-
-OPTIMIZERS: dict[str, type] = {"sgd": SGDOptimizer, "adam": Adam}
-
-
-@dataclass
-class Constant:
-    """The rate stays."""
-
-
-@dataclass
-class Step:
-    at: list[int] = setting([40000, 60000], "steps at which the rate drops; the paper's", low=0)
-    factor: float = setting(0.1, "the rate is multiplied by this at each drop", low=0)
-
-
-@dataclass
-class Exponential:
-    factor: float = setting(0.95, "the rate is multiplied by this over every period, smoothly", low=0)
-    period: int = setting(1000, "steps over which the factor is reached", low=1)
-
-
-SCHEDULES: dict[str, type] = {"constant": Constant, "step": Step, "exponential": Exponential}
+from nuq.settings.feedback import Feedback
+from task_settings import DATA, MODELS, OPTIMIZERS, SCHEDULES
 
 GROUPS: dict[str, dict[str, type]] = {
     "method": {name: entry.settings for name, entry in METHODS.items()},
@@ -192,6 +81,7 @@ class Config:
     )
     measure: Measure = field(default_factory=Measure)
     exchange: Exchange = field(default_factory=Exchange)
+    feedback: Feedback = field(default_factory=Feedback)
     untrain: Untrain = field(default_factory=Untrain)
     eval_every: int = setting(200, "evaluate every so many steps, and at the end (the paper: 2000)", low=1)
     eval_train: bool = setting(True, "evaluate on the training set too (the paper's training loss)")
@@ -206,7 +96,7 @@ class Config:
 
 
 DEFAULTS = {"method": "alq", "data": "digits", "model": "cnn", "optim": "sgd", "schedule": "constant"}
-SECTIONS: dict[str, type] = {"exchange": Exchange, "measure": Measure, "untrain": Untrain}
+SECTIONS: dict[str, type] = {"exchange": Exchange, "feedback": Feedback, "measure": Measure, "untrain": Untrain}
 
 
 # --- resolving ----------------------------------------------------------------------------------------------------
@@ -289,6 +179,18 @@ def validate(config: Mapping[str, Any]) -> None:
     if config["trajectory"] == "sgd" and config["measure"]["every"] == 0 and config["method"]["name"] != "sgd":
         raise ValueError("trajectory='sgd' measures the method without training on it: measure.every must be above 0")
     _validate_exchange(config)
+    _validate_feedback(config)
+
+
+def _validate_feedback(config: Mapping[str, Any]) -> None:
+    """Raise ValueError for a memory that does not go with the rest."""
+    chosen = {key: f"feedback.{key}={value!r}" for key, value in _counting(Feedback, config["feedback"]).items()}
+    if chosen and config["trajectory"] == "sgd":
+        raise ValueError(f"{next(iter(chosen.values()))}: has no effect with trajectory='sgd', on which no message is sent")
+    if config["feedback"]["both"] and config["exchange"]["collective"] == "gather":
+        raise ValueError(f"{chosen['both']}: gather encodes no means; legal with exchange.collective=two_stage, server, hierarchical, auto")
+    if momentum_acts_in_workers(config) and config["optim"]["name"] != "sgd":
+        raise ValueError(f"optim={config['optim']['name']}: momentum correction moves SGD's momentum into the workers; legal here: sgd")
 
 
 def _validate_exchange(config: Mapping[str, Any]) -> None:
@@ -365,6 +267,17 @@ def named_method(config: Mapping[str, Any]) -> Any:
     """The settings dataclass instance of the configuration's method."""
     values = {key: value for key, value in config["method"].items() if key != "name"}
     return method(config["method"]["name"]).settings(**values)
+
+
+def named_feedback(config: Mapping[str, Any]) -> Feedback:
+    """The settings dataclass instance of the configuration's feedback."""
+    return Feedback(**config["feedback"])
+
+
+def momentum_acts_in_workers(config: Mapping[str, Any]) -> bool:
+    """Whether the optimizer's momentum is applied before the compression (momentum correction)."""
+    kind = config["feedback"]["kind"]
+    return config["trajectory"] == "method" and (method(config["method"]["name"]).feedback if kind == "auto" else kind) == "momentum"
 
 
 def named_exchange(config: Mapping[str, Any]) -> Exchange:

@@ -38,7 +38,7 @@ import torch
 from torch import Tensor
 
 import args
-from nuq.choice import Method
+from nuq.choice import Coders
 from nuq.collectives import Collective, Gather, Hosts, TwoStage, of_worker
 from nuq.links import Links
 from nuq.ops import Key
@@ -177,7 +177,7 @@ class Draw:
     length: float
 
 
-def encoders_alone(coders: Method, vectors: Tensor, stretches: Sequence[Sequence[Part]], draw: int) -> Draw:
+def encoders_alone(coders: Coders, vectors: Tensor, stretches: Sequence[Sequence[Part]], draw: int) -> Draw:
     """Both encoders on what they are given, with the keys that the collective uses."""
     key, owners = Key(SEED, draw, 0), range(len(stretches))
     outputs = [decoded(coders.codec, vector, stretches, [of_worker(key, worker)] * len(owners)) for worker, vector in enumerate(vectors)]
@@ -215,7 +215,7 @@ def compared(predicted: float, of_draws: Sequence[float], measured: Sequence[flo
 
 def coders_for(name: str, settings: dict[str, Any], second_bits: int, vectors: Tensor) -> Method:
     """Both encoders; adaptive ones with levels fitted to the workers' vectors, as the training fits them."""
-    coders = Method(name, METHODS[name].settings(**settings), second_bits)
+    coders = Coders(name, METHODS[name].settings(**settings), second_bits)
     if coders.adaptive:
         seen = Statistics.empty(coders.settings.num_components)
         for worker, vector in enumerate(vectors):
@@ -266,7 +266,7 @@ def measure(title: str, vectors: Tensor, case: Case, most_draws: int) -> dict[st
     }
 
 
-def variance_on_mean(coders: Method, vectors: Tensor, stretches: Sequence[Sequence[Part]], draws: int) -> float:
+def variance_on_mean(coders: Coders, vectors: Tensor, stretches: Sequence[Sequence[Part]], draws: int) -> float:
     """The second encoder's relative variance on the true mean."""
     mean = vectors.double().mean(dim=0).float()
     outputs = (decoded(coders.second, mean, stretches, [Key(SEED, draw, 0, "true mean")] * len(stretches)) for draw in range(draws))

@@ -24,19 +24,25 @@ def check_settings(links: Links, mine: dict[str, Any]) -> None:
 
 def check_saved(saved: Mapping[str, Any], present: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
     """ValueError where the encoders' saved state is not one of the present settings.  sizes: coordinates of every parameter."""
-    for name, here in present.items():
-        there = saved[name]
-        if ("residuals" in there) != ("residuals" in here):
-            has, wants = ("residuals" if "residuals" in state else "no residuals" for state in (there, here))
-            raise ValueError(f"a state with {has}: error_feedback={'residuals' in here} here takes one with {wants}")
-        counts = [len(state.get("inner", state).get("levels", ())) for state in (there, here)]
+    for name in ("compressor", "second"):
+        counts = [len(state[name].get("levels", ())) for state in (saved, present)]
         if counts[0] != counts[1]:
             raise ValueError(f"a state with {counts[0]} levels: these settings have {counts[1]}")
-        for parameter, residual in there.get("residuals", {}).items():
-            if sizes.get(parameter) != residual.numel():
-                raise ValueError(
-                    f"a residual of {residual.numel()} coordinates for {parameter!r}, which has {sizes.get(parameter, 'left the model')}"
-                )
+    theirs, ours = (_kinds(state) for state in (saved, present))
+    if theirs != ours:
+        raise ValueError(f"a state with {theirs or 'no memory'}: the feedback of these settings takes one with {ours or 'none'}")
+    for memory in saved.get("memories", ()):
+        for kind, of_kind in ((kind, of_kind) for of_worker in memory["workers"].values() for kind, of_kind in of_worker.items()):
+            for parameter, tensor in of_kind.items():
+                name = parameter.removeprefix("mean/")
+                if sizes.get(name) != tensor.numel():
+                    has = sizes.get(name, "left the model")
+                    raise ValueError(f"{kind} of {tensor.numel()} coordinates for {name!r}, which has {has}")
+
+
+def _kinds(state: Mapping[str, Any]) -> str:
+    """What a saved state remembers, in words: empty for nothing."""
+    return ", then ".join(" and ".join(memory["kinds"]) for memory in state.get("memories", ()))
 
 
 def check_same(links: Links, what: str, tensor: Tensor) -> None:

@@ -13,12 +13,14 @@ from torch import Tensor
 
 from nuq.collectives import Account, Collective, Gather, Hosts, Server, TwoStage
 from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.feedback import ErrorFeedback, MomentumCorrection
 from nuq.hierarchy import Hierarchical, Machines
 from nuq.links import Links
 from nuq.payload import Codec
 from nuq.registry import method
 from nuq.settings import check, unknown
 from nuq.settings.exchange import Exchange
+from nuq.settings.feedback import Feedback
 
 _LONG = 1 << 20  # coordinates: what a message costs beside its codes is then small
 
@@ -54,35 +56,65 @@ def sorted_settings(name: str, others: Sequence[type], given: Mapping[str, Any],
     return made
 
 
-class Method:
-    """The two encoders of a method: of workers' gradients, and of means."""
+class Coders:
+    """The two encoders of a method: of workers' gradients, and of means; ``remember`` gives them a memory."""
 
     def __init__(self, name: str, settings: Any, second_bits: int) -> None:
         self.name, self.settings = name, settings
         self.single_worker = method(name).single_worker
-        self.codec = Codec(method(name).load()(settings), settings)
+        self.codec = self.bare = Codec(method(name).load()(settings), settings)
+        self.memories: list[ErrorFeedback] = []
         second, second_set = second_settings(name, settings, second_bits)
         self.second = Codec(method(second).load()(second_set), second_set)
 
+    def remember(
+        self, feedback: Feedback, sizes: Mapping[str, int], num_workers: int, momentum: float = 0.0, nesterov: bool = False
+    ) -> None:
+        """Put the memory of the settings around the encoders; ``bare`` stays the method itself.  sizes: coordinates of every vector."""
+        kind = method(self.name).feedback if feedback.kind == "auto" else feedback.kind
+        if kind == "none":
+            return
+        inner = self.codec.compressor
+        around = ErrorFeedback(inner, sizes)
+        if kind == "momentum":
+            how = {"clip_norm": feedback.clip_norm, "clip_value": feedback.clip_value, "num_workers": num_workers}
+            around = MomentumCorrection(inner, sizes, momentum=momentum, nesterov=nesterov, masking=feedback.masking, **how)
+        self.codec = Codec(around, self.settings)
+        self.memories = [around]
+        if feedback.both:
+            around = ErrorFeedback(self.second.compressor, {f"mean/{name}": size for name, size in sizes.items()})
+            self.second = Codec(around, self.second.settings)
+            self.memories.append(around)
+
     @property
     def compressor(self) -> Any:
-        return self.codec.compressor
+        """The method itself, without a memory."""
+        return self.bare.compressor
 
     @property
     def adaptive(self) -> list[AdaptiveQuantizer]:
         """The encoders whose levels follow the gradients."""
-        both = (getattr(codec.compressor, "inner", codec.compressor) for codec in (self.codec, self.second))
+        both = (_within(codec) for codec in (self.codec, self.second))
         return [compressor for compressor in both if isinstance(compressor, AdaptiveQuantizer)]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"compressor": self.codec.compressor.state_dict(), "second": self.second.compressor.state_dict()}
+        """The encoders' own states, and the memories around them; copies."""
+        own = {"compressor": self.compressor.state_dict(), "second": _within(self.second).state_dict()}
+        return {**own, "memories": [around.memory() for around in self.memories]} if self.memories else own
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.codec.compressor.load_state_dict(state["compressor"])
-        self.second.compressor.load_state_dict(state["second"])
+    def load_state_dict(self, state: dict[str, Any], device: torch.device | None = None) -> None:
+        self.compressor.load_state_dict(state["compressor"])
+        _within(self.second).load_state_dict(state["second"])
+        for around, memory in zip(self.memories, state.get("memories", ()), strict=True):
+            around.load_memory(memory, device)
 
 
-def fewest_bytes(coders: Method, num_workers: int) -> str:
+def _within(codec: Codec) -> Any:
+    """The method inside what remembers."""
+    return getattr(codec.compressor, "inner", codec.compressor)
+
+
+def fewest_bytes(coders: Coders, num_workers: int) -> str:
     """gather or two_stage, by what one rank sends (``nuq.collectives``); gather, which errs less, where they are alike."""
     if coders.single_worker:
         return "gather"
@@ -96,7 +128,7 @@ def ranks_per_machine() -> int:
 
 
 def build(
-    coders: Method, exchange: Exchange, links: Links, hosts: Hosts, account: Account, *, per_machine: int = 0
+    coders: Coders, exchange: Exchange, links: Links, hosts: Hosts, account: Account, *, per_machine: int = 0
 ) -> tuple[str, Collective]:
     """The collective of these settings, and its name where ``auto`` chose.  A collective call: every rank makes it.
 

@@ -32,6 +32,7 @@ from torch import Tensor
 
 from nuq.arrivals import MOST_BEHIND, Arrivals
 from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.feedback import ErrorFeedback
 from nuq.links import Links, Swap
 from nuq.ops import Key, NonFiniteError
 from nuq.payload import Codec, Marked, Part, cut, joined, num_coordinates
@@ -110,7 +111,8 @@ def encoded_mean(second: Codec, mean: Tensor, parts: Sequence[Part], key: Key) -
     Until their first update the levels of an adaptive encoder are those of a normal law.  Single gradients bear that, since their
     errors average out; a mean's does not, and trainings diverged: so until then they are fitted to each mean (they travel with it).
     """
-    compressor = second.compressor
+    around = second.compressor
+    compressor = getattr(around, "inner", around)
     if isinstance(compressor, AdaptiveQuantizer) and compressor.gap is None and key.parameter != PROBE:
         compressor = copy(compressor)
         statistics = Statistics.empty(compressor.settings.num_components)
@@ -120,7 +122,12 @@ def encoded_mean(second: Codec, mean: Tensor, parts: Sequence[Part], key: Key) -
                     piece = mean[part.start : part.start + part.size]
                     compressor.observe(piece, key.of("mean/statistics").of(part.key_name), statistics)
             compressor.update(statistics)
-        second = Codec(compressor, compressor.settings)
+        if isinstance(around, ErrorFeedback):
+            around = copy(around)  # of the same memory
+            around.inner = compressor
+        else:
+            around = compressor
+        second = Codec(around, second.settings)
     return second.encode_or_mark(mean, parts, key.of("mean"))
 
 

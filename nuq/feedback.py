@@ -1,9 +1,15 @@
-"""Error feedback: what a message left out is added to the next gradient (Seide et al., 2014; Karimireddy et al., ICML 2019).
+"""Memory of workers: error feedback and momentum correction, around any method.
 
-With p = gradient + residual and q = decoded(encoded(p)), the message stands for beta q and the residual becomes p - beta q, where
-beta = <p, q> / <q, q> within [0, 1] makes every message a contraction: |p - beta q| <= |p|, also for unbiased quantizers, whose error
-alone may be larger than p.  (The usual remedy divides by 1 + w with w the worst case of the variance; beta is the best such factor for
-the message at hand.)
+**Error feedback** (Seide et al., 2014; Karimireddy et al., ICML 2019): with p = gradient + residual and q = decoded(encoded(p)), the
+message stands for beta q and the residual becomes p - beta q, where beta = <p, q> / <q, q> within [0, 1] makes every message a
+contraction: |p - beta q| <= |p|, also for unbiased quantizers, whose error alone may be larger than p.  (The usual remedy divides by
+1 + w with w the worst case of the variance; beta is the best such factor for the message at hand.)
+
+**Momentum correction** (Lin et al., Deep Gradient Compression, ICLR 2018, Section 3.1): the optimizer's momentum m acts before the
+compression, in each worker: u = m u + g, p = residual + u, or with Nesterov's u = m (u + g), p = residual + u + g; then as above.  What
+was sent leaves u too (factor masking, Section 3.2), where the method sends chosen coordinates.  Gradients may be clipped before
+(Section 3.2), by value, and by norm to ``clip_norm / sqrt(workers)``.  Differences from DGC's code: what rounding to float16 takes from a
+sent coordinate stays in the residual; norms are those of the vectors that are compressed.
 """
 
 from __future__ import annotations
@@ -23,50 +29,66 @@ from nuq.ops import Key
 TAG = b"BETA"
 _FACTOR = struct.Struct("<f")
 _PLACE = re.compile(r"(?P<name>.*?)(\[(?P<first>\d+)\])?")
+Memory = dict[str, dict[str, Tensor]]  # kind -> parameter -> float32[size]
 
 
 class ErrorFeedback:
     """Any method with a memory.  sizes: coordinates of every parameter that has one; others are encoded without.
 
-    A message is 32 bytes longer than the method's own: its factor travels with it.  Where a vector is a piece of a parameter
-    (``nuq.payload.Part.key_name``), so is its residual, so that the memory does not depend on how a collective cuts.
+    A message is 32 bytes longer than the method's own: its factor travels with it.  Every worker has a memory of its own (``memories``, by
+    the key's worker).  Where a vector is a piece of a parameter (``nuq.payload.Part.key_name``), so is its memory, so that it does not
+    depend on how a collective cuts.
     """
+
+    kinds: tuple[str, ...] = ("residuals",)
 
     def __init__(self, inner: Compressor, sizes: Mapping[str, int]) -> None:
         self.inner = inner
         self.sizes = dict(sizes)
-        self.residuals: dict[str, Tensor] = {}  # float32[size] by parameter
-        self._before: list[tuple[Tensor, Tensor]] = []  # residuals of messages that may yet be thrown away, and what they were
+        self.memories: dict[int, Memory] = {}  # by worker
+        self._before: list[tuple[Tensor, Tensor]] = []  # memory behind messages that may yet be thrown away, and what it was
         self.may_undo = False
 
-    def _residual(self, key: Key, vector: Tensor) -> Tensor:
-        """The memory of this vector: a piece of its parameter's, zeros at first."""
+    def _place(self, key: Key, vector: Tensor) -> dict[str, Tensor]:
+        """The memory of this vector by kind: a piece of its parameter's, zeros at first."""
         place = _PLACE.fullmatch(key.parameter)
         assert place is not None
         name, first = place["name"], int(place["first"] or 0)
         if name not in self.sizes:
-            return torch.zeros(vector.numel(), dtype=torch.float32, device=vector.device)
-        if name not in self.residuals:
-            self.residuals[name] = torch.zeros(self.sizes[name], dtype=torch.float32, device=vector.device)
-        return self.residuals[name][first : first + vector.numel()]
+            return {kind: torch.zeros(vector.numel(), dtype=torch.float32, device=vector.device) for kind in self.kinds}
+        memory = self.memories.setdefault(key.worker, {kind: {} for kind in self.kinds})
+        for kind in self.kinds:
+            if name not in memory[kind]:
+                memory[kind][name] = torch.zeros(self.sizes[name], dtype=torch.float32, device=vector.device)
+        return {kind: memory[kind][name][first : first + vector.numel()] for kind in self.kinds}
+
+    def _wanted(self, vector: Tensor, memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """What should be sent, float32; and what the memory becomes, the residual apart, once it is."""
+        return vector + memory["residuals"].view(vector.shape), {}
+
+    def _masked(self, after: dict[str, Tensor], message: Message) -> None:
+        """Nothing: a residual is what was not sent already."""
 
     def encode(self, vector: Tensor, key: Key) -> Message:
-        residual = self._residual(key, vector)
-        wanted = vector + residual  # float32
+        memory = self._place(key, vector)
+        wanted, after = self._wanted(vector, memory)
         message = self.inner.encode(wanted, key)
-        decoded = self.inner.decode(message)
+        decoded, wanted = self.inner.decode(message), wanted.reshape(-1)
         square = float(torch.dot(decoded, decoded))
         factor = float(torch.dot(wanted, decoded)) / square if square > 0 else 0.0
         head = torch.frombuffer(bytearray(_FACTOR.pack(min(max(factor, 0.0), 1.0))), dtype=torch.uint8)
         if self.may_undo:
-            self._before.append((residual, residual.clone()))
-        torch.sub(wanted, decoded.mul_(_FACTOR.unpack(bytes(head.numpy()))[0]), out=residual)
+            self._before += [(place, place.clone()) for place in memory.values()]
+        self._masked(after, message)
+        torch.sub(wanted, decoded.mul_(_FACTOR.unpack(bytes(head.numpy()))[0]), out=memory["residuals"])
+        for kind, value in after.items():
+            memory[kind].copy_(value)
         return Message(TAG, vector.numel(), torch.cat([head.to(vector.device), message.to_bytes()]))
 
     def settle(self, *, undo: bool = False) -> None:
         """The messages since the last call have counted, or (undo) were thrown away on all ranks."""
-        for residual, before in self._before if undo else ():
-            residual.copy_(before)
+        for place, before in reversed(self._before) if undo else ():
+            place.copy_(before)
         self._before = []
 
     def decode(self, message: Message) -> Tensor:
@@ -83,9 +105,85 @@ class ErrorFeedback:
     def message_bytes(self, num_coordinates: int) -> int:
         return HEADER_BYTES + _FACTOR.size + self.inner.message_bytes(num_coordinates)
 
+    def memory(self) -> dict[str, Any]:
+        """kinds: what is remembered; workers: a copy of it by worker, kind and parameter."""
+        return {"kinds": list(self.kinds), "workers": {worker: _copied(memory) for worker, memory in self.memories.items()}}
+
+    def load_memory(self, saved: Mapping[str, Any], device: torch.device | None = None) -> None:
+        """Go on from a copy of ``memory``'s."""
+        self.memories = {worker: _copied(memory, device) for worker, memory in saved["workers"].items()}
+
     def state_dict(self) -> dict[str, Any]:
-        return {"inner": self.inner.state_dict(), "residuals": {name: residual.clone() for name, residual in self.residuals.items()}}
+        return {"inner": self.inner.state_dict(), "memory": self.memory()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.inner.load_state_dict(state["inner"])
-        self.residuals = {name: residual.clone() for name, residual in state["residuals"].items()}
+        self.load_memory(state["memory"])
+
+
+def _copied(memory: Memory, device: torch.device | None = None) -> Memory:
+    return {kind: {name: tensor.to(device, copy=True) for name, tensor in of_kind.items()} for kind, of_kind in memory.items()}
+
+
+def keep_fitting(saved: dict[str, Any], sizes: Mapping[str, int]) -> None:
+    """Drop from a saved memory what is of parameters that are gone or have another size."""
+    for memory in saved["workers"].values():
+        for kind, of_kind in memory.items():
+            memory[kind] = {name: t for name, t in of_kind.items() if sizes.get(name.removeprefix("mean/")) == t.numel()}
+
+
+def of_rank(coders: dict[str, Any], rank: int) -> dict[str, Any]:
+    """A state of encoders with one worker's memory as that of worker ``rank``: ranks may be numbered anew after a restart."""
+    renamed = [{**saved, "workers": dict(zip([rank], saved["workers"].values(), strict=False))} for saved in coders.get("memories", ())]
+    return {**coders, "memories": renamed}
+
+
+class MomentumCorrection(ErrorFeedback):
+    """Error feedback whose residual takes in momentum instead of gradients.
+
+    momentum: m in [0, 1); masking: what was sent leaves the momentum too, where the method says which coordinates it sent
+    (``inner.places(message)``: int64 positions, or None for all).  clip_norm, clip_value: 0 for no clipping; num_workers: as many share
+    ``clip_norm``.
+    """
+
+    kinds = ("residuals", "momenta")
+
+    def __init__(
+        self,
+        inner: Compressor,
+        sizes: Mapping[str, int],
+        *,
+        momentum: float,
+        nesterov: bool = False,
+        masking: bool = True,
+        clip_norm: float = 0.0,
+        clip_value: float = 0.0,
+        num_workers: int = 1,
+    ) -> None:
+        super().__init__(inner, sizes)
+        self.momentum, self.nesterov, self.masking = momentum, nesterov, masking
+        self.clip_norm, self.clip_value = clip_norm / num_workers**0.5, clip_value
+
+    def _wanted(self, vector: Tensor, memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        gradient = self._clipped(vector.reshape(-1).to(torch.float32))
+        if self.nesterov:
+            momentum = (memory["momenta"] + gradient).mul_(self.momentum)
+            wanted = memory["residuals"] + momentum + gradient
+        else:
+            momentum = (memory["momenta"] * self.momentum).add_(gradient)
+            wanted = memory["residuals"] + momentum
+        return wanted.view(vector.shape), {"momenta": momentum}
+
+    def _clipped(self, gradient: Tensor) -> Tensor:
+        if self.clip_value:
+            gradient = gradient.clamp(-self.clip_value, self.clip_value)
+        if self.clip_norm:
+            norm = float(torch.linalg.vector_norm(gradient))
+            gradient = gradient * (self.clip_norm / norm) if norm > self.clip_norm else gradient
+        return gradient
+
+    def _masked(self, after: dict[str, Tensor], message: Message) -> None:
+        where = getattr(self.inner, "places", None)
+        places = where(message) if self.masking and where is not None else None
+        if places is not None:
+            after["momenta"][places] = 0.0

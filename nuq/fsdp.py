@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from nuq.agreement import check_settings
-from nuq.choice import Method, sorted_settings
+from nuq.choice import Coders, sorted_settings
 from nuq.functional import fit_levels
 from nuq.links import Links
 from nuq.ops import Key
@@ -64,7 +64,7 @@ class CompressedReduceScatter:
 
     def __init__(self, method: str, name: str, *, seed: int = 0, timeout_s: float = 300.0, **settings: Any) -> None:
         (own,) = sorted_settings(method, (), settings, {})  # a reduce-scatter leaves no choice of collective, and encodes nothing twice
-        self._coders = Method(method, own, Exchange.second_bits)
+        self._coders = Coders(method, own, Exchange.second_bits)
         self._name, self._seed, self._timeout_s = name, seed, timeout_s
         self._step = 0
         self.links: Links | None = None

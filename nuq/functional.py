@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from nuq.agreement import check_settings
-from nuq.choice import Method, build, sorted_settings
+from nuq.choice import Coders, build, sorted_settings
 from nuq.collectives import Account, Hosts
 from nuq.links import Links
 from nuq.ops import Key
@@ -45,7 +45,7 @@ def all_reduce(
         raise ValueError(
             "collective='hierarchical': its groups are made once, by a CompressionState; legal here: auto, gather, two_stage, server"
         )
-    coders = Method(method, own, exchange.second_bits)
+    coders = Coders(method, own, exchange.second_bits)
     group = group or dist.group.WORLD
     if group is None:
         raise ValueError("nuq.all_reduce exchanges between processes: call torch.distributed.init_process_group first")
@@ -73,7 +73,7 @@ def all_reduce(
     return out.view(tensor.shape)
 
 
-def fit_levels(coders: Method, vector: Tensor, parts: list[Part], key: Key) -> None:
+def fit_levels(coders: Coders, vector: Tensor, parts: list[Part], key: Key) -> None:
     """Adaptive methods' levels, from the vector that is about to be sent; one that is not finite is left to the encoder to name."""
     if not coders.adaptive or not bool(torch.isfinite(vector).all()):
         return

@@ -27,14 +27,15 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket
 
 from nuq import agreement, gate, schedule
-from nuq.choice import Dense, Method, build, sorted_settings
+from nuq.choice import Coders, Dense, build, sorted_settings
 from nuq.collectives import Account, Collective, Hosts
-from nuq.feedback import ErrorFeedback
+from nuq.feedback import keep_fitting, of_rank
 from nuq.links import Links, apart, backend_of
 from nuq.message import VERSION
 from nuq.ops import DTYPES, Key, NonFiniteError
 from nuq.payload import Part
 from nuq.settings.exchange import Hook, HookExchange
+from nuq.settings.feedback import HookFeedback
 from nuq.statistics import Statistics
 
 # one vector per parameter; a first update long before the paper's, since the levels of a normal law do not fit real gradients
@@ -48,8 +49,9 @@ class CompressionState:
     model: the DistributedDataParallel module (or what it wraps); it gives the parameters' names.  Building a state is a collective call:
     every rank makes it, with the same settings.  settings: those of the method (``bits=3``, ``update_every=1000``, ...), and of
     ``nuq.settings.exchange`` the ``Exchange`` (``collective="auto"``, ``second_bits=4``, ``num_aggregate=0``) and ``Hook`` (``min_size``,
-    ``error_feedback``, ``gate``, ...).  group: of the ranks, for this state alone; unless told otherwise the module's own, or all ranks
-    once more where that would be mixed up with DDP's own collectives (``nuq.links.apart``).
+    ``gate``, ...), and ``nuq.settings.feedback.HookFeedback`` (``feedback="error"``, ...).
+    group: of the ranks, for this state alone; unless told otherwise the module's own, or all ranks once more where that would be mixed up
+    with DDP's own collectives (``nuq.links.apart``).
 
     ValueError for a setting that does not exist or is out of range, and where ranks differ in settings, versions or parameters.
     Errors of an exchange end the backward pass as RuntimeError with their text; ``error`` has them as they were: NonFiniteError names the
@@ -59,7 +61,7 @@ class CompressionState:
     def __init__(
         self, model: nn.Module | None = None, *, method: str = "alq", group: dist.ProcessGroup | None = None, **settings: Any
     ) -> None:
-        self.method_settings, self.exchange, self.hook = _sorted_settings(method, settings)
+        self.method_settings, self.exchange, self.hook, self.feedback = _sorted_settings(method, settings)
         self.method = method
         self.step = 0
         self.error: BaseException | None = None
@@ -94,7 +96,7 @@ class CompressionState:
         assert isinstance(shared, dist.ProcessGroup)
         shapes = {name: list(p.shape) for name, p in parameters.items()}
         versions = {"message version": VERSION, "torch": torch.__version__}
-        chosen = {"method": self.method, **vars(self.method_settings), **vars(self.exchange), **vars(self.hook)}
+        chosen = {"method": self.method, **vars(self.method_settings), **vars(self.exchange), **vars(self.hook), **vars(self.feedback)}
         self._told = Links(group or shared, timeout_s=self.hook.timeout_s, device=device)  # apart from the buckets' messages
         agreement.check_settings(self._told, versions | chosen | {f"parameter {name}": shape for name, shape in shapes.items()})
         dense = self.exchange.collective == "dense" or self.hook.gate  # all else that gloo sends is matched by tag
@@ -103,12 +105,11 @@ class CompressionState:
         self.group = group or shared
         self.links = Links(self.group, timeout_s=self.hook.timeout_s, device=device)
         self.account = Account()
-        self._feedback: ErrorFeedback | None = None
-        self._coders = Method(self.method, self.method_settings, self.exchange.second_bits)
-        if self.hook.error_feedback:
-            codec = self._coders.codec
-            codec.compressor = self._feedback = ErrorFeedback(codec.compressor, self._sizes)
-            self._feedback.may_undo = self.hook.on_non_finite == "propagate"
+        self._coders = Coders(self.method, self.method_settings, self.exchange.second_bits)
+        momentum = {"momentum": self.feedback.momentum, "nesterov": self.feedback.nesterov}
+        self._coders.remember(self.feedback.settings(), self._sizes, self.links.world, **momentum)
+        for memory in self._coders.memories:
+            memory.may_undo = self.hook.on_non_finite == "propagate"
         self._dense = Dense(self.links, account=self.account)
         self.collective, self._collective = self._chosen()
         self._compressing = self._collective  # also where the gate turns to the dense one
@@ -119,10 +120,9 @@ class CompressionState:
         self._first, self._skipped = True, False  # the next bucket is the first of its step; a bucket of this step was not finite
         self._names = {id(p): name for name, p in parameters.items()}
         if carried is not None:
-            if carried is not self._saved and self._feedback is not None:
-                residuals = carried["coders"]["compressor"]["residuals"]
-                kept = {name: residual for name, residual in residuals.items() if self._sizes.get(name) == residual.numel()}
-                carried["coders"]["compressor"]["residuals"] = kept
+            if carried is not self._saved:
+                for memory in carried["coders"].get("memories", ()):
+                    keep_fitting(memory, self._sizes)
             self.load_state_dict(carried)
         self._saved = None
 
@@ -133,7 +133,7 @@ class CompressionState:
         return build(self._coders, self.exchange, self.links, hosts, self.account, per_machine=self.hook.per_machine)
 
     def __getstate__(self) -> dict[str, Any]:
-        settings = vars(self.method_settings) | vars(self.exchange) | vars(self.hook)
+        settings = vars(self.method_settings) | vars(self.exchange) | vars(self.hook) | vars(self.feedback)
         return {"method": self.method, "settings": settings, "state": self.state_dict()}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
@@ -166,7 +166,7 @@ class CompressionState:
             return
         agreement.check_saved(state["coders"], self._coders.state_dict(), self._sizes)
         self.step, self._agreed = state["step"], False
-        self._coders.load_state_dict(state["coders"])
+        self._coders.load_state_dict(of_rank(state["coders"], self.links.rank))
         self._statistics = Statistics.from_array(state["statistics"].numpy(), self._no_statistics().num_components)
         if self.hook.gate and state["collective"] == "dense":  # its word still holds
             self.collective, self._collective = "dense", self._dense
@@ -176,8 +176,7 @@ class CompressionState:
     @property
     def levels(self) -> list[float]:
         """The levels in use, from -1 to 1; empty for methods without a level set."""
-        compressor = self._coders.codec.compressor if self._names else None
-        levels = getattr(getattr(compressor, "inner", compressor), "levels", None)
+        levels = getattr(self._coders.compressor, "levels", None) if self._names else None
         return [] if levels is None else levels.values.tolist()
 
     @property
@@ -264,8 +263,8 @@ class CompressionState:
                 raise
             mean.fill_(math.nan)  # what a gradient scaler looks for, to skip the step
             self._skipped = True
-        if self._feedback is not None and job.last:
-            self._feedback.settle(undo=self._skipped)
+        for memory in self._coders.memories if job.last else ():
+            memory.settle(undo=self._skipped)
         if self.collective == "dense" and self.hook.on_non_finite == "raise":
             self._check_finite(mean, parts)
         if mean is not job.buffer:
@@ -388,11 +387,11 @@ def _plain(name: str) -> str:
     return ".".join(word for word in name.split(".") if word not in ("module", "_orig_mod"))
 
 
-def _sorted_settings(name: str, given: dict[str, Any]) -> tuple[Any, HookExchange, Hook]:
+def _sorted_settings(name: str, given: dict[str, Any]) -> tuple[Any, HookExchange, Hook, HookFeedback]:
     """The method's, the collective's and the hook's own settings; ValueError for one that nobody reads, or that the hook cannot do."""
-    own, exchange, hook = sorted_settings(name, (HookExchange, Hook), given, _OTHER_DEFAULTS)
+    own, exchange, hook, feedback = sorted_settings(name, (HookExchange, Hook, HookFeedback), given, _OTHER_DEFAULTS)
     if getattr(own, "scope", "tensor") != "tensor":
         raise ValueError(f"scope={own.scope!r}: DDP hands its gradient over in buckets of its own; legal here: tensor")
     if getattr(own, "statistics", "running") != "running":
         raise ValueError(f"statistics={own.statistics!r}: the hook sees the training's own gradients alone; legal here: running")
-    return own, exchange, hook
+    return own, exchange, hook, feedback

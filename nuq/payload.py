@@ -85,7 +85,7 @@ class Codec:
     """A method and its settings, as payloads: encode, decode, and their length where it is known beforehand."""
 
     def __init__(self, compressor: Compressor, settings: Any) -> None:
-        self.compressor = compressor
+        self.compressor, self.settings = compressor, settings
         self.fixed = getattr(settings, "coding", "packed") == "packed"
         self._exact = FullPrecision()
 

@@ -22,14 +22,16 @@ import torch.distributed as dist
 from torch import Tensor
 
 from nuq import schedule
-from nuq.choice import Method, build
+from nuq.choice import Coders, build
 from nuq.collectives import Account, Hosts, Server, scale
 from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.feedback import ErrorFeedback
 from nuq.hierarchy import Hierarchical
 from nuq.links import Links
 from nuq.ops import Key, NonFiniteError
 from nuq.payload import Marked, Part, tiled
 from nuq.settings.exchange import Exchange
+from nuq.settings.feedback import Feedback
 from nuq.statistics import Statistics
 
 Gradient = Sequence[Tensor]  # one tensor per parameter, in the model's order
@@ -59,11 +61,21 @@ class Exchanged:
         return 8 * self.means_bytes / max(self.mean.numel(), 1)
 
 
+@dataclass(frozen=True)
+class Memory:
+    """What the workers remember; momentum, nesterov: the optimizer's, where it acts in the workers."""
+
+    feedback: Feedback
+    momentum: float = 0.0
+    nesterov: bool = False
+
+
 class Workers:
     """parameters: name -> shape of every parameter, in order; group: None for one process that hosts all workers.
 
     exchange: the collective and what it reads; gather, unless told otherwise.  timeout_s: after which a silent rank counts as lost
-    (RankLost, from everything that exchanges).
+    (RankLost, from everything that exchanges).  memory: of what messages leave out; ``encode`` and ``average``, which only measure,
+    have none.
     """
 
     def __init__(
@@ -77,9 +89,10 @@ class Workers:
         group: dist.ProcessGroup | None = None,
         exchange: Exchange | None = None,
         timeout_s: float = 300.0,
+        memory: Memory | None = None,
     ) -> None:
         exchange = exchange or Exchange()
-        self.coders = Method(name, settings, exchange.second_bits)
+        self.coders = Coders(name, settings, exchange.second_bits)
         self.num_workers = 1 if self.coders.single_worker else num_workers
         self.settings = settings
         self.parameters = parameters
@@ -95,6 +108,9 @@ class Workers:
         self.hosts = Hosts.of(self.num_workers, self.links.world)
         self.hosted = self.hosts.shares[self.links.rank]
         self.account = Account()
+        if memory is not None:
+            of_parts = {part.name: part.size for part in self.parts}
+            self.coders.remember(memory.feedback, of_parts, self.num_workers, momentum=memory.momentum, nesterov=memory.nesterov)
         self.collective_name, self.collective = build(self.coders, exchange, self.links, self.hosts, self.account)
         self._statistics = {worker: self._no_statistics() for worker in self.hosted}
 
@@ -110,13 +126,13 @@ class Workers:
 
     def encode(self, gradient: Gradient, key: Key) -> Tensor:
         """One worker's payload: uint8[bytes]."""
-        return self.coders.codec.encode(joined(gradient), self.parts, key)
+        return self.coders.bare.encode(joined(gradient), self.parts, key)
 
     def average(self, payloads: Sequence[Tensor]) -> Tensor:
         """Decoded payloads, added in worker order and multiplied once by float32(1/M)."""
         total = torch.zeros(self.num_coordinates, dtype=torch.float32, device=self.device)
         for payload in payloads:
-            self.coders.codec.add(payload, self.parts, total)
+            self.coders.bare.add(payload, self.parts, total)
         scale(total, len(payloads))
         return total
 
@@ -257,11 +273,24 @@ class Workers:
     def state_dict(self) -> dict[str, Any]:
         """The same in every split; every process must call it, since it gathers."""
         statistics = [row.cpu() for row in self._gathered_statistics()] if self.adaptive else []
-        return {**self.coders.state_dict(), "statistics": statistics}
+        memories = [self._gathered_memory(around) for around in self.coders.memories]
+        return {**self.coders.state_dict(), **({"memories": memories} if memories else {}), "statistics": statistics}
+
+    def _gathered_memory(self, around: ErrorFeedback) -> dict[str, Any]:
+        """Every worker's memory, on every process alike: zeros where it has none yet."""
+        found: dict[int, dict[str, dict[str, Tensor]]] = {w: {kind: {} for kind in around.kinds} for w in range(self.num_workers)}
+        for kind in around.kinds:
+            for name, size in around.sizes.items():
+                nothing = torch.zeros(size, dtype=torch.float32, device=self.device)
+                mine = {worker: around.memories.get(worker, {}).get(kind, {}).get(name, nothing) for worker in self.hosted}
+                for worker, row in enumerate(self.gather_tensors(mine)):
+                    found[worker][kind][name] = row.cpu()
+        return {"kinds": list(around.kinds), "workers": found}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         older = {"second": self.coders.second.compressor.state_dict()}  # before there was one
-        self.coders.load_state_dict(older | state)
+        here = [{**memory, "workers": {w: memory["workers"][w] for w in self.hosted}} for memory in state.get("memories", ())]
+        self.coders.load_state_dict({**older, **state, "memories": here}, self.device)
         for worker in self.hosted if self.adaptive else ():
             self._statistics[worker] = Statistics.from_array(state["statistics"][worker].numpy(), self._no_statistics().num_components)
 

@@ -20,6 +20,7 @@ from omegaconf import OmegaConf
 
 import args
 from nuq.registry import METHODS
+from nuq.settings.feedback import Feedback
 
 ROOT = Path(__file__).parent.parent
 SERVER = {"exchange.collective": "server"}
@@ -104,14 +105,20 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
         chosen[name] = draw(legal[name])
     if chosen.get("trajectory") == "sgd":  # measuring is all that such a run does
         chosen["measure.every"] = draw(st.integers(1, 10**6))
-    schemas = {"method": args.GROUPS["method"][chosen["method"]], "exchange": args.Exchange}
+    schemas = {"method": args.GROUPS["method"][chosen["method"]], "exchange": args.Exchange, "feedback": Feedback}
     for section, schema in schemas.items():  # what another setting leaves without effect
         for item in dataclasses.fields(schema):
             if f"{section}.{item.name}" in chosen and item.metadata["read_if"]:
                 other, needed = _needed(item)
                 chosen[f"{section}.{other}"] = needed
     if chosen.get("trajectory") == "sgd" or chosen["method"] in ("sgd", "supersgd"):
-        chosen = {name: value for name, value in chosen.items() if not name.startswith("exchange.")}
+        chosen = {name: value for name, value in chosen.items() if not name.startswith(("exchange.", "feedback."))}
+    if chosen.get("feedback.both"):
+        chosen.setdefault("exchange.collective", "two_stage")
+        if chosen["exchange.collective"] == "gather":
+            del chosen["feedback.both"]
+    if chosen.get("feedback.kind") == "momentum":
+        chosen = {name: value for name, value in chosen.items() if not name.startswith("optim")}
     if "exchange.num_aggregate" in chosen:
         chosen["workers"] = max(chosen.get("workers", 0), chosen["exchange.num_aggregate"], 1)
     return chosen
@@ -120,7 +127,7 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
 def _needed(item: dataclasses.Field[Any]) -> tuple[str, Any]:
     """The setting without which this one has no effect, and the value that all who need it can live with."""
     other, needed = item.metadata["read_if"]
-    return other, "server" if other == "collective" else needed
+    return other, {"collective": "server", "kind": "momentum"}.get(other, needed)
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -325,7 +332,8 @@ def test_experiments_that_are_named_already_keep_their_names() -> None:
 
 def test_a_setting_counts_unless_default_where_it_is_younger_than_names() -> None:
     younger = {name for _, name, item in SETTINGS if item.metadata["identity"] == "unless default"}
-    assert younger == {"exchange.collective", "exchange.second_bits", "exchange.num_aggregate"}
+    exchange = {"exchange.collective", "exchange.second_bits", "exchange.num_aggregate"}
+    assert younger == exchange | {f"feedback.{name}" for name in ("kind", "both", "masking", "clip_norm", "clip_value")}
     config = args.resolve({"exchange.timeout_s": 5.0})
     assert "exchange" not in args.result_settings(config)
     older = {key: value for key, value in config.items() if key != "exchange"}

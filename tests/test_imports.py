@@ -52,8 +52,8 @@ class Rule:
 # The first rule that names a module holds for it.
 RULES = (
     Rule(
-        ("args", "command_line", "nuq.registry", "nuq.settings"),
-        ("command_line", "nuq.registry", "nuq.settings", "omegaconf", "hydra"),
+        ("args", "command_line", "task_settings", "nuq.registry", "nuq.settings"),
+        ("command_line", "task_settings", "nuq.registry", "nuq.settings", "omegaconf", "hydra"),
         never=("torch",),
     ),
     Rule(("nuq.cpu.kernels",), ("torch", "jaxtyping", "nuq"), never=("nuq.reference",)),  # tensors, unlike the rest of nuq.cpu
@@ -63,7 +63,7 @@ RULES = (
     ),
     Rule(
         ("grid", "grid_run"),
-        ("args", "nuq.registry", "nuq.settings", "hydra", "omegaconf", "yaml", "submitit", "rich", "grid"),
+        ("args", "task_settings", "nuq.registry", "nuq.settings", "hydra", "omegaconf", "yaml", "submitit", "rich", "grid"),
         never=("torch", "torchvision", "train", "nuq.ops"),
     ),
     Rule(
@@ -105,7 +105,7 @@ RULED = [path for path in FILES if not _module(path).startswith(("tests", "bench
 TORCH_FREE = [
     name
     for name in map(_module, FILES)
-    if name in ("args", "command_line", "grid_run", *NUMPY_PART) or name.split(".")[0] in ("grid", "analysis")
+    if name in ("args", "command_line", "task_settings", "grid_run", *NUMPY_PART) or name.split(".")[0] in ("grid", "analysis")
 ]
 
 

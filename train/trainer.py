@@ -19,7 +19,7 @@ from nuq import agreement
 from nuq.links import Links
 from nuq.message import VERSION
 from nuq.ops import NonFiniteError
-from nuq.workers import Exchanged, Workers
+from nuq.workers import Exchanged, Memory, Workers
 from train import checkpoint, data, estimator, models, optim
 from train.data.dataset import DataSet, Split
 from train.log import Log
@@ -82,7 +82,12 @@ class Trainer:
         shapes = {name: p.shape for name, p in self.parameters.items()}
         timeout_s = self.config["exchange"]["timeout_s"]
         workers, seed = self.config["workers"], self.config["seed"]
-        return Workers(name, settings, workers, shapes, seed, self.device, self.group, exchange, timeout_s=timeout_s)
+        memory = None
+        if exchange is not None:
+            values, acts = self.config["optim"], args.momentum_acts_in_workers(self.config)
+            own = (values["momentum"], values["nesterov"]) if acts else (0.0, False)
+            memory = Memory(args.named_feedback(self.config), *own)
+        return Workers(name, settings, workers, shapes, seed, self.device, self.group, exchange, timeout_s=timeout_s, memory=memory)
 
     def _order(self, workers: int, purpose: str) -> Order:
         return Order(self.data.num_train, self.config["batch_size"], workers, self.config["seed"], purpose)

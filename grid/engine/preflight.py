@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-import args
+import task_settings
 from grid.engine import slurm
 from grid.engine.plan import Plan
 from grid.engine.resources import Resources, seconds
@@ -53,7 +53,7 @@ def _data(runs: Iterable[Run], root: Path, site: Site) -> list[str]:
     for run in runs:
         config = run.experiment.config
         name = config["data"]["name"]
-        if not issubclass(args.DATA[name], args.Files) or config["stand_in"] or config["data"].get("download"):
+        if not issubclass(task_settings.DATA[name], task_settings.Files) or config["stand_in"] or config["data"].get("download"):
             continue
         place = config["data_dir"] if "data_dir" in run.experiment.settings or given is None else os.path.expandvars(given)
         if "$" in place:  # known only inside the job

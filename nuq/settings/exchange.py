@@ -56,7 +56,6 @@ class Hook:
         1024, "tensors of fewer coordinates travel in full precision: headers and norms would eat what they save", low=0
     )
     skip_1d: bool = setting(False, "true: biases and norms' parameters travel in full precision, whatever their size")
-    error_feedback: bool = setting(False, "true: what a message left out is added to the next gradient")
     gate: bool = setting(False, "true: an early step measures whether compressing is faster here than bfloat16, which is used if not")
     per_machine: int = setting(0, "hierarchical: ranks of one machine, in contiguous blocks (0: as torchrun says)", low=0)
     on_non_finite: str = setting(

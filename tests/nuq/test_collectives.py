@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from nuq import collectives
-from nuq.choice import Method, build, fewest_bytes
+from nuq.choice import Coders, build, fewest_bytes
 from nuq.collectives import Account, Collective, Hosts
 from nuq.links import Links
 from nuq.message import MessageError
@@ -38,7 +38,7 @@ def gradient(worker: int, step: int, sizes: dict[str, int]) -> torch.Tensor:
 
 
 def made(name: str, group: Any, **given: Any) -> tuple[Collective, Links]:
-    coders = Method(name, settings_of(name, **given.pop("settings", {})), given.get("second_bits", 4))
+    coders = Coders(name, settings_of(name, **given.pop("settings", {})), given.get("second_bits", 4))
     links = Links(group, timeout_s=30)
     per_machine = given.pop("per_machine", 0)
     hosts = Hosts.of(links.world, links.world)
@@ -56,7 +56,7 @@ def equal_simulation(group, cases):
     rank, world = dist.get_rank(group), dist.get_world_size(group)
     for name, given, collective in cases:
         exchange = Exchange(collective=collective)
-        coders = Method(name, settings_of(name, **given), exchange.second_bits)
+        coders = Coders(name, settings_of(name, **given), exchange.second_bits)
         links = Links(group, timeout_s=30)
         workers = 1 if coders.single_worker else world
         _, by = build(coders, exchange, links, Hosts.of(workers, world), Account())
@@ -122,7 +122,7 @@ def hosts_of_several(group):
     sizes, hosts = SHAPES[0], Hosts.of(5, world)
     for name in ("alq", "ecdq"):
         for collective in ("gather", "two_stage", "server"):
-            coders, links = Method(name, settings_of(name), 4), Links(group, timeout_s=30)
+            coders, links = Coders(name, settings_of(name), 4), Links(group, timeout_s=30)
             _, by = build(coders, Exchange(collective=collective), links, hosts, Account())
             mean = torch.empty(sum(sizes.values()))
             by.mean({w: gradient(w, 1, sizes) for w in hosts.shares[rank]}, tiled(sizes), Key(SEED, 1, 0), mean)
@@ -202,7 +202,7 @@ def counted(group):
     """Bytes of the table in nuq/collectives.py."""
     rank, world, n = dist.get_rank(group), dist.get_world_size(group), 6400
     for name in ("alq", "trn"):
-        coders = Method(name, settings_of(name, bucket_size=64), 4)
+        coders = Coders(name, settings_of(name, bucket_size=64), 4)
         part = [Part("a", 0, n)]
         first, second = coders.codec.size(part), coders.second.size(part)
         assert first and second
@@ -286,7 +286,7 @@ def test_the_simulated_server_draws_who_comes_first():
     [("alq", 1, "gather"), ("alq", 2, "gather"), ("alq", 3, "two_stage"), ("alq", 8, "two_stage"), ("sgd", 8, "gather")],
 )
 def test_auto_takes_the_fewest_bytes(name, workers, choice):
-    assert fewest_bytes(Method(name, settings_of(name, bits=3) if name == "alq" else settings_of(name), 4), workers) == choice
+    assert fewest_bytes(Coders(name, settings_of(name, bits=3) if name == "alq" else settings_of(name), 4), workers) == choice
 
 
 @pytest.mark.parametrize(

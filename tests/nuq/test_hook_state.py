@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import nn
 
 import nuq
-from nuq.choice import Method
+from nuq.choice import Coders
 from nuq.levels import Levels
 from nuq.ops import Key
 from nuq.statistics import Statistics
@@ -145,7 +145,7 @@ def levels_agree(group, settings):
     def watched():
         rows = of_all(group, torch.from_numpy(state._statistics.to_array()))
         assert not any(torch.equal(rows[0], row) for row in rows[1:])
-        alone = Method(state.method, state.method_settings, state.exchange.second_bits)
+        alone = Coders(state.method, state.method_settings, state.exchange.second_bits)
         merged = state._no_statistics()
         for row in rows:
             merged.merge(Statistics.from_array(row.numpy(), merged.num_components))
