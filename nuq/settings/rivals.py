@@ -17,8 +17,8 @@ class Scoped:
 
 
 _ROUNDING = (
-    "nearest: the least error, biased, the same bytes under every key; stochastic: up or down at random, unbiased, up to twice the "
-    "error or more"
+    "nearest: the least error, biased, the same bytes under every key; stochastic: up or down at random, unbiased, about twice the "
+    "squared error"
 )
 
 
