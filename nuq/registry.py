@@ -16,6 +16,7 @@ from typing import Any
 from nuq.settings import unknown
 from nuq.settings.quantizers import ALQ, AMQ, DRIVE, ECDQ, EDEN, NUQSGD, QSGD, SGD, TRN, AMQNormal, Normal, Optimal, SuperSGD
 from nuq.settings.rivals import BF16, FP8, FP16, Block8, Natural, Signs
+from nuq.settings.sparse import DGC, AdaptiveThreshold, RandomK, ThresholdV, TopK
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Method:
 _FULL = "nuq.compressors.full_precision:FullPrecision"
 _QUANTIZED = "nuq.compressors.quantized:"
 _EDEN = "nuq.compressors.eden:"
+_SPARSE = "nuq.compressors.sparse:"
 _EXACT: dict[str, Any] = {"contractive": True, "deterministic": True}
 _NEAREST: dict[str, Any] = {"unbiased": False, "contractive": True, "deterministic": True}
 
@@ -69,6 +71,11 @@ METHODS: dict[str, Method] = {
     "fp8": Method("FP8", FP8, "nuq.compressors.blockwise:Blockwise", **_NEAREST),
     "fp16": Method("FP16", FP16, "nuq.compressors.casts:fp16", **_NEAREST),
     "bf16": Method("BF16", BF16, "nuq.compressors.casts:bf16", **_NEAREST),
+    "topk": Method("TopK", TopK, _SPARSE + "topk", feedback="error", **_NEAREST),
+    "randomk": Method("RandomK", RandomK, _SPARSE + "randomk"),
+    "thresholdv": Method("ThresholdV", ThresholdV, _SPARSE + "thresholdv", unbiased=False, deterministic=True),
+    "adaptive_threshold": Method("AdaptiveThreshold", AdaptiveThreshold, _SPARSE + "adaptive_threshold", **_NEAREST),
+    "dgc": Method("DGC", DGC, _SPARSE + "dgc", feedback="momentum", **_NEAREST),
 }
 
 

@@ -31,10 +31,18 @@ VARIANTS = (
     "fp8 rounding=stochastic",
     "fp16 rounding=stochastic",
     "bf16 rounding=stochastic",
+    "topk bucket_size=0 ratio=0.3 values=fp16 indices=bitmap",
+    "topk bucket_size=0 ratio=0.1 selection=sampled indices=delta",
+    "randomk bucket_size=0 ratio=0.2",
+    "randomk ratio=0.5 scaled=false values=fp16",
+    "thresholdv threshold=0.5 values=fp16",
+    "adaptive_threshold bucket_size=0 indices=int32",
+    "dgc dense_1d=false ratio=0.05",
+    "dgc scope=model selection=exact ratio=0.1 indices=int32",
 )
 CASES = (*METHODS, *VARIANTS)
 # Options that change what a method claims.
-CLAIMS = {"rounding=stochastic": {"unbiased": True, "contractive": False, "deterministic": False}}
+CLAIMS = {"rounding=stochastic": {"unbiased": True, "contractive": False, "deterministic": False}, "scaled=false": {"unbiased": False}}
 
 
 def claims(case: str) -> Method:
@@ -51,7 +59,10 @@ def build(case: str, **settings):
     chosen = {key: value for key, value in (SMALL | settings).items() if key in known}
     if "bucket_size" in chosen:
         chosen["bucket_size"] = max(chosen["bucket_size"], known["bucket_size"].metadata["low"])
-    return entry.load()(entry.settings(**chosen, **dict(option.split("=") for option in options)))
+    for option in options:
+        key, value = option.split("=")
+        chosen[key] = value == "true" if known[key].type == "bool" else {"int": int, "float": float, "str": str}[known[key].type](value)
+    return entry.load()(entry.settings(**chosen))
 
 
 def gradient(n: int, seed: int = 0, scale: float = 1.0) -> torch.Tensor:

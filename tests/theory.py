@@ -14,6 +14,7 @@ from nuq.compressors.full_precision import FullPrecision
 from nuq.compressors.natural import NaturalCompression
 from nuq.compressors.quantized import Quantizer
 from nuq.compressors.signs import Sides
+from nuq.compressors.sparse import Keyed
 from nuq.ops import Key
 
 
@@ -27,6 +28,8 @@ def expected_error(compressor: object, x: Tensor, key: Key) -> float | None:
     if isinstance(compressor, Quantizer):
         return _of_quantizer(compressor, compressor.rotated(x, key))
     wide = x.double().numpy()
+    if isinstance(compressor, Keyed):
+        return _of_random_places(wide, compressor)
     if isinstance(compressor, Sides):
         return sum(_of_sides(wide[i : i + compressor.bucket_size], compressor) for i in range(0, len(wide), compressor.bucket_size))
     if isinstance(compressor, Blockwise):
@@ -36,6 +39,15 @@ def expected_error(compressor: object, x: Tensor, key: Key) -> float | None:
     if isinstance(compressor, NaturalCompression):
         return _between(np.abs(wide), 2.0 ** np.floor(np.log2(np.abs(wide))))
     return None
+
+
+def _of_random_places(wide: np.ndarray, compressor: Keyed) -> float:
+    """Bucket by bucket (n/k - 1) |x|^2 where k of n values travel times n/k, (1 - k/n) |x|^2 where they travel as they are."""
+    size, error = compressor.settings.bucket_size or len(wide), 0.0
+    for bucket in np.split(wide, range(size, len(wide), size)):
+        share = max(1, int(np.ceil(round(len(bucket) * compressor.settings.ratio, 6)))) / len(bucket)
+        error += float(np.sum(bucket**2)) * (1 / share - 1 if compressor.settings.scaled else 1 - share)
+    return error
 
 
 def _of_quantizer(quantizer: Quantizer, x: Tensor) -> float:

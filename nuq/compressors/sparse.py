@@ -1,0 +1,284 @@
+"""Some of the coordinates, as they are: top-k, random-k, two thresholds, and Deep Gradient Compression's choice.
+
+Body of a message::
+
+    flags uint8 (1: half precision, 2: keyed places), k uint32
+    scale float32                                        half precision: a power of two that the values were divided by
+    k0, k1, bucket size, places of a whole bucket: uint32 each      keyed: the receiver draws the sender's places again
+    values                                               float32[k] or float16[k]
+    places                                               unless keyed: ``nuq.indices``; nothing where all coordinates travel
+
+so k coordinates at random among n take about ``33 + k (4 + (1.5 + log2(n / k)) / 8)`` bytes, header included.  A choice has no residual:
+error feedback and momentum correction are wrappers around any method.
+
+Sources: top-k (Aji and Heafield, EMNLP 2017; Stich et al., NeurIPS 2018), random-k (Stich et al.; Wangni et al., NeurIPS 2018),
+ThresholdV and AdaptiveThreshold (Dutta et al., AAAI 2020, arXiv 1911.08250; the latter after AdaComp, Chen et al., AAAI 2018), DGC (Lin et
+al., ICLR 2018).  Differences are told at each function and at ``nuq.selection``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nuq import indices, selection
+from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
+from nuq.ops import DTYPES, MAX_COORDINATES, Key, NonFiniteError
+from nuq.selection import Share
+from nuq.settings import check
+from nuq.settings.sparse import DGC, AdaptiveThreshold, RandomK, ThresholdV, TopK
+
+TAG = b"SPRS"
+_HEAD, _SCALE, _KEYED = struct.Struct("<BI"), struct.Struct("<f"), struct.Struct("<IIII")
+_HALF, _HAS_KEY = 1, 2
+_LARGEST_HALF = 15  # the largest value is brought below 2^15, so that rounding cannot overflow
+Select = Callable[[Tensor, Key], Tensor]
+
+
+class Sparse:
+    """A choice of places, and their values.
+
+    select: float32[n] and the key to places int32[k].  most: the most places of n coordinates; exactly so many where ``counted``.
+    exact_bytes: whether ``message_bytes`` is the length of every message, or the most it can be.
+    """
+
+    def __init__(self, select: Select, most: Callable[[int], int], *, counted: bool, values: str, form: str) -> None:
+        self.select, self.most = select, most
+        self.half, self.form = values == "fp16", form
+        self.exact_bytes = counted and form in ("int32", "bitmap")
+
+    def encode(self, tensor: Tensor, key: Key) -> Message:
+        x = _flat(tensor)
+        places = self._places(tensor, x, key)
+        return self._message(x.numel(), _taken(x, places), indices.encode(places, x.numel(), self.form))
+
+    def _places(self, tensor: Tensor, x: Tensor, key: Key) -> Tensor:
+        del tensor
+        return self.select(x, key)
+
+    def _message(self, n: int, values: Tensor, places: Tensor, keyed: bytes = b"") -> Message:
+        flags, scale = _HALF * self.half | (_HAS_KEY if keyed else 0), b""
+        if self.half:
+            power = _power(values)
+            scale, values = _SCALE.pack(power), (values / power).to(torch.float16)
+        head = torch.frombuffer(bytearray(_HEAD.pack(flags, values.numel()) + scale + keyed), dtype=torch.uint8)
+        parts = [head.to(values.device), values.view(torch.uint8), places]
+        message = Message.room_for(TAG, n, sum(part.numel() for part in parts), values.device)
+        torch.cat(parts, out=message.body)
+        return message
+
+    def decode(self, message: Message) -> Tensor:
+        total = torch.zeros(message.num_coordinates, dtype=torch.float32, device=message.body.device)
+        selection.scatter(*_read(message), total, accumulate=False)
+        return total
+
+    def add(self, message: Message, total: Tensor) -> None:
+        """total += decode(message), at the message's places alone.  total: float32[n]."""
+        places, values = _read(message)
+        selection.scatter(places, values, total, accumulate=True)
+
+    def _head_bytes(self) -> int:
+        return HEADER_BYTES + _HEAD.size + _SCALE.size * self.half
+
+    def message_bytes(self, num_coordinates: int) -> int:
+        k, size = self.most(num_coordinates), 2 if self.half else 4
+        return self._head_bytes() + size * k + indices.bound_up_to(k, num_coordinates, self.form, self.exact_bytes)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        del state
+
+
+class Keyed(Sparse):
+    """Places from the key without the worker: the same on all, so that the receiver draws them too and sums stay sparse."""
+
+    def __init__(self, settings: RandomK) -> None:
+        check(type(settings), vars(settings), "")
+        self.settings = settings
+        super().__init__(self._select, lambda n: self._share(n).total, counted=True, values=settings.values, form="auto")
+        self.exact_bytes = True
+
+    def _share(self, num_coordinates: int) -> Share:
+        return Share.of(num_coordinates, self.settings.bucket_size, self.settings.ratio)
+
+    def _select(self, x: Tensor, key: Key) -> Tensor:
+        return selection.chosen(self._share(x.numel()), _shared_words(key), x.device)
+
+    def encode(self, tensor: Tensor, key: Key) -> Message:
+        x = _flat(tensor)
+        selection.check_finite(x)
+        share, words = self._share(x.numel()), _shared_words(key)
+        places = selection.chosen(share, words, x.device)
+        values = _taken(x, places)
+        if self.settings.scaled and share.total < x.numel():
+            values = values * _factors(share, x.device)
+            if not bool(torch.isfinite(values).all()):
+                raise NonFiniteError("the gradient times coordinates / k overflows float32")
+        keyed = _KEYED.pack(*words, share.bucket_size, share.k)
+        return self._message(x.numel(), values, torch.empty(0, dtype=torch.uint8, device=x.device), keyed)
+
+    def message_bytes(self, num_coordinates: int) -> int:
+        return self._head_bytes() + _KEYED.size + (2 if self.half else 4) * self._share(num_coordinates).total
+
+
+class Dgc(Sparse):
+    """Deep Gradient Compression's choice: a ratio that follows the step, and tensors of one dimension that travel whole."""
+
+    shaped = True  # encode takes a parameter's own shape where scope=tensor
+
+    def __init__(self, settings: DGC) -> None:
+        check(type(settings), vars(settings), "")
+        self.settings = settings
+        self._dense = settings.dense_1d and settings.scope == "tensor"
+        warmup = settings.warmup_ratios if settings.warmup_every else []
+        self._stages = [*warmup, settings.ratio]
+        most = max(self._stages)
+        form = settings.indices
+        super().__init__(
+            lambda x, key: _top(x, self.ratio_at(key.step), settings.selection),
+            lambda n: n if self._dense else selection.num_kept(n, most),
+            counted=settings.selection == "exact" and not warmup and not self._dense,
+            values=settings.values,
+            form=form,
+        )
+
+    def ratio_at(self, step: int) -> float:
+        """``warmup_ratios[i]`` for ``warmup_every`` steps each, then ``ratio``."""
+        every = self.settings.warmup_every
+        return self._stages[min(step // every, len(self._stages) - 1)] if every else self._stages[-1]
+
+    def _places(self, tensor: Tensor, x: Tensor, key: Key) -> Tensor:
+        if self._dense and tensor.dim() <= 1:
+            selection.check_finite(x)
+            return torch.arange(x.numel(), dtype=torch.int32, device=x.device)
+        return self.select(x, key)
+
+
+def _flat(tensor: Tensor) -> Tensor:
+    """float32[n], contiguous."""
+    if tensor.dtype not in DTYPES:
+        raise ValueError(f"a tensor of {tensor.dtype}: must be one of {', '.join(map(str, DTYPES))}")
+    if tensor.numel() > MAX_COORDINATES:
+        raise ValueError(f"num_coordinates={tensor.numel()}: one message holds at most 2^31 coordinates; cut it into several")
+    return tensor.detach().reshape(-1).contiguous().to(torch.float32)
+
+
+def _taken(x: Tensor, places: Tensor) -> Tensor:
+    return x if places.numel() == x.numel() else x.index_select(0, places)
+
+
+def _power(values: Tensor) -> float:
+    """The power of two, itself a normal number, that brings the largest value below 2^15."""
+    largest = float(values.abs().max()) if values.numel() else 0.0
+    exponent = int(torch.frexp(torch.tensor(largest, dtype=torch.float64)).exponent) if largest else 0
+    return 2.0 ** max(exponent - _LARGEST_HALF, -126)
+
+
+def _shared_words(key: Key) -> tuple[int, int]:
+    return Key(key.seed, key.step, 0, key.parameter).words()
+
+
+def _factors(share: Share, device: torch.device) -> Tensor:
+    """Coordinates of the bucket / places of the bucket, for every value: float32[total]."""
+    whole = share.num_buckets - 1
+    last = share.num_coordinates - whole * share.bucket_size
+    factors = torch.full((share.total,), share.bucket_size / share.k, dtype=torch.float32, device=device)
+    factors[whole * share.k :] = last / share.k_last
+    return factors
+
+
+def _read(message: Message) -> tuple[Tensor, Tensor]:
+    """Places int32[k] and values float32[k]; MessageError where the body cannot be of this family."""
+    body, n = message.body, message.num_coordinates
+    if message.tag != TAG or body.numel() < _HEAD.size:
+        raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of sparse values ({TAG!r})")
+    head = bytes(body[: _HEAD.size + _SCALE.size + _KEYED.size].cpu().numpy())
+    flags, k = _HEAD.unpack_from(head)
+    half, keyed = bool(flags & _HALF), bool(flags & _HAS_KEY)
+    scale_at = _HEAD.size
+    keyed_at = scale_at + _SCALE.size * half
+    values_at = keyed_at + _KEYED.size * keyed
+    places_at = values_at + k * (2 if half else 4)
+    if flags > 3 or k > n or n > MAX_COORDINATES or body.numel() < places_at or (keyed and body.numel() != places_at):
+        raise MessageError(f"flags {flags}, {k} values of {n} coordinates in {body.numel()} bytes: damaged")
+    values = from_bytes(body[values_at:places_at], torch.float16 if half else torch.float32).to(torch.float32)
+    if half:
+        values = values * _SCALE.unpack_from(head, scale_at)[0]
+    if not bool(torch.isfinite(values).all()):
+        raise MessageError("a value that is not finite: damaged")
+    if not keyed:
+        return indices.decode(body[places_at:], k, n), values
+    k0, k1, bucket_size, each = _KEYED.unpack_from(head, keyed_at)
+    return selection.chosen(_share_of(n, k, bucket_size, each), (k0, k1), body.device), values
+
+
+def _share_of(n: int, k: int, bucket_size: int, each: int) -> Share:
+    """What the sender chose by; MessageError where the numbers do not fit one another."""
+    if not n:  # and so no value
+        return Share(0, 1, 0, 0)
+    whole = -(-n // max(bucket_size, 1)) - 1
+    share, last = Share(n, bucket_size, each, k - whole * each), n - whole * bucket_size
+    least = each if last == bucket_size else 1
+    if not 0 < each <= bucket_size or not least <= share.k_last <= min(last, each):
+        raise MessageError(f"{k} values of {n} coordinates, {each} of each bucket of {bucket_size}: damaged")
+    return share
+
+
+def _top(x: Tensor, ratio: float, how: str) -> Tensor:
+    return selection.sampled(x, ratio) if how == "sampled" else selection.top(x, Share.of(x.numel(), 0, ratio))
+
+
+def topk(settings: TopK) -> Sparse:
+    """The k = max(1, ceil(ratio n)) largest magnitudes, ties to the first.  Contractive: ``|x - C(x)|^2 <= (1 - k/n) |x|^2`` (exact)."""
+    check(type(settings), vars(settings), "")
+    ratio, size = settings.ratio, settings.bucket_size
+
+    def most(n: int) -> int:
+        return Share.of(n, size, ratio).total
+
+    def select(x: Tensor, key: Key) -> Tensor:
+        del key
+        return _top(x, ratio, settings.selection) if not size else selection.top(x, Share.of(x.numel(), size, ratio))
+
+    return Sparse(select, most, counted=settings.selection == "exact", values=settings.values, form=settings.indices)
+
+
+def randomk(settings: RandomK) -> Keyed:
+    """k places at random, from (seed, step, parameter) alone.
+
+    Scaled by n/k it is unbiased, with an error of ``(n/k - 1) |x|^2`` (fp16 values are rounded to the nearest, which is not).  Unscaled
+    it leaves ``(1 - k/n) |x|^2`` on average, but not always less than everything: it may meet zeros alone.  Papers scale by 1/ratio;
+    here by n/k, which is 1/ratio but for the rounding of k.
+    """
+    return Keyed(settings)
+
+
+def thresholdv(settings: ThresholdV) -> Sparse:
+    """All with |x| >= threshold: perhaps all, perhaps nothing, so it is not contractive."""
+    check(type(settings), vars(settings), "")
+    return Sparse(
+        lambda x, key: selection.at_least(x, settings.threshold), lambda n: n, counted=False, values=settings.values, form=settings.indices
+    )
+
+
+def adaptive_threshold(settings: AdaptiveThreshold) -> Sparse:
+    """All with 2 |x| >= the largest magnitude; contractive.  Of zeros it sends nothing, where the formula asks for all."""
+    check(type(settings), vars(settings), "")
+    size = settings.bucket_size
+    return Sparse(
+        lambda x, key: selection.half_of_largest(x, size), lambda n: n, counted=False, values=settings.values, form=settings.indices
+    )
+
+
+def dgc(settings: DGC) -> Dgc:
+    """Top-k by a sampled threshold, with the warm-up and the dense tensors of Deep Gradient Compression (Sections 3.1 and 3.3).
+
+    Its memory (momentum correction, factor masking, local clipping) is a wrapper.  The warm-up's stages are steps here, epochs there.
+    """
+    return Dgc(settings)

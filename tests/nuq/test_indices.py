@@ -1,0 +1,199 @@
+"""Places as bytes: round trips in every form, sizes against the entropy, the library against NumPy, damage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nuq import cpu, indices, indices_reference
+from nuq.cpu import bits as kernels
+from nuq.indices import BITMAP, FORMS, INT32, RANS, RICE, bound, decode, encode, entropy_bits
+from nuq.message import MessageError
+
+needs_library = pytest.mark.skipif(cpu.library() is None, reason="the library is not built, or is off")
+
+
+@pytest.fixture(params=["library", "reference"])
+def bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    if request.param == "reference":
+        monkeypatch.setattr(indices, "_bits", lambda: indices_reference)
+    elif cpu.library() is None:
+        pytest.skip("the library is not built, or is off")
+    yield request.param
+
+
+def at_random(k: int, n: int, seed: int = 0) -> torch.Tensor:
+    rng = np.random.default_rng((seed, k, n))
+    places = rng.choice(n, k, replace=False) if n < 10**7 else np.unique(rng.integers(0, n, k))
+    return torch.from_numpy(np.sort(places).astype(np.int32))
+
+
+def in_layers(n: int, seed: int = 0) -> torch.Tensor:
+    """Stretches of 5000 whose density differs by up to a thousand."""
+    rng = np.random.default_rng(seed)
+    density = np.repeat(10.0 ** rng.uniform(-4, -0.5, -(-n // 5000)), 5000)[:n]
+    return torch.from_numpy(np.flatnonzero(rng.random(n) < density).astype(np.int32))
+
+
+SETS = {
+    "none": (torch.empty(0, dtype=torch.int32), 100),
+    "none of none": (torch.empty(0, dtype=torch.int32), 0),
+    "all": (torch.arange(100, dtype=torch.int32), 100),
+    "the first": (torch.tensor([0], dtype=torch.int32), 2),
+    "the last": (torch.tensor([99], dtype=torch.int32), 100),
+    "all but one": (torch.arange(1, 1000, dtype=torch.int32), 1000),
+    "a run": (torch.arange(5000, 9000, dtype=torch.int32), 100_000),
+    "every third": (torch.arange(0, 60_000, 3, dtype=torch.int32), 60_000),
+    "a block": (at_random(512, 10_000), 10_000),
+    "a block and one": (at_random(513, 10_000), 10_000),
+    "many": (at_random(20_000, 10**6), 10**6),
+    "dense": (at_random(30_000, 50_000), 50_000),
+    "in layers": (in_layers(200_000), 200_000),
+    "the largest": (torch.tensor([0, 5, 2**31 - 1], dtype=torch.int32), 2**31),
+    "far apart": (at_random(3000, 2**31), 2**31),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("places, n", SETS.values(), ids=SETS)
+def test_round_trip(bits: str, places: torch.Tensor, n: int, form: str) -> None:
+    if form == "bitmap" and n > 10**7:
+        return  # a quarter of a gigabyte
+    data = encode(places, n, form)
+    assert data.dtype == torch.uint8 and data.numel() <= bound(len(places), n, form)
+    back = decode(data, len(places), n)
+    assert back.dtype == torch.int32 and torch.equal(back, places)
+
+
+@given(st.integers(1, 5000), st.floats(0, 1), st.integers(0, 10**6), st.sampled_from(FORMS))
+def test_round_trip_of_any_set(n: int, density: float, seed: int, form: str) -> None:
+    rng = np.random.default_rng(seed)
+    places = torch.from_numpy(np.flatnonzero(rng.random(n) < density).astype(np.int32))
+    assert torch.equal(decode(encode(places, n, form), len(places), n), places)
+
+
+@given(st.sets(st.integers(0, 2**31 - 1), max_size=50), st.sampled_from(("auto", "int32", "delta")))
+def test_round_trip_of_a_few_of_very_many(chosen: set[int], form: str) -> None:
+    places = torch.tensor(sorted(chosen), dtype=torch.int32)
+    data = encode(places, 2**31, form)
+    assert data.numel() <= bound(len(places), 2**31, form)
+    assert torch.equal(decode(data, len(places), 2**31), places)
+
+
+def _forms(places: torch.Tensor) -> dict[int, int]:
+    gaps = indices._gaps(places.numpy())
+    rice, rans = indices._encode_rice(gaps), indices._encode_rans(gaps)
+    assert rice.size == gaps.rice_bytes + 1
+    return {RICE: rice.size, RANS: rans.size}
+
+
+@pytest.mark.parametrize("places, n", [(places, n) for places, n in SETS.values() if 0 < len(places) < n])
+def test_auto_is_the_smallest(bits: str, places: torch.Tensor, n: int) -> None:
+    sizes = {INT32: 4 * len(places) + 1, BITMAP: -(-n // 8) + 1, **_forms(places)}
+    if len(places) < 1024:
+        del sizes[RANS]
+    data = encode(places, n)
+    assert data.numel() == sizes[int(data[0])] <= min(sizes.values()) * 1.01 + 1
+
+
+def test_every_form_is_the_smallest_somewhere() -> None:
+    taken = {int(encode(places, n)[0]) for places, n in SETS.values() if 0 < len(places) < n}
+    assert taken == {INT32, BITMAP, RICE, RANS} or taken == {BITMAP, RICE, RANS}
+
+
+@pytest.mark.parametrize("ratio, most", [(0.1, 0.03), (0.01, 0.05), (0.001, 0.13)])
+def test_bits_of_places_at_random(ratio: float, most: float) -> None:
+    n = 2_000_000
+    k = int(n * ratio)
+    used = 8 * encode(at_random(k, n), n).numel()
+    assert 0 < used - entropy_bits(k, n) < most * k
+
+
+def test_a_density_that_changes_pays() -> None:
+    places = in_layers(1_000_000)
+    k = len(places)
+    used = {form: 8 * size / k for form, size in _forms(places).items()}
+    assert used[RANS] < used[RICE] < entropy_bits(k, 1_000_000) / k - 0.5
+
+
+@needs_library
+@pytest.mark.parametrize("seed", range(5))
+def test_the_library_writes_the_bytes_of_numpy(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    widths = rng.integers(0, 32, 1000).astype(np.uint8)
+    values = (rng.integers(0, 2**31, 1000) & ((1 << widths.astype(np.int64)) - 1)).astype(np.uint32)
+    packed = kernels.pack(values, widths)
+    np.testing.assert_array_equal(packed, indices_reference.pack(values, widths))
+    for unpack in (kernels.unpack, indices_reference.unpack):
+        np.testing.assert_array_equal(unpack(packed, widths), values)
+    places = np.flatnonzero(rng.random(3001) < 0.2)
+    bitmap = kernels.set_bits(places, 3001)
+    np.testing.assert_array_equal(bitmap, indices_reference.set_bits(places, 3001))
+    for find in (kernels.find_bits, indices_reference.find_bits):
+        found = find(bitmap, places.size)
+        assert found is not None
+        np.testing.assert_array_equal(found, places)
+        assert find(bitmap, places.size - 1) is None
+
+
+@pytest.mark.parametrize("n, k", [(1000, 100), (10**6, 5000), (10**6, 300_000), (2**31, 4)])
+def test_damage_is_an_error_or_other_legal_places(bits: str, n: int, k: int) -> None:
+    """A changed byte may give other places; it must never give some that do not ascend or lie outside, or an error of another kind."""
+    places = at_random(k, n)
+    k = len(places)
+    for form in FORMS:
+        if form == "bitmap" and n > 10**7:
+            continue
+        data = encode(places, n, form)
+        rng = np.random.default_rng(0)
+        for at in [0, 1, data.numel() - 1, *rng.integers(0, data.numel(), 20).tolist()]:
+            damaged = data.clone()
+            damaged[at] ^= int(rng.integers(1, 256))
+            try:
+                found = decode(damaged, k, n).long()
+            except MessageError:
+                continue
+            assert len(found) == k and int(found[0]) >= 0 and int(found[-1]) < n and bool((found[1:] > found[:-1]).all())
+        for wrong in (data[:-1], data[:1], data[:0], torch.cat([data, data[:1]]), torch.cat([data, torch.zeros(1, dtype=torch.uint8)])):
+            with pytest.raises(MessageError):
+                decode(wrong, k, n)
+
+
+@pytest.mark.parametrize(
+    "data, k, n",
+    [
+        ([INT32, 5, 0, 0, 0, 5, 0, 0, 0], 2, 10),
+        ([INT32, 5, 0, 0, 0, 4, 0, 0, 0], 2, 10),
+        ([INT32, 5, 0, 0, 0, 10, 0, 0, 0], 2, 10),
+        ([INT32, 255, 255, 255, 255], 1, 10),
+        ([BITMAP, 3, 0], 1, 10),
+        ([BITMAP, 0, 0], 1, 10),
+        ([BITMAP, 0, 128], 1, 10),
+        ([RICE, 32, 1], 1, 10),
+        ([RICE, 31, 255, 255, 255, 127, 1], 1, 10),
+        ([RICE, 0, 0, 16], 1, 10),
+        ([4, 0], 1, 10),
+        ([1], 0, 10),
+        ([1], 10, 10),
+        ([INT32], 11, 10),
+    ],
+)
+def test_bytes_that_mean_no_places(bits: str, data: list[int], k: int, n: int) -> None:
+    with pytest.raises(MessageError):
+        decode(torch.tensor(data, dtype=torch.uint8), k, n)
+
+
+@pytest.mark.parametrize("places, n", [([1, 1], 5), ([2, 1], 5), ([4, 5], 5), ([-1, 2], 5)])
+def test_places_that_do_not_ascend(places: list[int], n: int) -> None:
+    with pytest.raises(ValueError, match="must ascend"):
+        encode(torch.tensor(places, dtype=torch.int32), n)
+
+
+def test_an_unknown_form() -> None:
+    with pytest.raises(ValueError, match="auto, int32, bitmap, delta"):
+        encode(torch.tensor([1], dtype=torch.int32), 5, "gamma")
