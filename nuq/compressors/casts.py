@@ -33,6 +33,7 @@ _HEAD = struct.Struct("<Bxh")
 _FORMATS = (torch.bfloat16, torch.float16)
 _LARGEST_EXPONENT = 126  # of a factor: 2^-126 is float32's smallest normal number
 _TOP = 14  # power of two of the largest float16 after scaling, with room for rounding up
+_PART = 1 << 17  # coordinates
 _BELOW_TOP = 0x77FF  # the largest float16 below 2^(_TOP + 1)
 
 
@@ -69,20 +70,39 @@ class HalfCast:
     def _round(self, vector: Tensor, codes: Tensor, largest: float, exponent: int) -> None:
         """The nearest number of every coordinate."""
         limit = 2.0 ** (_TOP + 1) - 16 if self.scaled and largest >= 2.0**127 else torch.finfo(self.dtype).max
-        scaled = vector * 2.0**exponent if exponent else vector
-        if largest * 2.0**exponent > limit:
-            scaled = scaled.clamp(-limit, limit)
-        codes.view(self.dtype).copy_(scaled)
+        beyond = largest * 2.0**exponent > limit
+        rounded = codes.view(self.dtype)
+        if not exponent and not beyond:
+            rounded.copy_(vector)
+            return
+        for part in _parts(vector.numel()):
+            scaled = vector[part] * 2.0**exponent
+            rounded[part] = scaled.clamp_(-limit, limit) if beyond else scaled
 
     def decode(self, message: Message) -> Tensor:
+        total = torch.empty(message.num_coordinates, dtype=torch.float32, device=message.body.device)
+        self._decode(message, total, accumulate=False)
+        return total
+
+    def add(self, message: Message, total: Tensor) -> None:
+        """total += decode(message).  total: float32[n]."""
+        self._decode(message, total, accumulate=True)
+
+    def _decode(self, message: Message, total: Tensor, *, accumulate: bool) -> None:
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() != _HEAD.size + 2 * n:
             raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not {TAG!r} with 2 bytes a coordinate")
         number, exponent = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
         if number >= len(_FORMATS) or abs(exponent) > _LARGEST_EXPONENT:
             raise MessageError(f"format {number}, exponent {exponent}: damaged")
-        values = from_bytes(body[_HEAD.size :], _FORMATS[number]).to(torch.float32)
-        return values.mul_(2.0**exponent) if exponent else values
+        for part in _parts(n):
+            codes = from_bytes(body[_HEAD.size + 2 * part.start : _HEAD.size + 2 * part.stop], _FORMATS[number])
+            if accumulate:
+                total[part] += codes.to(torch.float32).mul_(2.0**exponent)
+            elif exponent:
+                total[part] = codes.to(torch.float32).mul_(2.0**exponent)
+            else:
+                total[part] = codes
 
     def message_bytes(self, num_coordinates: int) -> int:
         return HEADER_BYTES + _HEAD.size + 2 * num_coordinates
@@ -92,6 +112,11 @@ class HalfCast:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         del state
+
+
+def _parts(num_coordinates: int) -> list[slice]:
+    """Pieces that stay in a cache from one operation to the next."""
+    return [slice(start, min(start + _PART, num_coordinates)) for start in range(0, num_coordinates, _PART)]
 
 
 def bf16(settings: BF16) -> HalfCast:
