@@ -38,7 +38,7 @@ _MANTISSA = 3
 _NUM_CLASSES = 32 << _MANTISSA
 _MAX_CONTEXTS = 16
 _RANS_FROM = 1 << 10  # fewer gaps cannot make up for the table
-_TABLE_BITS = 12  # of the estimate
+_TABLE_BITS, _ESTIMATED = 12, 1 << 16  # of the estimate: its table, and about the gaps that it looks at
 
 
 def _bits() -> ModuleType:
@@ -162,26 +162,27 @@ def _exactly(bitmap: Bytes, k: int) -> Ints:
 # --- Rice ---------------------------------------------------------------------------------------------------------
 
 
-def _by_block(values: Ints) -> Ints:
-    """Sums of every BLOCK numbers."""
-    return np.add.reduceat(values, np.arange(0, values.size, BLOCK), dtype=np.int64)
-
-
 def _gaps(raw: Ints) -> _Gaps:
-    gaps = np.diff(raw.astype(np.int64, copy=False), prepend=-1) - 1
-    k, blocks = gaps.size, -(-gaps.size // BLOCK)
+    k = raw.size
+    blocks = -(-k // BLOCK)
+    padded = np.zeros(blocks * BLOCK, dtype=np.int64)
+    gaps = padded[:k]
+    gaps[0] = raw[0]
+    np.subtract(raw[1:], raw[:-1], out=gaps[1:], casting="unsafe")
+    gaps[1:] -= 1
+    rows = padded.reshape(blocks, BLOCK)
     counts = np.full(blocks, BLOCK)
     counts[-1] = k - BLOCK * (blocks - 1)
     # The best parameter lies near log2 of .7 times the mean gap: two are tried, exactly.
-    means = np.maximum(_by_block(gaps) * 7 // (10 * counts), 1)
-    lower = np.frexp(means.astype(np.float64))[1] - 1
-    quotients = [_by_block(gaps >> np.repeat(lower + step, BLOCK)[:k]) for step in (0, 1)]
-    costs = [counts * (lower + step) + quotients[step] for step in (0, 1)]
-    step = (costs[1] < costs[0]).astype(np.int64)
-    parameters = lower + step
-    low_bits = int(np.sum(counts * parameters))
-    unary_bits = k + int(np.sum(np.where(step == 1, quotients[1], quotients[0])))
-    return _Gaps(gaps, parameters.astype(np.uint8), blocks + -(-low_bits // 8) + -(-unary_bits // 8))
+    means = np.maximum(rows.sum(axis=1) * 7 // (10 * counts), 1)
+    lower = np.frexp(means.astype(np.float64))[1].astype(np.int64) - 1
+    halves = rows >> lower[:, None]
+    less = halves.sum(axis=1)
+    more = np.right_shift(halves, 1, out=halves).sum(axis=1)
+    raised = counts + more < less
+    parameters = lower + raised
+    bits = int(np.sum(counts * parameters)), k + int(np.sum(np.where(raised, more, less)))
+    return _Gaps(gaps, parameters.astype(np.uint8), blocks + -(-bits[0] // 8) + -(-bits[1] // 8))
 
 
 def _encode_rice(gaps: _Gaps) -> Bytes:
@@ -224,8 +225,9 @@ def _classes(gaps: Ints) -> tuple[Bytes, Bytes]:
     return classes.astype(np.uint8), np.maximum((classes >> _MANTISSA) - _MANTISSA, 0).astype(np.uint8)
 
 
-def _contexts(parameters: Bytes, k: int) -> Bytes:
-    return np.repeat(parameters, BLOCK)[:k]
+def _spread(contexts: Bytes, k: int) -> Bytes:
+    """The context of every gap's block."""
+    return np.repeat(contexts, BLOCK)[:k]
 
 
 def _context_of(gaps: _Gaps) -> Bytes:
@@ -233,27 +235,32 @@ def _context_of(gaps: _Gaps) -> Bytes:
 
 
 def _rans_estimate(gaps: _Gaps) -> int:
-    """About the bytes of the form rANS, in integers, so that every machine chooses alike."""
-    classes, low = _classes(gaps.gaps)
+    """About the bytes of the form rANS, from one block in so many, in integers, so that every machine chooses alike."""
+    every = max(gaps.gaps.size // _ESTIMATED, 1)
+    whole = gaps.gaps.size // BLOCK
+    rows = gaps.gaps[: whole * BLOCK].reshape(whole, BLOCK)[::every]
     contexts = _context_of(gaps)
-    pairs = classes.astype(np.int64) + _NUM_CLASSES * _contexts(contexts, classes.size).astype(np.int64)
+    classes, low = _classes(rows.reshape(-1))
+    pairs = classes.astype(np.int64) + np.repeat(contexts[:whole:every].astype(np.int64) * _NUM_CLASSES, BLOCK)
     counts = np.bincount(pairs, minlength=_NUM_CLASSES * _MAX_CONTEXTS).reshape(_MAX_CONTEXTS, _NUM_CLASSES)
-    size = -(-contexts.size // 2) + int(low.sum(dtype=np.int64)) // 8
+    coded, tables = int(low.sum(dtype=np.int64)), 0
     for row in counts[counts.any(axis=1)]:
         frequencies = quantised(row, _TABLE_BITS)
-        size += rans_bits(row, frequencies, _TABLE_BITS) // 8 + len(write_table(frequencies, mantissas=True))
-    return size
+        coded += rans_bits(row, frequencies, _TABLE_BITS)
+        tables += len(write_table(frequencies, mantissas=True))
+    return -(-contexts.size // 2) + tables + coded * gaps.gaps.size // (8 * rows.size)
 
 
 def _encode_rans(gaps: _Gaps) -> Bytes:
     classes, low = _classes(gaps.gaps)
     contexts = _context_of(gaps)
-    spread = _contexts(contexts, classes.size)
-    coded = entropy.encode(classes, _NUM_CLASSES, "rans", spread, _MAX_CONTEXTS, threads=torch.get_num_threads())
+    by_gap = _spread(contexts, classes.size)
+    coded = entropy.encode(classes, _NUM_CLASSES, "rans", by_gap, _MAX_CONTEXTS, threads=torch.get_num_threads())
     values = ((gaps.gaps + 1) & ((1 << low.astype(np.int64)) - 1)).astype(np.uint32)
     paired = np.concatenate([contexts, np.zeros(contexts.size % 2, dtype=np.uint8)]).reshape(-1, 2)
     size = np.array([coded.size], dtype="<u4").view(np.uint8)
-    return np.concatenate([_form(RANS), paired[:, 0] | paired[:, 1] << 4, size, coded, _bits().pack(values, low)])
+    nibbles = (paired[:, 0] | paired[:, 1] << 4).astype(np.uint8)
+    return np.concatenate([_form(RANS), nibbles, size, coded, _bits().pack(values, low)])
 
 
 def _decode_rans(body: Bytes, k: int, n: int) -> Ints:
@@ -262,12 +269,12 @@ def _decode_rans(body: Bytes, k: int, n: int) -> Ints:
     if body.size < start + 4:
         raise _cut_short(body.size, start + 4)
     nibbles = body[:start]
-    contexts = np.stack([nibbles & 15, nibbles >> 4], axis=1).reshape(-1)[:blocks]
+    contexts = np.stack([nibbles & 15, nibbles >> 4], axis=1).astype(np.uint8).reshape(-1)[:blocks]
     size = int(body[start : start + 4].copy().view("<u4")[0])
     coded, rest = body[start + 4 : start + 4 + size], body[start + 4 + size :]
     try:
         threads = torch.get_num_threads()
-        classes = entropy.decode(coded, k, _NUM_CLASSES, "rans", _contexts(contexts, k), _MAX_CONTEXTS, threads=threads)
+        classes = entropy.decode(coded, k, _NUM_CLASSES, "rans", _spread(contexts, k), _MAX_CONTEXTS, threads=threads)
     except ValueError as error:
         raise MessageError(str(error)) from error
     exponents = classes.astype(np.int64) >> _MANTISSA

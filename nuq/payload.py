@@ -20,7 +20,6 @@ from torch import Tensor
 
 from nuq.compressors import Compressor
 from nuq.compressors.full_precision import FullPrecision
-from nuq.compressors.quantized import Quantizer
 from nuq.message import HEADER_BYTES, Message, MessageError, split_payload
 from nuq.ops import Key, NonFiniteError
 
@@ -86,7 +85,8 @@ class Codec:
 
     def __init__(self, compressor: Compressor, settings: Any) -> None:
         self.compressor, self.settings = compressor, settings
-        self.fixed = getattr(settings, "coding", "packed") == "packed"
+        packed = getattr(settings, "coding", "packed") == "packed"
+        self.fixed = bool(getattr(getattr(compressor, "inner", compressor), "exact_bytes", packed))
         self._exact = FullPrecision()
 
     def _of(self, part: Part) -> Compressor:
@@ -138,10 +138,11 @@ class Codec:
                 raise MessageError(f"{found} where {part.size} coordinates of {part.name!r} are expected")
             place = total[part.start - base : part.start - base + part.size]
             compressor = self._of(part)
-            if isinstance(compressor, Quantizer):
-                compressor.add(message, place)
-            else:
+            add = getattr(compressor, "add", None)
+            if add is None:
                 place += compressor.decode(message)
+            else:
+                add(message, place)
         if next(messages, None) is not None:
             raise MessageError(f"more messages than the {len(parts)} parts of the vector")
 

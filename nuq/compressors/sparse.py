@@ -8,8 +8,11 @@ Body of a message::
     values                                               float32[k] or float16[k]
     places                                               unless keyed: ``nuq.indices``; nothing where all coordinates travel
 
-so k coordinates at random among n take about ``33 + k (4 + (1.5 + log2(n / k)) / 8)`` bytes, header included.  A choice has no residual:
+So k coordinates at random among n take about ``33 + k (4 + (1.5 + log2(n / k)) / 8)`` bytes, header included.  A choice has no residual:
 error feedback and momentum correction are wrappers around any method.
+
+What limits the speed: the choice is one pass over the gradient (random-k, and DGC's threshold, too), coded places take 40 to 60 ns each, so
+that above some 3 % of the coordinates ``indices=auto`` takes longer than the choice; ``bitmap`` takes 4.
 
 Sources: top-k (Aji and Heafield, EMNLP 2017; Stich et al., NeurIPS 2018), random-k (Stich et al.; Wangni et al., NeurIPS 2018),
 ThresholdV and AdaptiveThreshold (Dutta et al., AAAI 2020, arXiv 1911.08250; the latter after AdaComp, Chen et al., AAAI 2018), DGC (Lin et
@@ -80,6 +83,11 @@ class Sparse:
         """total += decode(message), at the message's places alone.  total: float32[n]."""
         places, values = _read(message)
         selection.scatter(places, values, total, accumulate=True)
+
+    def places(self, message: Message) -> Tensor | None:
+        """The places that a message holds values of, int64[k]; None for all."""
+        places, _ = _read(message)
+        return None if places.numel() == message.num_coordinates else places.long()
 
     def _head_bytes(self) -> int:
         return HEADER_BYTES + _HEAD.size + _SCALE.size * self.half
