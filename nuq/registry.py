@@ -16,7 +16,7 @@ from typing import Any
 from nuq.settings import unknown
 from nuq.settings.quantizers import ALQ, AMQ, DRIVE, ECDQ, EDEN, NUQSGD, QSGD, SGD, TRN, AMQNormal, Normal, Optimal, SuperSGD
 from nuq.settings.rivals import BF16, FP8, FP16, Block8, Natural, Signs
-from nuq.settings.sparse import DGC, AdaptiveThreshold, RandomK, ThresholdV, TopK
+from nuq.settings.sparse import DGC, AdaptiveThreshold, RandomK, Sparse, ThresholdV, TopK
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,12 @@ METHODS: dict[str, Method] = {
     "fp8": Method("FP8", FP8, "nuq.compressors.blockwise:Blockwise", **_NEAREST),
     "fp16": Method("FP16", FP16, "nuq.compressors.casts:fp16", **_NEAREST),
     "bf16": Method("BF16", BF16, "nuq.compressors.casts:bf16", **_NEAREST),
-    "topk": Method("TopK", TopK, _SPARSE + "topk", feedback="error", **_NEAREST),
-    "randomk": Method("RandomK", RandomK, _SPARSE + "randomk"),
-    "thresholdv": Method("ThresholdV", ThresholdV, _SPARSE + "thresholdv", unbiased=False, deterministic=True),
-    "adaptive_threshold": Method("AdaptiveThreshold", AdaptiveThreshold, _SPARSE + "adaptive_threshold", **_NEAREST),
-    "dgc": Method("DGC", DGC, _SPARSE + "dgc", feedback="momentum", **_NEAREST),
+    "topk": Method("TopK", TopK, _SPARSE + "topk", feedback="error", second="nonzero", **_NEAREST),
+    "randomk": Method("RandomK", RandomK, _SPARSE + "randomk", second="nonzero"),
+    "thresholdv": Method("ThresholdV", ThresholdV, _SPARSE + "thresholdv", unbiased=False, deterministic=True, second="nonzero"),
+    "adaptive_threshold": Method("AdaptiveThreshold", AdaptiveThreshold, _SPARSE + "adaptive_threshold", second="nonzero", **_NEAREST),
+    "dgc": Method("DGC", DGC, _SPARSE + "dgc", feedback="momentum", second="nonzero", **_NEAREST),
+    "nonzero": Method("Nonzero", Sparse, _SPARSE + "nonzero", **_EXACT),
 }
 
 

@@ -33,9 +33,11 @@ from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
 from nuq.ops import DTYPES, MAX_COORDINATES, Key, NonFiniteError
 from nuq.selection import Share
 from nuq.settings import check
+from nuq.settings import sparse as settings_of
 from nuq.settings.sparse import DGC, AdaptiveThreshold, RandomK, ThresholdV, TopK
 
 TAG = b"SPRS"
+SMALLEST = 2.0**-149  # float32 that is not zero
 _HEAD, _SCALE, _KEYED = struct.Struct("<BI"), struct.Struct("<f"), struct.Struct("<IIII")
 _HALF, _HAS_KEY = 1, 2
 _LARGEST_HALF = 15  # the largest value is brought below 2^15, so that rounding cannot overflow
@@ -282,6 +284,12 @@ def adaptive_threshold(settings: AdaptiveThreshold) -> Sparse:
     return Sparse(
         lambda x, key: selection.half_of_largest(x, size), lambda n: n, counted=False, values=settings.values, form=settings.indices
     )
+
+
+def nonzero(settings: settings_of.Sparse) -> Sparse:
+    """All that are not zero, so nothing is lost (but by fp16): for means of sparse messages, which a second choice would thin out again."""
+    check(type(settings), vars(settings), "")
+    return Sparse(lambda x, key: selection.at_least(x, SMALLEST), lambda n: n, counted=False, values=settings.values, form=settings.indices)
 
 
 def dgc(settings: DGC) -> Dgc:

@@ -105,7 +105,7 @@ def every_method(group, names):
     for number, name in enumerate(names):
         collectives = ["gather"] if METHODS[name].single_worker else ["gather", "two_stage", "server", "auto"]
         for collective in (collectives[number % 2], collectives[2 + number % 2]) if len(collectives) > 1 else collectives:
-            given: dict[str, Any] = {"bucket_size": 128} if name not in ("sgd", "supersgd") else {}
+            given: dict[str, Any] = {"bucket_size": 128} if "bucket_size" in METHODS[name].settings.__dataclass_fields__ else {}
             given |= {"update_at": [1], "num_samples": 1} if METHODS[name].adaptive else {}
             model, state = hooked(group, net(), method=name, collective=collective, debug=True, ddp={"bucket_cap_mb": TINY}, **given)
             for step in range(3):

@@ -75,6 +75,13 @@ def test_thresholdv_is_about_magnitudes() -> None:
     assert torch.equal(through(make("thresholdv", threshold=0.0), x), x)
 
 
+def test_nonzero_loses_nothing() -> None:
+    x = torch.where(torch.arange(3000) % 7 == 0, heavy(3000), 0.0)
+    x[0], x[7] = 1e-45, -1e-45
+    message = make("nonzero").encode(x, KEY)
+    assert torch.equal(make("nonzero").decode(message), x) and message.num_bytes < 5 * 429
+
+
 def test_adaptive_threshold_keeps_from_half_of_the_largest_on() -> None:
     x = torch.tensor([1.0, -2.0, 0.99, 0.0, 0.125, 0.25])
     assert through(make("adaptive_threshold"), x).tolist() == [1.0, -2.0, 0.0, 0.0, 0.0, 0.0]
