@@ -21,6 +21,12 @@ DENSE = ("fp32", "bf16")
 # Class of a method's arithmetic, for which rates are measured: the constructor of its code tells them apart.
 _KINDS = {"qsgd": "uniform", "qsgdinf": "uniform", "trn": "ternary", "ecdq": "lattice", "eden": "rotated", "drive": "rotated"}
 KINDS = ("uniform", "levels", "ternary", "rotated", "lattice", *DENSE)
+_MEASURED = tuple(f"nuq.compressors.{name}:" for name in ("full_precision", "quantized", "eden"))  # code whose rates profiles hold
+
+
+def predicted() -> list[str]:
+    """The methods that have a format, in the order of METHODS: those of measured arithmetic."""
+    return [name for name, entry in METHODS.items() if entry.code.startswith(_MEASURED)]
 
 
 @dataclass(frozen=True)
@@ -52,11 +58,13 @@ class Format:
 
 
 def format_of(name: str, bits: float | None = None, bucket_size: int | None = None) -> Format:
-    """The format of a method of METHODS with its default settings; ``bits`` and ``bucket_size`` replace theirs where they have any.
+    """The format of one of ``predicted()`` with its default settings; ``bits`` and ``bucket_size`` replace theirs where they have any.
 
     An entropy-coded method is taken to spend the ``bits`` of its setting, which is what normal coordinates take: real gradients take fewer.
     """
     chosen = method(name)
+    if name not in predicted():
+        raise ValueError(f"method {name!r}: no profile holds rates of it (legal: {', '.join(predicted())})")
     if name in ("sgd", "supersgd"):
         return Format("fp32", 32)
     defaults: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(chosen.settings)}

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analysis import predict, profile, validate
-from analysis.message_size import Format, format_of, second_format
+from analysis.message_size import Format, format_of, predicted, second_format
 from analysis.predict import Network, Prediction, Variant
 from analysis.profile import Model, Profile
-from nuq.registry import METHODS, method
+from nuq.registry import method
 
 RIVAL = "bf16"
 LETTERS = {"ring": "R", "tree": "T", "gather": "G", "two_stage": "S", "server": "P", "hierarchical": "H"}
@@ -132,7 +132,7 @@ def add_to(commands: argparse._SubParsersAction) -> None:
     add = parser.add_argument
     add("--workers", default="8..1024", help="LOW..HIGH in powers of two, or a list (default: 8..1024)")
     add("--bandwidth", default="100M..400G", help="bit/s of a machine's link: LOW..HIGH or a list (default: 100M..400G)")
-    add("--methods", nargs="+", default=list(METHODS), metavar="NAME", help="default: all")
+    add("--methods", nargs="+", default=predicted(), metavar="NAME", help="default: all of measured rates")
     add("--bits", type=float, help="of every method that has bits (default: the method's own)")
     add("--second_bits", type=float, default=4, help="of the second encoding of two_stage and server (default: 4)")
     add("--bucket_size", type=int, help="coordinates that share a scale (default: the method's own)")

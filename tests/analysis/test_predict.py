@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from analysis import predict, profile, validate
 from analysis.__main__ import main
-from analysis.message_size import DENSE, KINDS, Format, format_of, second_format
+from analysis.message_size import DENSE, KINDS, Format, format_of, predicted, second_format
 from analysis.predict import Network, Stage, Variant, break_even, ddp_buckets, schedule, stages
 from analysis.predict_command import bandwidths_of, rows_of, shown_bandwidth, workers_of
 from analysis.profile import Bucket, Codec, Model, Profile
@@ -50,7 +50,12 @@ def seconds(found: list[Stage]) -> list[float]:
 # --- bytes --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", METHODS)
+def test_a_method_without_rates_is_named() -> None:
+    with pytest.raises(ValueError, match=r"method 'fp8': no profile holds rates of it \(legal: sgd, .*drive\)"):
+        format_of("fp8")
+
+
+@pytest.mark.parametrize("name", predicted())
 @pytest.mark.parametrize("size", [1, 1000, 20_001, 100_000])
 def test_messages_have_the_length_of_real_ones(name: str, size: int) -> None:
     vector = torch.randn(size, generator=torch.Generator().manual_seed(size))
@@ -250,11 +255,11 @@ def test_ranges_and_lists() -> None:
 
 
 def test_methods_of_equal_cost_share_a_row() -> None:
-    rows = {row.label: row.methods for row in rows_of(list(METHODS), None, 4, None)}
+    rows = {row.label: row.methods for row in rows_of(predicted(), None, 4, None)}
     assert {"fp32", "bf16", "qsgd +1", "trn", "eden", "drive", "ecdq"} < set(rows)
     assert {"alq", "amq", "nuqsgd"} < set(rows["alq +7"])
     named = [name for methods in rows.values() for name in methods]
-    assert sorted(named) == sorted([*(set(METHODS) - {"sgd"}), "bf16"])
+    assert sorted(named) == sorted([*(set(predicted()) - {"sgd"}), "bf16"])
 
 
 @pytest.mark.parametrize(
