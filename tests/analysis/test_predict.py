@@ -50,25 +50,22 @@ def seconds(found: list[Stage]) -> list[float]:
 # --- bytes --------------------------------------------------------------------------------------------------------
 
 
-def test_a_method_without_rates_is_named() -> None:
-    with pytest.raises(ValueError, match=r"method 'fp8': no profile holds rates of it \(legal: sgd, .*drive\)"):
-        format_of("fp8")
-
-
 @pytest.mark.parametrize("name", predicted())
 @pytest.mark.parametrize("size", [1, 1000, 20_001, 100_000])
 def test_messages_have_the_length_of_real_ones(name: str, size: int) -> None:
     vector = torch.randn(size, generator=torch.Generator().manual_seed(size))
     method = METHODS[name]
     real = method.load()(method.settings()).encode(vector, Key(0, 0, 0)).to_bytes().numel()
-    predicted = format_of(name).message_bytes(size)
-    assert predicted == (pytest.approx(real, rel=0.02, abs=110) if name == "ecdq" else real)
+    by_formula = format_of(name).message_bytes(size)
+    assert by_formula == (pytest.approx(real, rel=0.02, abs=110) if name == "ecdq" else real)
 
 
 def test_means_are_encoded_by_the_method_that_the_table_names() -> None:
     assert second_format("alq", 4) == Format("levels", 4)
     assert second_format("trn", 4) == Format("uniform", 4)
     assert second_format("drive", 5, 1024) == Format("rotated", 5, 1024)
+    with pytest.raises(ValueError, match=r"method 'fp8': no profile holds rates of it \(legal: sgd, .*drive\)"):
+        format_of("fp8")
 
 
 # --- collectives --------------------------------------------------------------------------------------------------
