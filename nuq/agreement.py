@@ -24,13 +24,13 @@ def check_settings(links: Links, mine: dict[str, Any]) -> None:
 
 def check_saved(saved: Mapping[str, Any], present: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
     """ValueError where the encoders' saved state is not one of the present settings.  sizes: coordinates of every parameter."""
+    theirs, ours = (_kinds(state) for state in (saved, present))
+    if theirs != ours:
+        raise ValueError(f"a state with {theirs or 'no memory'}: the feedback of these settings takes one with {ours or 'none'}")
     for name in ("compressor", "second"):
         counts = [len(state[name].get("levels", ())) for state in (saved, present)]
         if counts[0] != counts[1]:
             raise ValueError(f"a state with {counts[0]} levels: these settings have {counts[1]}")
-    theirs, ours = (_kinds(state) for state in (saved, present))
-    if theirs != ours:
-        raise ValueError(f"a state with {theirs or 'no memory'}: the feedback of these settings takes one with {ours or 'none'}")
     for memory in saved.get("memories", ()):
         for kind, of_kind in ((kind, of_kind) for of_worker in memory["workers"].values() for kind, of_kind in of_worker.items()):
             for parameter, tensor in of_kind.items():

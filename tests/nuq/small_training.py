@@ -74,3 +74,9 @@ def descend(model: nn.Module, step: Callable[[], None], *, rate: float = 0.1) ->
         for p in model.parameters():
             if p.grad is not None:
                 p -= rate * p.grad
+
+
+def residuals(state):
+    """What this rank's state remembers, by parameter."""
+    (memory,) = state._coders.memories[0].memories.values()
+    return memory["residuals"]

@@ -18,14 +18,26 @@ from nuq.levels import Levels
 from nuq.ops import Key
 from nuq.statistics import Statistics
 from nuq.workers import Workers
-from tests.nuq.small_training import assert_same_bits, backward, descend, gradients, hooked, inputs, net, of_all, parameters, wrapped
+from tests.nuq.small_training import (
+    assert_same_bits,
+    backward,
+    descend,
+    gradients,
+    hooked,
+    inputs,
+    net,
+    of_all,
+    parameters,
+    residuals,
+    wrapped,
+)
 
 SEVERAL: dict[str, Any] = {"bucket_cap_mb": 0.002}
 RESTARTED = {
-    "feedback": {"method": "qsgdinf", "bits": 2, "bucket_size": 64, "error_feedback": True},
-    "feedback on two stages": {"method": "trn", "bucket_size": 64, "error_feedback": True, "collective": "two_stage"},
+    "feedback": {"method": "qsgdinf", "bits": 2, "bucket_size": 64, "feedback": "error"},
+    "feedback on two stages": {"method": "trn", "bucket_size": 64, "feedback": "error", "collective": "two_stage"},
     "adaptive between its updates": {"method": "alq", "bucket_size": 64, "update_at": [2, 6], "num_samples": 3, "update_every": 0},
-    "both, coded": {"method": "amq", "bucket_size": 64, "update_at": [1, 6], "num_samples": 4, "error_feedback": True, "coding": "rans"},
+    "both, coded": {"method": "amq", "bucket_size": 64, "update_at": [1, 6], "num_samples": 4, "feedback": "error", "coding": "rans"},
 }
 
 
@@ -95,7 +107,7 @@ class Backwards(nn.Module):
 def residuals_stay(group):
     """DDP lays its buckets out anew after the first step; what a message left out stays with its parameter."""
     rank = dist.get_rank(group)
-    settings: dict[str, Any] = {"method": "qsgdinf", "bits": 2, "bucket_size": 64, "error_feedback": True, "collective": "gather"}
+    settings: dict[str, Any] = {"method": "qsgdinf", "bits": 2, "bucket_size": 64, "feedback": "error", "collective": "gather"}
     several, first = hooked(group, Backwards(), ddp=SEVERAL, **settings)
     single, second = hooked(group, Backwards(), ddp={"bucket_cap_mb": 50}, **settings)
     layouts = []
@@ -105,7 +117,7 @@ def residuals_stay(group):
         layouts.append(set(first._plans))
         assert torch.equal(gradients(several), gradients(single)), step
     assert layouts[0] < layouts[1] == layouts[3] and len(layouts[1]) > 2
-    ours, theirs = (state._coders.compressor.residuals for state in (first, second))
+    ours, theirs = (residuals(state) for state in (first, second))
     assert ours.keys() == theirs.keys() == dict(several.module.named_parameters()).keys()
     for name, residual in ours.items():
         assert torch.equal(residual, theirs[name]) and residual.norm() > 0

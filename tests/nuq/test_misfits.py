@@ -12,7 +12,7 @@ from nuq.fsdp import CompressedReduceScatter
 from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
 from nuq.workers import Workers
-from tests.nuq.small_training import backward, hooked, net, wrapped
+from tests.nuq.small_training import backward, hooked, net, residuals, wrapped
 
 ALQ = {"method": "alq", "bucket_size": 64}
 
@@ -35,17 +35,17 @@ def test_a_state_that_is_older_on_one_rank(ranks):
 
 
 def of_other_settings(group):
-    _, state = hooked(group, net(), **ALQ, error_feedback=True)
+    _, state = hooked(group, net(), **ALQ, feedback="error")
     model, other = hooked(group, net(), **ALQ, bits=4)
     backward(model, dist.get_rank(group), 0)
-    with pytest.raises(ValueError, match="a state with no residuals: error_feedback=True here takes one with residuals"):
+    with pytest.raises(ValueError, match="a state with no memory: the feedback of these settings takes one with residuals"):
         state.load_state_dict(other.state_dict())
     _, three = hooked(group, net(), **ALQ)
     with pytest.raises(ValueError, match="a state with 16 levels: these settings have 8"):
         three.load_state_dict(other.state_dict())
-    grown, remembers = hooked(group, net(hidden=41), **ALQ, error_feedback=True)
+    grown, remembers = hooked(group, net(hidden=41), **ALQ, feedback="error")
     backward(grown, dist.get_rank(group), 0)
-    with pytest.raises(ValueError, match=r"a residual of \d+ coordinates for '.*', which has \d+"):
+    with pytest.raises(ValueError, match=r"residuals of \d+ coordinates for '.*', which has \d+"):
         state.load_state_dict(remembers.state_dict())
 
 
@@ -56,16 +56,16 @@ def test_states_of_other_settings_or_models(ranks):
 def attached_again(group):
     """With a layer frozen: what the state has learned stays."""
     rank = dist.get_rank(group)
-    model, state = hooked(group, net(), **ALQ, error_feedback=True, update_at=[1])
+    model, state = hooked(group, net(), **ALQ, feedback="error", update_at=[1])
     for step in range(3):
         backward(model, rank, step)
-    levels, kept = state.levels, state._coders.compressor.residuals["4.weight"].clone()
+    levels, kept = state.levels, residuals(state)["4.weight"].clone()
     model.module[0].weight.requires_grad_(False)
     again = wrapped(group, model.module)
     state.attach(again)
     assert (state.step, state.levels) == (3, levels)
-    assert "0.weight" not in state._coders.compressor.residuals
-    assert torch.equal(state._coders.compressor.residuals["4.weight"], kept)
+    assert "0.weight" not in residuals(state)
+    assert torch.equal(residuals(state)["4.weight"], kept)
     again.register_comm_hook(state, nuq.compress_hook)
     backward(again, rank, 3)
     state.close()
@@ -110,10 +110,10 @@ def test_parameters_of_another_model(ranks):
 def skipped(group):
     """A step that one rank spoils leaves no trace in anybody's memory, whatever bucket it was in."""
     rank = dist.get_rank(group)
-    model, state = hooked(group, net(), ddp={"bucket_cap_mb": 0.001}, **ALQ, error_feedback=True, on_non_finite="propagate")
+    model, state = hooked(group, net(), ddp={"bucket_cap_mb": 0.001}, **ALQ, feedback="error", on_non_finite="propagate")
     for step in range(3):
         backward(model, rank, step)
-    before = {name: residual.clone() for name, residual in state._coders.compressor.residuals.items()}
+    before = {name: residual.clone() for name, residual in residuals(state).items()}
     assert all(bool(residual.any()) for residual in before.values())
     model.zero_grad()
     hurt = model.module[2].weight.register_hook(lambda gradient: gradient * (torch.inf if rank == 1 else 1.0))  # a bucket in the middle
@@ -122,10 +122,10 @@ def skipped(group):
     finite = {name: bool(torch.isfinite(p.grad).all()) for name, p in model.module.named_parameters()}
     assert not finite["2.weight"]
     assert any(finite.values())  # others were well, and are undone with it
-    assert all(torch.equal(residual, before[name]) for name, residual in state._coders.compressor.residuals.items())
+    assert all(torch.equal(residual, before[name]) for name, residual in residuals(state).items())
     model.zero_grad()
     backward(model, rank, 4)
-    assert not any(torch.equal(residual, before[name]) for name, residual in state._coders.compressor.residuals.items())
+    assert not any(torch.equal(residual, before[name]) for name, residual in residuals(state).items())
     state.close()
 
 
