@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nuq.feedback import TAG, ErrorFeedback
+from nuq.feedback import TAG, ErrorFeedback, MomentumCorrection
 from nuq.message import Message, MessageError, parse
 from nuq.ops import Key, NonFiniteError
 from nuq.payload import Codec, cut, tiled
@@ -135,3 +135,65 @@ def test_messages_of_another_kind_or_size_are_refused():
     for wrong in (Message(b"FP32", SIZE, message.body), Message(TAG, SIZE, message.body[:3]), Message(TAG, SIZE + 1, message.body)):
         with pytest.raises(MessageError):
             of.decode(wrong)
+
+
+# --- momentum correction ------------------------------------------------------------------------------------------
+
+
+def corrected(name: str, given: dict | None = None, **how) -> MomentumCorrection:
+    made = METHODS[name].load()(METHODS[name].settings(**(given or {})))
+    return MomentumCorrection(made, {"p": SIZE}, **({"momentum": 0.9} | how))
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_without_compression_it_is_momentum(nesterov):
+    """SGD on what arrives is SGD with momentum on the gradients."""
+    of = corrected("supersgd", nesterov=nesterov)
+    ours, theirs = (torch.nn.Parameter(torch.ones(SIZE)) for _ in range(2))
+    optimizer = torch.optim.SGD([theirs], lr=0.1, momentum=0.9, nesterov=nesterov)
+    for step in range(5):
+        theirs.grad = torch.randn(SIZE, generator=torch.Generator().manual_seed(step))
+        with torch.no_grad():
+            ours -= 0.1 * of.decode(of.encode(theirs.grad, key(step)))
+        optimizer.step()
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("masking", [True, False])
+def test_dgc_by_hand(masking):
+    """Two coordinates, of which the larger is sent: u = m u + g, v = v + u, and what was sent is zeroed (Lin et al., algorithm 1)."""
+    of = corrected("topk", {"ratio": 0.5}, momentum=0.5, masking=masking)
+    of.sizes = {"p": 2}
+    sent = [of.decode(of.encode(torch.tensor(g), key(step))).tolist() for step, g in enumerate([[1.0, 3.0], [2.0, 0.0], [0.0, 0.0]])]
+    memory = of.memories[0]
+    if masking:  # u: [1, 0], [2.5, 0], [.., ..]; v: [1, 0] -> [3.5, 0] sent
+        assert sent == [[0.0, 3.0], [3.5, 0.0], [0.0, 0.0]]
+        assert memory["momenta"]["p"].tolist() == [0.0, 0.0]
+    else:  # u keeps what was sent: [1, 3], [2.5, 1.5], [1.25, .75]; v: [1, 0], [3.5, 1.5] -> [0, 1.5], [1.25, 2.25]
+        assert sent == [[0.0, 3.0], [3.5, 0.0], [0.0, 2.25]]
+        assert memory["residuals"]["p"].tolist() == [1.25, 0.0]
+
+
+def test_clipping():
+    of = corrected("supersgd", clip_norm=2.0, num_workers=4)
+    sent = of.decode(of.encode(torch.full((SIZE,), 5.0), key(0)))
+    assert float(sent.norm()) == pytest.approx(1.0)  # 2 / sqrt(4)
+    of = corrected("supersgd", clip_value=0.25)
+    assert of.decode(of.encode(torch.full((SIZE,), -5.0), key(0))).tolist() == [-0.25] * SIZE
+
+
+def test_a_gradient_that_is_not_finite_leaves_momentum_too():
+    of = corrected("topk", {"ratio": 0.1})
+    of.encode(torch.randn(SIZE), key(0))
+    before = of.memory()
+    with pytest.raises(NonFiniteError):
+        of.encode(torch.full((SIZE,), torch.inf), key(1))
+    for kind, of_kind in before["workers"][0].items():
+        assert torch.equal(of_kind["p"], of.memories[0][kind]["p"])
+
+
+def test_every_worker_has_a_memory_of_its_own():
+    of = ErrorFeedback(METHODS["topk"].load()(METHODS["topk"].settings(ratio=0.1)), {"p": SIZE})
+    for worker in (0, 1):
+        of.encode(torch.randn(SIZE, generator=torch.Generator().manual_seed(worker)), Key(1, 0, worker).of("p"))
+    assert not torch.equal(of.memories[0]["residuals"]["p"], of.memories[1]["residuals"]["p"])
