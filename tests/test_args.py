@@ -119,6 +119,9 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
             del chosen["feedback.both"]
     if chosen.get("feedback.kind") == "momentum":
         chosen = {name: value for name, value in chosen.items() if not name.startswith("optim")}
+    entry = METHODS[chosen["method"]]
+    if "bits" not in {item.name for item in dataclasses.fields(METHODS[entry.second or chosen["method"]].settings)}:
+        chosen.pop("exchange.second_bits", None)
     if "exchange.num_aggregate" in chosen:
         chosen["workers"] = max(chosen.get("workers", 0), chosen["exchange.num_aggregate"], 1)
     return chosen
@@ -290,7 +293,7 @@ def _every_setting() -> Iterator[tuple[dict[str, Any], str, dataclasses.Field[An
             yield {}, item.name, item
     for section, schema in args.SECTIONS.items():
         for item in dataclasses.fields(schema):
-            yield {}, f"{section}.{item.name}", item
+            yield {"exchange.collective": "two_stage"} if item.name == "both" else {}, f"{section}.{item.name}", item
     for group, name in CHOICES:
         for item in dataclasses.fields(args.GROUPS[group][name]):
             yield {group: name}, f"{group}.{item.name}", item
