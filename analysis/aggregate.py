@@ -86,10 +86,12 @@ def curve(logs: Logs, tag: str, cell: Cell, *, geometric: bool = False) -> pd.Da
 def final(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
     """The last logged value of each run; NaN where the tag is missing or that value is not finite."""
     scalars = logs.scalars
-    rows = scalars[(scalars["tag"] == tag) & scalars["run"].isin(runs)]
-    last = dict(zip(rows["run"], rows["value"], strict=True))  # rows are in step order: the last one stays
-    found = pd.Series({run: last.get(run, np.nan) for run in runs}, dtype=float)
-    return found.where(np.isfinite(found))
+    names = scalars["run"].cat.categories
+    last = np.full(len(names), np.nan)
+    if tag in scalars["tag"].cat.categories:
+        rows = np.flatnonzero(scalars["tag"].cat.codes == scalars["tag"].cat.categories.get_loc(tag))
+        last[scalars["run"].cat.codes.to_numpy()[rows]] = scalars["value"].to_numpy()[rows]  # in step order: the last one stays
+    return pd.Series(last, index=names, dtype=float).reindex(runs).where(np.isfinite)
 
 
 def best(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
