@@ -23,7 +23,7 @@ def samples(count: int = 6) -> np.ndarray:
 
 def measure(of: Workers, values: np.ndarray) -> dict[str, float]:
     gradients = [[[torch.tensor(g[:100]).view(20, 5), torch.tensor(g[100:])] for g in sample] for sample in values]
-    return estimator.measure(of, gradients, seed=1, step=0)
+    return estimator.measure(of, gradients, seed=1, step=0).scalars
 
 
 def test_full_precision_against_numpy():

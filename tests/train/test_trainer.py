@@ -126,7 +126,7 @@ def test_sgd_trajectory_trains_like_sgd_whatever_is_measured():
     measured = trainer(method="nuqsgd", trajectory="sgd", measure__every=2, measure__num_samples=2)
     for step in range(3):
         if step % 2 == 0:
-            values = measured.measure()
+            values = measured.measure().scalars
         sgd.train_step()
         measured.train_step()
     assert values["est_var"] > values["super_var"]
