@@ -12,6 +12,7 @@ from analysis.cells import Cell
 from analysis.load import Logs
 
 CONFIDENCE = 0.95
+UNFINISHED = "unfinished"
 
 
 @dataclass(frozen=True)
@@ -66,21 +67,55 @@ def wide(logs: Logs, tag: str, runs: list[str]) -> pd.DataFrame:
     return logs.of_tag(tag).reindex(columns=runs).dropna(how="all")
 
 
+def seeds(logs: Logs, tag: str, cell: Cell, *, geometric: bool = False) -> pd.DataFrame:
+    """The values (``geometric``: their logarithms) of those runs of a cell that make up its curve, at the steps that all of them have.
+
+    Runs that have no finite (positive) value of the tag do not count.  Where the others share no step, because their seeds were
+    measured at different ones, it is the run with the most values alone: a mean whose members change from step to step would move
+    where no run does.
+    """
+    table = wide(logs, tag, runs_to_use(logs, cell))
+    if geometric:
+        table = table.where(table > 0).transform(np.log)
+    table = table.dropna(axis=1, how="all")
+    shared = table.dropna(axis=0)
+    if len(shared) or not table.shape[1]:
+        return shared
+    longest = int(table.count().to_numpy().argmax())
+    return table.iloc[:, [longest]].dropna(axis=0)
+
+
 def curve(logs: Logs, tag: str, cell: Cell, *, geometric: bool = False) -> pd.DataFrame:
-    """Mean, low, high and n by step, over the steps that every run of the cell has.
+    """Mean, low, high and n by step, of ``seeds``.
 
     ``geometric``: mean and interval of the logarithm, for quantities that spread over orders of magnitude.
-    Runs of the cell that have no such tag at all do not count.
     """
-    table = wide(logs, tag, runs_to_use(logs, cell)).dropna(axis=1, how="all").dropna(axis=0)
-    if geometric:
-        table = table.where(table > 0).transform(np.log).dropna(axis=0)
+    return mean_and_interval(seeds(logs, tag, cell, geometric=geometric), geometric=geometric)
+
+
+def mean_and_interval(table: pd.DataFrame, *, geometric: bool = False) -> pd.DataFrame:
+    """Mean, low, high and n of each row of ``seeds``; where those are logarithms (``geometric``), of the values."""
     n = table.shape[1]
     mean = table.mean(axis=1)
     width = half_width(table.std(axis=1, ddof=1).to_numpy(), n)
     found = pd.DataFrame({"mean": mean, "low": mean - width, "high": mean + width})
     found = found.transform(np.exp) if geometric else found
     return found.assign(n=n)
+
+
+def mark(logs: Logs, cell: Cell, n: int) -> str:
+    """What a legend has to add to a mean over ``n`` runs of a cell; empty where all its seeds are complete and used."""
+    complete = int(logs.status.loc[list(cell.runs), "complete"].to_numpy().sum())
+    if not complete:
+        return UNFINISHED
+    return f"{n} of {len(cell.runs)} seeds" if n < len(cell.runs) else ""
+
+
+def marked(label: str, addition: str) -> str:
+    """``ALQ (2 of 3 seeds)``, ``ALQ (4 bits, unfinished)``."""
+    if not addition:
+        return label
+    return f"{label[:-1]}, {addition})" if label.endswith(")") else f"{label} ({addition})"
 
 
 def final(logs: Logs, tag: str, runs: list[str]) -> pd.Series:

@@ -17,13 +17,16 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
 from analysis import level_figures
+from analysis.axes import TITLES, checked
+from analysis.bits_figure import bits_against_accuracy
 from analysis.cells import Group, groups, shown
-from analysis.curves import PLOTS, bits_against_accuracy, curves, legend_below
+from analysis.curves import PLOTS, curves, legend_below, legend_rows
 from analysis.load import Logs
 from analysis.style import FORMATS, RC, WIDTHS
 
 _RATIO = 0.72  # height of a panel over its width
 _TALLEST = 3.2  # inches
+_MOST_ROWS = 24  # of a legend: four inches
 
 
 # Figures of one group of runs that share a plot: name, title, function of (group, width in inches).
@@ -79,25 +82,40 @@ def draw(logs: Logs, folder: Path, *, width: str = "column", axes: Sequence[str]
 
 
 def named(logs: Logs, width: float, *, axes: Sequence[str] | None = None) -> Iterator[Named]:
-    """Every figure of a sweep, in the order in which a paper would show them; ``width`` in inches is that of single figures."""
+    """Every figure of a sweep; ``width`` in inches is that of single figures, ``axes`` as for ``draw``.
+
+    For each group of runs that share a plot the curves against the step, what is not against an axis, then the curves against the
+    other axes (``est_var-time``); last the figures across settings.
+    """
+    wanted = checked(axes)
     for group in groups(logs):
         section = _section(group)
-        for name, title, function in _of_group(group):
+        for name, title, function in _of_group(group, wanted):
             yield Named(_file_name(name, group), title, section, functools.partial(_styled, function, group, width))
     for name, title, function in OF_SWEEP:
         yield Named(name, title, ACROSS, functools.partial(_styled, function, logs, width))
 
 
-def _of_group(group: Group) -> Iterator[tuple[str, str, Callable[[Group, float], Figure | str]]]:
-    for plot in PLOTS:
-        if group.trajectory in plot.trajectories:
-            title = f"{plot.label[0].upper()}{plot.label[1:]} against the training step."
-            yield plot.name, title, lambda group, width, plot=plot: _single(width, lambda axes: curves(axes, group, plot))
+def _of_group(group: Group, axes: Sequence[str]) -> Iterator[tuple[str, str, Callable[[Group, float], Figure | str]]]:
+    if "step" in axes:
+        yield from _against(group, "step")
     if group.trajectory == "method":
         title = "Final accuracy against the bits that really travelled."
         yield "bits_accuracy", title, lambda group, width: _single(width, lambda axes: bits_against_accuracy(axes, group))
     yield from OF_GROUP
-    yield "overview", "All quantities against the training step.", lambda group, _: _overview(group)
+    for axis in axes:
+        if axis != "step" and (axis != "bytes" or group.trajectory == "method"):  # nothing compressed is sent on the SGD trajectory
+            yield from _against(group, axis)
+
+
+def _against(group: Group, axis: str) -> Iterator[tuple[str, str, Callable[[Group, float], Figure | str]]]:
+    """Curves against one axis: all in one figure, then one by one."""
+    end = "" if axis == "step" else f"-{axis}"
+    yield f"overview{end}", f"All quantities {TITLES[axis]}.", lambda group, _: _overview(group, axis)
+    for plot in PLOTS:
+        if group.trajectory in plot.trajectories:
+            title = f"{plot.title} {TITLES[axis]}."
+            yield f"{plot.name}{end}", title, lambda group, width, plot=plot: _single(width, lambda axes: curves(axes, group, plot, axis))
 
 
 def _section(group: Group) -> str:
@@ -110,16 +128,25 @@ def _styled(function: Callable[[Any, float], Figure | str], of: Any, width: floa
         return function(of, width)
 
 
-def _single(width: float, fill: Callable) -> Figure | str:
+def _single(width: float, fill: Callable[[Axes], str | None]) -> Figure | str:
+    """One panel; on the width of the page where its legend is too long for ``width``."""
     figure = new_figure(width, min(width * _RATIO, _TALLEST))
     problem = fill(figure.add_subplot())
     if problem:
         return problem
+    if legend_rows(figure, width) > _MOST_ROWS:
+        if width < WIDTHS["page"]:
+            return _single(WIDTHS["page"], fill)
+        return _too_many(figure)
     legend_below(figure, width)
     return figure
 
 
-def _overview(group: Group) -> Figure | str:
+def _too_many(figure: Figure) -> str:
+    return f"{max(len(axes.get_legend_handles_labels()[1]) for axes in figure.axes)} curves are too many for one figure: choose fewer runs"
+
+
+def _overview(group: Group, axis: str) -> Figure | str:
     """All curves that have data, under one legend; what a panel shows is its title."""
     width = WIDTHS["page"]
     figure = new_figure(width, width)
@@ -128,13 +155,15 @@ def _overview(group: Group) -> Figure | str:
         if group.trajectory not in plot.trajectories:
             continue
         axes = figure.add_subplot(label=plot.name)
-        if curves(axes, group, plot):
+        if curves(axes, group, plot, axis):
             axes.remove()
         else:
             panels.append(axes)
     if len(panels) < 2:
         return "fewer than two panels have data"
-    columns = min(3, len(panels))
+    if legend_rows(figure, width) > _MOST_ROWS:
+        return _too_many(figure)
+    columns = 2 if len(panels) in (2, 4) else 3
     rows = -(-len(panels) // columns)
     places = GridSpec(rows, columns, figure=figure)
     for index, axes in enumerate(panels):
