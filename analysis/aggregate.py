@@ -120,18 +120,36 @@ def marked(label: str, addition: str) -> str:
 
 def final(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
     """The last logged value of each run; NaN where the tag is missing or that value is not finite."""
-    scalars = logs.scalars
-    names = scalars["run"].cat.categories
+    names, run, value = _rows(logs, tag)
     last = np.full(len(names), np.nan)
-    if tag in scalars["tag"].cat.categories:
-        rows = np.flatnonzero(scalars["tag"].cat.codes == scalars["tag"].cat.categories.get_loc(tag))
-        last[scalars["run"].cat.codes.to_numpy()[rows]] = scalars["value"].to_numpy()[rows]  # in step order: the last one stays
-    return pd.Series(last, index=names, dtype=float).reindex(runs).where(np.isfinite)
+    last[run] = value  # in step order: the last one stays
+    return pd.Series(last, index=names).reindex(runs).where(np.isfinite)
 
 
 def best(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
     """The largest finite value of each run."""
-    return wide(logs, tag, runs).max(axis=0).reindex(runs)
+    names, run, value = _rows(logs, tag)
+    largest = np.full(len(names), -np.inf)
+    finite = np.isfinite(value)
+    np.maximum.at(largest, run[finite], value[finite])
+    return pd.Series(largest, index=names).reindex(runs).where(np.isfinite)
+
+
+def average(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
+    """The mean of each run's finite values."""
+    names, run, value = _rows(logs, tag)
+    finite = np.isfinite(value)
+    sums = np.bincount(run[finite], value[finite], len(names))
+    with np.errstate(invalid="ignore"):
+        return pd.Series(sums / np.bincount(run[finite], minlength=len(names)), index=names).reindex(runs)
+
+
+def _rows(logs: Logs, tag: str) -> tuple[pd.Index, np.ndarray, np.ndarray]:
+    """The names of all runs; and of each row of a tag the number of its run and its value, in step order."""
+    scalars = logs.scalars
+    runs, tags = scalars["run"].cat, scalars["tag"].cat
+    rows = np.flatnonzero(tags.codes == tags.categories.get_loc(tag)) if tag in tags.categories else np.zeros(0, int)
+    return runs.categories, runs.codes.to_numpy()[rows], scalars["value"].to_numpy(float)[rows]
 
 
 def late(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
@@ -145,7 +163,7 @@ def late(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
     return pd.Series({run: of_run(table[run].to_numpy()) for run in runs}, dtype=float)
 
 
-def geometric_mean(values: pd.Series) -> float:
+def geometric_mean(values: pd.Series | np.ndarray) -> float:
     """Of the finite positive values; NaN where there is none."""
     finite = values[np.isfinite(values) & (values > 0)]
     return float(np.exp(np.log(finite).mean())) if len(finite) else np.nan

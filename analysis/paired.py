@@ -57,7 +57,7 @@ def partners(settings: pd.DataFrame, baseline: str = BASELINE) -> pd.Series:
     names = [name for name in settings if not name.startswith("method.") and name not in no_result_names()]
     keys = _keys(settings, ["seed", *names])
     of_baseline = (settings["method.name"] == baseline) & settings["seed"].notna()
-    own = keys[of_baseline].drop_duplicates(keep=False)
+    own = keys.loc[of_baseline].drop_duplicates(keep=False)
     return keys.map(pd.Series(own.index, index=own.to_numpy(), dtype=object)).where(settings["seed"].notna() & ~of_baseline)
 
 
@@ -65,9 +65,9 @@ def _keys(settings: pd.DataFrame, names: Sequence[str]) -> pd.Series:
     """One text for each run, equal where the settings are; most settings are the same throughout and say nothing."""
     found = pd.Series("", index=settings.index, dtype=object)
     for name in names:
-        text = settings[name].map(_exact)
-        if text.nunique() > 1:
-            found += text + "\n"
+        text = [_exact(value) for value in settings[name]]
+        if len(set(text)) > 1:
+            found += pd.Series(text, index=settings.index) + "\n"
     return found
 
 
