@@ -41,7 +41,8 @@ def table(logs: Logs) -> pd.DataFrame:
     """Numbers of every cell: method, label, complete, runs, then the columns, then the settings that tell cells apart.
 
     Means have their interval's half-width (``_pm``, NaN for one seed) and number of values or pairs (``_n``) beside them.
-    Only complete runs count; a cell without any has NaN throughout.  ``attrs["notes"]``: sentences on what is compared.
+    Only complete runs count; a cell without any has NaN throughout.  ``attrs``: ``notes``, sentences on what
+    is compared; ``settings``, the names of those settings.
     """
     complete = logs.status["complete"].to_numpy(bool)
     place = {str(run): index for index, run in enumerate(logs.settings.index)}
@@ -67,7 +68,7 @@ def table(logs: Logs) -> pd.DataFrame:
         row |= _published(logs.sweep, cell, settings, final.mean)
         rows.append(row | {str(name): _plain(settings[name]) for name in differing})
     found = pd.DataFrame(rows)
-    found.attrs["notes"] = _notes(logs)
+    found.attrs |= {"notes": _notes(logs), "settings": tuple(differing)}
     return found
 
 
@@ -109,8 +110,8 @@ def arranged(found: pd.DataFrame, by: str, *, descending: bool = False) -> pd.Da
     """
     if by == "method":
         return found.iloc[::-1] if descending else found
-    others = [str(name) for name in found.columns if "." in str(name)]
-    name = by if by in others else column_named(by, ["method", *others]).name
+    others = found.attrs.get("settings", ())
+    name = by if by in others else column_named(by, ("method", *others)).name
     if name not in found:
         return found
     values = found[name].tolist()
