@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -66,8 +66,8 @@ def test_one_pair_has_neither_interval_nor_p_and_none_no_mean() -> None:
     assert (none.n, math.isnan(none.mean), math.isnan(none.p)) == (0, True, True)
 
 
-def table(*rows: dict[str, object]) -> pd.DataFrame:
-    return pd.DataFrame(rows, index=[f"r{index}" for index in range(len(rows))], dtype=object)
+def table(*rows: Mapping[str, object]) -> pd.DataFrame:
+    return pd.DataFrame(list(rows), index=[f"r{index}" for index in range(len(rows))], dtype=object)
 
 
 def found(settings: pd.DataFrame) -> dict[str, object]:
