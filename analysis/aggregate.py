@@ -51,7 +51,7 @@ def runs_to_use(logs: Logs, cell: Cell) -> list[str]:
 def incomplete(logs: Logs) -> str:
     """How many runs have not finished, by state; empty where all have."""
     status = logs.status
-    unfinished = status[~status["complete"]]
+    unfinished = status.loc[~status["complete"]]
     if not len(unfinished):
         return ""
     states = unfinished["state"].replace("", "unknown").value_counts()

@@ -20,7 +20,8 @@ from analysis import level_figures
 from analysis.axes import TITLES, checked
 from analysis.bits_figure import bits_against_accuracy
 from analysis.cells import Group, groups, shown
-from analysis.curves import PLOTS, curves, legend_below, legend_rows
+from analysis.curves import PLOTS, Means, curves, legend_below, legend_rows
+from analysis.forked import each
 from analysis.load import Logs
 from analysis.style import FORMATS, RC, WIDTHS
 
@@ -65,20 +66,21 @@ class Drawn:
     notes: tuple[str, ...]
 
 
-def draw(logs: Logs, folder: Path, *, width: str = "column", axes: Sequence[str] | None = None) -> Drawn:
+def draw(logs: Logs, folder: Path, *, width: str = "column", axes: Sequence[str] | None = None, processes: int | None = None) -> Drawn:
     """Draw every figure of the sweep into ``folder``; ``width`` is that of the single figures, the overview takes the page.
 
-    ``axes``: only curves against these x axes (``analysis.axes.AXES``); all of them by default.
+    ``axes``: only curves against these x axes (``analysis.axes.AXES``), ValueError for one that does not exist; all by default.
+    ``processes``: how many draw at the same time, by default one for each core.
     """
-    paths: list[Path] = []
-    notes: list[str] = []
-    for figure in named(logs, WIDTHS[width], axes=axes):
-        drawn = figure.make()
-        if isinstance(drawn, str):
-            notes.append(f"{figure.name}: not drawn, {drawn}")
-        else:
-            paths += save(drawn, folder, figure.name)
-    return Drawn(tuple(paths), tuple(notes))
+    figures = list(named(logs, WIDTHS[width], axes=axes))
+    found = list(each(functools.partial(_drawn, folder), figures, processes))
+    notes = [f"{figure.name}: not drawn, {drawn}" for figure, drawn in zip(figures, found, strict=True) if isinstance(drawn, str)]
+    return Drawn(tuple(path for drawn in found if not isinstance(drawn, str) for path in drawn), tuple(notes))
+
+
+def _drawn(folder: Path, figure: Named) -> list[Path] | str:
+    drawn = figure.make()
+    return drawn if isinstance(drawn, str) else save(drawn, folder, figure.name)
 
 
 def named(logs: Logs, width: float, *, axes: Sequence[str] | None = None) -> Iterator[Named]:
@@ -97,25 +99,26 @@ def named(logs: Logs, width: float, *, axes: Sequence[str] | None = None) -> Ite
 
 
 def _of_group(group: Group, axes: Sequence[str]) -> Iterator[tuple[str, str, Callable[[Group, float], Figure | str]]]:
+    means = Means(group)
     if "step" in axes:
-        yield from _against(group, "step")
+        yield from _against(means, "step")
     if group.trajectory == "method":
         title = "Final accuracy against the bits that really travelled."
         yield "bits_accuracy", title, lambda group, width: _single(width, lambda axes: bits_against_accuracy(axes, group))
     yield from OF_GROUP
     for axis in axes:
         if axis != "step" and (axis != "bytes" or group.trajectory == "method"):  # nothing compressed is sent on the SGD trajectory
-            yield from _against(group, axis)
+            yield from _against(means, axis)
 
 
-def _against(group: Group, axis: str) -> Iterator[tuple[str, str, Callable[[Group, float], Figure | str]]]:
+def _against(means: Means, axis: str) -> Iterator[tuple[str, str, Callable[[Group, float], Figure | str]]]:
     """Curves against one axis: all in one figure, then one by one."""
     end = "" if axis == "step" else f"-{axis}"
-    yield f"overview{end}", f"All quantities {TITLES[axis]}.", lambda group, _: _overview(group, axis)
+    yield f"overview{end}", f"All quantities {TITLES[axis]}.", lambda *_: _overview(means, axis)
     for plot in PLOTS:
-        if group.trajectory in plot.trajectories:
+        if means.group.trajectory in plot.trajectories:
             title = f"{plot.title} {TITLES[axis]}."
-            yield f"{plot.name}{end}", title, lambda group, width, plot=plot: _single(width, lambda axes: curves(axes, group, plot, axis))
+            yield f"{plot.name}{end}", title, lambda _, width, plot=plot: _single(width, lambda axes: curves(axes, means, plot, axis))
 
 
 def _section(group: Group) -> str:
@@ -124,8 +127,15 @@ def _section(group: Group) -> str:
 
 
 def _styled(function: Callable[[Any, float], Figure | str], of: Any, width: float) -> Figure | str:
+    """Drawn in our style, and laid out once for all formats."""
     with rc_context(RC):
-        return function(of, width)
+        figure = function(of, width)
+        if isinstance(figure, Figure):
+            if engine := figure.get_layout_engine():
+                engine.execute(figure)
+            with rc_context({"figure.constrained_layout.use": False, "figure.autolayout": False}):
+                figure.set_layout_engine(None)
+    return figure
 
 
 def _single(width: float, fill: Callable[[Axes], str | None]) -> Figure | str:
@@ -146,16 +156,16 @@ def _too_many(figure: Figure) -> str:
     return f"{max(len(axes.get_legend_handles_labels()[1]) for axes in figure.axes)} curves are too many for one figure: choose fewer runs"
 
 
-def _overview(group: Group, axis: str) -> Figure | str:
+def _overview(means: Means, axis: str) -> Figure | str:
     """All curves that have data, under one legend; what a panel shows is its title."""
     width = WIDTHS["page"]
     figure = new_figure(width, width)
     panels: list[Axes] = []
     for plot in PLOTS:
-        if group.trajectory not in plot.trajectories:
+        if means.group.trajectory not in plot.trajectories:
             continue
         axes = figure.add_subplot(label=plot.name)
-        if curves(axes, group, plot, axis):
+        if curves(axes, means, plot, axis):
             axes.remove()
         else:
             panels.append(axes)
@@ -197,5 +207,4 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
             figure.savefig(aside, format=extension, metadata={"CreationDate": None} if extension == "pdf" else None)
         os.replace(aside, path)
         paths.append(path)
-        figure.set_layout_engine("none")  # laid out by the first format; the others keep its places
     return paths

@@ -71,6 +71,7 @@ RC: dict[Any, Any] = {
     "legend.handlelength": 2.6,
     "legend.columnspacing": 1.2,
     "legend.handletextpad": 0.6,
+    "figure.dpi": 300,
     "savefig.dpi": 300,
     "pdf.fonttype": 42,  # embedded TrueType: selectable text, accepted by every publisher
     "ps.fonttype": 42,
