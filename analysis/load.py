@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import functools
+import hashlib
 import json
-import re
-from collections.abc import Iterable, Mapping
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,48 +19,63 @@ import pandas as pd
 import yaml
 
 import args
-from analysis import events
+from analysis import cache as kept
+from analysis import parts, reading
+from analysis.cache import Entry, Seen
+from analysis.discovery import CONFIG, STATUS, Run, find
+from analysis.reading import merged as merged
+from analysis.rows import Rows, rows
+
+try:
+    from analysis import foreign  # pyright: ignore[reportAttributeAccessIssue]
+except ImportError:
+    foreign = None
 
 _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_ATTEMPT = re.compile(r"\.a(\d+)$")
+_JUST_NOW_NS = 10**9  # two changes so close may leave a file with the same time
 
 
 @dataclass(frozen=True)
 class Logs:
     """A sweep, read.
 
-    ``scalars``: run, tag (both categorical), step, wall_time, value; one row per run, tag and step, in step order.
+    ``scalars``: run, tag (both categorical), attempt, step, wall_time, value; one row per run, tag and step, in this order.  ``attempt``
+    counts the event files of the run: which of them a row came from.
     ``settings``: one row per run, one column per setting, dotted names (``method.bits``); NaN where a run does not read it.
     ``status``: one row per run: state, step, steps, seconds, complete, logged.
     ``notes``: what the reader should know (damage, runs without logs), a sentence each.
     """
 
     sweep: str
-    scalars: pd.DataFrame
+    folder: Path
+    rows: Rows
     settings: pd.DataFrame
     status: pd.DataFrame
     notes: tuple[str, ...]
 
-    @functools.cached_property
-    def _tables(self) -> dict[str, pd.DataFrame]:
-        return {}
+    @property
+    def scalars(self) -> pd.DataFrame:
+        """The table of all rows; for a tag or two, ``of_tag`` and ``of_tags`` do not look at the others."""
+        return self.rows.frame
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags that these runs logged, sorted."""
+        return self.rows.tags
 
     def of_tag(self, tag: str) -> pd.DataFrame:
         """One tag: steps down, runs across (those that logged it); non-finite values are absent.  Kept for the next call."""
-        if tag not in self._tables:
-            scalars = self.scalars
-            known = tag in scalars["tag"].cat.categories
-            rows = scalars[(scalars["tag"] == tag) & np.isfinite(scalars["value"])] if known else scalars.iloc[:0]
-            rows = rows.assign(run=rows["run"].astype(object))
-            self._tables[tag] = rows.pivot(index="step", columns="run", values="value")
-        return self._tables[tag]
+        return self.rows.of_tag(tag)
+
+    def of_tags(self, *tags: str) -> pd.DataFrame:
+        """The rows of ``scalars`` that have these tags."""
+        return self.rows.only(tags).frame
 
     def keep(self, runs: Iterable[str]) -> Logs:
         """Only these runs."""
         wanted = set(runs)
-        kept = [run for run in self.settings.index if run in wanted]
-        scalars = self.scalars.loc[self.scalars["run"].isin(kept)]
-        return replace(self, scalars=scalars, settings=self.settings.loc[kept], status=self.status.loc[kept])
+        names = [run for run in self.settings.index if run in wanted]
+        return replace(self, rows=self.rows.keep(names), settings=self.settings.loc[names], status=self.status.loc[names])
 
     def joined(self, *names: str) -> pd.DataFrame:
         """``scalars`` with these settings as columns."""
@@ -67,31 +84,183 @@ class Logs:
 
 def sweeps(runs: Path) -> list[str]:
     """The sweeps under a folder of runs."""
-    return sorted(path.name for path in runs.iterdir() if path.is_dir()) if runs.is_dir() else []
+    return sorted(path.name for path in runs.iterdir() if path.is_dir() and not path.name.startswith(".")) if runs.is_dir() else []
 
 
-def load(runs: Path, sweep: str) -> Logs:
-    """All runs of ``runs/<sweep>``; FileNotFoundError with the sweeps there are where that folder does not exist."""
+def load(runs: Path, sweep: str, *, cache: bool = True) -> Logs:
+    """All runs of ``runs/<sweep>``; FileNotFoundError with the sweeps there are where that folder does not exist.
+
+    What was read is kept (``analysis.cache``), and only what has changed since is read again; ``cache=False``: all of it, and not kept.
+    """
     folder = runs / sweep
     if not sweep or not folder.is_dir():
         found = sweeps(runs)
         near = difflib.get_close_matches(sweep, found, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise FileNotFoundError(f"no sweep {sweep!r} in {runs}{hint} (found: {', '.join(found) or 'none'})")
-    folders = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     notes: list[str] = []
-    settings = [_flat(_mapping(path / "config.yaml", notes)) for path in folders]
-    statuses = [_mapping(path / "status.json", notes) for path in folders]
-    names = pd.Index([path.name for path in folders], name="run", dtype=object)
-    scalars = _scalars(folders, notes)
-    table = pd.DataFrame(settings, index=names, dtype=object)
+    entries = _entries(runs, sweep, find(folder, notes), notes, cache)
+    names = pd.Index(list(entries), name="run", dtype=object)
+    for name, entry in entries.items():
+        notes += [f"{name}: {note}" for seen in (entry.settings, entry.status, entry.scalars) for note in seen.notes]
+    nameless = [name for name, entry in entries.items() if entry.settings.content is None]
+    notes += _some("has no config.yaml, so its settings are unknown", "have no config.yaml, so their settings are unknown", nameless, len(names))
+    logged = rows(tuple(entries), parts.joined([(entry.part, entry.run) for entry in entries.values()]))
+    silent = [name for name, count in zip(names, np.diff(logged.part.row_edges), strict=True) if not count]
+    notes += _some("has logged nothing", "have logged nothing", silent, len(names))
+    settings = _settings(names, entries.values())
+    return Logs(sweep, folder, logged, settings, _status(names, entries.values(), settings, logged), tuple(notes))
+
+
+def _some(one: str, several: str, names: Sequence[str], total: int) -> list[str]:
+    if not names:
+        return []
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return [f"{len(names)} of {total} runs {one if len(names) == 1 else several}: {', '.join(names[:3])}{more}"]
+
+
+# --- what has changed ---------------------------------------------------------------------------------------------
+
+
+def _entries(runs: Path, sweep: str, found: list[Run], notes: list[str], use_cache: bool) -> dict[str, Entry]:
+    """Every run by name, from the cache where nothing has changed since."""
+    now = time.time_ns()
+    names = dict(foreign.TAGS) if foreign else {}
+    reader = hashlib.sha256(json.dumps(names, sort_keys=True).encode()).hexdigest()[:16]
+    place = kept.place(runs, sweep) if use_cache and found else None
+    if use_cache and found and place is None:
+        notes.append(f"no cache: neither {runs} nor a folder for caches can be written, so all logs are read each time")
+    before = kept.read(place, reader) if place else {}
+    seen: dict[str, tuple[Seen, Seen]] = {}
+
+    def settings_and_states() -> None:
+        for run in found:
+            old = before.get(run.name)
+            seen[run.name] = (_seen(run, "settings", old and old.settings, now), _seen(run, "status", old and old.status, now))
+
+    stale = [run for run in found if run.name not in before or before[run.name].scalars.of != _about(run, "scalars")]
+    files = [_files(run, names) for run in stale]
+    with ExitStack() as scratch:
+        work = None
+        if reading.is_large(files):
+            with suppress(OSError):  # then all in memory
+                work = Path(scratch.enter_context(tempfile.TemporaryDirectory(prefix="reading-", dir=place)))
+        read = reading.read_all(files, work, settings_and_states)
+        entries: dict[str, Entry] = {}
+        of_stale = {run.name: result for run, result in zip(stale, read, strict=True)}
+        for run in found:
+            if run.name in of_stale:
+                result = of_stale[run.name]
+                damage = [f"{file} {what}" for file, what in result.damage]
+                scalars = Seen(_trusted(_about(run, "scalars"), now, damage), None, damage)
+                entries[run.name] = Entry(scalars, *seen[run.name], result.part, result.run)
+            else:
+                entries[run.name] = replace(before[run.name], settings=seen[run.name][0], status=seen[run.name][1])
+        if place and not _same(entries, before):
+            try:
+                return kept.write(place, reader, entries, before)
+            except OSError as error:
+                notes.append(f"no cache: {place} cannot be written ({type(error).__name__}), so all logs are read each time")
+        if work:  # the rows lie in files that go with it
+            part = parts.joined([(entry.part, entry.run) for entry in entries.values()])
+            return {name: replace(entry, part=part, run=number) for number, (name, entry) in enumerate(entries.items())}
+        return entries
+
+
+def _same(entries: Mapping[str, Entry], before: Mapping[str, Entry]) -> bool:
+    def contents(entry: Entry) -> tuple[Any, ...]:
+        return entry.scalars, entry.settings, entry.status, entry.kept_in, entry.run
+
+    return list(entries) == list(before) and all(contents(entries[name]) == contents(before[name]) for name in entries)
+
+
+def _about(run: Run, kind: str) -> list[list[Any]]:
+    """What a part of a run depends on: its files with their sizes and times."""
+    ours = CONFIG in run.files
+    chosen = {
+        "scalars": [*sorted(run.events(), key=reading.attempt), *([CONFIG] if ours else [])],
+        "settings": [CONFIG] if ours else list(run.files),
+        "status": [STATUS] if STATUS in run.files else [],
+    }[kind]
+    return [[name] if name == CONFIG and kind == "scalars" else [name, *run.files[name]] for name in chosen]
+
+
+def _trusted(about: list[list[Any]], now: int, notes: list[str]) -> list[list[Any]] | None:
+    """None where a file changed just now, or could not be read: it may change without a trace in size or time."""
+    just_now = any(len(item) > 1 and abs(now - item[2]) < _JUST_NOW_NS for item in about)
+    return None if just_now or any("cannot be read" in note for note in notes) else about
+
+
+def _files(run: Run, names: Mapping[str, str]) -> reading.Files:
+    events = sorted(run.events(), key=reading.attempt)
+    paths = [str((run.folder / name).absolute()) for name in events]
+    return reading.Files(paths, sum(run.files[name][0] for name in events), {} if CONFIG in run.files else names)
+
+
+# --- settings and states ------------------------------------------------------------------------------------------
+
+
+def _seen(run: Run, kind: str, old: Seen | None, now: int) -> Seen:
+    """Settings or status of a run; content None where there are none."""
+    about = _about(run, kind)
+    if old and old.of == about:
+        return old
+    notes: list[str] = []
+    content = None
+    if kind == "status" and about:
+        content = _mapping(run.folder / STATUS, notes)
+    elif kind == "settings" and CONFIG in run.files:
+        content = _plain(_flat(_mapping(run.folder / CONFIG, notes)))
+    elif kind == "settings" and foreign:
+        found = foreign.settings(run.folder)
+        content = None if found is None else _plain(found)
+    return Seen(_trusted(about, now, notes), content, notes)
+
+
+def _mapping(path: Path, notes: list[str]) -> dict[str, Any]:
+    """A small YAML or JSON file; empty where it cannot be read, with a note."""
+    try:
+        text = path.read_text()
+        content = json.loads(text) if path.suffix == ".json" else yaml.load(text, _YAML)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        notes.append(f"{path.name} cannot be read ({type(error).__name__})")
+        return {}
+    if not isinstance(content, dict):
+        notes.append(f"{path.name} holds no table of settings")
+        return {}
+    return content
+
+
+def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in nested.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _plain(value: Any) -> Any:
+    """As JSON would give it back: what it does not know (dates) becomes text."""
+    return json.loads(json.dumps(value, default=str))
+
+
+def _tuples(value: Any) -> Any:
+    """Lists become tuples, so that values can be compared and grouped."""
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def _settings(names: pd.Index, entries: Iterable[Entry]) -> pd.DataFrame:
+    records = [{name: _tuples(value) for name, value in (entry.settings.content or {}).items()} for entry in entries]
+    table = pd.DataFrame(records, index=names, dtype=object)
     for name, default in _younger().items():
         if name in table:  # older runs had the default
             table[name] = table[name].where(table[name].notna(), default)
     for needed in ("method.name", "seed", "trajectory", "steps"):
         if needed not in table:
             table[needed] = np.nan
-    return Logs(sweep, scalars, table, _status(names, statuses, table, scalars), tuple(notes))
+    return table
 
 
 def _younger() -> dict[str, Any]:
@@ -100,106 +269,20 @@ def _younger() -> dict[str, Any]:
     return {name: item.default for name, item in found.items() if item.metadata["identity"] == "unless default"}
 
 
-# --- settings and states ------------------------------------------------------------------------------------------
-
-
-def _mapping(path: Path, notes: list[str]) -> dict[str, Any]:
-    """A small YAML or JSON file; empty where it is missing or unreadable, with a note for what should be there."""
-    try:
-        text = path.read_text()
-        content = json.loads(text) if path.suffix == ".json" else yaml.load(text, _YAML)
-    except FileNotFoundError:
-        if path.name == "config.yaml":
-            notes.append(f"{path.parent.name}: no config.yaml, so its settings are unknown")
-        return {}
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, yaml.YAMLError) as error:
-        notes.append(f"{path.parent.name}: {path.name} cannot be read ({type(error).__name__})")
-        return {}
-    if not isinstance(content, dict):
-        notes.append(f"{path.parent.name}: {path.name} holds no table of settings")
-        return {}
-    return content
-
-
-def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted names; lists become tuples, so that values can be compared and grouped."""
-    flat: dict[str, Any] = {}
-    for key, value in nested.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = tuple(value) if isinstance(value, list) else value
-    return flat
-
-
 def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else np.nan
 
 
-def _status(names: pd.Index, statuses: list[dict[str, Any]], settings: pd.DataFrame, scalars: pd.DataFrame) -> pd.DataFrame:
+def _status(names: pd.Index, entries: Iterable[Entry], settings: pd.DataFrame, logged: Rows) -> pd.DataFrame:
     """How each run ended; a run without status.json is complete when it has logged its last step."""
-    logged = {str(run): rows for run, rows in scalars.groupby("run", observed=True)}
-    last = [float(logged[run]["step"].to_numpy().max()) if run in logged else np.nan for run in names]
-    seconds = [float(np.ptp(logged[run]["wall_time"].to_numpy())) if run in logged else np.nan for run in names]
-    state = [str(status.get("state", "")) for status in statuses]
-    table = pd.DataFrame({"state": state}, index=names)
-    table["logged"] = [run in logged for run in names]
+    statuses = [entry.status.content or {} for entry in entries]
+    last = logged.last_step()
+    table = pd.DataFrame({"state": [str(status.get("state", "")) for status in statuses]}, index=names)
+    table["logged"] = ~np.isnan(last)
     table["step"] = last
     table["steps"] = settings["steps"].map(_number)
-    table["seconds"] = [_number(status.get("seconds")) for status in statuses]
-    table["seconds"] = table["seconds"].fillna(pd.Series(seconds, index=names))
+    told = [_number(status.get("seconds")) for status in statuses]
+    table["seconds"] = [logged.seconds(name) if np.isnan(value) else value for name, value in zip(names, told, strict=True)]
     reached = table["step"] >= table["steps"]
     table["complete"] = table["logged"] & ((table["state"] == "done") | ((table["state"] == "") & reached))
     return table
-
-
-# --- scalars ------------------------------------------------------------------------------------------------------
-
-
-def _attempt(path: Path) -> tuple[int, str]:
-    """Sorts the event files of one run: by attempt (suffix ``.a3``), then by the time in the name."""
-    match = _ATTEMPT.search(path.name)
-    return (int(match[1]) if match else 0, path.name)
-
-
-def merged(step: np.ndarray, file: np.ndarray) -> np.ndarray:
-    """Which rows of one run stay when its files overlap: from a later file's first step on, the earlier files give way.
-
-    ``file`` counts the event files of the run in the order they were begun.
-    """
-    if not len(step):
-        return np.zeros(0, bool)
-    first = np.full(int(file.max()) + 2, np.iinfo(np.int64).max)
-    np.minimum.at(first, file, step)
-    first_of_later = np.minimum.accumulate(first[::-1])[::-1][1:]
-    return step < first_of_later[file]
-
-
-def _scalars(folders: list[Path], notes: list[str]) -> pd.DataFrame:
-    files = [sorted(path.glob("events.out.tfevents.*"), key=_attempt) for path in folders]
-    paths = [path for group in files for path in group]
-    read = events.read(paths)
-    for index, what in sorted(read.damage.items()):
-        notes.append(f"{paths[index].parent.name}: {paths[index].name} {what}")
-    run_of_file = np.repeat(np.arange(len(folders)), [len(group) for group in files])
-    run = run_of_file[read.file] if len(paths) else np.zeros(0, np.int64)
-    stay = np.ones(len(run), bool)
-    for index in np.flatnonzero(np.bincount(run_of_file, minlength=len(folders)) > 1):
-        rows = np.flatnonzero(run == index)
-        stay[rows] = merged(read.step[rows], read.file[rows] - np.searchsorted(run_of_file, index))
-    logged = set(np.unique(run).tolist())
-    silent = [path.name for index, path in enumerate(folders) if index not in logged]
-    if silent:
-        more = f" and {len(silent) - 3} more" if len(silent) > 3 else ""
-        notes.append(f"{len(silent)} of {len(folders)} runs have logged nothing: {', '.join(silent[:3])}{more}")
-    found = pd.DataFrame(
-        {
-            "run": pd.Categorical.from_codes(run, [path.name for path in folders]),
-            "tag": pd.Categorical.from_codes(read.tag, read.tags),
-            "step": read.step,
-            "wall_time": read.wall_time,
-            "value": read.value,
-        }
-    )
-    key = ["run", "tag", "step"]
-    return found.loc[stay].sort_values(by=key, kind="stable").drop_duplicates(key, keep="last").reset_index(drop=True)
