@@ -1,0 +1,146 @@
+"""Curves to explore: means over seeds as data, which the page's script fills into the plots of ``plots``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis import axes
+from analysis.cells import Cell, Group, groups
+from analysis.curves import PLOTS, Means, Plot
+from analysis.load import Logs
+from analysis.report.plots import MOST_DROPS
+from analysis.style import look
+
+MOST_POINTS = 120_000  # of all curves together
+MOST_PER_CURVE, FEWEST_PER_CURVE = 300, 12
+MOST_SLOTS = 40
+_DIGITS = 5
+_MARKERS = {"o": "circle", "s": "square", "^": "triangle", "v": "inverted_triangle", "D": "diamond", "d": "diamond", "p": "hex", "h": "hex",
+            "*": "star", "X": "square_x", "P": "square_cross", "<": "triangle_pin", ">": "triangle_dot"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Curves:
+    """``data``: for the page's script (see curves.js); ``slots``: curves that a plot can hold at once; ``notes``: a sentence each."""
+
+    data: dict[str, Any]
+    slots: int
+    notes: tuple[str, ...]
+
+
+def curves(logs: Logs) -> Curves | None:
+    """Means and intervals of every quantity and cell, thinned; None where there is nothing to draw."""
+    found, notes, pool = [], [], _Pool()
+    of_sweep = [(means := Means(group), _quantities(means)) for group in groups(logs)]
+    count = sum(len(drawn) for _, quantities in of_sweep for _, drawn in quantities)
+    most = int(min(MOST_PER_CURVE, max(FEWEST_PER_CURVE, MOST_POINTS // max(1, count))))
+    thinned = False
+    for means, quantities in of_sweep:
+        if not quantities:
+            continue
+        cells = means.group.cells[:MOST_SLOTS]
+        if len(means.group.cells) > MOST_SLOTS:
+            notes.append(f"{group_title(means.group)}: the first {MOST_SLOTS} of {len(means.group.cells)} curves are shown")
+        slots = {cell.label: slot for slot, cell in enumerate(cells)}
+        made = []
+        for plot, drawn in quantities:
+            thinned |= any(len(each.step) > most for each in drawn)
+            made.append(_quantity(means, plot, [each for each in drawn if each.cell.label in slots], slots, most, pool))
+        drops = [int(step) for step in means.drops[:MOST_DROPS]]
+        found.append({"title": group_title(means.group), "cells": [_drawn_as(cell) for cell in cells], "quantities": made, "drops": drops})
+    if not found:
+        return None
+    if thinned:
+        notes.append(f"curves are thinned to {most} points each")
+    return Curves({"groups": found, "xs": pool.arrays}, max(len(group["cells"]) for group in found), tuple(notes))
+
+
+def group_title(group: Group) -> str:
+    """``bits=3, trained with the quantized gradient``."""
+    where = "measured on the SGD trajectory" if group.trajectory == "sgd" else "trained with the quantized gradient"
+    differs = group.name.removeprefix("sgd_trajectory").strip("-").replace("-", ", ") if group.differs else ""
+    return f"{differs}, {where}" if differs else where
+
+
+def _quantities(means: Means) -> list[tuple[Plot, list[Any]]]:
+    """The quantities that the group's runs have logged, each with the means over seeds that the figures show."""
+    plots = [plot for plot in PLOTS if means.group.trajectory in plot.trajectories]
+    return [(plot, drawn) for plot in plots if not isinstance(drawn := means.of(plot), str)]
+
+
+class _Pool:
+    """Arrays of x values, each kept once: most curves share their steps."""
+
+    def __init__(self) -> None:
+        self.arrays: list[list[float | None]] = []
+        self._places: dict[tuple, int] = {}
+
+    def place(self, values: np.ndarray) -> int:
+        numbers = _short(values)
+        key = tuple(numbers)
+        if key not in self._places:
+            self._places[key] = len(self.arrays)
+            self.arrays.append(numbers)
+        return self._places[key]
+
+
+def _quantity(means: Means, plot: Plot, drawn: Sequence[Any], slots: Mapping[str, int], most: int, pool: _Pool) -> dict[str, Any]:
+    """One quantity of a group: its curves, and what the x axes are called."""
+    logs = means.group.logs
+    kept = [_spread(len(each.step), most) for each in drawn]
+    steps = np.unique(np.concatenate([each.step[places] for each, places in zip(drawn, kept, strict=True)]))
+    runs = [run for each in drawn for run in each.runs]
+    where, labels = {}, {}
+    for axis in axes.AXES:
+        found = axes.positions(logs, axis, runs, steps)
+        largest = np.nanmax(found.to_numpy(), initial=-np.inf)
+        if np.isfinite(largest):
+            size, labels[axis] = axes.unit(axis, float(largest))
+            where[axis] = found / size
+    made = []
+    for each, places in zip(drawn, kept, strict=True):
+        rows = np.searchsorted(steps, each.step[places])
+        xs = {axis: of_axis[list(each.runs)].to_numpy()[rows].mean(axis=1) for axis, of_axis in where.items()}
+        values = {"mean": each.mean, "low": each.low, "high": each.high}
+        if not np.isfinite(each.low).any():
+            values = {"mean": each.mean}
+        made.append(
+            {
+                "cell": slots[each.cell.label],
+                "label": each.label,
+                "n": len(each.runs),
+                "x": {axis: pool.place(x) for axis, x in xs.items() if np.isfinite(x).any()},
+                **{name: _short(value[places]) for name, value in values.items()},
+            }
+        )
+    return {"title": plot.title, "label": _plain(plot.label), "log": plot.log, "axes": labels, "curves": made}
+
+
+def _spread(length: int, most: int) -> np.ndarray:
+    """At most so many positions, the first and the last among them."""
+    return np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int))
+
+
+def _short(values: np.ndarray) -> list[float | None]:
+    """Numbers in five digits; None where there is none."""
+    return [_number(value) if np.isfinite(value) else None for value in np.asarray(values, float).tolist()]
+
+
+def _number(value: float) -> float:
+    short = float(f"{value:.{_DIGITS}g}")
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short
+
+
+def _plain(label: str) -> str:
+    return label.replace("$\\Psi$", "\N{GREEK CAPITAL LETTER PSI}")
+
+
+def _drawn_as(cell: Cell) -> dict[str, Any]:
+    style = look(cell)
+    dash = [] if style.dash == "-" else [round(2 * part, 1) for part in style.dash[1]]
+    marker = _MARKERS.get(style.marker, "circle") if isinstance(style.marker, str) else "asterisk"
+    return {"label": cell.label, "colour": style.colour, "dash": dash, "marker": marker, "hollow": style.hollow}
