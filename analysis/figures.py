@@ -20,9 +20,12 @@ from analysis import level_figures
 from analysis.axes import TITLES, checked
 from analysis.bits_figure import bits_against_accuracy
 from analysis.cells import Group, groups, shown
+from analysis.comparisons import against_setting, error_per_bit
 from analysis.curves import PLOTS, Means, curves, legend_below, legend_rows
 from analysis.forked import each
+from analysis.histogram_figure import gradient_histogram
 from analysis.load import Logs
+from analysis.reach import time_to_accuracy
 from analysis.style import FORMATS, RC, WIDTHS
 
 _RATIO = 0.72  # height of a panel over its width
@@ -38,9 +41,19 @@ OF_GROUP: tuple[tuple[str, str, Callable[[Group, float], Figure | str]], ...] = 
         "Adapted levels during training, one line for each seed and level.",
         lambda group, _: level_figures.over_steps(group, WIDTHS),
     ),
+    ("gradient_histogram", "Normalised coordinates as measured, the law fitted to them, and the levels over both.", gradient_histogram),
+    ("time_to_accuracy", "Time and bytes until the validation accuracy first reaches a target.", lambda g, w: time_to_accuracy(g.logs, w)),
 )
 # Figures of a whole sweep: name, title, function of (logs, width in inches).
-OF_SWEEP: tuple[tuple[str, str, Callable[[Logs, float], Figure | str]], ...] = ()
+OF_SWEEP: tuple[tuple[str, str, Callable[[Logs, float], Figure | str]], ...] = (
+    ("against_bits", "Final accuracy, or the variance, against bits.", lambda logs, w: against_setting(logs, w, "method.bits")),
+    (
+        "against_bucket",
+        "Final accuracy, or the variance, against bucket size.",
+        lambda logs, w: against_setting(logs, w, "method.bucket_size"),
+    ),
+    ("error_per_bit", "Variance that quantization adds, relative to SuperSGD's, against the measured bits.", error_per_bit),
+)
 ACROSS = "across settings"  # the section of the latter
 
 

@@ -89,3 +89,19 @@ def relative_variance(settings: Mapping[str, Any]) -> dict[str, float] | None:
     if settings.get("trajectory") != "sgd":
         return None
     return RELATIVE_VARIANCE.get((str(settings.get("data.name")), str(settings.get("model.name"))))
+
+
+# (data, model, bits) -> method -> the levels it learned, all of them, ascending
+LEVELS_BUCKET = 16384  # of the runs that learned them
+_ALQ = (0.005, 0.018, 0.13, 1.0)
+_AMQ = tuple(0.233**power for power in (3, 2, 1, 0))
+LEVELS: dict[tuple[str, str, int], dict[str, tuple[float, ...]]] = {
+    ("cifar10", "resnet32", 3): {
+        method: (*(-level for level in reversed(positive)), *positive) for method, positive in (("alq", _ALQ), ("amq", _AMQ))
+    },
+}
+
+
+def levels(settings: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
+    """The levels that the paper shows for runs of these settings (dotted names), by method; empty for a task without."""
+    return LEVELS.get((settings.get("data.name"), settings.get("model.name"), settings.get("method.bits")), {})  # type: ignore[arg-type]
