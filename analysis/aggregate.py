@@ -146,10 +146,9 @@ def average(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
 
 def _rows(logs: Logs, tag: str) -> tuple[pd.Index, np.ndarray, np.ndarray]:
     """The names of all runs; and of each row of a tag the number of its run and its value, in step order."""
-    scalars = logs.scalars
-    runs, tags = scalars["run"].cat, scalars["tag"].cat
-    rows = np.flatnonzero(tags.codes == tags.categories.get_loc(tag)) if tag in tags.categories else np.zeros(0, int)
-    return runs.categories, runs.codes.to_numpy()[rows], scalars["value"].to_numpy(float)[rows]
+    rows = logs.of_tags(tag)
+    runs = rows["run"].cat
+    return runs.categories, runs.codes.to_numpy(), rows["value"].to_numpy(float)
 
 
 def late(logs: Logs, tag: str, runs: list[str]) -> pd.Series:

@@ -134,7 +134,7 @@ def test_final_best_and_average_of_any_values(values: list[float]) -> None:
     scalars = pd.DataFrame({"run": ["b"] * len(values) + ["a"] * 2, "tag": "x", "step": [*steps, 0, 1], "value": [*values, 7.0, 3.0]})
     scalars = scalars.astype({"run": "category", "tag": "category"})
     runs = ["a", "b", "c"]
-    logs = cast("Logs", SimpleNamespace(scalars=scalars, settings=pd.DataFrame(index=runs)))
+    logs = cast("Logs", SimpleNamespace(of_tags=lambda tag: scalars[scalars["tag"] == tag]))
     finite = [value for value in values if np.isfinite(value)]
     middle = float(np.mean(finite)) if finite else np.nan
     np.testing.assert_array_equal(final(logs, "x", runs), [3, values[-1], np.nan])
