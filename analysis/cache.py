@@ -110,7 +110,7 @@ def write(folder: Path, reader: str, entries: Mapping[str, Entry], before: Mappi
         except OSError:
             parts.remove(folder, new)
             raise
-        part = parts.opened(folder, new)
+        part = parts.opened(folder, new, verify=False)
         if part is None:
             raise OSError(f"{folder}: a part that was just written cannot be read")
         for number, name in enumerate(fresh):

@@ -36,13 +36,14 @@ class Rows:
     def frame(self) -> pd.DataFrame:
         """run, tag (both categorical), attempt, step, wall_time, value."""
         run, tag, attempt, begin, end = self.spans.T
-        counts = end - begin
+        edges = np.append(0, np.cumsum(end - begin))
         few_runs = np.int16 if len(self.names) < 1 << 15 else np.int32
         few_tags = np.int8 if len(self.part.tags) < 1 << 7 else np.int32
+        names, tags = pd.Index(self.names, dtype=object), pd.Index(self.part.tags, dtype=object)
         coded = {
-            "run": pd.Categorical.from_codes(np.repeat(run.astype(few_runs), counts), pd.Index(self.names, dtype=object), validate=False),
-            "tag": pd.Categorical.from_codes(np.repeat(tag.astype(few_tags), counts), pd.Index(self.part.tags, dtype=object), validate=False),
-            "attempt": np.repeat(attempt.astype(np.int32), counts),
+            "run": pd.Categorical.from_codes(_spread(run, edges, few_runs), names, validate=False),
+            "tag": pd.Categorical.from_codes(_spread(tag, edges, few_tags), tags, validate=False),
+            "attempt": _spread(attempt, edges, np.int32),
         }
         return pd.DataFrame({**coded, **{name: self._column(name) for name in COLUMNS}}, copy=False)
 
@@ -108,6 +109,19 @@ class Rows:
         for _, _, attempt, begin, end in spans.tolist():
             of_attempt.setdefault(attempt, []).append(self.part.wall_time[begin:end])
         return float(sum(np.ptp(np.concatenate(times)) for times in of_attempt.values())) if of_attempt else np.nan
+
+
+def _spread(of_span: np.ndarray, edges: np.ndarray, kind: type[np.integer]) -> np.ndarray:
+    """The value of each span for each of its rows; as ``np.repeat``, which takes its time over long spans."""
+    found = np.zeros(int(edges[-1]), kind)
+    if not len(of_span):
+        return found
+    firsts = np.flatnonzero(np.append(True, of_span[1:] != of_span[:-1]))
+    ends = edges[np.append(firsts[1:], len(of_span))].tolist()
+    for value, begin, end in zip(of_span[firsts].tolist(), edges[firsts].tolist(), ends, strict=True):
+        if value:
+            found[begin:end] = value
+    return found
 
 
 def rows(names: Sequence[str], part: Part) -> Rows:

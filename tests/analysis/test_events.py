@@ -13,9 +13,12 @@ from tensorboardX.proto.summary_pb2 import Summary  # pyright: ignore[reportAttr
 from tensorboardX.proto.tensor_pb2 import TensorProto  # pyright: ignore[reportAttributeAccessIssue]
 from tensorboardX.proto.types_pb2 import DT_DOUBLE, DT_FLOAT  # pyright: ignore[reportAttributeAccessIssue]
 
-from analysis.crc32c import crc32c, masked
-from analysis.events import event_scalars, read
+from analysis.crc32c import crc32c
+from analysis import events
+from analysis.events import Scalars, read
+from analysis.protobuf import event_scalars
 from tests.analysis.conftest import write_events
+from tests.analysis.event_files import event_file, record, scalar
 
 
 def checksum(data: bytes) -> int:
@@ -36,18 +39,15 @@ def test_crc32c_equals_the_loop_over_bytes(length: int, seed: int) -> None:
     assert crc32c(data).tolist() == [_crc32c(data[:, k].tobytes()) for k in range(3)]
 
 
-def record(data: bytes) -> bytes:
-    def mask(part: bytes) -> bytes:
-        return struct.pack("<I", int(masked(np.array([_crc32c(part)], np.uint32))[0]))
-
-    head = struct.pack("<Q", len(data))
-    return head + mask(head) + data + mask(data)
+def in_order(found: Scalars) -> Scalars:
+    order = np.argsort(found.record, kind="stable")
+    return Scalars(*(column[order] for column in found[:6]), *found[6:])
 
 
 def test_every_scalar_comes_back(tmp_path: Path) -> None:
     rows = [(tag, step, value) for step in (0, 1, 127, 128, 80_000, 2**40) for tag, value in (("Vacc", step / 3), ("levels/12", -0.0))]
     rows += [("Vloss", 5, float("nan")), ("Vloss", 6, float("inf")), ("ÄΨ", 7, 1e-30), ("a" * 200, 8, 2.0)]
-    found = read([write_events(tmp_path, rows)])
+    found = in_order(read([write_events(tmp_path, rows)]))
     assert found.damage == {}
     assert [found.tags[k] for k in found.tag] == [tag for tag, _, _ in rows]
     assert found.step.tolist() == [step for _, step, _ in rows]
@@ -77,7 +77,7 @@ def test_senseless_events_with_right_checksums_raise_nothing(tmp_path_factory: p
     path = tmp_path_factory.mktemp("e") / "events.out.tfevents.1"
     event = Event(wall_time=1.0, step=4, summary=Summary(value=[Summary.Value(tag="a", simple_value=3)]))
     path.write_bytes(record(data) + record(event.SerializeToString()))
-    found = read([path])
+    found = in_order(read([path]))
     assert found.damage == {}
     assert (found.step[-1], found.value[-1]) == (4, 3.0)
 
@@ -106,7 +106,7 @@ def test_a_damaged_file_keeps_what_stands_before_the_damage(sound: tuple[bytes, 
     neighbour, path = folder / "other", folder / "bad"
     path.write_bytes(bad)
     neighbour.write_bytes(content)
-    whole, found = read([neighbour]), read([path, neighbour])
+    whole, found = in_order(read([neighbour])), in_order(read([path, neighbour]))
     ends, at = [], 0
     while at < len(content):
         at += 16 + struct.unpack_from("<Q", content, at)[0]
@@ -124,3 +124,39 @@ def test_no_files_is_an_empty_answer() -> None:
     found = read([])
     assert len(found.value) == 0
     assert found.tags == []
+
+
+def test_tags_of_one_length_are_told_apart_whatever_their_bytes(tmp_path: Path) -> None:
+    tags = [f"levels/{k}" for k in range(100, 300)] + [f"{k:>10}" for k in range(50)]
+    rows = [(tag, step, float(k)) for step in (0, 3, 200) for k, tag in enumerate(tags)]
+    path = tmp_path / "events.out.tfevents.1"
+    path.write_bytes(event_file(rows))
+    found = in_order(read([path]))
+    assert [(found.tags[tag], step, value) for tag, step, value in zip(found.tag, found.step, found.value, strict=True)] == rows
+
+
+def test_tags_with_one_key_are_told_apart_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "_ODD", np.uint64(0))  # every tag has the same key
+    test_tags_of_one_length_are_told_apart_whatever_their_bytes(tmp_path)
+
+
+def test_files_that_cannot_be_read_are_told_and_the_others_read(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("gone", "folder", "empty", "sound")]
+    paths[1].mkdir()
+    paths[2].touch()
+    paths[3].write_bytes(event_file([("a", 1, 2.0)]))
+    found = read(paths)
+    assert (found.file.tolist(), found.value.tolist()) == ([3], [2.0])
+    assert found.damage == {0: "cannot be read (FileNotFoundError)", 1: "cannot be read (IsADirectoryError)"}
+
+
+def test_many_records_are_read_in_several_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "_AT_ONCE", 7)
+    path, bad = tmp_path / "a", tmp_path / "b"
+    rows = [(tag, step, step / 7) for step in range(140) for tag in ("x", "yy")]
+    path.write_bytes(event_file(rows))
+    bad.write_bytes(event_file(rows[:20])[:-1] + b"?" + scalar("x", 5, 1.0) * 30)
+    found = in_order(read([path, bad]))
+    assert found.step[found.file == 0].tolist() == [step for _, step, _ in rows]
+    assert found.step[found.file == 1].tolist() == [step for _, step, _ in rows[:19]]
+    assert "wrong checksum after record 20" in found.damage[1]

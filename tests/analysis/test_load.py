@@ -2,51 +2,18 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 import args
-from analysis.load import load, merged
+from analysis.load import load
 from tests.analysis.conftest import measured, write_events
-
-
-def one_by_one(files: list[list[int]]) -> list[list[int]]:
-    """The merge rule said slowly: when a file begins at step s, everything at or after s from before it goes."""
-    kept: list[list[int]] = []
-    for steps in files:
-        if steps:
-            kept = [[step for step in earlier if step < min(steps)] for earlier in kept]
-        kept.append(steps)
-    return kept
-
-
-@given(st.lists(st.lists(st.integers(0, 30), max_size=12), max_size=6))
-def test_merging_follows_the_rule_for_any_interruptions(files: list[list[int]]) -> None:
-    step = np.array([step for steps in files for step in steps], np.int64)
-    file = np.repeat(np.arange(len(files)), [len(steps) for steps in files])
-    stay = merged(step, file)
-    found = [step[stay & (file == index)].tolist() for index in range(len(files))]
-    assert found == one_by_one(files)
-
-
-@given(st.lists(st.integers(0, 100), max_size=5), st.integers(1, 100))
-def test_a_run_resumed_from_checkpoints_reads_like_one_that_was_not_stopped(stops: list[int], last: int) -> None:
-    """Each attempt logs from its checkpoint to where it is stopped; the merged steps are 0 .. last, once each."""
-    rows, begin = [], 0
-    for attempt, stop in enumerate([*stops, last]):
-        stop = last if attempt == len(stops) else min(stop, last)
-        rows += [(attempt, step) for step in range(begin, stop + 1)]
-        begin = max(begin, stop // 10 * 10) if stop >= begin else begin
-    file, step = np.array(rows, np.int64).T
-    stay = merged(step, np.unique(file, return_inverse=True)[1])
-    assert sorted(step[stay].tolist()) == list(range(last + 1))
+from tests.analysis.event_files import event_file, scalar
 
 
 def test_attempts_merge_by_number_not_by_name(write_run: Callable[..., Path], tmp_path: Path) -> None:
@@ -104,8 +71,8 @@ def test_damage_and_missing_parts_are_told_and_not_fatal(write_run: Callable[...
     text = "\n".join(logs.notes)
     assert f"{cut.name}: {events.name} is cut off or damaged after record 4" in text
     assert f"{cut.name}: status.json cannot be read" in text
-    assert f"{nameless.name}: no config.yaml" in text
-    assert f"1 of 4 runs have logged nothing: {silent.name}" in text
+    assert f"1 of 4 runs has no config.yaml, so its settings are unknown: {nameless.name}" in text
+    assert f"1 of 4 runs has logged nothing: {silent.name}" in text
     assert len(logs.notes) == 4
 
 
@@ -123,21 +90,75 @@ def test_an_empty_sweep_is_an_empty_table(tmp_path: Path) -> None:
     assert (len(logs.scalars), len(logs.settings), logs.notes) == (0, 0, ())
 
 
-def test_thirty_runs_load_in_about_a_second(tmp_path: Path) -> None:
-    first = tmp_path / "runs" / "s" / "run0"
-    first.mkdir(parents=True)
-    events = write_events(first, [(f"tag{k}", step, 0.5) for step in range(100) for k in range(15)]).read_bytes()
-    config = yaml.safe_dump(args.resolve({}))
-    for index in range(30):
-        folder = first.with_name(f"run{index}")
-        folder.mkdir(exist_ok=True)
-        (folder / "config.yaml").write_text(config)
-        (folder / "events.out.tfevents.1.host.a1").write_bytes(events)
-    (first / "events.out.tfevents.1.host.a1").unlink()
-    begin = time.perf_counter()
+def test_runs_are_found_in_folders_below_folders(tmp_path: Path) -> None:
+    sweep = tmp_path / "s"
+    for name in ("b", "a/x", "a/y/z", "a/y/z/too_deep", "own", "own/samples", ".hidden", "nothing"):
+        (sweep / name).mkdir(parents=True, exist_ok=True)
+        if name != "nothing":
+            (sweep / name / "events.out.tfevents.1").write_bytes(event_file([("loss", 1, 2.0)]))
+    (sweep / "own" / "status.json").write_text("{}")
+    logs = load(tmp_path, "s")
+    assert list(logs.settings.index) == ["a/x", "a/y/z", "b", "own"]
+    assert logs.folder == sweep
+    assert list(logs.of_tag("loss").columns) == ["a/x", "a/y/z", "b", "own"]
+
+
+def test_a_selection_and_a_tag_are_those_of_the_whole_table(write_run: Callable[..., Path], tmp_path: Path) -> None:
+    """``keep``, ``of_tag`` and ``of_tags`` look rows up by run and tag; the answers are those of a look at every row."""
+    nan = float("nan")
+    write_run("s", {"seed": 1}, [("a", 0, 1.0), ("b", 0, 2.0), ("a", 5, 3.0)], [("a", 3, 4.0), ("c", 4, nan)])
+    write_run("s", {"seed": 2}, [("a", 2, nan), ("a", 5, 6.0), ("b", 7, float("inf"))])
+    write_run("s", {"seed": 3}, [("c", 1, 7.0)])
+    write_run("s", {"seed": 4})
     logs = load(tmp_path / "runs", "s")
-    assert time.perf_counter() - begin < 3  # a tenth of that on an idle machine
-    assert len(logs.scalars) == 30 * 15 * 100
+    names = list(logs.settings.index)
+    for kept in ([], names, names[:1], names[1:3], [names[2], names[0]], ["nobody"]):
+        some = logs.keep(kept)
+        rows = logs.scalars[logs.scalars["run"].isin(kept)]
+        pd.testing.assert_frame_equal(texts(some.scalars), texts(rows))
+        assert list(some.settings.index) == [name for name in names if name in kept]
+        assert set(some.tags) == set(rows["tag"])
+        for tag in ("a", "b", "c", "d"):
+            own = rows[(rows["tag"] == tag) & np.isfinite(rows["value"])]
+            expected = texts(own).pivot(index="step", columns="run", values="value")
+            pd.testing.assert_frame_equal(some.of_tag(tag), expected, check_column_type=False)
+            pd.testing.assert_frame_equal(texts(some.of_tags("c", tag)), texts(rows[rows["tag"].isin(["c", tag])]))
+
+
+def texts(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.astype({"run": object, "tag": object}).reset_index(drop=True)
+
+
+def test_time_between_attempts_is_not_time_of_the_run(tmp_path: Path) -> None:
+    folder = tmp_path / "s" / "r"
+    folder.mkdir(parents=True)
+    for attempt, (begin, steps) in enumerate([(1000.0, range(4)), (9000.0, range(3, 6))], 1):
+        content = b"".join(scalar("loss", step, 1.0, begin + step) for step in steps)
+        (folder / f"events.out.tfevents.1.a{attempt}").write_bytes(content)
+    logs = load(tmp_path, "s")
+    assert logs.scalars["attempt"].tolist() == [0, 0, 0, 1, 1, 1]
+    assert logs.status.loc["r", "seconds"] == 2 + 2
+
+
+def test_what_cannot_be_read_is_a_sentence(write_run: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_run("s", {}, [("loss", 0, 1.0)])
+    (events,) = folder.glob("events.*")
+    (folder / "events.out.tfevents.9").symlink_to(tmp_path / "nowhere")
+    read_bytes, denied = Path.read_bytes, []
+
+    def may(path: Path) -> bytes:
+        if path.name == events.name and not denied:
+            denied.append(path)
+            raise PermissionError(13, "Permission denied")
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", may)
+    logs = load(tmp_path / "runs", "s")
+    assert logs.notes == (
+        f"{folder.name}: {events.name} cannot be read (PermissionError)",
+        f"1 of 1 runs has logged nothing: {folder.name}",
+    )
+    assert load(tmp_path / "runs", "s").notes == ()  # it can be now, and its time is as it was
 
 
 def test_neither_torch_nor_train_is_imported() -> None:
