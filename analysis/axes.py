@@ -5,6 +5,7 @@ Where a run was on such an axis is known at the steps at which it logged somethi
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -132,33 +133,26 @@ class _Walls:
     """Wall times of runs that did not log how long their steps take."""
 
     def __init__(self, logs: Logs) -> None:
-        scalars = logs.scalars
-        self._number = {str(run): number for number, run in enumerate(scalars["run"].cat.categories)}
-        code = scalars["run"].cat.codes.to_numpy()
-        self._order = None if np.all(code[1:] >= code[:-1]) else np.argsort(code, kind="stable")  # rows come in the order of runs
-        self._begin = np.searchsorted(code if self._order is None else code[self._order], np.arange(len(self._number) + 1))
-        self._tag, self._step = scalars["tag"].cat.codes.to_numpy(), scalars["step"].to_numpy()
-        self._wall = scalars["wall_time"].to_numpy()
-        self._attempt = scalars["attempt"].to_numpy() if "attempt" in scalars else np.zeros(len(scalars), int)
+        self._rows = logs.rows
+        edges = np.searchsorted(logs.rows.spans[:, 0], np.arange(len(logs.rows.names) + 1)).tolist()
+        self._spans = dict(zip(logs.rows.names, itertools.pairwise(edges), strict=True))
 
     def knots(self, run: str) -> _Knots | None:
-        if run not in self._number:
+        """Those of the tag that the run logged most often, after its first record of all."""
+        begin, end = self._spans.get(run, (0, 0))
+        if begin == end:
             return None
-        rows: slice | np.ndarray = slice(*self._begin[self._number[run] : self._number[run] + 2])
-        if self._order is not None:
-            rows = self._order[rows]
-        tag, wall = self._tag[rows], self._wall[rows]
-        if not len(tag):
-            return None
-        own = tag == np.bincount(tag).argmax()  # the tag that was logged most often
-        first = int(np.argmin(wall))
-        step = np.append(self._step[rows][first], self._step[rows][own]).astype(float)
-        wall, attempt = np.append(wall[first], wall[own]), np.append(self._attempt[rows][first], self._attempt[rows][own])
-        step, kept = np.unique(step, return_index=True)
-        seconds, resumed = np.diff(wall[kept]), np.diff(attempt[kept]) != 0
+        _, tag, attempt, low, high = self._rows.spans[begin:end].T
+        steps, walls = self._rows.part.step, self._rows.part.wall_time
+        first = int(np.argmin(walls[low]))
+        own = np.flatnonzero(tag == np.bincount(tag, weights=high - low).argmax())
+        rows = np.concatenate([low[first : first + 1], *(np.arange(low[span], high[span]) for span in own)])
+        tries = np.append(attempt[first], np.repeat(attempt[own], (high - low)[own]))
+        step, kept = np.unique(steps[rows], return_index=True)
+        seconds, resumed = np.diff(walls[rows][kept]), np.diff(tries[kept]) != 0
         within = ~resumed & (seconds >= 0)
-        pace = seconds[within].sum() / max(1.0, np.diff(step)[within].sum())
-        return _Knots(step, np.append(0.0, np.cumsum(np.where(within, seconds, pace * np.diff(step)))))
+        pace = seconds[within].sum() / max(1, np.diff(step)[within].sum())
+        return _Knots(step.astype(float), np.append(0.0, np.cumsum(np.where(within, seconds, pace * np.diff(step)))))
 
 
 def _epoch(logs: Logs, runs: list[str]) -> Iterator[_Knots | None]:

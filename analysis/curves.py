@@ -94,7 +94,7 @@ class Means:
         return self._of_plot[plot.name]
 
     def _computed(self, plot: Plot) -> list[_Curve] | str:
-        there = set(self.group.logs.scalars["tag"].cat.categories)
+        there = set(self.group.logs.tags)
         tag = next((tag for tag in plot.tags if there.issuperset(tag.split(" / "))), None)
         if tag is None:
             return f"no run has logged {' or '.join(plot.tags)}"
@@ -146,7 +146,7 @@ def curves(axes: Axes, means: Means, plot: Plot, axis: str = "step") -> str | No
     on_axis = [curve.at(place, size) for curve, place in zip(found, places, strict=True)]
     shown = [curve for curve in on_axis if curve is not None]
     for curve in shown:
-        _one(axes, curve)
+        _one(axes, curve, alpha=float(np.clip(0.7 / len(shown), 0.03, 0.15)))
     if plot.references and axis in ("step", "epoch"):  # the time and bytes of other methods are not theirs
         _references(axes, means.group, axis)
     if uneven:
@@ -160,7 +160,8 @@ def curves(axes: Axes, means: Means, plot: Plot, axis: str = "step") -> str | No
     return None
 
 
-def _one(axes: Axes, curve: _Curve) -> None:
+def _one(axes: Axes, curve: _Curve, alpha: float) -> None:
+    """Its line and its band, the fainter the more bands there are."""
     style = look(curve.cell)
     keywords: dict[str, Any] = style.line(len(curve.x))
     if curve.label != curve.cell.label:
@@ -170,7 +171,7 @@ def _one(axes: Axes, curve: _Curve) -> None:
         axes.plot(*last, linestyle="none", color=style.colour, markerfacecolor="none", gid="end", zorder=4, **end)
     axes.plot(curve.x, curve.mean, label=curve.label, zorder=3, **keywords)
     if np.isfinite(curve.low).any():
-        axes.fill_between(curve.x, curve.low, curve.high, color=style.colour, alpha=0.11, linewidth=0, zorder=2)
+        axes.fill_between(curve.x, curve.low, curve.high, color=style.colour, alpha=alpha, linewidth=0, zorder=2)
 
 
 def _references(axes: Axes, group: Group, axis: str) -> None:

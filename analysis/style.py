@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,9 +105,23 @@ class Look:
                 "markeredgewidth": 0.9 if self.hollow else 0.4, "markersize": size}  # fmt: skip
 
 
+_CYCLE = math.lcm(len(COLOURS), len(MARKERS), len(DASHES))  # so many methods have looks of their own
+_VARIANTS = 2 * len(DASHES)  # so many settings of one method differ in dash or filling
+
+
 def look(cell: Cell) -> Look:
-    """Colour and marker of the cell's method; its second, third .. setting has another dash and a hollow marker."""
-    names = [*METHODS, cell.method] if cell.method not in METHODS else list(METHODS)
-    index = names.index(cell.method)
+    """Colour, marker and dash of the cell's method; its second, third .. setting has another dash and a hollow marker.
+
+    After ten settings their marker changes too.  A method that METHODS does not know takes one of the places after it, by its name.
+    """
+    index = _index(cell.method)
     dash = DASHES[(index + cell.variant) % len(DASHES)]
-    return Look(COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)], dash, cell.variant % 2 == 1, index)
+    marker = MARKERS[(index + 7 * (cell.variant // _VARIANTS)) % len(MARKERS)]
+    return Look(COLOURS[index % len(COLOURS)], marker, dash, cell.variant % 2 == 1, index)
+
+
+def _index(method: str) -> int:
+    names = list(METHODS)
+    if method in names:
+        return names.index(method)
+    return len(names) + zlib.crc32(method.encode()) % max(1, _CYCLE - len(names))
