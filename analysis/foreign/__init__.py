@@ -14,7 +14,7 @@ import numpy as np
 
 from analysis.foreign import dgc, original, smaq
 
-# Their tag -> ours.  Lightning logs a value of a step and its mean over an epoch; accuracies of SmaQ are shares of one (FACTORS).
+# Their tag -> ours.  Lightning logs a value of a step and its mean over an epoch.
 TAGS = {
     "loss/train": "loss",
     "acc/test_top1": "Vacc",
@@ -30,7 +30,6 @@ TAGS = {
     "val_accuracy_correct_1_epoch": "Vacc",
     "val_correct_1_epoch": "Vacc",
 }
-FACTORS = {tag: 100.0 for tag, ours in TAGS.items() if ours.endswith("acc") and tag != "acc/test_top1"}  # by which values are multiplied
 
 
 def settings(folder: Path) -> dict[str, Any] | None:
@@ -41,11 +40,25 @@ def settings(folder: Path) -> dict[str, Any] | None:
     return None
 
 
-def inputs_per_step(settings: Mapping[str, Any], steps: np.ndarray) -> int | None:
+def inputs_per_step(of: Mapping[str, Any], steps: np.ndarray) -> int | None:
     """By what to divide a run's x axis to have steps: 1, or of a DGC run what the log itself shows; None where it shows nothing.
 
-    steps: int64, the x values of a tag that was logged at every step (``loss/train``).  They are multiples of the inputs of one step.
+    of: the run's settings; steps: int64, the x values of its ``loss``, which DGC logs at every step: multiples of the inputs of one step.
     """
-    if settings.get("system") != dgc.SYSTEM:
+    if of.get("system") != dgc.SYSTEM:
         return 1
     return int(np.gcd.reduce(steps)) or None if len(steps) else None
+
+
+def in_our_units(
+    of: Mapping[str, Any], tag: str, steps: np.ndarray, values: np.ndarray, inputs: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """steps (int64) and values (float64) of one tag, under our name, of a run with these settings: steps, accuracies in per cent.
+
+    inputs: see ``inputs_per_step``; where it is None, a DGC run stays on its axis.
+    """
+    if inputs and inputs != 1:
+        steps = steps // inputs
+    if of.get("system") == smaq.SYSTEM and tag in ("Vacc", "Tacc"):
+        values = 100 * values
+    return steps, values

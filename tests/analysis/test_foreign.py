@@ -1,6 +1,5 @@
 """Folders of the shapes that other systems leave, and what is read from them."""
 
-import ast
 from pathlib import Path
 from typing import Any
 
@@ -353,6 +352,14 @@ def test_folders_of_nobody(tmp_path: Path, name: str) -> None:
 
 def test_tags_are_ours() -> None:
     assert set(foreign.TAGS.values()) == {"loss", "Tloss", "Tacc", "Vloss", "Vacc"}
-    assert foreign.FACTORS.keys() < foreign.TAGS.keys() and set(foreign.FACTORS.values()) == {100.0}
-    assert "acc/test_top1" not in foreign.FACTORS  # per cent there, too
-    assert ast.literal_eval(repr(OPTIONS)) == OPTIONS
+
+
+def test_steps_and_accuracies_in_our_units() -> None:
+    """SmaQ's accuracies are shares of one; DGC's are in per cent, at inputs seen."""
+    x, values = np.array([2048, 51200]), np.array([0.5, 0.79])
+    cases = {("smaq", "Vacc", 1): (x, 100 * values), ("smaq", "Vloss", 1): (x, values), ("dgc", "Vacc", 1024): ([2, 50], values)}
+    cases |= {("dgc", "loss", None): (x, values), ("learning-to-quantize", "Vacc", 1): (x, values)}
+    for (system, tag, inputs), expected in cases.items():
+        found = foreign.in_our_units({"system": system}, tag, x, values, inputs)
+        for got, wanted in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(got, wanted)
