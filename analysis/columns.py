@@ -119,18 +119,16 @@ def _meaning(columns: Sequence[Column]) -> str:
     return "; ".join([_ALWAYS, *(column.says for column in columns if column.says)]) + "."
 
 
-LEGEND = _meaning(COLUMNS)  # of all columns
-
-
 def written(row: Mapping[Hashable, Any], column: Column, plus_minus: str, missing: str) -> str:
     """``93.00 +- 8.96``; ``(n=2)`` behind it where fewer values than complete runs count, or where one alone has no interval."""
     value = float(row.get(column.name, np.nan))
     if not np.isfinite(value):
         return missing
+    if column.short == "p":
+        return f"{value:.3f}" if value >= 0.001 else "<0.001"
     digits = column.digits if abs(value) < 1000 else 0
-    if column.short == "p" and value < 0.001:
-        return "<0.001"
-    words = f"{value:.{digits}f}"
+    small = 0 < abs(value) < 10 ** (1 - digits) and not column.interval  # two digits that count: 0.014 steps/s
+    words = f"{value:#.2g}" if small else f"{value:.{digits}f}"
     words = words.removeprefix("-") if not float(words) else words  # no -0.00
     if column.interval:
         half_width, n = float(row[f"{column.name}_pm"]), int(row[f"{column.name}_n"])

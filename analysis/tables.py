@@ -16,12 +16,12 @@ from rich.table import Table
 from analysis import published
 from analysis.aggregate import Estimate, estimate, geometric_mean
 from analysis.cells import Cell, cells, shown
-from analysis.columns import COLUMNS, LEGEND, PAGE, WIDTH, Column, column_named, left_out, legend, shown_columns, written
+from analysis.columns import COLUMNS, PAGE, WIDTH, Column, column_named, left_out, legend, shown_columns, written
 from analysis.load import Logs
 from analysis.paired import difference, partners
 from analysis.results import of_runs
 
-__all__ = ["COLUMNS", "LEGEND", "WIDTH", "arranged", "latex", "left_out", "legend", "rich_table", "table", "text", "write"]
+__all__ = ["COLUMNS", "WIDTH", "arranged", "latex", "left_out", "legend", "rich_table", "table", "text", "write"]
 
 _PLUS_MINUS = "+-"
 _MEANS = {  # columns that are plain means, and what of each run
@@ -47,7 +47,7 @@ def table(logs: Logs) -> pd.DataFrame:
     complete = logs.status["complete"].to_numpy(bool)
     place = {str(run): index for index, run in enumerate(logs.settings.index)}
     values = {name: of_run.to_numpy(float) for name, of_run in of_runs(logs).where(logs.status["complete"].astype(bool)).items()}
-    partner = partners(logs.settings.loc[complete])
+    partner = partners(logs.settings.loc[complete & (logs.settings["trajectory"] != "sgd").to_numpy()])  # on SGD's all are equal
     baseline = np.full(len(place), np.nan)
     for run, other in partner.dropna().items():
         baseline[place[str(run)]] = values["final"][place[other]]

@@ -159,6 +159,16 @@ def test_differences_are_paired_by_seed_within_a_task(two_tasks: Path) -> None:
     assert "2.00 +- 12.71 (n=2)  0.295" in line
 
 
+def test_nothing_is_compared_on_the_sgd_trajectory(write_run: Callable[..., Path], tmp_path: Path) -> None:
+    """Whatever is measured there, all train with the same gradient."""
+    for method in ("supersgd", "alq"):
+        for seed in (1, 2):
+            write_run("s", {"method": method, "trajectory": "sgd", "measure.every": 5, "seed": seed}, rows(80 + seed, 2))
+    found = tables.table(load(tmp_path / "runs", "s"))
+    assert found["difference_percent"].isna().to_numpy().all()
+    assert "vs SuperSGD" not in tables.text(found)
+
+
 def test_speed_is_that_of_training(two_tasks: Path) -> None:
     found = tables.table(load(two_tasks, "s"))
     assert list(found["steps_per_s"]) == pytest.approx([5] * 4)  # 0.2 s a step
@@ -244,6 +254,9 @@ def test_numbers_are_written_in_few_characters() -> None:
     assert written("difference", difference_percent_n=2) == "-3.00 +- 1.00 (n=2)"
     assert written("bits") == "-"
     assert written("seconds", seconds=123456.7) == "123457"
+    assert written("speed", steps_per_s=0.01234) == "0.012"
+    assert written("speed", steps_per_s=12.34) == "12.3"
+    assert written("images", images_per_s=0.0) == "0"
 
 
 def test_names_of_columns_are_unique() -> None:
