@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
@@ -16,6 +17,7 @@ from analysis.aggregate import final, geometric_mean, late, wide
 from analysis.cells import Cell
 from analysis.load import Logs
 from analysis.panels import Counts, columns_of, draw, limit, line, reference
+from analysis.style import RC
 
 FULL_PRECISION = ("sgd", "supersgd")  # methods that quantize nothing
 _APART = 0.015  # of the bits, between points that stand side by side
@@ -49,6 +51,7 @@ _VARIANCE = _Quantity(
 )
 
 
+@rc_context(RC)
 def against_setting(logs: Logs, width: float, setting: str) -> Figure | str:
     """Fig. 7 of the paper: the final accuracy against a numeric setting such as ``method.bits`` or ``method.bucket_size``.
 
@@ -68,7 +71,8 @@ def _against(axes: Axes, logs: Logs, panel: Panel, setting: str, counts: Counts,
     quantity = _VARIANCE if panel.group.trajectory == "sgd" else _ACCURACY
     drawn: set[float] = set()
     log = _spans_decades(panel.values)
-    for number, series in enumerate(panel.series):
+    beside = [series.cell for series in panel.series if series.points]
+    for series in panel.series:
         found = {value: quantity.of(logs, cell) for value, cell in (series.points or {np.nan: series.cell}).items()}
         found = {value: item for value, item in found.items() if np.isfinite(item[0].mean)}
         if not found:
@@ -76,7 +80,8 @@ def _against(axes: Axes, logs: Logs, panel: Panel, setting: str, counts: Counts,
         counts.add(series.cell, sum(n for _, n in found.values()), len(series.cell.runs))
         table = pd.DataFrame([item for item, _ in found.values()], index=list(found), columns=["mean", "low", "high"])
         if series.points:
-            line(axes, series.cell, table.set_axis(_moved(list(found), number / max(1, len(panel.series) - 1) - 0.5, log)))
+            by = (beside.index(series.cell) - (len(beside) - 1) / 2) / len(beside)
+            line(axes, series.cell, table.set_axis(_moved(list(found), by, panel.values, log)))
             drawn |= set(found)
         else:
             reference(axes, series.cell, next(iter(found.values()))[0])
@@ -94,12 +99,14 @@ def _spans_decades(values: Sequence[float]) -> bool:
     return values[0] > 0 and values[-1] / values[0] >= 16
 
 
-def _moved(values: Sequence[float], by: float, log: bool) -> list[float]:
-    """The values, moved by a part of a third of the way between two of them: intervals of different methods stand beside each other."""
-    places = np.log2(values) if log else np.asarray(values)
-    steps = np.diff(places)
-    places = places + by / 3 * (steps.min() if len(steps) else 1.0)
-    return list(2.0**places if log else places)
+def _moved(values: Sequence[float], by: float, every: Sequence[float], log: bool) -> list[float]:
+    """Places beside the values, so that the intervals of all methods can be seen.
+
+    by: in [-0.5, 0.5], of a third of the way between two neighbours in ``every``, and at most of a 24th of the axis.
+    """
+    all_places = np.log2(every) if log else np.asarray(every)
+    step = min(float(np.diff(all_places).min()) / 3, float(np.ptp(all_places)) / 24)
+    return [float(value * 2.0 ** (by * step) if log else value + by * step) for value in values]
 
 
 def _value_axis(axes: Axes, values: Sequence[float], inches: float) -> None:
@@ -143,6 +150,7 @@ _EXCESS = _Quantity(
 )
 
 
+@rc_context(RC)
 def error_per_bit(logs: Logs, width: float) -> Figure | str:
     """The variance that quantization adds, relative to the minibatches' own, against the measured bits per coordinate.
 

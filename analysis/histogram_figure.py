@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -17,7 +18,7 @@ from analysis.aggregate import runs_to_use
 from analysis.cells import Cell, Group
 from analysis.histograms import COORDINATES, FIT, Histogram, read
 from analysis.level_figures import levels_at, threshold, value_axis
-from analysis.style import look
+from analysis.style import RC, look
 
 _DEPTH = 1e-6  # the axis ends at this part of the highest density
 _FEW = 16  # up to so many levels are drawn through the panel, more only at its foot
@@ -38,6 +39,7 @@ class _Shown:
         return _density(self.measured)
 
 
+@rc_context(RC)
 def gradient_histogram(group: Group, width: float) -> Figure | str:
     """For each adaptive method the density of the normalised coordinates, weighted by norm^2 as in a fit, at its last measurement.
 

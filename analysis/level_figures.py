@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -20,11 +21,11 @@ from analysis.aggregate import mark, marked, runs_to_use
 from analysis.cells import Cell, Group
 from analysis.curves import step_axis
 from analysis.load import Logs
-from analysis.style import look
+from analysis.style import RC, look
 
 _TAG = re.compile(r"levels/(\d+)$")
 _ROW = 0.23  # inches per method
-_LETTERS = 22  # of a method's label in one line, in a figure of one column
+_LETTERS = 25  # of a method's label in one line, in a figure of one column
 _MANY = 32  # from so many levels on, thinner strokes
 _TITLE = 13  # letters an inch of a panel's title
 _LINEAR = 0.6  # what lies between zero and the first power of ten, in decades
@@ -85,13 +86,10 @@ def _number(value: float, _position: int = 0) -> str:
     return f"{value:g}".replace("-", "\N{MINUS SIGN}")
 
 
-def _all(tables: list[pd.DataFrame]) -> np.ndarray:
-    return np.concatenate([table.to_numpy().ravel() for table in tables])
-
-
 # --- at the end ---------------------------------------------------------------------------------------------------
 
 
+@rc_context(RC)
 def final(group: Group, width: float) -> Figure | str:
     """The last levels of each method as positions: a stroke at the mean over seeds, a bar over their range.
 
@@ -102,11 +100,11 @@ def final(group: Group, width: float) -> Figure | str:
         return "no run has logged levels"
     labels = [marked(cell.label, mark(group.logs, cell, len(table))) for cell, table in found]
     labels = [label if width > 5 else textwrap.fill(label, _LETTERS) for label in labels]
-    row_height = _ROW * (1.3 if any("\n" in label for label in labels) else 1)
+    row_height = max(_ROW, *(0.05 + 0.125 * len(label.split("\n")) for label in labels))
     figure = Figure(figsize=(width, 0.6 + row_height * len(found)))
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    from_paper = False
+    shown = [table.to_numpy().ravel() for _, table in found]
     for row, (cell, table) in enumerate(found):
         colour = look(cell).colour
         mean = table.mean()
@@ -116,16 +114,16 @@ def final(group: Group, width: float) -> Figure | str:
         axes.plot(mean, np.full(len(mean), row), color=colour, zorder=3, **stroke)
         theirs = published.levels(group.logs.settings.loc[cell.runs[0]].to_dict()).get(cell.method, ())
         axes.plot(theirs, np.full(len(theirs), row), zorder=4, **_PAPER)
-        from_paper |= bool(theirs)
+        shown += [np.array(theirs)] if theirs else []
     longest = max(len(line) for label in labels for line in label.split("\n"))
-    value_axis(axes, "x", threshold(_all([table for _, table in found])), width - 0.062 * longest - 0.2)
+    value_axis(axes, "x", threshold(np.concatenate(shown)), width - 0.062 * longest - 0.2)
     axes.set_yticks(range(len(found)), labels)
     axes.set_ylim(len(found) - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("levels at the end of training")
-    if from_paper:
+    if len(shown) > len(found):
         figure.set_figheight(figure.get_figheight() + 0.16)
         key = Line2D([], [], label=f"paper (bucket {published.LEVELS_BUCKET})", **_PAPER)
         figure.legend(handles=[key], loc="outside lower center", borderaxespad=0.2)
@@ -135,6 +133,7 @@ def final(group: Group, width: float) -> Figure | str:
 # --- during training ----------------------------------------------------------------------------------------------
 
 
+@rc_context(RC)
 def over_steps(group: Group, widths: dict[str, float]) -> Figure | str:
     """Levels against the step, a panel for each method whose levels move; one thin line per seed and level."""
     moving = [(cell, table) for cell, table in _levels(group) if _moves(table)]
@@ -160,7 +159,7 @@ def over_steps(group: Group, widths: dict[str, float]) -> Figure | str:
         else:
             axes.set_ylabel("positive levels" if symmetric else "levels")
     assert first is not None
-    everywhere = _all([table for _, table in moving])
+    everywhere = np.concatenate([table.to_numpy().ravel() for _, table in moving])
     if symmetric:
         first.set_yscale("log")
         first.set_ylim(0.7 * max(_LOWEST, float(everywhere[everywhere > 0].min())), 1.3)

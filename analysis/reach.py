@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -17,7 +18,7 @@ from analysis import axes as on_axis
 from analysis.aggregate import estimate, final, runs_to_use, wide
 from analysis.cells import Cell, Group, groups, title
 from analysis.load import Logs
-from analysis.style import look
+from analysis.style import RC, look
 
 TAG = "Vacc"
 BELOW = 1.0  # percentage points: the default target lies so far below the final mean of the baseline
@@ -64,6 +65,7 @@ def default_target(group: Group) -> Target | None:
     return Target(mean - BELOW, f"{BELOW:g} point below {name} final mean")
 
 
+@rc_context(RC)
 def time_to_accuracy(logs: Logs, width: float, target: float | None = None) -> Figure | str:
     """Training time and bytes sent by one worker until the validation accuracy first reaches ``target`` percent (see ``reach``).
 
@@ -95,7 +97,7 @@ def _draw(group: Group, cells: list[Cell], goal: Target, found: Mapping[str, Map
     beside = width > 5
     rows, columns = (1, len(found)) if beside else (len(found), 1)
     labels = [cell.label if beside else textwrap.fill(cell.label, _LABEL_WIDTH) for cell in cells]
-    row = _ROW * (1.5 if any("\n" in label for label in labels) else 1)
+    row = max(_ROW, *(0.05 + 0.125 * len(label.split("\n")) for label in labels))
     figure = Figure(figsize=(width, 0.4 + rows * (0.45 + row * len(cells))))
     FigureCanvasAgg(figure)
     for index, (axis, by_label) in enumerate(found.items()):
