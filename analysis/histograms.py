@@ -61,13 +61,20 @@ def _begun(path: Path) -> tuple[int, str]:
 def _values(content: bytes, tag: bytes) -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray] | None]]:
     """(step, edges and counts under ``tag``) of each event that holds a value."""
     for event in _events(content):
+        if tag not in event and event[9:10] == b"\x10":  # a step behind the wall time: a value of another tag, of which the step is enough
+            yield _signed(_varint(event, 10)[0]), None
+            continue
         fields = dict(_fields(event))
         value = _value(fields.get(5, b""))
         if value is None:
             continue
-        step = int.from_bytes(fields.get(2, b"\0"), "little", signed=True)
         name, histogram = value
-        yield step, _histogram(histogram) if name == tag and histogram else None
+        yield _signed(int.from_bytes(fields.get(2, b""), "little")), _histogram(histogram) if name == tag and histogram else None
+
+
+def _signed(number: int) -> int:
+    number &= 0xFFFFFFFFFFFFFFFF
+    return number - ((number >> 63) << 64)
 
 
 def _events(content: bytes) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ EDGES = np.concatenate([-np.geomspace(1, 1e-3, 80), [0.0], np.geomspace(1e-3, 1,
 
 
 def masses(step: int) -> np.ndarray:
-    counts = np.random.default_rng(step).random(len(EDGES) - 1)
+    counts = np.random.default_rng(abs(step)).random(len(EDGES) - 1)
     counts[:30] = counts[-20:] = 0
     return counts / counts.sum()
 
@@ -43,6 +43,13 @@ def test_edges_and_counts_come_back_bit_for_bit(tmp_path: Path) -> None:
         np.testing.assert_array_equal(histogram.counts, masses(histogram.step))
     assert [h.counts.tolist() for h in read(tmp_path, "stats/fit")] == [masses(h.step + 1).tolist() for h in found]
     assert read(tmp_path, "stats") == [] == read(tmp_path / "nowhere", TAG)
+
+
+def test_steps_below_zero_are_steps(tmp_path: Path) -> None:
+    write(tmp_path, 1, [-3, -1, 2], every=2)
+    assert [histogram.step for histogram in read(tmp_path, TAG)] == [2]
+    write(tmp_path, 2, [-2], every=2)
+    assert [histogram.step for histogram in read(tmp_path, TAG)] == [-2]
 
 
 def test_scalars_beside_them_are_read_as_ever(tmp_path: Path) -> None:

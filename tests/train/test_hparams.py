@@ -129,6 +129,12 @@ def test_runs_are_sessions_and_seeds_a_group(ask: Ask) -> None:
     assert {value["name"]["tag"] for value in sgd["metricValues"]} == {"Vacc", "Vloss", "comm/bits_per_coordinate"}
 
 
+def test_a_run_says_where_it_ran(runs: Path) -> None:
+    found = json.loads((runs / "sgd-s1" / "status.json").read_text())["machine"]
+    assert set(found) == {"python", "torch", "cpu", "cores", "gpu", "commit", "dirty"}
+    assert found["python"].startswith("3.")
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_every_setting_of_a_method_is_shown(method: str) -> None:
     config = args.resolve({"method": method})
