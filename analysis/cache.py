@@ -1,9 +1,9 @@
 """What was read of a sweep, kept so that only runs whose files have changed are read again.
 
-In ``<runs>/.cache/<sweep>.sweep``, or below $XDG_CACHE_HOME where that cannot be written, lie parts (``analysis.parts``) and an index: of each
-run the sizes and times of the files it was read from, its settings and status, and where its rows are.  Everything is JSON or plain arrays,
-written aside and renamed; parts are never changed, so that readers of an older index are not disturbed; whatever does not fit together
-counts as not there.
+In ``<runs>/.cache/<sweep>.sweep``, or below $XDG_CACHE_HOME where that cannot be written, lie parts (``analysis.parts``) and an index: of
+each run the sizes and times of the files it was read from, its settings and status, and where its rows are.  Everything is JSON or plain
+arrays, written aside and renamed; parts are never changed, so that readers of an older index are not disturbed; whatever does not fit
+together counts as not there.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ def read(folder: Path, reader: str) -> dict[str, Entry]:
             if part not in opened:
                 opened[part] = parts.opened(folder, part) if _PART_NAME.fullmatch(part) else None
             kept = opened[part]
-            seen = [Seen(*record[kind]) for kind in ("scalars", "settings", "status")]
-            sound = all(isinstance(item.content, dict | None) and isinstance(item.notes, list) for item in seen)
+            seen = {kind: Seen(*record[kind]) for kind in ("scalars", "settings", "status")}
+            sound = all(isinstance(item.content, dict | None) and isinstance(item.notes, list) for item in seen.values())
             if kept is not None and sound and 0 <= number < kept.num_runs:
-                found[name] = Entry(*seen, kept, number, part)
+                found[name] = Entry(**seen, part=kept, run=number, kept_in=part)
     return found
 
 

@@ -22,7 +22,10 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: spreads the 
 
 
 class Scalars(NamedTuple):
-    """One row per logged scalar.  Rows of one tag whose steps grow stand in the order of the files; ``record`` gives the order of the rest."""
+    """One row per logged scalar.
+
+    Rows of one tag whose steps grow are in the order of the files; ``record`` gives the order of all others.
+    """
 
     record: np.ndarray  # int64, counts the records of all the files
     file: np.ndarray  # int64, index into the paths
@@ -160,9 +163,7 @@ def _by_step_bytes(rows: np.ndarray, length: int) -> Iterator[tuple[int, np.ndar
             yield int(num_bytes[chosen[0]]), chosen
 
 
-def _plain_scalars(
-    rows: np.ndarray, length: int, step_bytes: int, record: np.ndarray, tags: dict[str, int]
-) -> tuple[_Rows, np.ndarray]:
+def _plain_scalars(rows: np.ndarray, length: int, step_bytes: int, record: np.ndarray, tags: dict[str, int]) -> tuple[_Rows, np.ndarray]:
     """Events of the one layout that scalar writers produce, and which of the rows are such.
 
     09 wall_time(8) [10 step(varint)] 2a len { 0a len { 0a len tag 15 value(4) } }

@@ -99,4 +99,3 @@ def _short_headers(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if not fits.all():
             place, length = place[fits], length[fits]
     return place, length.astype(np.int64)
-

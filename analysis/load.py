@@ -104,7 +104,8 @@ def load(runs: Path, sweep: str, *, cache: bool = True) -> Logs:
     for name, entry in entries.items():
         notes += [f"{name}: {note}" for seen in (entry.settings, entry.status, entry.scalars) for note in seen.notes]
     nameless = [name for name, entry in entries.items() if entry.settings.content is None]
-    notes += _some("has no config.yaml, so its settings are unknown", "have no config.yaml, so their settings are unknown", nameless, len(names))
+    unknown = "no config.yaml, so {} settings are unknown"
+    notes += _some(f"has {unknown.format('its')}", f"have {unknown.format('their')}", nameless, len(names))
     logged = rows(tuple(entries), parts.joined([(entry.part, entry.run) for entry in entries.values()]))
     silent = [name for name, count in zip(names, np.diff(logged.part.row_edges), strict=True) if not count]
     notes += _some("has logged nothing", "have logged nothing", silent, len(names))

@@ -1,8 +1,8 @@
 """Rows of many runs as plain arrays: in memory, or in files that are mapped into it.
 
-A part holds the scalars of some runs, ordered by run, tag and step.  Which rows belong to which run, tag and attempt stands in a small table
-of spans, so that the columns proper are three: step, wall time and value.  On disk a part is four .npy files and a JSON file, nothing that
-could run code.
+A part holds the scalars of some runs, ordered by run, tag and step.  Which rows belong to which run, tag and attempt stands in a small
+table of spans, so that the columns proper are three: step, wall time and value.  On disk a part is four .npy files and a JSON file, nothing
+that could run code.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def write(folder: Path, name: str, pieces: Pieces) -> None:
         with (folder / f"{name}.{column}.npy").open("wb") as file:
             np.lib.format.write_array_header_1_0(file, {"descr": kind.str, "fortran_order": False, "shape": shape})
             for array in arrays:
-                file.write(memoryview(np.ascontiguousarray(array)).cast("B"))
+                array.tofile(file)
         sums[column] = sum(_sum(array) for array in arrays) % (1 << 64)
     text = json.dumps({"num_runs": len(pieces), "tags": tags, "sums": sums})
     aside = folder / f"{name}.json.tmp"

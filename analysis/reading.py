@@ -1,8 +1,8 @@
 """The event files of many runs, merged and sorted, by several processes where there is much to read.
 
 Processes share no memory and no locks: each claims the next portion by creating a file that only one can create, and leaves its rows as a
-part (``analysis.parts``).  They are started as commands (``python -m analysis.reading FOLDER``), so that it does not matter what the calling
-program is, and whatever a process did not deliver this one reads itself.
+part (``analysis.parts``).  They are started as commands (``python -m analysis.reading FOLDER``), so that it does not matter what the
+calling program is, and whatever a process did not deliver this one reads itself.
 """
 
 from __future__ import annotations

@@ -91,8 +91,12 @@ class Rows:
         finite = np.isfinite(table)
         if not finite.all():
             table[~finite] = np.nan
-            rows, columns = finite.any(axis=1), finite.any(axis=0)
-            index, table, runs = index[rows], table[rows][:, columns], [run for run, some in zip(runs, columns, strict=True) if some]
+            rows, columns = np.asarray(finite.any(axis=1)), np.asarray(finite.any(axis=0))
+            index, table, runs = (
+                index[rows],
+                table[rows][:, columns],
+                [run for run, some in zip(runs, columns.tolist(), strict=True) if some],
+            )
         names = pd.Index([self.names[run] for run in runs], name="run", dtype=object)
         return pd.DataFrame(table, pd.Index(index, name="step"), names)
 

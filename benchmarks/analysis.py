@@ -1,10 +1,10 @@
 """How long the logs of a whole sweep take to load, against TensorBoard's own reader: ``python -m benchmarks.analysis``.
 
-2,000 runs of 10 tags and 1,000 steps, one in twenty of them requeued, with settings and states: a few event files are written by the library
-that training writes with, and copied with other values and times (and their checksums).  Ours loads all of it in a process of its own: with no
-cache of ours, with nothing changed, and after 20 runs have logged more; TensorBoard's EventAccumulator reads a sample of the same runs in turns
-with it (its time is scaled up).  The page cache of the operating system is warm in all of these, and cold in one more.  Medians over the turns
-with the smallest and the largest; the values are compared with TensorBoard's.
+2,000 runs of 10 tags and 1,000 steps, one in twenty of them requeued, with settings and states: a few event files are written by the
+library that training writes with, and copied with other values and times (and their checksums).  Ours loads all of it in a process of its
+own: with no cache of ours, with nothing changed, and after 20 runs have logged more; TensorBoard's EventAccumulator reads a sample of the
+same runs in turns with it (its time is scaled up).  The page cache of the operating system is warm in all of these, and cold in one more.
+Medians over the turns with the smallest and the largest; the values are compared with TensorBoard's.
 """
 
 from __future__ import annotations
@@ -183,9 +183,10 @@ def differing(runs: Path, folders: Sequence[Path], read: Sequence[dict[str, Any]
     rows = load(runs, SWEEP).keep([folder.name for folder in folders]).scalars
     wrong = 0
     for folder, theirs in zip(folders, read, strict=True):
-        ours = rows[rows["run"] == folder.name]
+        ours = rows.loc[rows["run"] == folder.name]
         for tag, events in theirs.items():
-            own = ours[ours["tag"] == tag][["step", "wall_time", "value"]].to_numpy()
+            of_tag = (ours["tag"] == tag).to_numpy()
+            own = np.stack([ours[name].to_numpy(float)[of_tag] for name in ("step", "wall_time", "value")], axis=1)
             their = np.array([(event.step, event.wall_time, event.value) for event in events])
             wrong += int((own != their).any(axis=1).sum()) if own.shape == their.shape else len(their)
     return wrong

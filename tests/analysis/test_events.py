@@ -13,8 +13,8 @@ from tensorboardX.proto.summary_pb2 import Summary  # pyright: ignore[reportAttr
 from tensorboardX.proto.tensor_pb2 import TensorProto  # pyright: ignore[reportAttributeAccessIssue]
 from tensorboardX.proto.types_pb2 import DT_DOUBLE, DT_FLOAT  # pyright: ignore[reportAttributeAccessIssue]
 
-from analysis.crc32c import crc32c
 from analysis import events
+from analysis.crc32c import crc32c
 from analysis.events import Scalars, read
 from analysis.protobuf import event_scalars
 from tests.analysis.conftest import write_events
@@ -41,7 +41,7 @@ def test_crc32c_equals_the_loop_over_bytes(length: int, seed: int) -> None:
 
 def in_order(found: Scalars) -> Scalars:
     order = np.argsort(found.record, kind="stable")
-    return Scalars(*(column[order] for column in found[:6]), *found[6:])
+    return found._replace(**{name: getattr(found, name)[order] for name in found._fields[:6]})
 
 
 def test_every_scalar_comes_back(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 import yaml
 
-import args
 from analysis.load import load
 from tests.analysis.conftest import measured, write_events
 from tests.analysis.event_files import event_file, scalar
@@ -114,15 +113,15 @@ def test_a_selection_and_a_tag_are_those_of_the_whole_table(write_run: Callable[
     names = list(logs.settings.index)
     for kept in ([], names, names[:1], names[1:3], [names[2], names[0]], ["nobody"]):
         some = logs.keep(kept)
-        rows = logs.scalars[logs.scalars["run"].isin(kept)]
+        rows = logs.scalars.loc[logs.scalars["run"].isin(kept)]
         pd.testing.assert_frame_equal(texts(some.scalars), texts(rows))
         assert list(some.settings.index) == [name for name in names if name in kept]
         assert set(some.tags) == set(rows["tag"])
         for tag in ("a", "b", "c", "d"):
-            own = rows[(rows["tag"] == tag) & np.isfinite(rows["value"])]
+            own = rows.loc[(rows["tag"] == tag) & np.isfinite(rows["value"])]
             expected = texts(own).pivot(index="step", columns="run", values="value")
             pd.testing.assert_frame_equal(some.of_tag(tag), expected, check_column_type=False)
-            pd.testing.assert_frame_equal(texts(some.of_tags("c", tag)), texts(rows[rows["tag"].isin(["c", tag])]))
+            pd.testing.assert_frame_equal(texts(some.of_tags("c", tag)), texts(rows.loc[rows["tag"].isin(["c", tag])]))
 
 
 def texts(rows: pd.DataFrame) -> pd.DataFrame:
