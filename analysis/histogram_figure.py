@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ from analysis.style import RC, look
 _DEPTH = 1e-6  # the axis ends at this part of the highest density
 _FEW = 16  # up to so many levels are drawn through the panel, more only at its foot
 _ASPECT = 0.8
+_TITLE_SIZE = 7.5  # points
+_LETTERS = 15  # an inch of a title
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,10 @@ def gradient_histogram(group: Group, width: float) -> Figure | str:
         return f"no run has logged {COORDINATES}"
     columns = min(len(found), 4 if page else 2)
     rows = -(-len(found) // columns)
-    figure = Figure(figsize=(width, 0.75 + rows * width / max(columns, 2) * _ASPECT))
+    inches = width / max(columns, 2)  # of a panel
+    titles = [f"{textwrap.fill(shown.cell.label, round(_LETTERS * (inches - 0.2)))}\nstep {shown.measured.step}" for shown in found]
+    lines = max(title.count("\n") for title in titles)
+    figure = Figure(figsize=(width, 0.75 + rows * (inches * _ASPECT + 0.13 * (lines - 1))))
     FigureCanvasAgg(figure)
     linear = threshold(np.concatenate([shown.levels for shown in found]))
     highest = max(float(shown.density.max()) for shown in found)
@@ -62,12 +68,13 @@ def gradient_histogram(group: Group, width: float) -> Figure | str:
         axes = figure.add_subplot(rows, columns, index + 1, sharex=first, sharey=first)
         first = first or axes
         _panel(axes, shown)
+        axes.set_title(titles[index], fontsize=_TITLE_SIZE)
         below = index + columns < len(found)
         axes.tick_params(labelleft=index % columns == 0, labelbottom=not below)
         axes.set_ylabel("density" if index % columns == 0 else "")
         axes.set_xlabel("" if below else "normalised coordinate")
     assert first is not None
-    value_axis(first, "x", linear, width / max(columns, 2) - 0.35)
+    value_axis(first, "x", linear, inches - 0.35)
     first.set_xlim(-1.15, 1.15)
     first.set_yscale("log")
     lowest = min(float(shown.density[shown.density > 0].min()) for shown in found)
@@ -135,7 +142,6 @@ def _panel(axes: Axes, shown: _Shown) -> None:
             axes.axvline(level, color="#555555", linewidth=0.5, linestyle=(0, (1, 1.5)), zorder=1)
     foot = np.zeros(len(shown.levels))
     axes.plot(shown.levels, foot, transform=axes.get_xaxis_transform(), clip_on=False, **_STROKE)
-    axes.set_title(f"{shown.cell.label}\nstep {shown.measured.step}", fontsize=7.5)
 
 
 _STROKE = {"linestyle": "none", "marker": "|", "markersize": 6, "markeredgewidth": 1.0, "color": "#000000", "zorder": 4}

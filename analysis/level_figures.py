@@ -43,7 +43,8 @@ def _levels(group: Group) -> Iterator[tuple[Cell, pd.DataFrame]]:
     rows = rows.assign(level=[numbers[str(tag)] for tag in rows["tag"]], run=rows["run"].astype(str))
     for cell in group.cells:
         own = rows[rows["run"].isin(runs_to_use(group.logs, cell))]
-        table = own.pivot(index=["run", "step"], columns="level", values="value").sort_index(axis=1).dropna(axis=0)
+        table = own.pivot(index=["run", "step"], columns="level", values="value")
+        table = table.reindex(columns=range(1 + max(table.columns, default=0))).dropna(axis=0)
         if len(table):
             yield cell, table
 
@@ -53,7 +54,7 @@ def levels_at(logs: Logs, run: str, step: int) -> np.ndarray:
     tags = [tag for tag in logs.scalars["tag"].cat.categories if _TAG.match(tag)]
     rows = logs.scalars[(logs.scalars["run"] == run) & logs.scalars["tag"].isin(tags) & (logs.scalars["step"] <= step)]
     rows = rows[rows["step"] == rows["step"].max()]
-    levels = np.sort(rows["value"].to_numpy(float))
+    levels = np.sort(np.asarray(rows["value"], float))
     return levels[np.isfinite(levels)]
 
 

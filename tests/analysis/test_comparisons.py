@@ -14,6 +14,7 @@ from matplotlib.transforms import Bbox
 
 from analysis import reach, style
 from analysis.across import along, geometric, trade_offs
+from analysis.cells import select
 from analysis.comparisons import against_setting, error_per_bit, excess
 from analysis.load import Logs, load
 from tests.analysis.conftest import Rows, measured
@@ -245,8 +246,7 @@ def test_nothing_overlaps_at_either_width(write_run: Write, tmp_path: Path, widt
                 write_run("s", settings, [*climbing([10, 50, 60 + index]), *variances([2.0 + index], [1.0], 3 + 32 / size)])
     write_run("s", {"method": "sgd"}, [*climbing([10, 50, 80]), *variances([4.0], [1.0], 32.0)])
     read = logs(tmp_path)
-    others = ["64", "nan"]
-    one = read.keep(map(str, read.settings.index[read.settings["method.bucket_size"].astype(str).isin(others)]))
+    one = select(read, ["bucket_size=64"])
     for figure in (
         against_setting(read, width, "method.bucket_size"),
         error_per_bit(read, width),
