@@ -26,6 +26,6 @@ def test_runs_of_the_made_sweep_differ_and_some_were_requeued(tmp_path: Path) ->
     logs = load(tmp_path, analysis.SWEEP, cache=False)
     assert logs.notes == ()
     assert logs.of_tag("Vacc").shape == (30, 20)
-    assert logs.of_tag("Vacc").nunique(axis=1).min() == 20
-    assert logs.scalars.groupby("run", observed=True)["attempt"].max().value_counts().to_dict() == {0: 19, 1: 1}
-    assert logs.settings["seed"].nunique() == 10
+    assert logs.of_tag("Vacc").nunique(axis=1).tolist() == [20] * 30
+    assert set(logs.scalars.loc[logs.scalars["attempt"] > 0, "run"]) == {logs.settings.index[-1]}
+    assert set(logs.settings["seed"]) == set(range(1, 11))
