@@ -36,7 +36,7 @@ def note(texts: Sequence[str]) -> None:
 
 def _is_empty(logs: Logs) -> bool:
     """Whether there is nothing to draw or tabulate; says so."""
-    if len(logs.scalars) and list(logs.settings["method.name"].dropna()):
+    if logs.tags and list(logs.settings["method.name"].dropna()):
         return False
     num_runs = len(logs.settings)
     have = f"sweep {logs.sweep!r} has {num_runs} run{'s' * (num_runs != 1)}"

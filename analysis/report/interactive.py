@@ -46,10 +46,11 @@ def curves(logs: Logs) -> Curves | None:
         if len(means.group.cells) > MOST_SLOTS:
             notes.append(f"{group_title(means.group)}: the first {MOST_SLOTS} of {len(means.group.cells)} curves are shown")
         slots = {cell.label: slot for slot, cell in enumerate(cells)}
-        made = []
-        for plot, drawn in quantities:
-            thinned |= any(len(each.step) > most for each in drawn)
-            made.append(_quantity(means, plot, [each for each in drawn if each.cell.label in slots], slots, most, pool))
+        shown = [(plot, [each for each in drawn if each.cell.label in slots]) for plot, drawn in quantities]
+        everything = [each for _, drawn in shown for each in drawn]
+        thinned |= any(len(each.step) > most for each in everything)
+        places = _Places.of(means.group.logs, everything, most)
+        made = [_quantity(plot, drawn, slots, places, most, pool) for plot, drawn in shown]
         drops = [int(step) for step in means.drops[:MOST_DROPS]]
         found.append({"title": group_title(means.group), "cells": [_drawn_as(cell) for cell in cells], "quantities": made, "drops": drops})
     if not found:
@@ -88,35 +89,46 @@ class _Pool:
         return self._places[key]
 
 
-def _quantity(means: Means, plot: Plot, drawn: Sequence[Any], slots: Mapping[str, int], most: int, pool: _Pool) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Places:
+    """Where the runs of a group were on each axis at the steps that are drawn: arrays of steps x runs, in the unit of ``labels``."""
+
+    steps: np.ndarray
+    column: dict[str, int]
+    of_axis: dict[str, np.ndarray]
+    labels: dict[str, str]
+
+    @classmethod
+    def of(cls, logs: Logs, curves: Sequence[Any], most: int) -> _Places:
+        steps = np.unique(np.concatenate([each.step[_spread(len(each.step), most)] for each in curves]))
+        runs = list(dict.fromkeys(run for each in curves for run in each.runs))
+        of_axis, labels = {}, {}
+        for axis in axes.AXES:
+            found = axes.positions(logs, axis, runs, steps).to_numpy(float)
+            largest = np.nanmax(found, initial=-np.inf)
+            if np.isfinite(largest):
+                size, labels[axis] = axes.unit(axis, float(largest))
+                of_axis[axis] = found / size
+        return cls(steps, {run: number for number, run in enumerate(runs)}, of_axis, labels)
+
+    def mean(self, curve: Any, kept: np.ndarray) -> dict[str, np.ndarray]:
+        """By axis, the mean over the runs of a curve at some of its steps."""
+        rows = np.searchsorted(self.steps, curve.step[kept])[:, None]
+        columns = [self.column[run] for run in curve.runs]
+        return {axis: where[rows, columns].mean(axis=1) for axis, where in self.of_axis.items()}
+
+
+def _quantity(plot: Plot, drawn: Sequence[Any], slots: Mapping[str, int], places: _Places, most: int, pool: _Pool) -> dict[str, Any]:
     """One quantity of a group: its curves, and what the x axes are called."""
-    logs = means.group.logs
-    kept = [_spread(len(each.step), most) for each in drawn]
-    steps = np.unique(np.concatenate([each.step[places] for each, places in zip(drawn, kept, strict=True)]))
-    runs = [run for each in drawn for run in each.runs]
-    where, labels = {}, {}
-    for axis in axes.AXES:
-        found = axes.positions(logs, axis, runs, steps)
-        largest = np.nanmax(found.to_numpy(), initial=-np.inf)
-        if np.isfinite(largest):
-            size, labels[axis] = axes.unit(axis, float(largest))
-            where[axis] = found / size
-    made = []
-    for each, places in zip(drawn, kept, strict=True):
-        rows = np.searchsorted(steps, each.step[places])
-        xs = {axis: of_axis[list(each.runs)].to_numpy()[rows].mean(axis=1) for axis, of_axis in where.items()}
-        values = {"mean": each.mean, "low": each.low, "high": each.high}
-        if not np.isfinite(each.low).any():
-            values = {"mean": each.mean}
-        made.append(
-            {
-                "cell": slots[each.cell.label],
-                "label": each.label,
-                "n": len(each.runs),
-                "x": {axis: pool.place(x) for axis, x in xs.items() if np.isfinite(x).any()},
-                **{name: _short(value[places]) for name, value in values.items()},
-            }
-        )
+    made, there = [], set()
+    for each in drawn:
+        kept = _spread(len(each.step), most)
+        xs = {axis: pool.place(x) for axis, x in places.mean(each, kept).items() if np.isfinite(x).any()}
+        there |= set(xs)
+        values = {"mean": each.mean, "low": each.low, "high": each.high} if np.isfinite(each.low).any() else {"mean": each.mean}
+        curve = {"cell": slots[each.cell.label], "label": each.label, "n": len(each.runs), "x": xs}
+        made.append({**curve, **{name: _short(value[kept]) for name, value in values.items()}})
+    labels = {axis: label for axis, label in places.labels.items() if axis in there}
     return {"title": plot.title, "label": _plain(plot.label), "log": plot.log, "axes": labels, "curves": made}
 
 

@@ -138,7 +138,7 @@ document.querySelectorAll("details[id]").forEach((part) => {
     keep("turned", [...turned].join(","));
   });
 });
-window.addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((part) => { part.open = true; }));
+window.addEventListener("beforeprint", () => document.querySelectorAll("main > details").forEach((part) => { part.open = true; }));
 
 document.querySelectorAll("nav a").forEach((link) => link.addEventListener("click", (event) => {
   event.preventDefault(); // the hash keeps what was chosen

@@ -21,7 +21,7 @@ from analysis.report.pictures import Picture, Pictures
 from analysis.report.plots import plots
 
 _HERE = Path(__file__).parent
-_PIXELS_PER_POINT = {"column": 4 / 3 * 1.08, "page": 2.0}  # three of one column, or one of the page, beside each other
+_PIXELS_PER_POINT = {"column": 4 / 3 * 1.08, "page": 2.2}  # three of one column, or one of the page, beside each other
 _PAGE_POINTS = 400
 _OPEN_SECTIONS = 4  # of the figures: the rest is folded
 _AXES = ("group", "quantity", "axis")
@@ -166,13 +166,13 @@ def _gallery(drawn: Iterable[Picture]) -> str:
 
 
 def _picture(picture: Picture) -> str:
-    scale = _PIXELS_PER_POINT["page" if picture.width > _PAGE_POINTS else "column"]
+    is_wide = picture.width > _PAGE_POINTS
+    scale = _PIXELS_PER_POINT["page" if is_wide else "column"]
     width, height = round(picture.width * scale), round(picture.height * scale)
     caption = picture.title.replace("$\\Psi$", "\N{GREEK CAPITAL LETTER PSI}")
-    return (
-        f'<figure style="width:{width + 18}px"><img data-packed="{picture.packed}" width="{width}" height="{height}" '
-        f'alt="{escape(caption)}"><figcaption>{escape(caption)} <code>{escape(picture.name)}</code></figcaption></figure>'
-    )
+    image = f'<img data-packed="{picture.packed}" width="{width}" height="{height}" alt="{escape(caption)}">'
+    below = f"<figcaption>{escape(caption)} <code>{escape(picture.name)}</code></figcaption>"
+    return f'<figure{_class("wide" * is_wide)} style="width:{width + 18}px">{image}{below}</figure>'
 
 
 def curves(found: Curves) -> str:

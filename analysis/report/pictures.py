@@ -66,7 +66,7 @@ def draw(logs: Logs, *, width: str = "column", most: int = 0, budget_bytes: int 
 
 
 def _chosen(figures: Sequence[Named], most: int) -> list[int]:
-    """Positions by importance: figures of the whole sweep, the overview of each section, then one of each section in turn."""
+    """Positions by importance: the first overview, figures of the whole sweep, the other overviews, then one of each section in turn."""
     sections: dict[str, list[int]] = {}
     for index, figure in enumerate(figures):
         sections.setdefault(figure.section, []).append(index)
@@ -74,7 +74,8 @@ def _chosen(figures: Sequence[Named], most: int) -> list[int]:
     for positions in sections.values():
         positions.sort(key=lambda index: not figures[index].name.startswith("overview"))
     rounds = itertools.zip_longest(*sections.values())
-    order = [*across, *(index for positions in rounds for index in positions if index is not None)]
+    order = [index for positions in rounds for index in positions if index is not None]
+    order[1:1] = across
     return order[:most] if most else order
 
 

@@ -50,7 +50,7 @@ def report(logs: Logs, folder: Path, how: How) -> str:
     now = time.time()
     of_runs = runs.of(logs, now)
     has_methods = bool(len(logs.settings["method.name"].dropna()))
-    can_draw = has_methods and bool(len(logs.scalars))
+    can_draw = has_methods and bool(logs.tags)
     found = tables.table(logs) if can_draw else pd.DataFrame()
     curves = interactive.curves(logs) if can_draw else None
     made = [Section("summary", "Summary", summary(logs, of_runs, found)), Section("results", "Results", results(found))]
