@@ -35,9 +35,9 @@ _PAPER = {"linestyle": "none", "marker": "D", "markersize": 3.4, "markerfacecolo
 
 def _levels(group: Group) -> Iterator[tuple[Cell, pd.DataFrame]]:
     """For each cell that logged levels: index (run, step), one column per level, ascending."""
-    scalars = group.logs.scalars
-    numbers = {tag: int(match[1]) for tag in scalars["tag"].cat.categories if (match := _TAG.match(tag))}
-    rows = scalars[scalars["tag"].isin(list(numbers)) & np.isfinite(scalars["value"])]
+    numbers = {tag: int(match[1]) for tag in group.logs.tags if (match := _TAG.match(tag))}
+    rows = group.logs.of_tags(*numbers)
+    rows = rows[np.isfinite(rows["value"])]
     if not len(rows):
         return
     rows = rows.assign(level=[numbers[str(tag)] for tag in rows["tag"]], run=rows["run"].astype(str))
@@ -51,8 +51,8 @@ def _levels(group: Group) -> Iterator[tuple[Cell, pd.DataFrame]]:
 
 def levels_at(logs: Logs, run: str, step: int) -> np.ndarray:
     """The levels that a run logged last up to ``step``, ascending: float64[L]; empty where it logged none."""
-    tags = [tag for tag in logs.scalars["tag"].cat.categories if _TAG.match(tag)]
-    rows = logs.scalars[(logs.scalars["run"] == run) & logs.scalars["tag"].isin(tags) & (logs.scalars["step"] <= step)]
+    rows = logs.keep([run]).of_tags(*(tag for tag in logs.tags if _TAG.match(tag)))
+    rows = rows[rows["step"] <= step]
     rows = rows[rows["step"] == rows["step"].max()]
     levels = np.sort(np.asarray(rows["value"], float))
     return levels[np.isfinite(levels)]
