@@ -71,7 +71,7 @@ def test_sweeps_without_anything_to_show_end_in_a_sentence(
     silent = write_run("silent", {"method": "alq"}, state=None)
     assert main([command, "silent", "--runs", str(tmp_path / "runs")]) == 1
     assert capsys.readouterr().err.splitlines() == [
-        f"note: 1 of 1 runs have logged nothing: {silent.name}",
+        f"note: 1 of 1 runs has logged nothing: {silent.name}",
         "nothing to show: sweep 'silent' has 1 run, none with both settings and logs",
     ]
     nameless = write_run("nameless", {"method": "alq"}, [("Vacc", 0, 1.0)])
