@@ -140,8 +140,9 @@ def _panel(axes: Axes, shown: _Shown) -> None:
     if len(shown.levels) <= _FEW:
         for level in shown.levels:
             axes.axvline(level, color="#555555", linewidth=0.5, linestyle=(0, (1, 1.5)), zorder=1)
-    foot = np.zeros(len(shown.levels))
-    axes.plot(shown.levels, foot, transform=axes.get_xaxis_transform(), clip_on=False, **_STROKE)
+    if len(shown.levels):  # what is not clipped must have a place, or the layout fails
+        foot = np.zeros(len(shown.levels))
+        axes.plot(shown.levels, foot, transform=axes.get_xaxis_transform(), clip_on=False, **_STROKE)
 
 
 _STROKE = {"linestyle": "none", "marker": "|", "markersize": 6, "markeredgewidth": 1.0, "color": "#000000", "zorder": 4}

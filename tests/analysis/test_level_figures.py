@@ -93,6 +93,7 @@ def test_a_histogram_without_fit_and_levels_is_drawn_alone(write_run: Write, tmp
     log(write_run("s", {"method": "alq"}), [("loss", 0, 1.0)], [("stats/coordinates", 3, np.ones(len(EDGES) - 1))])
     figure = drawn(gradient_histogram(the_group(tmp_path), 3.4))
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["measured"]
+    assert_nothing_overlaps(figure)
 
 
 # --- levels -------------------------------------------------------------------------------------------------------
