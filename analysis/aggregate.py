@@ -78,8 +78,10 @@ def seeds(logs: Logs, tag: str, cell: Cell, *, geometric: bool = False) -> pd.Da
     if geometric:
         table = table.where(table > 0).transform(np.log)
     table = table.dropna(axis=1, how="all")
+    if not table.shape[1]:
+        return table.iloc[:0]
     shared = table.dropna(axis=0)
-    if len(shared) or not table.shape[1]:
+    if len(shared):
         return shared
     longest = int(table.count().to_numpy().argmax())
     return table.iloc[:, [longest]].dropna(axis=0)

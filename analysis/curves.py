@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
-from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from analysis.aggregate import UNFINISHED, mark, marked, mean_and_interval, seeds, wide
 from analysis.axes import MISSING, positions, unit
@@ -157,6 +158,8 @@ def curves(axes: Axes, means: Means, plot: Plot, axis: str = "step") -> str | No
     x_axis(axes, label, whole=axis == "step")
     if plot.log:
         log_ticks(axes)
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(5))
     return None
 
 
@@ -245,22 +248,34 @@ def plain(value: float, _position: int = 0) -> str:
 
 
 def _scientific(value: float, _position: int = 0) -> str:
-    mantissa, exponent = f"{value:.0e}".split("e")
-    return f"$10^{{{int(exponent)}}}$" if mantissa == "1" else f"${mantissa}{{\\times}}10^{{{int(exponent)}}}$"
+    mantissa, exponent = f"{value:.1e}".split("e")
+    power = f"10^{{{int(exponent)}}}"
+    return f"${power}$" if mantissa == "1.0" else f"${mantissa.removesuffix('.0')}{{\\times}}{power}$"
 
 
 def log_ticks(axes: Axes) -> None:
-    """Ticks at 1, 2, 5 where the axis spans less than two decades, at powers of ten otherwise."""
+    """Three to seven ticks on a logarithmic y axis whose limits are set: at powers of ten, or finer where there are few."""
     low, high = axes.get_ylim()
-    decades = np.log10(high / low) if low > 0 else 10
-    if decades < 0.35:
+    ticks = _round_numbers(low, high) if 0 < low < high else []
+    if len(ticks) < 3:
         axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
         axes.yaxis.set_minor_locator(NullLocator())
     else:
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2 else (1,), numticks=8))
-    everyday = low >= 1e-3 and high <= 1e5
-    axes.yaxis.set_major_formatter(FuncFormatter(plain if everyday or decades < 0.35 else _scientific))
+        axes.yaxis.set_major_locator(FixedLocator(ticks))
+    everyday = (low >= 1e-3 and high <= 1e5) or len(ticks) < 3
+    axes.yaxis.set_major_formatter(FuncFormatter(plain if everyday else _scientific))
     axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _round_numbers(low: float, high: float) -> list[float]:
+    """The coarsest of three series of round numbers that has three in these limits, thinned out to seven; all it has of the last."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found: list[float] = []
+    for series in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
+        found = [number * 10.0**decade for decade in decades for number in series if low <= number * 10.0**decade <= high]
+        if len(found) >= 3:
+            break
+    return found[:: -(-len(found) // 7)] if found else found
 
 
 def legend_rows(figure: Figure, width: float) -> int:

@@ -62,7 +62,8 @@ class Named:
     """A figure that can be drawn.
 
     ``name``: of its files, without extension; ``title``: a short sentence; ``section``: the group of runs that it shows;
-    ``make``: draws it, or says in a sentence why there is nothing to draw.
+    ``make``: draws it, or says in a sentence why there is nothing to draw.  What renders it, ``save`` or other, must do so under
+    ``rc_context(style.RC)``: matplotlib sizes the ticks that it adds while rendering by the settings of that moment.
     """
 
     name: str
