@@ -20,16 +20,11 @@ import yaml
 
 import args
 from analysis import cache as kept
-from analysis import parts, reading
+from analysis import foreign, parts, reading
 from analysis.cache import Entry, Seen
 from analysis.discovery import CONFIG, STATUS, Run, find
 from analysis.reading import merged as merged
 from analysis.rows import Rows, rows
-
-try:
-    from analysis import foreign  # pyright: ignore[reportAttributeAccessIssue]
-except ImportError:
-    foreign = None
 
 _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _JUST_NOW_NS = 10**9  # two changes so close may leave a file with the same time
@@ -107,10 +102,26 @@ def load(runs: Path, sweep: str, *, cache: bool = True) -> Logs:
     unknown = "no config.yaml, so {} settings are unknown"
     notes += _some(f"has {unknown.format('its')}", f"have {unknown.format('their')}", nameless, len(names))
     logged = rows(tuple(entries), parts.joined([(entry.part, entry.run) for entry in entries.values()]))
+    notes += _in_our_units(logged, {name: entry.settings.content or {} for name, entry in entries.items()})
     silent = [name for name, count in zip(names, np.diff(logged.part.row_edges), strict=True) if not count]
     notes += _some("has logged nothing", "have logged nothing", silent, len(names))
     settings = _settings(names, entries.values())
     return Logs(sweep, folder, logged, settings, _status(names, entries.values(), settings, logged), tuple(notes))
+
+
+def _in_our_units(logged: Rows, settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Rows of other systems' runs in our units, in place; a sentence for each run whose log does not show how."""
+    notes = []
+    for name in (name for name in logged.names if "system" in settings[name]):
+        own = logged.keep([name])
+        inputs = foreign.inputs_per_step(settings[name], own.of_tag("loss").index.to_numpy())
+        if inputs is None:
+            notes.append(f"{name}: nothing in its log tells the inputs of one step, so its steps are inputs seen")
+        for _, tag, _, begin, end in own.spans.tolist():
+            place = slice(begin, end)
+            steps, values = own.part.step[place], own.part.value[place]
+            own.part.step[place], own.part.value[place] = foreign.in_our_units(settings[name], own.part.tags[tag], steps, values, inputs)
+    return notes
 
 
 def _some(one: str, several: str, names: Sequence[str], total: int) -> list[str]:
@@ -126,7 +137,7 @@ def _some(one: str, several: str, names: Sequence[str], total: int) -> list[str]
 def _entries(runs: Path, sweep: str, found: list[Run], notes: list[str], use_cache: bool) -> dict[str, Entry]:
     """Every run by name, from the cache where nothing has changed since."""
     now = time.time_ns()
-    names = dict(foreign.TAGS) if foreign else {}
+    names = foreign.TAGS
     reader = hashlib.sha256(json.dumps(names, sort_keys=True).encode()).hexdigest()[:16]
     place = kept.place(runs, sweep) if use_cache and found else None
     if use_cache and found and place is None:
@@ -212,7 +223,7 @@ def _seen(run: Run, kind: str, old: Seen | None, now: int) -> Seen:
         content = _mapping(run.folder / STATUS, notes)
     elif kind == "settings" and CONFIG in run.files:
         content = _plain(_flat(_mapping(run.folder / CONFIG, notes)))
-    elif kind == "settings" and foreign:
+    elif kind == "settings":
         found = foreign.settings(run.folder)
         content = None if found is None else _plain(found)
     return Seen(_trusted(about, now, notes), content, notes)
