@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis import predict_command
+from analysis.prediction import command as predict_command
 
 _EXAMPLES = """examples:
   python -m analysis report demo                            one HTML page with everything, figures/demo/report.html

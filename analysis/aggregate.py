@@ -9,7 +9,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from analysis.cells import Cell
-from analysis.load import Logs
+from analysis.logs.load import Logs
 
 CONFIDENCE = 0.95
 UNFINISHED = "unfinished"

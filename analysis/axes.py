@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.load import Logs
+from analysis.logs.load import Logs
 
 AXES = ("step", "time", "epoch", "bytes")
 TITLES = {

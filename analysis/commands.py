@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from analysis import fresh
 from analysis.aggregate import incomplete
 from analysis.cells import select
-from analysis.load import Logs, load
+from analysis.logs.load import Logs, load
 
 if TYPE_CHECKING:
     from analysis.report.write import How
@@ -97,7 +97,8 @@ def _to_target(logs: Logs, folder: Path, options: argparse.Namespace, paths: lis
     """The figure of times to accuracy once more, to the accuracy that was asked for."""
     from matplotlib import rc_context
 
-    from analysis import figures, style
+    from analysis import figures
+    from analysis.plots import style
     from analysis.reach import time_to_accuracy
 
     name = "time_to_accuracy"
@@ -160,7 +161,7 @@ def how(options: argparse.Namespace, every_s: float | None = None) -> How:
 
 
 def _watch(options: argparse.Namespace) -> int:
-    from analysis.watch import watch
+    from analysis.report.watch import watch
 
     folder = folder_of(options)
     return watch(

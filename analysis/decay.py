@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.load import Logs
+from analysis.logs.load import Logs
 
 _FEW = 10  # more falls than this, or than a third of the records, are a smooth schedule
 

@@ -16,17 +16,17 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
-from analysis import level_figures
 from analysis.axes import TITLES, checked
-from analysis.bits_figure import bits_against_accuracy
 from analysis.cells import Group, groups, shown
-from analysis.comparisons import against_setting, error_per_bit
-from analysis.curves import PLOTS, Means, curves, legend_below, legend_rows
-from analysis.forked import each
-from analysis.histogram_figure import gradient_histogram
-from analysis.load import Logs
+from analysis.logs.load import Logs
+from analysis.plots import level_figures
+from analysis.plots.bits_figure import bits_against_accuracy
+from analysis.plots.comparisons import against_setting, error_per_bit
+from analysis.plots.curves import PLOTS, Means, curves, legend_below, legend_rows
+from analysis.plots.forked import each
+from analysis.plots.histogram_figure import gradient_histogram
+from analysis.plots.style import FORMATS, RC, WIDTHS
 from analysis.reach import time_to_accuracy
-from analysis.style import FORMATS, RC, WIDTHS
 
 _RATIO = 0.72  # height of a panel over its width
 _TALLEST = 3.2  # inches

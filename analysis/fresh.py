@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis import discovery
+from analysis.logs import discovery
 
 STAMP = ".drawn.json"
 _OWN = ("*.py", "*.js", "*.css", "*.json")

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from analysis.axes import AXES
 from analysis.figures import Named
-from analysis.style import RC
+from analysis.plots.style import RC
 
 DPI = 160  # a column of 3.4 inches is 544 pixels wide
 

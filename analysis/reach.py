@@ -17,8 +17,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from analysis import axes as on_axis
 from analysis.aggregate import estimate, final, runs_to_use, wide
 from analysis.cells import Cell, Group, groups, title
-from analysis.load import Logs
-from analysis.style import RC, look
+from analysis.logs.load import Logs
+from analysis.plots.style import RC, look
 
 TAG = "Vacc"
 BELOW = 1.0  # percentage points: the default target lies so far below the final mean of the baseline

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.aggregate import average, best, final, late
-from analysis.load import Logs
+from analysis.logs.load import Logs
 from nuq.registry import METHODS
 
 

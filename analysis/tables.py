@@ -17,7 +17,7 @@ from analysis import published
 from analysis.aggregate import Estimate, estimate, geometric_mean
 from analysis.cells import Cell, cells, shown
 from analysis.columns import COLUMNS, PAGE, WIDTH, Column, column_named, left_out, legend, shown_columns, written
-from analysis.load import Logs
+from analysis.logs.load import Logs
 from analysis.paired import difference, partners
 from analysis.results import of_runs
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from analysis import axes
 from analysis.cells import Cell, Group, groups
-from analysis.curves import PLOTS, Means, Plot
-from analysis.load import Logs
+from analysis.logs.load import Logs
+from analysis.plots.curves import PLOTS, Means, Plot
+from analysis.plots.style import look
 from analysis.report.plots import MOST_DROPS
-from analysis.style import look
 
 MOST_POINTS = 120_000  # of all curves together
 MOST_PER_CURVE, FEWEST_PER_CURVE = 300, 12

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from matplotlib import rc_context
 
 from analysis.figures import ACROSS, Named, named
-from analysis.forked import each
-from analysis.load import Logs
-from analysis.style import RC, WIDTHS
+from analysis.logs.load import Logs
+from analysis.plots.forked import each
+from analysis.plots.style import RC, WIDTHS
 
 _DROPPED = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>|<!--.*?-->", re.DOTALL)
 _DIGITS = re.compile(r"(?<![\d.])([1-9]\d*\.\d\d)\d+")  # a hundredth of a point is enough for any screen; scales (0.015625) stay
@@ -49,7 +49,7 @@ class Pictures:
 def draw(logs: Logs, *, width: str = "column", most: int = 0, budget_bytes: int = 5_000_000, processes: int | None = None) -> Pictures:
     """Every figure, or the ``most`` that tell most (0: all), within so many bytes of text.
 
-    ``processes``: see ``analysis.forked``.
+    ``processes``: see ``analysis.plots.forked``.
     """
     figures = list(named(logs, WIDTHS[width]))
     chosen = _chosen(figures, most)

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from analysis.cells import shown
-from analysis.load import Logs
+from analysis.logs.load import Logs
 from analysis.report.runs import RESULTS, Runs, differing, results, shared
 
 

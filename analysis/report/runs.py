@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.cells import shown
-from analysis.load import Logs
+from analysis.logs.load import Logs
 from analysis.results import of_runs
 from grid.engine import triage
 from grid.engine.state import Record, RunFolder, State, judge

@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis import columns
 from analysis.cells import method_order, shown, title
-from analysis.load import Logs
+from analysis.logs.load import Logs
 from analysis.report import page, provenance
 from analysis.report.runs import Runs, differing, shared
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis import tables
-from analysis.load import Logs
+from analysis.logs.load import Logs
 from analysis.report import interactive, page, pictures, provenance, runs
 from analysis.report.page import Section
 from analysis.report.run_table import run_table

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis.load import Logs
-from analysis.parts import Part
-from analysis.rows import rows
+from analysis.logs.load import Logs
+from analysis.logs.parts import Part
+from analysis.logs.rows import rows
 
 METHODS = ("sgd", "supersgd", "qsgd", "qsgdinf", "nuqsgd", "trn", "alq", "alq_n", "amq", "amq_n")
 TAGS = ("Vacc", "Vloss", "Tloss", "est_var", "super_var", "nb_error", "comm/bytes", "comm/bits_per_coordinate", "time/step_s", "epoch")

@@ -14,7 +14,7 @@ from scipy import stats
 
 from analysis.aggregate import average, best, curve, estimate, final, geometric_mean, incomplete, late, runs_to_use
 from analysis.cells import cells
-from analysis.load import Logs, load
+from analysis.logs.load import Logs, load
 
 
 def test_estimate_by_hand() -> None:

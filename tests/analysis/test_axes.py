@@ -10,9 +10,9 @@ import pytest
 
 from analysis.axes import AXES, checked, positions, unit
 from analysis.decay import drops
-from analysis.load import Logs, load
-from analysis.parts import Part
-from analysis.rows import rows
+from analysis.logs.load import Logs, load
+from analysis.logs.parts import Part
+from analysis.logs.rows import rows
 from tests.analysis.conftest import Rows
 
 

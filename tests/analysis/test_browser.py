@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from analysis.load import load
+from analysis.logs.load import load
 from analysis.report.write import How, write
 from tests.analysis.conftest import measured
 from tests.analysis.synthetic import many_runs

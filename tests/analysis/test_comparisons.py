@@ -12,11 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from analysis import reach, style
-from analysis.across import along, geometric, trade_offs
+from analysis import reach
 from analysis.cells import select
-from analysis.comparisons import against_setting, error_per_bit, excess
-from analysis.load import Logs, load
+from analysis.logs.load import Logs, load
+from analysis.plots import style
+from analysis.plots.across import along, geometric, trade_offs
+from analysis.plots.comparisons import against_setting, error_per_bit, excess
 from tests.analysis.conftest import Rows, measured
 
 Write = Callable[..., Path]

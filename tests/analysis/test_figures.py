@@ -15,10 +15,11 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox, BboxBase
 
-from analysis import bits_figure, curves, figures, style
+from analysis import figures
 from analysis.axes import AXES
 from analysis.cells import Cell, Group, cells, groups
-from analysis.load import Logs, load
+from analysis.logs.load import Logs, load
+from analysis.plots import bits_figure, curves, style
 from nuq.registry import METHODS
 from tests.analysis.conftest import Rows, measured
 

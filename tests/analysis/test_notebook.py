@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from analysis import tables
 from analysis.cells import select
 from analysis.figures import Named, named
-from analysis.load import Logs, load
+from analysis.logs.load import Logs, load
 from analysis.notebook import chosen, drawn
-from analysis.style import WIDTHS
+from analysis.plots.style import WIDTHS
 from tests.analysis import short_demo
 from tests.conftest import ROOT
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.load import load
+from analysis.logs.load import load
 from analysis.paired import difference, partners
 
 

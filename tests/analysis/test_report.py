@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.load import load
+from analysis.logs.load import load
 from analysis.report import interactive, pictures, provenance, runs
 from analysis.report.write import How, write
 from tests.analysis.conftest import measured

@@ -11,7 +11,7 @@ from rich.console import Console
 from scipy import stats
 
 from analysis import tables
-from analysis.load import load
+from analysis.logs.load import load
 from nuq.registry import METHODS
 
 STEPS = range(0, 80, 10)

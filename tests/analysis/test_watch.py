@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.load import load
+from analysis.logs.load import load
+from analysis.report.watch import watch
 from analysis.report.write import How
-from analysis.watch import watch
 from tests.analysis.conftest import measured
 
 HOW = How(most_figures=1, every_s=5)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.load import load
+from analysis.logs.load import load
 from benchmarks import analysis
 
 
