@@ -28,8 +28,8 @@ import numpy as np
 import yaml
 
 import args
-from analysis.crc32c import crc32c, masked
-from analysis.framing import FOOTER, HEADER, records
+from analysis.logs.crc32c import crc32c, masked
+from analysis.logs.framing import FOOTER, HEADER, records
 
 SWEEP = "bench"
 TAGS = ("loss", "Vloss", "Tloss", "Vacc", "est_var", "sgd_var", "nb_error", "comm/bytes", "levels/1", "levels/2")
@@ -120,7 +120,7 @@ def forget(sweep: Path) -> None:
 def load_once(runs: Path) -> dict[str, Any]:
     """In a process of its own: seconds of loading and of the first questions, and how much there is."""
     from analysis.cells import groups
-    from analysis.load import load
+    from analysis.logs.load import load
 
     times = [time.perf_counter()]
     logs = load(runs, SWEEP)
@@ -178,7 +178,7 @@ def tensorboard(folders: Sequence[Path]) -> tuple[float, list[dict[str, Any]]]:
 
 def differing(runs: Path, folders: Sequence[Path], read: Sequence[dict[str, Any]]) -> int:
     """How many of TensorBoard's scalars ours has otherwise, or not."""
-    from analysis.load import load
+    from analysis.logs.load import load
 
     rows = load(runs, SWEEP).keep([folder.name for folder in folders]).scalars
     wrong = 0

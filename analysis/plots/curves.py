@@ -244,6 +244,7 @@ def x_axis(axes: Axes, label: str, num_ticks: int = 5, *, whole: bool = False) -
 
 
 def plain(value: float, _position: int = 0) -> str:
+    """A tick's number: as it is, or with a power of ten where that is shorter."""
     return f"{value:g}" if value == 0 or 1e-3 <= abs(value) < 1e5 else _scientific(value)
 
 
