@@ -79,8 +79,8 @@ def read_runs(runs: Sequence[Files]) -> tuple[parts.Part, list[list[tuple[str, s
     order = np.argsort(narrow, kind="stable")
     key, step = key[order], found.step[order]
     again = (key[1:] == key[:-1]) & (step[1:] <= step[:-1])
-    if again.any() or len(paths) > len(runs):
-        doubtful = {*np.unique(key[1:][again] // len(tags)).tolist(), *np.flatnonzero(np.bincount(run_of_file) > 1).tolist()}
+    doubtful = {*np.unique(key[1:][again] // len(tags)).tolist(), *np.flatnonzero(np.bincount(run_of_file) > 1).tolist()}
+    if doubtful:
         edges = np.searchsorted(key, np.arange(len(runs) + 1) * len(tags))
         pieces = [order[edges[k] : edges[k + 1]] for k in range(len(runs))]
         for k in doubtful:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from analysis.logs import parts, reading
@@ -82,6 +82,7 @@ def told(part: parts.Part) -> list[dict[tuple[str, int], tuple[int, float]]]:
 
 
 @given(st.lists(st.lists(st.lists(row, max_size=12), max_size=4), max_size=4))
+@example([[], [[("a", 0, 0.0)], [("b", 0, 0.0)]]])  # as many files as runs, and yet one of them has two
 @settings(max_examples=60, deadline=None)
 def test_files_of_any_interruptions_merge_by_the_rule(tmp_path_factory: pytest.TempPathFactory, runs: list[Attempts]) -> None:
     folder = tmp_path_factory.mktemp("runs")
