@@ -27,10 +27,11 @@ help: ## this list
 
 setup: $(DEV) $(KERNELS) ## create .venv and install everything, development tools included
 
-demo: $(RUN) $(KERNELS) ## run the sweep `demo` on this machine and draw its figures (at most 5 minutes on 2 cores)
+demo: $(RUN) $(KERNELS) ## run the sweep `demo` on this machine, draw its figures and write its report (at most 5 minutes on 2 cores)
 	$(PY) grid_run.py run demo demo
 	$(PY) -m analysis figures demo
 	$(PY) -m analysis table demo
+	$(PY) -m analysis report demo
 
 test: $(DEV) $(KERNELS) ## run the tests
 	$(PY) -m pytest -p xdist.plugin -n 2 --dist loadfile $(ARGS)

@@ -1,113 +1,105 @@
-"""``python -m analysis figures demo``: figures and tables of a sweep, from what its runs have logged; ``predict``: the cost model."""
+"""``python -m analysis report demo``: figures, tables and a report of a sweep from the logs of its runs; ``predict``: the cost model."""
 
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis import predict_command
-from analysis.aggregate import incomplete
-from analysis.cells import select
-from analysis.fresh import drawn_before, remember
-from analysis.load import Logs, load
+from analysis.prediction import command as predict_command
+
+_EXAMPLES = """examples:
+  python -m analysis report demo                            one HTML page with everything, figures/demo/report.html
+  python -m analysis watch demo                             the same, refreshed while the runs go on
+  python -m analysis figures demo --where method=alq,amq    figures of some methods only
+  python -m analysis table demo --columns final p bits --sort final --descending
+
+Exit codes: 0; 1 where there is nothing to show; 2 for a sweep, setting or option that does not exist."""
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m analysis", description="Figures and tables of a sweep; step times of larger ones.")
+    parser = argparse.ArgumentParser(
+        prog="python -m analysis",
+        description="Figures, tables and a report of a sweep, from the logs of its runs; step times of larger clusters (predict).",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("sweep", help="name of the sweep: a folder in --runs")
-    shared.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are (default: runs)")
-    shared.add_argument(
-        "--out", type=Path, default=Path("figures"), help="where to write: a folder per sweep, and in it per selection (default: figures)"
+    shared.add_argument("sweep", metavar="SWEEP", help="its runs are the folders of runs/SWEEP")
+    add = shared.add_argument_group("which runs, and where").add_argument
+    add("--where", nargs="+", default=[], metavar="NAME=VALUE", help="only runs with these settings: --where method=alq,amq bits=3")
+    add("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="the folder of all sweeps (default: runs)")
+    add("--out", type=Path, default=Path("figures"), metavar="FOLDER",
+        help="write to FOLDER/SWEEP, and what --where selects to a folder in it (default: figures)")  # fmt: skip
+    add("--no-cache", action="store_true", help="read all logs again, also those that have not changed")
+
+    width = _options(
+        "--width", choices=("column", "page"), default="column", help="of single figures: of one column or of the page (default: column)"
     )
-    shared.add_argument("--where", nargs="+", default=[], metavar="NAME=VALUE", help="only these runs: method=alq,amq bits=3")
-    shared.add_argument(
-        "--width", choices=("column", "page"), default="column", help="width of single figures: one column (default) or the page"
-    )
-    shared.add_argument("--redraw", action="store_true", help="draw figures again although nothing has changed")
-    commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("figures", parents=[shared], help="every figure, as PNG and PDF")
-    commands.add_parser("table", parents=[shared], help="the result table: text here, CSV and LaTeX beside the figures")
-    commands.add_parser("all", parents=[shared], help="both")
+    against = _options("--x", nargs="+", choices=("step", "time", "epoch", "bytes"), metavar="AXIS",
+                       help="draw curves against these alone: step, time, epoch, bytes (default: all four)")  # fmt: skip
+    redraw = _options("--redraw", action="store_true", help="draw again although nothing has changed")
+    target = _options("--target", type=float, metavar="PERCENT",
+                      help="validation accuracy of the figure of times to accuracy (default: a point below SuperSGD's)")  # fmt: skip
+    columns = _options("--columns", nargs="+", metavar="NAME", help="of the table, in this order: final best difference p loss bits sent "
+                       "variance speed images seconds paper .. (default: those with numbers that fit)")  # fmt: skip
+    order = _options("--sort", metavar="NAME", help="rows by a column or a setting (default: by method)")
+    order.add_argument("--descending", action="store_true", help="the largest first")
+    most = _options("--most-figures", type=_count, default=None, metavar="N",
+                    help="draw at most N figures, the most telling ones (default: 80; 0: all)")  # fmt: skip
+    every = _options("--every", type=_seconds, default=30.0, metavar="SECONDS", help="how often to look for news (default: 30)")
+    every.add_argument("--forever", action="store_true", help="go on after every run has ended")
+
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    figures = [shared, width, against, target, redraw]
+    for name, parents, what in (
+        ("report", [shared, width, most], "one self-contained HTML page: summary, results, curves, figures, runs, failures, provenance"),
+        ("watch", [shared, width, most, every], "write the report again whenever runs have news, until every run has ended"),
+        ("figures", figures, "every figure, as PNG and PDF"),
+        ("table", [shared, columns, order], "the result table: text here, CSV and LaTeX beside the figures"),
+        ("all", [*figures, columns, order], "figures and table"),
+    ):
+        commands.add_parser(name, parents=parents, help=what, description=what[0].upper() + what[1:] + ".")
     predict_command.add_to(commands)
     return parser
 
 
+def _options(name: str, **settings: object) -> argparse.ArgumentParser:
+    """One option, for the commands that list it among their parents."""
+    parent = argparse.ArgumentParser(add_help=False)
+    parent.add_argument(name, **settings)  # pyright: ignore[reportArgumentType]
+    return parent
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number, 0 or more")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1 <= value <= 86400:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a number of seconds from 1 to 86400")
+    return value
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code: 0; 1 where there is nothing to show; 2 for a sweep or condition that does not exist."""
+    """Exit code: 0; 1 where there is nothing to show; 2 for a sweep, condition or option that does not exist."""
     options = _parser().parse_args(arguments)
     if options.command == "predict":
         return predict_command.run(options)
-    folder = options.out / options.sweep / re.sub(r"[^\w.=,-]+", "_", " ".join(options.where))
-    drawn_with = [str(options.runs), options.width, *options.where]
-    before = None if options.redraw else drawn_before(folder, options.runs / options.sweep, drawn_with)
-    if options.command == "figures" and before is not None:
-        _print_figures(*before)
-        print("drawn before, and nothing has changed since (--redraw draws anew)", file=sys.stderr)
-        return 0
+    from analysis import commands  # pandas: not needed for --help
+
     try:
-        logs = select(load(options.runs, options.sweep), options.where)
+        return commands.COMMANDS[options.command](options)
     except (FileNotFoundError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    for note in logs.notes:
-        print(f"note: {note}", file=sys.stderr)
-    if not len(logs.scalars) or not list(logs.settings["method.name"].dropna()):
-        num_runs = len(logs.settings)
-        have = f"sweep {options.sweep!r} has {num_runs} run{'s' * (num_runs != 1)}"
-        print(f"nothing to show: {have}, none with both settings and logs", file=sys.stderr)
-        return 1
-    shown = 0
-    if options.command in ("figures", "all"):
-        shown += _figures(logs, folder, options.width, drawn_with)
-    if options.command in ("table", "all"):
-        shown += _table(logs, folder)
-    return 0 if shown else 1
-
-
-def _print_figures(paths: Sequence[str], notes: Sequence[str]) -> None:
-    for note in notes:
-        print(f"note: {note}", file=sys.stderr)
-    for path in paths:
-        print(path)
-
-
-def _figures(logs: Logs, folder: Path, width: str, drawn_with: list[str]) -> int:
-    from analysis.figures import draw  # matplotlib takes a second to import; a table does not need it
-
-    drawn = draw(logs, folder, width=width)
-    missing = incomplete(logs)
-    notes = [*([f"{missing}; left out where the same setting has complete ones"] if missing else []), *drawn.notes]
-    paths = [str(path) for path in drawn.paths]
-    _print_figures(paths, notes)
-    if paths:
-        remember(folder, drawn_with, paths, notes)
-    return len(paths)
-
-
-def _table(logs: Logs, folder: Path) -> int:
-    from analysis import tables
-
-    found = tables.table(logs)
-    fits = False
-    if sys.stdout.isatty():
-        from rich.console import Console
-
-        console, shown = Console(), tables.rich_table(found, logs.sweep)
-        fits = console.measure(shown, options=console.options.update(width=1000)).maximum <= console.width
-    if fits:
-        console.print(shown)
-    else:
-        print(tables.text(found))
-    print(tables.LEGEND)
-    if sentence := incomplete(logs):
-        print(f"{sentence}; the table leaves them out")
-    for path in tables.write(found, folder):
-        print(path)
-    return len(found)
 
 
 if __name__ == "__main__":

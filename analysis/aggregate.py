@@ -9,9 +9,10 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from analysis.cells import Cell
-from analysis.load import Logs
+from analysis.logs.load import Logs
 
 CONFIDENCE = 0.95
+UNFINISHED = "unfinished"
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def runs_to_use(logs: Logs, cell: Cell) -> list[str]:
 def incomplete(logs: Logs) -> str:
     """How many runs have not finished, by state; empty where all have."""
     status = logs.status
-    unfinished = status[~status["complete"]]
+    unfinished = status.loc[~status["complete"]]
     if not len(unfinished):
         return ""
     states = unfinished["state"].replace("", "unknown").value_counts()
@@ -66,15 +67,36 @@ def wide(logs: Logs, tag: str, runs: list[str]) -> pd.DataFrame:
     return logs.of_tag(tag).reindex(columns=runs).dropna(how="all")
 
 
+def seeds(logs: Logs, tag: str, cell: Cell, *, geometric: bool = False) -> pd.DataFrame:
+    """The values (``geometric``: their logarithms) of those runs of a cell that make up its curve, at the steps that all of them have.
+
+    Runs that have no finite (positive) value of the tag do not count.  Where the others share no step, because their seeds were
+    measured at different ones, it is the run with the most values alone: a mean whose members change from step to step would move
+    where no run does.
+    """
+    table = wide(logs, tag, runs_to_use(logs, cell))
+    if geometric:
+        table = table.where(table > 0).transform(np.log)
+    table = table.dropna(axis=1, how="all")
+    if not table.shape[1]:
+        return table.iloc[:0]
+    shared = table.dropna(axis=0)
+    if len(shared):
+        return shared
+    longest = int(table.count().to_numpy().argmax())
+    return table.iloc[:, [longest]].dropna(axis=0)
+
+
 def curve(logs: Logs, tag: str, cell: Cell, *, geometric: bool = False) -> pd.DataFrame:
-    """Mean, low, high and n by step, over the steps that every run of the cell has.
+    """Mean, low, high and n by step, of ``seeds``.
 
     ``geometric``: mean and interval of the logarithm, for quantities that spread over orders of magnitude.
-    Runs of the cell that have no such tag at all do not count.
     """
-    table = wide(logs, tag, runs_to_use(logs, cell)).dropna(axis=1, how="all").dropna(axis=0)
-    if geometric:
-        table = table.where(table > 0).transform(np.log).dropna(axis=0)
+    return mean_and_interval(seeds(logs, tag, cell, geometric=geometric), geometric=geometric)
+
+
+def mean_and_interval(table: pd.DataFrame, *, geometric: bool = False) -> pd.DataFrame:
+    """Mean, low, high and n of each row of ``seeds``; where those are logarithms (``geometric``), of the values."""
     n = table.shape[1]
     mean = table.mean(axis=1)
     width = half_width(table.std(axis=1, ddof=1).to_numpy(), n)
@@ -83,18 +105,52 @@ def curve(logs: Logs, tag: str, cell: Cell, *, geometric: bool = False) -> pd.Da
     return found.assign(n=n)
 
 
+def mark(logs: Logs, cell: Cell, n: int) -> str:
+    """What a legend has to add to a mean over ``n`` runs of a cell; empty where all its seeds are complete and used."""
+    complete = int(logs.status.loc[list(cell.runs), "complete"].to_numpy().sum())
+    if not complete:
+        return UNFINISHED
+    return f"{n} of {len(cell.runs)} seeds" if n < len(cell.runs) else ""
+
+
+def marked(label: str, addition: str) -> str:
+    """``ALQ (2 of 3 seeds)``, ``ALQ (4 bits, unfinished)``."""
+    if not addition:
+        return label
+    return f"{label[:-1]}, {addition})" if label.endswith(")") else f"{label} ({addition})"
+
+
 def final(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
     """The last logged value of each run; NaN where the tag is missing or that value is not finite."""
-    scalars = logs.scalars
-    rows = scalars[(scalars["tag"] == tag) & scalars["run"].isin(runs)]
-    last = dict(zip(rows["run"], rows["value"], strict=True))  # rows are in step order: the last one stays
-    found = pd.Series({run: last.get(run, np.nan) for run in runs}, dtype=float)
-    return found.where(np.isfinite(found))
+    names, run, value = _rows(logs, tag)
+    last = np.full(len(names), np.nan)
+    last[run] = value  # in step order: the last one stays
+    return pd.Series(last, index=names).reindex(runs).where(np.isfinite)
 
 
 def best(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
     """The largest finite value of each run."""
-    return wide(logs, tag, runs).max(axis=0).reindex(runs)
+    names, run, value = _rows(logs, tag)
+    largest = np.full(len(names), -np.inf)
+    finite = np.isfinite(value)
+    np.maximum.at(largest, run[finite], value[finite])
+    return pd.Series(largest, index=names).reindex(runs).where(np.isfinite)
+
+
+def average(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
+    """The mean of each run's finite values."""
+    names, run, value = _rows(logs, tag)
+    finite = np.isfinite(value)
+    sums = np.bincount(run[finite], value[finite], len(names))
+    with np.errstate(invalid="ignore"):
+        return pd.Series(sums / np.bincount(run[finite], minlength=len(names)), index=names).reindex(runs)
+
+
+def _rows(logs: Logs, tag: str) -> tuple[pd.Index, np.ndarray, np.ndarray]:
+    """The names of all runs; and of each row of a tag the number of its run and its value, in step order."""
+    rows = logs.of_tags(tag)
+    runs = rows["run"].cat
+    return runs.categories, runs.codes.to_numpy(), rows["value"].to_numpy(float)
 
 
 def late(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
@@ -108,7 +164,7 @@ def late(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
     return pd.Series({run: of_run(table[run].to_numpy()) for run in runs}, dtype=float)
 
 
-def geometric_mean(values: pd.Series) -> float:
+def geometric_mean(values: pd.Series | np.ndarray) -> float:
     """Of the finite positive values; NaN where there is none."""
     finite = values[np.isfinite(values) & (values > 0)]
     return float(np.exp(np.log(finite).mean())) if len(finite) else np.nan

@@ -17,7 +17,7 @@ import pandas as pd
 import yaml
 
 import args
-from analysis.load import Logs
+from analysis.logs.load import Logs
 from nuq.registry import METHODS
 from nuq.settings import unknown
 

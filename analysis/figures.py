@@ -16,14 +16,21 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
-from analysis import level_figures
+from analysis.axes import TITLES, checked
 from analysis.cells import Group, groups, shown
-from analysis.curves import PLOTS, bits_against_accuracy, curves, legend_below
-from analysis.load import Logs
-from analysis.style import FORMATS, RC, WIDTHS
+from analysis.logs.load import Logs
+from analysis.plots import level_figures
+from analysis.plots.bits_figure import bits_against_accuracy
+from analysis.plots.comparisons import against_setting, error_per_bit
+from analysis.plots.curves import PLOTS, Means, curves, legend_below, legend_rows
+from analysis.plots.forked import each
+from analysis.plots.histogram_figure import gradient_histogram
+from analysis.plots.style import FORMATS, RC, WIDTHS
+from analysis.reach import time_to_accuracy
 
 _RATIO = 0.72  # height of a panel over its width
 _TALLEST = 3.2  # inches
+_MOST_ROWS = 24  # of a legend: four inches
 
 
 # Figures of one group of runs that share a plot: name, title, function of (group, width in inches).
@@ -34,9 +41,19 @@ OF_GROUP: tuple[tuple[str, str, Callable[[Group, float], Figure | str]], ...] = 
         "Adapted levels during training, one line for each seed and level.",
         lambda group, _: level_figures.over_steps(group, WIDTHS),
     ),
+    ("gradient_histogram", "Normalised coordinates as measured, the law fitted to them, and the levels over both.", gradient_histogram),
+    ("time_to_accuracy", "Time and bytes until the validation accuracy first reaches a target.", lambda g, w: time_to_accuracy(g.logs, w)),
 )
 # Figures of a whole sweep: name, title, function of (logs, width in inches).
-OF_SWEEP: tuple[tuple[str, str, Callable[[Logs, float], Figure | str]], ...] = ()
+OF_SWEEP: tuple[tuple[str, str, Callable[[Logs, float], Figure | str]], ...] = (
+    ("against_bits", "Final accuracy, or the variance, against bits.", lambda logs, w: against_setting(logs, w, "method.bits")),
+    (
+        "against_bucket",
+        "Final accuracy, or the variance, against bucket size.",
+        lambda logs, w: against_setting(logs, w, "method.bucket_size"),
+    ),
+    ("error_per_bit", "Variance that quantization adds, relative to SuperSGD's, against the measured bits.", error_per_bit),
+)
 ACROSS = "across settings"  # the section of the latter
 
 
@@ -45,7 +62,8 @@ class Named:
     """A figure that can be drawn.
 
     ``name``: of its files, without extension; ``title``: a short sentence; ``section``: the group of runs that it shows;
-    ``make``: draws it, or says in a sentence why there is nothing to draw.
+    ``make``: draws it, or says in a sentence why there is nothing to draw.  What renders it, ``save`` or other, must do so under
+    ``rc_context(style.RC)``: matplotlib sizes the ticks that it adds while rendering by the settings of that moment.
     """
 
     name: str
@@ -62,42 +80,59 @@ class Drawn:
     notes: tuple[str, ...]
 
 
-def draw(logs: Logs, folder: Path, *, width: str = "column", axes: Sequence[str] | None = None) -> Drawn:
+def draw(logs: Logs, folder: Path, *, width: str = "column", axes: Sequence[str] | None = None, processes: int | None = None) -> Drawn:
     """Draw every figure of the sweep into ``folder``; ``width`` is that of the single figures, the overview takes the page.
 
-    ``axes``: only curves against these x axes (``analysis.axes.AXES``); all of them by default.
+    ``axes``: only curves against these x axes (``analysis.axes.AXES``), ValueError for one that does not exist; all by default.
+    ``processes``: how many draw at the same time, by default one for each core.
     """
-    paths: list[Path] = []
-    notes: list[str] = []
-    for figure in named(logs, WIDTHS[width], axes=axes):
-        drawn = figure.make()
-        if isinstance(drawn, str):
-            notes.append(f"{figure.name}: not drawn, {drawn}")
-        else:
-            paths += save(drawn, folder, figure.name)
-    return Drawn(tuple(paths), tuple(notes))
+    figures = list(named(logs, WIDTHS[width], axes=axes))
+    found = list(each(functools.partial(_drawn, folder), figures, processes))
+    notes = [f"{figure.name}: not drawn, {drawn}" for figure, drawn in zip(figures, found, strict=True) if isinstance(drawn, str)]
+    return Drawn(tuple(path for drawn in found if not isinstance(drawn, str) for path in drawn), tuple(notes))
+
+
+def _drawn(folder: Path, figure: Named) -> list[Path] | str:
+    drawn = figure.make()
+    return drawn if isinstance(drawn, str) else save(drawn, folder, figure.name)
 
 
 def named(logs: Logs, width: float, *, axes: Sequence[str] | None = None) -> Iterator[Named]:
-    """Every figure of a sweep, in the order in which a paper would show them; ``width`` in inches is that of single figures."""
+    """Every figure of a sweep; ``width`` in inches is that of single figures, ``axes`` as for ``draw``.
+
+    For each group of runs that share a plot the curves against the step, what is not against an axis, then the curves against the
+    other axes (``est_var-time``); last the figures across settings.
+    """
+    wanted = checked(axes)
     for group in groups(logs):
         section = _section(group)
-        for name, title, function in _of_group(group):
+        for name, title, function in _of_group(group, wanted):
             yield Named(_file_name(name, group), title, section, functools.partial(_styled, function, group, width))
     for name, title, function in OF_SWEEP:
         yield Named(name, title, ACROSS, functools.partial(_styled, function, logs, width))
 
 
-def _of_group(group: Group) -> Iterator[tuple[str, str, Callable[[Group, float], Figure | str]]]:
-    for plot in PLOTS:
-        if group.trajectory in plot.trajectories:
-            title = f"{plot.label[0].upper()}{plot.label[1:]} against the training step."
-            yield plot.name, title, lambda group, width, plot=plot: _single(width, lambda axes: curves(axes, group, plot))
+def _of_group(group: Group, axes: Sequence[str]) -> Iterator[tuple[str, str, Callable[[Group, float], Figure | str]]]:
+    means = Means(group)
+    if "step" in axes:
+        yield from _against(means, "step")
     if group.trajectory == "method":
         title = "Final accuracy against the bits that really travelled."
         yield "bits_accuracy", title, lambda group, width: _single(width, lambda axes: bits_against_accuracy(axes, group))
     yield from OF_GROUP
-    yield "overview", "All quantities against the training step.", lambda group, _: _overview(group)
+    for axis in axes:
+        if axis != "step" and (axis != "bytes" or group.trajectory == "method"):  # nothing compressed is sent on the SGD trajectory
+            yield from _against(means, axis)
+
+
+def _against(means: Means, axis: str) -> Iterator[tuple[str, str, Callable[[Group, float], Figure | str]]]:
+    """Curves against one axis: all in one figure, then one by one."""
+    end = "" if axis == "step" else f"-{axis}"
+    yield f"overview{end}", f"All quantities {TITLES[axis]}.", lambda *_: _overview(means, axis)
+    for plot in PLOTS:
+        if means.group.trajectory in plot.trajectories:
+            title = f"{plot.title} {TITLES[axis]}."
+            yield f"{plot.name}{end}", title, lambda _, width, plot=plot: _single(width, lambda axes: curves(axes, means, plot, axis))
 
 
 def _section(group: Group) -> str:
@@ -106,35 +141,53 @@ def _section(group: Group) -> str:
 
 
 def _styled(function: Callable[[Any, float], Figure | str], of: Any, width: float) -> Figure | str:
+    """Drawn in our style, and laid out once for all formats."""
     with rc_context(RC):
-        return function(of, width)
+        figure = function(of, width)
+        if isinstance(figure, Figure):
+            if engine := figure.get_layout_engine():
+                engine.execute(figure)
+            with rc_context({"figure.constrained_layout.use": False, "figure.autolayout": False}):
+                figure.set_layout_engine(None)
+    return figure
 
 
-def _single(width: float, fill: Callable) -> Figure | str:
+def _single(width: float, fill: Callable[[Axes], str | None]) -> Figure | str:
+    """One panel; on the width of the page where its legend is too long for ``width``."""
     figure = new_figure(width, min(width * _RATIO, _TALLEST))
     problem = fill(figure.add_subplot())
     if problem:
         return problem
+    if legend_rows(figure, width) > _MOST_ROWS:
+        if width < WIDTHS["page"]:
+            return _single(WIDTHS["page"], fill)
+        return _too_many(figure)
     legend_below(figure, width)
     return figure
 
 
-def _overview(group: Group) -> Figure | str:
+def _too_many(figure: Figure) -> str:
+    return f"{max(len(axes.get_legend_handles_labels()[1]) for axes in figure.axes)} curves are too many for one figure: choose fewer runs"
+
+
+def _overview(means: Means, axis: str) -> Figure | str:
     """All curves that have data, under one legend; what a panel shows is its title."""
     width = WIDTHS["page"]
     figure = new_figure(width, width)
     panels: list[Axes] = []
     for plot in PLOTS:
-        if group.trajectory not in plot.trajectories:
+        if means.group.trajectory not in plot.trajectories:
             continue
         axes = figure.add_subplot(label=plot.name)
-        if curves(axes, group, plot):
+        if curves(axes, means, plot, axis):
             axes.remove()
         else:
             panels.append(axes)
     if len(panels) < 2:
         return "fewer than two panels have data"
-    columns = min(3, len(panels))
+    if legend_rows(figure, width) > _MOST_ROWS:
+        return _too_many(figure)
+    columns = 2 if len(panels) in (2, 4) else 3
     rows = -(-len(panels) // columns)
     places = GridSpec(rows, columns, figure=figure)
     for index, axes in enumerate(panels):
@@ -168,5 +221,4 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
             figure.savefig(aside, format=extension, metadata={"CreationDate": None} if extension == "pdf" else None)
         os.replace(aside, path)
         paths.append(path)
-        figure.set_layout_engine("none")  # laid out by the first format; the others keep its places
     return paths

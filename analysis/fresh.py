@@ -1,42 +1,51 @@
-"""Figures that are newer than everything they are drawn from are not drawn again.
+"""What was drawn from the very same files is not drawn again.
 
-Beside them lies ``.drawn.json`` with the arguments they were drawn with, the paths and the notes; it is compared, by time of change,
-with the logs, settings and states of the sweep's runs and with this package's own files.
+Beside the figures lies ``.drawn.json``: a digest of all files that they were drawn from and of this package's own (names, sizes, times
+of change), the arguments, the paths and the notes.  The digest is taken before the logs are read: what changes meanwhile counts as new.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from analysis.logs import discovery
+
 STAMP = ".drawn.json"
-_READ = ("events.out.tfevents.*", "config.yaml", "status.json")
+_OWN = ("*.py", "*.js", "*.css", "*.json")
+_NOT_READ = (".log", ".pt", ".pth", ".tar", ".ckpt", ".sh")
 
 
-def _sources(sweep_dir: Path) -> Iterator[Path]:
-    yield sweep_dir  # a run that came or went
-    yield from Path(__file__).parent.glob("*.py")
-    for pattern in _READ:
-        yield from sweep_dir.glob(f"*/{pattern}")
+def digest(sweep_dir: Path) -> str:
+    """Of everything that figures and reports of a sweep come from, without reading it; the same as long as nothing has changed."""
+    total = hashlib.sha256()
+    package = Path(__file__).parent
+    for path in sorted(path for pattern in _OWN for path in package.rglob(pattern)):
+        total.update(f"{path.relative_to(package)} {path.stat().st_mtime_ns}\0".encode())
+    for run in discovery.find(sweep_dir, []):
+        total.update(f"{run.name}\0".encode(errors="surrogateescape"))
+        for name, mark in sorted(run.files.items()):
+            if not name.endswith(_NOT_READ):
+                total.update(f"{name} {mark}\0".encode(errors="surrogateescape"))
+    return total.hexdigest()
 
 
-def drawn_before(folder: Path, sweep_dir: Path, arguments: Sequence[str]) -> tuple[list[str], list[str]] | None:
-    """(paths, notes) of figures that are still right; None where something is newer, missing or drawn otherwise."""
+def drawn_before(folder: Path, of: str, arguments: Sequence[str]) -> tuple[list[str], list[str]] | None:
+    """(paths, notes) of figures that were drawn from the files of this digest; None where something is missing or was drawn otherwise."""
     try:
         stamp = json.loads((folder / STAMP).read_text())
-        when = (folder / STAMP).stat().st_mtime_ns
-        fresh = all(source.stat().st_mtime_ns < when for source in _sources(sweep_dir))
-    except (OSError, json.JSONDecodeError):
+        same = (stamp["digest"], stamp["arguments"]) == (of, list(arguments))
+        paths, notes = stamp["paths"], stamp["notes"]
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    if not fresh or stamp["arguments"] != list(arguments) or not all(Path(path).exists() for path in stamp["paths"]):
-        return None
-    return stamp["paths"], stamp["notes"]
+    return (paths, notes) if same and all(Path(path).exists() for path in paths) else None
 
 
-def remember(folder: Path, arguments: Sequence[str], paths: Sequence[str], notes: Sequence[str]) -> None:
+def remember(folder: Path, of: str, arguments: Sequence[str], paths: Sequence[str], notes: Sequence[str]) -> None:
     """Leave the stamp; call it after the last figure is written."""
-    text = json.dumps({"arguments": list(arguments), "paths": list(paths), "notes": list(notes)})
+    text = json.dumps({"digest": of, "arguments": list(arguments), "paths": list(paths), "notes": list(notes)})
     aside = folder / f"{STAMP}.tmp"
     aside.write_text(text)
     aside.replace(folder / STAMP)

@@ -6,6 +6,9 @@ Final test accuracy in percent, read from the curves of Faghri et al., "Adaptive
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 _RESNET110 = {
     "supersgd": 92.20,
     "sgd": 93.79,
@@ -57,7 +60,48 @@ ACCURACY: dict[str, dict[str, float]] = {
     "imagenet_full": _IMAGENET,
 }
 
+_TASKS = {  # data, model, bits of those that have bits
+    "cifar10_full_resnet110": ("cifar10", "resnet110", 3),
+    "cifar10_full_resnet32": ("cifar10", "resnet32", 3),
+    "cifar10_full_resnet8": ("cifar10", "resnet8", 3),
+    "imagenet_full": ("imagenet", "resnet18", 3),
+}
+STEPS = {"cifar10_full_resnet110": 80000, "cifar10_full_resnet32": 80000, "cifar10_full_resnet8": 80000, "imagenet_full": 600000}
+
 # (data, model) -> method -> est_var / super_var, measured on the SGD trajectory
 RELATIVE_VARIANCE: dict[tuple[str, str], dict[str, float]] = {
     ("cifar10", "resnet110"): {"alq": 1.9, "amq": 3.5, "qsgdinf": 8.4, "trn": 11.0, "nuqsgd": 271.0},
 }
+
+
+def accuracy(sweep: str, settings: Mapping[str, Any]) -> dict[str, float] | None:
+    """The paper's accuracies for runs of these settings (dotted names), by method; None for a task that is not the paper's."""
+    if sweep not in _TASKS or settings.get("trajectory") == "sgd":
+        return None
+    data, model, bits = _TASKS[sweep]
+    own = settings.get("method.bits")
+    same_bits = own == bits or not isinstance(own, int)
+    return ACCURACY[sweep] if (settings.get("data.name"), settings.get("model.name")) == (data, model) and same_bits else None
+
+
+def relative_variance(settings: Mapping[str, Any]) -> dict[str, float] | None:
+    """The paper's variances relative to SuperSGD's on the SGD trajectory, by method; None for a task without."""
+    if settings.get("trajectory") != "sgd":
+        return None
+    return RELATIVE_VARIANCE.get((str(settings.get("data.name")), str(settings.get("model.name"))))
+
+
+# (data, model, bits) -> method -> the levels it learned, all of them, ascending
+LEVELS_BUCKET = 16384  # of the runs that learned them
+_ALQ = (0.005, 0.018, 0.13, 1.0)
+_AMQ = tuple(0.233**power for power in (3, 2, 1, 0))
+LEVELS: dict[tuple[str, str, int], dict[str, tuple[float, ...]]] = {
+    ("cifar10", "resnet32", 3): {
+        method: (*(-level for level in reversed(positive)), *positive) for method, positive in (("alq", _ALQ), ("amq", _AMQ))
+    },
+}
+
+
+def levels(settings: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
+    """The levels that the paper shows for runs of these settings (dotted names), by method; empty for a task without."""
+    return LEVELS.get((settings.get("data.name"), settings.get("model.name"), settings.get("method.bits")), {})  # type: ignore[arg-type]

@@ -1,12 +1,12 @@
-"""The result table of a sweep: one row per method and setting, as text, CSV and LaTeX."""
+"""The result table of a sweep: one row per method and setting, as numbers, text, CSV and LaTeX."""
 
 from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,117 +14,135 @@ from rich import box
 from rich.table import Table
 
 from analysis import published
-from analysis.aggregate import Estimate, best, estimate, final, geometric_mean, late
-from analysis.cells import Cell, cells
-from analysis.load import Logs
+from analysis.aggregate import Estimate, estimate, geometric_mean
+from analysis.cells import Cell, cells, shown
+from analysis.columns import COLUMNS, PAGE, WIDTH, Column, column_named, left_out, legend, shown_columns, written
+from analysis.logs.load import Logs
+from analysis.paired import difference, partners
+from analysis.results import of_runs
 
-LEGEND = (
-    "+-: 95 % interval (t) of the mean over seeds; seeds: complete runs, of all where some are not; bits: per coordinate, "
-    "measured from the messages; MB: sent by one worker; variance: of the gradient estimate relative to SuperSGD's on the same "
-    "minibatches, last quarter of the measurements."
-)
+__all__ = ["COLUMNS", "WIDTH", "arranged", "latex", "left_out", "legend", "rich_table", "table", "text", "write"]
 
-
-@dataclass(frozen=True)
-class Column:
-    """``read`` gives the numbers of a row; ``digits`` after the point in text."""
-
-    name: str  # in CSV, with its unit
-    heading: str  # in text and LaTeX
-    digits: int
-    read: Callable[[Logs, Cell, list[str]], Estimate | float]
-    interval: bool = False
+_PLUS_MINUS = "+-"
+_MEANS = {  # columns that are plain means, and what of each run
+    "final_validation_loss": "loss",
+    "bits_per_coordinate": "bits",
+    "sent_per_worker_mb": "sent_mb",
+    "steps_per_s": "steps_per_s",
+    "images_per_s": "images_per_s",
+    "seconds": "seconds",
+}
 
 
-def _mean(tag: str, scale: float = 1.0) -> Callable[[Logs, Cell, list[str]], float]:
-    return lambda logs, _, runs: scale * estimate(final(logs, tag, runs)).mean
-
-
-def _seconds(logs: Logs, _: Cell, runs: list[str]) -> float:
-    return estimate(logs.status.loc[runs, "seconds"]).mean
-
-
-def _relative_variance(logs: Logs, _: Cell, runs: list[str]) -> float:
-    return geometric_mean(late(logs, "est_var / super_var", runs))
-
-
-COLUMNS = (
-    Column("final_accuracy_percent", "final acc. %", 2, lambda logs, _, runs: estimate(final(logs, "Vacc", runs)), interval=True),
-    Column("best_accuracy_percent", "best acc. %", 2, lambda logs, _, runs: estimate(best(logs, "Vacc", runs)), interval=True),
-    Column("final_validation_loss", "val. loss", 4, _mean("Vloss")),
-    Column("bits_per_coordinate", "bits", 3, _mean("comm/bits_per_coordinate")),
-    Column("sent_per_worker_mb", "MB sent", 2, _mean("comm/bytes", 1e-6)),
-    Column("relative_variance", "variance", 2, _relative_variance),
-    Column("seconds", "seconds", 0, _seconds),
-)
+# --- numbers ------------------------------------------------------------------------------------------------------
 
 
 def table(logs: Logs) -> pd.DataFrame:
-    """Numbers of every cell: method, label, complete, runs, then the columns (an interval beside its mean, NaN for one seed).
+    """Numbers of every cell: method, label, complete, runs, then the columns, then the settings that tell cells apart.
 
-    Only complete runs count; a cell without any has NaN throughout.
+    Means have their interval's half-width (``_pm``, NaN for one seed) and number of values or pairs (``_n``) beside them.
+    Only complete runs count; a cell without any has NaN throughout.  ``attrs``: ``notes``, sentences on what
+    is compared; ``settings``, the names of those settings.
     """
-    rows = []
+    complete = logs.status["complete"].to_numpy(bool)
+    place = {str(run): index for index, run in enumerate(logs.settings.index)}
+    values = {name: of_run.to_numpy(float) for name, of_run in of_runs(logs).where(logs.status["complete"].astype(bool)).items()}
+    partner = partners(logs.settings.loc[complete & (logs.settings["trajectory"] != "sgd").to_numpy()])  # on SGD's all are equal
+    baseline = np.full(len(place), np.nan)
+    for run, other in partner.dropna().items():
+        baseline[place[str(run)]] = values["final"][place[other]]
     of_sweep = cells(logs.settings)
-    for cell in of_sweep:
-        runs = [run for run in cell.runs if bool(logs.status.loc[run, "complete"])]
-        row: dict[str, object] = {"method": cell.method, "label": cell.label, "complete": len(runs), "runs": len(cell.runs)}
-        for column in COLUMNS:
-            value = column.read(logs, cell, runs)
-            if isinstance(value, Estimate):
-                row |= {column.name: value.mean, f"{column.name}_pm": value.half_width, f"{column.name}_n": value.n}
-            else:
-                row[column.name] = value
-        rows.append(row | _published(logs, cell))
-    return pd.DataFrame(rows)
+    differing = sorted({name for cell in of_sweep for name in cell.differs})
+    firsts = logs.settings.loc[[cell.runs[0] for cell in of_sweep]].to_dict("records")
+    rows = []
+    for cell, settings in zip(of_sweep, firsts, strict=True):
+        places = [place[run] for run in cell.runs]
+        own = {name: of_run[places] for name, of_run in values.items()}
+        final, compared = estimate(own["final"]), difference(own["final"], baseline[places])
+        row: dict[str, object] = {"method": cell.method, "label": cell.label, "complete": int(complete[places].sum()), "runs": len(places)}
+        row |= _with_interval("final_accuracy_percent", final)
+        row |= _with_interval("best_accuracy_percent", estimate(own["best"]))
+        row |= _with_interval("difference_percent", compared) | {"p_value": compared.p}
+        row |= {name: estimate(own[short]).mean for name, short in _MEANS.items()}
+        row["relative_variance"] = geometric_mean(own["variance"])
+        row |= _published(logs.sweep, cell, settings, final.mean)
+        rows.append(row | {str(name): _plain(settings[name]) for name in differing})
+    found = pd.DataFrame(rows)
+    found.attrs |= {"notes": _notes(logs), "settings": tuple(differing)}
+    return found
 
 
-def _published(logs: Logs, cell: Cell) -> dict[str, float]:
-    """The paper's values for the same method, where the sweep is one of the paper's."""
-    found = {}
-    accuracy = published.ACCURACY.get(logs.sweep)
-    if accuracy:
+def _with_interval(name: str, found: Estimate) -> dict[str, float]:
+    return {name: found.mean, f"{name}_pm": found.half_width, f"{name}_n": found.n}
+
+
+def _plain(value: object) -> object:
+    return shown(value) if isinstance(value, bool | tuple) else value
+
+
+def _published(sweep: str, cell: Cell, settings: Mapping[str, Any], final: float) -> dict[str, float]:
+    """The paper's values for the same method, where the sweep is one of the paper's, and how far ours is from them."""
+    accuracy = published.accuracy(sweep, settings)
+    variance = published.relative_variance(settings)
+    found: dict[str, float] = {}
+    if accuracy is not None:
         found["published_accuracy_percent"] = accuracy.get(cell.method, np.nan)
-    settings = logs.settings.loc[cell.runs[0]]
-    variance = published.RELATIVE_VARIANCE.get((str(settings.get("data.name")), str(settings.get("model.name"))))
-    if variance and settings.get("trajectory") == "sgd":
+        found["difference_from_published_percent"] = final - found["published_accuracy_percent"]
+    if variance is not None:
         found["published_relative_variance"] = variance.get(cell.method, np.nan)
     return found
 
 
+def _notes(logs: Logs) -> tuple[str, ...]:
+    """Where the runs of one of the paper's sweeps are shorter or longer than the paper's."""
+    steps = logs.settings["steps"].dropna()
+    theirs = published.STEPS.get(logs.sweep)
+    others = sorted({int(count) for count in steps} - {theirs})
+    if theirs is None or not others:
+        return ()
+    return (f"The paper trains for {theirs} steps; these runs for {', '.join(map(str, others))}.",)
+
+
+def arranged(found: pd.DataFrame, by: str, *, descending: bool = False) -> pd.DataFrame:
+    """The rows in the order of a column (its name, its short name, ``method`` for the methods' own order, or a setting).
+
+    Rows without a value come last.  ValueError with the legal names for any other.
+    """
+    if by == "method":
+        return found.iloc[::-1] if descending else found
+    others = found.attrs.get("settings", ())
+    name = by if by in others else column_named(by, ("method", *others)).name
+    if name not in found:
+        return found
+    values = found[name].tolist()
+    there = [index for index, value in enumerate(values) if not pd.isna(value)]
+    there.sort(key=lambda index: _rank(values[index]), reverse=descending)
+    return found.iloc[[*there, *(index for index, value in enumerate(values) if pd.isna(value))]]
+
+
+def _rank(value: Any) -> tuple[bool, float, str]:
+    number = isinstance(value, int | float)
+    return (not number, float(value) if number else 0.0, str(value))
+
+
 # --- text ---------------------------------------------------------------------------------------------------------
 
-_EXTRA = (
-    Column("published_accuracy_percent", "paper acc. %", 2, lambda *_: np.nan),
-    Column("published_relative_variance", "paper variance", 1, lambda *_: np.nan),
-)
 
-
-def _text_cells(found: pd.DataFrame, plus_minus: str, missing: str) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows as text; columns without any number are left out."""
-    there = [column for column in (*COLUMNS, *_EXTRA) if column.name in found and list(found[column.name].dropna())]
+def _cells(found: pd.DataFrame, there: Sequence[Column], plus_minus: str, missing: str) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows as text."""
     rows = []
-    for _, row in found.iterrows():
-        seeds = str(row["complete"]) if row["complete"] == row["runs"] else f"{row['complete']} of {row['runs']}"
-        rows.append([str(row["label"]), seeds, *(_text(row, column, plus_minus, missing) for column in there)])
+    for row in found.to_dict("records"):
+        rows.append([str(row["label"]), _seeds(row), *(written(row, column, plus_minus, missing) for column in there)])
     return ["method", "seeds", *(column.heading for column in there)], rows
 
 
-def _text(row: pd.Series, column: Column, plus_minus: str, missing: str) -> str:
-    value = float(row[column.name])
-    if not np.isfinite(value):
-        return missing
-    digits = column.digits if abs(value) < 1000 else 0
-    text = f"{value:.{digits}f}"
-    if column.interval:
-        half_width, n = float(row[f"{column.name}_pm"]), int(row[f"{column.name}_n"])
-        text += f" {plus_minus} {half_width:.{digits}f}" if np.isfinite(half_width) else f" (n={n})"
-    return text
+def _seeds(row: dict) -> str:
+    return str(row["complete"]) if row["complete"] == row["runs"] else f"{row['complete']} of {row['runs']}"
 
 
-def text(found: pd.DataFrame) -> str:
-    """Aligned columns for a terminal or a file."""
-    headings, rows = _text_cells(found, "+-", "-")
+def text(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int = WIDTH) -> str:
+    """Aligned columns for a terminal or a file: those named, else those with data that fit into ``width`` characters."""
+    headings, rows = _cells(found, shown_columns(found, columns, width), _PLUS_MINUS, "-")
     widths = [max(len(row[k]) for row in [headings, *rows]) for k in range(len(headings))]
 
     def line(row: list[str]) -> str:
@@ -134,16 +152,19 @@ def text(found: pd.DataFrame) -> str:
     return "\n".join([line(headings), "  ".join("-" * width for width in widths), *map(line, rows)])
 
 
-def rich_table(found: pd.DataFrame, sweep: str) -> Table:
-    """The same for a terminal, with rich."""
-    headings, rows = _text_cells(found, "\N{PLUS-MINUS SIGN}", "-")
-    shown = Table(title=sweep, box=box.SIMPLE_HEAD, title_justify="left")
+def rich_table(found: pd.DataFrame, sweep: str, columns: Sequence[str] | None = None, width: int = WIDTH) -> Table:
+    """The same for a terminal of so many characters, with rich."""
+    chosen = shown_columns(found, columns, width)
+    headings, rows = _cells(found, chosen, "\N{PLUS-MINUS SIGN}", "-")
+    made = Table(title=sweep, box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for index, heading in enumerate(headings):
-        shown.add_column(heading, justify="right" if index else "left", no_wrap=index > 0)
+        made.add_column(heading, justify="right" if index else "left", no_wrap=index > 0)
     for row in rows:
-        shown.add_row(*row)
-    return shown
+        made.add_row(*row)
+    return made
 
+
+# --- LaTeX and CSV ------------------------------------------------------------------------------------------------
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -166,28 +187,36 @@ def latex_escaped(words: str) -> str:
     return "".join(_LATEX.get(character, character) for character in words)
 
 
-def latex(found: pd.DataFrame) -> str:
-    """A tabular of the booktabs package."""
-    mark = "\N{PLUS-MINUS SIGN}"
-    headings, rows = _text_cells(found, mark, "--")
+def _number(words: str) -> str:
+    """A number in mathematics, so that its minus is one: ``-0.28 +- 1.05 (n=2)`` as ``$-0.28 \\pm 1.05$ (n=2)``."""
+    value, space, pairs = words.partition(" (")
+    if not any(character.isdigit() for character in value) or "of" in value:
+        return words
+    return f"${value.replace(_PLUS_MINUS, chr(92) + 'pm')}${space}{pairs}"
 
-    def line(row: list[str]) -> str:
-        return " & ".join(latex_escaped(item).replace(mark, r"$\pm$") for item in row) + r" \\"
 
-    body = [r"\toprule", line(headings), r"\midrule", *map(line, rows), r"\bottomrule"]
+def latex(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int = PAGE) -> str:
+    """A tabular of the booktabs package: the columns named, else those with data that fit a page."""
+    headings, rows = _cells(found, shown_columns(found, columns, width), _PLUS_MINUS, "--")
+
+    def line(items: Iterable[str]) -> str:
+        return " & ".join(items) + r" \\"
+
+    body = [line([latex_escaped(row[0]), row[1], *map(_number, row[2:])]) for row in rows]
+    whole = [r"\toprule", line(map(latex_escaped, headings)), r"\midrule", *body, r"\bottomrule"]
     spec = "l" + "r" * (len(headings) - 1)
-    return "\n".join(["% needs \\usepackage{booktabs}", f"\\begin{{tabular}}{{{spec}}}", *body, r"\end{tabular}", ""])
+    return "\n".join(["% needs \\usepackage{booktabs}", f"\\begin{{tabular}}{{{spec}}}", *whole, r"\end{tabular}", ""])
 
 
-def write(found: pd.DataFrame, folder: Path) -> list[Path]:
-    """``table.csv`` and ``table.tex``, each written aside first."""
+def write(found: pd.DataFrame, folder: Path, columns: Sequence[str] | None = None) -> list[Path]:
+    """``table.csv`` (all numbers) and ``table.tex`` (the columns named), each written aside first."""
+    made = {"table.csv": io.StringIO(), "table.tex": io.StringIO(latex(found, columns))}
+    found.to_csv(made["table.csv"], index=False)
     folder.mkdir(parents=True, exist_ok=True)
-    stream = io.StringIO()
-    found.to_csv(stream, index=False)
     paths = []
-    for name, content in (("table.csv", stream.getvalue()), ("table.tex", latex(found))):
+    for name, stream in made.items():
         path, aside = folder / name, folder / f".{name}.tmp"
-        aside.write_text(content)
+        aside.write_text(stream.getvalue())
         os.replace(aside, path)
         paths.append(path)
     return paths

@@ -213,7 +213,7 @@ def compared(predicted: float, of_draws: Sequence[float], measured: Sequence[flo
     return Compared(predicted, statistics.fmean(measured), statistics.stdev(differences) / math.sqrt(len(differences)) / predicted)
 
 
-def coders_for(name: str, settings: dict[str, Any], second_bits: int, vectors: Tensor) -> Method:
+def coders_for(name: str, settings: dict[str, Any], second_bits: int, vectors: Tensor) -> Coders:
     """Both encoders; adaptive ones with levels fitted to the workers' vectors, as the training fits them."""
     coders = Coders(name, METHODS[name].settings(**settings), second_bits)
     if coders.adaptive:

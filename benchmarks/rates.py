@@ -1,4 +1,4 @@
-"""The rates behind the cost model: ``python -m benchmarks.rates [--out analysis/profile.json]``.  One thread, as one rank has.
+"""The rates behind the cost model: ``python -m benchmarks.rates [--out analysis/prediction/profile.json]``.  One thread, as one rank has.
 
 Encoding and decoding (the message with its header and checksum included) are timed on a long and on a short vector: the slope is the
 rate, the rest the price of a message.  The network's side is that of gloo on this machine's loopback: processor time per byte and per
@@ -27,8 +27,8 @@ from torch._C._distributed_c10d import GradBucket
 from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
-from analysis import profile as profiles
-from analysis.profile import Bucket, Codec, Model, Profile
+from analysis.prediction import profile as profiles
+from analysis.prediction.profile import Bucket, Codec, Model, Profile
 from benchmarks.wire_rank import LOCAL_BUFFERS, MODELS
 from nuq.message import parse
 from nuq.ops import Key

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 import subprocess
@@ -135,6 +136,8 @@ def check(command: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             _check_grid(rest, root, monkeypatch)
         case ["python", "-m", "analysis", *rest]:
             _check_analysis(rest, root)
+        case ["tensorboard", "--logdir", folder]:
+            assert folder.startswith("runs/") and importlib.util.find_spec("tensorboard")
         case ["bash" | "sbatch", path]:
             _check_file(path)
         case ["git", "clone", *_] | ["cd", _] | ["source", ".venv/bin/activate"] | ["pip", "install", "."]:

@@ -11,7 +11,10 @@ From S samples of M workers' minibatch gradients g_{s,w} (S*M passes in all; the
 - ``nb_error``: Psi of the current levels under the CondTruncNormHist mixture of the sampled buckets, and
   ``nb_error_measured``: the same under the measured coordinates themselves (their norm^2-weighted histogram);
 - ``level_gap``: Psi of the levels above that of the best levels, relative, under the law of the last update (0: they are the best);
-- ``norm_var``: mean over coordinates of the variance of a worker's normalised coordinate (Fig. 1 of the paper).
+- ``norm_var``: mean over coordinates of the variance of a worker's normalised coordinate (Fig. 1 of the paper);
+- histograms, shares of one over the same edges: ``stats/coordinates``, the measured normalised coordinates, each weighted by the norm^2
+  of its bucket as in a fit (``nuq.statistics``), and ``stats/fit``, the law beside them: the one truncated normal of a method that
+  is fitted to one (ALQ-N), else the CondTruncNormHist mixture behind ``nb_error``, with the method's weights.
 
 The original takes the mean from S estimates and the variance from S more; the unbiased sample variance of one set has the
 same expectation at half the cost.
@@ -20,16 +23,23 @@ same expectation at half the cost.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from nuq import adapt, ops, reference
 from nuq.compressors.quantized import AdaptiveQuantizer, Quantizer
+from nuq.distributions import Distribution
 from nuq.levels import stretched
 from nuq.ops import Key, NonFiniteError
-from nuq.statistics import Statistics
+from nuq.statistics import Statistics, bin_edges
 from nuq.workers import Workers, non_finite_parameter
+
+# Of a logged histogram: 0, and 8 bins an octave from 2^-12 to 1 on both sides; all of them edges of the statistics' finer bins.
+_HALF = np.append((2.0 ** np.arange(-12, 0)[:, None] * (1 + np.arange(8) / 8)).ravel(), 1.0)
+HISTOGRAM_EDGES = np.concatenate([-_HALF[::-1], [0.0], _HALF])
 
 
 class Moments:
@@ -60,8 +70,15 @@ class Moments:
         }
 
 
-def measure(workers: Workers, samples: Iterable[list[list[Tensor]]], seed: int, step: int) -> dict[str, float]:
-    """samples: S lists of M gradients (a gradient is one tensor per parameter).  The tags above, and those of the levels."""
+class Measured(NamedTuple):
+    """scalars: the tags above and those of the levels; histograms: tag -> float64[len(HISTOGRAM_EDGES) - 1], empty without a fit."""
+
+    scalars: dict[str, float]
+    histograms: dict[str, np.ndarray]
+
+
+def measure(workers: Workers, samples: Iterable[list[list[Tensor]]], seed: int, step: int) -> Measured:
+    """samples: S lists of M gradients (a gradient is one tensor per parameter)."""
     est, sgd, super_, normalized = Moments(), Moments(), Moments(), Moments()
     statistics = Statistics.empty(getattr(workers.settings, "num_components", 350))
     quantizer = workers.compressor if isinstance(workers.compressor, Quantizer) else None
@@ -86,16 +103,44 @@ def measure(workers: Workers, samples: Iterable[list[list[Tensor]]], seed: int, 
     values = {**est.scalars("est"), **sgd.scalars("sgd"), "super_var": super_.scalars("super")["super_var"]}
     values["comm/bits_per_coordinate"] = 8 * payloads[0].numel() / workers.num_coordinates
     values["grad_bias"] = float((est.mean - sgd.mean).abs().mean())
+    histograms: dict[str, np.ndarray] = {}
     if quantizer is not None:
         values |= level_scalars(quantizer)
         if statistics.totals[2]:
             reach = statistics.reach
             levels = stretched(quantizer.levels, 1 / reach)
-            values["nb_error"] = reach**2 * adapt.expected_variance(levels, statistics.fit("mixture", reach=reach))
+            mixture = statistics.fit("mixture", reach=reach)
+            values["nb_error"] = reach**2 * adapt.expected_variance(levels, mixture)
             values["nb_error_measured"] = reach**2 * adapt.expected_variance(levels, statistics.fit("histogram", reach=reach))
             values |= {"stats/mean": statistics.mean, "stats/sigma": statistics.sigma}
             values["norm_var"] = normalized.scalars("norm")["norm_var"]
-    return values
+            histograms = {
+                "stats/coordinates": _coordinates(statistics),
+                "stats/fit": _masses(_fitted(quantizer, statistics, mixture), reach),
+            }
+    return Measured(values, histograms)
+
+
+def _coordinates(statistics: Statistics) -> np.ndarray:
+    weights = statistics.histogram[0]
+    sums = np.add.reduceat(weights, np.searchsorted(bin_edges(), HISTOGRAM_EDGES[:-1]))
+    return sums / weights.sum()
+
+
+def _fitted(quantizer: Quantizer, statistics: Statistics, mixture: Distribution) -> Distribution:
+    """mixture: the law with weights norm^2, of r / reach like the others."""
+    settings = quantizer.settings if isinstance(quantizer, AdaptiveQuantizer) else None
+    kind = settings.fit if settings else ""
+    weights = getattr(settings, "weights", "norm2") if kind == "mixture" else "norm2"
+    if kind != "normal" and weights == "norm2":
+        return mixture
+    return statistics.fit("normal" if kind == "normal" else "mixture", weights, reach=statistics.reach)
+
+
+def _masses(law: Distribution, reach: float) -> np.ndarray:
+    """What a law of r / reach gives each bin of r."""
+    masses = law.interval_moments(np.clip(HISTOGRAM_EDGES / reach, law.begin, law.end))[0]
+    return np.maximum(masses, 0.0)
 
 
 def _normalized(vector: Tensor, quantizer: Quantizer) -> Tensor:

@@ -22,6 +22,7 @@ import yaml
 import args
 from nuq.links import RankLost
 from nuq.ops import NonFiniteError
+from train import machine
 from train import status as statuses
 from train.checkpoint import CheckpointError
 from train.log import Log
@@ -104,9 +105,11 @@ def launch(config: dict[str, Any]) -> int:
                 statuses.write_text(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False))
         except (ValueError, OSError) as error:
             return _refuse(error)
-        status = statuses.Status(run_dir if rank == 0 else None, config["steps"], _describe(device), config["threads"])
+        here = machine.describe(device, statuses.ROOT) if rank == 0 else {}
+        status = statuses.Status(run_dir if rank == 0 else None, config["steps"], _describe(device), config["threads"], here)
         log = Log(run_dir if rank == 0 else None, status.attempt)
         held.callback(log.close)
+        log.settings(config)
         return _train(config, run_dir, device, status, log, stop)
 
 
@@ -140,6 +143,7 @@ def _train(config: dict[str, Any], run_dir: Path, device: torch.device, status: 
     except BaseException as error:
         status.end(statuses.EXIT_CRASH, error)
         raise
+    log.finished()
     status.end(statuses.EXIT_DONE)
     return statuses.EXIT_DONE
 

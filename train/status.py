@@ -50,7 +50,7 @@ def read(run_dir: Path) -> dict[str, Any]:
 class Status:
     """Kept by rank 0 of a run; the other ranks pass ``run_dir=None`` and write nothing."""
 
-    def __init__(self, run_dir: Path | None, steps: int, device: str, threads: int) -> None:
+    def __init__(self, run_dir: Path | None, steps: int, device: str, threads: int, machine: Mapping[str, Any] | None = None) -> None:
         self._path = run_dir / "status.json" if run_dir else None
         before = read(run_dir) if run_dir else {}
         self.attempt = before.get("attempt", 0) + 1
@@ -71,6 +71,7 @@ class Status:
             "exit_code": None,
             "failure": None,
             "device": device,
+            "machine": dict(machine or {}),
             "threads": threads,
             "seconds": self._seconds_before,
             "metrics": dict(metrics) if isinstance(metrics := before.get("metrics"), dict) else {},

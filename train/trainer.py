@@ -26,6 +26,8 @@ from train.log import Log
 from train.order import Order, generator
 from train.status import Status
 
+MOST_HISTOGRAMS = 200  # of one tag in a run: at 3 kB each they would outgrow everything else in the log
+
 
 class Preempted(Exception):
     """Asked to stop; the state is saved."""
@@ -202,18 +204,19 @@ class Trainer:
 
     # --- measuring, evaluating, saving ---
 
-    def measure(self) -> dict[str, float]:
+    def measure(self) -> estimator.Measured:
         """The estimator's variance and the levels in use (see ``train.estimator``); every process takes part."""
         started = time.perf_counter()
         count = self.config["measure"]["num_samples"]
         samples = (self._gather_gradients(gradients) for gradients in self._sampled_gradients(self.measure_order, count, "measure"))
         try:
-            values = estimator.measure(self.workers, samples, self.config["seed"], self.step)
+            measured = estimator.measure(self.workers, samples, self.config["seed"], self.step)
         except NonFiniteError as error:
             raise NonFiniteError(f"step {self.step}: while measuring the estimator, {error}") from error
         seconds = time.perf_counter() - started
         self.totals.measure_s += seconds
-        return values | {"time/measure_s": seconds}
+        measured.scalars["time/measure_s"] = seconds
+        return measured
 
     @torch.no_grad()
     def evaluate(self, split: Split) -> dict[str, float]:
@@ -262,7 +265,7 @@ class Trainer:
         spent = self.trained.account.seconds.copy()
         while self.step < config["steps"]:
             if config["measure"]["every"] and self.step % config["measure"]["every"] == 0:
-                log.scalars(self.step, self.measure())
+                self._log_measurement(log)
             started = time.perf_counter()
             result = self.train_step(stop_requested())
             seconds, timed_steps = seconds + time.perf_counter() - started, timed_steps + 1
@@ -310,6 +313,14 @@ class Trainer:
         if self.trained.links.world > 1:
             values["comm/network_bytes"] = self.totals.network_bytes
         return values
+
+    def _log_measurement(self, log: Log) -> None:
+        measured = self.measure()
+        log.scalars(self.step, measured.scalars)
+        every = self.config["measure"]["every"]
+        if self.step // every % math.ceil(self.config["steps"] / every / MOST_HISTOGRAMS) == 0:
+            for tag, masses in measured.histograms.items():
+                log.histogram(self.step, tag, estimator.HISTOGRAM_EDGES, masses)
 
     def _log_evaluation(self, log: Log) -> dict[str, float]:
         """The values, on rank 0; empty on the others."""

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from analysis.cells import cells, groups, select
-from analysis.load import Logs, load
+from analysis.logs.load import Logs, load
 from nuq.registry import METHODS
 
 ROW = [("loss", 0, 1.0)]

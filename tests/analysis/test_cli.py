@@ -71,10 +71,63 @@ def test_sweeps_without_anything_to_show_end_in_a_sentence(
     silent = write_run("silent", {"method": "alq"}, state=None)
     assert main([command, "silent", "--runs", str(tmp_path / "runs")]) == 1
     assert capsys.readouterr().err.splitlines() == [
-        f"note: 1 of 1 runs have logged nothing: {silent.name}",
+        f"note: 1 of 1 runs has logged nothing: {silent.name}",
         "nothing to show: sweep 'silent' has 1 run, none with both settings and logs",
     ]
     nameless = write_run("nameless", {"method": "alq"}, [("Vacc", 0, 1.0)])
     (nameless / "config.yaml").unlink()
     assert main([command, "nameless", "--runs", str(tmp_path / "runs")]) == 1
     assert "no config.yaml" in capsys.readouterr().err
+
+
+def test_what_was_drawn_is_not_drawn_again(runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "FORMATS", ("pdf",))
+    drawn: list[object] = []
+    draw = figures.draw
+    monkeypatch.setattr(figures, "draw", lambda *words, **more: drawn.append(more["axes"]) or draw(*words, **more))
+    for arguments in ([], [], ["--x", "time"], ["--x", "time"], ["--redraw"]):
+        assert main(["figures", "demo", *arguments]) == 0
+    assert drawn == [None, ["time"], None]
+    assert capsys.readouterr().err.count("drawn before, and nothing has changed since") == 2
+
+
+def test_the_table_takes_columns_and_an_order(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", "demo", "--columns", "final,bits", "--sort", "bits", "--descending"]) == 0
+    head, _, first, second, *_ = capsys.readouterr().out.splitlines()
+    assert head.split() == ["method", "seeds", "final", "acc.", "%", "bits"]
+    assert first.startswith("ALQ") and second.startswith("SGD")
+    assert main(["table", "demo", "--sort", "bitz"]) == 2
+    assert "unknown column 'bitz'; did you mean 'bits'?" in capsys.readouterr().err
+
+
+def test_a_report_is_one_file(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "demo", "--most-figures", "1", "--where", "method=alq"]) == 0
+    path = Path(capsys.readouterr().out.strip())
+    assert path == Path("figures/demo/method=alq/report.html")
+    assert "1 run with method=alq: 1 done" in path.read_text(encoding="utf-8")
+    (runs / "runs" / "empty").mkdir()
+    assert main(["report", "empty"]) == 1
+    assert capsys.readouterr().err == "nothing to show: sweep 'empty' has no runs\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["watch", "demo", "--every", "0"], "'0': must be a number of seconds from 1 to 86400"),
+        (["report", "demo", "--most-figures", "-1"], "'-1': must be a whole number, 0 or more"),
+        (["figures", "demo", "--x", "days"], "invalid choice: 'days' (choose from 'step', 'time', 'epoch', 'bytes')"),
+    ],
+)
+def test_wrong_options_exit_2(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["figures", "table", "all", "report", "watch", "predict"])
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    assert "--" in capsys.readouterr().out

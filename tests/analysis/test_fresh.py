@@ -12,39 +12,48 @@ ARGUMENTS = ["runs", "column"]
 
 
 @pytest.fixture
-def sweep(write_run: Callable[..., Path], tmp_path: Path) -> Path:
+def run(write_run: Callable[..., Path], tmp_path: Path) -> Path:
     run = write_run("demo", {"method": "alq"}, [("Vacc", 1, 50.0)])
     folder = tmp_path / "figures"
     folder.mkdir()
     (folder / "accuracy.png").write_text("")
-    fresh.remember(folder, ARGUMENTS, [str(folder / "accuracy.png")], ["a note"])
-    ahead = max(path.stat().st_mtime_ns for path in [run, *run.iterdir(), run.parent, folder / fresh.STAMP]) + 10**9
-    os.utime(folder / fresh.STAMP, ns=(ahead, ahead))
+    fresh.remember(folder, fresh.digest(run.parent), ARGUMENTS, [str(folder / "accuracy.png")], ["a note"])
     return run
 
 
-def before(sweep: Path, arguments: list[str] = ARGUMENTS) -> object:
-    return fresh.drawn_before(sweep.parents[2] / "figures", sweep.parent, arguments)
+def before(run: Path, arguments: list[str] = ARGUMENTS) -> object:
+    return fresh.drawn_before(run.parents[2] / "figures", fresh.digest(run.parent), arguments)
 
 
-def test_nothing_changed(sweep: Path) -> None:
-    assert before(sweep) == ([str(sweep.parents[2] / "figures" / "accuracy.png")], ["a note"])
+def test_nothing_changed(run: Path) -> None:
+    assert before(run) == ([str(run.parents[2] / "figures" / "accuracy.png")], ["a note"])
+    (run / "stdout.log").write_text("what nobody draws")
+    assert before(run) is not None
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "status.json", "events", "a new run"])
-def test_anything_newer_counts(sweep: Path, name: str) -> None:
-    changed = {"events": next(sweep.glob("events*")), "a new run": sweep.parent}.get(name, sweep / name)
-    later = (sweep.parents[2] / "figures" / fresh.STAMP).stat().st_mtime_ns + 10**9
-    os.utime(changed, ns=(later, later))
-    assert before(sweep) is None
+@pytest.mark.parametrize("name", ["config.yaml", "status.json", "events"])
+def test_anything_touched_counts(run: Path, name: str) -> None:
+    changed = next(run.glob("events*")) if name == "events" else run / name
+    os.utime(changed, ns=(1, 1))  # also when it becomes older: a run that was copied back
+    assert before(run) is None
 
 
-def test_other_arguments_and_lost_figures_count(sweep: Path) -> None:
-    assert before(sweep, [*ARGUMENTS, "bits=3"]) is None
-    (sweep.parents[2] / "figures" / "accuracy.png").unlink()
-    assert before(sweep) is None
+def test_runs_that_come_and_go_count(run: Path) -> None:
+    other = run.parent / "group" / "other"
+    other.mkdir(parents=True)
+    (other / "config.yaml").write_text("seed: 2")
+    assert before(run) is None
+    (other / "config.yaml").unlink()
+    assert before(run) is not None
 
 
-def test_a_damaged_stamp_counts(sweep: Path) -> None:
-    (sweep.parents[2] / "figures" / fresh.STAMP).write_text("{")
-    assert before(sweep) is None
+def test_other_arguments_and_lost_figures_count(run: Path) -> None:
+    assert before(run, [*ARGUMENTS, "bits=3"]) is None
+    (run.parents[2] / "figures" / "accuracy.png").unlink()
+    assert before(run) is None
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}"])
+def test_a_damaged_stamp_counts(run: Path, text: str) -> None:
+    (run.parents[2] / "figures" / fresh.STAMP).write_text(text)
+    assert before(run) is None

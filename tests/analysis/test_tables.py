@@ -1,15 +1,17 @@
 """The result table: numbers, text, CSV and LaTeX."""
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from scipy import stats
 
 from analysis import tables
-from analysis.load import load
+from analysis.logs.load import load
 from nuq.registry import METHODS
 
 STEPS = range(0, 80, 10)
@@ -21,6 +23,12 @@ def rows(final: float, relative: float) -> list[tuple[str, int, float]]:
         ("super_var", step, 1e-5) for step in STEPS
     ]
     return [*accuracy, *variance, ("Vloss", 70, 0.5), ("comm/bits_per_coordinate", 70, 3.25), ("comm/bytes", 70, 2.5e6)]
+
+
+def numbers(**columns: object) -> pd.DataFrame:
+    """One row as ``table`` would give it."""
+    interval = {"difference_percent": -3.0, "difference_percent_pm": 1.0, "difference_percent_n": 3, "p_value": 0.0004}
+    return pd.DataFrame([{"method": "alq", "label": "ALQ", "complete": 3, "runs": 3, **interval, **columns}])
 
 
 @pytest.fixture
@@ -65,9 +73,12 @@ def test_csv_and_latex_are_written(demo: Path, tmp_path: Path) -> None:
     text = tex.read_text()
     body = [line for line in text.splitlines() if line.endswith(r"\\")]
     assert {line.count("&") for line in body} == {8}
-    assert r"ALQ & 3 & 93.00 $\pm$ 8.96 & 95.00 $\pm$ 8.96 &" in text
+    assert r"ALQ & 3 & $93.00 \pm 8.96$ & $95.00 \pm 8.96$ &" in text
+    assert r"SGD & 1 of 2 & $80.00$ (n=1) & $82.00$ (n=1) &" in text
     assert r"final acc. \%" in text
     assert text.count(r"\begin{tabular}{lrrrrrrrr}") == text.count(r"\end{tabular}") == 1
+    assert r"-3.00 \pm 1.00$" in tables.latex(numbers().assign(label="a_b"), ["difference"])
+    assert r"a\_b & 3 & $-3.00" in tables.latex(numbers().assign(label="a_b"), ["difference"])
 
 
 def test_latex_escapes_everything_it_would_act_on() -> None:
@@ -82,10 +93,29 @@ def test_published_values_stand_beside_ours(write_run: Callable[..., Path], tmp_
     found = tables.table(load(tmp_path / "runs", "cifar10_full_resnet32")).set_index("method")
     assert found.loc["alq", "published_accuracy_percent"] == 91.35
     assert np.isnan(found.loc["sgd", "published_accuracy_percent"])
+    assert found.loc["alq", "difference_from_published_percent"] == pytest.approx(91 - 91.35)
     assert "paper acc. %" in tables.text(found.reset_index())
+    assert "paper: read from its curves" in tables.legend(found.reset_index())
     settings = {"method": "amq", "data": "cifar10", "model": "resnet110", "trajectory": "sgd", "measure.every": 5}
     write_run("variance", settings, rows(91, 2))
     assert tables.table(load(tmp_path / "runs", "variance")).loc[0, "published_relative_variance"] == 3.5
+
+
+def test_published_values_stand_beside_their_own_task_only(write_run: Callable[..., Path], tmp_path: Path) -> None:
+    task = {"data": "cifar10", "model": "resnet32", "steps": 80000}
+    write_run("cifar10_full_resnet32", {**task, "method": "alq", "method.bits": 4}, rows(91, 2))
+    write_run("cifar10_full_resnet32", {**task, "method": "trn"}, rows(91, 2))
+    write_run("cifar10_full_resnet32", {**task, "method": "amq", "model": "resnet8", "steps": 600}, rows(91, 2))
+    found = tables.table(load(tmp_path / "runs", "cifar10_full_resnet32"))
+    paper = dict(zip(found["method"], found["published_accuracy_percent"], strict=True))
+    assert paper == {"trn": 89.61, "alq": pytest.approx(np.nan, nan_ok=True), "amq": pytest.approx(np.nan, nan_ok=True)}
+
+
+def test_shortened_runs_of_the_paper_say_so(write_run: Callable[..., Path], tmp_path: Path) -> None:
+    task = {"data": "cifar10", "model": "resnet32"}
+    write_run("cifar10_full_resnet32", {**task, "method": "alq", "steps": 600}, rows(91, 2))
+    found = tables.table(load(tmp_path / "runs", "cifar10_full_resnet32"))
+    assert "The paper trains for 80000 steps; these runs for 600." in " ".join(tables.legend(found).split())
 
 
 def test_published_methods_exist() -> None:
@@ -102,3 +132,144 @@ def test_columns_without_numbers_are_left_out(write_run: Callable[..., Path], tm
     assert "best acc. %" in headings
     assert "final acc. %" not in headings
     assert "bits" not in headings
+
+
+@pytest.fixture
+def two_tasks(write_run: Callable[..., Path], tmp_path: Path) -> Path:
+    """SuperSGD and ALQ with 2 and 4 workers; seed 3 of SuperSGD with 4 workers still runs."""
+    accuracy = {("supersgd", 2): (80, 81, 82), ("alq", 2): (79, 81, 80), ("supersgd", 4): (90, 91, 0), ("alq", 4): (91, 94, 99)}
+    for (method, workers), values in accuracy.items():
+        for seed, value in enumerate(values, 1):
+            speed = [("time/step_s", 20, 0.3), ("time/step_s", 40, 0.1)]
+            settings = {"method": method, "workers": workers, "seed": seed, "batch_size": 16}
+            write_run("s", settings, [*rows(value, 1), *speed], state="done" if value else "running")
+    return tmp_path / "runs"
+
+
+def test_differences_are_paired_by_seed_within_a_task(two_tasks: Path) -> None:
+    found = tables.table(load(two_tasks, "s")).set_index("label")
+    two, four = found.loc["ALQ (workers 2)"], found.loc["ALQ (workers 4)"]
+    assert (two["difference_percent"], two["difference_percent_n"]) == (pytest.approx(-1), 3)  # -1, 0, -2
+    assert two["p_value"] == pytest.approx(stats.ttest_rel([79, 81, 80], [80, 81, 82]).pvalue)
+    assert (four["difference_percent"], four["difference_percent_n"]) == (pytest.approx(2), 2)  # 1 and 3; the third has no partner
+    assert four["p_value"] == pytest.approx(stats.ttest_rel([91, 94], [90, 91]).pvalue)
+    assert np.isnan(found.loc["SuperSGD (workers 2)", "difference_percent"])
+    assert list(found["workers"]) == [2, 4, 2, 4]
+    line = next(line for line in tables.text(found.reset_index()).splitlines() if line.startswith("ALQ (workers 4)"))
+    assert "2.00 +- 12.71 (n=2)  0.295" in line
+
+
+def test_nothing_is_compared_on_the_sgd_trajectory(write_run: Callable[..., Path], tmp_path: Path) -> None:
+    """Whatever is measured there, all train with the same gradient."""
+    for method in ("supersgd", "alq"):
+        for seed in (1, 2):
+            write_run("s", {"method": method, "trajectory": "sgd", "measure.every": 5, "seed": seed}, rows(80 + seed, 2))
+    found = tables.table(load(tmp_path / "runs", "s"))
+    assert found["difference_percent"].isna().to_numpy().all()
+    assert "vs SuperSGD" not in tables.text(found)
+
+
+def test_speed_is_that_of_training(two_tasks: Path) -> None:
+    found = tables.table(load(two_tasks, "s"))
+    assert list(found["steps_per_s"]) == pytest.approx([5] * 4)  # 0.2 s a step
+    assert list(found["images_per_s"]) == pytest.approx([5 * 16 * 2, 5 * 16 * 4] * 2)
+
+
+def test_one_worker_alone_gives_its_own_images(write_run: Callable[..., Path], tmp_path: Path) -> None:
+    settings = {"batch_size": 16, "workers": 4}
+    write_run("s", {**settings, "method": "sgd"}, [("time/step_s", 20, 0.5)])
+    write_run("s", {**settings, "method": "alq", "trajectory": "sgd", "measure.every": 5}, [("time/step_s", 20, 0.5)])
+    assert list(tables.table(load(tmp_path / "runs", "s"))["images_per_s"]) == [32, 32]
+
+
+def test_a_table_fits_its_width(demo: Path) -> None:
+    found = tables.table(load(demo, "demo"))
+    whole = max(map(len, tables.text(found, width=10**6).splitlines()))
+    assert tables.left_out(found, width=whole) == ()
+    for width in (whole - 1, 80, 60, 45):
+        lines = tables.text(found, width=width).splitlines()
+        assert max(map(len, lines)) <= width
+        assert lines[0].split()[:2] == ["method", "seeds"]
+        assert "final acc. %" in lines[0]
+        assert tables.left_out(found, width=width)
+        legend = tables.legend(found, width=width)
+        assert f"No room for: {', '.join(tables.left_out(found, width=width))}." in " ".join(legend.split())
+        assert max(map(len, legend.splitlines())) <= width
+    assert "final acc. %" in tables.text(found, width=5)
+
+
+@pytest.mark.parametrize("width", [60, 100, 160])
+def test_rich_shows_the_same_and_fits(demo: Path, width: int) -> None:
+    found = tables.table(load(demo, "demo"))
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(tables.rich_table(found, "demo", width=width))
+    assert isinstance(console.file, io.StringIO)
+    printed = [line.split() for line in console.file.getvalue().replace("\N{PLUS-MINUS SIGN}", "+-").splitlines() if line.strip()]
+    plain = [line.split() for line in tables.text(found, width=width).splitlines()]
+    assert printed[0] == ["demo"]
+    assert [printed[1], *printed[3:]] == [plain[0], *plain[2:]]
+
+
+def test_columns_are_chosen_and_sorted(demo: Path) -> None:
+    found = tables.table(load(demo, "demo"))
+    assert tables.text(found, ["bits", "final_accuracy_percent", "p"]).splitlines()[0].split() == [
+        "method",
+        "seeds",
+        "bits",
+        "final",
+        "acc.",
+        "%",
+        "p",
+    ]
+    order = {name: list(tables.arranged(found, name)["method"]) for name in ("method", "final", "seconds", "relative_variance")}
+    assert order["method"] == ["sgd", "alq", "amq"]
+    assert order["final"] == ["sgd", "alq", "amq"]  # amq has no value
+    assert order["seconds"] == ["sgd", "alq", "amq"]  # 12.5 and 20
+    assert list(tables.arranged(found, "final", descending=True)["method"]) == ["alq", "sgd", "amq"]
+    assert list(tables.arranged(found, "method", descending=True)["method"]) == ["amq", "alq", "sgd"]
+    assert "p: two-sided" in tables.legend(found, ["p"])
+    assert "bits: per" not in tables.legend(found, ["p"])
+
+
+def test_rows_are_sorted_by_a_setting(two_tasks: Path) -> None:
+    found = tables.table(load(two_tasks, "s"))
+    kept = tables.arranged(found, "workers", descending=True)
+    assert list(kept["label"]) == ["SuperSGD (workers 4)", "ALQ (workers 4)", "SuperSGD (workers 2)", "ALQ (workers 2)"]
+    assert tables.legend(kept) == tables.legend(found)
+
+
+@pytest.mark.parametrize("use", [lambda found: tables.text(found, ["fnal"]), lambda found: tables.arranged(found, "fnal")])
+def test_an_unknown_column_is_one_sentence(demo: Path, use: Callable[[pd.DataFrame], object]) -> None:
+    with pytest.raises(ValueError, match=r"^unknown column 'fnal'; did you mean 'final'\? \(legal: best, bits, .*\)$"):
+        use(tables.table(load(demo, "demo")))
+
+
+def test_numbers_are_written_in_few_characters() -> None:
+    def written(name: str, **columns: object) -> str:
+        return tables.text(numbers(**columns), [name]).splitlines()[2].split(maxsplit=2)[2]
+
+    assert written("p") == "<0.001"
+    assert written("difference") == "-3.00 +- 1.00"
+    assert written("difference", difference_percent=-0.001) == "0.00 +- 1.00"
+    assert written("difference", difference_percent_n=2) == "-3.00 +- 1.00 (n=2)"
+    assert written("bits") == "-"
+    assert written("seconds", seconds=123456.7) == "123457"
+    assert written("speed", steps_per_s=0.01234) == "0.012"
+    assert written("speed", steps_per_s=12.34) == "12.3"
+    assert written("images", images_per_s=0.0) == "0"
+
+
+def test_names_of_columns_are_unique() -> None:
+    for names in ([column.name for column in tables.COLUMNS], [column.short for column in tables.COLUMNS]):
+        assert len(set(names)) == len(names)
+
+
+def test_a_sweep_without_runs_is_a_table_without_rows(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "s").mkdir(parents=True)
+    found = tables.table(load(tmp_path / "runs", "s"))
+    assert len(found) == 0
+    assert tables.text(found).splitlines()[0].split() == ["method", "seeds"]
+    assert tables.legend(found)
+    assert len(tables.arranged(found, "final")) == 0
+    for path in tables.write(found, tmp_path):
+        assert path.is_file()

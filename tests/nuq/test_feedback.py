@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -140,9 +142,10 @@ def test_messages_of_another_kind_or_size_are_refused():
 # --- momentum correction ------------------------------------------------------------------------------------------
 
 
-def corrected(name: str, given: dict | None = None, **how) -> MomentumCorrection:
+def corrected(name: str, given: dict | None = None, **how: Any) -> MomentumCorrection:
     made = METHODS[name].load()(METHODS[name].settings(**(given or {})))
-    return MomentumCorrection(made, {"p": SIZE}, **({"momentum": 0.9} | how))
+    how.setdefault("momentum", 0.9)
+    return MomentumCorrection(made, {"p": SIZE}, **how)
 
 
 @pytest.mark.parametrize("nesterov", [False, True])

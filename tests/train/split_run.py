@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 import args
 from nuq.registry import METHODS
+from train.estimator import Measured
 from train.trainer import Trainer
 
 STEPS = 20  # more than a server lets others be behind (nuq/arrivals.py)
@@ -56,13 +57,14 @@ RANKS_ONLY: dict[str, dict] = {
 }
 
 
-def digest(trainer: Trainer, measured: list[dict[str, float]]) -> str:
+def digest(trainer: Trainer, measured: list[Measured]) -> str:
     """Parameters, batch-norm buffers, levels, and what was measured (but for times)."""
     trainer.sync_buffers()
     state = hashlib.sha256()
     for tensor in [*trainer.model.state_dict().values(), *trainer.workers.compressor.state_dict().values()]:
         state.update(tensor.numpy().tobytes() if isinstance(tensor, torch.Tensor) else repr(tensor).encode())
-    numbers = [{tag: value for tag, value in values.items() if not tag.startswith("time/")} for values in measured]
+    numbers = [{tag: value for tag, value in values.scalars.items() if not tag.startswith("time/")} for values in measured]
+    numbers += [{tag: masses.tolist() for tag, masses in values.histograms.items()} for values in measured]
     state.update(json.dumps(numbers).encode())
     return state.hexdigest()
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.distributions import CondTruncNorm, TruncNorm
 from nuq.registry import METHODS
 from nuq.workers import Workers
 from train import estimator
@@ -21,9 +22,13 @@ def samples(count: int = 6) -> np.ndarray:
     return np.random.default_rng(0).standard_normal((count, 4, 130)).astype(np.float32)
 
 
-def measure(of: Workers, values: np.ndarray) -> dict[str, float]:
+def measured(of: Workers, values: np.ndarray) -> estimator.Measured:
     gradients = [[[torch.tensor(g[:100]).view(20, 5), torch.tensor(g[100:])] for g in sample] for sample in values]
     return estimator.measure(of, gradients, seed=1, step=0)
+
+
+def measure(of: Workers, values: np.ndarray) -> dict[str, float]:
+    return measured(of, values).scalars
 
 
 def test_full_precision_against_numpy():
@@ -88,3 +93,62 @@ def test_the_distance_from_the_best_levels_is_logged_and_saved():
         fresh.load_state_dict(of.state_dict())
         assert logged(fresh)["level_gap"] == gaps[name]
     assert gaps["optimal"] == 0 <= gaps["alq"] < gaps["amq"]
+
+
+def buckets(values: np.ndarray, size: int) -> list[np.ndarray]:
+    return [g[start : start + size] for sample in values.astype(float) for g in sample for start in range(0, g.size, size)]
+
+
+def test_the_coordinates_are_weighted_as_in_a_fit():
+    """Each counts by the square of its bucket's norm; against NumPy's histogram."""
+    values = samples()
+    values[:, :, :64] *= 3  # buckets of different norms
+    got = measured(workers("qsgdinf", bits=2, bucket_size=64), values).histograms
+    scaled = [(bucket / abs(bucket).max(), np.full(bucket.size, abs(bucket).max() ** 2)) for bucket in buckets(values, 64)]
+    r, weights = (np.concatenate(parts) for parts in zip(*scaled, strict=True))
+    expected, _ = np.histogram(r, estimator.HISTOGRAM_EDGES, weights=weights)
+    np.testing.assert_allclose(got["stats/coordinates"], expected / weights.sum(), atol=1e-6)
+    assert got["stats/coordinates"].sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "power"),
+    [
+        ("qsgdinf", {}, 2),
+        ("alq", {}, 2),
+        ("alq", {"fit": "mixture", "weights": "norm"}, 1),
+        ("alq_n", {}, None),
+    ],
+)
+def test_the_fitted_law_over_the_same_edges(name, settings, power):
+    """The -N methods fit one truncated normal (power None), the others the mixture with weights norm^power."""
+    values = samples()
+    values[:, :, :64] *= 3
+    of = workers(name, bits=3, bucket_size=64, **settings)
+    fit = measured(of, values).histograms["stats/fit"]
+    assert fit.shape == (len(estimator.HISTOGRAM_EDGES) - 1,)
+    assert fit.sum() == pytest.approx(1)
+    linf = name == "qsgdinf"
+    norms = np.array([abs(b).max() if linf else np.linalg.norm(b) for b in buckets(values, 64)])
+    scaled = [bucket / norm for bucket, norm in zip(buckets(values, 64), norms, strict=True)]
+    means, sigmas = np.array([r.mean() for r in scaled]), np.array([r.std(ddof=1) for r in scaled])
+    if power is None:
+        lengths = np.array([r.size for r in scaled])
+        law = TruncNorm(np.concatenate(scaled).mean(), float(np.sqrt((sigmas**2 * (lengths - 1)).sum() / lengths.sum())))
+    else:
+        law = CondTruncNorm(means, sigmas, norms**power)
+    np.testing.assert_allclose(fit, np.diff(law.cdf(estimator.HISTOGRAM_EDGES)), atol=1e-6)
+
+
+def test_under_quantile_the_law_is_logged_as_one_of_r():
+    """It is fitted to r / reach."""
+    found = measured(workers("amq", bits=3, bucket_size=64, norm="quantile"), samples()).histograms
+    middles = (estimator.HISTOGRAM_EDGES[:-1] + estimator.HISTOGRAM_EDGES[1:]) / 2
+    spread, fitted = (np.sqrt(found[tag] @ middles**2) for tag in ("stats/coordinates", "stats/fit"))
+    assert found["stats/fit"].sum() == pytest.approx(1)
+    assert fitted == pytest.approx(spread, rel=0.1)
+
+
+def test_without_a_quantizer_there_is_nothing_to_draw():
+    assert measured(workers("supersgd"), samples()).histograms == {}
+    assert measured(workers("alq"), np.zeros((2, 4, 130), np.float32)).histograms == {}

@@ -2,6 +2,7 @@ import copy
 from collections.abc import Mapping
 from typing import cast
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
@@ -126,7 +127,7 @@ def test_sgd_trajectory_trains_like_sgd_whatever_is_measured():
     measured = trainer(method="nuqsgd", trajectory="sgd", measure__every=2, measure__num_samples=2)
     for step in range(3):
         if step % 2 == 0:
-            values = measured.measure()
+            values = measured.measure().scalars
         sgd.train_step()
         measured.train_step()
     assert values["est_var"] > values["super_var"]
@@ -158,9 +159,14 @@ class Kept:
 
     def __init__(self) -> None:
         self.values: dict[int, dict[str, float]] = {}
+        self.histograms: list[tuple[int, str]] = []
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         self.values.setdefault(step, {}).update(values)
+
+    def histogram(self, step: int, tag: str, edges: np.ndarray, masses: np.ndarray) -> None:
+        assert len(edges) == len(masses) + 1
+        self.histograms.append((step, tag))
 
     def line(self, text: str) -> None: ...
 
@@ -185,6 +191,17 @@ def test_what_an_exchange_takes_is_logged(tmp_path):
     assert two["comm/means_bits_per_coordinate"] == pytest.approx(4 / 4, rel=0.05)  # a quarter of the coordinates at 4 bits
     first = two["comm/bits_per_coordinate"] - two["comm/means_bits_per_coordinate"]
     assert first == pytest.approx(one["comm/bits_per_coordinate"], rel=0.02)
+
+
+def test_histograms_are_logged_at_measurements_but_not_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("train.trainer.MOST_HISTOGRAMS", 3)
+    for steps, expected in {3: [0, 1, 2], 7: [0, 3, 6]}.items():
+        log = Kept()
+        (tmp_path / str(steps)).mkdir()
+        more = {"method": "qsgdinf", "method__bucket_size": 1024, "eval_train": False, "measure__every": 1, "measure__num_samples": 2}
+        trainer(**more, steps=steps).run(tmp_path / str(steps), Status(None, steps, "cpu", 1), cast(Log, log))
+        assert log.histograms == [(step, tag) for step in expected for tag in ("stats/coordinates", "stats/fit")]
+        assert sum("est_var" in values for values in log.values.values()) == steps
 
 
 def test_untrain_climbs():

@@ -1,0 +1,201 @@
+"""What a curve can be drawn against: training steps, seconds of training, epochs, bytes that one worker sent.
+
+Where a run was on such an axis is known at the steps at which it logged something of it (knots), and linear between them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.logs.load import Logs
+
+AXES = ("step", "time", "epoch", "bytes")
+TITLES = {
+    "step": "against the training step",
+    "time": "against the training time",
+    "epoch": "against the epoch",
+    "bytes": "against the bytes that one worker sent",
+}
+MISSING = {
+    "step": "no run has logged a step",
+    "time": "no run has logged times",
+    "epoch": "no run has logged the epochs that its steps belong to, or none has finished its first",
+    "bytes": "no run has logged comm/bytes",
+}
+# (from this value on, size of the unit, label), the last that fits is used
+_UNITS = {
+    "step": ((0, 1, "training step"),),
+    "time": ((0, 1, "training time (s)"), (300, 60, "training time (min)"), (10800, 3600, "training time (h)")),
+    "epoch": ((0, 1, "epoch"),),
+    "bytes": (
+        (0, 1e3, "sent by one worker (kB)"),
+        (1e6, 1e6, "sent by one worker (MB)"),
+        (1e9, 1e9, "sent by one worker (GB)"),
+        (1e12, 1e12, "sent by one worker (TB)"),
+    ),
+}
+
+
+def checked(axes: Iterable[str] | None) -> tuple[str, ...]:
+    """The axes of that names, in the order of AXES, all of them by default; ValueError for one that does not exist."""
+    wanted = AXES if axes is None else tuple(axes)
+    for axis in wanted:
+        if axis not in AXES:
+            raise ValueError(f"axis {axis!r} does not exist (there are: {', '.join(AXES)})")
+    return tuple(axis for axis in AXES if axis in wanted)
+
+
+def unit(axis: str, largest: float) -> tuple[float, str]:
+    """(size of the unit, label of the axis) for an axis that ends at ``largest`` steps, seconds, epochs or bytes."""
+    return next((size, label) for begin, size, label in reversed(_UNITS[axis]) if largest >= begin or begin == 0)
+
+
+def positions(logs: Logs, axis: str, runs: Sequence[str], steps: Sequence[float] | np.ndarray | pd.Index) -> pd.DataFrame:
+    """Where each run was on that axis after each step: steps down, runs across; NaN where it logged nothing of it.
+
+    - ``time``: seconds of training, the sum of ``time/step_s`` over the steps; for runs without it the wall time since their
+      first record, in which a gap between two attempts counts only what its steps take elsewhere in the run;
+    - ``epoch``: step over steps per epoch, which follow from any two records of ``epoch`` and ``batch_idx``; without those the
+      ``epoch`` itself, linear between the first records of each;
+    - ``bytes``: ``comm/bytes``, what one worker has sent so far.
+
+    No run is followed further than one of its log intervals beyond its first and last record.
+    """
+    at = np.asarray(steps, float)
+    found = np.full((len(at), len(runs)), np.nan)
+    if axis == "step":
+        found[:] = at[:, None]
+    else:
+        for column, knots in enumerate(_KNOTS[axis](logs, list(runs))):
+            if knots is not None:
+                found[:, column] = knots.read(at)
+    return pd.DataFrame(found, index=pd.Index(steps, name="step"), columns=pd.Index(runs, name="run"))
+
+
+@dataclass(frozen=True)
+class _Knots:
+    """Positions of one run at ascending steps."""
+
+    step: np.ndarray
+    value: np.ndarray
+
+    def read(self, at: np.ndarray) -> np.ndarray:
+        """Linear between the knots and one interval beyond them; NaN further out."""
+        step, value = self.step, self.value
+        if not len(step):
+            return np.full(len(at), np.nan)
+        found = np.interp(at, step, value, left=np.nan, right=np.nan)
+        if len(step) > 1:
+            interval = float(np.median(np.diff(step)))
+            after = (at > step[-1]) & (at <= step[-1] + interval)
+            found[after] = value[-1] + (at[after] - step[-1]) * (value[-1] - value[-2]) / (step[-1] - step[-2])
+            before = (at < step[0]) & (at >= step[0] - interval)
+            found[before] = np.maximum(0, value[0] - (step[0] - at[before]) * (value[1] - value[0]) / (step[1] - step[0]))
+        return found
+
+
+def _records(logs: Logs, tag: str, runs: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Steps (n), and values (n, runs), NaN where a run logged none."""
+    table = logs.of_tag(tag).reindex(columns=runs)
+    return table.index.to_numpy(float), table.to_numpy(float)
+
+
+def _from_zero(step: np.ndarray, value: np.ndarray) -> _Knots:
+    """A sum that begins at zero before the first step."""
+    return _Knots(step, value) if step[0] == 0 else _Knots(np.append(0.0, step), np.append(0.0, value))
+
+
+def _bytes(logs: Logs, runs: list[str]) -> Iterator[_Knots | None]:
+    step, sent = _records(logs, "comm/bytes", runs)
+    for value in sent.T:
+        there = np.isfinite(value)
+        yield _from_zero(step[there], value[there]) if there.any() else None
+
+
+def _time(logs: Logs, runs: list[str]) -> Iterator[_Knots | None]:
+    step, step_s = _records(logs, "time/step_s", runs)
+    by_wall = _Walls(logs)
+    for run, seconds in zip(runs, step_s.T, strict=True):
+        there = np.isfinite(seconds)
+        if there.any():
+            own = step[there]
+            yield _from_zero(own, np.cumsum(np.diff(own, prepend=0.0) * seconds[there]))
+        else:
+            yield by_wall.knots(run)
+
+
+class _Walls:
+    """Wall times of runs that did not log how long their steps take."""
+
+    def __init__(self, logs: Logs) -> None:
+        self._rows = logs.rows
+        edges = np.searchsorted(logs.rows.spans[:, 0], np.arange(len(logs.rows.names) + 1)).tolist()
+        self._spans = dict(zip(logs.rows.names, itertools.pairwise(edges), strict=True))
+
+    def knots(self, run: str) -> _Knots | None:
+        """Those of the tag that the run logged most often, after its first record of all."""
+        begin, end = self._spans.get(run, (0, 0))
+        if begin == end:
+            return None
+        _, tag, attempt, low, high = self._rows.spans[begin:end].T
+        steps, walls = self._rows.part.step, self._rows.part.wall_time
+        first = int(np.argmin(walls[low]))
+        own = np.flatnonzero(tag == np.bincount(tag, weights=high - low).argmax())
+        rows = np.concatenate([low[first : first + 1], *(np.arange(low[span], high[span]) for span in own)])
+        tries = np.append(attempt[first], np.repeat(attempt[own], (high - low)[own]))
+        step, kept = np.unique(steps[rows], return_index=True)
+        seconds, resumed = np.diff(walls[rows][kept]), np.diff(tries[kept]) != 0
+        within = ~resumed & (seconds >= 0)
+        pace = seconds[within].sum() / max(1, np.diff(step)[within].sum())
+        return _Knots(step.astype(float), np.append(0.0, np.cumsum(np.where(within, seconds, pace * np.diff(step)))))
+
+
+def _epoch(logs: Logs, runs: list[str]) -> Iterator[_Knots | None]:
+    table = logs.of_tag("epoch").reindex(columns=runs)
+    step, epochs = table.index.to_numpy(float), table.to_numpy(float)
+    batches = logs.of_tag("batch_idx").reindex(index=table.index, columns=runs).to_numpy(float)
+    for epoch, batch in zip(epochs.T, batches.T, strict=True):
+        there = np.isfinite(epoch)
+        per_epoch = _steps_per_epoch(step, epoch, batch)
+        if per_epoch:
+            yield _from_zero(step[there], step[there] / per_epoch)
+        else:
+            yield _stairs(step[there], epoch[there])
+
+
+def _steps_per_epoch(step: np.ndarray, epoch: np.ndarray, batch: np.ndarray) -> float | None:
+    """From the first and the last record: whether steps are counted from 0 or from 1 cancels.  None where they do not tell."""
+    known = np.flatnonzero(np.isfinite(epoch) & np.isfinite(batch))
+    if not len(known):
+        return None
+    first, last = known[0], known[-1]
+    begun = step - batch  # the step at which the epoch began, up to a constant
+    if epoch[last] > epoch[first]:
+        found = (begun[last] - begun[first]) / (epoch[last] - epoch[first])
+    elif epoch[last] >= 1:
+        found = (begun[last] - 1) / epoch[last]
+    else:
+        return None
+    return float(found) if found >= 1 and abs(found - np.rint(found)) < 1e-6 else None
+
+
+def _stairs(step: np.ndarray, epoch: np.ndarray) -> _Knots | None:
+    """Epochs logged as whole numbers: linear between the first records of each, and on at the last pace."""
+    if not len(step):
+        return None
+    new = np.flatnonzero(np.diff(epoch, prepend=-np.inf) > 0)
+    if len(new) < 2:
+        return None
+    knots, value = step[new], epoch[new]
+    if step[-1] > knots[-1]:
+        pace = (value[-1] - value[-2]) / (knots[-1] - knots[-2])
+        knots, value = np.append(knots, step[-1]), np.append(value, value[-1] + pace * (step[-1] - knots[-1]))
+    return _Knots(knots, value)
+
+
+_KNOTS = {"time": _time, "epoch": _epoch, "bytes": _bytes}

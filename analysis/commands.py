@@ -1,0 +1,182 @@
+"""What the commands of ``python -m analysis`` do; each takes the parsed options and gives the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analysis import fresh
+from analysis.aggregate import incomplete
+from analysis.cells import select
+from analysis.logs.load import Logs, load
+
+if TYPE_CHECKING:
+    from analysis.report.write import How
+
+
+def folder_of(options: argparse.Namespace) -> Path:
+    """Where a sweep's figures go, and in it what conditions select."""
+    return options.out / options.sweep / re.sub(r"[^\w.=,-]+", "_", " ".join(options.where))
+
+
+def loaded(options: argparse.Namespace) -> Logs:
+    """The chosen runs; FileNotFoundError for a sweep and ValueError for a condition that does not exist."""
+    return select(load(options.runs, options.sweep, cache=not options.no_cache), options.where)
+
+
+def note(texts: Sequence[str]) -> None:
+    """Sentences beside the output."""
+    for text in texts:
+        print(f"note: {text}", file=sys.stderr)
+
+
+def _is_empty(logs: Logs) -> bool:
+    """Whether there is nothing to draw or tabulate; says so."""
+    if logs.tags and list(logs.settings["method.name"].dropna()):
+        return False
+    num_runs = len(logs.settings)
+    have = f"sweep {logs.sweep!r} has {num_runs} run{'s' * (num_runs != 1)}"
+    print(f"nothing to show: {have}, none with both settings and logs", file=sys.stderr)
+    return True
+
+
+# --- figures and table --------------------------------------------------------------------------------------------
+
+
+def _figures_and_table(options: argparse.Namespace) -> int:
+    wants_figures, wants_table = options.command in ("figures", "all"), options.command in ("table", "all")
+    folder, of = folder_of(options), fresh.digest(options.runs / options.sweep) if wants_figures else ""
+    drawn_with = _drawn_with(options) if wants_figures else []
+    if options.command == "figures" and not options.redraw and (before := fresh.drawn_before(folder, of, drawn_with)):
+        _print_figures(*before)
+        print("drawn before, and nothing has changed since (--redraw draws anew)", file=sys.stderr)
+        return 0
+    logs = loaded(options)
+    note(logs.notes)
+    if _is_empty(logs):
+        return 1
+    shown = 0
+    if wants_table:
+        shown = _table(logs, folder, options)
+    if wants_figures:
+        paths, notes = _figures(logs, folder, options)
+        _print_figures(paths, notes)
+        if paths:
+            fresh.remember(folder, of, drawn_with, paths, notes)
+        shown += len(paths)
+    return 0 if shown else 1
+
+
+def _drawn_with(options: argparse.Namespace) -> list[str]:
+    return [str(options.runs), options.width, ",".join(options.x or ["all"]), str(options.target), *options.where]
+
+
+def _print_figures(paths: Sequence[str], notes: Sequence[str]) -> None:
+    note(notes)
+    for path in paths:
+        print(path)
+
+
+def _figures(logs: Logs, folder: Path, options: argparse.Namespace) -> tuple[list[str], list[str]]:
+    from analysis import figures  # matplotlib takes a second to import; a table does not need it
+
+    drawn = figures.draw(logs, folder, width=options.width, axes=options.x)
+    paths, notes = list(drawn.paths), list(drawn.notes)
+    if options.target is not None:
+        paths, notes = _to_target(logs, folder, options, paths, notes)
+    if missing := incomplete(logs):
+        notes.insert(0, f"{missing}; left out where the same setting has complete ones")
+    return [str(path) for path in paths], notes
+
+
+def _to_target(logs: Logs, folder: Path, options: argparse.Namespace, paths: list[Path], notes: list[str]) -> tuple[list[Path], list[str]]:
+    """The figure of times to accuracy once more, to the accuracy that was asked for."""
+    from matplotlib import rc_context
+
+    from analysis import figures
+    from analysis.plots import style
+    from analysis.reach import time_to_accuracy
+
+    name = "time_to_accuracy"
+    with rc_context(style.RC):
+        drawn = time_to_accuracy(logs, style.WIDTHS[options.width], options.target)
+    others = [text for text in notes if not text.startswith(f"{name}:")]
+    if isinstance(drawn, str):
+        return [path for path in paths if path.stem != name], [*others, f"{name}: not drawn, {drawn}"]
+    return [*dict.fromkeys([*paths, *figures.save(drawn, folder, name)])], others
+
+
+def _table(logs: Logs, folder: Path, options: argparse.Namespace) -> int:
+    from analysis import tables
+
+    columns = [name for names in options.columns for name in names.split(",") if name] if options.columns else None
+    found = tables.table(logs)
+    if options.sort or options.descending:
+        found = tables.arranged(found, options.sort or "method", descending=options.descending)
+    fits = False
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        console = Console()
+        shown = tables.rich_table(found, logs.sweep, columns, console.width)
+        fits = console.measure(shown, options=console.options.update(width=1000)).maximum <= console.width
+        if fits:
+            console.print(shown)
+            print(tables.legend(found, columns, console.width))
+    if not fits:
+        print(tables.text(found, columns))
+        print(tables.legend(found, columns))
+    if sentence := incomplete(logs):
+        print(f"{sentence}; the table leaves them out")
+    for path in tables.write(found, folder, columns):
+        print(path)
+    return len(found)
+
+
+# --- report and watch ---------------------------------------------------------------------------------------------
+
+
+def _report(options: argparse.Namespace) -> int:
+    logs = loaded(options)
+    if not len(logs.settings):
+        print(f"nothing to show: sweep {options.sweep!r} has no runs", file=sys.stderr)
+        return 1
+    note(logs.notes)
+    from analysis.report.write import write
+
+    print(write(logs, folder_of(options), how(options)))
+    return 0
+
+
+def how(options: argparse.Namespace, every_s: float | None = None) -> How:
+    """How a report is to be, from the options of ``report`` and ``watch``."""
+    from analysis.report.write import MOST_FIGURES, How
+
+    most = MOST_FIGURES if options.most_figures is None else options.most_figures
+    return How(options.width, most, tuple(options.where), every_s)
+
+
+def _watch(options: argparse.Namespace) -> int:
+    from analysis.report.watch import watch
+
+    folder = folder_of(options)
+    return watch(
+        options.runs / options.sweep,
+        lambda: loaded(options),
+        folder,
+        how(options, options.every),
+        forever=options.forever,
+    )
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "figures": _figures_and_table,
+    "table": _figures_and_table,
+    "all": _figures_and_table,
+    "report": _report,
+    "watch": _watch,
+}

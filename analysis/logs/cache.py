@@ -1,0 +1,144 @@
+"""What was read of a sweep, kept so that only runs whose files have changed are read again.
+
+In ``<runs>/.cache/<sweep>.sweep``, or below $XDG_CACHE_HOME where that cannot be written, lie parts (``analysis.logs.parts``) and an
+index: of each run the sizes and times of the files it was read from, its settings and status, and where its rows are.  Everything is JSON
+or plain arrays, written aside and renamed; parts are never changed, so that readers of an older index are not disturbed; whatever does not
+fit together counts as not there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from analysis.logs import parts
+
+_VERSION = 1  # of the index, and of what the reader makes of a file
+_INDEX = "index.json"
+_MOST_PARTS = 8
+_OLD_S = 86400.0  # what nobody refers to and is older was left by a process that died
+_PART_NAME = re.compile(r"[0-9a-f]{16}")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One thing that was read of a run: from which files, the result, and what to say about it."""
+
+    of: Any  # names, sizes and times of the files; None: read it anew next time
+    content: Any
+    notes: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A run as it was read: rows, settings and status."""
+
+    scalars: Seen  # content: None
+    settings: Seen
+    status: Seen
+    part: parts.Part
+    run: int  # its number in the part
+    kept_in: str | None = None  # the name of the part, where it lies in the cache
+
+
+def place(runs: Path, sweep: str) -> Path | None:
+    """A folder that can be written, for the cache of this sweep; None where there is none."""
+    name = f"{quote(sweep, safe='')}.sweep"
+    home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    elsewhere = home / "nuq-analysis" / hashlib.sha256(os.fsencode(runs.absolute())).hexdigest()[:16]
+    for folder in (runs / ".cache" / name, elsewhere / name):
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                return folder
+    return None
+
+
+def read(folder: Path, reader: str) -> dict[str, Entry]:
+    """What the cache knows, by run; ``reader`` names what else the rows depend on and must be as it was."""
+    try:
+        index = json.loads((folder / _INDEX).read_text())
+        if index["version"] != _VERSION or index["reader"] != reader:
+            return {}
+        records = index["runs"].items()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+    found: dict[str, Entry] = {}
+    opened: dict[str, parts.Part | None] = {}
+    for name, record in records:
+        with suppress(KeyError, TypeError, ValueError):
+            part, number = record["part"], record["run"]
+            if part not in opened:
+                opened[part] = parts.opened(folder, part) if _PART_NAME.fullmatch(part) else None
+            kept = opened[part]
+            seen = {kind: Seen(*record[kind]) for kind in ("scalars", "settings", "status")}
+            sound = all(isinstance(item.content, dict | None) and isinstance(item.notes, list) for item in seen.values())
+            if kept is not None and sound and 0 <= number < kept.num_runs:
+                found[name] = Entry(**seen, part=kept, run=number, kept_in=part)
+    return found
+
+
+def write(folder: Path, reader: str, entries: Mapping[str, Entry], before: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Keep ``entries``; of ``before``, as it was read, the parts are used again.  Returns the entries with their rows in the cache.
+
+    Raises OSError where nothing can be written.
+    """
+    fresh = [name for name, entry in entries.items() if entry.kept_in is None]
+    here = {entry.kept_in: entry.part for entry in entries.values() if entry.kept_in is not None}
+    num_rows = {name: _num_rows(entry) for name, entry in entries.items()}
+    num_fresh, total = sum(num_rows[name] for name in fresh), sum(num_rows.values())
+    kept = sum(len(part.step) for part in here.values())
+    if num_fresh > total / 4 or len(here) >= _MOST_PARTS or kept + num_fresh > 1.5 * total:
+        fresh, here = list(entries), {}
+    result = dict(entries)
+    new = secrets.token_hex(8)
+    if fresh:
+        try:
+            parts.write(folder, new, [(entries[name].part, entries[name].run) for name in fresh])
+        except OSError:
+            parts.remove(folder, new)
+            raise
+        part = parts.opened(folder, new, verify=False)
+        if part is None:
+            raise OSError(f"{folder}: a part that was just written cannot be read")
+        for number, name in enumerate(fresh):
+            result[name] = replace(entries[name], part=part, run=number, kept_in=new)
+    runs = {name: _record(entry) for name, entry in result.items()}
+    aside = folder / f"{_INDEX}.{new}"
+    aside.write_text(json.dumps({"version": _VERSION, "reader": reader, "runs": runs}))
+    aside.replace(folder / _INDEX)
+    used = {entry.kept_in for entry in result.values()}
+    _tidy(folder, used, {entry.kept_in for entry in before.values()} - used)
+    return result
+
+
+def _num_rows(entry: Entry) -> int:
+    return int(entry.part.row_edges[entry.run + 1] - entry.part.row_edges[entry.run])
+
+
+def _record(entry: Entry) -> dict[str, Any]:
+    kinds = {"scalars": entry.scalars, "settings": entry.settings, "status": entry.status}
+    record: dict[str, Any] = {kind: [seen.of, seen.content, seen.notes] for kind, seen in kinds.items()}
+    return {**record, "part": entry.kept_in, "run": entry.run}
+
+
+def _tidy(folder: Path, used: set[str | None], replaced: set[str | None]) -> None:
+    """Delete the parts that this index has replaced, and whatever processes that died have left."""
+    with suppress(OSError):
+        for name in replaced:
+            parts.remove(folder, str(name))
+        for path in folder.iterdir():
+            if path.name != _INDEX and path.name.partition(".")[0] not in used and time.time() - path.stat().st_mtime > _OLD_S:
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)

@@ -1,0 +1,300 @@
+"""The runs of a sweep as tables: what they logged, how they were set, how they ended."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import json
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+import args
+from analysis.logs import cache as kept
+from analysis.logs import foreign, parts, reading
+from analysis.logs.cache import Entry, Seen
+from analysis.logs.discovery import CONFIG, STATUS, Run, find
+from analysis.logs.reading import merged as merged
+from analysis.logs.rows import Rows, rows
+
+_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_JUST_NOW_NS = 10**9  # two changes so close may leave a file with the same time
+
+
+@dataclass(frozen=True)
+class Logs:
+    """A sweep, read.
+
+    ``scalars``: run, tag (both categorical), attempt, step, wall_time, value; one row per run, tag and step, in this order.  ``attempt``
+    counts the event files of the run: which of them a row came from.
+    ``settings``: one row per run, one column per setting, dotted names (``method.bits``); NaN where a run does not read it.
+    ``status``: one row per run: state, step, steps, seconds, complete, logged.
+    ``notes``: what the reader should know (damage, runs without logs), a sentence each.
+    """
+
+    sweep: str
+    folder: Path
+    rows: Rows
+    settings: pd.DataFrame
+    status: pd.DataFrame
+    notes: tuple[str, ...]
+
+    @property
+    def scalars(self) -> pd.DataFrame:
+        """The table of all rows; for a tag or two, ``of_tag`` and ``of_tags`` do not look at the others."""
+        return self.rows.frame
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags that these runs logged, sorted."""
+        return self.rows.tags
+
+    def of_tag(self, tag: str) -> pd.DataFrame:
+        """One tag: steps down, runs across (those that logged it); non-finite values are absent.  Kept for the next call."""
+        return self.rows.of_tag(tag)
+
+    def of_tags(self, *tags: str) -> pd.DataFrame:
+        """The rows of ``scalars`` that have these tags."""
+        return self.rows.only(tags).frame
+
+    def keep(self, runs: Iterable[str]) -> Logs:
+        """Only these runs."""
+        wanted = set(runs)
+        names = [run for run in self.settings.index if run in wanted]
+        return replace(self, rows=self.rows.keep(names), settings=self.settings.loc[names], status=self.status.loc[names])
+
+    def joined(self, *names: str) -> pd.DataFrame:
+        """``scalars`` with these settings as columns."""
+        return self.scalars.merge(self.settings[list(names)], left_on="run", right_index=True)
+
+
+def sweeps(runs: Path) -> list[str]:
+    """The sweeps under a folder of runs."""
+    return sorted(path.name for path in runs.iterdir() if path.is_dir() and not path.name.startswith(".")) if runs.is_dir() else []
+
+
+def load(runs: Path, sweep: str, *, cache: bool = True) -> Logs:
+    """All runs of ``runs/<sweep>``; FileNotFoundError with the sweeps there are where that folder does not exist.
+
+    What was read is kept (``analysis.logs.cache``) and only what has changed since is read again; ``cache=False``: all of it, not kept.
+    """
+    folder = runs / sweep
+    if not sweep or not folder.is_dir():
+        found = sweeps(runs)
+        near = difflib.get_close_matches(sweep, found, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise FileNotFoundError(f"no sweep {sweep!r} in {runs}{hint} (found: {', '.join(found) or 'none'})")
+    notes: list[str] = []
+    entries = _entries(runs, sweep, find(folder, notes), notes, cache)
+    names = pd.Index(list(entries), name="run", dtype=object)
+    for name, entry in entries.items():
+        notes += [f"{name}: {note}" for seen in (entry.settings, entry.status, entry.scalars) for note in seen.notes]
+    nameless = [name for name, entry in entries.items() if entry.settings.content is None]
+    unknown = "no config.yaml, so {} settings are unknown"
+    notes += _some(f"has {unknown.format('its')}", f"have {unknown.format('their')}", nameless, len(names))
+    logged = rows(tuple(entries), parts.joined([(entry.part, entry.run) for entry in entries.values()]))
+    notes += _in_our_units(logged, {name: entry.settings.content or {} for name, entry in entries.items()})
+    silent = [name for name, count in zip(names, np.diff(logged.part.row_edges), strict=True) if not count]
+    notes += _some("has logged nothing", "have logged nothing", silent, len(names))
+    settings = _settings(names, entries.values())
+    return Logs(sweep, folder, logged, settings, _status(names, entries.values(), settings, logged), tuple(notes))
+
+
+def _in_our_units(logged: Rows, settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Rows of other systems' runs in our units, in place; a sentence for each run whose log does not show how."""
+    notes = []
+    for name in (name for name in logged.names if "system" in settings[name]):
+        own = logged.keep([name])
+        inputs = foreign.inputs_per_step(settings[name], own.of_tag("loss").index.to_numpy())
+        if inputs is None:
+            notes.append(f"{name}: nothing in its log tells the inputs of one step, so its steps are inputs seen")
+        for _, tag, _, begin, end in own.spans.tolist():
+            place = slice(begin, end)
+            steps, values = own.part.step[place], own.part.value[place]
+            own.part.step[place], own.part.value[place] = foreign.in_our_units(settings[name], own.part.tags[tag], steps, values, inputs)
+    return notes
+
+
+def _some(one: str, several: str, names: Sequence[str], total: int) -> list[str]:
+    if not names:
+        return []
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return [f"{len(names)} of {total} runs {one if len(names) == 1 else several}: {', '.join(names[:3])}{more}"]
+
+
+# --- what has changed ---------------------------------------------------------------------------------------------
+
+
+def _entries(runs: Path, sweep: str, found: list[Run], notes: list[str], use_cache: bool) -> dict[str, Entry]:
+    """Every run by name, from the cache where nothing has changed since."""
+    now = time.time_ns()
+    names = foreign.TAGS
+    reader = hashlib.sha256(json.dumps(names, sort_keys=True).encode()).hexdigest()[:16]
+    place = kept.place(runs, sweep) if use_cache and found else None
+    if use_cache and found and place is None:
+        notes.append(f"no cache: neither {runs} nor a folder for caches can be written, so all logs are read each time")
+    before = kept.read(place, reader) if place else {}
+    seen: dict[str, tuple[Seen, Seen]] = {}
+
+    def settings_and_states() -> None:
+        for run in found:
+            old = before.get(run.name)
+            seen[run.name] = (_seen(run, "settings", old and old.settings, now), _seen(run, "status", old and old.status, now))
+
+    stale = [run for run in found if run.name not in before or before[run.name].scalars.of != _about(run, "scalars")]
+    files = [_files(run, names) for run in stale]
+    with ExitStack() as scratch:
+        work = None
+        if reading.is_large(files):
+            with suppress(OSError):  # then all in memory
+                work = Path(scratch.enter_context(tempfile.TemporaryDirectory(prefix="reading-", dir=place)))
+        read = reading.read_all(files, work, settings_and_states)
+        entries: dict[str, Entry] = {}
+        of_stale = {run.name: result for run, result in zip(stale, read, strict=True)}
+        for run in found:
+            if run.name in of_stale:
+                result = of_stale[run.name]
+                damage = [f"{file} {what}" for file, what in result.damage]
+                scalars = Seen(_trusted(_about(run, "scalars"), now, damage), None, damage)
+                entries[run.name] = Entry(scalars, *seen[run.name], result.part, result.run)
+            else:
+                entries[run.name] = replace(before[run.name], settings=seen[run.name][0], status=seen[run.name][1])
+        if place and not _same(entries, before):
+            try:
+                return kept.write(place, reader, entries, before)
+            except OSError as error:
+                notes.append(f"no cache: {place} cannot be written ({type(error).__name__}), so all logs are read each time")
+        if work:  # the rows lie in files that go with it
+            part = parts.joined([(entry.part, entry.run) for entry in entries.values()])
+            return {name: replace(entry, part=part, run=number) for number, (name, entry) in enumerate(entries.items())}
+        return entries
+
+
+def _same(entries: Mapping[str, Entry], before: Mapping[str, Entry]) -> bool:
+    def contents(entry: Entry) -> tuple[Any, ...]:
+        return entry.scalars, entry.settings, entry.status, entry.kept_in, entry.run
+
+    return list(entries) == list(before) and all(contents(entries[name]) == contents(before[name]) for name in entries)
+
+
+def _about(run: Run, kind: str) -> list[list[Any]]:
+    """What a part of a run depends on: its files with their sizes and times."""
+    ours = CONFIG in run.files
+    chosen = {
+        "scalars": [*sorted(run.events(), key=reading.attempt), *([CONFIG] if ours else [])],
+        "settings": [CONFIG] if ours else list(run.files),
+        "status": [STATUS] if STATUS in run.files else [],
+    }[kind]
+    return [[name] if name == CONFIG and kind == "scalars" else [name, *run.files[name]] for name in chosen]
+
+
+def _trusted(about: list[list[Any]], now: int, notes: list[str]) -> list[list[Any]] | None:
+    """None where a file changed just now, or could not be read: it may change without a trace in size or time."""
+    just_now = any(len(item) > 1 and abs(now - item[2]) < _JUST_NOW_NS for item in about)
+    return None if just_now or any("cannot be read" in note for note in notes) else about
+
+
+def _files(run: Run, names: Mapping[str, str]) -> reading.Files:
+    events = sorted(run.events(), key=reading.attempt)
+    paths = [str((run.folder / name).absolute()) for name in events]
+    return reading.Files(paths, sum(run.files[name][0] for name in events), {} if CONFIG in run.files else names)
+
+
+# --- settings and states ------------------------------------------------------------------------------------------
+
+
+def _seen(run: Run, kind: str, old: Seen | None, now: int) -> Seen:
+    """Settings or status of a run; content None where there are none."""
+    about = _about(run, kind)
+    if old and old.of == about:
+        return old
+    notes: list[str] = []
+    content = None
+    if kind == "status" and about:
+        content = _mapping(run.folder / STATUS, notes)
+    elif kind == "settings" and CONFIG in run.files:
+        content = _plain(_flat(_mapping(run.folder / CONFIG, notes)))
+    elif kind == "settings":
+        found = foreign.settings(run.folder)
+        content = None if found is None else _plain(found)
+    return Seen(_trusted(about, now, notes), content, notes)
+
+
+def _mapping(path: Path, notes: list[str]) -> dict[str, Any]:
+    """A small YAML or JSON file; empty where it cannot be read, with a note."""
+    try:
+        text = path.read_text()
+        content = json.loads(text) if path.suffix == ".json" else yaml.load(text, _YAML)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        notes.append(f"{path.name} cannot be read ({type(error).__name__})")
+        return {}
+    if not isinstance(content, dict):
+        notes.append(f"{path.name} holds no table of settings")
+        return {}
+    return content
+
+
+def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in nested.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _plain(value: Any) -> Any:
+    """As JSON would give it back: what it does not know (dates) becomes text."""
+    return json.loads(json.dumps(value, default=str))
+
+
+def _tuples(value: Any) -> Any:
+    """Lists become tuples, so that values can be compared and grouped."""
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def _settings(names: pd.Index, entries: Iterable[Entry]) -> pd.DataFrame:
+    records = [{name: _tuples(value) for name, value in (entry.settings.content or {}).items()} for entry in entries]
+    table = pd.DataFrame(records, index=names, dtype=object)
+    for name, default in _younger().items():
+        if name in table:  # older runs had the default
+            table[name] = table[name].where(table[name].notna(), default)
+    for needed in ("method.name", "seed", "trajectory", "steps"):
+        if needed not in table:
+            table[needed] = np.nan
+    return table
+
+
+def _younger() -> dict[str, Any]:
+    """Default by name of the settings that runs may be older than without being other experiments."""
+    found = {f"{section}.{item.name}": item for section, schema in args.SECTIONS.items() for item in dataclasses.fields(schema)}
+    return {name: item.default for name, item in found.items() if item.metadata["identity"] == "unless default"}
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else np.nan
+
+
+def _status(names: pd.Index, entries: Iterable[Entry], settings: pd.DataFrame, logged: Rows) -> pd.DataFrame:
+    """How each run ended; a run without status.json is complete when it has logged its last step."""
+    statuses = [entry.status.content or {} for entry in entries]
+    last = logged.last_step()
+    table = pd.DataFrame({"state": [str(status.get("state", "")) for status in statuses]}, index=names)
+    table["logged"] = ~np.isnan(last)
+    table["step"] = last
+    table["steps"] = settings["steps"].map(_number)
+    told = [_number(status.get("seconds")) for status in statuses]
+    table["seconds"] = [logged.seconds(name) if np.isnan(value) else value for name, value in zip(names, told, strict=True)]
+    reached = table["step"] >= table["steps"]
+    table["complete"] = table["logged"] & ((table["state"] == "done") | ((table["state"] == "") & reached))
+    return table

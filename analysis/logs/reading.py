@@ -1,0 +1,209 @@
+"""The event files of many runs, merged and sorted, by several processes where there is much to read.
+
+Processes share no memory and no locks: each claims the next portion by creating a file that only one can create, and leaves its rows as a
+part (``analysis.logs.parts``).  They are started as commands (``python -m analysis.logs.reading FOLDER``), so that it does not matter what
+the calling program is, and whatever a process did not deliver this one reads itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from analysis.logs import events, parts
+
+_ATTEMPT = re.compile(r"\.a(\d+)$")
+_PORTION_BYTES = 4 << 20  # what the arrays of a portion need stays near the caches of a core
+_ALONE_BYTES = 48 << 20  # below this, a second process would take longer to start than to help
+_MOST_PROCESSES = 8
+
+
+class Files(NamedTuple):
+    """The event files of a run, in the order they were begun, their size in all, and other names for some tags."""
+
+    paths: Sequence[str]
+    num_bytes: int
+    names: Mapping[str, str]
+
+
+class Read(NamedTuple):
+    """A run that was read: where its rows are, and what was damaged, as (file name, sentence)."""
+
+    part: parts.Part
+    run: int
+    damage: list[tuple[str, str]]
+
+
+def attempt(name: str) -> tuple[int, str]:
+    """Sorts the event files of one run: by attempt (suffix ``.a3``), then by the time in the name."""
+    match = _ATTEMPT.search(name)
+    return (int(match[1]) if match else 0, name)
+
+
+def merged(step: np.ndarray, file: np.ndarray) -> np.ndarray:
+    """Which rows of one run stay when its files overlap: from a later file's first step on, the earlier files give way.
+
+    ``file`` counts the event files of the run in the order they were begun.
+    """
+    if not len(step):
+        return np.zeros(0, bool)
+    first = np.full(int(file.max()) + 2, np.iinfo(np.int64).max)
+    np.minimum.at(first, file, step)
+    first_of_later = np.minimum.accumulate(first[::-1])[::-1][1:]
+    return step < first_of_later[file]
+
+
+def read_runs(runs: Sequence[Files]) -> tuple[parts.Part, list[list[tuple[str, str]]]]:
+    """The rows of some runs, and the damage of each."""
+    paths = [Path(path) for run in runs for path in run.paths]
+    run_of_file = np.repeat(np.arange(len(runs)), [len(run.paths) for run in runs])
+    found = events.read(paths)
+    damage: list[list[tuple[str, str]]] = [[] for _ in runs]
+    for file, what in sorted(found.damage.items()):
+        damage[run_of_file[file]].append((paths[file].name, what))
+    if not len(found.record):
+        return parts.empty(len(runs)), damage
+    run, (tags, tag) = run_of_file[found.file], _renamed(found, runs, run_of_file)
+    of_run = found.file - np.searchsorted(run_of_file, run)
+    key = run * len(tags) + tag
+    narrow = key.astype(np.uint16) if len(runs) * len(tags) < 1 << 16 else key  # for which the sort is by radix
+    order = np.argsort(narrow, kind="stable")
+    key, step = key[order], found.step[order]
+    again = (key[1:] == key[:-1]) & (step[1:] <= step[:-1])
+    doubtful = {*np.unique(key[1:][again] // len(tags)).tolist(), *np.flatnonzero(np.bincount(run_of_file) > 1).tolist()}
+    if doubtful:
+        edges = np.searchsorted(key, np.arange(len(runs) + 1) * len(tags))
+        pieces = [order[edges[k] : edges[k + 1]] for k in range(len(runs))]
+        for k in doubtful:
+            pieces[k] = _last_of_each(pieces[k], found, tag, of_run)
+        order = np.concatenate(pieces)
+    rows = np.stack([run[order], tag[order], of_run[order]])
+    begins = np.concatenate([[0], np.flatnonzero((rows[:, 1:] != rows[:, :-1]).any(axis=0)) + 1])
+    spans = np.column_stack([rows[:, begins].T, np.diff(begins, append=len(order))])
+    return parts.Part(len(runs), tuple(tags), spans, found.step[order], found.wall_time[order], found.value[order]), damage
+
+
+def _renamed(found: events.Scalars, runs: Sequence[Files], run_of_file: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """Tags under our names, sorted, and the tag of each row."""
+    known = sorted({*found.tags, *(run.names[tag] for run in runs for tag in found.tags if tag in run.names)})
+    place = {tag: code for code, tag in enumerate(known)}
+    table = np.array([[place[run.names.get(tag, tag)] for tag in found.tags] for run in runs], np.int64)
+    return known, table[run_of_file[found.file], found.tag]
+
+
+def _last_of_each(rows: np.ndarray, found: events.Scalars, tag: np.ndarray, of_run: np.ndarray) -> np.ndarray:
+    """The rows of a run by tag and step, each once: the last that was written by the last file that has a say."""
+    rows = rows[merged(found.step[rows], of_run[rows])]
+    rows = rows[np.lexsort((found.record[rows], found.step[rows], tag[rows]))]
+    again = (tag[rows[1:]] == tag[rows[:-1]]) & (found.step[rows[1:]] == found.step[rows[:-1]])
+    return rows[np.append(~again, True)[: len(rows)]]
+
+
+# --- many runs ----------------------------------------------------------------------------------------------------
+
+
+def _portions(runs: Sequence[Files]) -> list[list[int]]:
+    portions: list[list[int]] = []
+    size = _PORTION_BYTES
+    for index, run in enumerate(runs):
+        if size >= _PORTION_BYTES:
+            portions.append([])
+            size = 0
+        portions[-1].append(index)
+        size += run.num_bytes
+    return portions
+
+
+def is_large(runs: Sequence[Files]) -> bool:
+    """Whether to read these runs through files, with several processes."""
+    return sum(run.num_bytes for run in runs) > _ALONE_BYTES
+
+
+def read_all(runs: Sequence[Files], folder: Path | None = None, meanwhile: Callable[[], None] = lambda: None) -> list[Read]:
+    """All these runs; with a folder to work in, by as many processes as there are cores, and the rows lie in files there.
+
+    ``meanwhile`` is called once, while the others are at work.
+    """
+    portions = _portions(runs)
+    if folder is None:
+        meanwhile()
+        results = [read_runs([runs[index] for index in portion]) for portion in portions]
+    else:
+        results = _shared_out([[runs[index] for index in portion] for portion in portions], folder, meanwhile)
+    found = []
+    for portion, (part, damage) in zip(portions, results, strict=True):
+        found += [Read(part, number, damage[number]) for number in range(len(portion))]
+    return found
+
+
+def _shared_out(
+    portions: list[list[Files]], folder: Path, meanwhile: Callable[[], None]
+) -> Iterator[tuple[parts.Part, list[list[tuple[str, str]]]]]:
+    (folder / "portions.json").write_text(json.dumps(portions))
+    helpers = [_start(folder) for _ in range(min(_cores(), _MOST_PROCESSES, len(portions)) - 1)]
+    try:
+        meanwhile()
+        with suppress(OSError):  # no room for more files: what is not there is read below, into memory
+            _work(portions, folder)
+        for helper in helpers:
+            if helper is not None:
+                helper.wait()
+    finally:
+        for helper in helpers:
+            if helper is not None:
+                helper.kill()
+                helper.wait()
+    for number, portion in enumerate(portions):
+        part = parts.opened(folder, str(number), verify=False)
+        if part is None:
+            yield read_runs(portion)
+        else:
+            damage = json.loads((folder / f"{number}.damage").read_text())
+            yield part, [[(name, what) for name, what in of_run] for of_run in damage]
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _start(folder: Path) -> subprocess.Popen[bytes] | None:
+    """Another process that works on the same portions; None where none can be started."""
+    root = str(Path(__file__).parents[2])
+    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-m", "analysis.logs.reading", str(folder)]
+    silent = subprocess.DEVNULL
+    heap = {"MALLOC_TOP_PAD_": str(64 << 20)}  # glibc: keep what was freed, instead of faulting the same pages in for each portion
+    with suppress(OSError):
+        return subprocess.Popen(command, env={**os.environ, **heap, "PYTHONPATH": path}, stdin=silent, stdout=silent, stderr=silent)
+    return None
+
+
+def _work(portions: Sequence[Sequence[Files]], folder: Path) -> None:
+    """Read portions that nobody has claimed, until there are none."""
+    for number, portion in enumerate(portions):
+        try:
+            (folder / f"{number}.claimed").touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        part, damage = read_runs(portion)
+        (folder / f"{number}.damage").write_text(json.dumps(damage))
+        parts.write(folder, str(number), [(part, run) for run in range(part.num_runs)])
+
+
+def main(folder: Path) -> None:
+    """Help another process that works in this folder."""
+    portions = json.loads((folder / "portions.json").read_text())
+    _work([[Files(*run) for run in portion] for portion in portions], folder)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,1 @@
+"""The panels and figures themselves, and how they look."""

@@ -1,0 +1,122 @@
+"""Runs along one setting: for each method and its remaining settings, which runs have which value of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.aggregate import estimate
+from analysis.cells import Cell, Group, cells, groups, shown
+from analysis.logs.load import Logs
+
+
+class Mean(NamedTuple):
+    """Of one number of several runs, with its 95 % interval (NaN for one run)."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Series:
+    """The cells of one method that differ in nothing but the setting, by its value in ascending order.
+
+    Empty ``points``: a method that does not read the setting, so that ``cell`` is a reference for all values.
+    """
+
+    cell: Cell
+    points: Mapping[float, Cell]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The series that can be compared with each other: one task, trained alike."""
+
+    group: Group
+    series: tuple[Series, ...]
+    setting: str = ""  # what the series run along
+
+    @property
+    def values(self) -> list[float]:
+        """Every value of the setting, ascending."""
+        return sorted({value for series in self.series for value in series.points})
+
+    @property
+    def title(self) -> str:
+        """What tells this panel from the others; empty where nothing does."""
+        return ", ".join(f"{name.removesuffix('.name').rpartition('.')[2]} {shown(value)}" for name, value in self.group.differs.items())
+
+
+def without(logs: Logs, names: Sequence[str]) -> Logs:
+    """The same runs as if they had no such settings: those that differ in them alone fall together."""
+    return replace(logs, settings=logs.settings.drop(columns=list(names), errors="ignore"))
+
+
+def along(logs: Logs, setting: str) -> list[Panel] | str:
+    """The series along a setting (a dotted name, as ``method.bits``); a sentence where it has fewer than two values.
+
+    Values are those of the settings, never read from a run's name.
+    """
+    if setting not in logs.settings:
+        return f"no run reads {setting}"
+    there = logs.settings[setting].dropna()
+    numbers = pd.Series({run: _number(value) for run, value in there.items()}, dtype=float)
+    if np.isnan(numbers.to_numpy()).any():
+        return f"{setting} has values that are not numbers"
+    if numbers.nunique() < 2:
+        return f"{setting} has fewer than two values"
+    panels = [Panel(group, tuple(_series(cell, numbers) for cell in group.cells), setting) for group in groups(without(logs, [setting]))]
+    panels = [panel for panel in panels if len(panel.values) > 1]
+    return panels or f"{setting} has fewer than two values among runs that can be compared"
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else np.nan
+
+
+def _series(cell: Cell, numbers: pd.Series) -> Series:
+    own = numbers.reindex(list(cell.runs)).dropna()
+    points = {float(value): replace(cell, runs=tuple(map(str, rows.index))) for value, rows in own.groupby(own)}  # type: ignore[arg-type]
+    return Series(cell, points)
+
+
+def trade_offs(logs: Logs) -> list[Panel]:
+    """The cells of each method joined along what trades bits against error: its bits, or else its bucket size.
+
+    Every cell has a place in a series (at infinity if its method reads neither); sweeps over both have one series for each bucket size.
+    """
+    settings = logs.settings
+    several = [name for name in ("method.bits", "method.bucket_size") if name in settings and len(set(settings[name].map(shown))) > 1]
+    along_name = next((name for name in several if _varies_within_a_method(settings, name)), None)
+    panels = []
+    for group in groups(without(logs, several)):
+        own = settings.loc[group.logs.settings.index]
+        joined = cells(own.drop(columns=[along_name]) if along_name else own)
+        numbers = own[along_name].map(_number).fillna(np.inf) if along_name else pd.Series(np.inf, own.index)
+        panels.append(Panel(replace(group, cells=joined), tuple(_series(cell, numbers) for cell in joined), along_name or ""))
+    return panels
+
+
+def _varies_within_a_method(settings: pd.DataFrame, name: str) -> bool:
+    return any(len({shown(value) for value in rows[name].dropna()}) > 1 for _, rows in settings.groupby("method.name"))
+
+
+def geometric(values: pd.Series) -> Mean:
+    """Of the finite values by their logarithms, for a logarithmic axis; NaN where one is not positive."""
+    finite = values.to_numpy(float)
+    finite = finite[np.isfinite(finite)]
+    if not len(finite) or finite.min() <= 0:
+        return Mean(np.nan, np.nan, np.nan)
+    logs = arithmetic(pd.Series(np.log(finite)))
+    return Mean(*(float(np.exp(value)) for value in logs))
+
+
+def arithmetic(values: pd.Series) -> Mean:
+    """Of the finite values."""
+    found = estimate(values)
+    return Mean(found.mean, found.mean - found.half_width, found.mean + found.half_width)

@@ -1,0 +1,327 @@
+"""Panels: one quantity against the step, time, epoch or bytes."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import rcParams
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.lines import Line2D
+from matplotlib.textpath import TextPath
+from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+from analysis.aggregate import UNFINISHED, mark, marked, mean_and_interval, seeds, wide
+from analysis.axes import MISSING, positions, unit
+from analysis.cells import Cell, Group, title
+from analysis.decay import drops
+from analysis.plots.style import look
+
+BOTH = ("method", "sgd")
+REFERENCES = {"super_var": "supersgd", "sgd_var": "sgd"}  # tag -> the method that it is the variance of
+DROP: dict[str, Any] = {"color": "#777777", "linewidth": 0.7, "linestyle": (0, (4, 2.5))}
+_STROKE: dict[str, Any] = {"linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 1.1}
+_UNEVEN = 4.0  # largest over smallest
+_SAME = 0.02  # of the axis: places that are nearer to each other are one
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One quantity against an x axis."""
+
+    name: str
+    title: str
+    tags: tuple[str, ...]  # the first that was logged is drawn
+    label: str
+    log: bool  # logarithmic axis; then the mean over seeds is the geometric one, and the interval that of the logarithm
+    trajectories: tuple[str, ...] = ("method",)
+    references: bool = False
+    steep: bool = False  # at the beginning, which would squeeze the rest
+
+
+PLOTS = (
+    Plot("est_var", "Variance of the gradient estimate", ("est_var",), "variance of the gradient", True, BOTH, references=True),
+    Plot("relative_var", "Variance relative to SuperSGD", ("est_var / super_var",), "variance relative to SuperSGD", True, BOTH),
+    Plot("est_nvar", "Variance over the second moment", ("est_nvar",), "variance / second moment", True, BOTH),
+    Plot("est_snr", "Logarithm of signal over noise", ("est_snr",), "log signal-to-noise ratio", False, BOTH),
+    Plot("norm_var", "Variance of the normalised coordinates", ("norm_var",), "var. of normalised coordinates", True, BOTH),
+    Plot("nb_error", "Expected error of the levels", ("nb_error",), "error of the levels $\\Psi$", True, BOTH),
+    Plot("validation_loss", "Validation loss", ("Vloss",), "validation loss", True),
+    Plot("training_loss", "Training loss", ("Tloss", "loss"), "training loss", True),
+    Plot("accuracy", "Validation accuracy", ("Vacc",), "validation accuracy (%)", False, steep=True),
+)
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """A cell's mean over seeds: step, x (where on the axis), and mean, low and high of the quantity there."""
+
+    cell: Cell
+    label: str
+    complete: bool  # some of its runs are
+    runs: tuple[str, ...]
+    step: np.ndarray
+    x: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def at(self, axis_positions: np.ndarray, size: float) -> _Curve | None:
+        """The same where the position is known, in units of ``size``; None where it is nowhere."""
+        known = np.isfinite(axis_positions)
+        parts = {name: getattr(self, name)[known] for name in ("step", "mean", "low", "high")}
+        return replace(self, x=axis_positions[known] / size, **parts) if known.any() else None
+
+
+class Means:
+    """The means over seeds of one group of runs, each computed when it is first asked for, for all axes."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self._of_plot: dict[str, list[_Curve] | str] = {}
+
+    def of(self, plot: Plot) -> list[_Curve] | str:
+        """A curve against the step for every cell that has one; a sentence where none has."""
+        if plot.name not in self._of_plot:
+            self._of_plot[plot.name] = self._computed(plot)
+        return self._of_plot[plot.name]
+
+    def _computed(self, plot: Plot) -> list[_Curve] | str:
+        there = set(self.group.logs.tags)
+        tag = next((tag for tag in plot.tags if there.issuperset(tag.split(" / "))), None)
+        if tag is None:
+            return f"no run has logged {' or '.join(plot.tags)}"
+        found = [_curve(self.group, cell, tag, plot.log) for cell in self.group.cells]
+        drawable = [curve for curve in found if len(curve.step)]
+        return drawable or f"{tag} has no finite {'positive ' if plot.log else ''}value"
+
+    @functools.cached_property
+    def drops(self) -> list[float]:
+        return drops(self.group.logs)
+
+    @functools.cached_property
+    def uneven(self) -> bool:
+        """Whether the methods differ so much in bytes that a linear axis would show one of them alone."""
+        sent = self.group.logs.of_tag("comm/bytes").max()
+        sent = sent[sent > 0]
+        return len(sent) > 1 and float(sent.max()) > _UNEVEN * float(sent.min())
+
+
+def _curve(group: Group, cell: Cell, tag: str, log: bool) -> _Curve:
+    table = seeds(group.logs, tag, cell, geometric=log)
+    points = mean_and_interval(table, geometric=log)
+    addition = mark(group.logs, cell, table.shape[1])
+    mean, low, high = (points[name].to_numpy(float) for name in ("mean", "low", "high"))
+    step, runs = points.index.to_numpy(float), tuple(map(str, table.columns))
+    return _Curve(cell, marked(cell.label, addition), addition != UNFINISHED, runs, step, step, mean, low, high)
+
+
+# --- one panel ----------------------------------------------------------------------------------------------------
+
+
+def curves(axes: Axes, means: Means, plot: Plot, axis: str = "step") -> str | None:
+    """Draw a quantity for every cell: mean and 95 % interval over seeds.  A sentence where there is nothing to draw.
+
+    On another axis than the step (``analysis.axes``), the mean of the quantity at a step stands at the mean over the same seeds of
+    where they were at that step.  Cells of which some seeds are missing are pale and end in a circle; those of which no
+    run is complete show what there is, dotted, and end in a cross; the legend says so.  Bytes that differ much between methods
+    take a logarithmic axis, on which step 0 has no place.
+    """
+    found = means.of(plot)
+    if isinstance(found, str):
+        return found
+    uneven = axis == "bytes" and means.uneven
+    places = [positions(means.group.logs, axis, curve.runs, curve.step).to_numpy().mean(axis=1) for curve in found]
+    places = [np.where(place > 0, place, np.nan) if uneven else place for place in places]
+    if not any(np.isfinite(place).any() for place in places):
+        return MISSING[axis]
+    size, label = unit(axis, max(float(np.nanmax(place)) for place in places if np.isfinite(place).any()))
+    on_axis = [curve.at(place, size) for curve, place in zip(found, places, strict=True)]
+    shown = [curve for curve in on_axis if curve is not None]
+    for curve in shown:
+        _one(axes, curve, alpha=float(np.clip(0.7 / len(shown), 0.03, 0.15)))
+    if plot.references and axis in ("step", "epoch"):  # the time and bytes of other methods are not theirs
+        _references(axes, means.group, axis)
+    if uneven:
+        axes.set_xscale("log")
+    _limit(axes, plot)
+    _drops(axes, means, shown, axis, size, plot.log)
+    axes.set_ylabel(plot.label)
+    x_axis(axes, label, whole=axis == "step")
+    if plot.log:
+        log_ticks(axes)
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+    return None
+
+
+def _one(axes: Axes, curve: _Curve, alpha: float) -> None:
+    """Its line and its band, the fainter the more bands there are."""
+    style = look(curve.cell)
+    keywords: dict[str, Any] = style.line(len(curve.x))
+    if curve.label != curve.cell.label:
+        keywords |= {"alpha": 0.6} if curve.complete else {"alpha": 0.75, "linestyle": ":"}
+        end = {"marker": "o", "markersize": 7} if curve.complete else {"marker": "x", "markersize": 6}
+        last = (curve.x[-1:], curve.mean[-1:])
+        axes.plot(*last, linestyle="none", color=style.colour, markerfacecolor="none", gid="end", zorder=4, **end)
+    axes.plot(curve.x, curve.mean, label=curve.label, zorder=3, **keywords)
+    if np.isfinite(curve.low).any():
+        axes.fill_between(curve.x, curve.low, curve.high, color=style.colour, alpha=alpha, linewidth=0, zorder=2)
+
+
+def _references(axes: Axes, group: Group, axis: str) -> None:
+    """Full-precision variances, from the same minibatches, where those methods have no run of their own here."""
+    own = {cell.method for cell in group.cells}
+    runs = list(group.logs.settings.index)
+    for (tag, method), dash in zip(REFERENCES.items(), ("--", ":"), strict=True):
+        table = wide(group.logs, tag, runs) if method not in own else pd.DataFrame()
+        table = np.log(table.where(table > 0)).mean(axis=1).dropna()
+        if len(table):
+            x = positions(group.logs, axis, runs, table.index).mean(axis=1)
+            axes.plot(x, np.exp(table), color="#555555", linestyle=dash, label=f"{title(method)} (reference)", zorder=2)
+
+
+def _drops(axes: Axes, means: Means, shown: Sequence[_Curve], axis: str, size: float, log: bool) -> None:
+    """Dashed lines where the learning rate drops; where the curves reach that step at different places, a stroke on each."""
+    for step in means.drops:
+        known: list[tuple[_Curve, float]] = []
+        for curve in shown:
+            if 0 < step <= curve.step[-1]:
+                place = float(positions(means.group.logs, axis, curve.runs, [step]).to_numpy().mean()) / size
+                known += [(curve, place)] if np.isfinite(place) else []
+        where = [place for _, place in known]
+        if known and max(where) - min(where) <= _SAME * max(curve.x[-1] for curve in shown):
+            axes.axvline(float(np.mean(where)), gid="drop", zorder=1, **DROP)
+            continue
+        for curve, place in known:
+            value = np.interp(place, curve.x, np.log(curve.mean) if log else curve.mean)
+            axes.plot([place], [np.exp(value) if log else value], gid="drops", zorder=4, color=look(curve.cell).colour, **_STROKE)
+
+
+def _limit(axes: Axes, plot: Plot) -> None:
+    """Fit the y axis to the curves; where their beginning is too steep, from a third of each on.
+
+    Bands may reach beyond it: an interval over two seeds is often wider than all that there is to see; and the steep first
+    steps of an accuracy stay below the axis, so that the rest can be told apart.
+    """
+    points = [np.asarray(line.get_xydata(), float) for line in axes.lines]
+    values = np.concatenate([found[found[:, 0] >= (found[-1, 0] / 3 if plot.steep else -np.inf), 1] for found in points])
+    values = np.log10(values) if plot.log else values
+    margin = 0.07 * (values.max() - values.min()) or (0.1 if plot.log else 1.0)
+    low, high = values.min() - margin, values.max() + margin
+    axes.set_yscale("log" if plot.log else "linear")
+    axes.set_ylim(*((10**low, 10**high) if plot.log else (low, high)))
+
+
+# --- axes and legends ---------------------------------------------------------------------------------------------
+
+
+def step_axis(axes: Axes, num_ticks: int = 5) -> None:
+    """Label the x axis as training steps, with whole numbers, in thousands where they are large."""
+    x_axis(axes, "training step", num_ticks, whole=True)
+
+
+def x_axis(axes: Axes, label: str, num_ticks: int = 5, *, whole: bool = False) -> None:
+    """Label an x axis; numbers from 10,000 on in thousands, plain ones on a logarithmic axis."""
+    axes.set_xlabel(label)
+    if axes.get_xscale() == "log":
+        low, high = axes.get_xlim()
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 30 * low else (1, 3) if high < 1000 * low else (1,), numticks=8))
+        axes.xaxis.set_major_formatter(FuncFormatter(plain))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        return
+    axes.xaxis.set_major_locator(MaxNLocator(num_ticks, integer=whole))
+    if axes.get_xlim()[1] >= 10000:
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+
+
+def plain(value: float, _position: int = 0) -> str:
+    """A tick's number: as it is, or with a power of ten where that is shorter."""
+    return f"{value:g}" if value == 0 or 1e-3 <= abs(value) < 1e5 else _scientific(value)
+
+
+def _scientific(value: float, _position: int = 0) -> str:
+    mantissa, exponent = f"{value:.1e}".split("e")
+    power = f"10^{{{int(exponent)}}}"
+    return f"${power}$" if mantissa == "1.0" else f"${mantissa.removesuffix('.0')}{{\\times}}{power}$"
+
+
+def log_ticks(axes: Axes) -> None:
+    """Three to seven ticks on a logarithmic y axis whose limits are set: at powers of ten, or finer where there are few."""
+    low, high = axes.get_ylim()
+    ticks = _round_numbers(low, high) if 0 < low < high else []
+    if len(ticks) < 3:
+        axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+        axes.yaxis.set_minor_locator(NullLocator())
+    else:
+        axes.yaxis.set_major_locator(FixedLocator(ticks))
+    everyday = (low >= 1e-3 and high <= 1e5) or len(ticks) < 3
+    axes.yaxis.set_major_formatter(FuncFormatter(plain if everyday else _scientific))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _round_numbers(low: float, high: float) -> list[float]:
+    """The coarsest of three series of round numbers that has three in these limits, thinned out to seven; all it has of the last."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found: list[float] = []
+    for series in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
+        found = [number * 10.0**decade for decade in decades for number in series if low <= number * 10.0**decade <= high]
+        if len(found) >= 3:
+            break
+    return found[:: -(-len(found) // 7)] if found else found
+
+
+def legend_rows(figure: Figure, width: float) -> int:
+    """How many rows a legend of all panels takes in ``width`` inches."""
+    handles = _legend_handles(figure)
+    return -(-len(handles) // _legend_columns(list(handles), width - 0.1)) if handles else 0
+
+
+def legend_below(figure: Figure, width: float) -> None:
+    """One legend for all panels, outside of them, in as many columns as fit."""
+    handles = _legend_handles(figure)
+    if not handles:
+        return
+    columns = _legend_columns(list(handles), width - 0.1)
+    rows = -(-len(handles) // columns)
+    figure.set_figheight(figure.get_figheight() + 0.16 * rows)
+    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=columns, borderaxespad=0.2)
+
+
+def _legend_handles(figure: Figure) -> dict[str, Artist]:
+    """One handle for each label of the panels, and one for the drops of the learning rate."""
+    handles: dict[str, Artist] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    gids = {line.get_gid() for axes in figure.axes for line in axes.lines}
+    if gids & {"drop", "drops"}:
+        style = DROP if "drop" in gids else _STROKE
+        handles["rate drop"] = Line2D([], [], color="#777777", **{name: value for name, value in style.items() if name != "color"})
+    return handles
+
+
+def _legend_columns(labels: list[str], width: float) -> int:
+    """The largest number of columns that fits into ``width`` inches, as even as that many rows allow."""
+    size = rcParams["legend.fontsize"]
+    key = size * (rcParams["legend.handlelength"] + rcParams["legend.handletextpad"] + rcParams["legend.columnspacing"])
+    widths = [(key + _text_width(label, size)) / 72 for label in labels]
+    for columns in range(len(labels), 1, -1):
+        rows = -(-len(labels) // columns)
+        if sum(max(widths[begin : begin + rows]) for begin in range(0, len(widths), rows)) <= width:
+            return -(-len(labels) // rows)
+    return 1
+
+
+@functools.lru_cache(4096)  # the same labels stand under every figure
+def _text_width(text: str, size: float) -> float:
+    """In points."""
+    return TextPath((0, 0), text, prop=FontProperties(family=rcParams["font.family"], size=size)).get_extents().width

@@ -1,0 +1,157 @@
+"""The gradient's normalised coordinates as measured, the law fitted to them, and the levels over both."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
+
+from analysis.aggregate import runs_to_use
+from analysis.cells import Cell, Group
+from analysis.logs.histograms import COORDINATES, FIT, Histogram, read
+from analysis.plots.level_figures import levels_at, threshold, value_axis
+from analysis.plots.style import RC, look
+
+_DEPTH = 1e-6  # the axis ends at this part of the highest density
+_FEW = 16  # up to so many levels are drawn through the panel, more only at its foot
+_ASPECT = 0.8
+_TITLE_SIZE = 7.5  # points
+_LETTERS = 15  # an inch of a title
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """One measurement of one run."""
+
+    cell: Cell
+    measured: Histogram
+    fitted: Histogram | None
+    levels: np.ndarray  # float64[L], ascending; empty where none were logged
+
+    @property
+    def density(self) -> np.ndarray:
+        return _density(self.measured)
+
+
+@rc_context(RC)
+def gradient_histogram(group: Group, width: float) -> Figure | str:
+    """For each adaptive method the density of the normalised coordinates, weighted by norm^2 as in a fit, at its last measurement.
+
+    Filled: measured; line: the law fitted to the same buckets (``train.estimator`` says which); strokes: the levels in use.  Of the
+    lowest seed that logged ``stats/coordinates``.  In a figure of page width the first measurement stands beside the last.
+    Methods with fixed levels have a panel only where no adaptive one has.  ``width`` in inches.
+    """
+    page = width > 5
+    found = list(_measurements(group, early=page))
+    if not found:
+        return f"no run has logged {COORDINATES}"
+    columns = min(len(found), 4 if page else 2)
+    rows = -(-len(found) // columns)
+    inches = width / max(columns, 2)  # of a panel
+    titles = [f"{textwrap.fill(shown.cell.label, round(_LETTERS * (inches - 0.2)))}\nstep {shown.measured.step}" for shown in found]
+    lines = max(title.count("\n") for title in titles)
+    figure = Figure(figsize=(width, 0.75 + rows * (inches * _ASPECT + 0.13 * (lines - 1))))
+    FigureCanvasAgg(figure)
+    linear = threshold(np.concatenate([shown.levels for shown in found]))
+    highest = max(float(shown.density.max()) for shown in found)
+    first = None
+    for index, shown in enumerate(found):
+        axes = figure.add_subplot(rows, columns, index + 1, sharex=first, sharey=first)
+        first = first or axes
+        _panel(axes, shown)
+        axes.set_title(titles[index], fontsize=_TITLE_SIZE)
+        below = index + columns < len(found)
+        axes.tick_params(labelleft=index % columns == 0, labelbottom=not below)
+        axes.set_ylabel("density" if index % columns == 0 else "")
+        axes.set_xlabel("" if below else "normalised coordinate")
+    assert first is not None
+    value_axis(first, "x", linear, inches - 0.35)
+    first.set_xlim(-1.15, 1.15)
+    first.set_yscale("log")
+    lowest = min(float(shown.density[shown.density > 0].min()) for shown in found)
+    first.set_ylim(max(lowest / 2, _DEPTH * highest), 4 * highest)
+    first.yaxis.set_major_locator(LogLocator(numticks=5))
+    first.yaxis.set_minor_locator(NullLocator())
+    first.yaxis.set_minor_formatter(NullFormatter())
+    figure.legend(handles=_keys(found), loc="outside lower center", ncols=3, borderaxespad=0.2)
+    return figure
+
+
+def _measurements(group: Group, *, early: bool) -> Iterator[_Shown]:
+    adaptive = [cell for cell in group.cells if _adapts(group, cell)]
+    for cells in (adaptive, [cell for cell in group.cells if cell not in adaptive]):
+        there = False
+        for cell in cells:
+            for shown in _of_cell(group, cell, early=early):
+                there = True
+                yield shown
+        if there:
+            return
+
+
+def _adapts(group: Group, cell: Cell) -> bool:
+    settings = group.logs.settings
+    return "method.update_at" in settings and bool(settings.loc[list(cell.runs), "method.update_at"].notna().any())
+
+
+def _of_cell(group: Group, cell: Cell, *, early: bool) -> list[_Shown]:
+    """The last measurement of the first run that has any, and before it the first one (``early``)."""
+    runs = runs_to_use(group.logs, cell)
+    for run in sorted(runs, key=lambda run: _seed(group, run)):
+        folder = group.logs.folder / run
+        measured = [histogram for histogram in read(folder, COORDINATES) if _sound(histogram)]
+        if not measured:
+            continue
+        fits = {histogram.step: histogram for histogram in read(folder, FIT) if _sound(histogram)}
+        chosen = [measured[0], measured[-1]] if early and len(measured) > 1 else [measured[-1]]
+        return [_Shown(cell, item, fits.get(item.step), levels_at(group.logs, run, item.step)) for item in chosen]
+    return []
+
+
+def _seed(group: Group, run: str) -> float:
+    seed = group.logs.settings.loc[run, "seed"]
+    return float(seed) if isinstance(seed, int | float) and np.isfinite(seed) else np.inf
+
+
+def _sound(histogram: Histogram) -> bool:
+    finite = np.isfinite(histogram.counts).all() and np.isfinite(histogram.edges).all()
+    return bool(finite and histogram.counts.min() >= 0 and histogram.counts.sum() > 0)
+
+
+def _density(histogram: Histogram) -> np.ndarray:
+    return histogram.counts / histogram.counts.sum() / np.diff(histogram.edges)
+
+
+def _panel(axes: Axes, shown: _Shown) -> None:
+    colour = look(shown.cell).colour
+    axes.stairs(shown.density, shown.measured.edges, fill=True, color=colour, alpha=0.3, linewidth=0, baseline=1e-300)
+    if shown.fitted is not None:
+        middles = (shown.fitted.edges[:-1] + shown.fitted.edges[1:]) / 2
+        axes.plot(middles, _density(shown.fitted), color=colour, linewidth=1.1)
+    if len(shown.levels) <= _FEW:
+        for level in shown.levels:
+            axes.axvline(level, color="#555555", linewidth=0.5, linestyle=(0, (1, 1.5)), zorder=1)
+    if len(shown.levels):  # what is not clipped must have a place, or the layout fails
+        foot = np.zeros(len(shown.levels))
+        axes.plot(shown.levels, foot, transform=axes.get_xaxis_transform(), clip_on=False, **_STROKE)
+
+
+_STROKE = {"linestyle": "none", "marker": "|", "markersize": 6, "markeredgewidth": 1.0, "color": "#000000", "zorder": 4}
+
+
+def _keys(found: list[_Shown]) -> list[Patch | Line2D]:
+    keys: list[Patch | Line2D] = [Patch(color="#555555", alpha=0.3, linewidth=0, label="measured")]
+    if any(shown.fitted is not None for shown in found):
+        keys.append(Line2D([], [], color="#555555", linewidth=1.1, label="fitted"))
+    if any(len(shown.levels) for shown in found):
+        keys.append(Line2D([], [], label="levels", **_STROKE))
+    return keys

@@ -1,0 +1,186 @@
+"""Learned levels: where they end, and how they move during training."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from analysis import published
+from analysis.aggregate import mark, marked, runs_to_use
+from analysis.cells import Cell, Group
+from analysis.logs.load import Logs
+from analysis.plots.curves import step_axis
+from analysis.plots.style import RC, look
+
+_TAG = re.compile(r"levels/(\d+)$")
+_ROW = 0.23  # inches per method
+_LETTERS = 25  # of a method's label in one line, in a figure of one column
+_MANY = 32  # from so many levels on, thinner strokes
+_TITLE = 13  # letters an inch of a panel's title
+_LINEAR = 0.6  # what lies between zero and the first power of ten, in decades
+_LOWEST = 1e-6  # levels below are not told apart
+_PAPER = {"linestyle": "none", "marker": "D", "markersize": 3.4, "markerfacecolor": "white", "markeredgewidth": 0.8, "color": "#000000"}
+
+
+def _levels(group: Group) -> Iterator[tuple[Cell, pd.DataFrame]]:
+    """For each cell that logged levels: index (run, step), one column per level, ascending."""
+    numbers = {tag: int(match[1]) for tag in group.logs.tags if (match := _TAG.match(tag))}
+    rows = group.logs.of_tags(*numbers)
+    rows = rows[np.isfinite(rows["value"])]
+    if not len(rows):
+        return
+    rows = rows.assign(level=[numbers[str(tag)] for tag in rows["tag"]], run=rows["run"].astype(str))
+    for cell in group.cells:
+        own = rows[rows["run"].isin(runs_to_use(group.logs, cell))]
+        table = own.pivot(index=["run", "step"], columns="level", values="value")
+        table = table.reindex(columns=range(1 + max(table.columns, default=0))).dropna(axis=0)
+        if len(table):
+            yield cell, table
+
+
+def levels_at(logs: Logs, run: str, step: int) -> np.ndarray:
+    """The levels that a run logged last up to ``step``, ascending: float64[L]; empty where it logged none."""
+    rows = logs.keep([run]).of_tags(*(tag for tag in logs.tags if _TAG.match(tag)))
+    rows = rows[rows["step"] <= step]
+    rows = rows[rows["step"] == rows["step"].max()]
+    levels = np.sort(np.asarray(rows["value"], float))
+    return levels[np.isfinite(levels)]
+
+
+# --- axes of levels -----------------------------------------------------------------------------------------------
+
+
+def threshold(levels: np.ndarray) -> float:
+    """The power of ten nearest to the smallest level: inside it an axis of levels is linear, outside logarithmic."""
+    sizes = np.abs(levels)
+    sizes = sizes[sizes > _LOWEST]
+    return min(0.1, float(10.0 ** np.round(np.log10(sizes.min())))) if len(sizes) else 0.1
+
+
+def value_axis(axes: Axes, which: Literal["x", "y"], linear: float, inches: float) -> None:
+    """An axis of levels or normalised coordinates in [-1, 1]; ``linear``: ``threshold``; ticks as so many inches have room for."""
+    scale = axes.set_xscale if which == "x" else axes.set_yscale
+    scale("symlog", linthresh=linear, linscale=_LINEAR)
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    decades = round(-np.log10(linear))
+    inch = inches / 2 / (decades + _LINEAR)  # of a decade
+    needed = 0.32 if which == "x" else 0.16  # inches of a tick's label
+    apart = max(1, int(np.ceil(needed / inch)))
+    sizes = [10.0**-k for k in range(0, decades + 1, apart) if (decades - k + _LINEAR) * inch >= needed]
+    axis.set_major_locator(FixedLocator(sorted({-size for size in sizes} | {0.0} | set(sizes))))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(_number))
+
+
+def _number(value: float, _position: int = 0) -> str:
+    return f"{value:g}".replace("-", "\N{MINUS SIGN}")
+
+
+# --- at the end ---------------------------------------------------------------------------------------------------
+
+
+@rc_context(RC)
+def final(group: Group, width: float) -> Figure | str:
+    """The last levels of each method as positions: a stroke at the mean over seeds, a bar over their range.
+
+    Diamonds are the paper's, where it shows levels for the same task, method and bits (``published.levels``).
+    """
+    found = [(cell, table.groupby("run").last()) for cell, table in _levels(group)]
+    if not found:
+        return "no run has logged levels"
+    labels = [marked(cell.label, mark(group.logs, cell, len(table))) for cell, table in found]
+    labels = [label if width > 5 else textwrap.fill(label, _LETTERS) for label in labels]
+    row_height = max(_ROW, *(0.05 + 0.125 * len(label.split("\n")) for label in labels))
+    figure = Figure(figsize=(width, 0.6 + row_height * len(found)))
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    shown = [table.to_numpy().ravel() for _, table in found]
+    for row, (cell, table) in enumerate(found):
+        colour = look(cell).colour
+        mean = table.mean()
+        stroke = {"linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 1.6 if len(mean) <= _MANY else 0.6}
+        axes.hlines(row, mean.iloc[0], mean.iloc[-1], color="#c8c8c8", linewidth=0.8, zorder=1)
+        axes.hlines(np.full(len(mean), row), table.min(), table.max(), color=colour, linewidth=5, alpha=0.3, zorder=2)
+        axes.plot(mean, np.full(len(mean), row), color=colour, zorder=3, **stroke)
+        theirs = published.levels(group.logs.settings.loc[cell.runs[0]].to_dict()).get(cell.method, ())
+        axes.plot(theirs, np.full(len(theirs), row), zorder=4, **_PAPER)
+        shown += [np.array(theirs)] if theirs else []
+    longest = max(len(line) for label in labels for line in label.split("\n"))
+    value_axis(axes, "x", threshold(np.concatenate(shown)), width - 0.062 * longest - 0.2)
+    axes.set_yticks(range(len(found)), labels)
+    axes.set_ylim(len(found) - 0.4, -0.6)
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel("levels at the end of training")
+    if len(shown) > len(found):
+        figure.set_figheight(figure.get_figheight() + 0.16)
+        key = Line2D([], [], label=f"paper (bucket {published.LEVELS_BUCKET})", **_PAPER)
+        figure.legend(handles=[key], loc="outside lower center", borderaxespad=0.2)
+    return figure
+
+
+# --- during training ----------------------------------------------------------------------------------------------
+
+
+@rc_context(RC)
+def over_steps(group: Group, widths: dict[str, float]) -> Figure | str:
+    """Levels against the step, a panel for each method whose levels move; one thin line per seed and level."""
+    moving = [(cell, table) for cell, table in _levels(group) if _moves(table)]
+    if not moving:
+        return "no levels change during these runs"
+    symmetric = all(np.allclose(table, -table.to_numpy()[:, ::-1], atol=1e-5) for _, table in moving)
+    columns = next(count for count in (1, 2, 3, 4) if count >= min(len(moving), 4 if len(moving) in (4, 7, 8) else 3))
+    rows = -(-len(moving) // columns)
+    width = widths["column"] if len(moving) == 1 else widths["page"]
+    letters = round(_TITLE * width / columns)
+    titles = [textwrap.fill(marked(cell.label, mark(group.logs, cell, _runs(table))), letters) for cell, table in moving]
+    figure = Figure(figsize=(width, 0.3 + rows * width / max(columns, 2) * (0.75 if columns < 4 else 0.95)))
+    FigureCanvasAgg(figure)
+    first = None
+    for index, (cell, table) in enumerate(moving):
+        axes = figure.add_subplot(rows, columns, index + 1, sharey=first, sharex=first)
+        first = first or axes
+        _panel(axes, cell, table, symmetric)
+        axes.set_title(titles[index])
+        step_axis(axes, 3 if columns == 4 else 5)
+        if index % columns:
+            axes.tick_params(labelleft=False)
+        else:
+            axes.set_ylabel("positive levels" if symmetric else "levels")
+    assert first is not None
+    everywhere = np.concatenate([table.to_numpy().ravel() for _, table in moving])
+    if symmetric:
+        first.set_yscale("log")
+        first.set_ylim(0.7 * max(_LOWEST, float(everywhere[everywhere > 0].min())), 1.3)
+        first.yaxis.set_major_formatter(FuncFormatter(_number))
+    else:
+        value_axis(first, "y", threshold(everywhere), figure.get_figheight() / rows - 0.7)
+    return figure
+
+
+def _runs(table: pd.DataFrame) -> int:
+    return table.index.get_level_values("run").nunique()
+
+
+def _moves(table: pd.DataFrame) -> bool:
+    return any(float(np.ptp(of_run.to_numpy(), axis=0).max()) > 1e-6 for _, of_run in table.groupby("run"))
+
+
+def _panel(axes: Axes, cell: Cell, table: pd.DataFrame, symmetric: bool) -> None:
+    colour = look(cell).colour
+    for _, of_run in table.groupby("run"):
+        steps = of_run.index.get_level_values("step")
+        shown = of_run.loc[:, of_run.iloc[-1] > 0] if symmetric else of_run
+        axes.plot(steps, shown, drawstyle="steps-post", color=colour, linewidth=0.8 if len(table.columns) <= _MANY else 0.3, alpha=0.75)

@@ -1,0 +1,112 @@
+"""Panels of a figure across settings: a line or a reference for each cell, over one legend that says how many runs it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from analysis.aggregate import marked
+from analysis.cells import Cell
+from analysis.plots.across import Mean, Panel
+from analysis.plots.curves import legend_below, log_ticks
+from analysis.plots.style import look
+
+_RATIO = 0.72  # height of a panel over its width
+_TALLEST = 3.2  # inches
+_MOST = 12
+
+
+def columns_of(width: float, panels: int) -> int:
+    """How many panels stand side by side in so many inches."""
+    return min(panels, 2 if width > 5 else 1)
+
+
+class Counts:
+    """How many runs stand behind each entry of the legend, over all panels."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, list[int]] = {}
+
+    def add(self, cell: Cell, used: int, runs: int) -> None:
+        counts = self._used.setdefault(cell.label, [0, 0])
+        counts[0] += used
+        counts[1] += runs
+
+    def label(self, plain: str) -> str:
+        used, runs = self._used.get(plain, (0, 0))
+        return marked(plain, f"{used} of {runs} runs" if used < runs else "")
+
+
+def limit(axes: Axes, log: bool) -> None:
+    """Fit the y axis to the means: an interval over two seeds is often wider than all that there is to see."""
+    values = np.concatenate([np.asarray(line.get_ydata(), float) for line in axes.lines if line.get_gid() == "mean"])
+    values = np.log10(values) if log else values
+    margin = 0.07 * (values.max() - values.min()) or (0.1 if log else 1.0)
+    low, high = values.min() - margin, values.max() + margin
+    if log:
+        axes.set_yscale("log")
+        axes.set_ylim(10**low, 10**high)
+        log_ticks(axes)
+    else:
+        axes.set_ylim(low, high)
+
+
+def line(axes: Axes, cell: Cell, table: pd.DataFrame) -> None:
+    """A marker with its interval at every value, a line through them.
+
+    Bars, not bands: a dozen bands over each other cannot be told apart, least of all in grey.
+    table: mean, low, high, by ascending place on the x axis.
+    """
+    style = look(cell)
+    axes.plot(table.index, table["mean"], label=cell.label, gid="mean", zorder=3, linestyle=style.dash, **style.point())
+    known = table.dropna()
+    if len(known):
+        reach = np.abs(known[["low", "high"]].sub(known["mean"], axis=0).to_numpy().T)
+        bars = {"fmt": "none", "ecolor": style.colour, "elinewidth": 0.7, "capsize": 1.6, "capthick": 0.7, "zorder": 2}
+        axes.errorbar(known.index, known["mean"], yerr=reach, **bars)
+
+
+def reference(axes: Axes, cell: Cell, value: Mean) -> None:
+    """A horizontal line, for a method that has no place on the x axis."""
+    style = look(cell)
+    axes.axhline(value.mean, label=cell.label, gid="mean", color=style.colour, linestyle=style.dash, linewidth=1.0, zorder=2)
+    if np.isfinite(value.low):
+        axes.axhspan(value.low, value.high, color=style.colour, alpha=0.08, linewidth=0, zorder=0)
+
+
+def draw(width: float, panels: Sequence[Panel], fill: Callable[[Axes, Panel, Counts], str | None]) -> Figure | str:
+    """A panel each, side by side where there is room, over one legend; the reasons where none can be drawn."""
+    figure = Figure(figsize=(width, width))
+    FigureCanvasAgg(figure)
+    counts = Counts()
+    if len(panels) > _MOST:
+        return f"{len(panels)} panels (by {', '.join(panels[0].group.differs)}) are too many for one figure: keep fewer of the runs"
+    problems = []
+    kept: list[tuple[Axes, Panel]] = []
+    for panel in panels:
+        axes = figure.add_subplot(label=str(len(kept)))
+        problem = fill(axes, panel, counts)
+        if problem:
+            axes.remove()
+            problems.append(problem)
+        else:
+            kept.append((axes, panel))
+    if not kept:
+        return "; ".join(dict.fromkeys(problems)) or "no run names its method"
+    columns = columns_of(width, len(kept))
+    rows = -(-len(kept) // columns)
+    places = figure.add_gridspec(rows, columns)
+    for index, (axes, panel) in enumerate(kept):
+        axes.set_subplotspec(places[index // columns, index % columns])
+        if len(kept) > 1:
+            axes.set_title(f"({chr(ord('a') + index)}) {panel.title}".rstrip(), loc="left")
+        for line in axes.lines:
+            line.set_label(counts.label(str(line.get_label())))
+    figure.set_figheight(rows * min(width / columns * _RATIO, _TALLEST))
+    legend_below(figure, width)
+    return figure

@@ -1,0 +1,127 @@
+"""How figures look: sizes, fonts, and one colour, marker and dash for each method, the same in every figure."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.cells import Cell
+from nuq.registry import METHODS
+
+# Inches: one and two columns of a two-column paper.
+WIDTHS = {"column": 3.4, "page": 7.0}
+FORMATS = ("png", "pdf")
+
+# The first twelve are at least 16 apart in CIE Lab for eyes with and without red or green cones (a test measures it),
+# and relatives (ALQ, ALQ-N) have neighbouring hues; markers and dashes tell the rest apart, also in grey.
+COLOURS = (
+    "#000000",
+    "#8c8c8c",
+    "#56b4e9",
+    "#0072b2",
+    "#90075e",
+    "#acc456",
+    "#d55e00",
+    "#f2b50c",
+    "#751713",
+    "#f20c55",
+    "#0a7d3c",
+    "#47dbcf",
+    "#cc79a7",
+    "#332288",
+    "#a6761d",
+    "#b8b800",
+    "#44aaff",
+    "#6a51a3",
+    "#999933",
+    "#c51b7d",
+    "#1b7837",
+    "#8c510a",
+    "#01665e",
+    "#bf812d",
+)
+_MARKER_SCALE = {"*": 1.6, "P": 1.25, "X": 1.15, "p": 1.15, "h": 1.1, "D": 0.85, "d": 1.2}
+MARKERS: tuple[Any, ...] = ("o", "s", "^", "v", "D", "X", "P", "p", "<", ">", "*", "h", "d", "8", "H", (4, 1, 0), (3, 1, 0), (6, 1, 0))
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1.2, 1)), (0, (7, 1.5, 1.5, 1.5, 1.5, 1.5)))
+
+RC: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "axes.titlesize": 8.5,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "legend.fontsize": 7,
+    "mathtext.fontset": "dejavusans",
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.5,
+    "axes.axisbelow": True,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.minor.width": 0.4,
+    "ytick.minor.width": 0.4,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4.2,
+    "legend.frameon": False,
+    "legend.handlelength": 2.6,
+    "legend.columnspacing": 1.2,
+    "legend.handletextpad": 0.6,
+    "figure.dpi": 300,
+    "savefig.dpi": 300,
+    "pdf.fonttype": 42,  # embedded TrueType: selectable text, accepted by every publisher
+    "ps.fonttype": 42,
+    "figure.constrained_layout.use": True,
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one cell is drawn."""
+
+    colour: str
+    marker: str
+    dash: Any
+    hollow: bool
+    index: int  # position in METHODS, which staggers the markers
+
+    def line(self, num_points: int) -> dict[str, Any]:
+        """Keywords of a curve with some eight markers, staggered so that coinciding curves can be told apart."""
+        every = max(1, num_points // 8)
+        return {**self.point(), "linestyle": self.dash, "markevery": (self.index % every, every)}
+
+    def point(self) -> dict[str, Any]:
+        """Keywords of markers."""
+        size = RC["lines.markersize"] * _MARKER_SCALE.get(self.marker, 1.0)
+        face = "white" if self.hollow else self.colour
+        edge = self.colour if self.hollow else "white"
+        return {"color": self.colour, "marker": self.marker, "markerfacecolor": face, "markeredgecolor": edge,
+                "markeredgewidth": 0.9 if self.hollow else 0.4, "markersize": size}  # fmt: skip
+
+
+_CYCLE = math.lcm(len(COLOURS), len(MARKERS), len(DASHES))  # so many methods have looks of their own
+_VARIANTS = 2 * len(DASHES)  # so many settings of one method differ in dash or filling
+
+
+def look(cell: Cell) -> Look:
+    """Colour, marker and dash of the cell's method; its second, third .. setting has another dash and a hollow marker.
+
+    After ten settings their marker changes too.  A method that METHODS does not know takes one of the places after it, by its name.
+    """
+    index = _index(cell.method)
+    dash = DASHES[(index + cell.variant) % len(DASHES)]
+    marker = MARKERS[(index + 7 * (cell.variant // _VARIANTS)) % len(MARKERS)]
+    return Look(COLOURS[index % len(COLOURS)], marker, dash, cell.variant % 2 == 1, index)
+
+
+def _index(method: str) -> int:
+    names = list(METHODS)
+    if method in names:
+        return names.index(method)
+    return len(names) + zlib.crc32(method.encode()) % max(1, _CYCLE - len(names))

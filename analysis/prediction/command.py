@@ -1,0 +1,314 @@
+"""``python -m analysis predict``: what a step takes with each method, by workers and bandwidth, and from which bandwidth down it pays.
+
+Three answers: how far the model was off where it was measured, a table per number of workers, and the break-even bandwidths.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from analysis.prediction import profile, validate
+from analysis.prediction import steps as predict
+from analysis.prediction.message_size import Format, format_of, predicted, second_format
+from analysis.prediction.profile import Model, Profile
+from analysis.prediction.steps import Network, Prediction, Variant
+from nuq.registry import method
+
+RIVAL = "bf16"
+LETTERS = {"ring": "R", "tree": "T", "gather": "G", "two_stage": "S", "server": "P", "hierarchical": "H"}
+_UNITS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_NUMBER = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([kKMGT]?)")
+_LADDER_FROM = 100  # a wider range has two bandwidths a decade, a narrower one three
+
+
+@dataclass(frozen=True)
+class Row:
+    """Methods that cost the same, under one label."""
+
+    label: str
+    methods: tuple[str, ...]
+    variant: Variant
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is predicted: everything but workers and bandwidth."""
+
+    profile: Profile
+    model: Model
+    compute_s: float
+    rows: tuple[Row, ...]
+    per_machine: int
+    local_bandwidth: float
+    collective: str
+
+    def network(self, workers: int, bandwidth: float) -> Network:
+        """Of so many workers with this link."""
+        return Network(workers, bandwidth, self.per_machine, self.local_bandwidth)
+
+    def step(self, row: Row, workers: int, bandwidth: float) -> Prediction:
+        """One row's step; the collective that was asked for where it is one of the row's."""
+        network = self.network(workers, bandwidth)
+        chosen = self.collective if self.collective in row.variant.collectives else "auto"
+        return predict.predict(row.variant, self.model, self.compute_s, network, self.profile, chosen)
+
+    def break_even(self, row: Row, workers: int) -> float:
+        """The bandwidth in bit/s below which a row is quicker than bf16."""
+        rival = next(row for row in self.rows if row.label == RIVAL)
+        return predict.break_even(
+            lambda bandwidth: self.step(row, workers, bandwidth).step_s, lambda bandwidth: self.step(rival, workers, bandwidth).step_s
+        )
+
+
+# --- what was asked -----------------------------------------------------------------------------------------------
+
+
+def quantity(text: str, name: str) -> float:
+    """``100M`` is 1e8; ValueError for what is no number above 0."""
+    found = _NUMBER.fullmatch(text.strip())
+    if not found or not float(found[1]):
+        raise ValueError(f"{name} {text!r}: must be a number above 0, with k, M, G or T behind it if you like: 11.2M, 400G")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def workers_of(text: str) -> list[int]:
+    """``8..1024``: 8 and the powers of two in between and 1024; ``8,16``: these."""
+    values = [_ends(part, "--workers") for part in text.split(",")]
+    found: set[int] = set()
+    for ends in values:
+        if any(end % 1 or end < 2 for end in ends):
+            raise ValueError(f"--workers {text!r}: must be whole numbers from 2, such as 8..1024 or 8,16")
+        found |= {int(end) for end in ends}
+        found |= {2**k for k in range(1, 64) if len(ends) == 2 and ends[0] <= 2**k <= ends[1]}
+    return sorted(found)
+
+
+def bandwidths_of(text: str) -> list[float]:
+    """``100M..400G``: both ends and in between 1 and 4 (up to two decades: 1, 2 and 5) times powers of ten bit/s; ``1G,10G``: these."""
+    found: set[float] = set()
+    for part in text.split(","):
+        ends = _ends(part, "--bandwidth")
+        found |= set(ends)
+        if len(ends) == 2:
+            steps = (1, 4) if ends[1] / ends[0] > _LADDER_FROM else (1, 2, 5)
+            ladder = (step * 10.0**power for power in range(-1, 16) for step in steps)
+            found |= {value for value in ladder if ends[0] < value < ends[1]}
+    return sorted(found)
+
+
+def _ends(part: str, name: str) -> list[float]:
+    ends = [quantity(end, name) for end in part.split("..")]
+    if len(ends) > 2 or ends[0] > ends[-1]:
+        raise ValueError(f"{name} {part!r}: a range is written LOW..HIGH, the lower end first")
+    return ends
+
+
+def rows_of(names: Sequence[str], bits: float | None, second_bits: float, bucket_size: int | None) -> tuple[Row, ...]:
+    """fp32 and bf16, then the methods, those of equal cost together, in the order of METHODS."""
+    together: dict[Variant, list[str]] = {}
+    for name in names:
+        if format_of(name).kind != "fp32":  # sgd exchanges nothing, supersgd is the fp32 row
+            variant = Variant(format_of(name, bits, bucket_size), second_format(name, second_bits, bucket_size))
+            together.setdefault(variant, []).append(name)
+    rows = [Row("fp32", ("supersgd",), Variant(Format("fp32", 32), Format("fp32", 32)))]
+    rows.append(Row(RIVAL, (RIVAL,), Variant(Format("bf16", 16), Format("bf16", 16))))
+    return (*rows, *(Row(_label(alike), tuple(alike), variant) for variant, alike in together.items()))
+
+
+def _label(names: Sequence[str]) -> str:
+    first = "alq" if "alq" in names else names[0]
+    return first + (f" +{len(names) - 1}" if names[1:] else "")
+
+
+def add_to(commands: argparse._SubParsersAction) -> None:
+    """The sub-command's options."""
+    parser = commands.add_parser("predict", help="step times by workers and bandwidth, and the break-even bandwidths, from measured rates")
+    add = parser.add_argument
+    add("--workers", default="8..1024", help="LOW..HIGH in powers of two, or a list (default: 8..1024)")
+    add("--bandwidth", default="100M..400G", help="bit/s of a machine's link: LOW..HIGH or a list (default: 100M..400G)")
+    add("--methods", nargs="+", default=predicted(), metavar="NAME", help="default: all of measured rates")
+    add("--bits", type=float, help="of every method that has bits (default: the method's own)")
+    add("--second_bits", type=float, default=4, help="of the second encoding of two_stage and server (default: 4)")
+    add("--bucket_size", type=int, help="coordinates that share a scale (default: the method's own)")
+    add(
+        "--collective",
+        choices=("auto", *predict.SPARSE_COLLECTIVES),
+        default="auto",
+        help="default: auto, the quickest predicted (nuq itself takes the fewest bytes)",
+    )
+    add("--per_machine", type=int, default=1, help="workers that share a machine and its link (default: 1)")
+    add("--local_bandwidth", default="100G", help="bit/s of a worker's link inside its machine (default: 100G)")
+    add("--model", help="a model of the profile: its buckets (default: mlp where neither this nor --parameters is given)")
+    add("--parameters", help="of a model of many tensors, such as 11.2M, in place of --model")
+    add("--tensors", type=int, default=0, help="how many tensors these parameters make up (default: one per 200,000)")
+    add("--compute", type=float, help="seconds of a step without its exchange (default: the profile's)")
+    add(
+        "--profile",
+        type=Path,
+        default=profile.DEFAULT,
+        help="measured rates: a file of python -m benchmarks.rates (default: the repository's)",
+    )
+    add("--csv", type=Path, help="write every number here too")
+    add("--figure", type=Path, help="draw speed-up over bf16 against bandwidth: the path of a PNG; a PDF is written beside it")
+    add("--validate", type=Path, metavar="FILE", help="predict the runs of a file of python -m benchmarks.wire --out, and print the errors")
+    add("--keep", action="store_true", help="with --validate: store the errors in the profile, which then states them")
+
+
+def _question(options: argparse.Namespace) -> Question:
+    found = profile.read(options.profile)
+    if options.parameters and options.model:
+        raise ValueError("--model and --parameters: give one of them, a model of the profile has its own parameters")
+    if options.parameters:
+        parameters = quantity(options.parameters, "--parameters")
+        if parameters % 1 or options.tensors < 0 or options.tensors > parameters:
+            raise ValueError(
+                f"--parameters {options.parameters} --tensors {options.tensors}: whole numbers, no more tensors than parameters"
+            )
+        model = predict.ddp_buckets(int(parameters), options.tensors)
+    else:
+        model = validate.model_of(options.model or next(iter(found.models), ""), found)
+    compute_s = found.compute_s if options.compute is None else options.compute
+    if not (math.isfinite(compute_s) and compute_s >= 0):
+        raise ValueError(f"--compute {compute_s}: must be seconds, at least 0")
+    if options.bucket_size is not None and options.bucket_size < 1:
+        raise ValueError(f"--bucket_size {options.bucket_size}: must be at least 1")
+    for name in options.methods:
+        method(name)
+    if not (options.second_bits % 1 == 0 and 1 <= options.second_bits <= 8):
+        raise ValueError(f"--second_bits {options.second_bits:g}: must be a whole number from 1 to 8")
+    rows = rows_of(options.methods, options.bits, options.second_bits, options.bucket_size)
+    local = quantity(options.local_bandwidth, "--local_bandwidth")
+    return Question(found, model, compute_s, rows, options.per_machine, local, options.collective)
+
+
+# --- what is answered ---------------------------------------------------------------------------------------------
+
+
+def run(options: argparse.Namespace) -> int:
+    """Exit code: 0, or 2 with a sentence where something is asked that does not exist."""
+    try:
+        if options.validate:
+            found = profile.read(options.profile)
+            checked = validate.validated(validate.read_rows(options.validate), found, options.bits, options.second_bits)
+            print(validate.text(checked))
+            if options.keep:
+                profile.write(replace(found, validation=checked.summary()), options.profile)
+                print(options.profile)
+            return 0
+        if options.keep:
+            raise ValueError("--keep: stores the errors of --validate FILE, which is not given")
+        question = _question(options)
+        workers, bandwidths = workers_of(options.workers), bandwidths_of(options.bandwidth)
+        if bad := [count for count in workers if options.per_machine < 1 or count % min(options.per_machine, count)]:
+            raise ValueError(f"--per_machine {options.per_machine}: must be at least 1 and divide every number of --workers, {bad[0]} too")
+        _answer(question, workers, bandwidths)
+        if options.csv:
+            _write_csv(question, workers, bandwidths, options.csv)
+            print(options.csv)
+        if options.figure:
+            from analysis.prediction.figure import draw  # matplotlib takes a second to import
+
+            for path in draw(question, workers, bandwidths, options.figure):
+                print(path)
+    except (ValueError, OSError) as error:
+        said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+        print(f"error: {said}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _answer(question: Question, workers: Sequence[int], bandwidths: Sequence[float]) -> None:
+    asked = question.profile
+    sizes = ", ".join(f"{bucket.coordinates / 1e6:.3g} M" for bucket in question.model.buckets[:4])
+    more = ", .." if len(question.model.buckets) > 4 else ""
+    print(f"{question.model.parameters / 1e6:.4g} M parameters in {len(question.model.buckets)} DDP buckets ({sizes}{more}), ", end="")
+    print(f"{duration(question.compute_s)} of computation a step; {asked.about}" + (", which computes, too" * asked.shared_core))
+    print(validate.statement(asked.validation, max(workers), max(bandwidths)))
+    for count in workers:
+        print(f"\n{count:,} workers: step time, speed-up over bf16, collective")
+        print(_table(question, count, bandwidths))
+    print("\nbreak-even: quicker than bf16 below this bandwidth (bit/s)")
+    heading = ["", *(str(count) for count in workers)]
+    lines = [[row.label, *(shown_break_even(question.break_even(row, count)) for count in workers)] for row in question.rows[2:]]
+    print(aligned([heading, *lines]))
+    used = {question.step(row, count, speed).collective for row in question.rows for count in workers for speed in bandwidths}
+    print("always: even where the link is as fast as the processor can feed it\n")
+    print(", ".join(f"{letter} {name}" for name, letter in LETTERS.items() if name in used))
+    for row in question.rows[2:]:
+        if row.methods[1:]:
+            print(f"{row.label}: {', '.join(row.methods)}, which cost the same")
+    if any(row.variant.first.kind == "lattice" for row in question.rows):
+        print("ecdq: entropy-coded, taken to spend the bits of its setting, as on normal coordinates; real gradients take fewer")
+
+
+def _table(question: Question, workers: int, bandwidths: Sequence[float]) -> str:
+    rival = [question.step(question.rows[1], workers, speed).step_s for speed in bandwidths]
+    lines = [["", *(shown_bandwidth(speed) for speed in bandwidths)]]
+    for row in question.rows:
+        steps = [question.step(row, workers, speed) for speed in bandwidths]
+        cells = [f"{duration(s.step_s)} {base / s.step_s:4.2f}{LETTERS[s.collective]}" for s, base in zip(steps, rival, strict=True)]
+        lines.append([row.label, *cells])
+    return aligned(lines)
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Columns of equal width, the first to the left."""
+    widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join([line[0].ljust(widths[0]), *(item.rjust(width) for item, width in zip(line[1:], widths[1:], strict=True))])
+        for line in lines
+    )
+
+
+def duration(seconds: float) -> str:
+    """Three digits, in s or ms."""
+    return f"{seconds:.3g} s" if seconds >= 0.9995 else f"{1e3 * seconds:.3g} ms"
+
+
+def shown_bandwidth(bandwidth: float) -> str:
+    """``1e8`` is 100M."""
+    unit = next(unit for unit in ("T", "G", "M", "k", "") if bandwidth >= _UNITS[unit] or not unit)
+    return f"{bandwidth / _UNITS[unit]:.3g}{unit}"
+
+
+def shown_break_even(bandwidth: float) -> str:
+    """A bandwidth, or never, or always."""
+    return "never" if not bandwidth else "always" if math.isinf(bandwidth) else shown_bandwidth(bandwidth)
+
+
+def records(question: Question, workers: Sequence[int], bandwidths: Sequence[float]) -> Iterator[Mapping[str, object]]:
+    """One per method, number of workers and bandwidth."""
+    for count in workers:
+        even = {row: question.break_even(row, count) for row in question.rows[2:]}
+        for speed in bandwidths:
+            rival = question.step(question.rows[1], count, speed).step_s
+            for row in question.rows:
+                found = question.step(row, count, speed)
+                for name in row.methods:
+                    yield {
+                        "workers": count,
+                        "bandwidth_bit_s": round(speed),
+                        "method": "fp32" if row.label == "fp32" else name,
+                        "step_s": f"{found.step_s:.6g}",
+                        "exposed_s": f"{found.exposed_s:.6g}",
+                        "speedup_vs_bf16": f"{rival / found.step_s:.4f}",
+                        "collective": found.collective,
+                        "bytes_sent_per_step": found.bytes_sent,
+                        "break_even_bit_s": f"{even[row]:.4g}" if row in even else "",
+                    }
+
+
+def _write_csv(question: Question, workers: Sequence[int], bandwidths: Sequence[float], path: Path) -> None:
+    rows = list(records(question, workers, bandwidths))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)

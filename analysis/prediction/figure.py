@@ -1,0 +1,92 @@
+"""Speed-up over bf16 against bandwidth: a panel per number of workers, a line per method, its break-even marked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+from analysis.cells import Cell
+from analysis.plots import style
+from analysis.plots.curves import legend_below
+from analysis.prediction.command import Question, Row, shown_bandwidth
+from nuq.registry import METHODS
+
+MOST_PANELS, COLUMNS, PANEL_HEIGHT = 6, 3, 1.9
+_POINTS_PER_DECADE = 12
+_LEAST = 0.05  # speed-ups below are cut off
+_RATIOS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
+
+
+def draw(question: Question, workers: Sequence[int], bandwidths: Sequence[float], path: Path) -> list[Path]:
+    """A PNG and a PDF; of many numbers of workers, some that lie evenly apart."""
+    if path.suffix != ".png":
+        raise ValueError(f"--figure {str(path)!r}: must end in .png; a PDF is written beside it")
+    if not bandwidths[0] < bandwidths[-1]:
+        raise ValueError("--figure: needs a range of bandwidths, such as --bandwidth 100M..400G")
+    picked = np.unique(np.linspace(0, len(workers) - 1, min(len(workers), MOST_PANELS)).round().astype(int))
+    shown = [workers[number] for number in picked]
+    decades = math.log10(bandwidths[-1] / bandwidths[0])
+    grid = np.geomspace(bandwidths[0], bandwidths[-1], round(_POINTS_PER_DECADE * decades) + 2)
+    with rc_context(style.RC):
+        columns = min(len(shown), COLUMNS)
+        rows = math.ceil(len(shown) / columns)
+        width = style.WIDTHS["column"] if columns == 1 else style.WIDTHS["page"]
+        figure = Figure(figsize=(width, PANEL_HEIGHT * rows))
+        FigureCanvasAgg(figure)
+        panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
+        for number, (axes, count) in enumerate(zip(panels, shown, strict=False)):
+            _panel(axes, question, count, grid)
+            below = number + columns >= len(shown)
+            axes.tick_params(labelbottom=below)
+            axes.set_xlabel("bandwidth, bit/s" if below else "")
+            axes.set_ylabel("speed-up over bf16" if number % columns == 0 else "")
+        for axes in panels[len(shown) :]:
+            axes.axis("off")
+        panels[0].set_ylim(max(panels[0].get_ylim()[0], _LEAST), None)  # of all, which share it
+        legend_below(figure, width)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        paths = [path.with_suffix(f".{form}") for form in style.FORMATS]
+        for out in paths:
+            figure.savefig(out)
+    return paths
+
+
+def _panel(axes: Axes, question: Question, workers: int, grid: np.ndarray) -> None:
+    rival = [question.step(question.rows[1], workers, float(speed)).step_s for speed in grid]
+    axes.axhline(1, color="#777777", linewidth=0.8, zorder=1)
+    for row in question.rows[2:]:
+        ratios = [base / question.step(row, workers, float(speed)).step_s for base, speed in zip(rival, grid, strict=True)]
+        look = style.look(Cell(_method(row), 0, row.label, (), {}))
+        axes.plot(grid, ratios, label=_label(row), **{**look.line(len(grid)), "linestyle": look.dash})
+        even = question.break_even(row, workers)
+        if grid[0] < even < grid[-1]:
+            axes.plot(even, 1, marker="o", markersize=7, markerfacecolor="none", markeredgecolor=look.colour, markeredgewidth=1.2, zorder=5)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(grid[0], grid[-1])
+    axes.xaxis.set_major_locator(LogLocator(numticks=8))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: shown_bandwidth(value)))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_major_locator(FixedLocator(_RATIOS))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.set_title(f"{workers:,} workers")
+
+
+def _method(row: Row) -> str:
+    """The one whose colour stands for all."""
+    return row.label.split()[0]
+
+
+def _label(row: Row) -> str:
+    title = METHODS[_method(row)].title
+    alike = len(row.methods) - 1
+    return f"{title} and {alike} alike" if alike else title

@@ -1,0 +1,134 @@
+"""The measured rates that ``analysis.prediction.steps`` reads: ``profile.json``, written by ``python -m benchmarks.rates``."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from analysis.prediction.message_size import KINDS
+
+DEFAULT = Path(__file__).with_name("profile.json")
+
+
+@dataclass(frozen=True)
+class Codec:
+    """Rates in GB/s of float32 input (4 bytes a coordinate), and what one more message costs whatever its size.
+
+    For the dense formats encoding is the cast (fp32 has none), decoding the addition of what was received and the cast back.
+    """
+
+    encode_gb_s: float
+    decode_gb_s: float
+    encode_call_s: float = 0.0
+    decode_call_s: float = 0.0
+
+    def encode_s(self, num_coordinates: float, messages: float = 1) -> float:
+        return 4e-9 * num_coordinates / self.encode_gb_s + messages * self.encode_call_s
+
+    def decode_s(self, num_coordinates: float, messages: float = 1) -> float:
+        return 4e-9 * num_coordinates / self.decode_gb_s + messages * self.decode_call_s
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """One of DDP's: ready after this share of the backward pass; every tensor in it travels as a message of its own."""
+
+    coordinates: int
+    ready: float
+    tensors: int = 1
+
+
+@dataclass(frozen=True)
+class Model:
+    """What DDP does with one model: its buckets, in the order in which they become ready, and how a step's computation divides.
+
+    forward, tail: shares of the computation before the backward pass and after the exchange (the optimizer).
+    """
+
+    buckets: tuple[Bucket, ...]
+    forward: float = 1 / 3
+    tail: float = 0.0
+
+    @property
+    def parameters(self) -> int:
+        return sum(bucket.coordinates for bucket in self.buckets)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Everything measured about one kind of worker.
+
+    latency_s: from the sending of a small message to its arrival; message_s: processor time that one more message takes;
+    host_gb_s: bytes that a rank can send, and receive as many, in a second of processor time.  shared_core: encoding and the
+    network's work run on the core that computes.  cores: of the machine the rates were measured on, where several ranks shared them.
+    validation: what ``--validate --keep`` found, or nothing.
+    """
+
+    about: str
+    shared_core: bool
+    cores: int
+    latency_s: float
+    message_s: float
+    host_gb_s: float
+    compute_s: float
+    codecs: Mapping[str, Codec]
+    models: Mapping[str, Model] = field(default_factory=dict)
+    validation: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read(path: Path) -> Profile:
+    """ValueError in one sentence where the file cannot be a profile; FileNotFoundError where there is none."""
+    try:
+        data = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise FileNotFoundError(f"no profile {str(path)!r}; python -m benchmarks.rates --out FILE measures one") from None
+    except (OSError, ValueError) as error:
+        raise ValueError(f"profile {str(path)!r} cannot be read: {error}") from error
+    try:
+        codecs = {name: Codec(**codec) for name, codec in data["codecs"].items()}
+        models = {
+            name: Model(**{**model, "buckets": tuple(Bucket(**bucket) for bucket in model["buckets"])})
+            for name, model in data.get("models", {}).items()
+        }
+        profile = Profile(**{**data, "codecs": codecs, "models": models})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        legal = ", ".join(item.name for item in fields(Profile))
+        raise ValueError(f"profile {str(path)!r} is not one: {error} (it has {legal})") from error
+    _check(profile, path)
+    return profile
+
+
+def _check(profile: Profile, path: Path) -> None:
+    missing = sorted(set(KINDS) - set(profile.codecs))
+    if missing:
+        raise ValueError(f"profile {str(path)!r} has no rates for {', '.join(missing)} (it needs {', '.join(KINDS)})")
+    numbers = {name: value for name, value in asdict(profile).items() if name.endswith(("_s", "cores"))}
+    for kind, codec in profile.codecs.items():
+        numbers |= {f"{kind}.{name}": value for name, value in asdict(codec).items()}
+    for name, value in numbers.items():
+        may_be_0 = name in ("latency_s", "message_s") or name.endswith("_call_s")
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not math.isfinite(value)
+            or value < 0
+            or (value == 0 and not may_be_0)
+        ):
+            least = "at least 0" if may_be_0 else "above 0"
+            raise ValueError(f"profile {str(path)!r}: {name}={value!r} must be a number {least}")
+    for name, model in profile.models.items():
+        ready = [bucket.ready for bucket in model.buckets]
+        sizes = [size for bucket in model.buckets for size in (bucket.coordinates, bucket.tensors)]
+        if not ready or min(sizes) < 1 or ready != sorted(ready) or not 0 <= ready[0] <= ready[-1] <= 1:
+            raise ValueError(f"profile {str(path)!r}: buckets of {name!r} must hold coordinates and tensors, ready rising from 0 to 1")
+
+
+def write(profile: Profile, path: Path) -> None:
+    """Write it aside, then rename."""
+    aside = path.with_name(path.name + ".new")
+    aside.write_text(json.dumps(asdict(profile), indent=2) + "\n")
+    aside.replace(path)

@@ -1,0 +1,273 @@
+"""The step time of data-parallel training whose gradients are exchanged as messages, or by a dense all-reduce.
+
+A step is a forward pass, a backward pass during which DDP's buckets become ready one after another, and a tail (the optimizer) after
+the last of them.  One lane handles the buckets in that order, each through the stages of its collective: encode, wire, decode-and-add.
+The lane runs beside the computation; where both share a core (``Profile.shared_core``), a stage's processor time takes turns with the
+computation in equal parts, and only waiting for the wire is free.
+
+Per bucket of n coordinates, M workers, a message of m(n) bytes (the sum of its tensors' messages), links of B bytes/s per machine of L
+workers (flat: L = 1)::
+
+    ring         dense; bytes sent per rank: 2 (M-1)/M w n, w bytes a coordinate, in 2 (M-1) rounds
+    tree         dense, pipelined: 2 w n, in 2 ceil(log2 M) rounds: what large jobs use, since a ring's rounds add up
+    gather       encode n; (M-1) m(n) sent, directly to every other; decode M n
+    two_stage    encode n in M stretches; (M-1) m(n/M); decode M (n/M), encode n/M anew; (M-1) m'(n/M); decode n
+    server       encode n; rank 0 receives (M-1) m(n), decodes M n, encodes n, sends (M-1) m'(n); decode n
+    hierarchical float32 ring inside a machine; gather or two_stage among the machines' first ranks; float32 back to the others
+
+A wire stage takes ``rounds * latency + max(bytes / B, its processor time)``, processor time being bytes / host rate + messages * message_s.
+Left out: jitter, stragglers and congestion inside the network; the agreement on levels (one small collective per update).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from analysis.prediction.message_size import DENSE, Format
+from analysis.prediction.profile import Bucket, Model, Profile
+
+SPARSE_COLLECTIVES = ("gather", "two_stage", "server", "hierarchical")
+DENSE_COLLECTIVES = ("ring", "tree")
+COLLECTIVES = (*DENSE_COLLECTIVES, *SPARSE_COLLECTIVES)
+BUCKET_BYTES, FIRST_BUCKET_BYTES = 25 * 2**20, 2**20  # DDP's defaults
+COORDINATES_PER_TENSOR = 200_000  # ResNet-18: 180,000
+_SLOWEST, _FASTEST = 1e5, 1e14  # bit/s: where break-even is looked for
+_STEPS_PER_DECADE = 4
+
+
+@dataclass(frozen=True)
+class Network:
+    """bandwidth, local_bandwidth: bit/s of a machine's link to the others, and of a worker's inside its machine."""
+
+    workers: int
+    bandwidth: float
+    per_machine: int = 1
+    local_bandwidth: float = 100e9
+
+    def __post_init__(self) -> None:
+        if self.workers < 2:
+            raise ValueError(f"workers={self.workers}: must be at least 2, one worker exchanges nothing")
+        if not self.per_machine >= 1 or self.workers % min(self.per_machine, self.workers):
+            raise ValueError(f"workers={self.workers}: must be a multiple of the {self.per_machine} of a machine")
+
+    @property
+    def local_workers(self) -> int:
+        """Workers on one machine."""
+        return min(self.per_machine, self.workers)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What travels: the first stage's format and the second's."""
+
+    first: Format
+    second: Format
+
+    @property
+    def collectives(self) -> tuple[str, ...]:
+        return DENSE_COLLECTIVES if self.first.kind in DENSE else SPARSE_COLLECTIVES
+
+
+@dataclass(frozen=True)
+class Stage:
+    """seconds: alone; cpu_s: of them on the processor."""
+
+    seconds: float
+    cpu_s: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """step_s, and the part of it that the exchange adds to the computation; bytes_sent: per step, by the rank that sends most."""
+
+    step_s: float
+    exposed_s: float
+    collective: str
+    bytes_sent: int
+
+
+def ddp_buckets(parameters: int, tensors: int = 0, bucket_bytes: int = BUCKET_BYTES) -> Model:
+    """A model of many tensors (0: one per 200,000 coordinates): DDP's buckets full, ready by their share of the parameters."""
+    first, size = min(parameters, FIRST_BUCKET_BYTES // 4, bucket_bytes // 4), bucket_bytes // 4
+    sizes = [first] + [size] * ((parameters - first) // size)
+    sizes += [parameters - sum(sizes)] * (parameters > sum(sizes))
+    tensors = tensors or math.ceil(parameters / COORDINATES_PER_TENSOR)
+    done, buckets = 0, []
+    for size in sizes:
+        done += size
+        buckets.append(Bucket(size, done / parameters, max(1, round(tensors * size / parameters))))
+    return Model(tuple(buckets))
+
+
+# --- one bucket ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """Stages from a profile's rates; busy: how many ranks take turns on one core (1: each has its own)."""
+
+    profile: Profile
+    network: Network
+    busy: float = 1.0
+
+    def _cpu(self, seconds: float) -> Stage:
+        return Stage(seconds * self.busy, seconds * self.busy)
+
+    def encode(self, form: Format, coordinates: float, messages: float = 1) -> Stage:
+        return self._cpu(self.profile.codecs[form.kind].encode_s(coordinates, messages))
+
+    def decode(self, form: Format, coordinates: float, messages: float = 1) -> Stage:
+        return self._cpu(self.profile.codecs[form.kind].decode_s(coordinates, messages))
+
+    def wire(self, out_bytes: float, local_bytes: float, handled_bytes: float, messages: int, rounds: int) -> Stage:
+        """out_bytes: through the machine's link; local_bytes: inside it; handled_bytes: by one rank, sent and as many received."""
+        cpu = (handled_bytes / (1e9 * self.profile.host_gb_s) + messages * self.profile.message_s) * self.busy
+        seconds = max(8 * out_bytes / self.network.bandwidth, 8 * local_bytes / self.network.local_bandwidth, cpu)
+        return Stage(rounds * self.profile.latency_s + seconds, cpu)
+
+    def direct(self, size: float) -> Stage:
+        """Every rank sends a message of this many bytes to every other."""
+        workers, local = self.network.workers, self.network.local_workers
+        return self.wire(local * (workers - local) * size, (local - 1) * size, (workers - 1) * size, workers - 1, 1)
+
+    def to_one(self, size: float) -> Stage:
+        """Every rank sends to rank 0 (or, the other way, is sent): its link and processor are the narrow ones, one way at a time."""
+        workers, local = self.network.workers, self.network.local_workers
+        return self.wire((workers - local) * size, (local - 1) * size, (workers - 1) * size / 2, workers - 1, 1)
+
+
+def stages(
+    collective: str, variant: Variant, bucket: Bucket, network: Network, profile: Profile, busy: float = 1.0
+) -> tuple[list[Stage], int]:
+    """The stages of one bucket, in order, and the bytes that the busiest rank sends for it."""
+    if collective in DENSE_COLLECTIVES:
+        return _dense(collective, variant.first, bucket.coordinates, _Costs(profile, network, busy))
+    if collective == "hierarchical":
+        return _hierarchical(variant, bucket, _Costs(profile, network, busy))
+    costs, workers, n, tensors = _Costs(profile, network, busy), network.workers, bucket.coordinates, bucket.tensors
+    first, second = variant.first, variant.second
+    if collective == "gather":
+        size = _payload_bytes(first, n, tensors)
+        steps = [costs.encode(first, n, tensors), costs.direct(size), costs.decode(first, workers * n, workers * tensors)]
+        return steps, round((workers - 1) * size)
+    if collective == "two_stage":
+        share, pieces = n / workers, (tensors + workers - 1) / workers  # of one stretch: a tensor is cut where a stretch ends
+        sizes = _payload_bytes(first, share, pieces), _payload_bytes(second, share, pieces)
+        return [
+            costs.encode(first, n, workers * pieces),
+            costs.direct(sizes[0]),
+            costs.decode(first, n, workers * pieces),
+            costs.encode(second, share, pieces),
+            costs.direct(sizes[1]),
+            costs.decode(second, n, workers * pieces),
+        ], round((workers - 1) * sum(sizes))
+    assert collective == "server", collective
+    sizes = _payload_bytes(first, n, tensors), _payload_bytes(second, n, tensors)
+    return [
+        costs.encode(first, n, tensors),
+        costs.to_one(sizes[0]),
+        costs.decode(first, workers * n, workers * tensors),
+        costs.encode(second, n, tensors),
+        costs.to_one(sizes[1]),
+        costs.decode(second, n, tensors),
+    ], round((workers - 1) * sizes[1])
+
+
+def _payload_bytes(form: Format, coordinates: float, messages: float) -> float:
+    """So many messages of equal length."""
+    return messages * form.message_bytes(math.ceil(coordinates / messages))
+
+
+def _dense(collective: str, form: Format, coordinates: int, costs: _Costs) -> tuple[list[Stage], int]:
+    workers, local = costs.network.workers, costs.network.local_workers
+    whole = 2 * coordinates * (4 if form.kind == "fp32" else 2)
+    sent = whole * (workers - 1) / workers if collective == "ring" else whole
+    rounds = 2 * (workers - 1) if collective == "ring" else 2 * math.ceil(math.log2(workers))
+    wire = costs.wire(sent if workers > local else 0, sent if local > 1 else 0, sent, rounds, rounds)
+    return [costs.encode(form, coordinates), wire, costs.decode(form, coordinates)], round(sent)
+
+
+def _hierarchical(variant: Variant, bucket: Bucket, costs: _Costs) -> tuple[list[Stage], int]:
+    n, network = bucket.coordinates, costs.network
+    local = network.local_workers
+    (_, ring, added), ring_bytes = _dense("ring", Format("fp32", 32), n, replace(costs, network=replace(network, workers=local)))
+    back_bytes = (local - 1) * 4 * n
+    back = costs.wire(0, back_bytes, back_bytes / 2, local - 1, 1)  # the first rank sends, one way
+    between, sent = [], 0
+    if network.workers > local:
+        machines = Network(network.workers // local, network.bandwidth)
+        choices = [stages(name, variant, bucket, machines, costs.profile, costs.busy) for name in ("gather", "two_stage")]
+        between, sent = min(choices, key=lambda found: sum(stage.seconds for stage in found[0]))
+    return [ring, added, *between, back], ring_bytes + sent + back_bytes
+
+
+# --- one step -----------------------------------------------------------------------------------------------------
+
+
+def schedule(model: Model, compute_s: float, buckets: Iterable[list[Stage]], *, shared_core: bool) -> float:
+    """Seconds of a step whose buckets go through these stages; ``buckets`` as in ``model.buckets``."""
+    forward, tail = model.forward * compute_s, model.tail * compute_s
+    computation = compute_s - tail
+    now = done = 0.0  # done: seconds of the computation that are behind us
+    for bucket, its_stages in zip(model.buckets, buckets, strict=True):
+        ready = forward + bucket.ready * (computation - forward)
+        if ready > done:  # the lane waits, the computation has the core
+            now, done = now + ready - done, ready
+        for stage in its_stages:
+            left = stage.seconds
+            use = stage.cpu_s / stage.seconds if shared_core and stage.seconds else 0.0
+            lane, core = (1.0, 1 - use) if use <= 0.5 else (0.5 / use, 0.5)  # speeds while both run
+            if left <= 0:
+                continue
+            if done < computation:
+                both = min(left / lane, (computation - done) / core)
+                now, left = now + both, left - both * lane
+                done = computation if done + both * core >= computation * (1 - 1e-12) else done + both * core
+            now += max(left, 0.0)
+    return now + (computation - done) + tail
+
+
+def predict(
+    variant: Variant,
+    model: Model,
+    compute_s: float,
+    network: Network,
+    profile: Profile,
+    collective: str = "auto",
+    busy: float = 1.0,
+) -> Prediction:
+    """The step with this collective; ``auto``: with the quickest of the variant's.  hierarchical needs several workers a machine."""
+    legal = [name for name in variant.collectives if name != "hierarchical" or network.local_workers > 1]
+    if collective not in ("auto", *legal):
+        raise ValueError(f"collective {collective!r}: must be one of auto, {', '.join(legal)} here")
+    found = []
+    for name in legal if collective == "auto" else [collective]:
+        per_bucket = [stages(name, variant, bucket, network, profile, busy) for bucket in model.buckets]
+        step_s = schedule(model, compute_s, [steps for steps, _ in per_bucket], shared_core=profile.shared_core)
+        found.append(Prediction(step_s, step_s - compute_s, name, sum(sent for _, sent in per_bucket)))
+    return min(found, key=lambda prediction: prediction.step_s)
+
+
+def break_even(step_s: Callable[[float], float], rival_s: Callable[[float], float]) -> float:
+    """The bandwidth in bit/s up to which the first is quicker than the second: 0 where it never is, inf where it always is.
+
+    Looked for from below in steps of a quarter decade, then by bisection to a ten-thousandth.
+    """
+
+    def pays(bandwidth: float) -> bool:
+        return step_s(bandwidth) < rival_s(bandwidth)
+
+    low = _SLOWEST
+    if not pays(low):
+        return 0.0
+    while low < _FASTEST:
+        high = low * 10 ** (1 / _STEPS_PER_DECADE)
+        if not pays(high):
+            while high / low > 1.0001:
+                middle = math.sqrt(low * high)
+                low, high = (middle, high) if pays(middle) else (low, middle)
+            return math.sqrt(low * high)
+        low = high
+    return math.inf

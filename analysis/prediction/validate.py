@@ -1,0 +1,156 @@
+"""The cost model against measured steps: the rows that ``python -m benchmarks.wire --out FILE`` writes."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.prediction import steps as predict
+from analysis.prediction.message_size import DENSE, Format, format_of, second_format
+from analysis.prediction.profile import Model, Profile
+from analysis.prediction.steps import Network, Prediction, Variant
+from nuq.registry import METHODS
+from nuq.settings import unknown
+
+GATED = "_gate"  # of a variant that may do without compression: the quicker of the two
+COMPUTATION_ONLY = "nothing"  # the variant whose step is the computation that the others' predictions start from
+NEEDED = {"ranks": int, "model": str, "raw_mbit": float, "variant": str, "step_s": float, "compute_s": float}
+_BF16 = Variant(Format("bf16", 16), Format("bf16", 16))
+
+
+@dataclass(frozen=True)
+class Checked:
+    """errors: predicted / measured - 1 of every row that the model speaks of; left_out: variants that it does not know."""
+
+    rows: tuple[Mapping[str, Any], ...]
+    predictions: tuple[Prediction, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def errors(self) -> list[float]:
+        return [found.step_s / row["step_s"] - 1 for row, found in zip(self.rows, self.predictions, strict=True)]
+
+    def summary(self) -> dict[str, Any]:
+        """What a profile keeps."""
+        sizes = [abs(error) for error in self.errors]
+        speeds = [row["raw_mbit"] for row in self.rows]
+        return {
+            "median_error": round(statistics.median(sizes), 4),
+            "worst_error": round(max(sizes), 4),
+            "rows": len(sizes),
+            "ranks": sorted({row["ranks"] for row in self.rows}),
+            "slowest_mbit": round(min(speeds)),
+            "fastest_mbit": round(max(speeds)),
+        }
+
+
+def model_of(name: str, profile: Profile) -> Model:
+    """A model of the profile: ``mlp``, or ``resnet18`` for ``resnet18_b8`` too; ValueError with the legal names."""
+    if name in profile.models:
+        return profile.models[name]
+    known = [known for known in profile.models if name.lower().replace("-", "").startswith(known)]
+    if not known:
+        raise unknown("model of the profile", name, dict(profile.models))
+    return profile.models[max(known, key=len)]
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a JSON file: a list, an object with ``rows``, or one object a line."""
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise ValueError(f"--validate {str(path)!r}: cannot be read: {error.strerror}") from error
+    try:
+        data = json.loads(text)
+    except ValueError:
+        try:
+            data = [json.loads(line) for line in text.splitlines() if line.strip()]
+        except ValueError as error:
+            raise ValueError(f"--validate {str(path)!r}: is neither JSON nor JSON lines: {error}") from error
+    rows = data.get("rows", data) if isinstance(data, dict) else data
+    if not isinstance(rows, list) or not rows:
+        raise ValueError(f"--validate {str(path)!r}: holds no rows; python -m benchmarks.wire --out FILE writes them")
+    return [_checked(row, number, path) for number, row in enumerate(rows, 1)]
+
+
+def _checked(row: object, number: int, path: Path) -> dict[str, Any]:
+    where = f"--validate {str(path)!r}, row {number}"
+    if not isinstance(row, dict) or NEEDED.keys() - row.keys():
+        missing = sorted(NEEDED.keys() - row.keys()) if isinstance(row, dict) else sorted(NEEDED)
+        raise ValueError(f"{where}: lacks {', '.join(missing)}")
+    for name, kind in NEEDED.items():
+        value = row[name]
+        numeric = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+        if isinstance(value, str) != (kind is str) or (kind is not str and not numeric):
+            raise ValueError(f"{where}: {name}={value!r} must be {'a name' if kind is str else 'a number above 0'}")
+    return row
+
+
+def variant_of(row: Mapping[str, Any], bits: float | None, second_bits: float) -> Variant | None:
+    """What the row's runs sent; None where the model does not know it.  A row may state its own bits."""
+    name = str(row["variant"]).removesuffix(GATED)
+    if name in DENSE:
+        form = Format(name, 32 if name == "fp32" else 16)
+        return Variant(form, form)
+    if name not in METHODS:
+        return None
+    return Variant(format_of(name, row.get("bits", bits)), second_format(name, row.get("second_bits", second_bits)))
+
+
+def validated(rows: Sequence[Mapping[str, Any]], profile: Profile, bits: float | None = None, second_bits: float = 4) -> Checked:
+    """Predict every row from its ranks, its computation and the bandwidth that its link was measured to have.
+
+    Ranks that outnumber the profile's cores take turns on them.
+    """
+    kept, predictions, left_out = [], [], set()
+    for row in rows:
+        variant = variant_of(row, bits, second_bits)
+        if variant is None:
+            left_out |= {str(row["variant"])} - {COMPUTATION_ONLY}
+            continue
+        kept.append(row)
+        gated = [_BF16] if row["variant"].endswith(GATED) else []
+        predictions.append(min((_prediction(row, choice, profile) for choice in (variant, *gated)), key=lambda found: found.step_s))
+    if not kept:
+        raise ValueError(f"no row is of a method that the model knows: {', '.join(sorted(left_out)) or COMPUTATION_ONLY}")
+    return Checked(tuple(kept), tuple(predictions), tuple(sorted(left_out)))
+
+
+def _prediction(row: Mapping[str, Any], variant: Variant, profile: Profile) -> Prediction:
+    network, model = Network(int(row["ranks"]), 1e6 * row["raw_mbit"]), model_of(str(row["model"]), profile)
+    collective = row.get("collective") if row.get("collective") in variant.collectives else "auto"
+    busy = max(1.0, row["ranks"] / profile.cores)
+    return predict.predict(variant, model, row["compute_s"], network, profile, str(collective), busy)
+
+
+def text(checked: Checked) -> str:
+    """A line per row, then the errors in all."""
+    lines = [f"{'model':14s} {'ranks':>5s} {'Mbit/s':>7s} {'variant':10s} {'measured':>10s} {'predicted':>10s} {'error':>6s}  collective"]
+    for row, found, error in zip(checked.rows, checked.predictions, checked.errors, strict=True):
+        model = f"{row['model']} b{row['batch']}" if "batch" in row else row["model"]
+        times = f"{1e3 * row['step_s']:7.1f} ms {1e3 * found.step_s:7.1f} ms {error:+6.0%}"
+        lines.append(f"{model:14s} {row['ranks']:5d} {row['raw_mbit']:7.0f} {row['variant']:10s} {times}  {found.collective}")
+    if checked.left_out:
+        lines.append(f"not modelled: {', '.join(checked.left_out)}")
+    summary = checked.summary()
+    lines.append(f"error of {summary['rows']} steps: median {summary['median_error']:.1%}, worst {summary['worst_error']:.1%}")
+    return "\n".join(lines)
+
+
+def statement(validation: Mapping[str, Any], workers: int, bandwidth: float = 0.0) -> str:
+    """How far the model is to be trusted: the sentence before any prediction."""
+    if not validation:
+        return "This profile has not been validated: python -m analysis predict --validate FILE --keep does, with runs of benchmarks.wire."
+    ranks = [int(count) for count in validation["ranks"]]
+    links = f"{validation['slowest_mbit']:,} to {validation['fastest_mbit']:,} Mbit/s"
+    said = f"Checked against {validation['rows']} measured steps of {' and '.join(map(str, ranks))} ranks at {links}: "
+    said += f"off by {validation['median_error']:.0%} in the median, {validation['worst_error']:.0%} at worst."
+    beyond = [f"more than {max(ranks)} workers"] if workers > max(ranks) else []
+    beyond += ["faster links"] if bandwidth > 1e6 * validation["fastest_mbit"] else []
+    said += f"  Extrapolated: {' and '.join(beyond)}." if beyond else ""
+    return said + "  A break-even means little where the speed-ups around it are within that error."

@@ -1,0 +1,158 @@
+"""Curves to explore: means over seeds as data, which the page's script fills into the plots of ``plots``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis import axes
+from analysis.cells import Cell, Group, groups
+from analysis.logs.load import Logs
+from analysis.plots.curves import PLOTS, Means, Plot
+from analysis.plots.style import look
+from analysis.report.plots import MOST_DROPS
+
+MOST_POINTS = 120_000  # of all curves together
+MOST_PER_CURVE, FEWEST_PER_CURVE = 300, 12
+MOST_SLOTS = 40
+_DIGITS = 5
+_MARKERS = {"o": "circle", "s": "square", "^": "triangle", "v": "inverted_triangle", "D": "diamond", "d": "diamond", "p": "hex", "h": "hex",
+            "*": "star", "X": "square_x", "P": "square_cross", "<": "triangle_pin", ">": "triangle_dot"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Curves:
+    """``data``: for the page's script (see curves.js); ``slots``: curves that a plot can hold at once; ``notes``: a sentence each."""
+
+    data: dict[str, Any]
+    slots: int
+    notes: tuple[str, ...]
+
+
+def curves(logs: Logs) -> Curves | None:
+    """Means and intervals of every quantity and cell, thinned; None where there is nothing to draw."""
+    found, notes, pool = [], [], _Pool()
+    of_sweep = [(means := Means(group), _quantities(means)) for group in groups(logs)]
+    count = sum(len(drawn) for _, quantities in of_sweep for _, drawn in quantities)
+    most = int(min(MOST_PER_CURVE, max(FEWEST_PER_CURVE, MOST_POINTS // max(1, count))))
+    thinned = False
+    for means, quantities in of_sweep:
+        if not quantities:
+            continue
+        cells = means.group.cells[:MOST_SLOTS]
+        if len(means.group.cells) > MOST_SLOTS:
+            notes.append(f"{group_title(means.group)}: the first {MOST_SLOTS} of {len(means.group.cells)} curves are shown")
+        slots = {cell.label: slot for slot, cell in enumerate(cells)}
+        shown = [(plot, [each for each in drawn if each.cell.label in slots]) for plot, drawn in quantities]
+        everything = [each for _, drawn in shown for each in drawn]
+        thinned |= any(len(each.step) > most for each in everything)
+        places = _Places.of(means.group.logs, everything, most)
+        made = [_quantity(plot, drawn, slots, places, most, pool) for plot, drawn in shown]
+        drops = [int(step) for step in means.drops[:MOST_DROPS]]
+        found.append({"title": group_title(means.group), "cells": [_drawn_as(cell) for cell in cells], "quantities": made, "drops": drops})
+    if not found:
+        return None
+    if thinned:
+        notes.append(f"curves are thinned to {most} points each")
+    return Curves({"groups": found, "xs": pool.arrays}, max(len(group["cells"]) for group in found), tuple(notes))
+
+
+def group_title(group: Group) -> str:
+    """``bits=3, trained with the quantized gradient``."""
+    where = "measured on the SGD trajectory" if group.trajectory == "sgd" else "trained with the quantized gradient"
+    differs = group.name.removeprefix("sgd_trajectory").strip("-").replace("-", ", ") if group.differs else ""
+    return f"{differs}, {where}" if differs else where
+
+
+def _quantities(means: Means) -> list[tuple[Plot, list[Any]]]:
+    """The quantities that the group's runs have logged, each with the means over seeds that the figures show."""
+    plots = [plot for plot in PLOTS if means.group.trajectory in plot.trajectories]
+    return [(plot, drawn) for plot in plots if not isinstance(drawn := means.of(plot), str)]
+
+
+class _Pool:
+    """Arrays of x values, each kept once: most curves share their steps."""
+
+    def __init__(self) -> None:
+        self.arrays: list[list[float | None]] = []
+        self._places: dict[tuple, int] = {}
+
+    def place(self, values: np.ndarray) -> int:
+        numbers = _short(values)
+        key = tuple(numbers)
+        if key not in self._places:
+            self._places[key] = len(self.arrays)
+            self.arrays.append(numbers)
+        return self._places[key]
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where the runs of a group were on each axis at the steps that are drawn: arrays of steps x runs, in the unit of ``labels``."""
+
+    steps: np.ndarray
+    column: dict[str, int]
+    of_axis: dict[str, np.ndarray]
+    labels: dict[str, str]
+
+    @classmethod
+    def of(cls, logs: Logs, curves: Sequence[Any], most: int) -> _Places:
+        steps = np.unique(np.concatenate([each.step[_spread(len(each.step), most)] for each in curves]))
+        runs = list(dict.fromkeys(run for each in curves for run in each.runs))
+        of_axis, labels = {}, {}
+        for axis in axes.AXES:
+            found = axes.positions(logs, axis, runs, steps).to_numpy(float)
+            largest = np.nanmax(found, initial=-np.inf)
+            if np.isfinite(largest):
+                size, labels[axis] = axes.unit(axis, float(largest))
+                of_axis[axis] = found / size
+        return cls(steps, {run: number for number, run in enumerate(runs)}, of_axis, labels)
+
+    def mean(self, curve: Any, kept: np.ndarray) -> dict[str, np.ndarray]:
+        """By axis, the mean over the runs of a curve at some of its steps."""
+        rows = np.searchsorted(self.steps, curve.step[kept])[:, None]
+        columns = [self.column[run] for run in curve.runs]
+        return {axis: where[rows, columns].mean(axis=1) for axis, where in self.of_axis.items()}
+
+
+def _quantity(plot: Plot, drawn: Sequence[Any], slots: Mapping[str, int], places: _Places, most: int, pool: _Pool) -> dict[str, Any]:
+    """One quantity of a group: its curves, and what the x axes are called."""
+    made, there = [], set()
+    for each in drawn:
+        kept = _spread(len(each.step), most)
+        xs = {axis: pool.place(x) for axis, x in places.mean(each, kept).items() if np.isfinite(x).any()}
+        there |= set(xs)
+        values = {"mean": each.mean, "low": each.low, "high": each.high} if np.isfinite(each.low).any() else {"mean": each.mean}
+        curve = {"cell": slots[each.cell.label], "label": each.label, "n": len(each.runs), "x": xs}
+        made.append({**curve, **{name: _short(value[kept]) for name, value in values.items()}})
+    labels = {axis: label for axis, label in places.labels.items() if axis in there}
+    return {"title": plot.title, "label": _plain(plot.label), "log": plot.log, "axes": labels, "curves": made}
+
+
+def _spread(length: int, most: int) -> np.ndarray:
+    """At most so many positions, the first and the last among them."""
+    return np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int))
+
+
+def _short(values: np.ndarray) -> list[float | None]:
+    """Numbers in five digits; None where there is none."""
+    return [_number(value) if np.isfinite(value) else None for value in np.asarray(values, float).tolist()]
+
+
+def _number(value: float) -> float:
+    short = float(f"{value:.{_DIGITS}g}")
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short
+
+
+def _plain(label: str) -> str:
+    return label.replace("$\\Psi$", "\N{GREEK CAPITAL LETTER PSI}")
+
+
+def _drawn_as(cell: Cell) -> dict[str, Any]:
+    style = look(cell)
+    dash = [] if style.dash == "-" else [round(2 * part, 1) for part in style.dash[1]]
+    marker = _MARKERS.get(style.marker, "circle") if isinstance(style.marker, str) else "asterisk"
+    return {"label": cell.label, "colour": style.colour, "dash": dash, "marker": marker, "hollow": style.hollow}

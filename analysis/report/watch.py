@@ -1,0 +1,83 @@
+"""The report of a sweep, written again whenever its runs have news.
+
+The page reloads itself as often as it may have changed, and keeps filter, order and choices of the curves; it is renamed into place whole.
+Watching ends by itself when every run has ended; the last page no longer reloads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from analysis import fresh
+from analysis.logs.load import Logs
+from analysis.report import runs
+from analysis.report.write import How, write
+
+ENDED = {"done", "failed", "diverged", "cancelled", "lost"}  # none of these goes on by itself
+
+
+def watch(
+    sweep_dir: Path,
+    load: Callable[[], Logs],
+    folder: Path,
+    how: How,
+    *,
+    forever: bool = False,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """Write the report into ``folder`` every ``how.every_s`` seconds in which something has changed; the exit code, 0.
+
+    ``load`` gives the chosen runs.  Its errors (FileNotFoundError, ValueError) end the first look; later ones are said and waited
+    out, since folders come and go while a grid runs.  Ctrl-C ends with a sentence.
+    """
+    every_s = how.every_s or 30.0
+    before: tuple[str, dict[str, int]] | None = None
+    path: Path | None = None
+    problem = ""
+    try:
+        while True:
+            of = fresh.digest(sweep_dir)  # before the logs are read: what comes meanwhile is news of the next look
+            try:
+                logs = load()
+            except (FileNotFoundError, ValueError) as error:
+                if path is None:
+                    raise
+                if str(error) != problem:
+                    _say(f"waiting: {error}")
+                problem = str(error)
+                sleep(every_s)
+                continue
+            problem = ""
+            counts = runs.counts(logs)  # a state may change without a file: a run that falls silent is lost in the end
+            is_over = not forever and bool(counts) and ENDED.issuperset(counts)
+            if (of, counts) != before or is_over:
+                path = write(logs, folder, replace(how, every_s=None if is_over else every_s))
+                _say(f"{', '.join(f'{count} {word}' for word, count in counts.items()) or 'no runs yet'}: {path}")
+                before = (of, counts)
+            if is_over:
+                _say("every run has ended (--forever goes on)")
+                return 0
+            sleep(every_s)
+    except KeyboardInterrupt:
+        if path is not None:
+            _settle(path)
+        print()
+        _say(f"stopped watching; {path} is the last report" if path else "stopped before the first report was written")
+        return 0
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+def _settle(path: Path) -> None:
+    """The last page stays as it is: nobody will write another."""
+    text = path.read_text(encoding="utf-8")
+    begin = text.find("<body data-every=")
+    if begin >= 0:
+        aside = path.with_name(f".{path.name}.tmp")
+        aside.write_text(text[:begin] + "<body" + text[text.index(">", begin) :], encoding="utf-8")
+        aside.replace(path)

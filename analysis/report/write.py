@@ -1,0 +1,74 @@
+"""From loaded logs to ``report.html``: which sections the page has."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from analysis import tables
+from analysis.logs.load import Logs
+from analysis.report import interactive, page, pictures, provenance, runs
+from analysis.report.page import Section
+from analysis.report.run_table import run_table
+from analysis.report.sections import counted, failures, notes, origin, results, settings, states, summary
+
+NAME = "report.html"
+MOST_FIGURES = 80
+BUDGET_BYTES = 9_500_000
+_SCRIPT_BYTES = 1_400_000  # of Bokeh
+
+
+@dataclass(frozen=True)
+class How:
+    """What was asked for: figures' width, the most figures (0: all), conditions, seconds between reloads of a watched page."""
+
+    width: str = "column"
+    most_figures: int = MOST_FIGURES
+    conditions: tuple[str, ...] = ()
+    every_s: float | None = None
+
+
+def write(logs: Logs, folder: Path, how: How | None = None) -> Path:
+    """Write the report of these runs; written aside first, so that a browser never sees half of it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = report(logs, folder, how or How())
+    path, aside = folder / NAME, folder / f".{NAME}.{os.getpid()}.tmp"
+    try:
+        aside.write_text(text, encoding="utf-8")
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+    return path
+
+
+def report(logs: Logs, folder: Path, how: How) -> str:
+    """The page, for a file in ``folder`` (links to runs are relative to it)."""
+    now = time.time()
+    of_runs = runs.of(logs, now)
+    has_methods = bool(len(logs.settings["method.name"].dropna()))
+    can_draw = has_methods and bool(logs.tags)
+    found = tables.table(logs) if can_draw else pd.DataFrame()
+    curves = interactive.curves(logs) if can_draw else None
+    made = [Section("summary", "Summary", summary(logs, of_runs, found)), Section("results", "Results", results(found))]
+    if curves:
+        made.append(Section("curves", "Curves", page.curves(curves)))
+    before_figures = len(made)
+    made.append(Section("runs", "Runs", run_table(logs, of_runs, folder) if len(logs.settings) else page.paragraph("There are no runs.")))
+    if of_runs.failures:
+        made.append(Section("failures", "Failures", failures(of_runs)))
+    made += [Section("settings", "Settings", settings(logs)), Section("notes", "Notes on the logs", notes(logs))]
+    made.append(Section("provenance", "Provenance", origin(logs, of_runs, how.conditions)))
+    figures = page.paragraph("There is nothing to draw: no run has both settings and logs.")
+    if can_draw:
+        room = BUDGET_BYTES - sum(len(part.content.encode()) for part in made) - _SCRIPT_BYTES * bool(curves)
+        drawn = pictures.draw(logs, width=how.width, most=how.most_figures, budget_bytes=max(0, room))
+        figures = page.pictures(drawn, f"python -m analysis figures {logs.sweep} draws all of them.")
+    made.insert(before_figures, Section("figures", "Figures", figures))
+    chosen = f" with {' '.join(how.conditions)}" if how.conditions else ""
+    lead = f"{counted(len(logs.settings), 'run')}{chosen}: {states(of_runs)}"
+    footer = f"Made {provenance.day(now)} by python -m analysis report, from {provenance.of_this_checkout()}."
+    return page.page(logs.sweep, lead, made, footer=footer, with_curves=bool(curves), every_s=how.every_s)

@@ -1,0 +1,51 @@
+"""What each run came to: one row per run, from which the tables are made."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.aggregate import average, best, final, late
+from analysis.logs.load import Logs
+from nuq.registry import METHODS
+
+
+def of_runs(logs: Logs) -> pd.DataFrame:
+    """One row per run, finished or not; NaN where it has not logged the quantity.
+
+    ``final``, ``best``: accuracy in percent; ``loss``: last validation loss; ``bits``: sent per coordinate, last step;
+    ``sent_mb``: by one worker, 10^6 bytes; ``variance``: relative to SuperSGD's, last quarter of the measurements;
+    ``steps_per_s``: by the mean duration of a training step, level updates in, measurements and evaluations not; ``images_per_s``: of
+    all workers that train; ``seconds``: the whole run.
+    """
+    runs = list(logs.settings.index)
+    step_s = average(logs, "time/step_s", runs)
+    steps_per_s = 1 / step_s.where(step_s > 0)
+    return pd.DataFrame(
+        {
+            "final": final(logs, "Vacc", runs),
+            "best": best(logs, "Vacc", runs),
+            "loss": final(logs, "Vloss", runs),
+            "bits": final(logs, "comm/bits_per_coordinate", runs),
+            "sent_mb": 1e-6 * final(logs, "comm/bytes", runs),
+            "variance": late(logs, "est_var / super_var", runs),
+            "steps_per_s": steps_per_s,
+            "images_per_s": steps_per_s * images_per_step(logs.settings),
+            "seconds": logs.status["seconds"].astype(float),
+        },
+        index=logs.settings.index,
+    )
+
+
+def images_per_step(settings: pd.DataFrame) -> pd.Series:
+    """Training images of one step over all workers that compute a gradient; NaN where batch or workers are unknown."""
+    alone = np.array([name in METHODS and METHODS[name].single_worker for name in settings["method.name"]], bool)
+    alone |= (settings["trajectory"] == "sgd").to_numpy()
+    batch, workers = (_numbers(settings, name) for name in ("batch_size", "workers"))
+    return pd.Series(batch * np.where(alone, 1, workers), index=settings.index)
+
+
+def _numbers(settings: pd.DataFrame, name: str) -> np.ndarray:
+    if name not in settings:
+        return np.full(len(settings), np.nan)
+    return np.asarray(pd.to_numeric(settings[name], errors="coerce"), float)

@@ -1,0 +1,143 @@
+"""The event files of runs: merging of attempts, several processes, parts."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from analysis.logs import parts, reading
+from analysis.logs.reading import Files, merged, read_all, read_runs
+from tests.analysis.logs.event_files import event_file
+
+
+def one_by_one(files: list[list[int]]) -> list[list[int]]:
+    """The merge rule said slowly: when a file begins at step s, everything at or after s from before it goes."""
+    kept: list[list[int]] = []
+    for steps in files:
+        if steps:
+            kept = [[step for step in earlier if step < min(steps)] for earlier in kept]
+        kept.append(steps)
+    return kept
+
+
+@given(st.lists(st.lists(st.integers(0, 30), max_size=12), max_size=6))
+def test_merging_follows_the_rule_for_any_interruptions(files: list[list[int]]) -> None:
+    step = np.array([step for steps in files for step in steps], np.int64)
+    file = np.repeat(np.arange(len(files)), [len(steps) for steps in files])
+    stay = merged(step, file)
+    found = [step[stay & (file == index)].tolist() for index in range(len(files))]
+    assert found == one_by_one(files)
+
+
+@given(st.lists(st.integers(0, 100), max_size=5), st.integers(1, 100))
+def test_a_run_resumed_from_checkpoints_reads_like_one_that_was_not_stopped(stops: list[int], last: int) -> None:
+    """Each attempt logs from its checkpoint to where it is stopped; the merged steps are 0 .. last, once each."""
+    rows, begin = [], 0
+    for attempt, stop in enumerate([*stops, last]):
+        stop = last if attempt == len(stops) else min(stop, last)
+        rows += [(attempt, step) for step in range(begin, stop + 1)]
+        begin = max(begin, stop // 10 * 10) if stop >= begin else begin
+    file, step = np.array(rows, np.int64).T
+    stay = merged(step, np.unique(file, return_inverse=True)[1])
+    assert sorted(step[stay].tolist()) == list(range(last + 1))
+
+
+Attempts = list[list[tuple[str, int, float]]]
+row = st.tuples(st.sampled_from(["a", "b", "cc"]), st.integers(0, 300), st.integers(0, 9).map(float))
+
+
+def last_word(attempts: Attempts) -> dict[tuple[str, int], tuple[int, float]]:
+    """(tag, step) -> (attempt, value): the rule said slowly, for files of several tags."""
+    found: dict[tuple[str, int], tuple[int, float]] = {}
+    for attempt, rows in enumerate(attempts):
+        first = min((step for _, step, _ in rows), default=1 << 60)
+        found = {key: kept for key, kept in found.items() if key[1] < first}
+        found |= {(tag, step): (attempt, value) for tag, step, value in rows}
+    return found
+
+
+def write(folder: Path, attempts: Attempts) -> Files:
+    folder.mkdir()
+    paths = []
+    for attempt, rows in enumerate(attempts):
+        paths.append(folder / f"events.out.tfevents.1.a{attempt}")
+        paths[-1].write_bytes(event_file(rows))
+    return Files([str(path) for path in paths], sum(path.stat().st_size for path in paths), {})
+
+
+def told(part: parts.Part) -> list[dict[tuple[str, int], tuple[int, float]]]:
+    """What stands in a part, run by run; its rows must be in order."""
+    found: list[dict[tuple[str, int], tuple[int, float]]] = [{} for _ in range(part.num_runs)]
+    at, keys = 0, []
+    for run, tag, attempt, count in part.spans.tolist():
+        for number in range(at, at + count):
+            found[run][(part.tags[tag], int(part.step[number]))] = (attempt, float(part.value[number]))
+            keys.append((run, part.tags[tag], int(part.step[number])))
+        at += count
+    assert keys == sorted(set(keys))
+    assert at == len(part.step) == len(part.wall_time) == len(part.value)
+    return found
+
+
+@given(st.lists(st.lists(st.lists(row, max_size=12), max_size=4), max_size=4))
+@example([[], [[("a", 0, 0.0)], [("b", 0, 0.0)]]])  # as many files as runs, and yet one of them has two
+@settings(max_examples=60, deadline=None)
+def test_files_of_any_interruptions_merge_by_the_rule(tmp_path_factory: pytest.TempPathFactory, runs: list[Attempts]) -> None:
+    folder = tmp_path_factory.mktemp("runs")
+    files = [write(folder / str(number), attempts) for number, attempts in enumerate(runs)]
+    part, damage = read_runs(files)
+    assert told(part) == [last_word(attempts) for attempts in runs]
+    assert damage == [[] for _ in runs]
+
+
+def test_other_names_for_tags_of_some_runs(tmp_path: Path) -> None:
+    theirs = write(tmp_path / "0", [[("acc/test_top1", 1, 90.0), ("Vacc", 2, 91.0), ("z", 1, 1.0)]])
+    ours = write(tmp_path / "1", [[("acc/test_top1", 1, 90.0)]])
+    part, _ = read_runs([theirs._replace(names={"acc/test_top1": "Vacc"}), ours])
+    assert told(part) == [{("Vacc", 1): (0, 90.0), ("Vacc", 2): (0, 91.0), ("z", 1): (0, 1.0)}, {("acc/test_top1", 1): (0, 90.0)}]
+
+
+@pytest.mark.parametrize("helpers", ["help", "cannot start", "die"])
+def test_several_processes_read_what_one_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helpers: str) -> None:
+    rng = np.random.default_rng(0)
+    runs: list[Attempts] = [[[("a", step, float(rng.integers(9))) for step in range(9)], [("b", 5, 1.0)]] for _ in range(12)]
+    files = [write(tmp_path / str(number), attempts) for number, attempts in enumerate(runs)]
+    Path(files[3].paths[0]).write_bytes(Path(files[3].paths[0]).read_bytes()[:-1])
+    monkeypatch.setattr(reading, "_PORTION_BYTES", 500)
+    monkeypatch.setattr(reading, "_cores", lambda: 3)
+    if helpers != "help":
+        monkeypatch.setattr(reading.sys, "executable", "/nowhere" if helpers == "cannot start" else "/bin/false")
+    work, called = tmp_path / "work", []
+    work.mkdir()
+    if helpers == "die":  # with portions that they had claimed
+        (work / "1.claimed").touch()
+        (work / "4.claimed").touch()
+    found = read_all(files, work, lambda: called.append(1))
+    alone = read_all(files)
+    assert told(parts.joined([(one.part, one.run) for one in found])) == told(parts.joined([(one.part, one.run) for one in alone]))
+    assert [one.damage for one in found] == [one.damage for one in alone]
+    assert [number for number, one in enumerate(found) if one.damage] == [3]
+    assert called == [1]
+
+
+def test_a_part_comes_back_from_its_files_and_a_damaged_one_does_not(tmp_path: Path) -> None:
+    part, _ = read_runs([write(tmp_path / "r", [[("a", step, 1.0) for step in range(100)]]), write(tmp_path / "q", [[("b", 3, 2.0)]])])
+    pieces = [(part, 1), (part, 0), (parts.empty(1), 0)]
+    parts.write(tmp_path, "p", pieces)
+    back = parts.opened(tmp_path, "p")
+    assert back is not None
+    assert told(back) == told(parts.joined(pieces)) == [*reversed(told(part)), {}]
+    assert parts.joined([(back, 0), (back, 1)]).value.base is not None  # a view
+    back.value[0] = 9.0  # stays here
+    for path in sorted(tmp_path.glob("p.*")):
+        sound = path.read_bytes()
+        for bad in (b"", sound[:-1], sound[: len(sound) // 2], sound[:-8] + bytes([sound[-8] ^ 1]) + sound[-7:], b"x" + sound[1:]):
+            path.unlink()
+            path.write_bytes(bad)
+            assert parts.opened(tmp_path, "p") is None
+        path.unlink()
+        assert parts.opened(tmp_path, "p") is None
+        path.write_bytes(sound)
+        assert parts.opened(tmp_path, "p") is not None

@@ -1,0 +1,400 @@
+"""The cost model: its arithmetic by hand, what must rise or fall, break-even, and what is said to wrong questions."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.__main__ import main
+from analysis.prediction import profile, validate
+from analysis.prediction import steps as predict
+from analysis.prediction.command import bandwidths_of, rows_of, shown_bandwidth, workers_of
+from analysis.prediction.message_size import DENSE, KINDS, Format, format_of, predicted, second_format
+from analysis.prediction.profile import Bucket, Codec, Model, Profile
+from analysis.prediction.steps import Network, Stage, Variant, break_even, ddp_buckets, schedule, stages
+from nuq.ops import Key
+from nuq.registry import METHODS
+
+MS = 1e-3
+# 4 bytes a coordinate: 1 GB/s encodes a million in 4 ms.  Nothing has a price per call, the network's processor costs next to nothing.
+FREE = Codec(1e12, 1e12)
+PLAIN = Profile(
+    about="made up",
+    shared_core=False,
+    cores=1,
+    latency_s=1 * MS,
+    message_s=0.0,
+    host_gb_s=1e9,
+    compute_s=0.1,
+    codecs={**{kind: Codec(1.0, 2.0) for kind in KINDS}, "fp32": FREE, "bf16": FREE},
+)
+UNIFORM = Variant(Format("uniform", 3, 10**9), Format("uniform", 4, 10**9))  # one scale a message
+BF16 = Variant(Format("bf16", 16), Format("bf16", 16))
+MILLION = Bucket(10**6, 1.0)
+ROWS = Path(__file__).with_name("wire_rows.jsonl")
+
+
+def seconds(found: list[Stage]) -> list[float]:
+    return [stage.seconds for stage in found]
+
+
+# --- bytes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", predicted())
+@pytest.mark.parametrize("size", [1, 1000, 20_001, 100_000])
+def test_messages_have_the_length_of_real_ones(name: str, size: int) -> None:
+    vector = torch.randn(size, generator=torch.Generator().manual_seed(size))
+    method = METHODS[name]
+    real = method.load()(method.settings()).encode(vector, Key(0, 0, 0)).to_bytes().numel()
+    by_formula = format_of(name).message_bytes(size)
+    assert by_formula == (pytest.approx(real, rel=0.02, abs=110) if name == "ecdq" else real)
+
+
+def test_means_are_encoded_by_the_method_that_the_table_names() -> None:
+    assert second_format("alq", 4) == Format("levels", 4)
+    assert second_format("trn", 4) == Format("uniform", 4)
+    assert second_format("drive", 5, 1024) == Format("rotated", 5, 1024)
+    with pytest.raises(ValueError, match=r"method 'fp8': no profile holds rates of it \(legal: sgd, .*drive\)"):
+        format_of("fp8")
+
+
+# --- collectives --------------------------------------------------------------------------------------------------
+
+
+def test_ring_by_hand() -> None:
+    # 1e6 bf16 coordinates, 4 workers: 2 * 3/4 * 2e6 bytes = 3e6, at 1e9 bit/s 24 ms, and 6 rounds of 1 ms
+    found, sent = stages("ring", BF16, MILLION, Network(4, 1e9), PLAIN)
+    assert sent == 3_000_000
+    assert seconds(found) == pytest.approx([0, 30 * MS, 0], abs=1e-9)
+
+
+def test_tree_by_hand() -> None:
+    # 2 * 2e6 bytes, 32 ms, and 2 * ceil(log2 5) = 6 rounds
+    found, sent = stages("tree", BF16, MILLION, Network(5, 1e9), PLAIN)
+    assert sent == 4_000_000
+    assert seconds(found) == pytest.approx([0, 38 * MS, 0], abs=1e-9)
+
+
+def test_gather_by_hand() -> None:
+    # a message of 28 + 12 + 4 + 375000 bytes to each of 3; encoding 4 ms, decoding 4 of them at 2 ms
+    found, sent = stages("gather", UNIFORM, MILLION, Network(4, 1e9), PLAIN)
+    assert sent == 3 * 375_044
+    assert seconds(found) == pytest.approx([4 * MS, 1 * MS + 3 * 375_044 * 8e-9, 8 * MS])
+
+
+def test_two_stage_by_hand() -> None:
+    # 4 stretches of 250,000 coordinates: 93,794 bytes at 3 bits and 125,044 at 4
+    found, sent = stages("two_stage", UNIFORM, MILLION, Network(4, 1e9), PLAIN)
+    assert sent == 3 * (93_794 + 125_044)
+    wires = [1 * MS + 3 * size * 8e-9 for size in (93_794, 125_044)]
+    assert seconds(found) == pytest.approx([4 * MS, wires[0], 2 * MS, 1 * MS, wires[1], 2 * MS])
+
+
+def test_server_by_hand() -> None:
+    # rank 0 takes 3 messages of 3 bits, decodes 4, encodes one of 4 bits and sends it to 3, everyone decodes it
+    found, sent = stages("server", UNIFORM, MILLION, Network(4, 1e9), PLAIN)
+    assert sent == 3 * 500_044
+    wires = [1 * MS + 3 * size * 8e-9 for size in (375_044, 500_044)]
+    assert seconds(found) == pytest.approx([4 * MS, wires[0], 8 * MS, 4 * MS, wires[1], 2 * MS])
+
+
+def test_hierarchical_by_hand() -> None:
+    # 2 machines of 2 at 10 Gbit/s inside: a ring of 4e6 bytes in 2 rounds, gather between 2, 4e6 bytes back
+    found, sent = stages("hierarchical", UNIFORM, MILLION, Network(4, 1e9, 2, 1e10), PLAIN)
+    assert sent == 4_000_000 + 375_044 + 4_000_000
+    local = 4e6 * 8e-10
+    assert seconds(found) == pytest.approx([2 * MS + local, 0, 4 * MS, 1 * MS + 375_044 * 8e-9, 4 * MS, 1 * MS + local], abs=1e-9)
+
+
+def test_workers_of_a_machine_share_its_link() -> None:
+    # 2 local workers each send to the 2 outside: four messages through one link; a ring crosses it once
+    network = Network(4, 1e9, 2, 1e10)
+    assert stages("gather", UNIFORM, MILLION, network, PLAIN)[0][1].seconds == pytest.approx(1 * MS + 4 * 375_044 * 8e-9)
+    assert stages("ring", BF16, MILLION, network, PLAIN)[0][1].seconds == pytest.approx(6 * MS + 3e6 * 8e-9)
+
+
+def test_messages_and_bytes_cost_processor_time() -> None:
+    costly = replace(PLAIN, message_s=2 * MS, host_gb_s=0.1, codecs={**PLAIN.codecs, "uniform": Codec(1.0, 2.0, 5 * MS, 7 * MS)})
+    bucket = replace(MILLION, tensors=10)
+    encode, wire, decode = stages("gather", UNIFORM, bucket, Network(3, 1e12), costly)[0]
+    size = 10 * (28 + 12 + 4 + 37_500)
+    assert encode.seconds == pytest.approx(4 * MS + 10 * 5 * MS)
+    assert wire.cpu_s == pytest.approx(2 * size / 1e8 + 2 * 2 * MS)
+    assert wire.seconds == pytest.approx(1 * MS + wire.cpu_s)  # the link is quicker than the processor
+    assert decode.seconds == pytest.approx(3 * 2 * MS + 30 * 7 * MS)
+    assert stages("gather", UNIFORM, bucket, Network(3, 1e12), costly, busy=2)[0][0].seconds == pytest.approx(2 * encode.seconds)
+
+
+# --- overlap ------------------------------------------------------------------------------------------------------
+
+TWO = Model((Bucket(1, 0.5), Bucket(1, 1.0)), forward=0.2, tail=0.1)  # of 10 s: ready at 5.5 and 9, then 1 s of tail
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shared", "step"),
+    [
+        (Stage(3, 0), Stage(2, 0), False, 12.0),  # the first hides
+        (Stage(5, 0), Stage(2, 0), False, 13.5),  # the second waits for it
+        (Stage(3, 3), Stage(2, 2), False, 12.0),
+        (Stage(1, 1), Stage(2, 2), True, 13.0),  # 5.5 .. 7.5 taking turns, the computation ends at 10
+        (Stage(4, 4), Stage(1, 1), True, 15.0),  # 3.5 s of computation and 4 of the lane take 7 + .5; then 1, then the tail
+        (Stage(2, 0.5), Stage(0, 0), True, 10.5),  # a quarter of the core for 2 s
+        (Stage(0, 0), Stage(0, 0), True, 10.0),
+    ],
+)
+def test_schedules_by_hand(first: Stage, second: Stage, shared: bool, step: float) -> None:
+    assert schedule(TWO, 10.0, [[first], [second]], shared_core=shared) == pytest.approx(step)
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 1)), max_size=4), min_size=1, max_size=5),
+    st.floats(0, 10),
+    st.floats(0, 0.8),
+)
+def test_no_schedule_beats_its_parts(buckets: list[list[tuple[float, float]]], compute_s: float, forward: float) -> None:
+    """Processor work adds up on a shared core, the lane's stages add up anywhere; and nothing takes longer than one after another."""
+    model = Model(tuple(Bucket(1, (number + 1) / len(buckets)) for number in range(len(buckets))), forward, 0.1)
+    lanes = [[Stage(length, length * use) for length, use in bucket] for bucket in buckets]
+    lane = sum(stage.seconds for bucket in lanes for stage in bucket)
+    cpu = sum(stage.cpu_s for bucket in lanes for stage in bucket)
+    apart, shared = (schedule(model, compute_s, lanes, shared_core=flag) for flag in (False, True))
+    slack = 1e-9 * (1 + compute_s + lane)
+    assert max(compute_s, lane) - slack <= apart <= shared + slack
+    assert compute_s + cpu - slack <= shared <= compute_s + lane + slack
+
+
+# --- whole steps --------------------------------------------------------------------------------------------------
+
+MODEL = ddp_buckets(11_200_000)
+REAL = profile.read(profile.DEFAULT)
+
+
+@pytest.mark.parametrize("variant", [BF16, UNIFORM], ids=["bf16", "uniform"])
+def test_steps_get_shorter_with_bandwidth_and_never_than_the_computation(variant: Variant) -> None:
+    for workers in (2, 8, 64, 1024):
+        steps = [predict.predict(variant, MODEL, 0.1, Network(workers, 10.0**power), REAL).step_s for power in range(7, 13)]
+        assert all(slow >= fast >= 0.1 for slow, fast in pairwise(steps))
+
+
+def test_steps_get_longer_with_workers_and_bits() -> None:
+    for one, two in pairwise((2, 4, 16, 128, 1024)):
+        assert all(
+            predict.predict(UNIFORM, MODEL, 0.1, Network(one, 1e9), REAL, name).step_s
+            < predict.predict(UNIFORM, MODEL, 0.1, Network(two, 1e9), REAL, name).step_s
+            for name in ("gather", "two_stage", "server")
+        )
+    steps = [predict.predict(Variant(*2 * [Format("levels", bits)]), MODEL, 0.1, Network(8, 1e8), REAL).step_s for bits in range(1, 9)]
+    assert steps == sorted(steps)
+
+
+def test_auto_is_the_quickest() -> None:
+    network = Network(16, 1e9, 4)
+    steps = {name: predict.predict(UNIFORM, MODEL, 0.1, network, REAL, name).step_s for name in predict.SPARSE_COLLECTIVES}
+    auto = predict.predict(UNIFORM, MODEL, 0.1, network, REAL)
+    assert auto.collective == min(steps, key=lambda name: steps[name])
+    assert auto.step_s == min(steps.values())
+    assert auto.exposed_s == pytest.approx(auto.step_s - 0.1)
+    with pytest.raises(ValueError, match="'hierarchical': must be one of auto, gather, two_stage, server here"):
+        predict.predict(UNIFORM, MODEL, 0.1, Network(16, 1e9), REAL, "hierarchical")
+
+
+def test_break_even_is_where_both_take_as_long() -> None:
+    # a bytes at B bit/s and fixed s against b bytes: quicker below 8 (b - a) / fixed
+    assert break_even(lambda speed: 8e6 / speed + 0.05, lambda speed: 24e6 / speed) == pytest.approx(16e6 / 0.05, rel=1e-4)
+    assert break_even(lambda speed: 8e6 / speed, lambda speed: 24e6 / speed) == math.inf
+    assert break_even(lambda speed: 24e6 / speed, lambda speed: 8e6 / speed) == 0
+
+
+@pytest.mark.parametrize("workers", [2, 32, 1024])
+def test_compression_pays_below_break_even_and_not_above(workers: int) -> None:
+    def steps(bandwidth: float) -> tuple[float, float]:
+        network = Network(workers, bandwidth)
+        ours, theirs = (predict.predict(variant, MODEL, 0.1, network, REAL).step_s for variant in (Variant(slow, slow), BF16))
+        return ours, theirs
+
+    slow = Format("rotated", 3)
+    even = break_even(lambda speed: steps(speed)[0], lambda speed: steps(speed)[1])
+    assert 1e7 < even < 1e11
+    below, above = steps(0.9 * even), steps(1.1 * even)
+    assert below[0] < below[1]
+    assert above[0] > above[1]
+
+
+def test_full_buckets_are_ddp_s() -> None:
+    model = ddp_buckets(20_000_000, tensors=100)
+    assert [bucket.coordinates for bucket in model.buckets] == [262_144, 6_553_600, 6_553_600, 6_553_600, 77_056]
+    assert model.parameters == 20_000_000
+    assert [bucket.tensors for bucket in model.buckets] == [1, 33, 33, 33, 1]
+    assert model.buckets[-1].ready == 1
+    assert ddp_buckets(1000).buckets == (Bucket(1000, 1.0, 1),)
+
+
+# --- what is asked ------------------------------------------------------------------------------------------------
+
+
+def test_ranges_and_lists() -> None:
+    assert workers_of("8..1024") == [8, 16, 32, 64, 128, 256, 512, 1024]
+    assert workers_of("3..20") == [3, 4, 8, 16, 20]
+    assert workers_of("16,8") == [8, 16]
+    assert [shown_bandwidth(speed) for speed in bandwidths_of("100M..400G")] == ["100M", "400M", "1G", "4G", "10G", "40G", "100G", "400G"]
+    assert [shown_bandwidth(speed) for speed in bandwidths_of("1G..20G")] == ["1G", "2G", "5G", "10G", "20G"]
+    assert bandwidths_of("2.5G,1M") == [1e6, 2.5e9]
+
+
+def test_methods_of_equal_cost_share_a_row() -> None:
+    rows = {row.label: row.methods for row in rows_of(predicted(), None, 4, None)}
+    assert {"fp32", "bf16", "qsgd +1", "trn", "eden", "drive", "ecdq"} < set(rows)
+    assert {"alq", "amq", "nuqsgd"} < set(rows["alq +7"])
+    named = [name for methods in rows.values() for name in methods]
+    assert sorted(named) == sorted([*(set(predicted()) - {"sgd"}), "bf16"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--workers", "1"], "--workers '1': must be whole numbers from 2"),
+        (["--workers", "eight"], "--workers 'eight': must be a number above 0"),
+        (["--workers", "64..8"], "--workers '64..8': a range is written LOW..HIGH"),
+        (["--bandwidth", "100Mbit"], "--bandwidth '100Mbit': must be a number above 0"),
+        (["--bandwidth", "0"], "--bandwidth '0': must be a number above 0"),
+        (["--parameters", "many"], "--parameters 'many': must be a number above 0"),
+        (["--parameters", "1M", "--model", "mlp"], "--model and --parameters: give one of them"),
+        (["--model", "resnet19"], "unknown model of the profile 'resnet19'; did you mean 'resnet18'?"),
+        (["--compute", "-1"], "--compute -1.0: must be seconds"),
+        (["--bits", "2.5"], "--bits 2.5: must be a whole number from 1 to 8 for qsgd"),
+        (["--bits", "9"], "--bits 9: must be a whole number from 1 to 8 for qsgd"),
+        (["--bucket_size", "0"], "--bucket_size 0: must be at least 1"),
+        (["--methods", "alk"], "unknown method 'alk'; did you mean 'alq'?"),
+        (["--per_machine", "3"], "--per_machine 3: must be at least 1 and divide every number of --workers, 8 too"),
+        (["--collective", "hierarchical"], "collective 'hierarchical': must be one of auto"),
+        (["--profile", "nowhere.json"], "no profile 'nowhere.json'"),
+        (["--keep"], "--keep: stores the errors of --validate FILE"),
+        (["--validate", "nowhere.json"], "--validate 'nowhere.json': cannot be read"),
+        (["--figure", "figure.pdf"], "--figure 'figure.pdf': must end in .png"),
+        (["--figure", "figure.png", "--bandwidth", "1G"], "--figure: needs a range of bandwidths"),
+    ],
+)
+def test_wrong_questions_end_in_one_sentence(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["predict", "--workers", "8", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {message}")
+    assert said.count("\n") == 1
+
+
+def _profile(**changes: Any) -> dict[str, Any]:
+    return {**json.loads(profile.DEFAULT.read_text()), **changes}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "is not one"),
+        (json.dumps({"codecs": {}}), "is not one"),
+        (json.dumps(_profile(codecs={})), "has no rates for bf16, fp32, lattice"),
+        (json.dumps(_profile(host_gb_s=0)), "host_gb_s=0 must be a number above 0"),
+        (json.dumps(_profile(latency_s="fast")), "latency_s='fast' must be a number at least 0"),
+        (json.dumps(_profile(models={"mlp": {"buckets": []}})), "buckets of 'mlp' must hold"),
+    ],
+)
+def test_profiles_that_are_none_end_in_one_sentence(content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "profile.json").write_text(content)
+    with pytest.raises(ValueError, match=r"^profile ") as raised:
+        profile.read(tmp_path / "profile.json")
+    assert message in str(raised.value)
+
+
+def test_a_profile_is_written_as_it_is_read(tmp_path: Path) -> None:
+    profile.write(REAL, tmp_path / "profile.json")
+    assert profile.read(tmp_path / "profile.json") == REAL
+
+
+# --- what is answered ---------------------------------------------------------------------------------------------
+
+
+def test_the_answer_and_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, figure = tmp_path / "numbers.csv", tmp_path / "deep" / "figure.png"
+    asked = ["--workers", "8,1024", "--bandwidth", "100M..1G", "--methods", "alq", "amq", "trn", "--csv", str(out), "--figure", str(figure)]
+    assert main(["predict", *asked]) == 0
+    said = capsys.readouterr().out
+    lines = said.splitlines()
+    assert lines[1].startswith(("Checked against", "This profile has not been validated"))
+    assert said.index("1,024 workers") > said.index(lines[1])
+    assert "alq +1: alq, amq, which cost the same" in lines
+    assert figure.stat().st_size > 10_000
+    assert figure.with_suffix(".pdf").exists()
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert len(rows) == 2 * 4 * 5  # fp32, bf16, three methods; 100M 200M 500M 1G
+    for row in rows:
+        if row["method"] == "bf16":
+            assert float(row["speedup_vs_bf16"]) == 1
+        if row["break_even_bit_s"]:
+            assert (float(row["speedup_vs_bf16"]) > 1) == (float(row["bandwidth_bit_s"]) < float(row["break_even_bit_s"]))
+
+
+def test_validation_is_kept_and_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = tmp_path / "profile.json"
+    profile.write(replace(REAL, validation={}), own)
+    assert main(["predict", "--validate", str(ROWS), "--profile", str(own), "--keep"]) == 0
+    said = capsys.readouterr().out
+    kept = profile.read(own).validation
+    checked = validate.validated(validate.read_rows(ROWS), REAL)
+    sizes = sorted(abs(found.step_s / row["step_s"] - 1) for row, found in zip(checked.rows, checked.predictions, strict=True))
+    assert kept["worst_error"] == pytest.approx(sizes[-1], abs=1e-4)
+    assert kept["rows"] == len(sizes)
+    assert f"worst {kept['worst_error']:.1%}" in said
+    assert "not modelled: powersgd" in said
+    assert main(["predict", "--profile", str(own), "--workers", "1024", "--bandwidth", "1G"]) == 0
+    stated = capsys.readouterr().out.splitlines()[1]
+    assert f"{kept['median_error']:.0%} in the median, {kept['worst_error']:.0%} at worst" in stated
+    assert "Extrapolated: more than" in stated
+
+
+def test_validation_starts_from_the_row(tmp_path: Path) -> None:
+    row = {"ranks": 4, "model": "one", "raw_mbit": 1000.0, "variant": "qsgd", "step_s": 1.0, "compute_s": 0.2, "bucket": 1}
+    made_up = replace(PLAIN, cores=2, models={"one": Model((MILLION,))})
+    (found,) = validate.validated([{**row, "collective": "gather"}], made_up).predictions
+    size = 40 + 4 * 123 + 375_000
+    assert found.step_s == pytest.approx(0.2 + 2 * 12 * MS + 1 * MS + 3 * size * 8e-9)  # 4 ranks on 2 cores take turns
+    (dense,) = validate.validated([{**row, "variant": "bf16"}], made_up).predictions
+    (gated,) = validate.validated([{**row, "variant": "qsgd_gate"}], made_up).predictions
+    (auto,) = validate.validated([row], made_up).predictions
+    assert gated.step_s == min(dense.step_s, auto.step_s)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("[]", "holds no rows"),
+        ("nonsense", "is neither JSON nor JSON lines"),
+        ('[{"ranks": 2}]', "row 1: lacks compute_s, model, raw_mbit, step_s, variant"),
+        ('[{"ranks": 2, "model": "mlp", "raw_mbit": 0, "variant": "alq", "step_s": 1, "compute_s": 1}]', "raw_mbit=0 must be a number"),
+        ('[{"ranks": 2, "model": "vgg", "raw_mbit": 9, "variant": "alq", "step_s": 1, "compute_s": 1}]', "unknown model of the profile"),
+        ('[{"ranks": 2, "model": "mlp", "raw_mbit": 9, "variant": "powersgd", "step_s": 1, "compute_s": 1}]', "no row is of a method"),
+    ],
+)
+def test_rows_that_are_none_end_in_one_sentence(rows: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rows.json").write_text(rows)
+    assert main(["predict", "--validate", str(tmp_path / "rows.json")]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_every_dense_format_has_its_own_collectives() -> None:
+    for kind in DENSE:
+        assert Variant(*2 * [Format(kind, 1)]).collectives == predict.DENSE_COLLECTIVES

@@ -1,0 +1,75 @@
+"""Where a run runs and from which code: what a report says of its origin."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+GIT_S = 0.5  # a checkout on a slow file system stays unnamed; the run does not wait for it
+MANIFEST = ".snapshot.json"  # of a copy of the code that jobs run from
+
+
+def describe(device: torch.device, root: Path) -> dict[str, Any]:
+    """python, torch, cpu, cores (that this process may use), gpu ("" without), commit ("" where unknown) and dirty.  Never fails.
+
+    root: the checkout, for a process that runs from it and not from a snapshot (``NUQ_CODE``).
+    """
+    commit, dirty = _code(root)
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cpu": _cpu(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
+        "gpu": _gpu(device),
+        "commit": commit,
+        "dirty": dirty,
+    }
+
+
+def _cpu() -> str:
+    """The model's name, as Linux tells it; elsewhere what Python knows."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                name, _, value = line.partition(":")
+                if name.strip() == "model name":
+                    return value.strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _gpu(device: torch.device) -> str:
+    """Name of each device that this process sees, as in ``2 x NVIDIA H200``."""
+    if device.type != "cuda":
+        return ""
+    try:
+        names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    except (RuntimeError, AssertionError):
+        return ""
+    return ", ".join(f"{names.count(name)} x {name}" if names.count(name) > 1 else name for name in dict.fromkeys(names))
+
+
+def _code(root: Path) -> tuple[str, bool]:
+    """The commit, and whether the files differ from it."""
+    if snapshot := os.environ.get("NUQ_CODE"):
+        try:
+            manifest = json.loads((Path(snapshot) / MANIFEST).read_text())
+            return str(manifest["commit"]), bool(manifest["dirty"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return "", False
+    if not (root / ".git").exists():
+        return "", False
+    command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
+    try:
+        told = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=GIT_S, check=True).stdout.splitlines()
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return "", False
+    commit = next((line.removeprefix("# branch.oid ") for line in told if line.startswith("# branch.oid ")), "")
+    return ("" if commit == "(initial)" else commit), any(not line.startswith("#") for line in told)
