@@ -89,11 +89,11 @@ class Point:
 
 
 def families() -> list[Family]:
-    """Every unbiased method that compresses, with every combination of its options."""
+    """Every unbiased quantizer with a choice of coders, with every combination of its options."""
     found = []
     for name, entry in METHODS.items():
         fields = {field.name: field for field in dataclasses.fields(entry.settings)}
-        if not entry.unbiased or "bucket_size" not in fields:
+        if not entry.unbiased or not {"bucket_size", "coding"} <= fields.keys():
             continue
         options = {option: values for option, values in CHOICES.items() if option in fields}
         for option, values in options.items():

@@ -113,10 +113,8 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
                 chosen[f"{section}.{other}"] = needed
     if chosen.get("trajectory") == "sgd" or chosen["method"] in ("sgd", "supersgd"):
         chosen = {name: value for name, value in chosen.items() if not name.startswith(("exchange.", "feedback."))}
-    if chosen.get("feedback.both"):
-        chosen.setdefault("exchange.collective", "two_stage")
-        if chosen["exchange.collective"] == "gather":
-            del chosen["feedback.both"]
+    if chosen.get("feedback.both") and chosen.setdefault("exchange.collective", "two_stage") == "gather":
+        del chosen["feedback.both"]
     if chosen.get("feedback.kind") == "momentum":
         chosen = {name: value for name, value in chosen.items() if not name.startswith("optim")}
     entry = METHODS[chosen["method"]]
