@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import yaml
 
@@ -82,7 +83,7 @@ def select(logs: Logs, conditions: Sequence[str]) -> Logs:
         if len(runs) and chosen.to_numpy().sum() == 0:
             there = sorted({shown(value) for value in column.dropna()})
             raise ValueError(f"no run with {condition} (there are: {', '.join(there) or 'none that read this setting'})")
-        runs = runs[chosen]
+        runs = runs.loc[chosen]
     return logs.keep(runs.index)
 
 
@@ -112,7 +113,8 @@ _TELLING = ("method.fit", "method.solver", "method.bits", "method.bucket_size")
 # --- cells --------------------------------------------------------------------------------------------------------
 
 
-def no_result_names() -> set[str]:
+@functools.cache
+def no_result_names() -> frozenset[str]:
     """Settings that cannot change a result (where a run is kept, how often it logs), and the seed."""
     found = {"seed"}
     sections: dict[str, Sequence[type]] = {"": [args.Config]}
@@ -121,12 +123,20 @@ def no_result_names() -> set[str]:
     for prefix, schemas in sections.items():
         for schema in schemas:
             found |= {prefix + item.name for item in dataclasses.fields(schema) if item.metadata.get("identity") is False}
-    return found
+    return frozenset(found)
 
 
 def _varying(settings: pd.DataFrame, names: Sequence[str]) -> list[str]:
     """The settings with two or more values; absent ones do not count as a value."""
-    return [name for name in names if len({shown(value) for value in settings[name].dropna()}) > 1]
+    return [name for name in names if len({shown(value) for value in _distinct(settings[name].to_list()) if not _absent(value)}) > 1]
+
+
+def _distinct(values: Sequence[Any]) -> Iterable[Any]:
+    """Those that differ, few of thousands, so that the slow look at each comes after."""
+    try:
+        return {(type(value), value): value for value in values}.values()  # True is not 1
+    except TypeError:  # a list inside, which has no hash
+        return values
 
 
 def _short(name: str) -> str:
@@ -221,12 +231,18 @@ def groups(logs: Logs) -> list[Group]:
         if not cuts:
             found.append(Group(trajectory, {}, logs.keep(settings.index), cells(settings)))
             continue
-        texts = settings[cuts].map(lambda value: np.nan if _absent(value) else shown(value))
-        points = [dict(zip(cuts, row, strict=True)) for row in settings[cuts].dropna().itertuples(index=False)]
-        points.sort(key=lambda point: [_sortable(value) for value in point.values()])
-        for text in dict.fromkeys(tuple(shown(value) for value in point.values()) for point in points):
-            point = next(point for point in points if tuple(map(shown, point.values())) == text)
-            chosen = settings.loc[((texts == list(text)) | texts.isna()).all(axis=1)]
+        points: dict[tuple[str, ...], dict[str, Any]] = {}
+        rows: dict[tuple[str | None, ...], list[int]] = {}
+        for number, row in enumerate(settings[cuts].itertuples(index=False, name=None)):
+            text = tuple(None if _absent(value) else shown(value) for value in row)
+            rows.setdefault(text, []).append(number)
+            if None not in text:
+                points.setdefault(tuple(map(str, text)), dict(zip(cuts, row, strict=True)))
+        for text, point in sorted(points.items(), key=lambda item: [_sortable(value) for value in item[1].values()]):
+            alike = [
+                own for key, own in rows.items() if all(part is None or part == wanted for part, wanted in zip(key, text, strict=True))
+            ]
+            chosen = settings.iloc[sorted(itertools.chain(*alike))]
             found.append(Group(trajectory, point, logs.keep(chosen.index), cells(chosen)))
     return found
 

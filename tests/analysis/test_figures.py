@@ -214,6 +214,21 @@ def test_twenty_settings_with_long_names_keep_clear_of_their_labels(write_run: C
         check(overview, "overview")
 
 
+def test_an_accuracy_that_was_asked_for_is_the_target(one: Callable[..., tuple[Logs, Group]]) -> None:
+    logs, _ = one(["sgd", "alq"])
+    (figure,) = (named.make() for named in figures.named(logs, style.WIDTHS["column"], target=42) if named.name == "time_to_accuracy")
+    assert isinstance(figure, Figure)
+    assert "to 42.00 % validation accuracy" in [text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)]
+
+
+def test_saving_does_not_lay_out_again(one: Callable[..., tuple[Logs, Group]], tmp_path: Path) -> None:
+    logs, _ = one(["alq"])
+    (figure,) = (named.make() for named in figures.named(logs, style.WIDTHS["column"]) if named.name == "accuracy")
+    assert isinstance(figure, Figure)
+    figures.save(figure, tmp_path, "accuracy")
+    assert figure.get_layout_engine() is None
+
+
 def test_too_many_curves_end_in_a_sentence(write_run: Callable[..., Path], tmp_path: Path) -> None:
     for bucket, samples, fit in itertools.product((64, 128, 1024, 8192, 16384), range(5, 10), ("normal", "mixture", "histogram")):
         settings = {"method": "amq", "method.bucket_size": bucket, "method.fit": fit, "method.num_samples": samples}
