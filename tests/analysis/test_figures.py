@@ -1,7 +1,6 @@
 """Figures: what they show, that nothing covers anything, and that odd sweeps end in a sentence."""
 
 import itertools
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -214,21 +213,6 @@ def test_twenty_settings_with_long_names_keep_clear_of_their_labels(write_run: C
         check(overview, "overview")
 
 
-def test_an_accuracy_that_was_asked_for_is_the_target(one: Callable[..., tuple[Logs, Group]]) -> None:
-    logs, _ = one(["sgd", "alq"])
-    (figure,) = (named.make() for named in figures.named(logs, style.WIDTHS["column"], target=42) if named.name == "time_to_accuracy")
-    assert isinstance(figure, Figure)
-    assert "to 42.00 % validation accuracy" in [text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)]
-
-
-def test_saving_does_not_lay_out_again(one: Callable[..., tuple[Logs, Group]], tmp_path: Path) -> None:
-    logs, _ = one(["alq"])
-    (figure,) = (named.make() for named in figures.named(logs, style.WIDTHS["column"]) if named.name == "accuracy")
-    assert isinstance(figure, Figure)
-    figures.save(figure, tmp_path, "accuracy")
-    assert figure.get_layout_engine() is None
-
-
 def test_too_many_curves_end_in_a_sentence(write_run: Callable[..., Path], tmp_path: Path) -> None:
     for bucket, samples, fit in itertools.product((64, 128, 1024, 8192, 16384), range(5, 10), ("normal", "mixture", "histogram")):
         settings = {"method": "amq", "method.bucket_size": bucket, "method.fit": fit, "method.num_samples": samples}
@@ -236,28 +220,6 @@ def test_too_many_curves_end_in_a_sentence(write_run: Callable[..., Path], tmp_p
     logs = load(tmp_path / "runs", "s")
     (accuracy,) = (named for named in figures.named(logs, style.WIDTHS["column"]) if named.name == "accuracy")
     assert accuracy.make() == "75 curves are too many for one figure: choose fewer runs"
-
-
-def test_files_are_png_and_pdf_with_embedded_truetype_and_no_date(one: Callable[..., tuple[Logs, Group]], tmp_path: Path) -> None:
-    _, group = one(["alq"])
-    with matplotlib.rc_context(style.RC):
-        figure, _ = panel(group, "accuracy")
-        png, pdf = figures.save(figure, tmp_path / "f", "accuracy")
-    assert png.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    content = pdf.read_bytes()
-    streams = [part.split(b"stream\n", 1)[-1] for part in content.split(b"\nendstream")]
-    objects = content + b"".join(unpacked(part) for part in streams)
-    assert b"/FontFile2" in objects
-    assert b"/Type3" not in objects
-    assert b"/CreationDate" not in objects
-    assert sorted(path.name for path in (tmp_path / "f").iterdir()) == ["accuracy.pdf", "accuracy.png"]
-
-
-def unpacked(part: bytes) -> bytes:
-    try:
-        return zlib.decompress(part)
-    except zlib.error:
-        return b""
 
 
 ODD = {
