@@ -185,6 +185,8 @@ def test_all_figures_of_all_methods_keep_clear_of_their_labels(one: Callable[...
     drawn = {}
     axes = AXES if width == "column" else ("step",)  # the widest numbers fit on a page where they fit in a column
     for named in figures.named(logs, style.WIDTHS[width], axes=axes):
+        if width == "page" and named.name == "overview":  # it has the width of the page anyway
+            continue
         figure = named.make()
         if isinstance(figure, Figure):
             check(figure, named.name)
