@@ -219,7 +219,7 @@ def groups(logs: Logs) -> list[Group]:
 
     Those are the settings outside the method (data, model, workers ...) that vary within a method, and bits and bucket
     size where two or more methods have several.  Runs that do not read such a setting (SGD has no bits) stand in every
-    figure, as references.
+    figure, as references; where no figure has their other settings, in one of their own.
     """
     found = []
     trajectories = logs.settings["trajectory"].where(logs.settings["trajectory"] == "sgd", "method")
@@ -231,20 +231,26 @@ def groups(logs: Logs) -> list[Group]:
         if not cuts:
             found.append(Group(trajectory, {}, logs.keep(settings.index), cells(settings)))
             continue
-        points: dict[tuple[str, ...], dict[str, Any]] = {}
+        points: dict[tuple[str | None, ...], dict[str, Any]] = {}
         rows: dict[tuple[str | None, ...], list[int]] = {}
         for number, row in enumerate(settings[cuts].itertuples(index=False, name=None)):
             text = tuple(None if _absent(value) else shown(value) for value in row)
             rows.setdefault(text, []).append(number)
             if None not in text:
-                points.setdefault(tuple(map(str, text)), dict(zip(cuts, row, strict=True)))
-        for text, point in sorted(points.items(), key=lambda item: [_sortable(value) for value in item[1].values()]):
-            alike = [
-                own for key, own in rows.items() if all(part is None or part == wanted for part, wanted in zip(key, text, strict=True))
-            ]
+                points.setdefault(text, dict(zip(cuts, row, strict=True)))
+        for text in [text for text in rows if not any(_stands_in(text, other) for other in points)]:  # by themselves
+            row = settings[cuts].iloc[rows[text][0]]
+            points[text] = {str(name): value for name, value in row.items() if not _absent(value)}
+        for text, point in sorted(points.items(), key=lambda item: (-len(item[1]), [_sortable(value) for value in item[1].values()])):
+            alike = [own for key, own in rows.items() if _stands_in(key, text)]
             chosen = settings.iloc[sorted(itertools.chain(*alike))]
             found.append(Group(trajectory, point, logs.keep(chosen.index), cells(chosen)))
     return found
+
+
+def _stands_in(key: Sequence[str | None], point: Sequence[str | None]) -> bool:
+    """Whether runs with these settings belong to the figure of this point: an absent setting fits all."""
+    return all(part is None or part == wanted for part, wanted in zip(key, point, strict=True))
 
 
 def _cuts(settings: pd.DataFrame) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -18,9 +19,15 @@ if TYPE_CHECKING:
     from analysis.report.write import How
 
 
+_LONG = 100  # characters of a folder's name
+
+
 def folder_of(options: argparse.Namespace) -> Path:
     """Where a sweep's figures go, and in it what conditions select."""
-    return options.out / options.sweep / re.sub(r"[^\w.=,-]+", "_", " ".join(options.where))
+    chosen = re.sub(r"[^\w.=,-]+", "_", " ".join(options.where))
+    if len(chosen) > _LONG:  # than file systems like
+        chosen = f"{chosen[:_LONG]}-{hashlib.sha256(chosen.encode()).hexdigest()[:8]}"
+    return options.out / options.sweep / chosen
 
 
 def loaded(options: argparse.Namespace) -> Logs:
@@ -149,7 +156,7 @@ def _watch(options: argparse.Namespace) -> int:
         lambda: loaded(options),
         folder,
         how(options, options.every),
-        forever=options.forever,
+        until_ended=options.until_ended,
     )
 
 

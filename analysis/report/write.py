@@ -39,7 +39,7 @@ def write(logs: Logs, folder: Path, how: How | None = None) -> Path:
     text = report(logs, folder, how or How())
     path, aside = folder / NAME, folder / f".{NAME}.{os.getpid()}.tmp"
     try:
-        aside.write_text(text, encoding="utf-8")
+        aside.write_text(text, encoding="utf-8", errors="backslashreplace")  # names of folders may be no UTF-8
         os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
@@ -66,7 +66,7 @@ def report(logs: Logs, folder: Path, how: How) -> str:
     made.append(Section("provenance", "Provenance", origin(logs, of_runs, how.conditions)))
     figures = page.paragraph("There is nothing to draw: no run has both settings and logs.")
     if can_draw:
-        room = BUDGET_BYTES - sum(len(part.content.encode()) for part in made) - _SCRIPT_BYTES * bool(curves)
+        room = BUDGET_BYTES - sum(len(part.content.encode(errors="backslashreplace")) for part in made) - _SCRIPT_BYTES * bool(curves)
         drawn = pictures.draw(logs, width=how.width, most=how.most_figures, budget_bytes=max(0, room), means=means)
         command = shlex.join(["python", "-m", "analysis", "figures", logs.sweep, *(["--where", *how.conditions] if how.conditions else [])])
         figures = page.pictures(drawn, f"{command} draws all of them.")
