@@ -16,6 +16,7 @@ from analysis.aggregate import final, geometric_mean, late, wide
 from analysis.cells import Cell
 from analysis.logs.load import Logs
 from analysis.plots.across import Mean, Panel, along, arithmetic, geometric, trade_offs
+from analysis.plots.bits_figure import BITS_LABEL
 from analysis.plots.panels import Counts, columns_of, draw, limit, line, reference
 from analysis.plots.style import RC
 
@@ -200,7 +201,7 @@ def _error(axes: Axes, panel: Panel, counts: Counts) -> str | None:
     limit(axes, log=True)
     if panel.setting == "method.bits":
         _guide(axes, [table for _, table in drawn if len(table) > 1])
-    axes.set_xlabel("bits per coordinate (measured)")
+    axes.set_xlabel(BITS_LABEL if any(len(table) == 1 for _, table in drawn) else "bits per coordinate (measured)")
     axes.set_ylabel(_EXCESS.label)
     return None
 

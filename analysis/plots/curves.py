@@ -227,7 +227,7 @@ def _limit(axes: Axes, plot: Plot) -> None:
     points = [np.asarray(line.get_xydata(), float) for line in axes.lines]
     values = np.concatenate([found[found[:, 0] >= (found[-1, 0] / 3 if plot.steep else -np.inf), 1] for found in points])
     values = np.log10(values) if plot.log else values
-    margin = 0.07 * (values.max() - values.min()) or (0.1 if plot.log else 1.0)
+    margin = 0.07 * (values.max() - values.min()) or (0.1 if plot.log else max(1.0, 0.05 * float(np.abs(values).max())))
     low, high = values.min() - margin, values.max() + margin
     axes.set_yscale("log" if plot.log else "linear")
     axes.set_ylim(*((10**low, 10**high) if plot.log else (low, high)))
@@ -315,9 +315,9 @@ def _legend_handles(figure: Figure) -> dict[str, Artist]:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     gids = {line.get_gid() for axes in figure.axes for line in axes.lines}
-    if gids & {"drop", "drops"}:
-        style = DROP if "drop" in gids else _STROKE
-        handles["rate drop"] = Line2D([], [], color="#777777", **{name: value for name, value in style.items() if name != "color"})
+    for gid, label, style in (("drop", "rate drop", DROP), ("drops", "rate drop of a curve", _STROKE)):
+        if gid in gids:
+            handles[label] = Line2D([], [], color="#777777", **{name: value for name, value in style.items() if name != "color"})
     return handles
 
 

@@ -20,7 +20,7 @@ MOST_PER_CURVE, FEWEST_PER_CURVE = 300, 12
 MOST_SLOTS = 40
 _DIGITS = 5
 _MARKERS = {"o": "circle", "s": "square", "^": "triangle", "v": "inverted_triangle", "D": "diamond", "d": "diamond", "p": "hex", "h": "hex",
-            "*": "star", "X": "square_x", "P": "square_cross", "<": "triangle_pin", ">": "triangle_dot"}  # fmt: skip
+            "*": "star", "X": "x", "P": "cross", "<": "triangle_pin", ">": "triangle_dot"}  # fmt: skip
 
 
 @dataclass(frozen=True)
