@@ -103,7 +103,7 @@ def draw(
     ``processes``: how many draw at the same time, by default one for each core.
     """
     figures = list(named(logs, WIDTHS[width], axes=axes, target=target))
-    found = list(each(functools.partial(_drawn, folder), figures, processes))
+    found = each(functools.partial(_drawn, folder), figures, processes)
     notes = [f"{figure.name}: not drawn, {drawn}" for figure, drawn in zip(figures, found, strict=True) if isinstance(drawn, str)]
     return Drawn(tuple(path for drawn in found if not isinstance(drawn, str) for path in drawn), tuple(notes))
 
