@@ -88,7 +88,7 @@ def load(runs: Path, sweep: str, *, cache: bool = True) -> Logs:
     What was read is kept (``analysis.logs.cache``) and only what has changed since is read again; ``cache=False``: all of it, not kept.
     """
     folder = runs / sweep
-    if Path(sweep).name != sweep or not folder.is_dir():
+    if sweep in ("", "..") or Path(sweep).name != sweep or not folder.is_dir():
         found = sweeps(runs)
         near = difflib.get_close_matches(sweep, found, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""

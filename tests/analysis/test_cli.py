@@ -46,6 +46,8 @@ def test_a_selection_is_written_apart(runs: Path, capsys: pytest.CaptureFixture[
         (["table", "demo", "--where", "metod=alq"], "error: unknown setting 'metod'; did you mean 'method'?"),
         (["table", "demo", "--where", "method=["], "error: no run with method=["),
         (["table", "../runs/demo"], "error: no sweep '../runs/demo' in runs (found: demo)"),
+        (["table", ".."], "error: no sweep '..' in runs (found: demo)"),
+        (["report", ""], "error: no sweep '' in runs (found: demo)"),
         (["table", "a" * 300], "error: runs/aaa"),
         (["figures", "demo", "--out", "file"], "error: file/demo: Not a directory"),
         (["report", "demo", "--out", "file"], "error: file/demo: Not a directory"),
