@@ -47,15 +47,15 @@ def _parser() -> argparse.ArgumentParser:
     order = _options("--sort", metavar="NAME", help="rows by a column or a setting (default: by method)")
     order.add_argument("--descending", action="store_true", help="the largest first")
     most = _options("--most-figures", type=_count, default=None, metavar="N",
-                    help="draw at most N figures, the most telling ones (default: 80; 0: all)")  # fmt: skip
+                    help="draw at most N figures, the most telling ones (default: 80, 24 for more than 8 groups; 0: all)")  # fmt: skip
     every = _options("--every", type=_seconds, default=30.0, metavar="SECONDS", help="how often to look for news (default: 30)")
-    every.add_argument("--forever", action="store_true", help="go on after every run has ended")
+    every.add_argument("--until-ended", action="store_true", help="stop when every run that has begun has ended (default: Ctrl-C stops it)")
 
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     figures = [shared, width, against, target, redraw]
     for name, parents, what in (
         ("report", [shared, width, most], "one self-contained HTML page: summary, results, curves, figures, runs, failures, provenance"),
-        ("watch", [shared, width, most, every], "write the report again whenever runs have news, until every run has ended"),
+        ("watch", [shared, width, most, every], "write the report again whenever runs have news, until Ctrl-C"),
         ("figures", figures, "every figure, as PNG and PDF"),
         ("table", [shared, columns, order], "the result table: text here, CSV and LaTeX beside the figures"),
         ("all", [*figures, columns, order], "figures and table"),
@@ -99,6 +99,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return commands.COMMANDS[options.command](options)
     except (FileNotFoundError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:  # a folder that cannot be written, a disk that is full
+        print(f"error: {error.filename or options.out}: {error.strerror}", file=sys.stderr)
         return 2
 
 

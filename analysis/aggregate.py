@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,9 +44,15 @@ def estimate(values: pd.Series | np.ndarray) -> Estimate:
 
 def runs_to_use(logs: Logs, cell: Cell) -> list[str]:
     """The complete runs of a cell; where there is none yet, all that have logged something."""
-    status = logs.status.loc[list(cell.runs)]
-    complete = status.index[status["complete"]]
-    return list(complete if len(complete) else status.index[status["logged"]])
+    complete = _told(logs, "complete", cell)
+    chosen = complete if complete.any() else _told(logs, "logged", cell)
+    return [run for run, used in zip(cell.runs, chosen.tolist(), strict=True) if used]
+
+
+def _told(logs: Logs, name: str, cell: Cell) -> np.ndarray:
+    """A yes or no of ``logs.status`` for each run of a cell."""
+    places = logs.status.index.get_indexer(pd.Index(cell.runs, dtype=object))
+    return logs.status[name].to_numpy(bool)[places]
 
 
 def incomplete(logs: Logs) -> str:
@@ -54,37 +61,68 @@ def incomplete(logs: Logs) -> str:
     unfinished = status.loc[~status["complete"]]
     if not len(unfinished):
         return ""
-    states = unfinished["state"].replace("", "unknown").value_counts()
+    words = unfinished["state"].replace("", "unknown").where(~unfinished["damaged"], "with a damaged log")
+    states = words.value_counts()
     kinds = ", ".join(f"{count} {state}" for state, count in states.items())
     return f"{len(unfinished)} of {len(status)} runs are incomplete ({kinds})"
 
 
-def wide(logs: Logs, tag: str, runs: list[str]) -> pd.DataFrame:
-    """Steps down, runs across; non-finite values are absent.  ``a/b`` with two known tags is their quotient."""
+def wide(logs: Logs, tag: str, runs: Sequence[str]) -> pd.DataFrame:
+    """Steps down, runs across; non-finite values are absent.  ``a / b`` with two known tags is their quotient."""
+    step, values = _values(logs, tag, runs)
+    return pd.DataFrame(values, pd.Index(step, name="step"), pd.Index(runs, name="run", dtype=object))
+
+
+def _values(logs: Logs, tag: str, runs: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """``wide`` as arrays: steps, and values of (steps, runs), NaN where there is none."""
     numerator, _, denominator = tag.partition(" / ")
     if denominator:
-        return (wide(logs, numerator, runs) / wide(logs, denominator, runs)).dropna(how="all")
-    return logs.of_tag(tag).reindex(columns=runs).dropna(how="all")
+        (step, values), (steps_below, below) = _values(logs, numerator, runs), _values(logs, denominator, runs)
+        if not np.array_equal(step, steps_below):
+            step, own, others = np.intersect1d(step, steps_below, assume_unique=True, return_indices=True)
+            values, below = values[own], below[others]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = values / below
+        values[~np.isfinite(values)] = np.nan
+    else:
+        table = logs.of_tag(tag)
+        step, values = table.index.to_numpy(), np.full((len(table), len(runs)), np.nan)
+        places = table.columns.get_indexer(pd.Index(runs, dtype=object))
+        there = places >= 0
+        values[:, there] = table.to_numpy(float)[:, places[there]]
+    some = ~np.isnan(values).all(axis=1)
+    return step[some], values[some]
 
 
-def seeds(logs: Logs, tag: str, cell: Cell, *, geometric: bool = False) -> pd.DataFrame:
-    """The values (``geometric``: their logarithms) of those runs of a cell that make up its curve, at the steps that all of them have.
+@dataclass(frozen=True)
+class Seeds:
+    """The values of those runs of a cell that make up its curve, (steps, runs), at the steps that all of them have."""
+
+    step: np.ndarray
+    values: np.ndarray
+    runs: tuple[str, ...]
+
+
+def seeds(logs: Logs, tag: str, runs: Sequence[str], *, geometric: bool = False) -> Seeds:
+    """The values (``geometric``: their logarithms) of those of a cell's ``runs_to_use`` that make up its curve, at the steps that all have.
 
     Runs that have no finite (positive) value of the tag do not count.  Where the others share no step, because their seeds were
     measured at different ones, it is the run with the most values alone: a mean whose members change from step to step would move
     where no run does.
     """
-    table = wide(logs, tag, runs_to_use(logs, cell))
+    step, values = _values(logs, tag, runs)
     if geometric:
-        table = table.where(table > 0).transform(np.log)
-    table = table.dropna(axis=1, how="all")
-    if not table.shape[1]:
-        return table.iloc[:0]
-    shared = table.dropna(axis=0)
-    if len(shared):
-        return shared
-    longest = int(table.count().to_numpy().argmax())
-    return table.iloc[:, [longest]].dropna(axis=0)
+        values = np.log(np.where(values > 0, values, np.nan))
+    known = np.isfinite(values)
+    some = np.flatnonzero(known.any(axis=0))
+    if not len(some):
+        return Seeds(step[:0], values[:0, :0], ())
+    rows = known[:, some].all(axis=1)
+    if not rows.any():
+        longest = known[:, some].sum(axis=0).argmax()
+        some = some[longest : longest + 1]
+        rows = known[:, some[0]]
+    return Seeds(step[rows], values[rows][:, some], tuple(runs[place] for place in some.tolist()))
 
 
 def curve(logs: Logs, tag: str, cell: Cell, *, geometric: bool = False) -> pd.DataFrame:
@@ -92,24 +130,36 @@ def curve(logs: Logs, tag: str, cell: Cell, *, geometric: bool = False) -> pd.Da
 
     ``geometric``: mean and interval of the logarithm, for quantities that spread over orders of magnitude.
     """
-    return mean_and_interval(seeds(logs, tag, cell, geometric=geometric), geometric=geometric)
+    found = seeds(logs, tag, runs_to_use(logs, cell), geometric=geometric)
+    mean, low, high = mean_and_interval(found.values, geometric=geometric)
+    return pd.DataFrame({"mean": mean, "low": low, "high": high, "n": len(found.runs)}, pd.Index(found.step, name="step"))
 
 
-def mean_and_interval(table: pd.DataFrame, *, geometric: bool = False) -> pd.DataFrame:
-    """Mean, low, high and n of each row of ``seeds``; where those are logarithms (``geometric``), of the values."""
-    n = table.shape[1]
-    mean = table.mean(axis=1)
-    width = half_width(table.std(axis=1, ddof=1).to_numpy(), n)
-    found = pd.DataFrame({"mean": mean, "low": mean - width, "high": mean + width})
-    found = found.transform(np.exp) if geometric else found
-    return found.assign(n=n)
+def mean_and_interval(values: np.ndarray, *, geometric: bool = False) -> np.ndarray:
+    """Mean, low and high (3, rows) of each row; where those are logarithms (``geometric``), of what they are the logarithms of."""
+    n = values.shape[1]
+    if not n:
+        return np.zeros((3, 0))
+    mean = values.mean(axis=1)
+    width = half_width(values.std(axis=1, ddof=1) if n > 1 else np.full(len(mean), np.nan), n)
+    found = np.stack([mean, mean - width, mean + width])
+    return np.exp(found) if geometric else found
 
 
 def mark(logs: Logs, cell: Cell, n: int) -> str:
     """What a legend has to add to a mean over ``n`` runs of a cell; empty where all its seeds are complete and used."""
-    complete = int(logs.status.loc[list(cell.runs), "complete"].to_numpy().sum())
-    if not complete:
+    if not any_complete(logs, cell):
         return UNFINISHED
+    return fewer(cell, n)
+
+
+def any_complete(logs: Logs, cell: Cell) -> bool:
+    """Whether a run of the cell is."""
+    return bool(_told(logs, "complete", cell).any())
+
+
+def fewer(cell: Cell, n: int) -> str:
+    """``2 of 3 seeds``; empty for all of them."""
     return f"{n} of {len(cell.runs)} seeds" if n < len(cell.runs) else ""
 
 

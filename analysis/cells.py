@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import yaml
 
@@ -82,7 +83,7 @@ def select(logs: Logs, conditions: Sequence[str]) -> Logs:
         if len(runs) and chosen.to_numpy().sum() == 0:
             there = sorted({shown(value) for value in column.dropna()})
             raise ValueError(f"no run with {condition} (there are: {', '.join(there) or 'none that read this setting'})")
-        runs = runs[chosen]
+        runs = runs.loc[chosen]
     return logs.keep(runs.index)
 
 
@@ -112,7 +113,8 @@ _TELLING = ("method.fit", "method.solver", "method.bits", "method.bucket_size")
 # --- cells --------------------------------------------------------------------------------------------------------
 
 
-def no_result_names() -> set[str]:
+@functools.cache
+def no_result_names() -> frozenset[str]:
     """Settings that cannot change a result (where a run is kept, how often it logs), and the seed."""
     found = {"seed"}
     sections: dict[str, Sequence[type]] = {"": [args.Config]}
@@ -121,12 +123,20 @@ def no_result_names() -> set[str]:
     for prefix, schemas in sections.items():
         for schema in schemas:
             found |= {prefix + item.name for item in dataclasses.fields(schema) if item.metadata.get("identity") is False}
-    return found
+    return frozenset(found)
 
 
 def _varying(settings: pd.DataFrame, names: Sequence[str]) -> list[str]:
     """The settings with two or more values; absent ones do not count as a value."""
-    return [name for name in names if len({shown(value) for value in settings[name].dropna()}) > 1]
+    return [name for name in names if len({shown(value) for value in _distinct(settings[name].to_list()) if not _absent(value)}) > 1]
+
+
+def _distinct(values: Sequence[Any]) -> Iterable[Any]:
+    """Those that differ, few of thousands, so that the slow look at each comes after."""
+    try:
+        return {(type(value), value): value for value in values}.values()  # True is not 1
+    except TypeError:  # a list inside, which has no hash
+        return values
 
 
 def _short(name: str) -> str:
@@ -209,7 +219,7 @@ def groups(logs: Logs) -> list[Group]:
 
     Those are the settings outside the method (data, model, workers ...) that vary within a method, and bits and bucket
     size where two or more methods have several.  Runs that do not read such a setting (SGD has no bits) stand in every
-    figure, as references.
+    figure, as references; where no figure has their other settings, in one of their own.
     """
     found = []
     trajectories = logs.settings["trajectory"].where(logs.settings["trajectory"] == "sgd", "method")
@@ -221,14 +231,26 @@ def groups(logs: Logs) -> list[Group]:
         if not cuts:
             found.append(Group(trajectory, {}, logs.keep(settings.index), cells(settings)))
             continue
-        texts = settings[cuts].map(lambda value: np.nan if _absent(value) else shown(value))
-        points = [dict(zip(cuts, row, strict=True)) for row in settings[cuts].dropna().itertuples(index=False)]
-        points.sort(key=lambda point: [_sortable(value) for value in point.values()])
-        for text in dict.fromkeys(tuple(shown(value) for value in point.values()) for point in points):
-            point = next(point for point in points if tuple(map(shown, point.values())) == text)
-            chosen = settings.loc[((texts == list(text)) | texts.isna()).all(axis=1)]
+        points: dict[tuple[str | None, ...], dict[str, Any]] = {}
+        rows: dict[tuple[str | None, ...], list[int]] = {}
+        for number, row in enumerate(settings[cuts].itertuples(index=False, name=None)):
+            text = tuple(None if _absent(value) else shown(value) for value in row)
+            rows.setdefault(text, []).append(number)
+            if None not in text:
+                points.setdefault(text, dict(zip(cuts, row, strict=True)))
+        for text in [text for text in rows if not any(_stands_in(text, other) for other in points)]:  # by themselves
+            row = settings[cuts].iloc[rows[text][0]]
+            points[text] = {str(name): value for name, value in row.items() if not _absent(value)}
+        for text, point in sorted(points.items(), key=lambda item: (-len(item[1]), [_sortable(value) for value in item[1].values()])):
+            alike = [own for key, own in rows.items() if _stands_in(key, text)]
+            chosen = settings.iloc[sorted(itertools.chain(*alike))]
             found.append(Group(trajectory, point, logs.keep(chosen.index), cells(chosen)))
     return found
+
+
+def _stands_in(key: Sequence[str | None], point: Sequence[str | None]) -> bool:
+    """Whether runs with these settings belong to the figure of this point: an absent setting fits all."""
+    return all(part is None or part == wanted for part, wanted in zip(key, point, strict=True))
 
 
 def _cuts(settings: pd.DataFrame) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -18,9 +19,15 @@ if TYPE_CHECKING:
     from analysis.report.write import How
 
 
+_LONG = 100  # characters of a folder's name
+
+
 def folder_of(options: argparse.Namespace) -> Path:
     """Where a sweep's figures go, and in it what conditions select."""
-    return options.out / options.sweep / re.sub(r"[^\w.=,-]+", "_", " ".join(options.where))
+    chosen = re.sub(r"[^\w.=,-]+", "_", " ".join(options.where))
+    if len(chosen) > _LONG:  # than file systems like
+        chosen = f"{chosen[:_LONG]}-{hashlib.sha256(chosen.encode()).hexdigest()[:8]}"
+    return options.out / options.sweep / chosen
 
 
 def loaded(options: argparse.Namespace) -> Logs:
@@ -84,30 +91,11 @@ def _print_figures(paths: Sequence[str], notes: Sequence[str]) -> None:
 def _figures(logs: Logs, folder: Path, options: argparse.Namespace) -> tuple[list[str], list[str]]:
     from analysis import figures  # matplotlib takes a second to import; a table does not need it
 
-    drawn = figures.draw(logs, folder, width=options.width, axes=options.x)
-    paths, notes = list(drawn.paths), list(drawn.notes)
-    if options.target is not None:
-        paths, notes = _to_target(logs, folder, options, paths, notes)
+    drawn = figures.draw(logs, folder, width=options.width, axes=options.x, target=options.target)
+    notes = list(drawn.notes)
     if missing := incomplete(logs):
         notes.insert(0, f"{missing}; left out where the same setting has complete ones")
-    return [str(path) for path in paths], notes
-
-
-def _to_target(logs: Logs, folder: Path, options: argparse.Namespace, paths: list[Path], notes: list[str]) -> tuple[list[Path], list[str]]:
-    """The figure of times to accuracy once more, to the accuracy that was asked for."""
-    from matplotlib import rc_context
-
-    from analysis import figures
-    from analysis.plots import style
-    from analysis.reach import time_to_accuracy
-
-    name = "time_to_accuracy"
-    with rc_context(style.RC):
-        drawn = time_to_accuracy(logs, style.WIDTHS[options.width], options.target)
-    others = [text for text in notes if not text.startswith(f"{name}:")]
-    if isinstance(drawn, str):
-        return [path for path in paths if path.stem != name], [*others, f"{name}: not drawn, {drawn}"]
-    return [*dict.fromkeys([*paths, *figures.save(drawn, folder, name)])], others
+    return [str(path) for path in drawn.paths], notes
 
 
 def _table(logs: Logs, folder: Path, options: argparse.Namespace) -> int:
@@ -154,10 +142,9 @@ def _report(options: argparse.Namespace) -> int:
 
 def how(options: argparse.Namespace, every_s: float | None = None) -> How:
     """How a report is to be, from the options of ``report`` and ``watch``."""
-    from analysis.report.write import MOST_FIGURES, How
+    from analysis.report.write import How
 
-    most = MOST_FIGURES if options.most_figures is None else options.most_figures
-    return How(options.width, most, tuple(options.where), every_s)
+    return How(options.width, options.most_figures, tuple(options.where), every_s)
 
 
 def _watch(options: argparse.Namespace) -> int:
@@ -169,7 +156,7 @@ def _watch(options: argparse.Namespace) -> int:
         lambda: loaded(options),
         folder,
         how(options, options.every),
-        forever=options.forever,
+        until_ended=options.until_ended,
     )
 
 

@@ -23,7 +23,7 @@ def drops(logs: Logs) -> list[float]:
     seen: set[tuple[object, bytes]] = set()
     for run in logs.settings.index:
         plan = plans.get(run)
-        planned = tuple(float(item) for item in plan if item > 0) if isinstance(plan, tuple) else ()
+        planned = tuple(float(item) for item in plan if isinstance(item, int | float) and item > 0) if isinstance(plan, tuple) else ()
         rate = values[:, column[run]] if run in column else np.full(len(step), np.nan)
         if (planned, rate.tobytes()) not in seen:
             seen.add((planned, rate.tobytes()))

@@ -42,7 +42,6 @@ OF_GROUP: tuple[tuple[str, str, Callable[[Group, float], Figure | str]], ...] = 
         lambda group, _: level_figures.over_steps(group, WIDTHS),
     ),
     ("gradient_histogram", "Normalised coordinates as measured, the law fitted to them, and the levels over both.", gradient_histogram),
-    ("time_to_accuracy", "Time and bytes until the validation accuracy first reaches a target.", lambda g, w: time_to_accuracy(g.logs, w)),
 )
 # Figures of a whole sweep: name, title, function of (logs, width in inches).
 OF_SWEEP: tuple[tuple[str, str, Callable[[Logs, float], Figure | str]], ...] = (
@@ -55,6 +54,8 @@ OF_SWEEP: tuple[tuple[str, str, Callable[[Logs, float], Figure | str]], ...] = (
     ("error_per_bit", "Variance that quantization adds, relative to SuperSGD's, against the measured bits.", error_per_bit),
 )
 ACROSS = "across settings"  # the section of the latter
+# Our style while what is laid out is written: after every savefig matplotlib gives a figure the layout engine that these settings ask for.
+LAID_OUT = {**RC, "figure.constrained_layout.use": False, "figure.autolayout": False}
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,14 @@ class Named:
 
     ``name``: of its files, without extension; ``title``: a short sentence; ``section``: the group of runs that it shows;
     ``make``: draws it, or says in a sentence why there is nothing to draw.  What renders it, ``save`` or other, must do so under
-    ``rc_context(style.RC)``: matplotlib sizes the ticks that it adds while rendering by the settings of that moment.
+    ``rc_context(LAID_OUT)``: matplotlib sizes the ticks that it adds while rendering by the settings of that moment.
     """
 
     name: str
     title: str
     section: str
     make: Callable[[], Figure | str]
+    kind: str = ""  # the name without the group's: ``est_var-time``
 
 
 @dataclass(frozen=True)
@@ -80,14 +82,28 @@ class Drawn:
     notes: tuple[str, ...]
 
 
-def draw(logs: Logs, folder: Path, *, width: str = "column", axes: Sequence[str] | None = None, processes: int | None = None) -> Drawn:
+def means_of(logs: Logs) -> list[Means]:
+    """Of every group of runs that share a plot; each is computed when it is first drawn."""
+    return [Means(group) for group in groups(logs)]
+
+
+def draw(
+    logs: Logs,
+    folder: Path,
+    *,
+    width: str = "column",
+    axes: Sequence[str] | None = None,
+    target: float | None = None,
+    processes: int | None = None,
+) -> Drawn:
     """Draw every figure of the sweep into ``folder``; ``width`` is that of the single figures, the overview takes the page.
 
     ``axes``: only curves against these x axes (``analysis.axes.AXES``), ValueError for one that does not exist; all by default.
+    ``target``: the accuracy in percent of ``time_to_accuracy``, by default one for each group (``analysis.reach.default_target``).
     ``processes``: how many draw at the same time, by default one for each core.
     """
-    figures = list(named(logs, WIDTHS[width], axes=axes))
-    found = list(each(functools.partial(_drawn, folder), figures, processes))
+    figures = list(named(logs, WIDTHS[width], axes=axes, target=target))
+    found = each(functools.partial(_drawn, folder), figures, processes)
     notes = [f"{figure.name}: not drawn, {drawn}" for figure, drawn in zip(figures, found, strict=True) if isinstance(drawn, str)]
     return Drawn(tuple(path for drawn in found if not isinstance(drawn, str) for path in drawn), tuple(notes))
 
@@ -97,29 +113,36 @@ def _drawn(folder: Path, figure: Named) -> list[Path] | str:
     return drawn if isinstance(drawn, str) else save(drawn, folder, figure.name)
 
 
-def named(logs: Logs, width: float, *, axes: Sequence[str] | None = None) -> Iterator[Named]:
-    """Every figure of a sweep; ``width`` in inches is that of single figures, ``axes`` as for ``draw``.
+def named(
+    logs: Logs, width: float, *, axes: Sequence[str] | None = None, target: float | None = None, means: Sequence[Means] | None = None
+) -> Iterator[Named]:
+    """Every figure of a sweep; ``width`` in inches is that of single figures, ``axes`` and ``target`` as for ``draw``.
+
+    ``means``: those of every group (``means_of``), where somebody has them already.
 
     For each group of runs that share a plot the curves against the step, what is not against an axis, then the curves against the
     other axes (``est_var-time``); last the figures across settings.
     """
     wanted = checked(axes)
-    for group in groups(logs):
+    for of_group in means_of(logs) if means is None else means:
+        group = of_group.group
         section = _section(group)
-        for name, title, function in _of_group(group, wanted):
-            yield Named(_file_name(name, group), title, section, functools.partial(_styled, function, group, width))
+        for name, title, function in _of_group(of_group, wanted, target):
+            yield Named(_file_name(name, group), title, section, functools.partial(_styled, function, group, width), name)
     for name, title, function in OF_SWEEP:
-        yield Named(name, title, ACROSS, functools.partial(_styled, function, logs, width))
+        yield Named(name, title, ACROSS, functools.partial(_styled, function, logs, width), name)
 
 
-def _of_group(group: Group, axes: Sequence[str]) -> Iterator[tuple[str, str, Callable[[Group, float], Figure | str]]]:
-    means = Means(group)
+def _of_group(means: Means, axes: Sequence[str], target: float | None) -> Iterator[tuple[str, str, Callable[[Group, float], Figure | str]]]:
+    group = means.group
     if "step" in axes:
         yield from _against(means, "step")
     if group.trajectory == "method":
         title = "Final accuracy against the bits that really travelled."
         yield "bits_accuracy", title, lambda group, width: _single(width, lambda axes: bits_against_accuracy(axes, group))
     yield from OF_GROUP
+    title = "Time and bytes until the validation accuracy first reaches a target."
+    yield "time_to_accuracy", title, lambda group, width: time_to_accuracy(group.logs, width, target)
     for axis in axes:
         if axis != "step" and (axis != "bytes" or group.trajectory == "method"):  # nothing compressed is sent on the SGD trajectory
             yield from _against(means, axis)
@@ -144,11 +167,11 @@ def _styled(function: Callable[[Any, float], Figure | str], of: Any, width: floa
     """Drawn in our style, and laid out once for all formats."""
     with rc_context(RC):
         figure = function(of, width)
-        if isinstance(figure, Figure):
+    if isinstance(figure, Figure):
+        with rc_context(LAID_OUT):
             if engine := figure.get_layout_engine():
                 engine.execute(figure)
-            with rc_context({"figure.constrained_layout.use": False, "figure.autolayout": False}):
-                figure.set_layout_engine(None)
+            figure.set_layout_engine(None)
     return figure
 
 
@@ -217,7 +240,7 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     for extension in FORMATS:
         path = folder / f"{name}.{extension}"
         aside = folder / f".{name}.{extension}.tmp"
-        with rc_context(RC):
+        with rc_context(LAID_OUT):
             figure.savefig(aside, format=extension, metadata={"CreationDate": None} if extension == "pdf" else None)
         os.replace(aside, path)
         paths.append(path)

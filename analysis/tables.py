@@ -95,7 +95,7 @@ def _published(sweep: str, cell: Cell, settings: Mapping[str, Any], final: float
 
 def _notes(logs: Logs) -> tuple[str, ...]:
     """Where the runs of one of the paper's sweeps are shorter or longer than the paper's."""
-    steps = logs.settings["steps"].dropna()
+    steps = logs.status["steps"].dropna()
     theirs = published.STEPS.get(logs.sweep)
     others = sorted({int(count) for count in steps} - {theirs})
     if theirs is None or not others:

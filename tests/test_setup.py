@@ -89,10 +89,10 @@ def test_an_installed_torch_is_used(tmp_path: Path, has_torch: bool) -> None:
 
 
 @needs_make
-def test_the_demo_is_three_commands() -> None:
+def test_the_demo_is_four_commands() -> None:
     done = subprocess.run(["make", "-C", str(ROOT), "-n", "demo"], capture_output=True, text=True, check=True)
     found = re.findall(r"python (grid_run\.py .*|-m analysis .*)", done.stdout)
-    assert found == ["grid_run.py run demo demo", "-m analysis figures demo", "-m analysis table demo"]
+    assert found == ["grid_run.py run demo demo", "-m analysis figures demo", "-m analysis table demo", "-m analysis report demo"]
 
 
 def test_ci_runs_the_linters_and_the_readmes_test_command() -> None:

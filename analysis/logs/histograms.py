@@ -6,20 +6,20 @@ damaged file what lies before the damage is kept.
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from analysis.logs.crc32c import crc32c, masked
-from analysis.logs.load import merged
+from analysis.logs.framing import FOOTER, HEADER, Records, records
+from analysis.logs.protobuf import decode, signed, varint
+from analysis.logs.reading import attempt, merged
 
 COORDINATES, FIT = "stats/coordinates", "stats/fit"  # the tags that training logs
-_HEADER, _FOOTER = 12, 4
-_ATTEMPT = re.compile(r"\.a(\d+)$")
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,17 @@ class Histogram:
 def read(folder: Path, tag: str) -> list[Histogram]:
     """The histograms that a run logged under ``tag``, in step order.
 
-    Where attempts overlap, the later file wins from its first step on (``analysis.logs.load.merged``).
+    Where attempts overlap, the later file wins from its first step on (``analysis.logs.reading.merged``); a file that cannot be read
+    counts as empty, as it does for scalars.
     """
     steps: list[int] = []
     files: list[int] = []
     found: dict[int, Histogram] = {}  # index into ``steps`` -> what was logged there
-    for file, path in enumerate(sorted(folder.glob("events.out.tfevents.*"), key=_begun)):
-        for step, histogram in _values(path.read_bytes(), tag.encode()):
+    for file, path in enumerate(sorted(folder.glob("events.out.tfevents.*"), key=lambda path: attempt(path.name))):
+        content = b""
+        with suppress(OSError):
+            content = path.read_bytes()
+        for step, histogram in _values(content, tag.encode()):
             if histogram is not None:
                 found[len(steps)] = Histogram(step, *histogram)
             steps.append(step)
@@ -50,11 +54,6 @@ def read(folder: Path, tag: str) -> list[Histogram]:
     return [last[step] for step in sorted(last)]
 
 
-def _begun(path: Path) -> tuple[int, str]:
-    match = _ATTEMPT.search(path.name)
-    return int(match[1]) if match else 0, path.name
-
-
 # --- records ------------------------------------------------------------------------------------------------------
 
 
@@ -62,97 +61,33 @@ def _values(content: bytes, tag: bytes) -> Iterator[tuple[int, tuple[np.ndarray,
     """(step, edges and counts under ``tag``) of each event that holds a value."""
     for event in _events(content):
         if tag not in event and event[9:10] == b"\x10":  # a step behind the wall time: a value of another tag, of which the step is enough
-            yield _signed(_varint(event, 10)[0]), None
+            yield signed(varint(event, 10)[0]), None
             continue
-        fields = dict(_fields(event))
-        value = _value(fields.get(5, b""))
-        if value is None:
-            continue
-        name, histogram = value
-        yield _signed(int.from_bytes(fields.get(2, b""), "little")), _histogram(histogram) if name == tag and histogram else None
-
-
-def _signed(number: int) -> int:
-    number &= 0xFFFFFFFFFFFFFFFF
-    return number - ((number >> 63) << 64)
+        whole = decode(event)
+        value = decode(decode(whole.first(5)).first(1))
+        if any(value.first(number) for number in (2, 5, 8)):  # a scalar, a histogram or a tensor
+            found = _histogram(value.first(5)) if value.first(1) == tag and value.first(5) else None
+            yield signed(whole.numbers.get(2, 0)), found
 
 
 def _events(content: bytes) -> Iterator[bytes]:
     """What the whole records hold, up to the first that is cut off or has a wrong checksum."""
-    starts, lengths = [], []
-    position = 0
-    while position + _HEADER + _FOOTER <= len(content):
-        (length,) = struct.unpack_from("<Q", content, position)
-        end = position + _HEADER + length + _FOOTER
-        if end > len(content):
-            break
-        starts.append(position)
-        lengths.append(length)
-        position = end
-    good = _sound(np.frombuffer(content, np.uint8), np.array(starts, np.int64), np.array(lengths, np.int64))
-    for start, length, sound in zip(starts, lengths, good.tolist(), strict=True):
+    found = records(content)
+    good = _sound(np.frombuffer(content, np.uint8), found)
+    for start, length, sound in zip(found.start.tolist(), found.length.tolist(), good.tolist(), strict=True):
         if not sound:
             return
-        yield content[start + _HEADER : start + _HEADER + length]
+        yield content[start + HEADER : start + HEADER + length]
 
 
-def _sound(data: np.ndarray, start: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """Which records have right checksums, of their length and of what they hold; records of one length are checked together."""
-    good = np.zeros(len(start), bool)
-    for size in np.unique(length).tolist():
-        which = np.flatnonzero(length == size)
-        columns = np.ascontiguousarray(data[start[which, None] + np.arange(_HEADER + size + _FOOTER)].T)
-        good[which] = _checksum(columns[8:_HEADER]) == masked(crc32c(columns[:8]))
-        good[which] &= _checksum(columns[-_FOOTER:]) == masked(crc32c(columns[_HEADER:-_FOOTER]))
+def _sound(data: np.ndarray, found: Records) -> np.ndarray:
+    """Which records have the right checksum; those of one length are checked together."""
+    good = np.zeros(len(found.start), bool)
+    for size in np.unique(found.length).tolist():
+        which = np.flatnonzero(found.length == size)
+        columns = np.ascontiguousarray(data[found.start[which, None] + HEADER + np.arange(size + FOOTER)].T)
+        good[which] = np.ascontiguousarray(columns[size:].T).view("<u4")[:, 0] == masked(crc32c(columns[:size]))
     return good
-
-
-def _checksum(columns: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(columns.T).view("<u4")[:, 0]
-
-
-# --- protobuf -----------------------------------------------------------------------------------------------------
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """(number, bytes) of each field, a varint as eight bytes in little endian; up to where the bytes stop making sense."""
-    position = 0
-    while position < len(message):
-        key, position = _varint(message, position)
-        kind = key & 7
-        if kind == 0:
-            number, position = _varint(message, position)
-            yield key >> 3, (number & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "little")
-            continue
-        if kind == 2:
-            size, position = _varint(message, position)
-        elif kind in (1, 5):
-            size = 8 if kind == 1 else 4
-        else:
-            return
-        if position + size > len(message):
-            return
-        yield key >> 3, message[position : position + size]
-        position += size
-
-
-def _varint(message: bytes, position: int) -> tuple[int, int]:
-    """A number of seven bits a byte, and where it ends."""
-    value = shift = 0
-    while position < len(message):
-        byte = message[position]
-        value |= (byte & 0x7F) << shift
-        position, shift = position + 1, shift + 7
-        if byte < 0x80:
-            break
-    return value, position
-
-
-def _value(summary: bytes) -> tuple[bytes, bytes] | None:
-    """Tag and HistogramProto (empty for a scalar) of a summary's last value; None for one that holds neither."""
-    parts = dict(_fields(dict(_fields(summary)).get(1, b"")))
-    held = parts.get(5, b"") or parts.get(2, b"") or parts.get(8, b"")
-    return (parts.get(1, b""), parts.get(5, b"")) if held else None
 
 
 def _histogram(proto: bytes) -> tuple[np.ndarray, np.ndarray] | None:
@@ -161,9 +96,7 @@ def _histogram(proto: bytes) -> tuple[np.ndarray, np.ndarray] | None:
     Its limits are upper edges.  An empty first bucket gives the first edge; else that is the smallest value, and the last edge is at
     most the largest, as in histograms whose outer buckets are open.
     """
-    pieces: dict[int, list[bytes]] = {}
-    for number, piece in _fields(proto):
-        pieces.setdefault(number, []).append(piece)
+    pieces = decode(proto).pieces
     packed = [b"".join(pieces.get(number, [])) for number in (6, 7)]
     if not packed[0] or len(packed[0]) != len(packed[1]) or len(packed[0]) % 8:
         return None

@@ -8,7 +8,7 @@ import hashlib
 import json
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,7 +37,7 @@ class Logs:
     ``scalars``: run, tag (both categorical), attempt, step, wall_time, value; one row per run, tag and step, in this order.  ``attempt``
     counts the event files of the run: which of them a row came from.
     ``settings``: one row per run, one column per setting, dotted names (``method.bits``); NaN where a run does not read it.
-    ``status``: one row per run: state, step, steps, seconds, complete, logged.
+    ``status``: one row per run: state, step, steps, seconds, logged, damaged (a log that ends early), complete.
     ``notes``: what the reader should know (damage, runs without logs), a sentence each.
     """
 
@@ -88,7 +88,7 @@ def load(runs: Path, sweep: str, *, cache: bool = True) -> Logs:
     What was read is kept (``analysis.logs.cache``) and only what has changed since is read again; ``cache=False``: all of it, not kept.
     """
     folder = runs / sweep
-    if not sweep or not folder.is_dir():
+    if sweep in ("", "..") or Path(sweep).name != sweep or not folder.is_dir():
         found = sweeps(runs)
         near = difflib.get_close_matches(sweep, found, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -272,6 +272,7 @@ def _settings(names: pd.Index, entries: Iterable[Entry]) -> pd.DataFrame:
     for needed in ("method.name", "seed", "trajectory", "steps"):
         if needed not in table:
             table[needed] = np.nan
+    table["method.name"] = table["method.name"].map(str, na_action="ignore")
     return table
 
 
@@ -285,8 +286,12 @@ def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else np.nan
 
 
-def _status(names: pd.Index, entries: Iterable[Entry], settings: pd.DataFrame, logged: Rows) -> pd.DataFrame:
-    """How each run ended; a run without status.json is complete when it has logged its last step."""
+def _status(names: pd.Index, entries: Collection[Entry], settings: pd.DataFrame, logged: Rows) -> pd.DataFrame:
+    """How each run ended.
+
+    It is complete when it says so, but for a damaged log that ends before the last step; a run that says nothing, when its log reaches
+    that step, or where nobody knows how many there are (other systems' runs).
+    """
     statuses = [entry.status.content or {} for entry in entries]
     last = logged.last_step()
     table = pd.DataFrame({"state": [str(status.get("state", "")) for status in statuses]}, index=names)
@@ -295,6 +300,9 @@ def _status(names: pd.Index, entries: Iterable[Entry], settings: pd.DataFrame, l
     table["steps"] = settings["steps"].map(_number)
     told = [_number(status.get("seconds")) for status in statuses]
     table["seconds"] = [logged.seconds(name) if np.isnan(value) else value for name, value in zip(names, told, strict=True)]
-    reached = table["step"] >= table["steps"]
-    table["complete"] = table["logged"] & ((table["state"] == "done") | ((table["state"] == "") & reached))
+    ends_early = table["step"] < table["steps"]
+    table["damaged"] = np.array([bool(entry.scalars.notes) for entry in entries], bool) & ends_early
+    foreign_runs = settings["system"].notna() if "system" in settings else False
+    silent = (table["state"] == "") & ~ends_early & (table["steps"].notna() | foreign_runs)
+    table["complete"] = table["logged"] & (((table["state"] == "done") & ~table["damaged"]) | silent)
     return table

@@ -1,4 +1,4 @@
-"""Scalars of a single TensorBoard event of any layout: the protobuf wire format, as much of it as an ``Event`` needs."""
+"""The protobuf wire format, as much of it as a TensorBoard ``Event`` needs; scalars of a single event of any layout."""
 
 from __future__ import annotations
 
@@ -9,21 +9,25 @@ from typing import NamedTuple
 
 def event_scalars(event: bytes) -> Iterator[tuple[str, int, float, float]]:
     """(tag, step, wall time, value) of each scalar in one serialised Event; what is no scalar is passed over."""
-    whole = _decode(event)
-    step = whole.numbers.get(2, 0)
-    step -= (step >> 63) << 64
+    whole = decode(event)
+    step = signed(whole.numbers.get(2, 0))
     wall_time = _float(whole.first(1), "<d")
     for summary in whole.pieces.get(5, []):
-        for piece in _decode(summary).pieces.get(1, []):
-            item = _decode(piece)
+        for piece in decode(summary).pieces.get(1, []):
+            item = decode(piece)
             value = _float(item.first(2), "<f") if 2 in item.pieces else _tensor_scalar(item.first(8))
             if value is not None:
                 yield item.first(1).decode("utf-8", "replace"), step, wall_time or 0.0, value
 
 
+def signed(number: int) -> int:
+    """A varint of 64 bits as the whole number that was written."""
+    return number - ((number >> 63) << 64)
+
+
 def _tensor_scalar(tensor: bytes) -> float | None:
     """The number in a TensorProto of one float or double, as newer writers store scalars; None for anything else."""
-    parts = _decode(tensor)
+    parts = decode(tensor)
     layout = {1: ("<f", 5), 2: ("<d", 6)}.get(parts.numbers.get(1, 0))
     return _float(parts.first(4) or parts.first(layout[1]), layout[0]) if layout else None
 
@@ -32,7 +36,7 @@ def _float(data: bytes, layout: str) -> float | None:
     return struct.unpack(layout, data)[0] if len(data) == struct.calcsize(layout) else None
 
 
-class _Message(NamedTuple):
+class Message(NamedTuple):
     """Fields of a protobuf message by number: the last varint of each, and all pieces of bytes."""
 
     numbers: dict[int, int]
@@ -42,18 +46,18 @@ class _Message(NamedTuple):
         return self.pieces.get(number, [b""])[0]
 
 
-def _decode(message: bytes) -> _Message:
+def decode(message: bytes) -> Message:
     """Take a message apart, up to where its bytes stop making sense."""
-    found = _Message({}, {})
+    found = Message({}, {})
     position = 0
     while position < len(message):
-        key, position = _varint(message, position)
+        key, position = varint(message, position)
         kind = key & 7
         if kind == 0:
-            found.numbers[key >> 3], position = _varint(message, position)
+            found.numbers[key >> 3], position = varint(message, position)
             continue
         if kind == 2:
-            size, position = _varint(message, position)
+            size, position = varint(message, position)
         elif kind in (1, 5):
             size = 8 if kind == 1 else 4
         else:
@@ -65,7 +69,7 @@ def _decode(message: bytes) -> _Message:
     return found
 
 
-def _varint(message: bytes, position: int) -> tuple[int, int]:
+def varint(message: bytes, position: int) -> tuple[int, int]:
     """A number of seven bits a byte, and where it ends."""
     value = shift = 0
     while position < len(message):

@@ -26,6 +26,7 @@ def _bits(group: Group) -> Iterator[tuple[Cell, float, pd.Series]]:
             yield cell, bits, accuracy
 
 
+BITS_LABEL = "measured bits per coordinate\n(in a grey band: equal bits, side by side)"
 _NEAR = 0.15  # octaves
 
 
@@ -78,6 +79,6 @@ def bits_against_accuracy(axes: Axes, group: Group) -> str | None:
     _name_clusters(axes, [bits for _, bits, _ in points], beside)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(FuncFormatter(plain))
-    axes.set_xlabel("bits per coordinate (measured)")
+    axes.set_xlabel(BITS_LABEL)
     axes.set_ylabel("final accuracy (%)")
     return None

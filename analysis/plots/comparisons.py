@@ -16,6 +16,7 @@ from analysis.aggregate import final, geometric_mean, late, wide
 from analysis.cells import Cell
 from analysis.logs.load import Logs
 from analysis.plots.across import Mean, Panel, along, arithmetic, geometric, trade_offs
+from analysis.plots.bits_figure import BITS_LABEL
 from analysis.plots.panels import Counts, columns_of, draw, limit, line, reference
 from analysis.plots.style import RC
 
@@ -33,10 +34,13 @@ class _Quantity:
     log: bool
     missing: str  # why there may be none
 
-    def of(self, logs: Logs, cell: Cell) -> tuple[Mean, int]:
+    def of_complete(self, logs: Logs) -> pd.Series:
+        """Of each complete run."""
+        return self.read(logs, list(logs.status.index[logs.status["complete"].to_numpy(bool)]))
+
+    def of(self, of_complete: pd.Series, cell: Cell) -> tuple[Mean, int]:
         """Mean, low and high over the complete runs of a cell, and how many there are."""
-        runs = [run for run in cell.runs if bool(logs.status.loc[run, "complete"])]
-        values = self.read(logs, runs).dropna()
+        values = of_complete.reindex(list(cell.runs)).dropna()
         return (geometric if self.log else arithmetic)(values), len(values)
 
 
@@ -64,16 +68,16 @@ def against_setting(logs: Logs, width: float, setting: str) -> Figure | str:
     if isinstance(panels, str):
         return panels
     inches = width / columns_of(width, len(panels)) - 0.7  # between the labels of the y axis and the right edge
-    return draw(width, panels, lambda axes, panel, counts: _against(axes, logs, panel, setting, counts, inches))
+    return draw(width, panels, lambda axes, panel, counts: _against(axes, panel, setting, counts, inches))
 
 
-def _against(axes: Axes, logs: Logs, panel: Panel, setting: str, counts: Counts, inches: float) -> str | None:
+def _against(axes: Axes, panel: Panel, setting: str, counts: Counts, inches: float) -> str | None:
     quantity = _VARIANCE if panel.group.trajectory == "sgd" else _ACCURACY
-    drawn: set[float] = set()
+    values, drawn = quantity.of_complete(panel.group.logs), set[float]()
     log = _spans_decades(panel.values)
     beside = [series.cell for series in panel.series if series.points]
     for series in panel.series:
-        found = {value: quantity.of(logs, cell) for value, cell in (series.points or {np.nan: series.cell}).items()}
+        found = {value: quantity.of(values, cell) for value, cell in (series.points or {np.nan: series.cell}).items()}
         found = {value: item for value, item in found.items() if np.isfinite(item[0].mean)}
         if not found:
             continue
@@ -163,16 +167,18 @@ def error_per_bit(logs: Logs, width: float) -> Figure | str:
     """
     panels = trade_offs(logs)
     common = [panel for panel in panels if panel.group.trajectory == "sgd"]
-    return draw(width, common or panels, lambda axes, panel, counts: _error(axes, logs, panel, counts))
+    return draw(width, common or panels, lambda axes, panel, counts: _error(axes, panel, counts))
 
 
-def _error(axes: Axes, logs: Logs, panel: Panel, counts: Counts) -> str | None:
+def _error(axes: Axes, panel: Panel, counts: Counts) -> str | None:
     drawn: list[tuple[Cell, pd.DataFrame]] = []
+    logs = panel.group.logs
+    errors, all_bits = _EXCESS.of_complete(logs), final(logs, "comm/bits_per_coordinate", list(logs.settings.index))
     for series in panel.series:
         rows = []
         for cell in series.points.values():
-            error, n = _EXCESS.of(logs, cell)
-            bits = geometric_mean(final(logs, "comm/bits_per_coordinate", list(cell.runs)))
+            error, n = _EXCESS.of(errors, cell)
+            bits = geometric_mean(all_bits.reindex(list(cell.runs)))
             if np.isfinite(error.mean) and np.isfinite(bits) and cell.method not in FULL_PRECISION:
                 rows.append((bits, *error))
                 counts.add(series.cell, n, 0)
@@ -195,7 +201,7 @@ def _error(axes: Axes, logs: Logs, panel: Panel, counts: Counts) -> str | None:
     limit(axes, log=True)
     if panel.setting == "method.bits":
         _guide(axes, [table for _, table in drawn if len(table) > 1])
-    axes.set_xlabel("bits per coordinate (measured)")
+    axes.set_xlabel(BITS_LABEL if any(len(table) == 1 for _, table in drawn) else "bits per coordinate (measured)")
     axes.set_ylabel(_EXCESS.label)
     return None
 

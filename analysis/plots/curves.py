@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from analysis.aggregate import UNFINISHED, mark, marked, mean_and_interval, seeds, wide
+from analysis.aggregate import UNFINISHED, any_complete, fewer, marked, mean_and_interval, runs_to_use, seeds, wide
 from analysis.axes import MISSING, positions, unit
 from analysis.cells import Cell, Group, title
 from analysis.decay import drops
@@ -99,9 +99,14 @@ class Means:
         tag = next((tag for tag in plot.tags if there.issuperset(tag.split(" / "))), None)
         if tag is None:
             return f"no run has logged {' or '.join(plot.tags)}"
-        found = [_curve(self.group, cell, tag, plot.log) for cell in self.group.cells]
+        found = [_curve(self.group, used, tag, plot.log) for used in self._used]
         drawable = [curve for curve in found if len(curve.step)]
         return drawable or f"{tag} has no finite {'positive ' if plot.log else ''}value"
+
+    @functools.cached_property
+    def _used(self) -> list[_Used]:
+        logs = self.group.logs
+        return [_Used(cell, tuple(runs_to_use(logs, cell)), any_complete(logs, cell)) for cell in self.group.cells]
 
     @functools.cached_property
     def drops(self) -> list[float]:
@@ -115,13 +120,20 @@ class Means:
         return len(sent) > 1 and float(sent.max()) > _UNEVEN * float(sent.min())
 
 
-def _curve(group: Group, cell: Cell, tag: str, log: bool) -> _Curve:
-    table = seeds(group.logs, tag, cell, geometric=log)
-    points = mean_and_interval(table, geometric=log)
-    addition = mark(group.logs, cell, table.shape[1])
-    mean, low, high = (points[name].to_numpy(float) for name in ("mean", "low", "high"))
-    step, runs = points.index.to_numpy(float), tuple(map(str, table.columns))
-    return _Curve(cell, marked(cell.label, addition), addition != UNFINISHED, runs, step, step, mean, low, high)
+@dataclass(frozen=True)
+class _Used:
+    """What every curve of a cell is made from."""
+
+    cell: Cell
+    runs: tuple[str, ...]
+    complete: bool  # some of the cell's runs are
+
+
+def _curve(group: Group, used: _Used, tag: str, log: bool) -> _Curve:
+    cell, found = used.cell, seeds(group.logs, tag, used.runs, geometric=log)
+    label = marked(cell.label, fewer(cell, len(found.runs)) if used.complete else UNFINISHED)
+    step = found.step.astype(float)
+    return _Curve(cell, label, used.complete, found.runs, step, step, *mean_and_interval(found.values, geometric=log))
 
 
 # --- one panel ----------------------------------------------------------------------------------------------------
@@ -215,7 +227,7 @@ def _limit(axes: Axes, plot: Plot) -> None:
     points = [np.asarray(line.get_xydata(), float) for line in axes.lines]
     values = np.concatenate([found[found[:, 0] >= (found[-1, 0] / 3 if plot.steep else -np.inf), 1] for found in points])
     values = np.log10(values) if plot.log else values
-    margin = 0.07 * (values.max() - values.min()) or (0.1 if plot.log else 1.0)
+    margin = 0.07 * (values.max() - values.min()) or (0.1 if plot.log else max(1.0, 0.05 * float(np.abs(values).max())))
     low, high = values.min() - margin, values.max() + margin
     axes.set_yscale("log" if plot.log else "linear")
     axes.set_ylim(*((10**low, 10**high) if plot.log else (low, high)))
@@ -303,9 +315,9 @@ def _legend_handles(figure: Figure) -> dict[str, Artist]:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     gids = {line.get_gid() for axes in figure.axes for line in axes.lines}
-    if gids & {"drop", "drops"}:
-        style = DROP if "drop" in gids else _STROKE
-        handles["rate drop"] = Line2D([], [], color="#777777", **{name: value for name, value in style.items() if name != "color"})
+    for gid, label, style in (("drop", "rate drop", DROP), ("drops", "rate drop of a curve", _STROKE)):
+        if gid in gids:
+            handles[label] = Line2D([], [], color="#777777", **{name: value for name, value in style.items() if name != "color"})
     return handles
 
 

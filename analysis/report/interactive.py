@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from analysis import axes
-from analysis.cells import Cell, Group, groups
+from analysis.cells import Cell, Group
 from analysis.logs.load import Logs
 from analysis.plots.curves import PLOTS, Means, Plot
 from analysis.plots.style import look
@@ -20,7 +20,7 @@ MOST_PER_CURVE, FEWEST_PER_CURVE = 300, 12
 MOST_SLOTS = 40
 _DIGITS = 5
 _MARKERS = {"o": "circle", "s": "square", "^": "triangle", "v": "inverted_triangle", "D": "diamond", "d": "diamond", "p": "hex", "h": "hex",
-            "*": "star", "X": "square_x", "P": "square_cross", "<": "triangle_pin", ">": "triangle_dot"}  # fmt: skip
+            "*": "star", "X": "x", "P": "cross", "<": "triangle_pin", ">": "triangle_dot"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Curves:
     notes: tuple[str, ...]
 
 
-def curves(logs: Logs) -> Curves | None:
-    """Means and intervals of every quantity and cell, thinned; None where there is nothing to draw."""
+def curves(of_groups: Sequence[Means]) -> Curves | None:
+    """The means (``analysis.figures.means_of``) of every quantity and cell, thinned; None where there is nothing to draw."""
     found, notes, pool = [], [], _Pool()
-    of_sweep = [(means := Means(group), _quantities(means)) for group in groups(logs)]
+    of_sweep = [(means, _quantities(means)) for means in of_groups]
     count = sum(len(drawn) for _, quantities in of_sweep for _, drawn in quantities)
     most = int(min(MOST_PER_CURVE, max(FEWEST_PER_CURVE, MOST_POINTS // max(1, count))))
     thinned = False

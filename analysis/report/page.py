@@ -147,13 +147,26 @@ def pictures(found: Pictures, advice: str) -> str:
             if of_axis:
                 title = f"The same {axes.TITLES[axis]} ({len(of_axis)})"
                 content += folded(f"figures-{number}-{axis}", title, _gallery(of_axis))
-        count = found.left_out.get(section, 0)
-        if count:
-            content += paragraph(f"{count} more figure{'s' * (count != 1)} of this section left out here; {advice}", "small soft")
+        if kinds := found.left_out.get(section):
+            more = f"{len(kinds)} more figure{'s' * (len(kinds) != 1)} of this section"
+            content += paragraph(f"{more} left out here ({_quantities(kinds)}); {advice}", "small soft")
         if missing:
             content += folded(f"figures-{number}-missing", f"{len(missing)} not drawn", items(missing))
         parts.append(folded(f"figures-{number}", section[0].upper() + section[1:], content, is_open=number < _OPEN_SECTIONS))
     return "<noscript><p>The figures are packed: they need JavaScript.</p></noscript>" + "\n".join(parts)
+
+
+def _quantities(kinds: Iterable[str]) -> str:
+    """``accuracy, est_var-bytes``; a quantity against all axes is named once: ``est_var against step, time, epoch, bytes``."""
+    of_quantity: dict[str, list[str]] = {}
+    for kind in kinds:
+        name, _, axis = kind.rpartition("-")
+        name, axis = (name, axis) if axis in axes.AXES else (kind, "step")
+        of_quantity.setdefault(name, []).append(axis)
+    by_axes: dict[tuple[str, ...], list[str]] = {}
+    for name, of_axes in of_quantity.items():
+        by_axes.setdefault(tuple(of_axes), []).append(name)
+    return "; ".join(", ".join(names) + f" against {', '.join(of)}" * (of != ("step",)) for of, names in by_axes.items())
 
 
 def folded(name: str, title: str, content: str, *, is_open: bool = False) -> str:

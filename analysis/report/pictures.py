@@ -12,11 +12,14 @@ from dataclasses import dataclass
 
 from matplotlib import rc_context
 
-from analysis.figures import ACROSS, Named, named
+from analysis.figures import ACROSS, LAID_OUT, Named, named
 from analysis.logs.load import Logs
+from analysis.plots.curves import Means
 from analysis.plots.forked import each
-from analysis.plots.style import RC, WIDTHS
+from analysis.plots.style import WIDTHS
 
+MOST = 80
+MANY_GROUPS, MOST_OF_MANY = 8, 24  # a page of more groups than that has so many figures
 _DROPPED = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>|<!--.*?-->", re.DOTALL)
 _DIGITS = re.compile(r"(?<![\d.])([1-9]\d*\.\d\d)\d+")  # a hundredth of a point is enough for any screen; scales (0.015625) stay
 _SIZE = re.compile(r'width="([\d.]+)pt" height="([\d.]+)pt"')
@@ -40,43 +43,58 @@ class Picture:
 
 @dataclass(frozen=True)
 class Pictures:
-    """What was drawn, in the order of the figures; ``left_out``: how many were not, by section."""
+    """What was drawn, in the order of the figures; ``left_out``: by section, the kinds (``est_var-time``) of those that were not."""
 
     drawn: tuple[Picture, ...]
-    left_out: dict[str, int]
+    left_out: dict[str, list[str]]
 
 
-def draw(logs: Logs, *, width: str = "column", most: int = 0, budget_bytes: int = 5_000_000, processes: int | None = None) -> Pictures:
-    """Every figure, or the ``most`` that tell most (0: all), within so many bytes of text.
+def draw(
+    logs: Logs,
+    *,
+    width: str = "column",
+    most: int | None = None,
+    budget_bytes: int = 5_000_000,
+    processes: int | None = None,
+    means: Sequence[Means] | None = None,
+) -> Pictures:
+    """Every figure, or the ``most`` that tell most (0: all; None: as many as a page needs), within so many bytes of text.
 
-    ``processes``: see ``analysis.plots.forked``.
+    A page of many groups has one overview for each of the first groups: the other quantities and axes are in its curves.
+    ``processes``: see ``analysis.plots.forked``; ``means``: as for ``analysis.figures.named``.
     """
-    figures = list(named(logs, WIDTHS[width]))
-    chosen = _chosen(figures, most)
+    figures = list(named(logs, WIDTHS[width], means=means))
+    order = _by_importance(figures)
+    chosen = order[: _enough(figures) if most is None else most or None]
     found = dict(zip(chosen, each(picture, [figures[index] for index in chosen], processes), strict=True))
     room, kept = budget_bytes, []
     for index in chosen:
         room -= len(found[index].packed)
         if room >= 0:
             kept.append(index)
-    left_out: dict[str, int] = {}
+    left_out: dict[str, list[str]] = {}
     for index in sorted(set(range(len(figures))) - set(kept)):
-        left_out[figures[index].section] = left_out.get(figures[index].section, 0) + 1
+        left_out.setdefault(figures[index].section, []).append(figures[index].kind)
     return Pictures(tuple(found[index] for index in sorted(kept)), left_out)
 
 
-def _chosen(figures: Sequence[Named], most: int) -> list[int]:
-    """Positions by importance: the first overview, figures of the whole sweep, the other overviews, then one of each section in turn."""
+def _enough(figures: Sequence[Named]) -> int:
+    several = len({figure.section for figure in figures} - {ACROSS}) > MANY_GROUPS
+    return MOST_OF_MANY if several else MOST
+
+
+def _by_importance(figures: Sequence[Named]) -> list[int]:
+    """Positions: the first overview, figures of the whole sweep, the other groups' overviews against the step, then one of each in turn."""
     sections: dict[str, list[int]] = {}
     for index, figure in enumerate(figures):
         sections.setdefault(figure.section, []).append(index)
     across = sections.pop(ACROSS, [])
     for positions in sections.values():
-        positions.sort(key=lambda index: not figures[index].name.startswith("overview"))
+        positions.sort(key=lambda index: not figures[index].kind.startswith("overview"))
     rounds = itertools.zip_longest(*sections.values())
     order = [index for positions in rounds for index in positions if index is not None]
     order[1:1] = across
-    return order[:most] if most else order
+    return order
 
 
 def picture(figure: Named) -> Picture:
@@ -85,7 +103,7 @@ def picture(figure: Named) -> Picture:
     if isinstance(drawn, str):
         return Picture(figure.name, figure.title, figure.section, sentence=drawn)
     stream = io.StringIO()
-    with rc_context({**RC, "svg.hashsalt": figure.name}):
+    with rc_context({**LAID_OUT, "svg.hashsalt": figure.name}):
         drawn.savefig(stream, format="svg", metadata={"Date": None})
     text = small(stream.getvalue())
     size = _SIZE.search(text)

@@ -50,7 +50,7 @@ def of_this_checkout() -> str:
 
 def hours(runs: Runs) -> dict[str, float]:
     """Hours of computing: of CPU cores (seconds times threads) for the runs on a CPU, of GPUs for those on a GPU."""
-    return _hours_by_kind(runs.record(run) for run in runs.states)
+    return _time_by_kind(runs.record(run) for run in runs.states)
 
 
 def commands(sweep: str, runs_folder: Path, runs: Runs, conditions: str) -> list[str]:
@@ -116,11 +116,11 @@ def _dates(moments: list[float]) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def _hours_by_kind(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    found = {"CPU core hours": 0.0, "GPU hours": 0.0}
+def _time_by_kind(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    found = {"CPU core time": 0.0, "GPU time": 0.0}
     for record in records:
         is_gpu, machine = _text(record, "device").startswith("cuda"), _mapping(record.get("machine"))
-        found["GPU hours" if is_gpu else "CPU core hours"] += (
+        found["GPU time" if is_gpu else "CPU core time"] += (
             _number(record.get("seconds")) / 3600 * (_gpus(_text(machine, "gpu")) if is_gpu else _number(record.get("threads")) or 1)
         )
     return {kind: value for kind, value in found.items() if value}
@@ -132,8 +132,8 @@ def shown_hours(value: float) -> str:
 
 
 def _hours(records: list[Mapping[str, Any]]) -> str:
-    found = _hours_by_kind(records)
-    return ", ".join(f"{shown_hours(value)} of {kind.removesuffix(' hours')} time" for kind, value in found.items()) or NOT_RECORDED
+    found = _time_by_kind(records)
+    return ", ".join(f"{shown_hours(value)} of {kind}" for kind, value in found.items()) or NOT_RECORDED
 
 
 def _gpus(names: str) -> int:

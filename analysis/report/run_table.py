@@ -33,7 +33,7 @@ def run_table(logs: Logs, runs: Runs, page_folder: Path) -> str:
         state = runs.states[run]
         title = f' title="{escape(state.reason)}"' if state.reason else ""
         cells = [
-            f'<th scope="row" title="{escape(run)}"><a href="{quote(f"{below}/{run}")}/">{escape(run)}</a></th>',
+            f'<th scope="row" title="{escape(run)}"><a href="{quote(os.fsencode(f"{below}/{run}"))}/">{escape(run)}</a></th>',
             f'<td class="state {escape(state.word)}"{title}>{escape(state.word)}</td>',
             f'<td class="number">{state.step or ""}</td>',
             *(f"<td{_class(classes[name])}>{escape(texts[index])}</td>" for name, texts in columns.items()),

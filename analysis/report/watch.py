@@ -1,7 +1,8 @@
 """The report of a sweep, written again whenever its runs have news.
 
 The page reloads itself as often as it may have changed, and keeps filter, order and choices of the curves; it is renamed into place whole.
-Watching ends by itself when every run has ended; the last page no longer reloads.
+It goes on until Ctrl-C, since a grid may have runs that have not begun; ``until_ended`` stops when all that have begun have ended.  The
+last page no longer reloads.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def watch(
     folder: Path,
     how: How,
     *,
-    forever: bool = False,
+    until_ended: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
     """Write the report into ``folder`` every ``how.every_s`` seconds in which something has changed; the exit code, 0.
@@ -52,13 +53,13 @@ def watch(
                 continue
             problem = ""
             counts = runs.counts(logs)  # a state may change without a file: a run that falls silent is lost in the end
-            is_over = not forever and bool(counts) and ENDED.issuperset(counts)
+            is_over = until_ended and bool(counts) and ENDED.issuperset(counts)
             if (of, counts) != before or is_over:
                 path = write(logs, folder, replace(how, every_s=None if is_over else every_s))
                 _say(f"{', '.join(f'{count} {word}' for word, count in counts.items()) or 'no runs yet'}: {path}")
                 before = (of, counts)
             if is_over:
-                _say("every run has ended (--forever goes on)")
+                _say("every run that has begun has ended")
                 return 0
             sleep(every_s)
     except KeyboardInterrupt:

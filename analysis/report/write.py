@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis import tables
+from analysis.figures import means_of
 from analysis.logs.load import Logs
 from analysis.report import interactive, page, pictures, provenance, runs
 from analysis.report.page import Section
@@ -17,17 +19,16 @@ from analysis.report.run_table import run_table
 from analysis.report.sections import counted, failures, notes, origin, results, settings, states, summary
 
 NAME = "report.html"
-MOST_FIGURES = 80
 BUDGET_BYTES = 9_500_000
 _SCRIPT_BYTES = 1_400_000  # of Bokeh
 
 
 @dataclass(frozen=True)
 class How:
-    """What was asked for: figures' width, the most figures (0: all), conditions, seconds between reloads of a watched page."""
+    """What was asked for: figures' width, the most figures (0: all; None: by the number of groups), conditions, seconds between reloads."""
 
     width: str = "column"
-    most_figures: int = MOST_FIGURES
+    most_figures: int | None = None
     conditions: tuple[str, ...] = ()
     every_s: float | None = None
 
@@ -38,7 +39,7 @@ def write(logs: Logs, folder: Path, how: How | None = None) -> Path:
     text = report(logs, folder, how or How())
     path, aside = folder / NAME, folder / f".{NAME}.{os.getpid()}.tmp"
     try:
-        aside.write_text(text, encoding="utf-8")
+        aside.write_text(text, encoding="utf-8", errors="backslashreplace")  # names of folders may be no UTF-8
         os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
@@ -52,7 +53,8 @@ def report(logs: Logs, folder: Path, how: How) -> str:
     has_methods = bool(len(logs.settings["method.name"].dropna()))
     can_draw = has_methods and bool(logs.tags)
     found = tables.table(logs) if can_draw else pd.DataFrame()
-    curves = interactive.curves(logs) if can_draw else None
+    means = means_of(logs) if can_draw else []
+    curves = interactive.curves(means)
     made = [Section("summary", "Summary", summary(logs, of_runs, found)), Section("results", "Results", results(found))]
     if curves:
         made.append(Section("curves", "Curves", page.curves(curves)))
@@ -64,9 +66,10 @@ def report(logs: Logs, folder: Path, how: How) -> str:
     made.append(Section("provenance", "Provenance", origin(logs, of_runs, how.conditions)))
     figures = page.paragraph("There is nothing to draw: no run has both settings and logs.")
     if can_draw:
-        room = BUDGET_BYTES - sum(len(part.content.encode()) for part in made) - _SCRIPT_BYTES * bool(curves)
-        drawn = pictures.draw(logs, width=how.width, most=how.most_figures, budget_bytes=max(0, room))
-        figures = page.pictures(drawn, f"python -m analysis figures {logs.sweep} draws all of them.")
+        room = BUDGET_BYTES - sum(len(part.content.encode(errors="backslashreplace")) for part in made) - _SCRIPT_BYTES * bool(curves)
+        drawn = pictures.draw(logs, width=how.width, most=how.most_figures, budget_bytes=max(0, room), means=means)
+        command = shlex.join(["python", "-m", "analysis", "figures", logs.sweep, *(["--where", *how.conditions] if how.conditions else [])])
+        figures = page.pictures(drawn, f"{command} draws all of them.")
     made.insert(before_figures, Section("figures", "Figures", figures))
     chosen = f" with {' '.join(how.conditions)}" if how.conditions else ""
     lead = f"{counted(len(logs.settings), 'run')}{chosen}: {states(of_runs)}"

@@ -109,6 +109,23 @@ def test_trajectories_and_bits_get_figures_of_their_own(sweep: Callable[..., Log
     assert all(set(group.logs.settings.index) == {run for cell in group.cells for run in cell.runs} for group in found)
 
 
+def test_methods_that_differ_alone_in_bits_share_a_figure(sweep: Callable[..., Logs]) -> None:
+    (group,) = groups(sweep(*({"method": "alq", "method.bits": bits} for bits in (8, 2)), {"method": "qsgd", "method.bits": 2}))
+    assert [cell.label for cell in group.cells] == ["QSGD", "ALQ (2 bits)", "ALQ (8 bits)"]
+
+
+def test_runs_whose_settings_no_other_has_get_a_figure_of_their_own(sweep: Callable[..., Logs]) -> None:
+    quantized = [{"method": method, "method.bits": bits} for method in ("alq", "qsgd") for bits in (3, 4)]
+    logs = sweep(*quantized, *({"method": "supersgd", "workers": workers} for workers in (2, 4)))
+    found = groups(logs)
+    assert [(group.name, [cell.label for cell in group.cells]) for group in found] == [
+        ("bits=3-workers=4", ["SuperSGD", "QSGD", "ALQ"]),
+        ("bits=4-workers=4", ["SuperSGD", "QSGD", "ALQ"]),
+        ("workers=2", ["SuperSGD"]),
+    ]
+    assert {run for group in found for cell in group.cells for run in cell.runs} == set(logs.settings.index)
+
+
 def test_labels_leave_out_what_follows_from_the_rest() -> None:
     rows = [
         {"method.fit": "histogram", "method.solver": "exact", "method.weights": "norm2", "method.num_components": 350},

@@ -1,5 +1,6 @@
 """``python -m analysis``: what it prints, writes and returns."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,14 +45,38 @@ def test_a_selection_is_written_apart(runs: Path, capsys: pytest.CaptureFixture[
         (["table", "demo", "--where", "method=qsgd"], "error: no run with method=qsgd (there are: alq, sgd)"),
         (["table", "demo", "--where", "metod=alq"], "error: unknown setting 'metod'; did you mean 'method'?"),
         (["table", "demo", "--where", "method=["], "error: no run with method=["),
+        (["table", "../runs/demo"], "error: no sweep '../runs/demo' in runs (found: demo)"),
+        (["table", ".."], "error: no sweep '..' in runs (found: demo)"),
+        (["report", ""], "error: no sweep '' in runs (found: demo)"),
+        (["table", "a" * 300], "error: runs/aaa"),
+        (["figures", "demo", "--out", "file"], "error: file/demo: Not a directory"),
+        (["report", "demo", "--out", "file"], "error: file/demo: Not a directory"),
     ],
 )
 def test_wrong_names_exit_2_with_one_line(runs: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    (runs / "file").write_text("")
     assert main(arguments) == 2
     said = capsys.readouterr()
     assert said.err.startswith(message)
     assert said.err.count("\n") == 1
     assert said.out == ""
+
+
+def test_a_long_selection_has_a_folder_too(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", "demo", "--where", f"method={'alq,' * 100}sgd"]) == 0
+    (folder,) = (path for path in (runs / "figures" / "demo").iterdir() if path.is_dir())
+    assert len(folder.name) < 120
+
+
+def test_odd_settings_and_names_are_no_traceback(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = (path for path in (runs / "runs" / "demo").iterdir())
+    for run, lines in ((first, "method: {name: 7}\nsteps: many\n"), (second, "method: {name: [x, y]}\nschedule: {at: [null, a]}\n")):
+        (run / "config.yaml").write_text(lines)
+    first.rename(os.fsdecode(os.fsencode(first.with_name("run")) + b"\xff"))
+    assert main(["all", "demo"]) == main(["report", "demo"]) == 0
+    said = capsys.readouterr()
+    assert "('x', 'y')" in said.out
+    assert "Traceback" not in said.err
 
 
 def test_unknown_commands_exit_2(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from analysis.figures import ACROSS, means_of, named
 from analysis.logs.load import load
-from analysis.report import interactive, pictures, provenance, runs
+from analysis.report import interactive, page, pictures, provenance, runs
 from analysis.report.write import How, write
 from tests.analysis.conftest import measured
 from tests.analysis.synthetic import many_runs
@@ -140,9 +141,22 @@ def test_pictures_take_turns_and_what_is_left_out_is_counted(sweep: Path) -> Non
     found = pictures.draw(logs, most=3, processes=1)
     assert [picture.name for picture in found.drawn if picture.name.startswith("overview")] == ["overview"]
     assert len(found.drawn) == 3
-    assert sum(found.left_out.values()) > 5
+    (of_runs,) = (kinds for section, kinds in found.left_out.items() if section != ACROSS)
+    assert {"accuracy", "overview-time", "accuracy-bytes", "levels"} <= set(of_runs)
     none = pictures.draw(logs, most=1, budget_bytes=100, processes=1)
     assert len([picture for picture in none.drawn if picture.packed]) == 0
+
+
+def test_a_page_of_many_groups_has_their_first_overviews_and_names_the_rest(tmp_path: Path) -> None:
+    logs = many_runs(2 * 3 + 8 * 3 * 30, tmp_path, steps=3)  # thirty bucket sizes
+    figures = list(named(logs, 3.4))
+    order = [figures[index] for index in pictures._by_importance(figures)][: pictures._enough(figures)]
+    assert len(order) == pictures.MOST_OF_MANY
+    assert [figure.kind for figure in order] == ["overview", "against_bits", "against_bucket", "error_per_bit"] + ["overview"] * 20
+    few = list(named(many_runs(30, tmp_path, steps=3), 3.4))
+    assert pictures._enough(few) == pictures.MOST
+    markup = Markup(page.pictures(pictures.Pictures((), {"on a": ["accuracy", "accuracy-time", "levels"]}), "figures s draws all."))
+    assert "3 more figures of this section left out here (accuracy against step, time; levels); figures s draws all." in markup.words
 
 
 def test_small_keeps_what_is_seen() -> None:
@@ -152,7 +166,7 @@ def test_small_keeps_what_is_seen() -> None:
 
 def test_curves_are_the_means_of_the_figures_thinned(sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interactive, "MOST_PER_CURVE", 2)
-    found = interactive.curves(load(sweep, "demo", cache=False))
+    found = interactive.curves(means_of(load(sweep, "demo", cache=False)))
     assert found is not None
     assert found.notes == ("curves are thinned to 2 points each",)
     (group,) = found.data["groups"]

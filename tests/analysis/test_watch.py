@@ -15,7 +15,7 @@ from tests.analysis.conftest import measured
 HOW = How(most_figures=1, every_s=5)
 
 
-def watched(sweep: Path, steps: Sequence[Callable[[], object]], *, forever: bool = False) -> tuple[int, Path]:
+def watched(sweep: Path, steps: Sequence[Callable[[], object]], *, until_ended: bool = False) -> tuple[int, Path]:
     """Watch a sweep; between the looks these things happen, after them Ctrl-C."""
     events = iter(steps)
 
@@ -27,7 +27,7 @@ def watched(sweep: Path, steps: Sequence[Callable[[], object]], *, forever: bool
         step()
 
     folder = sweep.parents[1] / "figures"
-    return watch(sweep, lambda: load(sweep.parent, sweep.name), folder, HOW, forever=forever, sleep=sleep), folder / "report.html"
+    return watch(sweep, lambda: load(sweep.parent, sweep.name), folder, HOW, until_ended=until_ended, sleep=sleep), folder / "report.html"
 
 
 @pytest.fixture
@@ -42,18 +42,18 @@ def is_done(run: Path) -> None:
 def test_it_ends_with_the_runs_and_leaves_a_page_that_stays(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pages: list[str] = []
     page = run.parents[2] / "figures" / "report.html"
-    code, path = watched(run.parent, [lambda: pages.append(page.read_text(encoding="utf-8")), lambda: is_done(run)])
+    code, path = watched(run.parent, [lambda: pages.append(page.read_text(encoding="utf-8")), lambda: is_done(run)], until_ended=True)
     assert code == 0
     assert '<body data-every="5">' in pages[0]
     assert "<body>" in path.read_text(encoding="utf-8")
     first, last, end = (line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines())
     assert (first, last) == (f"1 unknown: {path}", f"1 done: {path}")  # its heartbeat lies in the future
-    assert end == "every run has ended (--forever goes on)"
+    assert end == "every run that has begun has ended"
 
 
 def test_it_draws_only_news_and_stops_with_a_sentence(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     is_done(run)
-    _, path = watched(run.parent, [lambda: None, lambda: None], forever=True)
+    _, path = watched(run.parent, [lambda: None, lambda: None])
     first, *_, last = capsys.readouterr().out.splitlines()
     assert first.endswith(f"1 done: {path}")
     assert last.endswith(f"stopped watching; {path} is the last report")

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from analysis.aggregate import incomplete
 from analysis.logs.load import load
 from tests.analysis.conftest import measured, write_events
 from tests.analysis.logs.event_files import event_file, scalar
@@ -53,6 +54,17 @@ def test_completeness(write_run: Callable[..., Path], tmp_path: Path, state: str
     assert bool(status["complete"]) is complete
     assert status["step"] == last
     assert bool(status["seconds"] == 12.5) is (state is not None)
+
+
+def test_a_damaged_log_that_ends_early_is_not_complete(write_run: Callable[..., Path], tmp_path: Path) -> None:
+    """Its last value is not the final one, whatever the run says of itself."""
+    rows = [("Vacc", step, float(step)) for step in (25, 50, 75, 100)]
+    cut, whole = (write_run("s", {"steps": 100, "seed": seed}, rows) for seed in (1, 2))
+    (path,) = cut.glob("events.*")
+    path.write_bytes(path.read_bytes()[:-30])
+    logs = load(tmp_path / "runs", "s")
+    assert logs.status["complete"].to_dict() == {cut.name: False, whole.name: True}
+    assert incomplete(logs) == "1 of 2 runs are incomplete (1 with a damaged log)"
 
 
 def test_damage_and_missing_parts_are_told_and_not_fatal(write_run: Callable[..., Path], tmp_path: Path) -> None:

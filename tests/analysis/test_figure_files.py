@@ -1,0 +1,57 @@
+"""Figures as files, and what a caller can ask of them."""
+
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from analysis import figures
+from analysis.logs.load import Logs, load
+from analysis.plots import style
+from tests.analysis.conftest import measured
+
+
+@pytest.fixture
+def logs(write_run: Callable[..., Path], tmp_path: Path) -> Logs:
+    for level, method in enumerate(("sgd", "alq"), 1):
+        write_run("s", {"method": method}, measured(level, (0, 51, 102)))
+    return load(tmp_path / "runs", "s")
+
+
+def figure(logs: Logs, name: str, target: float | None = None) -> Figure:
+    (made,) = (named.make() for named in figures.named(logs, style.WIDTHS["column"], target=target) if named.name == name)
+    assert isinstance(made, Figure)
+    return made
+
+
+def test_an_accuracy_that_was_asked_for_is_the_target(logs: Logs) -> None:
+    shown = figure(logs, "time_to_accuracy", 42).findobj(Text)
+    assert "to 42.00 % validation accuracy" in [text.get_text() for text in shown if isinstance(text, Text)]
+
+
+def test_saving_does_not_lay_out_again(logs: Logs, tmp_path: Path) -> None:
+    made = figure(logs, "accuracy")
+    figures.save(made, tmp_path, "accuracy")
+    assert made.get_layout_engine() is None
+
+
+def test_files_are_png_and_pdf_with_embedded_truetype_and_no_date(logs: Logs, tmp_path: Path) -> None:
+    png, pdf = figures.save(figure(logs, "accuracy"), tmp_path / "f", "accuracy")
+    assert png.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    content = pdf.read_bytes()
+    streams = [part.split(b"stream\n", 1)[-1] for part in content.split(b"\nendstream")]
+    objects = content + b"".join(unpacked(part) for part in streams)
+    assert b"/FontFile2" in objects
+    assert b"/Type3" not in objects
+    assert b"/CreationDate" not in objects
+    assert sorted(path.name for path in (tmp_path / "f").iterdir()) == ["accuracy.pdf", "accuracy.png"]
+
+
+def unpacked(part: bytes) -> bytes:
+    try:
+        return zlib.decompress(part)
+    except zlib.error:
+        return b""
