@@ -61,8 +61,7 @@ def incomplete(logs: Logs) -> str:
     unfinished = status.loc[~status["complete"]]
     if not len(unfinished):
         return ""
-    words = unfinished["state"].replace("", "unknown").where(~unfinished["damaged"], "with a damaged log")
-    states = words.value_counts()
+    states = unfinished["state"].replace({"": "unknown", "done": "with a damaged log"}).value_counts()
     kinds = ", ".join(f"{count} {state}" for state, count in states.items())
     return f"{len(unfinished)} of {len(status)} runs are incomplete ({kinds})"
 

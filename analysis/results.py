@@ -11,7 +11,7 @@ from nuq.registry import METHODS
 
 
 def of_runs(logs: Logs) -> pd.DataFrame:
-    """One row per run, finished or not; NaN where it has not logged the quantity.
+    """One row per run, finished or not; NaN where it has not logged the quantity, and of a damaged log that ends early.
 
     ``final``, ``best``: accuracy in percent; ``loss``: last validation loss; ``bits``: sent per coordinate, last step;
     ``sent_mb``: by one worker, 10^6 bytes; ``variance``: relative to SuperSGD's, last quarter of the measurements;
@@ -21,7 +21,7 @@ def of_runs(logs: Logs) -> pd.DataFrame:
     runs = list(logs.settings.index)
     step_s = average(logs, "time/step_s", runs)
     steps_per_s = 1 / step_s.where(step_s > 0)
-    return pd.DataFrame(
+    found = pd.DataFrame(
         {
             "final": final(logs, "Vacc", runs),
             "best": best(logs, "Vacc", runs),
@@ -31,10 +31,11 @@ def of_runs(logs: Logs) -> pd.DataFrame:
             "variance": late(logs, "est_var / super_var", runs),
             "steps_per_s": steps_per_s,
             "images_per_s": steps_per_s * images_per_step(logs.settings),
-            "seconds": logs.status["seconds"].astype(float),
         },
         index=logs.settings.index,
     )
+    cut_off = (logs.status["state"] == "done") & ~logs.status["complete"].astype(bool)
+    return found.where(~cut_off).assign(seconds=logs.status["seconds"].astype(float))
 
 
 def images_per_step(settings: pd.DataFrame) -> pd.Series:

@@ -37,7 +37,8 @@ class Logs:
     ``scalars``: run, tag (both categorical), attempt, step, wall_time, value; one row per run, tag and step, in this order.  ``attempt``
     counts the event files of the run: which of them a row came from.
     ``settings``: one row per run, one column per setting, dotted names (``method.bits``); NaN where a run does not read it.
-    ``status``: one row per run: state, step, steps, seconds, logged, damaged (a log that ends early), complete.
+    ``status``: one row per run: state, step, steps, seconds, logged, complete (a run that is done and yet not complete has a
+    damaged log that ends early).
     ``notes``: what the reader should know (damage, runs without logs), a sentence each.
     """
 
@@ -300,9 +301,9 @@ def _status(names: pd.Index, entries: Collection[Entry], settings: pd.DataFrame,
     table["steps"] = settings["steps"].map(_number)
     told = [_number(status.get("seconds")) for status in statuses]
     table["seconds"] = [logged.seconds(name) if np.isnan(value) else value for name, value in zip(names, told, strict=True)]
-    ends_early = table["step"] < table["steps"]
-    table["damaged"] = np.array([bool(entry.scalars.notes) for entry in entries], bool) & ends_early
+    damaged = np.array([bool(entry.scalars.notes) for entry in entries], bool)
+    reached = table["step"] >= table["steps"]
     foreign_runs = settings["system"].notna() if "system" in settings else False
-    silent = (table["state"] == "") & ~ends_early & (table["steps"].notna() | foreign_runs)
-    table["complete"] = table["logged"] & (((table["state"] == "done") & ~table["damaged"]) | silent)
+    silent = (table["state"] == "") & (reached | (table["steps"].isna() & foreign_runs))
+    table["complete"] = table["logged"] & ((table["state"] == "done") | silent) & (reached | ~damaged)
     return table

@@ -31,8 +31,8 @@ def watch(
 ) -> int:
     """Write the report into ``folder`` every ``how.every_s`` seconds in which something has changed; the exit code, 0.
 
-    ``load`` gives the chosen runs.  Its errors (FileNotFoundError, ValueError) end the first look; later ones are said and waited
-    out, since folders come and go while a grid runs.  Ctrl-C ends with a sentence.
+    ``load`` gives the chosen runs.  Errors of reading and writing (OSError, ValueError) end the first look; later ones are said and waited
+    out, since folders come and go while a grid runs, and disks fill.  Ctrl-C ends with a sentence.
     """
     every_s = how.every_s or 30.0
     before: tuple[str, dict[str, int]] | None = None
@@ -43,7 +43,13 @@ def watch(
             of = fresh.digest(sweep_dir)  # before the logs are read: what comes meanwhile is news of the next look
             try:
                 logs = load()
-            except (FileNotFoundError, ValueError) as error:
+                counts = runs.counts(logs)  # a state may change without a file: a run that falls silent is lost in the end
+                is_over = until_ended and bool(counts) and ENDED.issuperset(counts)
+                if (of, counts) != before or is_over:
+                    path = write(logs, folder, replace(how, every_s=None if is_over else every_s))
+                    _say(f"{', '.join(f'{count} {word}' for word, count in counts.items()) or 'no runs yet'}: {path}")
+                    before = (of, counts)
+            except (OSError, ValueError) as error:
                 if path is None:
                     raise
                 if str(error) != problem:
@@ -52,12 +58,6 @@ def watch(
                 sleep(every_s)
                 continue
             problem = ""
-            counts = runs.counts(logs)  # a state may change without a file: a run that falls silent is lost in the end
-            is_over = until_ended and bool(counts) and ENDED.issuperset(counts)
-            if (of, counts) != before or is_over:
-                path = write(logs, folder, replace(how, every_s=None if is_over else every_s))
-                _say(f"{', '.join(f'{count} {word}' for word, count in counts.items()) or 'no runs yet'}: {path}")
-                before = (of, counts)
             if is_over:
                 _say("every run that has begun has ended")
                 return 0
