@@ -73,9 +73,15 @@ MODELS: dict[str, type] = {
     "mlp": Model,
     "logreg": Model,
     "mnist_cnn": Model,
+    "lenet": Model,
     **{f"resnet{depth}": BatchNormModel for depth in (8, 20, 32, 44, 56, 110)},
+    "resnet9": Model,
+    "cifar_resnet18": Model,
+    "alexnet": TorchvisionModel,
+    "vgg16_bn": TorchvisionModel,
     "resnet18": TorchvisionModel,
     "resnet34": TorchvisionModel,
+    "resnet50": TorchvisionModel,
 }
 
 # --- optimisation -------------------------------------------------------------------------------------------------

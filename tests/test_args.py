@@ -179,7 +179,7 @@ def test_defaults_are_not_shared() -> None:
     [
         ({"method": "alqn"}, ["unknown method 'alqn'", "did you mean 'alq_n'", "legal: ", "supersgd"]),
         ({"data": "cifar"}, ["unknown data 'cifar'", "did you mean 'cifar10'", "imagenet"]),
-        ({"model": "resnet9"}, ["unknown model 'resnet9'", "resnet110"]),
+        ({"model": "resnet19"}, ["unknown model 'resnet19'", "resnet110"]),
         ({"optim": "adamw"}, ["unknown optim 'adamw'", "did you mean 'adam'"]),
         ({"schedule": "cosinus"}, ["unknown schedule 'cosinus'", "exponential"]),
         ({"method": 3}, ["unknown method '3'"]),

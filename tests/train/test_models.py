@@ -177,8 +177,9 @@ def test_a_model_takes_the_data_or_names_those_that_do(data_name: str, name: str
     legal = {"mlp", "logreg"}
     legal |= {"cnn"} if len(shape) == 3 else set()
     legal |= {"mnist_cnn"} if data_name == "mnist" else set()
+    legal |= {"lenet"} if data_name in ("mnist", "cifar10") else set()
     if data_name in ("cifar10", "imagenet"):
-        legal |= {"resnet8", "resnet20", "resnet32", "resnet44", "resnet56", "resnet110", "resnet18", "resnet34"}
+        legal |= {f"resnet{depth}" for depth in (8, 9, 18, 20, 32, 34, 44, 50, 56, 110)} | {"cifar_resnet18", "alexnet", "vgg16_bn"}
     assert set(models.legal_models(shape)) == legal
     if name not in legal:
         with pytest.raises(ValueError, match=f"model={name} needs .*data={data_name} has the shape") as error:

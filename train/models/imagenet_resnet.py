@@ -1,4 +1,4 @@
-"""torchvision's ResNets, from scratch or from a local file of weights."""
+"""torchvision's models for large images (ResNets, AlexNet, VGG-16), from scratch or from a local file of weights."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def load_weights(model: nn.Module, name: str, path: Path) -> None:
     Raises FileNotFoundError, or ValueError that names the first entries that do not fit.
     """
     if not path.is_file():
-        expected = f"a state_dict of torchvision's {name}, as torch.save writes it"
+        expected = f"a state_dict of {name}, as torch.save writes it"
         raise FileNotFoundError(f"model.weights_file={path}: no such file; expected {expected}")
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)
