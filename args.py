@@ -21,7 +21,7 @@ import command_line
 from nuq.registry import METHODS, method
 from nuq.settings import check, exchange, setting, unknown
 from nuq.settings.feedback import Feedback
-from task_settings import DATA, MODELS, OPTIMIZERS, SCHEDULES
+from task_settings import DATA, MODELS, OPTIMIZERS, SCHEDULES, check_schedule
 
 GROUPS: dict[str, dict[str, type]] = {
     "method": {name: entry.settings for name, entry in METHODS.items()},
@@ -78,6 +78,13 @@ class Config:
         "method",
         "method: train with the method's gradient; sgd: train with one worker's full-precision gradient and only measure the method",
         choices=("method", "sgd"),
+    )
+    label_smoothing: float = setting(
+        0.0,
+        "share of each target spread evenly over all classes, in training alone: the losses of evaluations are plain",
+        low=0,
+        high=1,
+        identity="unless default",
     )
     measure: Measure = field(default_factory=Measure)
     exchange: Exchange = field(default_factory=Exchange)
@@ -178,6 +185,7 @@ def validate(config: Mapping[str, Any]) -> None:
         check(options[config[group]["name"]], config[group], f"{group}.")
     if config["trajectory"] == "sgd" and config["measure"]["every"] == 0 and config["method"]["name"] != "sgd":
         raise ValueError("trajectory='sgd' measures the method without training on it: measure.every must be above 0")
+    check_schedule(config["schedule"])
     _validate_exchange(config)
     _validate_feedback(config)
 

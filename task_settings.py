@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from nuq.settings import setting
 
 # --- data ---------------------------------------------------------------------------------------------------------
+
+CUTOUT = "side in pixels of a square that is blanked at a random place of each training image (0: none; 8 in ResNet-9's recipe)"
 
 
 @dataclass
@@ -30,6 +35,7 @@ class Files:
     """Data read from ``data_dir``."""
 
     augment: bool = setting(True, "random crop and flip of training images, as in the paper")
+    cutout: int = setting(0, CUTOUT, low=0, identity="unless default")
 
 
 @dataclass
@@ -106,6 +112,11 @@ class Adam:
 OPTIMIZERS: dict[str, type] = {"sgd": SGDOptimizer, "adam": Adam}
 
 
+WARMUP_STEPS = "steps in which the rate first rises in a straight line to where the schedule starts (0: none)"
+WARMUP_DEFAULT = 0.25
+WARMUP_FACTOR = "the rise starts at this share of the rate, customarily 1 / workers; read with warmup_steps above 0 only"
+
+
 @dataclass
 class Constant:
     """The rate stays."""
@@ -115,6 +126,8 @@ class Constant:
 class Step:
     at: list[int] = setting([40000, 60000], "steps at which the rate drops; the paper's", low=0)
     factor: float = setting(0.1, "the rate is multiplied by this at each drop", low=0)
+    warmup_steps: int = setting(0, WARMUP_STEPS, low=0, identity="unless default")
+    warmup_factor: float = setting(WARMUP_DEFAULT, WARMUP_FACTOR, low=0, high=1, identity="unless default")
 
 
 @dataclass
@@ -123,4 +136,37 @@ class Exponential:
     period: int = setting(1000, "steps over which the factor is reached", low=1)
 
 
-SCHEDULES: dict[str, type] = {"constant": Constant, "step": Step, "exponential": Exponential}
+@dataclass
+class Cosine:
+    """After the warm-up half a cosine, down to zero at the last of ``steps``."""
+
+    warmup_steps: int = setting(0, WARMUP_STEPS, low=0)
+    warmup_factor: float = setting(WARMUP_DEFAULT, WARMUP_FACTOR, low=0, high=1)
+
+
+@dataclass
+class PiecewiseLinear:
+    at: list[int] = setting([0, 485, 2328], "steps of the corners; the default is 0, 5 and 24 epochs of 97 steps, ResNet-9's recipe", low=0)
+    factors: list[float] = setting([0.0, 1.0, 0.0], "the rate at each corner, as a share of optim.lr; straight lines between", low=0)
+
+
+SCHEDULES: dict[str, type] = {
+    "constant": Constant,
+    "step": Step,
+    "exponential": Exponential,
+    "cosine": Cosine,
+    "piecewise_linear": PiecewiseLinear,
+}
+
+
+def check_schedule(schedule: Mapping[str, Any]) -> None:
+    """Raise ValueError where settings of a schedule do not go with one another."""
+    if schedule.get("warmup_steps") == 0 and schedule["warmup_factor"] != WARMUP_DEFAULT:
+        raise ValueError(f"schedule.warmup_factor={schedule['warmup_factor']}: has no effect with schedule.warmup_steps=0; legal above 0")
+    if schedule["name"] != "piecewise_linear":
+        return
+    at, factors = schedule["at"], schedule["factors"]
+    if not at or any(later <= earlier for earlier, later in itertools.pairwise(at)):
+        raise ValueError(f"schedule.at={at}: must be at least one step, each after the one before")
+    if len(factors) != len(at):
+        raise ValueError(f"schedule.factors={factors}: must be as many as the {len(at)} steps of schedule.at={at}")

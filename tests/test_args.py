@@ -24,6 +24,7 @@ from nuq.settings.feedback import Feedback
 
 ROOT = Path(__file__).parent.parent
 SERVER = {"exchange.collective": "server"}
+LINES = {"schedule": "piecewise_linear"}
 CHOICES = [(group, name) for group, options in args.GROUPS.items() for name in options]
 
 
@@ -115,11 +116,17 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
         chosen = {name: value for name, value in chosen.items() if not name.startswith(("exchange.", "feedback."))}
     if chosen.get("feedback.both") and chosen.setdefault("exchange.collective", "two_stage") == "gather":
         del chosen["feedback.both"]
-    if chosen.get("feedback.kind") == "momentum":
+    kind = chosen.get("feedback.kind", "auto")
+    if "momentum" in (kind, METHODS[chosen["method"]].feedback if kind == "auto" else ""):
         chosen = {name: value for name, value in chosen.items() if not name.startswith("optim")}
     entry = METHODS[chosen["method"]]
     if "bits" not in {item.name for item in dataclasses.fields(METHODS[entry.second or chosen["method"]].settings)}:
         chosen.pop("exchange.second_bits", None)
+    if "schedule.warmup_factor" in chosen:
+        chosen["schedule.warmup_steps"] = max(chosen.get("schedule.warmup_steps", 0), 1)
+    if chosen["schedule"] == "piecewise_linear" and ("schedule.at" in chosen or "schedule.factors" in chosen):
+        chosen["schedule.at"] = sorted({3, *chosen.get("schedule.at", [])})
+        chosen["schedule.factors"] = (chosen.get("schedule.factors", []) + [0.5] * 4)[: len(chosen["schedule.at"])]
     if "exchange.num_aggregate" in chosen:
         chosen["workers"] = max(chosen.get("workers", 0), chosen["exchange.num_aggregate"], 1)
     return chosen
@@ -225,6 +232,15 @@ def test_defaults_are_not_shared() -> None:
         ({**SERVER, "method": "sgd"}, ["exchange.collective='server'", "method=sgd", "gather, auto"]),
         ({**SERVER, "trajectory": "sgd", "measure.every": 3}, ["exchange.collective='server'", "trajectory='sgd'"]),
         ({"exchange.timeout_s": 0}, ["exchange.timeout_s=0.0", "at least 1"]),
+        ({"label_smoothing": 1.5}, ["label_smoothing=1.5", "at most 1"]),
+        ({"data": "cifar10", "data.cutout": -1}, ["data.cutout=-1", "at least 0"]),
+        ({"data": "digits", "data.cutout": 2}, ["data=digits", "'data.cutout'"]),
+        ({"schedule": "step", "schedule.warmup_factor": 0.5}, ["schedule.warmup_factor=0.5", "no effect", "warmup_steps=0"]),
+        ({"schedule": "cosine", "schedule.warmup_factor": 2}, ["schedule.warmup_factor=2.0", "at most 1"]),
+        ({**LINES, "schedule.at": [5, 5, 9]}, ["schedule.at=[5, 5, 9]", "each after the one before"]),
+        ({**LINES, "schedule.at": []}, ["schedule.at=[]", "at least one step"]),
+        ({**LINES, "schedule.at": [0, 9]}, ["schedule.factors=[0.0, 1.0, 0.0]", "as many as the 2 steps of schedule.at=[0, 9]"]),
+        ({**LINES, "schedule.factors": [0, -1, 0]}, ["schedule.factors=[0.0, -1.0, 0.0]", "at least 0"]),
     ],
     ids=str,
 )
@@ -277,7 +293,7 @@ def _another(value: Any, item: dataclasses.Field[Any]) -> Any:
     if isinstance(value, str):
         return f"{value}x"
     if isinstance(value, list):
-        return value[1:]
+        return [*value[:-1], _another(value[-1], item)]  # as long as before, since another list may go with it
     larger = value + 1 if isinstance(value, int) else value + 0.0625
     if rule["high"] is None or larger <= rule["high"]:
         return larger
@@ -294,7 +310,8 @@ def _every_setting() -> Iterator[tuple[dict[str, Any], str, dataclasses.Field[An
             yield {"exchange.collective": "two_stage"} if item.name == "both" else {}, f"{section}.{item.name}", item
     for group, name in CHOICES:
         for item in dataclasses.fields(args.GROUPS[group][name]):
-            yield {group: name}, f"{group}.{item.name}", item
+            needed = {"schedule.warmup_steps": 3} if item.name == "warmup_factor" else {}
+            yield {group: name, **needed}, f"{group}.{item.name}", item
 
 
 SETTINGS = list(_every_setting())
@@ -334,7 +351,9 @@ def test_experiments_that_are_named_already_keep_their_names() -> None:
 def test_a_setting_counts_unless_default_where_it_is_younger_than_names() -> None:
     younger = {name for _, name, item in SETTINGS if item.metadata["identity"] == "unless default"}
     exchange = {"exchange.collective", "exchange.second_bits", "exchange.num_aggregate"}
-    assert younger == exchange | {f"feedback.{name}" for name in ("kind", "both", "masking", "clip_norm", "clip_value")}
+    task = {"data.cutout", "label_smoothing", "schedule.warmup_steps", "schedule.warmup_factor"}
+    feedback = {f"feedback.{name}" for name in ("kind", "both", "masking", "clip_norm", "clip_value")}
+    assert younger == exchange | feedback | task
     config = args.resolve({"exchange.timeout_s": 5.0})
     assert "exchange" not in args.result_settings(config)
     older = {key: value for key, value in config.items() if key != "exchange"}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import bisect
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -26,12 +28,43 @@ def build(config: dict[str, Any], parameters: Iterable[nn.Parameter]) -> torch.o
 
 def learning_rate(config: dict[str, Any], step: int) -> float:
     """The rate of the step after ``step`` finished steps; a drop listed at 40000 holds from step 40000 on."""
-    rate, schedule = config["optim"]["lr"], config["schedule"]
+    return config["optim"]["lr"] * _share(config["schedule"], step, config["steps"])
+
+
+def _share(schedule: Mapping[str, Any], step: int, steps: int) -> float:
+    """What the schedule multiplies the rate by after ``step`` of ``steps`` steps, exact at every corner.
+
+    warm-up: f + (1 - f) step / warmup_steps below warmup_steps, with f = warmup_factor, times the schedule's own share: Goyal et al.,
+    "Accurate, large minibatch SGD" (2017), Section 2.2, whose f is 1 / workers.
+    cosine: (1 + cos(pi t)) / 2 with t from 0 at the end of the warm-up to 1 after the last step: Loshchilov, Hutter, "SGDR" (2017), as DGC
+    uses it. The last step's share is therefore just above 0. A run that is no longer than its warm-up ends in it.
+    piecewise_linear: straight lines between the corners, and level outside of them. ResNet-9's first step has the rate 0 of its first
+    corner and its last one a rate just above 0; its author's code reads the line one step later, so there it is the other way round.
+    """
+    warmup_steps = schedule.get("warmup_steps", 0)
+    rise = 1.0
+    if step < warmup_steps:
+        rise = schedule["warmup_factor"] + (1 - schedule["warmup_factor"]) * step / warmup_steps
     if schedule["name"] == "step":
-        return rate * schedule["factor"] ** sum(step >= at for at in schedule["at"])
+        return rise * schedule["factor"] ** sum(step >= at for at in schedule["at"])
     if schedule["name"] == "exponential":
-        return rate * schedule["factor"] ** (step / schedule["period"])
-    return rate
+        return schedule["factor"] ** (step / schedule["period"])
+    if schedule["name"] == "cosine":
+        if step < warmup_steps:
+            return rise
+        return (1 + math.cos(math.pi * (step - warmup_steps) / (steps - warmup_steps))) / 2 if step < steps else 0.0
+    if schedule["name"] == "piecewise_linear":
+        return _on_lines(schedule["at"], schedule["factors"], step)
+    return 1.0
+
+
+def _on_lines(at: Sequence[int], factors: Sequence[float], step: int) -> float:
+    """The height at ``step`` of straight lines through the points (at, factors), level before the first and after the last."""
+    corner = bisect.bisect_right(at, step)  # the first corner beyond
+    if corner in (0, len(at)):
+        return factors[max(corner - 1, 0)]
+    before, height, rise = at[corner - 1], factors[corner - 1], factors[corner] - factors[corner - 1]
+    return height + rise * (step - before) / (at[corner] - before)
 
 
 class DecaySGD(torch.optim.SGD):

@@ -102,7 +102,7 @@ class Trainer:
         self.model.train()
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(generator(self.config["seed"], step, worker, f"{purpose}/dropout").initial_seed())  # dropout
-            loss = cross_entropy(self.model(_channels_last(x)), y)
+            loss = cross_entropy(self.model(_channels_last(x)), y, label_smoothing=self.config["label_smoothing"])
         gradient = torch.autograd.grad(loss, list(self.parameters.values()))
         flat = torch.cat([part.detach().reshape(-1) for part in gradient])  # once for all who take it as one vector
         parts = flat.split([part.numel() for part in gradient])

@@ -16,7 +16,7 @@ import torch
 
 from nuq.settings import unknown
 
-from .augment import Augmentation
+from .augment import Augmentation, Cutout
 from .dataset import Arrays, DataSet, InMemory, Normalization
 
 __all__ = ["KINDS", "DataSet", "Size", "load", "stand_in", "true_size"]
@@ -108,5 +108,6 @@ def stand_in(config: Mapping[str, Any], device: torch.device | str) -> DataSet:
         torch.device(device),
         normalization=Normalization((0.5,) * channels, (0.29,) * channels) if channels else None,
         augmentation=Augmentation(padding=4, flip=True) if settings.get("augment") and channels else None,
+        cutout=Cutout.of(settings, kind.input_shape or ()),
         is_stand_in=True,
     )

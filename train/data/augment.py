@@ -1,14 +1,15 @@
 """Random changes of training images, a whole batch at a time.
 
-Every random number comes from the generator that is passed, in one draw per batch, so the same generator state gives
-the same batch whatever the device or the number of threads.
+Every random number comes from the generator that is passed, in one draw per batch and change, so the same generator state gives
+the same batch whatever the device or the number of threads; a change that is off draws nothing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,6 +36,39 @@ class Augmentation:
             return cropped
         mirrored = (drawn >= shifts * shifts).view(-1, 1, 1, 1)
         return torch.where(mirrored, cropped.flip(3), cropped)
+
+
+@dataclass(frozen=True)
+class Cutout:
+    """A square of ``side`` pixels, its centre uniform over the image, clipped at the border: DeVries, Taylor, 2017, "Cutout".
+
+    It is set to 0 in normalised images, which is the data set's mean colour, after the crop and the mirror.  Near the border less than the
+    square is left, as in the paper; ResNet-9's own recipe draws squares of 8x8 that lie inside.
+    """
+
+    side: int
+
+    @staticmethod
+    def of(settings: Mapping[str, Any], shape: Sequence[int]) -> Cutout | None:
+        """That of ``data.cutout`` for images of shape (channel, height, width), None for 0; ValueError where it is larger than they are."""
+        side = settings.get("cutout", 0)
+        if side > min(shape[1:], default=0):
+            limit = min(shape[1:])
+            raise ValueError(f"data.cutout={side}: must be at most {limit}, the short side of data={settings['name']}'s images (0: none)")
+        return Cutout(side) if side else None
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """(batch, channel, height, width), normalised, changed in place and returned; one draw of ``generator`` per batch."""
+        batch, _, height, width = images.shape
+        drawn = torch.randint(height * width, (batch, 1), generator=generator, device=generator.device).to(images.device)
+        rows = self._covered(drawn // width, height)
+        columns = self._covered(drawn % width, width)
+        return images.masked_fill_((rows[:, :, None] & columns[:, None, :])[:, None], 0)
+
+    def _covered(self, centre: Tensor, length: int) -> Tensor:
+        """bool (batch, length): which of ``length`` places lie within the square's side about each centre (batch, 1)."""
+        place = torch.arange(length, device=centre.device) - (centre - self.side // 2)
+        return (place >= 0) & (place < self.side)
 
 
 NUM_TRIES = 10  # proposals for one random crop before the largest central one is taken

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from . import cache, pictures
-from .augment import Augmentation
+from .augment import Augmentation, Cutout
 from .dataset import Arrays, DataSet, InMemory, Normalization
 from .pickles import load_arrays
 from .sources import damaged, download, download_remedy, first_existing, missing
@@ -44,6 +44,7 @@ def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
         device,
         normalization=NORMALIZATION,
         augmentation=AUGMENTATION if settings["augment"] else None,
+        cutout=Cutout.of(settings, (3, SIZE, SIZE)),
     )
 
 

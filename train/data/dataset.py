@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .augment import Augmentation
+from .augment import Augmentation, Cutout
 
 Split = Literal["train", "test"]
 
@@ -67,6 +67,14 @@ class Arrays:
     labels: np.ndarray
 
 
+def check_labels(labels: np.ndarray, num_classes: int, where: str) -> None:
+    """ValueError, naming the first one, where a label is none of 0 .. num_classes - 1."""
+    strange = np.flatnonzero((labels < 0) | (labels >= num_classes))
+    if len(strange):
+        first = f"the label {labels[strange[0]]} of example {strange[0]} is no class"
+        raise ValueError(f"{where}: {first}; the {num_classes} classes are labelled 0 to {num_classes - 1}")
+
+
 class InMemory:
     """A data set that lies decoded on the training device."""
 
@@ -80,8 +88,12 @@ class InMemory:
         *,
         normalization: Normalization | None = None,
         augmentation: Augmentation | None = None,
+        cutout: Cutout | None = None,
         is_stand_in: bool = False,
     ) -> None:
+        """Raises ValueError for a label that is no class."""
+        for split, arrays in (("training", train), ("test", test)):
+            check_labels(arrays.labels, num_classes, f"data={name}, {split} split")
         self.name = name
         self.num_train, self.num_test = len(train.labels), len(test.labels)
         self.input_shape = tuple(train.inputs.shape[1:])
@@ -94,6 +106,7 @@ class InMemory:
         }
         self._normalization = normalization.tensors(device) if normalization else None
         self._augmentation = augmentation
+        self._cutout = cutout
 
     def train_batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         inputs, labels = self._splits["train"]
@@ -101,7 +114,10 @@ class InMemory:
         chosen = inputs.index_select(0, indices)
         if self._augmentation:
             chosen = self._augmentation(chosen, generator)
-        return self._normalized(chosen), labels.index_select(0, indices)
+        chosen = self._normalized(chosen)
+        if self._cutout:
+            chosen = self._cutout(chosen, generator)
+        return chosen, labels.index_select(0, indices)
 
     def batches(self, split: Split, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         inputs, labels = self._splits[split]

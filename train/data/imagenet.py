@@ -24,15 +24,16 @@ SHORT_SIDE = 256  # an evaluated picture is scaled to this short side before its
 class PictureTree:
     """A data set that lies as picture files; each batch is decoded when it is asked for, by a few threads."""
 
-    def __init__(self, name: str, train: pictures.Tree, test: pictures.Tree, device: torch.device, *, augmented: bool) -> None:
-        self.name = name
+    def __init__(self, train: pictures.Tree, test: pictures.Tree, device: torch.device, settings: Mapping[str, Any]) -> None:
+        self.name = settings["name"]
         self.num_train, self.num_test = sum(train.counts), sum(test.counts)
         self.input_shape = (3, SIZE, SIZE)
         self.num_classes = len(train.classes)
         self.is_stand_in = False
         self.device = device
         self._splits = {split: (tree.paths(), torch.from_numpy(tree.labels())) for split, tree in (("train", train), ("test", test))}
-        self._augmented = augmented
+        self._augmented = settings["augment"]
+        self._cutout = augment.Cutout.of(settings, self.input_shape)
         self._normalization = NORMALIZATION.tensors(device)
         self._threads: ThreadPoolExecutor | None = None
 
@@ -44,7 +45,10 @@ class PictureTree:
             finish = [lambda picture, row=row: random_view(picture, row) for row in numbers]
         else:
             finish = [central_view] * len(chosen)
-        return self._decoded([paths[index] for index in chosen], finish), labels[indices.cpu()].to(self.device)
+        images = self._decoded([paths[index] for index in chosen], finish)
+        if self._cutout:
+            images = self._cutout(images, generator)
+        return images, labels[indices.cpu()].to(self.device)
 
     def batches(self, split: Split, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         paths, labels = self._splits[split]
@@ -90,4 +94,4 @@ def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
         raise missing("ImageNet", f"{home}/{{train,val}}/<class>/<picture>.JPEG", remedy)
     train, test = (pictures.list_tree(home / split, remedy) for split in ("train", "val"))
     pictures.same_classes(train, test)
-    return PictureTree(settings["name"], train, test, device, augmented=settings["augment"])
+    return PictureTree(train, test, device, settings)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .augment import Augmentation
+from .augment import Augmentation, Cutout
 from .dataset import Arrays, DataSet, InMemory, Normalization
 from .sources import damaged, download, download_remedy, first_existing, missing
 
@@ -86,4 +86,5 @@ def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
         device,
         normalization=NORMALIZATION,
         augmentation=AUGMENTATION if settings["augment"] else None,
+        cutout=Cutout.of(settings, (1, 28, 28)),
     )
