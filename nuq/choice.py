@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from nuq.arrangement import Arrangement, arranged
 from nuq.collectives import Account, Collective, Gather, Hosts, Server, TwoStage
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.feedback import ErrorFeedback, MomentumCorrection
 from nuq.hierarchy import Hierarchical, Machines
+from nuq.layers import Layer, matched
 from nuq.links import Links
-from nuq.payload import Codec
+from nuq.payload import Codec, Part, within
 from nuq.registry import method
 from nuq.settings import check, unknown
 from nuq.settings.exchange import Exchange
@@ -56,12 +59,11 @@ def sorted_settings(name: str, others: Sequence[type], given: Mapping[str, Any],
     return made
 
 
-class Coders:
-    """The two encoders of a method: of workers' gradients, and of means; ``remember`` gives them a memory."""
+class Coder:
+    """The two encoders of one method: of workers' gradients, and of means; ``remember`` gives them a memory."""
 
     def __init__(self, name: str, settings: Any, second_bits: int) -> None:
         self.name, self.settings = name, settings
-        self.single_worker = method(name).single_worker
         self.codec = self.bare = Codec(method(name).load()(settings), settings)
         self.memories: list[ErrorFeedback] = []
         second, second_set = second_settings(name, settings, second_bits)
@@ -70,7 +72,7 @@ class Coders:
     def remember(
         self, feedback: Feedback, sizes: Mapping[str, int], num_workers: int, momentum: float = 0.0, nesterov: bool = False
     ) -> None:
-        """Put the memory of the settings around the encoders; ``bare`` stays the method itself.  sizes: coordinates of every vector."""
+        """Put the memory of the settings around the encoders; ``bare`` stays the method itself.  sizes: coordinates of its vectors."""
         kind = method(self.name).feedback if feedback.kind == "auto" else feedback.kind
         if kind == "none":
             return
@@ -94,32 +96,111 @@ class Coders:
     @property
     def adaptive(self) -> list[AdaptiveQuantizer]:
         """The encoders whose levels follow the gradients."""
-        both = (_within(codec) for codec in (self.codec, self.second))
+        both = (within(codec.compressor) for codec in (self.codec, self.second))
         return [compressor for compressor in both if isinstance(compressor, AdaptiveQuantizer)]
 
     def state_dict(self) -> dict[str, Any]:
         """The encoders' own states, and the memories around them; copies."""
-        own = {"compressor": self.compressor.state_dict(), "second": _within(self.second).state_dict()}
+        own = {"compressor": self.compressor.state_dict(), "second": within(self.second.compressor).state_dict()}
         return {**own, "memories": [around.memory() for around in self.memories]} if self.memories else own
 
     def load_state_dict(self, state: dict[str, Any], device: torch.device | None = None) -> None:
         self.compressor.load_state_dict(state["compressor"])
-        _within(self.second).load_state_dict(state["second"])
+        within(self.second.compressor).load_state_dict(state["second"])
         for around, memory in zip(self.memories, state.get("memories", ()), strict=True):
             around.load_memory(memory, device)
 
+    @property
+    def scope(self) -> str:
+        """One vector for every tensor, or one for all of them (model); methods without the choice do not care."""
+        return getattr(self.settings, "scope", "model")
 
-def _within(codec: Codec) -> Any:
-    """The method inside what remembers."""
-    return getattr(codec.compressor, "inner", codec.compressor)
+
+class Coders:
+    """The encoders of a method, and of the layers that have a method of their own (``nuq.layers``).
+
+    every: all of them, by the number that ``Part.encoder`` names, the method's own first.  codec, second, bare: their payloads together.
+    """
+
+    def __init__(self, name: str, settings: Any, second_bits: int, layers: Sequence[Layer] = ()) -> None:
+        self.name, self.settings, self.layers = name, settings, list(layers)
+        self.single_worker = method(name).single_worker
+        self.every = [Coder(name, settings, second_bits), *(Coder(layer.method, layer.settings, second_bits) for layer in layers)]
+        self.shares = [1.0] + [0.0] * len(layers)  # of the coordinates
+        self._encoders: dict[str, int] = {}  # by parameter
+        self._join()
+
+    def _join(self) -> None:
+        self.bare, self.codec, self.second = (
+            Codec(first.compressor, first.settings, others)
+            for first, *others in zip(*((coder.bare, coder.codec, coder.second) for coder in self.every), strict=True)
+        )
+
+    def assign(self, shapes: Mapping[str, Sequence[int]]) -> None:
+        """Tell all parameters, in the model's order; ValueError for a line of the list that is left none of them."""
+        self._encoders = matched(self.layers, shapes)
+        sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+        of = [sum(size for name, size in sizes.items() if self._encoders[name] == number) for number in range(len(self.every))]
+        self.shares = [size / max(sum(of), 1) for size in of]
+
+    def arrange(self, shapes: Mapping[str, Sequence[int]], exact: Callable[[str, bool], bool] = lambda name, whole: False) -> Arrangement:
+        """The vector of some of these parameters, or all.
+
+        exact(name, whole): whether a parameter travels in full precision; whole: it would be part of one vector with others.
+        """
+        names = ["model", *(layer.vector_name for layer in self.layers)]
+        whole = [name if coder.scope == "model" else None for name, coder in zip(names, self.every, strict=True)]
+        encoders = {name: self._encoders[name] for name in shapes}
+        return arranged(shapes, encoders, whole, lambda name: exact(name, whole[encoders[name]] is not None))
+
+    def remember(self, feedback: Feedback, parts: Sequence[Part], num_workers: int, momentum: float = 0.0, nesterov: bool = False) -> None:
+        """Put the memory of the settings around the encoders; ``bare`` stays the methods themselves.  parts: all vectors that have one."""
+        for number, coder in enumerate(self.every):
+            sizes = {part.name: part.size for part in parts if part.encoder == number and not part.exact}
+            coder.remember(feedback, sizes, num_workers, momentum, nesterov)
+        self._join()
+
+    @property
+    def compressor(self) -> Any:
+        """The method of all other layers itself, without a memory."""
+        return self.every[0].compressor
+
+    @property
+    def memories(self) -> list[ErrorFeedback]:
+        return [memory for coder in self.every for memory in coder.memories]
+
+    @property
+    def adaptive(self) -> list[AdaptiveQuantizer]:
+        """The encoders whose levels follow the gradients."""
+        return [compressor for coder in self.every for compressor in coder.adaptive]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The method's own state (``Coder.state_dict``), and under ``layers`` those of the list's."""
+        first, *others = (coder.state_dict() for coder in self.every)
+        return {**first, "layers": others} if others else first
+
+    def load_state_dict(self, state: dict[str, Any], device: torch.device | None = None) -> None:
+        for coder, own in zip(self.every, by_encoder(state), strict=True):
+            coder.load_state_dict(own, device)
+
+
+def by_encoder(state: dict[str, Any]) -> list[dict[str, Any]]:
+    """A state of ``Coders`` as those of its encoders."""
+    return [state, *state.get("layers", ())]
 
 
 def fewest_bytes(coders: Coders, num_workers: int) -> str:
     """gather or two_stage, by what one rank sends (``nuq.collectives``); gather, which errs less, where they are alike."""
     if coders.single_worker:
         return "gather"
-    first, second = coders.codec.compressor.message_bytes(_LONG), coders.second.compressor.message_bytes(_LONG)
+    first, second = (_usual_bytes(codec, coders.shares) for codec in (coders.codec, coders.second))
     return "gather" if num_workers * first <= first + second + _LONG / 100 else "two_stage"
+
+
+def _usual_bytes(codec: Codec, shares: Sequence[float]) -> float:
+    """Of a long payload; the most it can be, where a method does not say better."""
+    several = zip((one.compressor for one in codec.every), shares, strict=True)
+    return sum(share * getattr(within(of), "usual_bytes", of.message_bytes)(_LONG) for of, share in several)
 
 
 def ranks_per_machine() -> int:

@@ -31,11 +31,12 @@ import torch
 from torch import Tensor
 
 from nuq.arrivals import MOST_BEHIND, Arrivals
+from nuq.compressors import Compressor
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.feedback import ErrorFeedback
 from nuq.links import Links, Swap
 from nuq.ops import Key, NonFiniteError
-from nuq.payload import Codec, Marked, Part, cut, joined, num_coordinates
+from nuq.payload import Codec, Marked, Part, cut, joined, num_coordinates, within
 from nuq.statistics import Statistics
 
 STRETCH = 1 << 19  # coordinates of a stretch, at least, where a vector is long enough for several rounds of two stages
@@ -111,24 +112,38 @@ def encoded_mean(second: Codec, mean: Tensor, parts: Sequence[Part], key: Key) -
     Until their first update the levels of an adaptive encoder are those of a normal law.  Single gradients bear that, since their
     errors average out; a mean's does not, and trainings diverged: so until then they are fitted to each mean (they travel with it).
     """
-    around = second.compressor
-    compressor = getattr(around, "inner", around)
-    if isinstance(compressor, AdaptiveQuantizer) and compressor.gap is None and key.parameter != PROBE:
-        compressor = copy(compressor)
-        statistics = Statistics.empty(compressor.settings.num_components)
-        with suppress(NonFiniteError):  # encoding it says so, to all ranks
-            for part in parts:
-                if not part.exact:
-                    piece = mean[part.start : part.start + part.size]
-                    compressor.observe(piece, key.of("mean/statistics").of(part.key_name), statistics)
-            compressor.update(statistics)
-        if isinstance(around, ErrorFeedback):
-            around = copy(around)  # of the same memory
-            around.inner = compressor
-        else:
-            around = compressor
-        second = Codec(around, second.settings)
+    if key.parameter != PROBE and any(_unfitted(codec) for codec in second.every):
+        every = [
+            Codec(_fitted(codec, mean, [part for part in parts if part.encoder == number], key), codec.settings)
+            for number, codec in enumerate(second.every)
+        ]
+        second = Codec(every[0].compressor, every[0].settings, every[1:])
     return second.encode_or_mark(mean, parts, key.of("mean"))
+
+
+def _unfitted(codec: Codec) -> bool:
+    compressor = within(codec.compressor)
+    return isinstance(compressor, AdaptiveQuantizer) and compressor.gap is None
+
+
+def _fitted(codec: Codec, mean: Tensor, parts: Sequence[Part], key: Key) -> Compressor:
+    """The encoder, or a copy of it with levels for this mean."""
+    around = codec.compressor
+    if not _unfitted(codec):
+        return around
+    compressor = copy(within(around))
+    statistics = Statistics.empty(compressor.settings.num_components)
+    with suppress(NonFiniteError):  # encoding it says so, to all ranks
+        for part in parts:
+            if not part.exact:
+                piece = mean[part.start : part.start + part.size]
+                compressor.observe(piece, key.of("mean/statistics").of(part.key_name), statistics)
+        compressor.update(statistics)
+    if not isinstance(around, ErrorFeedback):
+        return compressor
+    around = copy(around)  # of the same memory
+    around.inner = compressor
+    return around
 
 
 def scale(total: Tensor, num_workers: int) -> None:

@@ -29,13 +29,18 @@ _ALIGNMENT = 64  # coordinates: stretches begin where packed codes and vector re
 
 @dataclass(frozen=True)
 class Part:
-    """``size`` coordinates from ``start`` on of a flat vector; first: the number of the first one within ``name``, -1 for the whole."""
+    """``size`` coordinates from ``start`` on of a flat vector; first: the number of the first one within ``name``, -1 for the whole.
+
+    encoder: the number of the one that encodes it (``Codec``).  shape: of a whole parameter, row after row; None for other vectors.
+    """
 
     name: str
     start: int
     size: int
     exact: bool = False
     first: int = -1
+    encoder: int = 0
+    shape: tuple[int, ...] | None = None
 
     @property
     def key_name(self) -> str:
@@ -68,7 +73,8 @@ def cut(parts: Sequence[Part], num_stretches: int) -> list[list[Part]]:
             start, end = max(part.start, low), min(part.start + part.size, high)
             if start < end:
                 whole = end - start == part.size
-                inside.append(replace(part, start=start, size=end - start, first=-1 if whole else start - part.start))
+                piece = {} if whole else {"first": start - part.start, "shape": None}
+                inside.append(replace(part, start=start, size=end - start, **piece))
         stretches.append(inside)
     return stretches
 
@@ -80,21 +86,41 @@ def joined(pieces: Sequence[Tensor], device: torch.device) -> Tensor:
     return torch.cat(list(pieces)) if pieces else torch.empty(0, dtype=torch.uint8, device=device)
 
 
-class Codec:
-    """A method and its settings, as payloads: encode, decode, and their length where it is known beforehand."""
+def within(compressor: Any) -> Any:
+    """The method itself, without the memory around it."""
+    return getattr(compressor, "inner", compressor)
 
-    def __init__(self, compressor: Compressor, settings: Any) -> None:
-        self.compressor, self.settings = compressor, settings
+
+class Codec:
+    """A method and its settings, as payloads: encode, decode, and their length where it is known beforehand.
+
+    others: of the parts with encoder 1, 2, ..., where layers have methods of their own.
+    """
+
+    def __init__(self, compressor: Compressor, settings: Any, others: Sequence[Codec] = ()) -> None:
+        self.compressor, self.settings, self.others = compressor, settings, tuple(others)
         packed = getattr(settings, "coding", "packed") == "packed"
-        self.fixed = bool(getattr(getattr(compressor, "inner", compressor), "exact_bytes", packed))
+        inner = within(compressor)
+        self._own_fixed = bool(getattr(inner, "exact_bytes", packed))
+        self.shaped = bool(getattr(inner, "shaped", False))
         self._exact = FullPrecision()
 
+    @property
+    def every(self) -> tuple[Codec, ...]:
+        """By the number of the encoder; those after the first are without others."""
+        return (self, *self.others)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the length of every payload is known beforehand."""
+        return all(codec._own_fixed for codec in self.every)
+
     def _of(self, part: Part) -> Compressor:
-        return self._exact if part.exact else self.compressor
+        return self._exact if part.exact else self.every[part.encoder].compressor
 
     def size(self, parts: Sequence[Part]) -> int | None:
         """Bytes of a payload; None where they depend on the values."""
-        if not self.fixed and not all(part.exact for part in parts):
+        if not all(part.exact or self.every[part.encoder]._own_fixed for part in parts):
             return None
         return sum(self._of(part).message_bytes(part.size) for part in parts)
 
@@ -104,6 +130,8 @@ class Codec:
 
     def _encoded(self, vector: Tensor, part: Part, key: Key) -> Tensor:
         piece = vector[part.start : part.start + part.size]
+        if part.shape is not None and not part.exact and self.every[part.encoder].shaped:
+            piece = piece.view(part.shape)
         return self._of(part).encode(piece, key.of(part.key_name)).to_bytes()
 
     def encode_or_mark(self, vector: Tensor, parts: Sequence[Part], key: Key) -> Tensor:

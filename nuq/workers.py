@@ -21,18 +21,17 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from nuq import schedule
-from nuq.choice import Coders, build
+from nuq import layers as layer_list
+from nuq.choice import Coders, build, by_encoder
 from nuq.collectives import Account, Hosts, Server, scale
-from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.feedback import ErrorFeedback
 from nuq.hierarchy import Hierarchical
+from nuq.learning import Learner, learners
 from nuq.links import Links
 from nuq.ops import Key, NonFiniteError
-from nuq.payload import Marked, Part, tiled
+from nuq.payload import Marked
 from nuq.settings.exchange import Exchange
 from nuq.settings.feedback import Feedback
-from nuq.statistics import Statistics
 
 Gradient = Sequence[Tensor]  # one tensor per parameter, in the model's order
 
@@ -73,6 +72,7 @@ class Memory:
 class Workers:
     """parameters: name -> shape of every parameter, in order; group: None for one process that hosts all workers.
 
+    layers: lines of ``nuq.layers`` for parameters with a method of their own; the others take ``name`` and ``settings``.
     exchange: the collective and what it reads; gather, unless told otherwise.  timeout_s: after which a silent rank counts as lost
     (RankLost, from everything that exchanges).  memory: of what messages leave out; ``encode`` and ``average``, which only measure,
     have none.
@@ -90,15 +90,16 @@ class Workers:
         exchange: Exchange | None = None,
         timeout_s: float = 300.0,
         memory: Memory | None = None,
+        layers: Sequence[str] = (),
     ) -> None:
         exchange = exchange or Exchange()
-        self.coders = Coders(name, settings, exchange.second_bits)
+        self.coders = Coders(name, settings, exchange.second_bits, layer_list.parsed(layers, beside=name))
         self.num_workers = 1 if self.coders.single_worker else num_workers
         self.settings = settings
         self.parameters = parameters
-        sizes = {name: shape.numel() for name, shape in parameters.items()}
-        whole = getattr(settings, "scope", "model") == "model"
-        self.parts = [Part("model", 0, sum(sizes.values()))] if whole else tiled(sizes)
+        self.coders.assign(parameters)
+        self.arrangement = self.coders.arrange(parameters)
+        self.parts = self.arrangement.parts
         self.seed = seed
         self.device = device
         self.group = group
@@ -109,15 +110,15 @@ class Workers:
         self.hosted = self.hosts.shares[self.links.rank]
         self.account = Account()
         if memory is not None:
-            of_parts = {part.name: part.size for part in self.parts}
-            self.coders.remember(memory.feedback, of_parts, self.num_workers, momentum=memory.momentum, nesterov=memory.nesterov)
+            self.coders.remember(memory.feedback, self.parts, self.num_workers, momentum=memory.momentum, nesterov=memory.nesterov)
         self.collective_name, self.collective = build(self.coders, exchange, self.links, self.hosts, self.account)
-        self._statistics = {worker: self._no_statistics() for worker in self.hosted}
+        self.learners = learners(self.coders, self.hosted)
 
     # --- vectors ---
 
     @property
     def compressor(self) -> Any:
+        """Of the parameters without a method of their own."""
         return self.coders.compressor
 
     @property
@@ -126,7 +127,14 @@ class Workers:
 
     def encode(self, gradient: Gradient, key: Key) -> Tensor:
         """One worker's payload: uint8[bytes]."""
-        return self.coders.bare.encode(joined(gradient), self.parts, key)
+        return self.coders.bare.encode(self._vector(gradient), self.parts, key)
+
+    def _vector(self, gradient: Gradient) -> Tensor:
+        return joined(self.arrangement.arranged(gradient))
+
+    def _restored(self, vector: Tensor) -> Tensor:
+        """In the model's order."""
+        return self.arrangement.restored(vector, [shape.numel() for shape in self.parameters.values()])
 
     def average(self, payloads: Sequence[Tensor]) -> Tensor:
         """Decoded payloads, added in worker order and multiplied once by float32(1/M)."""
@@ -134,12 +142,12 @@ class Workers:
         for payload in payloads:
             self.coders.bare.add(payload, self.parts, total)
         scale(total, len(payloads))
-        return total
+        return self._restored(total)
 
-    def vectors(self, gradient: Gradient) -> dict[str, Tensor]:
-        """The vectors that are cut into buckets: the whole gradient under the name ``model``, or one per parameter."""
-        flat = joined(gradient)
-        return {part.name: flat[part.start : part.start + part.size] for part in self.parts}
+    def vectors(self, gradient: Gradient, encoder: int = 0) -> dict[str, Tensor]:
+        """The vectors that one encoder is given: one under the name ``model`` (``Layer.vector_name``), or one per parameter."""
+        flat = self._vector(gradient)
+        return {part.name: flat[part.start : part.start + part.size] for part in self.parts if part.encoder == encoder}
 
     # --- one step ---
 
@@ -158,7 +166,7 @@ class Workers:
                 raise NonFiniteError(f"step {step}: the loss on worker {worker} is {loss}")
         before = self.account.encoded.copy()
         mean = torch.empty(self.num_coordinates, dtype=torch.float32, device=self.device)
-        vectors = {worker: joined(gradients[worker]) for worker in self.hosted}
+        vectors = {worker: self._vector(gradients[worker]) for worker in self.hosted}
         try:
             self.collective.mean(vectors, self.parts, Key(self.seed, step, 0), mean)
         except Marked as marked:  # finite coordinates whose norm overflows
@@ -166,7 +174,7 @@ class Workers:
             number = int(self.gather_tensors(largest)[marked.worker])
             raise NonFiniteError(self._not_finite(step, marked.worker, number)) from marked
         encoded = self.account.encoded - before
-        return Exchanged(mean, every_loss, encoded.total(), stop, encoded["means"])
+        return Exchanged(self._restored(mean), every_loss, encoded.total(), stop, encoded["means"])
 
     def _not_finite(self, step: int, worker: int, number: int) -> str:
         return f"step {step}: the gradient of {list(self.parameters)[number]!r} on worker {worker} is not finite or overflows float32"
@@ -216,65 +224,66 @@ class Workers:
 
     @property
     def adaptive(self) -> bool:
-        return isinstance(self.compressor, AdaptiveQuantizer)
-
-    def _no_statistics(self) -> Statistics:
-        return Statistics.empty(getattr(self.settings, "num_components", 1))
+        """Whether any method here is: ``learners`` has one for each."""
+        return bool(self.learners)
 
     def next_update(self, step: int) -> int | None:
-        """The first update at or after ``step``; None where there is none."""
-        return schedule.next_update(self.settings, step) if self.adaptive else None
+        """The first update of any method at or after ``step``; None where there is none."""
+        return min((at for learner in self.learners if (at := learner.next_update(step)) is not None), default=None)
 
     def collects(self, step: int) -> bool:
-        """Whether the training gradients of this step are among those behind the next update."""
-        return self.adaptive and schedule.collects(self.settings, step)
+        """Whether the training gradients of this step are among those behind a next update."""
+        return any(learner.collects(step) for learner in self.learners)
 
-    def observe(self, gradients: Mapping[int, Gradient], step: int) -> None:
-        """Take the hosted workers' gradients of a step into the statistics behind the next update.
+    def observe(self, gradients: Mapping[int, Gradient], step: int, learners: Sequence[Learner] | None = None) -> None:
+        """Take the hosted workers' gradients of a step into the statistics behind the next update of these methods, or of all.
 
         One that is not finite makes them useless: ``update_levels`` says so, on all processes together.
         """
-        compressor = self.compressor
-        assert isinstance(compressor, AdaptiveQuantizer)
-        for worker in self.hosted:
-            statistics, gradient = self._statistics[worker], gradients[worker]
-            if math.isnan(statistics.totals[0]):
-                continue
-            key = Key(self.seed, step, worker, "statistics")
-            try:
-                for name, vector in self.vectors(gradient).items():
-                    compressor.observe(vector, key.of(name), statistics)
-            except NonFiniteError:
-                bad = non_finite_parameter(gradient)
-                statistics.totals[:] = math.nan, _largest_parameter(gradient) if bad is None else bad, 0.0
+        for learner in self.learners if learners is None else learners:
+            for worker, statistics in learner.statistics.items():
+                gradient = gradients[worker]
+                if math.isnan(statistics.totals[0]):
+                    continue
+                key = Key(self.seed, step, worker, "statistics")
+                try:
+                    for name, vector in self.vectors(gradient, learner.encoder).items():
+                        learner.compressor.observe(vector, key.of(name), statistics)
+                except NonFiniteError:
+                    bad = non_finite_parameter(gradient)
+                    statistics.totals[:] = math.nan, _largest_parameter(gradient) if bad is None else bad, 0.0
 
-    def update_levels(self) -> str | None:
-        """Merge all workers' statistics in worker order, on every process alike, and update the levels from them.
+    def update_levels(self, learners: Sequence[Learner] | None = None) -> str | None:
+        """Merge all workers' statistics in worker order, on every process alike, and update the levels of these methods, or of all.
 
         Where a gradient behind the statistics was not finite the levels stay, and its parameter and worker are returned.
         """
-        rows = self._gathered_statistics()
-        self._statistics = {worker: self._no_statistics() for worker in self.hosted}
-        merged = self._no_statistics()
-        for worker, row in enumerate(rows):
-            statistics = Statistics.from_array(row.cpu().numpy(), merged.num_components)
-            if math.isnan(statistics.totals[0]):
-                return f"{list(self.parameters)[int(statistics.totals[1])]!r} on worker {worker}"
-            merged.merge(statistics)
-        for adaptive in self.coders.adaptive:
-            adaptive.update(merged)
-        return None
+        found: list[str] = []
+        for learner in self.learners if learners is None else learners:
+            everyone = [learner.read(row) for row in self._gathered_statistics(learner)]
+            learner.forget()
+            bad = next((worker for worker, statistics in enumerate(everyone) if math.isnan(statistics.totals[0])), None)
+            if bad is None:
+                learner.update(everyone)
+            else:
+                found.append(f"{list(self.parameters)[int(everyone[bad].totals[1])]!r} on worker {bad}")
+        return found[0] if found else None
 
-    def _gathered_statistics(self) -> list[Tensor]:
-        return self.gather_tensors({w: torch.from_numpy(s.to_array()).to(self.device) for w, s in self._statistics.items()}, "levels")
+    def _gathered_statistics(self, learner: Learner) -> list[Tensor]:
+        return self.gather_tensors(learner.rows(self.device), "levels")
 
     # --- checkpoints ---
 
     def state_dict(self) -> dict[str, Any]:
         """The same in every split; every process must call it, since it gathers."""
-        statistics = [row.cpu() for row in self._gathered_statistics()] if self.adaptive else []
-        memories = [self._gathered_memory(around) for around in self.coders.memories]
-        return {**self.coders.state_dict(), **({"memories": memories} if memories else {}), "statistics": statistics}
+        state = self.coders.state_dict()
+        for coder, own in zip(self.coders.every, by_encoder(state), strict=True):
+            own["statistics"] = []
+            if coder.memories:
+                own["memories"] = [self._gathered_memory(around) for around in coder.memories]
+        for learner in self.learners:
+            by_encoder(state)[learner.encoder]["statistics"] = [row.cpu() for row in self._gathered_statistics(learner)]
+        return state
 
     def _gathered_memory(self, around: ErrorFeedback) -> dict[str, Any]:
         """Every worker's memory, on every process alike: zeros where it has none yet."""
@@ -288,11 +297,16 @@ class Workers:
         return {"kinds": list(around.kinds), "workers": found}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        here = [self._hosted_here(own) for own in by_encoder(state)]
         older = {"second": self.coders.second.compressor.state_dict()}  # before there was one
-        here = [{**memory, "workers": {w: memory["workers"][w] for w in self.hosted}} for memory in state.get("memories", ())]
-        self.coders.load_state_dict({**older, **state, "memories": here}, self.device)
-        for worker in self.hosted if self.adaptive else ():
-            self._statistics[worker] = Statistics.from_array(state["statistics"][worker].numpy(), self._no_statistics().num_components)
+        self.coders.load_state_dict({**older, **here[0], "layers": here[1:]}, self.device)
+        for learner in self.learners:
+            saved = by_encoder(state)[learner.encoder]["statistics"]
+            learner.statistics = {worker: learner.read(saved[worker]) for worker in learner.workers}
+
+    def _hosted_here(self, state: dict[str, Any]) -> dict[str, Any]:
+        """An encoder's state with the memories of the workers hosted here alone."""
+        return {**state, "memories": [{**m, "workers": {w: m["workers"][w] for w in self.hosted}} for m in state.get("memories", ())]}
 
 
 def joined(gradient: Gradient) -> Tensor:

@@ -1,0 +1,119 @@
+"""Layers with a method of their own: an ordered list of ``PATTERN = METHOD key=value ...``.  Imports no torch.
+
+::
+
+    ["*conv1* = topk ratio=0.01", "*bn* = supersgd", "fc = qsgd bits=4 scope=model"]
+
+PATTERN is a glob (``*``, ``?``, ``[abc]``) that is held against a parameter's full name (``layer1.0.conv1.weight``) and against the modules
+that it lies in (``layer1``, ``layer1.0``, ``layer1.0.conv1``); ``*`` matches dots, too.  The first pattern of the list that matches a
+parameter gives it its METHOD, a name of METHODS, with these settings and the method's defaults.  Parameters that none matches take the
+method that is set beside the list.  With scope=model the parameters of one line are one vector, whether they are neighbours or not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import re
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nuq.registry import method
+from nuq.settings import check, unknown
+
+FORM = "'PATTERN = METHOD key=value ...', as in '*bn* = supersgd' or 'layer1.* = topk ratio=0.01'"
+_LINE = re.compile(r"\s*(?P<pattern>[^\s=]+)\s*=\s*(?P<method>[^\s=]+)(?P<rest>(\s+[^\s=]+=(\[[^\]]*\]|[^\s=]+))*)\s*")
+_PAIR = re.compile(r"([^\s=]+)=(\[[^\]]*\]|\S+)")
+_MOST_NAMES = 60  # of a model's parameters that an error lists
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One line of the list.  settings: an instance of the method's dataclass; text: the line as it was given."""
+
+    text: str
+    pattern: str
+    method: str
+    settings: Any
+
+    @property
+    def vector_name(self) -> str:
+        """Of the one vector of scope=model; no parameter has such a name."""
+        return f"model ({self.pattern})"
+
+    def matches(self, name: str) -> bool:
+        """Whether the pattern is met by a parameter's name or by a module's that it lies in."""
+        words = name.split(".")
+        return any(fnmatch.fnmatchcase(".".join(words[:count]), self.pattern) for count in range(len(words), 0, -1))
+
+
+def parsed(lines: Sequence[str], defaults: Mapping[str, Any] | None = None, *, beside: str = "") -> list[Layer]:
+    """The lines of a list.  defaults: where they are not the schemas' own; beside: the method of all other parameters.
+
+    ValueError for what is not of the form, for a method or a setting that does not exist, for a value of another type or out of range,
+    and for methods that send one worker's gradient alone, which go with no other.
+    """
+    made = [_layer(text, f"layers[{number}]", defaults or {}) for number, text in enumerate(lines)]
+    if made and beside and method(beside).single_worker:
+        raise ValueError(f"layers={list(lines)!r}: has no effect with method={beside}, which sends one worker's gradient alone")
+    return made
+
+
+def _layer(text: str, where: str, defaults: Mapping[str, Any]) -> Layer:
+    line = _LINE.fullmatch(text) if isinstance(text, str) else None
+    if line is None:
+        raise ValueError(f"{where}={text!r}: must be of the form {FORM}")
+    name = line["method"]
+    try:
+        entry = method(name)
+    except ValueError as error:
+        raise ValueError(f"{where}={text!r}: {error}") from None
+    if entry.single_worker:
+        raise ValueError(f"{where}={text!r}: {name} sends one worker's gradient alone, which goes with no other; choose supersgd")
+    types = typing.get_type_hints(entry.settings)
+    fields = {item.name: item for item in dataclasses.fields(entry.settings)}
+    values = {key: value for key, value in defaults.items() if key in fields}
+    for key, value in _PAIR.findall(line["rest"]):
+        if key not in fields:
+            raise unknown(f"setting of method={name} in {where}={text!r}:", key, list(fields))
+        values[key] = _value(value, types[key], f"{where}.{key}={value!r}")
+    settings = entry.settings(**values)
+    check(entry.settings, vars(settings), f"{where}.")
+    return Layer(text, line["pattern"], name, settings)
+
+
+def _value(text: str, kind: Any, shown: str) -> Any:
+    """A value's text as the type of its setting: 3, 0.01, true, word or [1,2]."""
+    if typing.get_origin(kind) is list:
+        if not (text.startswith("[") and text.endswith("]")):
+            raise ValueError(f"{shown}: must be a list such as [100,2000]")
+        words = [word.strip() for word in text[1:-1].split(",")]
+        return [_value(word, typing.get_args(kind)[0], shown) for word in words if word or len(words) > 1]
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError(f"{shown}: must be true or false")
+        return text.lower() == "true"
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"{shown}: must be of type {kind.__name__}") from None
+
+
+def matched(layers: Sequence[Layer], names: Iterable[str]) -> dict[str, int]:
+    """The line of every parameter, in order: 0 where it takes the method beside the list, 1 for the first line, and so on.
+
+    ValueError for a pattern that no parameter is left for, with the parameters' names.
+    """
+    names = list(names)
+    found = {name: next((number for number, layer in enumerate(layers, 1) if layer.matches(name)), 0) for name in names}
+    for number, layer in enumerate(layers, 1):
+        if number not in found.values():
+            earlier = sorted({found[name] - 1 for name in names if layer.matches(name)})
+            why = f"but for what layers[{earlier[0]}] takes before it" if earlier else "in whole or by a module's name"
+            more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+            raise ValueError(
+                f"layers[{number - 1}]={layer.text!r}: matches no parameter {why}; there are {', '.join(names[:_MOST_NAMES])}{more}"
+            )
+    return found
