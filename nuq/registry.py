@@ -16,6 +16,7 @@ from typing import Any
 from nuq.settings import unknown
 from nuq.settings.quantizers import ALQ, AMQ, DRIVE, ECDQ, EDEN, NUQSGD, QSGD, SGD, TRN, AMQNormal, Normal, Optimal, SuperSGD
 from nuq.settings.rivals import BF16, FP8, FP16, Block8, Natural, Signs
+from nuq.settings.sketches import CASQ, SketchML
 from nuq.settings.sparse import DGC, AdaptiveThreshold, RandomK, Sparse, ThresholdV, TopK
 
 
@@ -77,6 +78,8 @@ METHODS: dict[str, Method] = {
     "adaptive_threshold": Method("AdaptiveThreshold", AdaptiveThreshold, _SPARSE + "adaptive_threshold", second="nonzero", **_NEAREST),
     "dgc": Method("DGC", DGC, _SPARSE + "dgc", feedback="momentum", second="nonzero", **_NEAREST),
     "nonzero": Method("Nonzero", Sparse, _SPARSE + "nonzero", **_EXACT),
+    "casq": Method("CASQ", CASQ, "nuq.compressors.casq:Casq", unbiased=False, contractive=True, second="qsgdinf", feedback="error"),
+    "sketchml": Method("SketchML", SketchML, "nuq.compressors.sketchml:SketchML", unbiased=False, second="qsgdinf"),
 }
 
 

@@ -39,10 +39,18 @@ VARIANTS = (
     "adaptive_threshold bucket_size=0 indices=int32",
     "dgc dense_1d=false ratio=0.05",
     "dgc scope=model selection=exact ratio=0.1 indices=int32",
+    "casq clusters=3 cells=4 values=fp16 coding=rans outlier_percentile=100.0",
+    "casq clusters=40 cells_ratio=1.0 sample_size=16 refresh_every=3",
+    "sketchml rows=0 coding=rans sample_size=16",
+    "sketchml rows=1 buckets=10 groups=3 columns_ratio=1.0 coding=rans",
 )
 CASES = (*METHODS, *VARIANTS)
 # Options that change what a method claims.
-CLAIMS = {"rounding=stochastic": {"unbiased": True, "contractive": False, "deterministic": False}, "scaled=false": {"unbiased": False}}
+CLAIMS = {
+    "rounding=stochastic": {"unbiased": True, "contractive": False, "deterministic": False},
+    "scaled=false": {"unbiased": False},
+    "rows=0": {"contractive": True, "deterministic": True},
+}
 
 
 def claims(case: str) -> Method:

@@ -1,0 +1,201 @@
+"""SketchML: the quantile that every value is in, exactly or through a min-max sketch.
+
+The magnitudes of either sign are cut into buckets of as many values (quantiles of a sample, ``nuq.clusters``); a value is decoded to the
+mean of its bucket.  With ``rows = 0`` each coordinate's bucket travels.  Else the buckets of a sign are put into groups; each
+coordinate's group travels exactly, and its bucket within the group through the group's min-max sketch (``nuq.minmax``), which may give it a
+smaller one, so a smaller magnitude, of the same sign.  Zeros do not travel; where there are any, the places of the others do.  Body::
+
+    rows uint8, coder uint8, buckets of either sign uint8, groups of either sign uint8
+    k0, k1 uint32                   of the hashes; 0 without a sketch
+    coordinates that are not zero uint32, bytes of the coded symbols uint32, bytes of the coded cells uint32
+    used uint8[ceil(2 buckets / 8)]  a bit for every bucket that has a value, above zero first
+    means float32                   of the used buckets
+    columns uint32[2 groups]        of a row of each group's sketch; with a sketch only
+    symbols                         ``nuq.entropy``: the buckets, or the groups, of the coordinates that are not zero
+    cells                           ``nuq.entropy``; with a sketch only
+    places                          ``nuq.indices``; nothing where no coordinate is zero
+
+Source: Jiang, Fu, Yang, Cui: SketchML, SIGMOD 2018, followed in the quantile buckets by sign, the min on insertion and the max on query,
+the groups (Section 3.3) and the defaults (256 buckets of both signs, 8 groups, 2 rows, a fifth of the coordinates as columns).
+Differences: buckets decode to their exact means instead of the middles of their thresholds, so without a sketch the method is contractive;
+quantiles come from a sample instead of a quantile sketch of all; groups travel as entropy-coded symbols instead of one list of delta-coded
+keys for each (3 bits a coordinate instead of more than 4); keys of the coordinates that are not zero are coded by ``nuq.indices`` instead
+of in whole bytes; cells are entropy coded.
+
+The paper has no error feedback; ``feedback.kind=error`` adds it, and helps: the sketch shrinks values.
+
+What limits the speed: for 10^7 coordinates half of encoding is the coder of groups and cells, with a sketch a quarter its random writes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nuq import cells, clusters, entropy, indices, selection
+from nuq.cells import Ints
+from nuq.message import HEADER_BYTES, Message, MessageError, as_bytes, from_bytes
+from nuq.minmax import Sketches
+from nuq.ops import Key
+from nuq.settings import check
+from nuq.settings.sketches import SketchML as Settings
+
+TAG = b"SKML"
+_HEAD = struct.Struct("<BBBBIIIII")
+_SAMPLED_BY = (0, 0)  # words of the sample's places: the same for all, so that without a sketch the message depends on the gradient alone
+_BITMAP_FROM = 1 / 16  # of the coordinates: coded places would be smaller by little, and take much longer
+_SMALLEST = 2.0**-149
+
+
+class SketchML:
+    """settings: see ``nuq.settings.sketches``, whose ranges hold here too; ValueError for more groups than buckets."""
+
+    exact_bytes = False
+
+    def __init__(self, settings: Settings) -> None:
+        check(type(settings), vars(settings), "")
+        self.settings = settings
+        self.groups = min(settings.groups, settings.buckets)
+
+    def encode(self, tensor: Tensor, key: Key) -> Message:
+        """NonFiniteError for a gradient that is not finite."""
+        x, device = cells.flat(tensor), tensor.device
+        n, buckets, most = x.numel(), self.settings.buckets, cells.largest(x)
+        places = torch.empty(0, dtype=torch.uint8, device=device)
+        if bool((x == 0).any()):
+            kept = selection.at_least(x, _SMALLEST)
+            places = indices.encode(kept, n, "bitmap" if kept.numel() >= _BITMAP_FROM * n else "auto")
+            x = x.index_select(0, kept)
+        thresholds = clusters.quantiles(clusters.sample(x, self.settings.sample_size, _SAMPLED_BY), buckets)
+        ids = cells.numbers(x, thresholds, 0)
+        counts = cells.counted(ids, 2 * buckets)
+        used = counts > 0
+        means = cells.means(x, ids, used.astype(np.int64), cells.sum_scales(thresholds, most, 0, x.numel()), (0, 0))
+        words = key.words() if self.settings.rows else (0, 0)
+        tables, symbols, coded_cells = self._sketched(ids, counts, words)
+        coder = self.settings.coding
+        numbers = (self.settings.rows, entropy.CODERS.index(coder), buckets, self.groups, *words, x.numel(), symbols.size, coded_cells.size)
+        fixed = [np.frombuffer(_HEAD.pack(*numbers), dtype=np.uint8), np.packbits(used, bitorder="little")]
+        variable = [tables.astype("<u4").view(np.uint8), symbols, coded_cells]
+        before, after = (torch.from_numpy(np.concatenate(parts)).to(device) for parts in (fixed, variable))
+        pieces = [before, as_bytes(means), after, places]
+        message = Message.room_for(TAG, n, sum(piece.numel() for piece in pieces), device)
+        torch.cat(pieces, out=message.body)
+        return message
+
+    def _sketched(self, ids: Tensor, counts: Ints, words: tuple[int, int]) -> tuple[Ints, np.ndarray, np.ndarray]:
+        """Columns of the groups' sketches, the coded symbols and the coded cells."""
+        coder, threads = self.settings.coding, torch.get_num_threads()
+        nothing = np.empty(0, dtype=np.uint8)
+        if not self.settings.rows:
+            return np.empty(0, dtype=np.int64), self._coded(ids, 2 * self.settings.buckets), nothing
+        group_of, within, each = _groups(self.settings.buckets, self.groups)
+        of_group = np.bincount(group_of[: counts.size], weights=counts, minlength=2 * self.groups)
+        sketches = Sketches.of(np.ceil(of_group * self.settings.columns_ratio).astype(np.int64), self.settings.rows, words)
+        found = sketches.insert(ids, group_of, within, each - 1)
+        symbols = torch.from_numpy(group_of).to(ids.device)[ids.long()] if not ids.is_cpu else torch.from_numpy(group_of[ids.numpy()])
+        coded = entropy.encode(found.cpu().numpy(), each, coder, threads=threads) if found.numel() else nothing
+        return sketches.columns, self._coded(symbols, 2 * self.groups), coded
+
+    def _coded(self, symbols: Tensor, num_symbols: int) -> np.ndarray:
+        if not symbols.numel():
+            return np.empty(0, dtype=np.uint8)
+        return entropy.encode(symbols.cpu().numpy(), num_symbols, self.settings.coding, threads=torch.get_num_threads())
+
+    def decode(self, message: Message) -> Tensor:
+        body, n = message.body, message.num_coordinates
+        if message.tag != TAG or body.numel() < _HEAD.size:
+            raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of quantiles ({TAG!r})")
+        rows, coder, buckets, groups, k0, k1, k, symbol_bytes, cell_bytes = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
+        if coder >= len(entropy.CODERS) or not 1 <= buckets <= 128 or not 1 <= groups <= buckets or rows > 16 or k > n:
+            raise MessageError(f"{rows} rows, coder {coder}, {buckets} buckets, {groups} groups, {k} of {n} coordinates: damaged")
+        reader = _Reader(body, _HEAD.size)
+        used = np.unpackbits(reader.bytes(-(-2 * buckets // 8)), count=2 * buckets, bitorder="little").astype(np.int64)
+        means = from_bytes(reader.tensor(4 * int(used.sum())), torch.float32)
+        if not bool(torch.isfinite(means).all()):
+            raise MessageError("a mean that is not finite: damaged")
+        columns = reader.bytes(8 * groups).view("<u4").astype(np.int64) if rows else np.empty(0, dtype=np.int64)
+        symbols, coded_cells = reader.bytes(symbol_bytes), reader.bytes(cell_bytes)
+        kept = indices.decode(reader.tensor(reader.left), k, n)
+        if not k:
+            if symbol_bytes or cell_bytes or columns.any():
+                raise MessageError("symbols of no coordinates: damaged")
+            return torch.zeros(n, dtype=torch.float32, device=body.device)
+        name, threads = entropy.CODERS[coder], torch.get_num_threads()
+        try:
+            found = torch.from_numpy(entropy.decode(symbols, k, 2 * groups if rows else 2 * buckets, name, threads=threads)).to(body.device)
+            if rows:
+                found = _unsketched(found, Sketches.of(columns, rows, (k0, k1)), coded_cells, name, buckets, groups)
+            elif cell_bytes:
+                raise MessageError(f"{cell_bytes} bytes of cells without a sketch: damaged")
+            values = cells.spread(found, used, means, (0, 0))
+        except ValueError as error:
+            raise MessageError(str(error)) from error
+        if k == n:
+            return values
+        total = torch.zeros(n, dtype=torch.float32, device=body.device)
+        selection.scatter(kept, values, total, accumulate=False)
+        return total
+
+    def message_bytes(self, num_coordinates: int) -> int:
+        """The most: where no coder helps, and places take a bit each."""
+        n, settings = num_coordinates, self.settings
+        head = HEADER_BYTES + _HEAD.size + -(-2 * settings.buckets // 8) + 4 * min(2 * settings.buckets, n) + 1 + -(-n // 8)
+        if not settings.rows:
+            return head + entropy.encoded_bound(n, 2 * settings.buckets)
+        most_cells = settings.rows * (int(np.ceil(n * settings.columns_ratio)) + 2 * self.groups)
+        each = -(-settings.buckets // self.groups)
+        return head + 8 * self.groups + entropy.encoded_bound(n, 2 * self.groups) + entropy.encoded_bound(most_cells, each)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        del state
+
+
+class _Reader:
+    """The parts of a body in turn; MessageError where it is cut short."""
+
+    def __init__(self, body: Tensor, at: int) -> None:
+        self.body, self.at = body, at
+
+    @property
+    def left(self) -> int:
+        return self.body.numel() - self.at
+
+    def tensor(self, size: int) -> Tensor:
+        if size > self.left:
+            raise MessageError(f"{self.left} bytes where {size} are needed: the message is cut short")
+        self.at += size
+        return self.body[self.at - size : self.at]
+
+    def bytes(self, size: int) -> np.ndarray:
+        return np.ascontiguousarray(self.tensor(size).cpu().numpy())
+
+
+def _groups(buckets: int, groups: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """The group of every id, and the number within it, uint8[256] each; and the most buckets of a group."""
+    each = -(-buckets // groups)
+    ids = np.arange(2 * buckets)
+    side, place = ids // buckets, ids % buckets
+    found = np.zeros((2, 256), dtype=np.uint8)
+    found[0, : ids.size], found[1, : ids.size] = side * groups + place // each, place % each
+    return found[0], found[1], each
+
+
+def _unsketched(symbols: Tensor, sketches: Sketches, coded: np.ndarray, coder: str, buckets: int, groups: int) -> Tensor:
+    """The buckets that the sketches tell: uint8[k]; ValueError for damage."""
+    each, present = -(-buckets // groups), cells.counted(symbols, 2 * groups) > 0
+    num_cells = sketches.num_cells
+    if ((sketches.columns > 0) != present).any() or num_cells > 16 * (4 * symbols.numel() + 2 * groups) or num_cells >= 1 << 32:
+        raise MessageError(f"sketches of {sketches.columns.tolist()} columns for {symbols.numel()} coordinates: damaged")
+    threads = torch.get_num_threads()
+    table = torch.from_numpy(entropy.decode(coded, num_cells, each, coder, threads=threads)).to(symbols.device)
+    number = np.arange(2 * groups)
+    first = torch.from_numpy((number // groups * buckets + number % groups * each).astype(np.uint8)).to(symbols.device)
+    return first[symbols.long()] + sketches.query(symbols, table)

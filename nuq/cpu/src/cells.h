@@ -1,0 +1,27 @@
+// Coordinates in clusters and cells (nuq/cells.py), and min-max sketches (nuq/minmax.py).
+#pragma once
+#include "isa.h"
+
+namespace nuq {
+// cells, scales: by number, 256 each; sums, counts: of all cells.
+struct Cells {
+    const int64_t* cells;
+    const double* scales;
+    uint32_t k0, k1;
+    int64_t* sums;
+    int32_t* counts;
+};
+
+// columns: of a row of a group's, 256; words: of the rows' hashes.
+struct Sketch {
+    const int64_t* columns;
+    const uint32_t* words;
+    int rows;
+};
+}  // namespace nuq
+
+NUQ_DECLARE(void, cell_numbers, const float*, int64_t, const float*, int, int, int, uint8_t*)
+NUQ_DECLARE(void, cell_sums, const Cells&, const float*, const uint8_t*, int64_t, int64_t)
+NUQ_DECLARE(int, cell_spread, const uint8_t*, int64_t, int64_t, const int64_t*, const float*, uint32_t, uint32_t, float*)
+NUQ_DECLARE(void, minmax_insert, const Sketch&, const uint8_t*, const uint8_t*, const uint8_t*, int64_t, int64_t, uint8_t*)
+NUQ_DECLARE(void, minmax_query, const Sketch&, const uint8_t*, int64_t, int64_t, const uint8_t*, uint8_t*)
