@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nuq.settings import unknown
+from nuq.settings.atomo import ATOMO
 from nuq.settings.quantizers import ALQ, AMQ, DRIVE, ECDQ, EDEN, NUQSGD, QSGD, SGD, TRN, AMQNormal, Normal, Optimal, SuperSGD
 from nuq.settings.rivals import BF16, FP8, FP16, Block8, Natural, Signs
 from nuq.settings.sketches import CASQ, SketchML
@@ -77,6 +78,7 @@ METHODS: dict[str, Method] = {
     "thresholdv": Method("ThresholdV", ThresholdV, _SPARSE + "thresholdv", unbiased=False, deterministic=True, second="nonzero"),
     "adaptive_threshold": Method("AdaptiveThreshold", AdaptiveThreshold, _SPARSE + "adaptive_threshold", second="nonzero", **_NEAREST),
     "dgc": Method("DGC", DGC, _SPARSE + "dgc", feedback="momentum", second="nonzero", **_NEAREST),
+    "atomo": Method("ATOMO", ATOMO, "nuq.compressors.atomo:Atomo", second="qsgdinf"),
     "nonzero": Method("Nonzero", Sparse, _SPARSE + "nonzero", **_EXACT),
     "casq": Method("CASQ", CASQ, "nuq.compressors.casq:Casq", unbiased=False, contractive=True, second="qsgdinf", feedback="error"),
     "sketchml": Method("SketchML", SketchML, "nuq.compressors.sketchml:SketchML", unbiased=False, second="qsgdinf"),

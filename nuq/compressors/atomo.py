@@ -1,0 +1,273 @@
+r"""ATOMO (Wang et al., NeurIPS 2018, arXiv 1806.04090): a gradient as a sum of atoms, few of which travel, larger ones more likely.
+
+``nuq.atoms`` has the mathematics: the probabilities of least error under a budget, exactly (the paper's code clips them once), singular
+atoms exact or randomized, and why the estimate stays unbiased; the differences from the paper are told there.
+
+**svd**: each parameter as a matrix (``matrix_shape``: a kernel (o, i, h, w) is o x ihw, whose atoms take o + ihw numbers; ``matrix=pairs``
+is the paper's oi/2 x 2hw, 5 to 25 times as large per atom).  A flat vector (scope=model, a stretch that a collective cut, a bias) is folded
+into a square, padded by zeros.  A matrix whose ``svd_rank`` atoms take more than a third of its size travels whole and exact: narrow
+layers, vectors of up to about 330 (svd_rank=3), everything of a rank within the budget.
+With ``bits``, singular vectors travel as codes of 2^bits equally spaced levels in units of the largest of 512 or fewer coordinates, rounded
+at random; the sizes are in the scales, which stay float32.  Left and right ones have random numbers of their own, so that the mean of their
+product is the product of their means, and this times the mean over the atoms kept: still unbiased.
+
+**entries**: atoms are coordinates; with s = max(1, ceil(ratio n)), |x_i| / level of them on average, at most s in all.  All but those above
+the level count the same when they travel, so that only their signs do.  A budget of |x|_1 / |x|_inf makes this TernGrad, and |x|_1 / |x|_2
+QSGD with one level (paper, Section 4): their probabilities are |x_i| / |x|_inf and |x_i| / |x|_2.  No coordinate may be kept: decoded zero.
+
+The sender alone finds atoms: eigenvectors differ in their last bits between numbers of threads and machines.  Receivers form the sum of
+products in a fixed order with one rounding each (``nuq.atoms.product_sum``), so that they agree to the bit.
+
+What limits the speed: the exact form multiplies m^2 n float64 numbers and finds m eigenvectors, the randomized one reads the gradient
+seven times; both are faster than ``torch.linalg.svd`` (by 15 and 1000 times for 512 x 4608).
+
+Body of a message::
+
+    kind uint8
+    0, whole: float32[n]
+    1, matrix: bits uint8, by columns uint8, 1 zero byte, m, n, k, q: uint32 each; left vectors, right vectors, rows, places of the rows
+       (``nuq.indices``); vectors are float32, or scales float32 and packed codes (``nuq.coding``).  By columns: of the transpose
+    2, entries: places sent k, certain ones c uint32, level float32, bytes of the next part uint32; the certain ones' numbers among those
+       sent (``nuq.indices``); their values float32[c]; signs of the others, a bit each; places (``nuq.indices``)
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nuq import atoms, coding, indices, ops, selection
+from nuq.atoms import Kept
+from nuq.levels import equally_spaced
+from nuq.message import HEADER_BYTES, Message, MessageError, as_bytes, from_bytes
+from nuq.ops import DTYPES, MAX_COORDINATES, Key, Words
+from nuq.selection import Share
+from nuq.settings import check
+from nuq.settings.atomo import ATOMO
+
+TAG = b"ATMO"
+WHOLE, MATRIX, ENTRIES = range(3)
+_KIND, _MATRIX, _ENTRIES = struct.Struct("<B"), struct.Struct("<BBxIIII"), struct.Struct("<IIfI")
+_WORTH = 3  # atoms that take more than this part of a matrix are not worth their error
+_BUCKET = 512  # coordinates of a vector that share a scale, at most
+
+
+class Atomo:
+    """settings: see ``nuq.settings.atomo``, whose ranges hold here too."""
+
+    shaped = True  # encode takes a parameter's own shape where scope=tensor
+    exact_bytes = False
+
+    def __init__(self, settings: ATOMO) -> None:
+        check(type(settings), vars(settings), "")
+        self.settings = settings
+
+    def encode(self, tensor: Tensor, key: Key) -> Message:
+        """tensor: float32, bfloat16 or float16 of any shape.  NonFiniteError for one not finite, and where an estimate would not be."""
+        if tensor.dtype not in DTYPES:
+            raise ValueError(f"a tensor of {tensor.dtype}: must be one of {', '.join(map(str, DTYPES))}")
+        if tensor.numel() > MAX_COORDINATES:
+            raise ValueError(f"num_coordinates={tensor.numel()}: one message holds at most 2^31 coordinates; cut it into several")
+        x = tensor.detach().reshape(-1).contiguous().to(torch.float32)
+        if self.settings.atoms == "entries" and x.numel():
+            return self._entries(x, key)
+        m, n = atoms.matrix_shape(tensor.shape, self.settings.matrix)
+        if self._whole(m, n):
+            selection.check_finite(x)
+            return _message(x.numel(), [_packed(_KIND, WHOLE), as_bytes(x)])
+        return self._matrix(x, m, n, key)
+
+    def _whole(self, m: int, n: int) -> bool:
+        return _WORTH * self.settings.svd_rank * (m + n) >= m * n
+
+    def _matrix(self, x: Tensor, m: int, n: int, key: Key) -> Message:
+        settings, size = self.settings, x.numel()
+        matrix = torch.nn.functional.pad(x, (0, m * n - size)).view(m, n)
+        kept = atoms.estimate(matrix if m <= n else matrix.T, settings.svd_rank, settings.svd, key)
+        head = _packed(_MATRIX, settings.bits, m > n, min(m, n), max(m, n), len(kept.left), len(kept.rows))
+        vectors = [
+            part
+            for vectors, name in ((kept.left, "left"), (kept.right, "right"), (kept.rows, "rows"))
+            for part in _coded(vectors, settings.bits, key.of(name).words())
+        ]
+        places = indices.encode(kept.places.to(torch.int32), min(m, n))
+        return _message(size, [_packed(_KIND, MATRIX), head, *vectors, places])
+
+    def _entries(self, x: Tensor, key: Key) -> Message:
+        n = x.numel()
+        share = Share.of(n, 0, self.settings.ratio)
+        largest = x[selection.top(x, share).long()].abs().double().sort(descending=True).values
+        beyond = float(torch.linalg.vector_norm(x, 1, dtype=torch.float64)) - float(largest.sum())
+        level = torch.tensor(atoms.water_level(largest, max(beyond, 0.0), share.total), dtype=torch.float64)
+        narrow = level.to(torch.float32)
+        narrow = torch.where(narrow.double() < level, torch.nextafter(narrow, torch.tensor(torch.inf)), narrow)  # within the budget
+        places = atoms.tossed(x, float(narrow), key.words())
+        values = x[places.long()]
+        certain = values.abs() > narrow.to(x.device)
+        numbers = indices.encode(certain.nonzero().view(-1).to(torch.int32), places.numel())
+        head = _packed(_ENTRIES, places.numel(), int(certain.sum()), float(narrow), numbers.numel())
+        signs = coding.pack_codes((values[~certain] > 0).to(torch.int32), 1)
+        return _message(n, [_packed(_KIND, ENTRIES), head, numbers, as_bytes(values[certain]), signs, indices.encode(places, n)])
+
+    def decode(self, message: Message) -> Tensor:
+        kind, rest = _opened(message)
+        n = message.num_coordinates
+        if kind == WHOLE:
+            values = _finite(rest.floats(n))
+            rest.end()
+            return values
+        if kind == MATRIX:
+            return atoms.restored(*_read_matrix(rest, n)).view(-1)[:n]
+        total = torch.zeros(n, dtype=torch.float32, device=message.body.device)
+        selection.scatter(*_read_entries(rest, n), total, accumulate=False)
+        return total
+
+    def add(self, message: Message, total: Tensor) -> None:
+        """total += decode(message), of entries at their places alone.  total: float32[n]."""
+        kind, rest = _opened(message)
+        if kind == ENTRIES:
+            selection.scatter(*_read_entries(rest, message.num_coordinates), total, accumulate=True)
+        else:
+            total += self.decode(message)
+
+    def message_bytes(self, num_coordinates: int) -> int:
+        """The most that a message of a flat vector takes; a parameter of another shape may take more, by the sum of its sides."""
+        return HEADER_BYTES + _KIND.size + self._body_bytes(num_coordinates)
+
+    def _body_bytes(self, size: int) -> int:
+        if self.settings.atoms == "entries" and size:
+            signs, places = -(-size // 8), indices.bound(max(size - 1, 0), size)
+            return _ENTRIES.size + 4 * Share.of(size, 0, self.settings.ratio).total + signs + 2 * places
+        m, n = atoms.matrix_shape((size,))
+        if self._whole(m, n):
+            return 4 * size
+        budget, bits = self.settings.svd_rank, self.settings.bits
+        return _MATRIX.size + _coded_bytes(budget, m, bits) + _coded_bytes(budget, n, bits) + indices.bound(budget, m)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        del state
+
+
+def _packed(layout: struct.Struct, *numbers: float) -> Tensor:
+    return torch.frombuffer(bytearray(layout.pack(*numbers)), dtype=torch.uint8)
+
+
+def _message(num_coordinates: int, parts: list[Tensor]) -> Message:
+    device = parts[-1].device
+    message = Message.room_for(TAG, num_coordinates, sum(part.numel() for part in parts), device)
+    torch.cat([part.to(device) for part in parts], out=message.body)
+    return message
+
+
+class _Bytes:
+    """A body, read from the front; MessageError where it ends too early, or late."""
+
+    def __init__(self, data: Tensor) -> None:
+        self.data, self.at = data, 0
+
+    def take(self, size: int) -> Tensor:
+        if size > self.data.numel() - self.at:
+            raise MessageError(f"{self.data.numel()} bytes of atoms where {self.at + size} or more are needed")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def numbers(self, layout: struct.Struct) -> tuple[Any, ...]:
+        return layout.unpack(bytes(self.take(layout.size).cpu().numpy()))
+
+    def floats(self, count: int) -> Tensor:
+        return from_bytes(self.take(4 * count), torch.float32)
+
+    def rest(self) -> Tensor:
+        return self.take(self.data.numel() - self.at)
+
+    def end(self) -> None:
+        if self.at != self.data.numel():
+            raise MessageError(f"{self.data.numel()} bytes of atoms where {self.at} are expected")
+
+
+def _finite(values: Tensor) -> Tensor:
+    if not bool(torch.isfinite(values).all()):
+        raise MessageError("a number that is not finite: damaged")
+    return values
+
+
+def _opened(message: Message) -> tuple[int, _Bytes]:
+    """The kind of a message, and what follows it."""
+    body = message.body
+    if message.tag != TAG or not body.numel() or int(body[0]) > ENTRIES or message.num_coordinates > MAX_COORDINATES:
+        raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of atoms ({TAG!r})")
+    return int(body[0]), _Bytes(body[_KIND.size :])
+
+
+# --- vectors -------------------------------------------------------------------------------------------------------
+
+
+def _buckets(length: int) -> tuple[int, int]:
+    """Buckets of a vector, of at most 512 and nearly equal, and their size; a last one that is shorter is padded."""
+    count = max(-(-length // _BUCKET), 1)
+    return count, max(-(-length // count), 1)
+
+
+def _coded_bytes(count: int, length: int, bits: int) -> int:
+    buckets, size = _buckets(length)
+    return 4 * count * length if not bits else 4 * count * buckets + coding.packed_bytes(count * buckets * size, bits)
+
+
+def _coded(vectors: Tensor, bits: int, words: Words) -> list[Tensor]:
+    """float32[count, length] as float32, or as scales and codes."""
+    if not bits:
+        return [as_bytes(vectors)]
+    count, length = vectors.shape
+    buckets, size = _buckets(length)
+    flat = torch.nn.functional.pad(vectors, (0, buckets * size - length)).reshape(-1)
+    scales = torch.empty(count * buckets, dtype=torch.float32, device=flat.device)
+    codes = torch.empty(coding.packed_bytes(flat.numel(), bits), dtype=torch.uint8, device=flat.device)
+    ops.encode_uniform_(flat, 1 << bits, scales, codes, bucket_size=size, norm="linf", packing=bits, key=words)
+    return [as_bytes(scales), codes]
+
+
+def _decoded(data: _Bytes, count: int, length: int, bits: int) -> Tensor:
+    """float32[count, length]"""
+    if not bits:
+        return _finite(data.floats(count * length)).view(count, length)
+    buckets, size = _buckets(length)
+    scales = _finite(data.floats(count * buckets))
+    codes = data.take(coding.packed_bytes(count * buckets * size, bits))
+    flat = torch.empty(count * buckets * size, dtype=torch.float32, device=codes.device)
+    levels = torch.tensor(equally_spaced(1 << bits).values, dtype=torch.float32, device=codes.device)
+    ops.decode_(codes, scales, levels, flat, bucket_size=size, packing=bits, accumulate=False)
+    return flat.view(count, buckets * size)[:, :length].contiguous()
+
+
+# --- bodies --------------------------------------------------------------------------------------------------------
+
+
+def _read_matrix(data: _Bytes, size: int) -> tuple[Kept, bool]:
+    """What was kept, and whether of the transpose."""
+    bits, by_columns, m, n, k, q = data.numbers(_MATRIX)
+    if bits > 8 or by_columns > 1 or k > m or q > m or not 0 < m <= n or not 0 <= m * n - size < n:
+        raise MessageError(f"{bits} bits, {k} atoms and {q} rows of {m} x {n} for {size} coordinates: damaged")
+    left, right, rows = _decoded(data, k, m, bits), _decoded(data, k, n, bits), _decoded(data, q, n, bits)
+    return Kept(left, right, indices.decode(data.rest(), q, m).long(), rows), bool(by_columns)
+
+
+def _read_entries(data: _Bytes, n: int) -> tuple[Tensor, Tensor]:
+    """Places int32[k] and values float32[k]."""
+    k, num_certain, level, size = data.numbers(_ENTRIES)
+    if num_certain > k or k > n or not 0 <= level <= torch.finfo(torch.float32).max:
+        raise MessageError(f"{k} entries of {n}, {num_certain} of them certain, level {level}: damaged")
+    certain = indices.decode(data.take(size), num_certain, k).long()
+    exact, signs = _finite(data.floats(num_certain)), data.take(coding.packed_bytes(k - num_certain, 1))
+    places = indices.decode(data.rest(), k, n)
+    values = torch.empty(k, dtype=torch.float32, device=signs.device)
+    others = torch.ones(k, dtype=torch.bool, device=signs.device)
+    others[certain] = False
+    values[certain] = exact
+    values[others] = (2 * coding.unpack_codes(signs, k - num_certain, 2, 1) - 1) * level
+    return places, values
