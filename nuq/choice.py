@@ -20,6 +20,7 @@ from nuq.hierarchy import Hierarchical, Machines
 from nuq.layers import Layer, matched
 from nuq.links import Links
 from nuq.payload import Codec, Part, within
+from nuq.power import Encoder, Power
 from nuq.registry import method
 from nuq.settings import check, unknown
 from nuq.settings.exchange import Exchange
@@ -216,12 +217,17 @@ def build(
     ValueError for a collective that these ranks, this backend or this method cannot do.
     """
     name, workers = exchange.collective, hosts.num_workers
-    if name == "auto":
+    powers = {number: coder for number, coder in enumerate(coders.every) if method(coder.name).collective == "power"}
+    if name == "auto" and powers:
+        name = "power"
+    elif name == "auto":
         per_machine = per_machine or ranks_per_machine()
         several = 1 < per_machine < links.world and links.world % per_machine == 0 and links.world == dist.get_world_size()
         name = "hierarchical" if several and not coders.single_worker else fewest_bytes(coders, workers)
     elif coders.single_worker and name != "gather":
         raise ValueError(f"collective={name!r}: {coders.name} sends one worker's gradient alone; legal here: auto, gather")
+    if name == "power":
+        return name, _power(coders, powers, exchange, links, hosts, account)
     if name == "gather":
         return name, Gather(links, hosts, coders.codec, account)
     if name == "two_stage":
@@ -240,6 +246,20 @@ def build(
         return build(coders, inner, outer, every_machine, inner_account)[1]
 
     return name, Hierarchical(machines, links, hosts, between, account)
+
+
+def _power(coders: Coders, powers: Mapping[int, Coder], exchange: Exchange, links: Links, hosts: Hosts, account: Account) -> Power:
+    """The means of factors, and of other methods' parts by the fewest bytes."""
+    if not powers:
+        legal = "auto, gather, two_stage, server, hierarchical"
+        raise ValueError(f"collective='power': {coders.name} has no factors to average, only powersgd has; legal here: {legal}")
+    if any(len(coder.memories) > 1 for coder in powers.values()):
+        raise ValueError("both=True: collective='power' encodes no means, so that nobody remembers them; choose two_stage, or both=False")
+    encoders = {number: Encoder(coder.compressor, coder.memories[0] if coder.memories else None) for number, coder in powers.items()}
+    rest: Collective | None = None
+    if len(powers) < len(coders.every):
+        rest = build(coders, dataclasses.replace(exchange, collective=fewest_bytes(coders, hosts.num_workers)), links, hosts, account)[1]
+    return Power(links, hosts, encoders, rest, account)
 
 
 @dataclasses.dataclass

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -30,6 +31,15 @@ TAG = b"BETA"
 _FACTOR = struct.Struct("<f")
 _PLACE = re.compile(r"(?P<name>.*?)(\[(?P<first>\d+)\])?")
 Memory = dict[str, dict[str, Tensor]]  # kind -> parameter -> float32[size]
+
+
+@dataclass(frozen=True)
+class Owed:
+    """wanted: float32, of the gradient's shape; after: what the memory, the residual apart, becomes; memory: where that lies."""
+
+    wanted: Tensor
+    after: dict[str, Tensor]
+    memory: dict[str, Tensor]
 
 
 class ErrorFeedback:
@@ -69,20 +79,29 @@ class ErrorFeedback:
     def _masked(self, after: dict[str, Tensor], message: Message) -> None:
         """Nothing: a residual is what was not sent already."""
 
-    def encode(self, vector: Tensor, key: Key) -> Message:
+    def owed(self, vector: Tensor, key: Key) -> Owed:
+        """What should be sent of a gradient; nothing is remembered before ``keep``."""
         memory = self._place(key, vector)
-        wanted, after = self._wanted(vector, memory)
-        message = self.inner.encode(wanted, key)
-        decoded, wanted = self.inner.decode(message), wanted.reshape(-1)
+        return Owed(*self._wanted(vector, memory), memory)
+
+    def keep(self, owed: Owed, sent: Tensor, message: Message | None = None) -> None:
+        """Remember what was owed beside ``sent`` float32[n], in ``message``, if any."""
+        if self.may_undo:
+            self._before += [(place, place.clone()) for place in owed.memory.values()]
+        if message is not None:
+            self._masked(owed.after, message)
+        torch.sub(owed.wanted.reshape(-1), sent, out=owed.memory["residuals"])
+        for kind, value in owed.after.items():
+            owed.memory[kind].copy_(value)
+
+    def encode(self, vector: Tensor, key: Key) -> Message:
+        owed = self.owed(vector, key)
+        message = self.inner.encode(owed.wanted, key)
+        decoded, wanted = self.inner.decode(message), owed.wanted.reshape(-1)
         square = float(torch.dot(decoded, decoded))
         factor = float(torch.dot(wanted, decoded)) / square if square > 0 else 0.0
         head = torch.frombuffer(bytearray(_FACTOR.pack(min(max(factor, 0.0), 1.0))), dtype=torch.uint8)
-        if self.may_undo:
-            self._before += [(place, place.clone()) for place in memory.values()]
-        self._masked(after, message)
-        torch.sub(wanted, decoded.mul_(_FACTOR.unpack(bytes(head.numpy()))[0]), out=memory["residuals"])
-        for kind, value in after.items():
-            memory[kind].copy_(value)
+        self.keep(owed, decoded.mul_(_FACTOR.unpack(bytes(head.numpy()))[0]), message)
         return Message(TAG, vector.numel(), torch.cat([head.to(vector.device), message.to_bytes()]))
 
     def settle(self, *, undo: bool = False) -> None:
@@ -135,7 +154,7 @@ def keep_fitting(saved: dict[str, Any], sizes: Mapping[str, int]) -> None:
 def of_rank(coders: dict[str, Any], rank: int) -> dict[str, Any]:
     """A state of encoders with one worker's memory as that of worker ``rank``: ranks may be numbered anew after a restart."""
     renamed = [{**saved, "workers": dict(zip([rank], saved["workers"].values(), strict=False))} for saved in coders.get("memories", ())]
-    return {**coders, "memories": renamed}
+    return {**coders, "memories": renamed, "layers": [of_rank(layer, rank) for layer in coders.get("layers", ())]}
 
 
 class MomentumCorrection(ErrorFeedback):

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq import cpu, ops
+from nuq import cpu
 from nuq.cpu import low_rank as compiled
 from nuq.ops import Key
 from nuq.reference import hash_bits
@@ -162,15 +162,3 @@ def started_again(right: Tensor, key: Key) -> Tensor:
     if not bool(missing.any()):
         return found
     return orthonormal(torch.where(missing[:, None], _random(right.shape[1], right.shape[0], key, right.device), found))
-
-
-def finite(*tensors: Tensor) -> bool:
-    """Whether all numbers are."""
-    for tensor in tensors:
-        n = tensor.numel()
-        if tensor.device.type == "cpu" and n:
-            if not math.isfinite(float(ops.bucket_scales(tensor.reshape(-1), n, "linf")[0])):
-                return False
-        elif not bool(torch.isfinite(tensor).all()):
-            return False
-    return True

@@ -15,6 +15,7 @@ from typing import Any
 
 from nuq.settings import unknown
 from nuq.settings.atomo import ATOMO
+from nuq.settings.powersgd import PowerSGD
 from nuq.settings.quantizers import ALQ, AMQ, DRIVE, ECDQ, EDEN, NUQSGD, QSGD, SGD, TRN, AMQNormal, Normal, Optimal, SuperSGD
 from nuq.settings.rivals import BF16, FP8, FP16, Block8, Natural, Signs
 from nuq.settings.sketches import CASQ, SketchML
@@ -35,6 +36,7 @@ class Method:
     single_worker: bool = False  # uses worker 0 alone
     feedback: str = "none"  # the memory of its paper: none, error or momentum
     second: str = ""  # the method that encodes means for a second stage; empty: this one, with its own number of bits
+    collective: str = ""  # one of its own, which collective=auto takes
 
     def load(self) -> Any:
         """Import the method's code (and torch with it)."""
@@ -79,6 +81,16 @@ METHODS: dict[str, Method] = {
     "adaptive_threshold": Method("AdaptiveThreshold", AdaptiveThreshold, _SPARSE + "adaptive_threshold", second="nonzero", **_NEAREST),
     "dgc": Method("DGC", DGC, _SPARSE + "dgc", feedback="momentum", second="nonzero", **_NEAREST),
     "atomo": Method("ATOMO", ATOMO, "nuq.compressors.atomo:Atomo", second="qsgdinf"),
+    "powersgd": Method(
+        "PowerSGD",
+        PowerSGD,
+        "nuq.compressors.powersgd:PowerSGD",
+        unbiased=False,
+        contractive=True,
+        feedback="error",
+        second="qsgdinf",
+        collective="power",
+    ),
     "nonzero": Method("Nonzero", Sparse, _SPARSE + "nonzero", **_EXACT),
     "casq": Method("CASQ", CASQ, "nuq.compressors.casq:Casq", unbiased=False, contractive=True, second="qsgdinf", feedback="error"),
     "sketchml": Method("SketchML", SketchML, "nuq.compressors.sketchml:SketchML", unbiased=False, second="qsgdinf"),

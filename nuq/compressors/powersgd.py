@@ -1,0 +1,160 @@
+"""PowerSGD (Vogels, Karimireddy, Jaggi, NeurIPS 2019, arXiv 1905.13727): a gradient matrix as a product of two thin ones.
+
+With M of rows x columns and Q of columns x rank, P = orthonormal(M Q), Q = M^T P, and M is decoded as P Q^T = P P^T M: a projection, so
+that the error is |M|^2 - |Q|^2, a contraction.  Matrices are as ``nuq.low_rank.columns_of`` has them; tensors of one dimension (see
+``dense_1d``) and those whose factors would be no fewer numbers travel whole.
+
+This file is one worker's message by itself: Q begins at random, from the key, and what the messages of M workers decode to are added.  The
+paper's method averages the *factors* of all workers instead, in two rounds, warm-started: the collective ``power`` (``nuq.power``), which
+``collective=auto`` takes for this method.
+
+Body of a message::
+
+    flags uint8 (1: whole, 2: half precision), 1 zero byte, rank uint16, columns uint32, exponent int16, 2 zero bytes
+    whole:    float32[n]
+    factors:  left [rank, rows], right [rank, columns] (times 2^exponent), float32 or float16
+
+Differences from the paper's code: Q is made orthonormal, too, before M Q, which changes the rounding alone; a direction that the matrix
+does not have is zero instead of noise divided by its norm.  Half precision rounds P first, and Q is made for the rounded one.  A
+gradient of subnormal numbers may vanish.
+
+Speed: two passes over the matrix for the products and, to decode, one to write it; per tensor some 0.1 ms are Gram-Schmidt and calls.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nuq.low_rank import columns_of, left_product, num_rows, orthonormal, outer_product, right_product, saved, start
+from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
+from nuq.ops import DTYPES, MAX_COORDINATES, Key, NonFiniteError
+from nuq.settings import check
+from nuq.settings.powersgd import PowerSGD as Settings
+
+TAG = b"POWR"
+_HEAD = struct.Struct("<BxHIhxx")
+_WHOLE, _HALF = 1, 2
+_TOP_HALF = 15  # the largest number is brought below 2^15, so that rounding cannot overflow
+_MOST = 2.0**124  # of the factors: beyond, sums of their products may overflow
+_LEAST_EXPONENT, _MOST_EXPONENT = -126, 126
+
+
+class PowerSGD:
+    """starts: by vector, right factors float32[rank, columns] at which the collective's next iteration begins: the same on all ranks."""
+
+    shaped = True  # encode takes a parameter's own shape where scope=tensor
+
+    def __init__(self, settings: Settings) -> None:
+        check(type(settings), vars(settings), "")
+        self.settings = settings
+        self.rank, self.half = settings.rank, settings.values == "fp16"
+        self.exact_bytes = settings.scope == "model"
+        self.starts: dict[str, Tensor] = {}
+
+    def columns(self, shape: Sequence[int], *, piece: bool = False) -> int:
+        """Columns of a tensor's matrix; 0 where it travels whole.  piece: of a tensor that was cut."""
+        if self.settings.scope == "tensor" and self.settings.dense_1d and len(shape) <= 1 and not piece:
+            return 0
+        columns = columns_of(shape)
+        return columns if saved(math.prod(shape), columns, self.rank) else 0
+
+    def encode(self, tensor: Tensor, key: Key) -> Message:
+        if tensor.dtype not in DTYPES:
+            raise ValueError(f"a tensor of {tensor.dtype}: must be one of {', '.join(map(str, DTYPES))}")
+        if tensor.numel() > MAX_COORDINATES:
+            raise ValueError(f"num_coordinates={tensor.numel()}: one message holds at most 2^31 coordinates; cut it into several")
+        x = tensor.detach().reshape(-1).to(torch.float32).contiguous()
+        columns = self.columns(tensor.shape, piece=key.parameter.endswith("]"))
+        if not columns:
+            if not bool(torch.isfinite(x).all()):
+                raise NonFiniteError("the gradient is not finite")
+            return _message(x.numel(), _HEAD.pack(_WHOLE, 0, 0, 0), [x])
+        right = start(columns, self.rank, key, x.device)
+        for number in range(self.settings.iterations):
+            left = orthonormal(_finite(left_product(x, columns, orthonormal(right) if number else right)))
+            left = left.to(torch.float16).to(torch.float32) if self.half else left
+            right = _finite(right_product(x, columns, left))
+        if not self.half:
+            return _message(x.numel(), _HEAD.pack(0, self.rank, columns, 0), [left, right])
+        largest = float(right.abs().amax())
+        exponent = min(max(math.frexp(largest)[1] - _TOP_HALF, _LEAST_EXPONENT), _MOST_EXPONENT) if largest else 0
+        halves = [left.to(torch.float16), _times_power(right, -exponent).clamp_(-65504.0, 65504.0).to(torch.float16)]
+        return _message(x.numel(), _HEAD.pack(_HALF, self.rank, columns, exponent), halves)
+
+    def decode(self, message: Message) -> Tensor:
+        total = torch.empty(message.num_coordinates, dtype=torch.float32, device=message.body.device)
+        _decode(message, total, accumulate=False)
+        return total
+
+    def add(self, message: Message, total: Tensor) -> None:
+        """total += decode(message).  total: float32[n]."""
+        _decode(message, total, accumulate=True)
+
+    def message_bytes(self, num_coordinates: int) -> int:
+        """Exact with scope=model.  Of tensors it depends on their shapes: no more than this."""
+        whole = HEADER_BYTES + _HEAD.size + 4 * num_coordinates
+        return self.usual_bytes(num_coordinates) if self.exact_bytes else whole
+
+    def usual_bytes(self, num_coordinates: int) -> int:
+        """Of a nearly square matrix."""
+        columns = self.columns((num_coordinates,), piece=True)
+        if not columns:
+            return HEADER_BYTES + _HEAD.size + 4 * num_coordinates
+        numbers = self.rank * (num_rows(num_coordinates, columns) + columns)
+        return HEADER_BYTES + _HEAD.size + numbers * (2 if self.half else 4)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: right.clone() for name, right in self.starts.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.starts = {name: right.clone() for name, right in state.items()}
+
+
+def _message(num_coordinates: int, head: bytes, numbers: Sequence[Tensor]) -> Message:
+    device = numbers[0].device
+    pieces = [torch.frombuffer(bytearray(head), dtype=torch.uint8).to(device), *(part.reshape(-1).view(torch.uint8) for part in numbers)]
+    message = Message.room_for(TAG, num_coordinates, sum(piece.numel() for piece in pieces), device)
+    torch.cat(pieces, out=message.body)
+    return message
+
+
+def _finite(factor: Tensor) -> Tensor:
+    """The factor itself; NonFiniteError where it, and so the matrix, is not finite or overflows."""
+    if not float(factor.abs().amax()) < _MOST:
+        raise NonFiniteError("the gradient is not finite or overflows float32")
+    return factor
+
+
+def _times_power(numbers: Tensor, exponent: int) -> Tensor:
+    return numbers * 2.0**exponent
+
+
+def _decode(message: Message, total: Tensor, *, accumulate: bool) -> None:
+    body, n = message.body, message.num_coordinates
+    if message.tag != TAG or body.numel() < _HEAD.size:
+        raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not one of low rank ({TAG!r})")
+    flags, rank, columns, exponent = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
+    whole, half = flags == _WHOLE, flags == _HALF
+    if flags not in (0, _WHOLE, _HALF) or (not whole and not (rank and 0 < columns <= n and abs(exponent) <= _MOST_EXPONENT)):
+        raise MessageError(f"flags {flags}, rank {rank}, {columns} columns, exponent {exponent}: damaged")
+    rows = 0 if whole else num_rows(n, columns)
+    numbers, size = (n, 4) if whole else (rank * (rows + columns), 2 if half else 4)
+    if body.numel() != _HEAD.size + numbers * size:
+        raise MessageError(f"{body.numel()} bytes where {numbers} numbers take {_HEAD.size + numbers * size}")
+    values = from_bytes(body[_HEAD.size :], torch.float16 if half else torch.float32).to(torch.float32)
+    if not bool(torch.isfinite(values).all()):
+        raise MessageError("a number that is not finite: damaged")
+    if whole:
+        if accumulate:
+            total += values
+        else:
+            total.copy_(values)
+        return
+    left, right = values[: rank * rows].view(rank, rows), values[rank * rows :].view(rank, columns)
+    outer_product(left, _times_power(right, exponent) if exponent else right, total, accumulate=accumulate)
