@@ -38,28 +38,46 @@ struct Starts {
     uint32_t within(int i, uint32_t hash) const { return uint32_t(uint64_t(hash) * sizes[i] >> 32); }
     uint32_t place(int i, uint32_t hash) const { return starts[i] + within(i, hash); }
 };
+constexpr int FEW = 16;  // clusters of a sign: so many comparisons take less time than a search in memory
+
+// Of W coordinates.  Infinity stands behind the last threshold, and no magnitude is below zero.
+template <bool COUNTED>
+inline U number_of(F x, const float* table, int room, int clusters, U first) {
+    const F zero{};
+    const U below = (U)(x < zero);
+    U k{};
+    if (COUNTED) {
+        const F minus = zero - x;
+        for (int i = 0; i + 1 < clusters; ++i) k = add_where_below(k, splat(table[i]), x);
+        for (int i = 0; i + 1 < clusters; ++i) k = add_where_below(k, splat(table[room + i]), minus);
+    } else {
+        const F magnitude = (F)((U)x & 0x7fffffffu);
+        const U start = below & uint32_t(room);
+        for (int step = room / 2; step; step /= 2)
+            k = add_where_not_above(k + uint32_t(step), magnitude, gathered(table + step - 1, k + start), uint32_t(-step));
+    }
+    return k + (below & uint32_t(clusters)) + (first & (U)(x != zero));
+}
+
+template <bool COUNTED>
+void numbers(const float* x, int64_t size, const float* table, int room, int clusters, int first, uint8_t* ids) {
+    const U from = splat(uint32_t(first));
+    int64_t i = 0;
+    for (; i + W <= size; i += W) {
+        prefetch(x + i + AHEAD);
+        store_codes(ids + i, number_of<COUNTED>(load<F>(x + i), table, room, clusters, from));
+    }
+    if (i < size) {
+        uint8_t last[W];
+        store_codes(last, number_of<COUNTED>(load_first(x + i, size - i), table, room, clusters, from));
+        std::memcpy(ids + i, last, size_t(size - i));
+    }
+}
 }  // namespace
 
 void cell_numbers(const float* x, int64_t size, const float* table, int room, int clusters, int first, uint8_t* ids) {
-    alignas(64) int32_t places[CHUNK];
-    alignas(64) float magnitudes[CHUNK];
-    for (int64_t at = 0; at < size; at += CHUNK) {
-        const int64_t count = std::min(CHUNK, size - at);
-        for (int64_t i = 0; i < count; ++i) {
-            magnitudes[i] = std::fabs(x[at + i]);
-            places[i] = x[at + i] < 0 ? room : 0;
-        }
-        for (int step = room / 2; step; step /= 2) {
-            const float* from = table + step - 1;
-            for (int64_t i = 0; i < count; ++i) places[i] += magnitudes[i] > from[places[i]] ? step : 0;
-        }
-        const int32_t gap = room - clusters;
-        const float zero = first ? 0.0f : -1.0f;  // the magnitude that has number 0
-        for (int64_t i = 0; i < count; ++i) {
-            const int32_t number = places[i] + first - (places[i] >= room ? gap : 0);
-            ids[at + i] = uint8_t(magnitudes[i] == zero ? 0 : number);
-        }
-    }
+    if (clusters <= FEW) return numbers<true>(x, size, table, room, clusters, first, ids);
+    numbers<false>(x, size, table, room, clusters, first, ids);
 }
 
 void cell_sums(const Cells& job, const float* x, const uint8_t* ids, int64_t first, int64_t last) {
