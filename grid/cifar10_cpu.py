@@ -7,7 +7,9 @@ histogram, which is our default.
 
 from __future__ import annotations
 
-from grid.engine.sweep import Sweep, point, product, union, where_read
+from collections.abc import Sequence
+
+from grid.engine.sweep import Point, Sweep, point, product, union, where_read
 from grid.nuq import ALQ_N, AMQ_N, CLOSED_FORM, NUQSGD, QSGD, QSGDINF, SGD, SUPERSGD, TRN, mixture
 
 BITS = 3
@@ -25,6 +27,21 @@ UPDATE_EVERY = 400
 SEEDS = (1,)
 
 HISTOGRAM = {"method.fit": "histogram", "method.solver": "exact"}
+
+
+def images(model: str, *, workers: int, batch_size: int, steps: int, lr: float, lr_drops: Sequence[int], eval_every: int) -> Point:
+    """CIFAR-10 for the other papers' sweeps: SGD with momentum .9, the rate falling tenfold at every drop, nothing measured."""
+    return point(
+        "",
+        {"optim": "sgd", "optim.lr": lr, "schedule": "step", "schedule.at": list(lr_drops)},
+        data="cifar10",
+        model=model,
+        workers=workers,
+        batch_size=batch_size,
+        steps=steps,
+        eval_every=eval_every,
+        eval_train=False,  # a pass over 50,000 images takes as long as 200 steps
+    )
 
 
 def cifar10_cpu() -> Sweep:

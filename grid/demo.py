@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grid.engine.sweep import Sweep, point, product, union, where_read
+from grid.engine.sweep import Point, Sweep, point, product, union, where_read
 from grid.nuq import NUQSGD, QSGD, QSGDINF, SGD, SUPERSGD, TRN
 
 BITS = 3
@@ -19,6 +19,20 @@ SEEDS = (1, 2, 3)
 
 # The adaptive methods with their default fit and solver: the better ones, not the published ones.
 ADAPTIVE = union(point("ALQ", method="alq"), point("ALQ-N", method="alq_n"), point("AMQ", method="amq"), point("AMQ-N", method="amq_n"))
+
+
+def digits(steps: int, workers: int = 2) -> Point:
+    """The small task of the papers' sweeps: seconds a run, without data or GPU."""
+    return point(
+        "",
+        {"optim": "sgd", "optim.lr": LR},
+        data="digits",
+        model="cnn",
+        workers=workers,
+        batch_size=BATCH_SIZE,
+        steps=steps,
+        eval_every=max(1, steps // 4),
+    )
 
 
 def demo() -> Sweep:

@@ -1,0 +1,110 @@
+"""Every method of ``METHODS`` at matched bits: 1, 2, 3, 4 and 8 bits per coordinate, and the sparse regime below one.
+
+What sets a method's bits is the first of ``KNOBS`` among its settings, so that a new method joins without an edit here; one without a knob
+(signs, powers of two, casts) is a single point. Everything else has its default, the memory of the method's paper included. The bits are
+those that the settings mean, not those that arrive: headers, norms and tables come on top, entropy coding takes off; the table's column of
+measured bits counts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from grid import cifar10_cpu as small
+from grid.demo import digits
+from grid.engine.rates import sparse_ratio
+from grid.engine.sweep import Point, Sweep, point, product, union
+from grid.nuq import cifar10, updates
+from nuq.registry import METHODS, Method
+
+BITS = (1, 2, 3, 4, 8)
+SPARSE = (0.01, 0.1)  # bits per coordinate below which only sparse methods go
+RANKS = {
+    1: 1,
+    2: 2,
+    3: 4,
+    4: 5,
+    8: 10,
+}  # bits -> singular vectors of every layer, each of which takes .7 to .8 bits in the models used here
+NOT_COMPARED = ("nonzero",)  # every value that is not zero, for means that are sparse already
+
+# --- what sets the bits -------------------------------------------------------------------------------------------
+
+
+def _bits(entry: Method, bits: float) -> dict[str, Any]:
+    rule = _rule(entry, "bits")
+    low, high = rule.metadata.get("low"), rule.metadata.get("high")
+    fits = (low is None or bits >= low) and (high is None or bits <= high) and bits in BITS
+    return {"method.bits": type(rule.default)(bits)} if fits else {}
+
+
+def _ratio(entry: Method, bits: float) -> dict[str, Any]:
+    indices = any(rule.name == "indices" for rule in dataclasses.fields(entry.settings))
+    return {"method.ratio": sparse_ratio(bits, indices=indices)}
+
+
+def _clusters(entry: Method, bits: float) -> dict[str, Any]:
+    del entry
+    return {"method.clusters": 2 ** int(bits - 1)} if bits in (2, 3, 4) else {}
+
+
+def _rank(name: str) -> Callable[[Method, float], dict[str, Any]]:
+    return lambda entry, bits: {f"method.{name}": RANKS[bits]} if bits in RANKS else {}
+
+
+KNOBS: dict[str, Callable[[Method, float], dict[str, Any]]] = {
+    "svd_rank": _rank("svd_rank"),
+    "rank": _rank("rank"),
+    "clusters": _clusters,
+    "bits": _bits,
+    "ratio": _ratio,
+}
+
+
+def _rule(entry: Method, name: str) -> dataclasses.Field[Any]:
+    return next(rule for rule in dataclasses.fields(entry.settings) if rule.name == name)
+
+
+def at_bits(name: str, targets: Sequence[float]) -> list[Point]:
+    """The method at each of the bits per coordinate that it reaches; once, with its defaults, where it has no knob."""
+    entry = METHODS[name]
+    there = {rule.name for rule in dataclasses.fields(entry.settings)}
+    knob = next((KNOBS[key] for key in KNOBS if key in there), None)
+    if knob is None:
+        return [point(entry.title, method=name)]
+    found = {f"{entry.title} {bits:g} bit{'s' * (bits != 1)}": knob(entry, bits) for bits in targets}
+    return [point(label, settings, method=name) for label, settings in found.items() if settings]
+
+
+def methods(targets: Sequence[float]) -> list[Point]:
+    """Every method at matched bits."""
+    return union(*(at_bits(name, targets) for name in METHODS if name not in NOT_COMPARED))
+
+
+# --- sweeps -------------------------------------------------------------------------------------------------------
+
+MODEL = "resnet8"
+BATCH_SIZE = 16
+STEPS = 600
+LR = 0.05
+LR_DROPS = [450]
+EVAL_EVERY = 300
+SEEDS = (1,)
+
+
+def cifar10_resnet32() -> Sweep:
+    """CIFAR-10, ResNet-32, as the adaptive methods' paper trains it: every method at matched bits."""
+    return Sweep(product(cifar10("resnet32"), updates([100, 2000], 10000), methods((*SPARSE, *BITS))), folder="everything_cifar10_resnet32")
+
+
+def cifar10_cpu() -> Sweep:
+    """Real data without a GPU: every method at matched bits, a short training each."""
+    task = small.images(MODEL, workers=4, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, lr_drops=LR_DROPS, eval_every=EVAL_EVERY)
+    return Sweep(product(task, updates([20, 100], 200), methods((*SPARSE, *BITS))), seeds=SEEDS, folder="everything_cifar10_cpu")
+
+
+def cpu() -> Sweep:
+    """The embedded digits, seconds a run: every method at 2 bits, or as it is."""
+    return Sweep(product(digits(steps=60), updates([5, 20], 0), methods((2,))), folder="everything_cpu")

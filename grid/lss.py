@@ -1,0 +1,62 @@
+"""LSS / CASQ: clusters of values, cells of means, Huffman-coded cluster ids; over clusters and cells, against SketchML, TopK and QSGD.
+
+The task is that of the code that it grew from (``grid/atomo.py``), with error feedback, which a biased method needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grid import cifar10_cpu as small
+from grid.atomo import WORKERS, paper
+from grid.demo import digits
+from grid.engine.sweep import Point, Sweep, axis, point, product, union
+from grid.nuq import QSGD, SUPERSGD
+
+CLUSTERS = [2, 4, 8, 16]
+CELLS = [0.001, 0.01, 0.1]  # over coordinates, of each cluster
+CASQ = point("CASQ", method="casq")
+SKETCHML = point("SketchML", method="sketchml")
+TOPK = product(point("TopK", method="topk"), axis("method.ratio", [0.01, 0.1]))
+QUANTIZED = product(QSGD, axis("method.bits", [2, 4]))
+
+
+def grid_of(clusters: Sequence[int], cells: Sequence[float]) -> list[Point]:
+    """CASQ at so many clusters of either sign, with so many cells each."""
+    return product(CASQ, axis("method.clusters", clusters), axis("method.cells_ratio", cells))
+
+
+def _methods(clusters: Sequence[int], cells: Sequence[float]) -> list[Point]:
+    return union(SUPERSGD, grid_of(clusters, cells), SKETCHML, TOPK, QUANTIZED)
+
+
+def lenet_mnist() -> Sweep:
+    """MNIST, LeNet: CASQ at 2 to 16 clusters and three numbers of cells, against SketchML, TopK and QSGD."""
+    return Sweep(product(paper("mnist", "lenet"), _methods(CLUSTERS, CELLS)), folder="lss_lenet_mnist")
+
+
+def resnet18_cifar10() -> Sweep:
+    """CIFAR-10, ResNet-18 for small images: the same methods."""
+    return Sweep(product(paper("cifar10", "cifar_resnet18"), _methods(CLUSTERS, CELLS)), folder="lss_resnet18_cifar10")
+
+
+# --- without a GPU ------------------------------------------------------------------------------------------------
+
+MODEL = "resnet8"
+BATCH_SIZE = 16
+STEPS = 1000
+LR = 0.05
+LR_DROPS = [750]
+EVAL_EVERY = 250
+SEEDS = (1,)
+
+
+def cifar10_cpu() -> Sweep:
+    """Real data without a GPU: CASQ at 4 and 16 clusters, 1 % and 10 % of cells, against the same rivals."""
+    task = small.images(MODEL, workers=WORKERS, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, lr_drops=LR_DROPS, eval_every=EVAL_EVERY)
+    return Sweep(product(task, _methods([4, 16], [0.01, 0.1])), seeds=SEEDS, folder="lss_cifar10_cpu")
+
+
+def cpu() -> Sweep:
+    """The same on the embedded digits, seconds a run."""
+    return Sweep(product(digits(steps=100), _methods([4, 16], [0.01])), folder="lss_cpu")

@@ -1,0 +1,226 @@
+"""The neighbouring papers' sweeps: their settings as the papers' own code has them, epochs as steps, and matched bits."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import args
+from grid import dgc, everything, layerwise
+from grid.engine import epochs, rates
+from grid.engine.families import load
+from grid.engine.sweep import Experiment
+from nuq.registry import METHODS, Method
+from nuq.settings import setting
+
+
+def rows(family: str, run_name: str) -> dict[str, Experiment]:
+    return {item.label: item for item in load(family, run_name).experiments()}
+
+
+# --- epochs -------------------------------------------------------------------------------------------------------
+
+
+def test_an_epoch_is_that_of_the_order_of_training() -> None:
+    from train.order import Order
+
+    for data, batch_size, workers in (("cifar10", 128, 4), ("cifar10", 512, 1), ("mnist", 128, 4), ("digits", 16, 2)):
+        order = Order(epochs.NUM_TRAIN[data], batch_size, workers, seed=1)
+        assert epochs.steps_per_epoch(data, batch_size, workers) == order.steps_per_epoch
+    assert epochs.steps_per_epoch("imagenet", 32, 256) == 1_281_167 // 8192 == 156
+    assert epochs.at_epochs([0, 30, 60.5], 10) == [0, 300, 605]
+
+
+def test_the_digits_are_as_many_as_is_said() -> None:
+    import torch
+
+    from train import data
+
+    found = data.load(args.resolve({"data": "digits"}), torch.device("cpu"))
+    assert found.num_train == epochs.NUM_TRAIN["digits"]
+
+
+# --- DGC ----------------------------------------------------------------------------------------------------------
+
+
+def test_dgc_on_cifar10_is_trained_as_by_its_authors() -> None:
+    found = rows("dgc", "cifar10_resnet110")
+    assert {label.split(" ", 1)[1] for label in found} == {
+        "SuperSGD", "DGC wm0", "DGC wm5", "DGC wm5o", "DGC paper's warm-up", "DGC wm5 fp32",
+    }  # fmt: skip
+    for item in found.values():
+        config, workers = item.config, item.config["workers"]
+        epoch = 50_000 // (128 * workers)
+        assert (config["steps"], config["batch_size"], config["model"]["name"]) == (200 * epoch, 128, "resnet110")
+        assert config["optim"]["lr"] == pytest.approx(0.1 * workers)
+        assert config["schedule"] == {"name": "cosine", "warmup_steps": 5 * epoch, "warmup_factor": 1 / workers}
+    wire = found["workers=4 DGC wm5"].config["method"]
+    assert (wire["ratio"], wire["values"], wire["indices"], wire["scope"], wire["dense_1d"]) == (0.001, "fp16", "int32", "tensor", True)
+    assert wire["warmup_every"] == 97
+    assert found["workers=8 DGC wm5"].config["method"]["warmup_every"] == 48
+
+
+def test_the_three_warmups() -> None:
+    found = {label: item.config["method"] for label, item in rows("dgc", "cifar10_resnet20").items()}
+    assert found["workers=4 DGC wm0"]["warmup_every"] == 0
+    assert found["workers=4 DGC wm5"]["warmup_ratios"] == pytest.approx([0.3162, 0.1, 0.03162, 0.01, 0.003162], rel=1e-3)
+    assert found["workers=4 DGC wm5o"]["warmup_ratios"] == [1.0] * 5
+    assert found["workers=4 DGC paper's warm-up"]["warmup_ratios"] == [0.25, 0.0625, 0.015625, 0.004]
+
+
+@pytest.mark.parametrize(("run_name", "decay", "nesterov"), [("imagenet_resnet50", 1e-4, True), ("imagenet_vgg16bn", 5e-5, False)])
+def test_dgc_on_imagenet_has_the_rows_of_the_published_table(run_name: str, decay: float, nesterov: bool) -> None:
+    found = rows("dgc", run_name)
+    gpus = {}
+    for label, item in found.items():
+        config = item.config
+        total = config["workers"] * config["batch_size"] // 32
+        epoch = 1_281_167 // (32 * total)
+        assert (config["steps"], config["eval_every"]) == (90 * epoch, epoch)
+        assert config["optim"] == {"name": "sgd", "lr": 0.0125 * total, "momentum": 0.9, "nesterov": nesterov, "weight_decay": decay}
+        assert config["schedule"]["warmup_steps"] == 5 * epoch
+        if config["schedule"]["name"] == "step":
+            assert config["schedule"]["at"] == [30 * epoch, 60 * epoch, 80 * epoch]
+        if "wm5" in label:
+            gpus[label.split(" DGC")[0]] = (config["workers"], total)
+    assert gpus == {
+        "gpus=8": (8, 8), "gpus=16": (16, 16), "gpus=32": (32, 32), "gpus=64": (64, 64), "gpus=32 cosine": (32, 32),
+        "gpus=64 as 8 nodes": (8, 64), "gpus=128 as 16 nodes": (16, 128), "gpus=256 as 32 nodes": (32, 256),
+    }  # fmt: skip
+
+
+def test_what_the_small_study_of_dgc_compares() -> None:
+    found = rows("dgc", "cifar10_cpu")
+    methods = {label: (item.config["method"], item.config["feedback"]["kind"]) for label, item in found.items()}
+    assert methods["DGC with warm-up"][0]["warmup_every"] == dgc.WARMUP_STEPS and methods["DGC without warm-up"][0]["warmup_every"] == 0
+    assert [methods[f"TopK {how} feedback"][1] for how in ("with", "without")] == ["error", "none"]
+    assert {method["ratio"] for method, _ in methods.values() if "ratio" in method} == {0.001}
+    outside = [{key: value for key, value in item.config.items() if key not in ("method", "feedback", "seed")} for item in found.values()]
+    assert all(config == outside[0] for config in outside), "nothing else differs"
+
+
+# --- layer-wise, ATOMO, LSS ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("run_name", ["cifar10_resnet9", "cifar10_alexnet", "cifar10_cpu", "cpu", "imagenet_resnet50"])
+def test_every_method_is_there_layer_wise_and_entire_model(run_name: str) -> None:
+    pairs: dict[str, dict[str, dict[str, Any]]] = {}
+    for label, item in rows("layerwise", run_name).items():
+        if item.config["method"]["name"] != "supersgd":
+            assert item.config["feedback"]["kind"] == "none"
+            plain, _, scope = label.rpartition(" ")
+            pairs.setdefault(plain, {})[scope] = dict(item.config)
+    for both in pairs.values():
+        wise, entire = both["layer-wise"], both["entire-model"]
+        assert (wise["method"].pop("scope"), entire["method"].pop("scope")) == ("tensor", "model")
+        assert wise == entire
+    kinds = {"TopK", "RandomK", "ThresholdV", "AdaptiveThreshold", "TernGrad", "QSGD"}
+    assert {label.split(" ")[0] for label in pairs} == kinds
+
+
+def test_layerwise_training_is_the_24_epoch_recipe() -> None:
+    found = rows("layerwise", "cifar10_resnet9")
+    by_ratio = {item.config["method"].get("ratio") for item in found.values()}
+    assert by_ratio >= {0.001, 0.01, 0.1, 0.5}
+    for item in found.values():
+        config = item.config
+        long = config["method"]["name"] in ("randomk", "thresholdv") or "40 epochs" in item.label
+        total = (40 if long else 24) * 97
+        assert (config["steps"], config["batch_size"], config["data"]["cutout"]) == (total, 512, 8)
+        assert config["schedule"] == {"name": "piecewise_linear", "at": [0, 485, total], "factors": [0.0, 1.0, 0.0]}
+        assert (config["optim"]["lr"], config["optim"]["weight_decay"]) == (0.4, 5e-4)
+    assert found["ThresholdV layer-wise"].config["method"]["threshold"] == 0.001
+    assert len(layerwise.methods([0.1])[1]) == 4
+
+
+def test_atomo_is_trained_as_by_its_authors() -> None:
+    for run_name, data, model, epoch in (("lenet_mnist", "mnist", "lenet", 117), ("resnet18_cifar10", "cifar10", "cifar_resnet18", 97)):
+        found = rows("atomo", run_name)
+        for item in found.values():
+            config = item.config
+            assert (config["data"]["name"], config["model"]["name"], config["batch_size"]) == (data, model, 128)
+            assert config["optim"] == {"name": "sgd", "lr": 0.01, "momentum": 0.5, "nesterov": False, "weight_decay": 0.0}
+            assert config["schedule"] == {"name": "exponential", "factor": 0.95, "period": epoch}
+        ranks = {item.config["method"]["svd_rank"] for item in found.values() if item.config["method"]["name"] == "atomo"}
+        assert ranks == {1, 2, 3, 4}
+
+
+def test_topk_at_atomos_bytes_has_its_ratio_from_the_models_matrices() -> None:
+    found = rows("atomo", "cifar10_cpu")
+    for rank in (1, 3):
+        ratio = found[f"TopK bytes of rank {rank}"].config["method"]["ratio"]
+        want = rates.factor_bits(rates.cifar_resnet(8), rank)
+        assert rates.sparse_bits(ratio) == pytest.approx(want, rel=0.01)
+
+
+def test_casq_over_clusters_and_cells() -> None:
+    found = [item.config["method"] for item in rows("lss", "resnet18_cifar10").values() if item.config["method"]["name"] == "casq"]
+    assert {(method["clusters"], method["cells_ratio"]) for method in found} == {(k, c) for k in (2, 4, 8, 16) for c in (0.001, 0.01, 0.1)}
+
+
+# --- matched bits -------------------------------------------------------------------------------------------------
+
+
+def test_bits_of_sparse_values() -> None:
+    assert rates.sparse_bits(0.5) == pytest.approx(17) and rates.sparse_bits(0.25, indices=False) == pytest.approx(8)
+    for bits in (0.01, 1, 8):
+        assert rates.sparse_bits(rates.sparse_ratio(bits)) == pytest.approx(bits, rel=0.01)
+    with pytest.raises(ValueError, match=r"bits=20: must be above 0 and at most 17"):
+        rates.sparse_ratio(20)
+
+
+@pytest.mark.parametrize(("data", "model"), [("cifar10", "resnet8"), ("cifar10", "resnet32"), ("digits", "cnn")])
+def test_matrices_are_those_of_the_model(data: str, model: str) -> None:
+    from train import models
+
+    built = models.build(args.resolve({"data": data, "model": model}), (3, 32, 32) if data == "cifar10" else (1, 8, 8), 10)
+    weights = [(p.shape[0], math.prod(p.shape[1:])) for p in built.parameters() if p.dim() > 1]
+    want = rates.cnn_of_digits() if model == "cnn" else rates.cifar_resnet(int(model.removeprefix("resnet")))
+    assert sorted(want) == sorted(weights)
+
+
+def test_every_method_takes_part_at_the_bits_that_it_has() -> None:
+    found = load("everything", "cifar10_cpu").experiments()
+    by_method: dict[str, list[dict[str, Any]]] = {}
+    for item in found:
+        by_method.setdefault(item.config["method"]["name"], []).append(item.config["method"])
+    assert set(by_method) == set(METHODS) - set(everything.NOT_COMPARED)
+    for name in ("qsgd", "alq", "eden"):
+        assert [method["bits"] for method in by_method[name]] == [1, 2, 3, 4, 8]
+    assert [method["bits"] for method in by_method["ecdq"]] == [1.0, 2.0, 3.0, 4.0]  # its bits end at 7
+    assert [method["ratio"] for method in by_method["randomk"]] == pytest.approx(
+        [0.01 / 32, 0.1 / 32, *(b / 32 for b in (1, 2, 3, 4, 8))], rel=0.01
+    )
+    assert len(by_method["sign"]) == len(by_method["bf16"]) == 1
+    assert {item.config["method"]["name"] for item in load("everything", "cpu").experiments()} == set(by_method)
+
+
+@dataclass
+class Toy:
+    bits: int = setting(2, "of a code", low=2, high=4)
+
+
+@dataclass
+class Plain:
+    """Nothing to choose."""
+
+
+def test_a_new_method_joins_without_an_edit(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, entry in (("toy", Method("Toy", Toy, "nowhere:toy")), ("plain", Method("Plain", Plain, "nowhere:plain"))):
+        monkeypatch.setitem(METHODS, name, entry)
+    found = [item for item in everything.methods(everything.BITS) if item.settings["method"] in ("toy", "plain")]
+    assert [(item.label, dict(item.settings)) for item in found] == [
+        ("Toy 2 bits", {"method": "toy", "method.bits": 2}),
+        ("Toy 3 bits", {"method": "toy", "method.bits": 3}),
+        ("Toy 4 bits", {"method": "toy", "method.bits": 4}),
+        ("Plain", {"method": "plain"}),
+    ]
+
+
+def test_every_knob_is_a_setting_of_some_method() -> None:
+    known = {part.name for entry in METHODS.values() for part in dataclasses.fields(entry.settings)}
+    assert set(everything.KNOBS) <= known
