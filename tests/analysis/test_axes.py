@@ -157,6 +157,14 @@ def test_a_plan_without_a_logged_rate_is_believed() -> None:
     assert drops(logs_of({"a": series("x", {0: 1}), "b": []}, {"a": (60,), "b": (60, 80)})) == [60, 80]
 
 
+def test_corners_of_straight_lines_are_no_drops() -> None:
+    logs = logs_of({"a": series("lr", {step: float(np.interp(step, [0, 485, 2328], [0, 0.4, 0])) for step in range(0, 2328, 20)})})
+    logs.settings["schedule.at"] = [(0, 485, 2328)]
+    assert drops(logs) == [485, 2328]
+    logs.settings["schedule.name"] = "piecewise_linear"
+    assert drops(logs) == []
+
+
 @pytest.mark.parametrize("rate", [lambda step: np.cos(step / 1000), lambda step: 0.9**step, lambda step: 1.0, lambda step: step / 1000])
 def test_smooth_schedules_have_no_drops(rate: Callable[[int], float]) -> None:
     assert drops(logs_of({"a": series("lr", {step: float(rate(step)) for step in range(0, 1000, 50)})})) == []

@@ -108,9 +108,9 @@ def test_pictures_are_cut_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("strange", "split"), [(10, "training"), (-1, "test")])
 def test_a_label_that_is_no_class_is_named(strange: int, split: str) -> None:
     good, bad = np.array([0, 9, 3]), np.array([1, strange, 99])
-    splits = [Arrays(np.zeros((3, 1, 8, 8), np.uint8), bad if name == split else good) for name in ("training", "test")]
+    train, test = (Arrays(np.zeros((3, 1, 8, 8), np.uint8), bad if name == split else good) for name in ("training", "test"))
     with pytest.raises(ValueError, match=rf"data=svhn, {split} split: the label {strange} of example 1 is no class; the 10 .* 0 to 9"):
-        InMemory("svhn", *splits, 10, CPU)
+        InMemory("svhn", train, test, 10, CPU)
 
 
 def test_smoothed_labels_by_hand() -> None:
