@@ -1,0 +1,354 @@
+"""PowerSGD: thin products in a fixed order, and the collective against an oracle in NumPy, in one process and in several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+
+from nuq import cpu, low_rank
+from nuq.low_rank import columns_of, left_product, num_rows, orthonormal, outer_product, right_product, start, started_again
+from nuq.message import parse
+from nuq.ops import Key, NonFiniteError
+from nuq.payload import Part, cut
+from nuq.registry import METHODS
+from nuq.settings.exchange import Exchange
+from nuq.settings.feedback import Feedback
+from nuq.workers import Memory, Workers
+from tests.nuq.small_training import assert_same_bits, backward, descend, gradients, hooked, net, residuals
+
+SEED = 5
+SHAPES = {"conv": (12, 5, 3, 3), "bias": (12,), "fc": (20, 31), "tiny": (2, 2), "scale": ()}
+
+NUMBERS = 2 * (12 + 45) + 2 * (20 + 31) + 12 + 4 + 1  # that one worker sends: two factors of rank 2, and what travels whole
+
+
+def messages(num_workers: int) -> int:
+    """Of one worker in both rounds: stretches of 64 coordinates or more, one for each of the workers while there are some left."""
+    left = 2 * (12 + 20) + 12 + 4 + 1
+    return sum(len([stretch for stretch in cut([Part("factors", 0, size)], num_workers) if stretch]) for size in (left, NUMBERS - left))
+
+
+def powersgd(**settings: Any) -> Any:
+    return METHODS["powersgd"].settings(**settings)
+
+
+def compressor(**settings: Any) -> Any:
+    return METHODS["powersgd"].load()(powersgd(**settings))
+
+
+def workers(
+    num: int = 3,
+    group: Any = None,
+    *,
+    feedback: dict | None = None,
+    momentum: float = 0.0,
+    layers: Any = (),
+    collective: str = "auto",
+    **given,
+) -> Workers:
+    memory = Memory(Feedback(**(feedback or {})), momentum)
+    shapes = {name: torch.Size(shape) for name, shape in SHAPES.items()}
+    exchange = Exchange(collective=collective)
+    return Workers(
+        "powersgd", powersgd(**given), num, shapes, SEED, torch.device("cpu"), group, exchange, timeout_s=30, memory=memory, layers=layers
+    )
+
+
+def gradient(worker: int, step: int) -> list[torch.Tensor]:
+    """A common part of low rank and noise, as gradients have."""
+    common, own = (torch.Generator().manual_seed(number) for number in (1000 + step, 100 * worker + step))
+    made = []
+    for shape in SHAPES.values():
+        rows, columns = (shape[0], int(np.prod(shape[1:]))) if len(shape) > 1 else (1, int(np.prod(shape)))
+        low = torch.randn(rows, 2, generator=common) @ torch.randn(2, columns, generator=common)
+        made.append((low + 0.3 * torch.randn(rows, columns, generator=own)).view(shape))
+    return made
+
+
+def exchanged(of: Workers, step: int) -> torch.Tensor:
+    every = {worker: gradient(worker, step) for worker in of.hosted}
+    return of.exchange(every, dict.fromkeys(every, 0.0), step).mean
+
+
+# --- products ------------------------------------------------------------------------------------------------------
+
+SIZES = [(1, 1), (7, 3), (1000, 32), (10003, 101), (600 * 65, 65), (3 * 513 + 4, 513), (70 * 1030, 1030)]
+
+
+@pytest.mark.skipif(cpu.library() is None, reason="the C++ kernels are not built")
+@pytest.mark.parametrize(("size", "columns"), SIZES)
+def test_compiled_products_have_the_bits_of_the_reference(size, columns, monkeypatch):
+    generator, rank, before = torch.Generator().manual_seed(size), 3, torch.get_num_threads()
+    matrix = torch.randn(size, generator=generator)
+    right = torch.randn(rank, columns, generator=generator)
+    left = torch.randn(rank, num_rows(size, columns), generator=generator)
+
+    def results() -> list[torch.Tensor]:
+        overwritten, grown = torch.full((size,), torch.nan), matrix.clone()
+        outer_product(left, right, overwritten)
+        outer_product(left, right, grown, accumulate=True)
+        return [left_product(matrix, columns, right), right_product(matrix, columns, left), overwritten, grown]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(low_rank.cpu, "library", lambda: None)
+        expected = results()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            for name in cpu.instruction_sets():
+                with cpu.using(name):
+                    assert all(torch.equal(a, b) for a, b in zip(results(), expected, strict=True)), (threads, name)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("size", "columns"), SIZES)
+def test_products_are_those_of_matrices(size, columns):
+    generator = torch.Generator().manual_seed(size)
+    matrix = torch.randn(size, generator=generator)
+    whole = torch.nn.functional.pad(matrix, (0, -size % columns)).view(-1, columns).double()
+    right, left = torch.randn(2, columns, generator=generator), torch.randn(2, whole.shape[0], generator=generator)
+    close: dict[str, float] = {"rtol": 1e-4, "atol": 1e-3}
+    torch.testing.assert_close(left_product(matrix, columns, right).double(), right.double() @ whole.T, **close)
+    torch.testing.assert_close(right_product(matrix, columns, left).double(), left.double() @ whole, **close)
+    outer_product(left, right, matrix)
+    torch.testing.assert_close(matrix.double(), (left.double().T @ right.double()).reshape(-1)[:size], **close)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e30, 1e-30])
+def test_orthonormal_rows_span_the_same(scale):
+    rows = torch.randn(4, 50, generator=torch.Generator().manual_seed(1)) * scale
+    rows[2] = rows[0] - 3 * rows[1]  # not a direction of its own
+    made = orthonormal(rows).double()
+    expected = torch.eye(4, dtype=torch.float64)
+    expected[2, 2] = 0
+    torch.testing.assert_close(made @ made.T, expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(rows.double() / scale @ made.T @ made, rows.double() / scale, rtol=0, atol=1e-4)
+
+
+def test_what_a_start_lacks_is_drawn():
+    """Else a rank that is lost once, in a gradient of zeros, would be lost for good."""
+    last = torch.zeros(3, 40)
+    last[0, :] = 1.0
+    made = started_again(last, Key(1, 2, 0, "p"))
+    torch.testing.assert_close(made @ made.T, torch.eye(3), rtol=0, atol=1e-6)
+    assert torch.equal(made, started_again(last, Key(1, 2, 0, "p"))) and not torch.equal(made, started_again(last, Key(1, 3, 0, "p")))
+
+
+@pytest.mark.parametrize(("shape", "columns"), [((64, 3, 7, 7), 147), ((10,), 4), ((512, 512), 512), ((0, 4), 0), ((), 1), ((1,), 1)])
+def test_tensors_as_matrices(shape, columns):
+    assert columns_of(shape) == columns
+
+
+# --- one worker's message ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(64, 3, 7, 7), (200, 100), (33, 70)])
+@pytest.mark.parametrize("values", ["fp32", "fp16"])
+def test_a_message_is_a_projection(shape, values):
+    x, of = torch.randn(shape, generator=torch.Generator().manual_seed(3)), compressor(rank=4, values=values)
+    message = of.encode(x, Key(0, 0, 0, "p"))
+    decoded = of.decode(parse(message.to_bytes())).double()
+    assert message.num_bytes == 28 + 12 + (4 if values == "fp32" else 2) * 4 * (shape[0] + x.numel() // shape[0])
+    error, wide = float((decoded - x.double().reshape(-1)).square().sum()), float(x.double().square().sum())
+    assert error == pytest.approx(wide - float(decoded.square().sum()), rel=1e-3 if values == "fp16" else 1e-5)
+
+
+def test_matrices_of_low_rank_arrive():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(60, 2, generator=generator) @ torch.randn(2, 80, generator=generator)
+    of = compressor(rank=2)
+    torch.testing.assert_close(of.decode(of.encode(x.view(60, 8, 10), Key(0, 0, 0))).view(60, 80), x, rtol=1e-4, atol=1e-4)
+
+
+def test_iterations_come_nearer_to_the_best():
+    x = torch.randn(80, 90, generator=torch.Generator().manual_seed(0))
+    singular = torch.linalg.svdvals(x.double())
+    best = float(singular[4:].square().sum())
+    errors = []
+    for iterations in (1, 2, 8):
+        of = compressor(rank=4, iterations=iterations)
+        errors.append(float((of.decode(of.encode(x, Key(0, 0, 0))) - x.reshape(-1)).double().square().sum()))
+    assert errors[0] > errors[1] > errors[2] > best > 0.95 * errors[2]
+
+
+def test_what_saves_nothing_or_has_one_dimension_travels_whole():
+    of = compressor(rank=2)
+    for shape in ((50,), (2, 30), (4, 4), ()):
+        x = torch.randn(shape)
+        assert torch.equal(of.decode(of.encode(x, Key(0, 0, 0, "p"))), x.reshape(-1))
+    piece = torch.randn(400)  # of a tensor that a collective cut
+    assert of.encode(piece, Key(0, 0, 0, "p[64]")).num_bytes == of.usual_bytes(400) < 400
+
+
+# --- the collective ------------------------------------------------------------------------------------------------
+
+
+def thin(columns: list[np.ndarray]) -> np.ndarray:
+    """Gram-Schmidt, column after column."""
+    made: list[np.ndarray] = []
+    for column in columns:
+        for before in made:
+            column = column - (before @ column) * before
+        made.append(column / np.linalg.norm(column))
+    return np.stack(made, axis=1)
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_against_an_oracle(warm):
+    """The paper's algorithms 1 and 2 by NumPy in float64, from the same random starts."""
+    num, rank = 3, 2
+    of = workers(num, rank=rank, warm_start=warm)
+    assert of.collective_name == "power"
+    errors: list[dict[str, np.ndarray]] = [{} for _ in range(num)]
+    q: dict[str, np.ndarray] = {}
+    for step in range(5):
+        found = dict(zip(SHAPES, exchanged(of, step).split([int(np.prod(shape)) for shape in SHAPES.values()]), strict=True))
+        for number, (name, shape) in enumerate(SHAPES.items()):
+            rows = [gradient(worker, step)[number].double().numpy() for worker in range(num)]
+            if name not in ("conv", "fc"):
+                np.testing.assert_allclose(found[name].numpy(), np.mean(rows, axis=0).reshape(-1), rtol=1e-5, atol=1e-6)
+                continue
+            wide = [row.reshape(shape[0], -1) + errors[worker].get(name, 0.0) for worker, row in enumerate(rows)]
+            if not warm or name not in q:
+                q[name] = start(wide[0].shape[1], rank, Key(SEED, step, 0, name)).double().numpy().T
+            p = thin(list(np.mean([m @ q[name] for m in wide], axis=0).T))
+            q[name] = np.mean([m.T @ p for m in wide], axis=0)
+            out = p @ q[name].T
+            for worker, m in enumerate(wide):
+                errors[worker][name] = m - out
+            np.testing.assert_allclose(found[name].numpy().reshape(out.shape), out, rtol=0, atol=1e-5 * np.abs(out).max())
+            kept = of.coders.memories[0].memories[1]["residuals"][name].numpy()
+            np.testing.assert_allclose(kept.reshape(out.shape), errors[1][name], rtol=0, atol=1e-5 * np.abs(out).max())
+
+
+def test_a_state_goes_on_with_the_same_bits(tmp_path):
+    of = workers()
+    for step in range(3):
+        exchanged(of, step)
+    torch.save(of.state_dict(), tmp_path / "state.pt")
+    rest = [exchanged(of, step) for step in (3, 4)]
+    other = workers()
+    other.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    assert all(torch.equal(exchanged(other, step), mean) for step, mean in zip((3, 4), rest, strict=True))
+    assert other.compressor.starts.keys() == {"conv", "fc"}
+
+
+@pytest.mark.parametrize(
+    "how", [{"values": "fp16"}, {"iterations": 2}, {"scope": "model"}, {"feedback": {"kind": "momentum"}, "momentum": 0.9}]
+)
+def test_what_arrives_and_what_is_left_add_up(how):
+    """The mean plus the workers' mean residual is the sum of all gradients' means so far, however they travelled."""
+    of, total = workers(**how), torch.zeros(sum(int(np.prod(shape)) for shape in SHAPES.values()))
+    wanted, momentum = total.clone(), [total.clone() for _ in range(3)]
+    for step in range(4):
+        total += exchanged(of, step)
+        flat = [torch.cat([g.reshape(-1) for g in gradient(worker, step)]) for worker in range(3)]
+        momentum = [how.get("momentum", 0.0) * before + now for before, now in zip(momentum, flat, strict=True)]
+        wanted += torch.stack(momentum).mean(dim=0)
+    left = torch.stack([torch.cat([kept["residuals"][p.name] for p in of.parts]) for kept in of.coders.memories[0].memories.values()])
+    torch.testing.assert_close(total + left.mean(dim=0), wanted, rtol=0, atol=1e-4)
+
+
+def test_a_step_of_zeros_does_not_end_it():
+    of = workers(2)
+    zeros = {worker: [torch.zeros(shape) for shape in SHAPES.values()] for worker in of.hosted}
+    assert not of.exchange(zeros, dict.fromkeys(zeros, 0.0), 0).mean.any()
+    assert float(exchanged(of, 1).norm()) > 1
+
+
+def test_bytes_do_not_grow_with_the_workers():
+    """P and Q to their owners and back, and the tensors that travel whole: some headers of 28 bytes beside."""
+    for num in (3, 12):
+        of = workers(num)
+        every = {worker: gradient(worker, 0) for worker in of.hosted}
+        took = of.exchange(every, dict.fromkeys(every, 0.0), 0)
+        assert took.means_bytes < took.bytes_per_worker - took.means_bytes == 4 * NUMBERS + 28 * messages(num)
+
+
+def test_collectives_that_cannot_be_are_refused():
+    with pytest.raises(ValueError, match="collective='power': alq has no factors to average, only powersgd has; legal here: auto, gather"):
+        Workers("alq", METHODS["alq"].settings(), 2, {"p": torch.Size([9])}, 0, torch.device("cpu"), exchange=Exchange(collective="power"))
+    with pytest.raises(ValueError, match="both=True: collective='power' encodes no means"):
+        workers(feedback={"both": True})
+
+
+def test_overflow_is_named():
+    of = workers(2)
+    every = {worker: gradient(worker, 0) for worker in of.hosted}
+    every[1][2].fill_(3e38)
+    with pytest.raises(NonFiniteError, match="step 0: the gradient of 'fc' on worker 1 is not finite or overflows float32"):
+        of.exchange(every, dict.fromkeys(every, 0.0), 0)
+    assert of.compressor.starts == {} and not any(kept.any() for kept in of.coders.memories[0].memories[0]["residuals"].values())
+
+
+def test_memory_and_warm_start_beat_none():
+    """A matrix that maps given inputs to given outputs, learned from four workers' gradients of rank 1."""
+    generator = torch.Generator().manual_seed(0)
+    inputs, aim = torch.randn(4, 32, 24, generator=generator), torch.randn(20, 24, generator=generator)
+
+    def loss_after(steps: int, kind: str, warm: bool) -> float:
+        of = Workers(
+            "powersgd", powersgd(rank=1, warm_start=warm), 4, {"w": torch.Size([20, 24])}, SEED, torch.device("cpu"),
+            exchange=Exchange(collective="auto"), memory=Memory(Feedback(kind)),
+        )  # fmt: skip
+        found = torch.zeros(20, 24)
+        for step in range(steps):
+            given = {w: [(found - aim) @ inputs[w].T @ inputs[w] / 32] for w in range(4)}
+            found -= 0.1 * of.exchange(given, dict.fromkeys(given, 0.0), step).mean.view(20, 24)
+        return float((found - aim).square().sum())
+
+    both, without, neither = loss_after(120, "error", True), loss_after(120, "none", True), loss_after(120, "none", False)
+    assert both < 0.1 * without and both < 0.1 * neither
+
+
+# --- several processes ---------------------------------------------------------------------------------------------
+
+
+def in_processes(group):
+    """Workers and the hook: the simulation's bits, named errors on all ranks, and a state that goes on."""
+    rank, world = dist.get_rank(group), dist.get_world_size(group)
+    mixed: dict[str, Any] = {"layers": ["conv = qsgdinf scope=tensor bucket_size=64", "fc = powersgd rank=3 values=fp16"]}
+    for given in ({}, mixed, {"feedback": {"kind": "momentum"}, "momentum": 0.5}, {"collective": "two_stage"}, {"scope": "model"}):
+        for num in (world, world + 2):
+            here, alone = workers(num, group, **given), workers(num, **given)
+            for step in range(3):
+                mean = exchanged(here, step)
+                assert torch.equal(mean, exchanged(alone, step)), (given, num, step)
+            ours, theirs = here.state_dict(), alone.state_dict()
+            assert repr(ours) == repr(theirs)
+    vectors = {rank: torch.cat([g.reshape(-1) for g in gradient(rank, 0)])}
+    of, out = workers(world, group), torch.empty_like(vectors[rank])
+    for at, name in ((545, "bias"), (560, "fc")):  # Workers looks before; a hook does not
+        given = vectors[rank].clone()
+        given[at] = torch.inf if rank == 1 else given[at]
+        with pytest.raises(NonFiniteError, match=f"the gradient of '{name}' on worker 1 is not finite"):
+            of.collective.mean({rank: given}, of.parts, Key(SEED, 0, rank), out)
+    of.collective.mean(vectors, of.parts, Key(SEED, 0, rank), out)
+    assert torch.equal(out, exchanged(workers(world), 0))
+    sent = workers(world, group)
+    exchanged(sent, 0)
+    network = sent.links.bytes_sent["messages"] + sent.links.bytes_sent["means"]
+    assert network <= 2 * 4 * NUMBERS + 28 * 2 * 2 * world, network
+    model, state = hooked(group, net(), method="powersgd", rank=1)
+    for step in range(3):
+        descend(model, lambda step=step: backward(model, rank, step))
+        assert_same_bits(group, gradients(model))
+    assert state.collective == "power" and residuals(state)["0.weight"].any() and not residuals(state)["0.bias"].any()
+    resumed, other = hooked(group, net(), method="powersgd", rank=1)
+    resumed.module.load_state_dict(model.module.state_dict())
+    other.load_state_dict(state.state_dict())
+    for one in (model, resumed):
+        one.zero_grad()
+        backward(one, rank, 3)
+    assert torch.equal(gradients(model), gradients(resumed))
+    for one in (state, other):
+        one.close()
+
+
+def test_real_processes_give_the_bits_of_the_simulation(ranks):
+    ranks.run(in_processes, world=3)
