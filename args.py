@@ -13,11 +13,12 @@ import json
 import os
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import command_line
+from nuq import layers as layer_list
 from nuq.registry import METHODS, method
 from nuq.settings import check, exchange, setting, unknown
 from nuq.settings.feedback import Feedback
@@ -84,6 +85,12 @@ class Config:
         "share of each target spread evenly over all classes, in training alone: the losses of evaluations are plain",
         low=0,
         high=1,
+        identity="unless default",
+    )
+    layers: list[str] = setting(
+        [],
+        'layers with a method of their own, by the first match in a list: \'layers=["*conv1* = topk ratio=0.01","*bn* = supersgd"]\'; '
+        "globs that are held against parameters' names and the modules that they lie in; the others take method",
         identity="unless default",
     )
     measure: Measure = field(default_factory=Measure)
@@ -186,6 +193,7 @@ def validate(config: Mapping[str, Any]) -> None:
     if config["trajectory"] == "sgd" and config["measure"]["every"] == 0 and config["method"]["name"] != "sgd":
         raise ValueError("trajectory='sgd' measures the method without training on it: measure.every must be above 0")
     check_schedule(config["schedule"])
+    named_layers(config)
     _validate_exchange(config)
     _validate_feedback(config)
 
@@ -209,7 +217,8 @@ def _validate_exchange(config: Mapping[str, Any]) -> None:
         raise ValueError(f"{next(iter(chosen.values()))}: has no effect with trajectory='sgd', which exchanges one worker's gradient")
     if METHODS[name].single_worker and exchange["collective"] not in ("gather", "auto"):
         raise ValueError(f"{chosen['collective']}: method={name} sends one worker's gradient alone; legal here: gather, auto")
-    if "second_bits" in chosen and "bits" not in _fields(METHODS[METHODS[name].second or name].settings):
+    means = [METHODS[METHODS[one].second or one].settings for one in _methods(config)]
+    if "second_bits" in chosen and not any("bits" in _fields(schema) for schema in means):
         raise ValueError(f"{chosen['second_bits']}: has no effect with method={name}, whose means are not quantized")
     if exchange["num_aggregate"] > workers:
         raise ValueError(f"{chosen['num_aggregate']}: must be at most workers={workers} (0: all)")
@@ -220,13 +229,17 @@ def _validate_exchange(config: Mapping[str, Any]) -> None:
 
 def _counting(schema: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """The values that make the identity: not those that cannot change a result, nor defaults that count ``unless default``."""
-    rules = {item.name: (item.metadata.get("identity", True), item.default) for item in dataclasses.fields(schema)}
+    rules = {item.name: (item.metadata.get("identity", True), _default(item)) for item in dataclasses.fields(schema)}
 
     def counts(key: str, value: Any) -> bool:
         rule, default = rules.get(key, (True, None))
         return value != default if rule == "unless default" else rule
 
     return {key: value for key, value in values.items() if counts(key, value)}
+
+
+def _default(item: dataclasses.Field[Any]) -> Any:
+    return item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
 
 
 def result_settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -247,9 +260,13 @@ def identity(config: Mapping[str, Any]) -> str:
 
 
 def run_name(config: Mapping[str, Any]) -> str:
-    """The readable part of a run folder, then its identity: ``alq-3b-resnet8-cifar10-s1-0123456789abcd``."""
+    """The readable part of a run folder, then its identity: ``alq-3b-resnet8-cifar10-s1-0123456789abcd``.
+
+    With layers of other methods: ``alq-3b+topk+supersgd-resnet8-...``.
+    """
     bits = f"-{config['method']['bits']}b" if "bits" in config["method"] else ""
-    parts = f"{config['method']['name']}{bits}-{config['model']['name']}-{config['data']['name']}-s{config['seed']}"
+    others = "".join(f"+{name}" for name in dict.fromkeys(_methods(config)[1:]))
+    parts = f"{config['method']['name']}{bits}{others}-{config['model']['name']}-{config['data']['name']}-s{config['seed']}"
     return f"{parts}-{identity(config)}"
 
 
@@ -283,9 +300,28 @@ def named_feedback(config: Mapping[str, Any]) -> Feedback:
 
 
 def momentum_acts_in_workers(config: Mapping[str, Any]) -> bool:
-    """Whether the optimizer's momentum is applied before the compression (momentum correction)."""
+    """Whether the optimizer's momentum is applied before the compression (momentum correction), in any layer."""
     kind = config["feedback"]["kind"]
-    return config["trajectory"] == "method" and (method(config["method"]["name"]).feedback if kind == "auto" else kind) == "momentum"
+    kinds = [method(name).feedback if kind == "auto" else kind for name in _methods(config)]
+    return config["trajectory"] == "method" and "momentum" in kinds
+
+
+def momentum_in_workers_of(config: Mapping[str, Any], names: Iterable[str]) -> list[bool]:
+    """The same for every parameter, by its name; ValueError for a pattern of ``layers`` that matches none."""
+    if not config["layers"] or not momentum_acts_in_workers(config) or config["feedback"]["kind"] != "auto":
+        return [momentum_acts_in_workers(config) for _ in names]
+    methods = _methods(config)
+    return [method(methods[number]).feedback == "momentum" for number in layer_list.matched(named_layers(config), names).values()]
+
+
+def named_layers(config: Mapping[str, Any]) -> list[layer_list.Layer]:
+    """The layers of the configuration that have a method of their own."""
+    return layer_list.parsed(config["layers"], beside=config["method"]["name"])
+
+
+def _methods(config: Mapping[str, Any]) -> list[str]:
+    """The method, then those of the layers that have one of their own."""
+    return [config["method"]["name"], *(layer.method for layer in layer_list.parsed(config.get("layers", ())))]
 
 
 def named_exchange(config: Mapping[str, Any]) -> Exchange:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,9 +23,9 @@ class Arrangement:
     parts: list[Part]
     order: tuple[int, ...] | None = None
 
-    def arranged(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        """One tensor per parameter, from the model's order into the vector's."""
-        return tensors if self.order is None else [tensors[number] for number in self.order]
+    def arranged(self, of_parameters: Sequence[Any]) -> Sequence[Any]:
+        """Whatever there is one of for every parameter, from the model's order into the vector's."""
+        return of_parameters if self.order is None else [of_parameters[number] for number in self.order]
 
     def restored(self, vector: Tensor, sizes: Sequence[int]) -> Tensor:
         """A vector in the model's order, from one in this order; sizes: coordinates of the model's parameters."""

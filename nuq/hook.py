@@ -12,13 +12,12 @@ deadlocks); DDP waits for the buckets' futures.  What lasts is keyed by paramete
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import queue
 import threading
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -26,17 +25,19 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket
 
-from nuq import agreement, gate, schedule
-from nuq.choice import Coders, Dense, build, sorted_settings
+from nuq import agreement, gate
+from nuq import layers as layer_list
+from nuq.buckets import Bucket, Plan, named
+from nuq.choice import Coders, Dense, build, by_encoder, sorted_settings
 from nuq.collectives import Account, Collective, Hosts
 from nuq.feedback import keep_fitting, of_rank
+from nuq.learning import Learner, learners
 from nuq.links import Links, apart, backend_of
 from nuq.message import VERSION
 from nuq.ops import DTYPES, Key, NonFiniteError
 from nuq.payload import Part
 from nuq.settings.exchange import Hook, HookExchange
 from nuq.settings.feedback import HookFeedback
-from nuq.statistics import Statistics
 
 # one vector per parameter; a first update long before the paper's, since the levels of a normal law do not fit real gradients
 _OTHER_DEFAULTS: dict[str, Any] = {"scope": "tensor", "update_at": [10, 100, 2000]}
@@ -50,6 +51,8 @@ class CompressionState:
     every rank makes it, with the same settings.  settings: those of the method (``bits=3``, ``update_every=1000``, ...), and of
     ``nuq.settings.exchange`` the ``Exchange`` (``collective="auto"``, ``second_bits=4``, ``num_aggregate=0``) and ``Hook`` (``min_size``,
     ``gate``, ...), and ``nuq.settings.feedback.HookFeedback`` (``feedback="error"``, ...).
+    layers: lines of ``nuq.layers`` for parameters with a method of their own.  A vector of several parameters (scope="model") is exchanged
+    when the last bucket is there, so nothing of that step overlaps with the backward pass.
     group: of the ranks, for this state alone; unless told otherwise the module's own, or all ranks once more where that would be mixed up
     with DDP's own collectives (``nuq.links.apart``).
 
@@ -59,10 +62,20 @@ class CompressionState:
     """
 
     def __init__(
-        self, model: nn.Module | None = None, *, method: str = "alq", group: dist.ProcessGroup | None = None, **settings: Any
+        self,
+        model: nn.Module | None = None,
+        *,
+        method: str = "alq",
+        group: dist.ProcessGroup | None = None,
+        layers: Sequence[str] = (),
+        **settings: Any,
     ) -> None:
         self.method_settings, self.exchange, self.hook, self.feedback = _sorted_settings(method, settings)
-        self.method = method
+        self.method, self.layers = method, list(layers)
+        self._lines = layer_list.parsed(self.layers, _OTHER_DEFAULTS, beside=method)
+        for own in (self.method_settings, *(line.settings for line in self._lines)):
+            if getattr(own, "statistics", "running") != "running":
+                raise ValueError(f"statistics={own.statistics!r}: the hook sees the training's own gradients alone; legal here: running")
         self.step = 0
         self.error: BaseException | None = None
         self.gate_s: dict[str, float] = {}  # what the gate measured: seconds by collective
@@ -84,45 +97,51 @@ class CompressionState:
             carried = self.state_dict()
         if not dist.is_available() or not dist.is_initialized():
             raise ValueError("a CompressionState exchanges between processes: call torch.distributed.init_process_group first")
-        parameters = _named(model)
+        parameters = named(model)
         for name, p in parameters.items():
             if p.dtype not in DTYPES:
                 raise ValueError(f"parameter {name!r} is of {p.dtype}: must be one of {', '.join(map(str, DTYPES))}")
         self._model = model  # keeps the parameters alive, whose identities are the keys
         device = next(iter(parameters.values())).device if parameters else torch.device("cpu")
         self._sizes = {name: p.numel() for name, p in parameters.items()}
-        self._dims = {name: p.dim() for name, p in parameters.items()}
+        self._shapes = {name: tuple(p.shape) for name, p in parameters.items()}
+        self._strided = {name for name, p in parameters.items() if not p.is_contiguous()}
         shared = getattr(model, "process_group", None) or dist.group.WORLD
         assert isinstance(shared, dist.ProcessGroup)
-        shapes = {name: list(p.shape) for name, p in parameters.items()}
         versions = {"message version": VERSION, "torch": torch.__version__}
         chosen = {"method": self.method, **vars(self.method_settings), **vars(self.exchange), **vars(self.hook), **vars(self.feedback)}
         self._told = Links(group or shared, timeout_s=self.hook.timeout_s, device=device)  # apart from the buckets' messages
-        agreement.check_settings(self._told, versions | chosen | {f"parameter {name}": shape for name, shape in shapes.items()})
+        chosen |= {"layers": self.layers, **{f"parameter {name}": list(shape) for name, shape in self._shapes.items()}}
+        agreement.check_settings(self._told, versions | chosen)
         dense = self.exchange.collective == "dense" or self.hook.gate  # all else that gloo sends is matched by tag
         if group is None and (dense or backend_of(shared, device.type) == "nccl"):
             group = apart(shared)
         self.group = group or shared
         self.links = Links(self.group, timeout_s=self.hook.timeout_s, device=device)
         self.account = Account()
-        self._coders = Coders(self.method, self.method_settings, self.exchange.second_bits)
+        self._coders = Coders(self.method, self.method_settings, self.exchange.second_bits, self._lines)
+        self._coders.assign(self._shapes)
+        parts = self._coders.arrange(self._shapes, self._exact).parts
+        self._vectors = {part.name: part.size for part in parts if not part.exact}
         momentum = {"momentum": self.feedback.momentum, "nesterov": self.feedback.nesterov}
-        self._coders.remember(self.feedback.settings(), self._sizes, self.links.world, **momentum)
+        self._coders.remember(self.feedback.settings(), parts, self.links.world, **momentum)
         for memory in self._coders.memories:
             memory.may_undo = self.hook.on_non_finite == "propagate"
         self._dense = Dense(self.links, account=self.account)
         self.collective, self._collective = self._chosen()
         self._compressing = self._collective  # also where the gate turns to the dense one
         self._agreed = False
-        self._statistics = self._no_statistics()
-        self._plans: dict[tuple[str, ...], list[Part]] = {}
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._learners = learners(self._coders, [self.links.rank])
+        self._waits = self.exchange.collective != "dense" and any(coder.scope == "model" for coder in self._coders.every)
+        self._shaped = any(codec.shaped for codec in self._coders.codec.every)
+        self._plans: dict[tuple[str, ...], Plan] = {}
+        self._jobs: queue.SimpleQueue[Bucket | None] = queue.SimpleQueue()
         self._first, self._skipped = True, False  # the next bucket is the first of its step; a bucket of this step was not finite
         self._names = {id(p): name for name, p in parameters.items()}
         if carried is not None:
             if carried is not self._saved:
-                for memory in carried["coders"].get("memories", ()):
-                    keep_fitting(memory, self._sizes)
+                for memory in (memory for own in by_encoder(carried["coders"]) for memory in own.get("memories", ())):
+                    keep_fitting(memory, self._vectors)
             self.load_state_dict(carried)
         self._saved = None
 
@@ -134,10 +153,10 @@ class CompressionState:
 
     def __getstate__(self) -> dict[str, Any]:
         settings = vars(self.method_settings) | vars(self.exchange) | vars(self.hook) | vars(self.feedback)
-        return {"method": self.method, "settings": settings, "state": self.state_dict()}
+        return {"method": self.method, "layers": self.layers, "settings": settings, "state": self.state_dict()}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
-        CompressionState.__init__(self, method=saved["method"], **saved["settings"])
+        CompressionState.__init__(self, method=saved["method"], layers=saved.get("layers", ()), **saved["settings"])
         self._saved = saved["state"]
 
     def state_dict(self) -> dict[str, Any]:
@@ -149,7 +168,8 @@ class CompressionState:
             "step": self.step,
             "collective": self.collective,
             "coders": self._coders.state_dict(),
-            "statistics": torch.from_numpy(self._statistics.to_array()),
+            "layers": self.layers,
+            "statistics": {learner.encoder: learner.rows(torch.device("cpu"))[self.links.rank] for learner in self._learners},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -161,13 +181,18 @@ class CompressionState:
             raise ValueError(f"a state without {', '.join(sorted(missing))}: it takes what state_dict gave")
         if state.get("method") != self.method:
             raise ValueError(f"a state of method={state.get('method')!r}: this one has method={self.method!r}")
+        if (theirs := list(state.get("layers", ()))) != self.layers:
+            raise ValueError(f"a state of layers={theirs!r}: this one has layers={self.layers!r}")
         if not self._names:
             self._saved = state
             return
-        agreement.check_saved(state["coders"], self._coders.state_dict(), self._sizes)
+        for pair in zip(by_encoder(state["coders"]), by_encoder(self._coders.state_dict()), strict=True):
+            agreement.check_saved(*pair, self._vectors)
         self.step, self._agreed = state["step"], False
         self._coders.load_state_dict(of_rank(state["coders"], self.links.rank))
-        self._statistics = Statistics.from_array(state["statistics"].numpy(), self._no_statistics().num_components)
+        rows = state["statistics"] if isinstance(state["statistics"], dict) else {0: state["statistics"]}  # before there were layers
+        for learner in self._learners:
+            learner.statistics = {self.links.rank: learner.read(rows[learner.encoder])}
         if self.hook.gate and state["collective"] == "dense":  # its word still holds
             self.collective, self._collective = "dense", self._dense
 
@@ -175,7 +200,7 @@ class CompressionState:
 
     @property
     def levels(self) -> list[float]:
-        """The levels in use, from -1 to 1; empty for methods without a level set."""
+        """The method's levels in use, from -1 to 1; empty for methods without a level set."""
         levels = getattr(self._coders.compressor, "levels", None) if self._names else None
         return [] if levels is None else levels.values.tolist()
 
@@ -217,14 +242,14 @@ class CompressionState:
         cuda = buffer.device.type == "cuda"
         ready = torch.cuda.current_stream(buffer.device).record_event() if cuda else None
         done: torch.futures.Future[None] = torch.futures.Future(devices=[buffer.device] if cuda else [])
-        job = _Job(buffer, names, bucket.is_last(), done, ready)
+        job = Bucket(buffer, names, bucket.is_last(), done, ready, bucket.gradients() if self._waits or self._shaped else [])
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, daemon=True, name="nuq exchange")
             self._thread.start()
         self._jobs.put(job)
         return done.then(lambda _: self._result(job))
 
-    def _result(self, job: _Job) -> Tensor:
+    def _result(self, job: Bucket) -> Tensor:
         if self.error is not None:
             raise self.error
         return job.buffer
@@ -232,46 +257,55 @@ class CompressionState:
     def _work(self) -> None:
         """The thread: bucket after bucket, in the order in which DDP gives them, which is the same on all ranks."""
         stream: torch.cuda.Stream | None = None
+        jobs: list[Bucket] = []  # that are exchanged together
         while (job := self._jobs.get()) is not None:
+            jobs.append(job)
+            if self._waits and not job.last and self.error is None:
+                continue
             if job.ready is not None:
                 stream = stream or torch.cuda.Stream(job.buffer.device)
             try:
                 with torch.no_grad(), torch.cuda.stream(stream):
-                    if stream is not None and job.ready is not None:
-                        stream.wait_event(job.ready)
+                    for one in jobs:
+                        if stream is not None and one.ready is not None:
+                            stream.wait_event(one.ready)
                     if self.error is None:
-                        self._exchange(job)
-                    job.done.set_result(None)
+                        self._exchange(jobs)
+                    for one in jobs:
+                        one.done.set_result(None)
             except BaseException as error:  # noqa: BLE001  whatever it is, the backward pass waits for it
                 self.error = error
-                job.done.set_result(None)
+                for one in jobs:
+                    one.done.set_result(None)
+            jobs = []
 
-    def _exchange(self, job: _Job) -> None:
-        """The mean of one bucket over all ranks, into its own memory."""
+    def _exchange(self, jobs: list[Bucket]) -> None:
+        """The mean of one bucket over all ranks, or of all that waited for the last one, into their own memory."""
+        last = jobs[-1].last
         if self._first:
-            self._before_step(job.buffer.device)
+            self._before_step(jobs[0].buffer.device)
             self._skipped = False
-        self._first = job.last
-        parts = self._plan(job.names)
+        self._first = last
+        plan = self._plan(tuple(name for job in jobs for name in job.names))
+        parts, vector = plan.parts, plan.vector(jobs)
         key = Key(self.hook.seed, self.step, self.links.rank)
-        mean = job.buffer if job.buffer.dtype == torch.float32 else torch.empty_like(job.buffer, dtype=torch.float32)
-        self._observe(job.buffer, parts, key)
+        mean = vector if vector.dtype == torch.float32 else torch.empty_like(vector, dtype=torch.float32)
+        self._observe(vector, parts, key)
         try:
-            self._collective.mean({self.links.rank: job.buffer}, parts, key, mean)
+            self._collective.mean({self.links.rank: vector}, parts, key, mean)
         except NonFiniteError:
             if self.hook.on_non_finite == "raise":
                 raise
             mean.fill_(math.nan)  # what a gradient scaler looks for, to skip the step
             self._skipped = True
-        for memory in self._coders.memories if job.last else ():
+        for memory in self._coders.memories if last else ():
             memory.settle(undo=self._skipped)
         if self.collective == "dense" and self.hook.on_non_finite == "raise":
             self._check_finite(mean, parts)
-        if mean is not job.buffer:
-            job.buffer.copy_(mean)
-        if self.hook.debug:
+        plan.spread(mean, jobs)
+        for job in jobs if self.hook.debug else ():
             agreement.check_same(self.links, f"step {self.step}: the means of {', '.join(job.names)}", job.buffer)
-        self.step += job.last
+        self.step += last
 
     @staticmethod
     def _check_finite(mean: Tensor, parts: Sequence[Part]) -> None:
@@ -280,27 +314,26 @@ class CompressionState:
             bad = next(part for part in parts if not bool(torch.isfinite(mean[part.start : part.start + part.size]).all()))
             raise NonFiniteError(f"the mean gradient of {bad.name!r} is not finite")
 
-    def _plan(self, names: tuple[str, ...]) -> list[Part]:
-        """The parts of a bucket: one per parameter, small neighbours together in full precision."""
+    def _exact(self, name: str, whole: bool) -> bool:
+        """Whether a parameter travels in full precision; whole: else within one vector with others, where its size is no matter."""
+        shape = self._shapes[name]
+        return (not whole and self._sizes[name] < self.hook.min_size) or (self.hook.skip_1d and len(shape) < 2)
+
+    def _plan(self, names: tuple[str, ...]) -> Plan:
+        """Of a bucket: one part per parameter, small neighbours together in full precision; or of all buckets, in the model's order."""
         if names not in self._plans:
-            parts: list[Part] = []
-            start = 0
-            for name in names:
-                size = self._sizes[name]
-                exact = size < self.hook.min_size or (self.hook.skip_1d and self._dims[name] < 2)
-                if exact and parts and parts[-1].exact:
-                    parts[-1] = dataclasses.replace(parts[-1], name=f"{parts[-1].name}, {name}", size=parts[-1].size + size)
-                else:
-                    parts.append(Part(name, start, size, exact))
-                start += size
-            self._plans[names] = parts
+            listed = [name for name in self._shapes if name in names] if self._waits else list(names)
+            arrangement = self._coders.arrange({name: self._shapes[name] for name in listed}, self._exact)
+            copied = self._waits or (self._shaped and any(name in self._strided for name in names))
+            order = tuple(arrangement.arranged(listed)) if copied else None
+            self._plans[names] = Plan(arrangement.parts, order)
         return self._plans[names]
 
     # --- before a step ---
 
     def _before_step(self, device: torch.device) -> None:
         if not self._agreed:
-            levels = zlib.crc32(repr(self.levels).encode())
+            levels = zlib.crc32(repr([compressor.levels.values.tolist() for compressor in self._coders.adaptive]).encode())
             agreement.check_settings(self._told, {"step": self.step, "collective": self.collective, "checksum of the levels": levels})
             self._agreed = True
         if self.hook.gate and self.step == _GATE_STEP and self.collective != "dense":
@@ -309,15 +342,10 @@ class CompressionState:
             self.gate_s = dict(zip((self.collective, "dense"), spent, strict=True))
             if spent[0] >= spent[1]:
                 self.collective, self._collective = "dense", self._dense
-        settings = self.method_settings
-        if (
-            self._coders.adaptive
-            and self.collective != "dense"
-            and self.step > 0
-            and schedule.next_update(settings, self.step) == self.step
-        ):
-            with self.account.time("levels"):
-                self._update_levels()
+        for learner in self._learners if self.collective != "dense" and self.step > 0 else ():
+            if learner.next_update(self.step) == self.step:
+                with self.account.time("levels"):
+                    self._update_levels(learner)
         if self.hook.debug:
             for compressor in self._coders.adaptive:
                 levels = torch.tensor(compressor.levels.values, dtype=torch.float64)
@@ -325,46 +353,23 @@ class CompressionState:
 
     # --- levels ---
 
-    def _no_statistics(self) -> Statistics:
-        return Statistics.empty(getattr(self.method_settings, "num_components", 1))
-
     def _observe(self, vector: Tensor, parts: Sequence[Part], key: Key) -> None:
-        """Take this rank's gradient into the statistics behind the update at the start of one of the next steps."""
-        if not self._coders.adaptive or self.collective == "dense":
-            return
-        due = schedule.next_update(self.method_settings, self.step + 1)
-        if due is None or self.step < due - self.method_settings.num_samples:
-            return
-        with self.account.time("levels"):
-            for part in parts:
-                if not part.exact:
-                    piece, named = vector[part.start : part.start + part.size], Key(key.seed, key.step, key.worker, "statistics")
-                    try:
-                        self._coders.adaptive[0].observe(piece, named.of(part.name), self._statistics)
-                    except NonFiniteError:
-                        return  # encoding it says so, to all ranks
+        """Take this rank's gradient into the statistics behind the updates at the start of the next steps."""
+        for learner in self._learners if self.collective != "dense" else ():
+            due = learner.next_update(self.step + 1)
+            if due is None or self.step < due - learner.settings.num_samples:
+                continue
+            with self.account.time("levels"), suppress(NonFiniteError):  # encoding it says so, to all ranks
+                for part in parts:
+                    if learner.has(part):
+                        piece, named_key = vector[part.start : part.start + part.size], Key(key.seed, key.step, key.worker, "statistics")
+                        learner.compressor.observe(piece, named_key.of(part.name), learner.statistics[self.links.rank])
 
-    def _update_levels(self) -> None:
+    def _update_levels(self, learner: Learner) -> None:
         """Every rank's statistics, one small message each, merged in rank order: the same levels on all ranks."""
-        mine = torch.from_numpy(self._statistics.to_array()).to(self.links.device)
-        self._statistics = self._no_statistics()
-        data = mine.view(torch.uint8)
-        merged = self._no_statistics()
-        for row in self.links.to_all(data, [data.numel()] * self.links.world, "levels"):
-            merged.merge(Statistics.from_array(row.cpu().clone().view(torch.float64).numpy(), merged.num_components))
-        for compressor in self._coders.adaptive:
-            compressor.update(merged)
-
-
-@dataclass
-class _Job:
-    """One bucket on its way."""
-
-    buffer: Tensor
-    names: tuple[str, ...]
-    last: bool
-    done: torch.futures.Future[None]
-    ready: Any  # torch.cuda.Event, or None on the CPU
+        data = learner.rows(self.links.device)[self.links.rank].view(torch.uint8)
+        learner.forget()
+        learner.update([learner.read(row) for row in self.links.to_all(data, [data.numel()] * self.links.world, "levels")])
 
 
 def compress_hook(state: CompressionState, bucket: GradBucket) -> torch.futures.Future[Tensor]:
@@ -376,22 +381,7 @@ def compress_hook(state: CompressionState, bucket: GradBucket) -> torch.futures.
 compress_hook.__annotations__.update({"bucket": GradBucket, "return": torch.futures.Future[Tensor]})
 
 
-def _named(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The trained parameters, by their names without what DDP and torch.compile put before them, where that leaves them apart."""
-    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    plain = {_plain(name): p for name, p in trained}
-    return plain if len(plain) == len(trained) else dict(trained)
-
-
-def _plain(name: str) -> str:
-    return ".".join(word for word in name.split(".") if word not in ("module", "_orig_mod"))
-
-
 def _sorted_settings(name: str, given: dict[str, Any]) -> tuple[Any, HookExchange, Hook, HookFeedback]:
-    """The method's, the collective's and the hook's own settings; ValueError for one that nobody reads, or that the hook cannot do."""
+    """The method's, the collective's and the hook's own settings; ValueError for one that nobody reads."""
     own, exchange, hook, feedback = sorted_settings(name, (HookExchange, Hook, HookFeedback), given, _OTHER_DEFAULTS)
-    if getattr(own, "scope", "tensor") != "tensor":
-        raise ValueError(f"scope={own.scope!r}: DDP hands its gradient over in buckets of its own; legal here: tensor")
-    if getattr(own, "statistics", "running") != "running":
-        raise ValueError(f"statistics={own.statistics!r}: the hook sees the training's own gradients alone; legal here: running")
     return own, exchange, hook, feedback

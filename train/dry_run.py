@@ -98,25 +98,26 @@ def _seconds(action: Callable[[], Any], device: torch.device) -> float:
 
 
 def num_updates(method: Mapping[str, Any], steps: int) -> int:
-    """Level updates of a run of ``steps`` steps, as ``nuq.workers.Workers.next_update`` schedules them; 0 for fixed levels."""
+    """Level updates of a run of ``steps`` steps, as ``nuq.learning.Learner.next_update`` schedules them; 0 for fixed levels."""
     if "update_at" not in method:
         return 0
     period = method["update_every"]
     return len({at for at in method["update_at"] if 0 <= at < steps}.union(range(period, steps, period) if period else ()))
 
 
-def _update_s(trainer: Trainer, config: dict[str, Any], full_pass_s: float) -> float:
-    """Seconds of one level update of the full run; the passes count where its samples are drawn afresh."""
-    workers = trainer.workers
-    if not workers.adaptive:
-        return 0.0
-    gradient, _ = trainer.gradient(0, 0, trainer.order, "dry run")
-    gradients = dict.fromkeys(workers.hosted, gradient)
-    observe_s = _seconds(lambda: workers.observe(gradients, 0), trainer.device) / len(gradients)
-    solve_s = _seconds(workers.update_levels, trainer.device)
-    fresh = config["method"]["statistics"] == "fresh" or not trainer.trains_on_method
-    samples = config["method"]["num_samples"] * workers.num_workers
-    return samples * (observe_s + (full_pass_s if fresh else 0.0)) + solve_s
+def _updates_s(trainer: Trainer, config: dict[str, Any], full_pass_s: float) -> float:
+    """Seconds of all level updates of the full run; the passes count where samples are drawn afresh."""
+    workers, total_s = trainer.workers, 0.0
+    for learner in workers.learners:
+        gradient, _ = trainer.gradient(0, 0, trainer.order, "dry run")
+        gradients = dict.fromkeys(workers.hosted, gradient)
+        observe_s = _seconds(lambda of=gradients, one=learner: workers.observe(of, 0, [one]), trainer.device) / len(gradients)
+        solve_s = _seconds(lambda one=learner: workers.update_levels([one]), trainer.device)
+        fresh = learner.settings.statistics == "fresh" or not trainer.trains_on_method
+        samples = learner.settings.num_samples * workers.num_workers
+        one_s = samples * (observe_s + (full_pass_s if fresh else 0.0)) + solve_s
+        total_s += num_updates(vars(learner.settings), config["steps"]) * one_s
+    return total_s
 
 
 def _activations(trainer: Trainer) -> list[int]:
@@ -173,7 +174,7 @@ def dry_run(config: dict[str, Any]) -> dict[str, float]:
     measurements = -(-config["steps"] // config["measure"]["every"]) if config["measure"]["every"] else 0
     measured_passes = config["measure"]["num_samples"] * config["workers"]
     train_s = config["steps"] * (workers * full_pass_s + exchange_s)
-    update_s = num_updates(config["method"], config["steps"]) * _update_s(trainer, config, full_pass_s)
+    update_s = _updates_s(trainer, config, full_pass_s)
     measure_s = measurements * measured_passes * (full_pass_s + exchange_s / workers)
     eval_s = evaluations * evaluated * evaluation_s
     activations = _activations(trainer)  # the rest, such as every worker's gradient, is as large in the tiny run

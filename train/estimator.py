@@ -81,7 +81,8 @@ def measure(workers: Workers, samples: Iterable[list[list[Tensor]]], seed: int, 
     """samples: S lists of M gradients (a gradient is one tensor per parameter)."""
     est, sgd, super_, normalized = Moments(), Moments(), Moments(), Moments()
     statistics = Statistics.empty(getattr(workers.settings, "num_components", 350))
-    quantizer = workers.compressor if isinstance(workers.compressor, Quantizer) else None
+    has_vectors = any(part.encoder == 0 for part in workers.parts)  # none where every layer has a method of its own
+    quantizer = workers.compressor if has_vectors and isinstance(workers.compressor, Quantizer) else None
     payloads: list[Tensor] = []
     for number, gradients in enumerate(samples):
         for worker, gradient in enumerate(gradients):

@@ -13,11 +13,14 @@ from torch import nn
 import args
 
 
-def build(config: dict[str, Any], parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer of ``config["optim"]``; its rate is set anew at every step."""
-    values = config["optim"]
-    if args.momentum_acts_in_workers(config):
-        return DecaySGD(parameters, values["lr"], values["momentum"], values["nesterov"], values["weight_decay"])
+def build(config: dict[str, Any], named: Mapping[str, nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer of ``config["optim"]`` for parameters by name; its rate is set anew at every step."""
+    values, parameters = config["optim"], named.values()
+    in_workers = args.momentum_in_workers_of(config, named)
+    if any(in_workers):
+        groups = {where: [p for p, yes in zip(parameters, in_workers, strict=True) if yes == where] for where in (True, False)}
+        listed = [{"params": of, "in_workers": where} for where, of in groups.items() if of]
+        return DecaySGD(listed, values["lr"], values["momentum"], values["nesterov"], values["weight_decay"])
     if values["name"] == "sgd":
         if values["nesterov"] and values["momentum"] == 0:
             raise ValueError("optim.nesterov=True with optim.momentum=0.0: Nesterov needs a momentum above 0")
@@ -71,10 +74,11 @@ class DecaySGD(torch.optim.SGD):
     """SGD on gradients that bring their own momentum (DGC, Section 3.1): only the weight decay has a momentum buffer here.
 
     b = m b + decay * w, then w -= lr (g + b); with Nesterov's w -= lr (g + decay * w + m b).  Without compression that is torch's SGD with
-    momentum, of which it takes the decay's share.
+    momentum, of which it takes the decay's share.  Groups of parameters with ``in_workers=False`` have gradients without momentum, and
+    torch's SGD.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], lr: float, momentum: float, nesterov: bool, weight_decay: float) -> None:
+    def __init__(self, parameters: Iterable[Any], lr: float, momentum: float, nesterov: bool, weight_decay: float) -> None:
         super().__init__(parameters, lr=lr)
         self.momentum, self.nesterov, self.decay = momentum, nesterov, weight_decay
 
@@ -85,8 +89,12 @@ class DecaySGD(torch.optim.SGD):
             for parameter in group["params"]:
                 assert parameter.grad is not None
                 update = parameter.grad
-                if self.decay:
-                    state, decay = self.state[parameter], parameter * self.decay
+                if not group.get("in_workers", True):
+                    update, added = torch.zeros_like(update), update.add(parameter, alpha=self.decay)
+                else:
+                    added = parameter * self.decay
+                if self.decay or not group.get("in_workers", True):
+                    state, decay = self.state[parameter], added
                     if "momentum_buffer" not in state:
                         state["momentum_buffer"] = torch.zeros_like(parameter)
                     buffer = state["momentum_buffer"].mul_(self.momentum).add_(decay)

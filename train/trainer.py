@@ -60,7 +60,7 @@ class Trainer:
         # 1.2 to 1.4 times as fast as the default order on CPU (ResNet-8, small CNN)
         self.model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
-        self.optimizer = optim.build(config, self.parameters.values())
+        self.optimizer = optim.build(config, self.parameters)
         self._check_ranks()
         self.workers = self._workers(config["method"]["name"], args.named_method(config), args.named_exchange(config))
         self.every_worker = self._workers("supersgd", None)  # for measurements: all workers' gradients, in full precision
@@ -89,7 +89,8 @@ class Trainer:
             values, acts = self.config["optim"], args.momentum_acts_in_workers(self.config)
             own = (values["momentum"], values["nesterov"]) if acts else (0.0, False)
             memory = Memory(args.named_feedback(self.config), *own)
-        return Workers(name, settings, workers, shapes, seed, self.device, self.group, exchange, timeout_s=timeout_s, memory=memory)
+        more = {"timeout_s": timeout_s, "memory": memory, "layers": self.config["layers"] if exchange is not None else ()}
+        return Workers(name, settings, workers, shapes, seed, self.device, self.group, exchange, **more)
 
     def _order(self, workers: int, purpose: str) -> Order:
         return Order(self.data.num_train, self.config["batch_size"], workers, self.config["seed"], purpose)
@@ -178,17 +179,17 @@ class Trainer:
         if not workers.adaptive:
             return
         started = time.perf_counter()
-        due, fresh = workers.next_update(self.step) == self.step, False
-        if workers.settings.statistics == "running" and self.trains_on_method:
-            if workers.collects(self.step):
-                workers.observe(gradients, self.step)
-        elif due:  # fresh samples; also on the SGD trajectory, where no worker but the first has a training gradient
-            fresh = True
-            for sample in self._sampled_gradients(self.update_order, workers.settings.num_samples, "update"):
-                workers.observe(sample, self.step)
-        bad = workers.update_levels() if due else None
-        if bad and fresh:  # a running one is the step's own: its exchange names it
-            raise NonFiniteError(f"step {self.step}: the gradient of {bad}, sampled for the level update, is not finite")
+        running = [one for one in workers.learners if one.settings.statistics == "running" and self.trains_on_method]
+        workers.observe(gradients, self.step, [one for one in running if one.collects(self.step)])
+        due = [one for one in workers.learners if one.next_update(self.step) == self.step]
+        fresh = [one for one in due if one not in running]  # all on the SGD trajectory, where only the first worker has a training gradient
+        for count in sorted({one.settings.num_samples for one in fresh}):
+            for sample in self._sampled_gradients(self.update_order, count, "update"):
+                workers.observe(sample, self.step, [one for one in fresh if one.settings.num_samples == count])
+        for one in due:
+            bad = workers.update_levels([one])
+            if bad and one in fresh:  # a running one is the step's own: its exchange names it
+                raise NonFiniteError(f"step {self.step}: the gradient of {bad}, sampled for the level update, is not finite")
         self.totals.update_s += time.perf_counter() - started
 
     def untrain(self) -> None:

@@ -158,13 +158,18 @@ class Dgc(Sparse):
             form=form,
         )
 
+    def usual_bytes(self, num_coordinates: int) -> int:
+        """Of a tensor of several dimensions after the warm-up, about: what ``message_bytes`` allows for is a dense one."""
+        k = selection.num_kept(num_coordinates, self.settings.ratio)
+        return self._head_bytes() + (2 if self.half else 4) * k + indices.bound_up_to(k, num_coordinates, self.form, False)
+
     def ratio_at(self, step: int) -> float:
         """``warmup_ratios[i]`` for ``warmup_every`` steps each, then ``ratio``."""
         every = self.settings.warmup_every
         return self._stages[min(step // every, len(self._stages) - 1)] if every else self._stages[-1]
 
     def _places(self, tensor: Tensor, x: Tensor, key: Key) -> Tensor:
-        if self._dense and tensor.dim() <= 1:
+        if self._dense and tensor.dim() <= 1 and not key.parameter.endswith("]"):  # no piece of a larger one (``nuq.payload.Part``)
             selection.check_finite(x)
             return torch.arange(x.numel(), dtype=torch.int32, device=x.device)
         return self.select(x, key)

@@ -8,12 +8,24 @@ from nuq.settings import setting
 
 
 @dataclass
-class SGD:
+class Uncompressed:
+    """What full precision reads."""
+
+    scope: str = setting(
+        "model",
+        "model: the gradient is one flat vector; tensor: a message for each parameter, the same numbers with more headers",
+        choices=("model", "tensor"),
+        identity="unless default",
+    )
+
+
+@dataclass
+class SGD(Uncompressed):
     """One worker's full-precision gradient: the paper's SGD baseline."""
 
 
 @dataclass
-class SuperSGD:
+class SuperSGD(Uncompressed):
     """The mean of all workers' full-precision gradients: what every quantizer approximates."""
 
 

@@ -34,7 +34,6 @@ SEVERAL = {"bucket_cap_mb": 0.002}
         ({"method": "alq", "bits": 0}, "bits=0: must be at least 1"),
         ({"method": "alq", "bits": 9}, "bits=9: must be at most 8"),
         ({"method": "alq", "collective": "ring"}, "collective='ring': must be one of auto, gather"),
-        ({"method": "alq", "scope": "model"}, "scope='model': DDP hands its gradient over in buckets of its own; legal here: tensor"),
         ({"method": "alq", "timeout_s": 0.0}, "timeout_s=0.0: must be at least"),
         ({"method": "alq", "on_non_finite": "ignore"}, "on_non_finite='ignore': must be one of raise, propagate"),
         ({"method": "alq", "num_aggregate": 2, "collective": "gather"}, "num_aggregate=2: has no effect with collective='gather'"),

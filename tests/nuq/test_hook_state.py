@@ -154,15 +154,15 @@ def levels_agree(group, settings):
     model, state = hooked(group, net(), ddp=SEVERAL, **settings)
     update, seen = state._update_levels, []
 
-    def watched():
-        rows = of_all(group, torch.from_numpy(state._statistics.to_array()))
+    def watched(learner):
+        rows = of_all(group, state._learners[0].rows(torch.device("cpu"))[dist.get_rank(group)])
         assert not any(torch.equal(rows[0], row) for row in rows[1:])
         alone = Coders(state.method, state.method_settings, state.exchange.second_bits)
-        merged = state._no_statistics()
+        merged = state._learners[0].empty()
         for row in rows:
             merged.merge(Statistics.from_array(row.numpy(), merged.num_components))
         before = [compressor.levels.values for compressor in state._coders.adaptive]
-        update()
+        update(learner)
         for one, want, old in zip(state._coders.adaptive, alone.adaptive, before, strict=True):
             want.update(merged)
             assert np.array_equal(one.levels.values, want.levels.values)
@@ -173,7 +173,7 @@ def levels_agree(group, settings):
     state._update_levels = watched
     steps(model, rank, range(6))
     assert seen == [2, 4]
-    assert state.links.bytes_sent["levels"] == 2 * (world - 1) * 8 * len(state._statistics.to_array())
+    assert state.links.bytes_sent["levels"] == 2 * (world - 1) * 8 * len(state._learners[0].empty().to_array())
     state.close()
 
 
