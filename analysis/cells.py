@@ -143,10 +143,27 @@ def _short(name: str) -> str:
     return name.removesuffix(".name").rpartition(".")[2]
 
 
+_WORDS = {
+    ("trajectory", "sgd"): "on the SGD trajectory",
+    ("trajectory", "method"): "trained",
+    ("method.scope", "model"): "entire model",
+    ("method.scope", "tensor"): "layer-wise",
+    ("feedback.kind", "auto"): "its paper's feedback",
+    ("feedback.kind", "none"): "no feedback",
+    ("feedback.kind", "error"): "error feedback",
+    ("feedback.kind", "momentum"): "momentum correction",
+}
+
+
+def of_the_method(name: str) -> bool:
+    """Whether a setting says how gradients are compressed, not what is trained: methods are compared across it."""
+    return name.startswith(("method.", "feedback.")) or name == "layers"
+
+
 def _phrase(name: str, value: Any) -> str:
-    """``mixture``, ``4 bits``, ``bucket 64``, ``p 0.5``, ``symmetric=false``."""
-    if name == "trajectory":
-        return "on the SGD trajectory" if value == "sgd" else "trained"
+    """``mixture``, ``4 bits``, ``bucket 64``, ``p 0.5``, ``symmetric=false``, ``layer-wise``."""
+    if isinstance(value, str) and (name, value) in _WORDS:
+        return _WORDS[name, value]
     if isinstance(value, bool):
         return f"{_short(name)}={shown(value)}"
     if isinstance(value, str):
@@ -217,7 +234,7 @@ def _sortable(value: Any) -> tuple[int, float, str]:
 def groups(logs: Logs) -> list[Group]:
     """The sweep cut into figures: by trajectory, then by the settings that make curves incomparable.
 
-    Those are the settings outside the method (data, model, workers ...) that vary within a method, and bits and bucket
+    Those are the settings outside the method and its memory (data, model, workers ...) that vary within a method, and bits and bucket
     size where two or more methods have several.  Runs that do not read such a setting (SGD has no bits) stand in every
     figure, as references; where no figure has their other settings, in one of their own.
     """
@@ -260,4 +277,4 @@ def _cuts(settings: pd.DataFrame) -> list[str]:
         for name in _varying(of_method, names):
             counts[name] = counts.get(name, 0) + 1
     own = ("method.bits", "method.bucket_size")
-    return sorted(name for name, count in counts.items() if not name.startswith("method.") or (name in own and count > 1))
+    return sorted(name for name, count in counts.items() if not of_the_method(name) or (name in own and count > 1))

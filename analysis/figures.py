@@ -20,6 +20,7 @@ from analysis.axes import TITLES, checked
 from analysis.cells import Group, groups, shown
 from analysis.logs.load import Logs
 from analysis.plots import level_figures
+from analysis.plots.accuracy_per_bit import accuracy_per_bit
 from analysis.plots.bits_figure import bits_against_accuracy
 from analysis.plots.comparisons import against_setting, error_per_bit
 from analysis.plots.curves import PLOTS, Means, curves, legend_below, legend_rows
@@ -51,6 +52,12 @@ OF_SWEEP: tuple[tuple[str, str, Callable[[Logs, float], Figure | str]], ...] = (
         "Final accuracy, or the variance, against bucket size.",
         lambda logs, w: against_setting(logs, w, "method.bucket_size"),
     ),
+    (
+        "against_ratio",
+        "Final accuracy, or the variance, against the share of coordinates that travel: entire model solid, layer-wise dashed.",
+        lambda logs, w: against_setting(logs, w, "method.ratio"),
+    ),
+    ("accuracy_per_bit", "Final accuracy against the bits that really travelled, each method over all its settings.", accuracy_per_bit),
     ("error_per_bit", "Variance that quantization adds, relative to SuperSGD's, against the measured bits.", error_per_bit),
 )
 ACROSS = "across settings"  # the section of the latter

@@ -16,7 +16,7 @@ import pandas as pd
 from scipy.special import stdtr
 
 from analysis.aggregate import Estimate, estimate
-from analysis.cells import no_result_names
+from analysis.cells import no_result_names, of_the_method
 
 BASELINE = "supersgd"
 _ROUNDING = 1e-12  # differences of equal numbers, relative to the numbers
@@ -51,10 +51,10 @@ def difference(values: pd.Series | np.ndarray, others: pd.Series | np.ndarray) -
 def partners(settings: pd.DataFrame, baseline: str = BASELINE) -> pd.Series:
     """For each run the baseline's run that it is to be compared with; absent where there is none, or more than one.
 
-    Partners have the same seed and agree in every setting outside the method (data, model, workers, rate, steps, trajectory
+    Partners have the same seed and agree in every setting outside the method and its memory (data, model, workers, rate, steps, trajectory
     ...) that can change a result; one that neither reads counts as equal.
     """
-    names = [name for name in settings if not name.startswith("method.") and name not in no_result_names()]
+    names = [name for name in settings if not of_the_method(name) and name not in no_result_names()]
     keys = _keys(settings, ["seed", *names])
     of_baseline = (settings["method.name"] == baseline) & settings["seed"].notna()
     own = keys.loc[of_baseline].drop_duplicates(keep=False)

@@ -53,6 +53,23 @@ _IMAGENET = {
     "nuqsgd": 35.53,
 }
 
+# Deep Gradient Compression at ratio .001 on ImageNet (the table of its authors' code, top-1): (GPUs, workers that compress, schedule).
+# Where workers are fewer than GPUs, each stands for a machine; dense: their uncompressed training.
+DGC_MODELS = ("resnet50", "vgg16_bn")
+DGC_DENSE = (76.2, 73.4)
+DGC: dict[tuple[int, int, str], tuple[float, float]] = {
+    (8, 8, "step"): (76.6, 74.1),
+    (16, 16, "step"): (76.5, 73.8),
+    (32, 32, "step"): (76.3, 73.3),
+    (32, 32, "cosine"): (76.7, 74.4),
+    (64, 64, "step"): (76.8, 74.2),
+    (64, 8, "step"): (76.6, 73.8),
+    (128, 16, "step"): (76.4, 73.1),
+    (256, 32, "step"): (75.9, 71.7),
+}
+DGC_SWEEPS = ("dgc_imagenet_resnet50", "dgc_imagenet_vgg16bn")
+DGC_BATCH = 32  # images of one GPU
+
 ACCURACY: dict[str, dict[str, float]] = {
     "cifar10_full_resnet110": _RESNET110,
     "cifar10_full_resnet32": _RESNET32,
@@ -76,12 +93,28 @@ RELATIVE_VARIANCE: dict[tuple[str, str], dict[str, float]] = {
 
 def accuracy(sweep: str, settings: Mapping[str, Any]) -> dict[str, float] | None:
     """The paper's accuracies for runs of these settings (dotted names), by method; None for a task that is not the paper's."""
-    if sweep not in _TASKS or settings.get("trajectory") == "sgd":
+    if settings.get("trajectory") == "sgd":
+        return None
+    if sweep in DGC_SWEEPS:
+        return _dgc(settings)
+    if sweep not in _TASKS:
         return None
     data, model, bits = _TASKS[sweep]
     own = settings.get("method.bits")
     same_bits = own == bits or not isinstance(own, int)
     return ACCURACY[sweep] if (settings.get("data.name"), settings.get("model.name")) == (data, model) and same_bits else None
+
+
+def _dgc(settings: Mapping[str, Any]) -> dict[str, float] | None:
+    """The row of DGC's table that these settings are, by method."""
+    model, workers, batch = settings.get("model.name"), settings.get("workers"), settings.get("batch_size")
+    if settings.get("data.name") != "imagenet" or model not in DGC_MODELS or not workers or not batch:
+        return None
+    row = DGC.get((int(workers * batch) // DGC_BATCH, int(workers), str(settings.get("schedule.name"))))
+    column = DGC_MODELS.index(str(model))
+    warm = settings.get("method.warmup_every")  # without a warm-up of the ratio nothing is published
+    found = {"supersgd": DGC_DENSE[column]}
+    return found | ({"dgc": row[column]} if row and warm and settings.get("method.ratio") == 0.001 else {})
 
 
 def relative_variance(settings: Mapping[str, Any]) -> dict[str, float] | None:

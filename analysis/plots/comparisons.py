@@ -22,7 +22,7 @@ from analysis.plots.style import RC
 
 FULL_PRECISION = ("sgd", "supersgd")  # methods that quantize nothing
 _APART = 0.015  # of the bits, between points that stand side by side
-_LABELS = {"bits": "bits per code", "bucket_size": "bucket size (coordinates)"}
+_LABELS = {"bits": "bits per code", "bucket_size": "bucket size (coordinates)", "ratio": "share of the coordinates that travel"}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,76 @@
+"""DGC's published table beside our runs: top-1 by the number of GPUs, for both models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from analysis import published
+from analysis.aggregate import Estimate, estimate
+from analysis.logs.load import load
+from analysis.results import of_runs
+
+MISSING = "-"
+
+
+def table(runs: Path) -> pd.DataFrame:
+    """One row for each published one, dense first, and for each model theirs and ours (mean, half-width, runs; NaN without runs).
+
+    runs: the folder of all sweeps; ours are the complete runs of ``dgc imagenet_resnet50`` and ``dgc imagenet_vgg16bn``.
+    """
+    rows = [("dense", "", "")] + [(f"{gpus} GPUs", _nodes(gpus, workers), schedule) for gpus, workers, schedule in published.DGC]
+    found = pd.DataFrame(rows, columns=["trained on", "workers that compress", "schedule"])
+    for column, (model, sweep) in enumerate(zip(published.DGC_MODELS, published.DGC_SWEEPS, strict=True)):
+        ours = _ours(runs, sweep)
+        estimates = [estimate(ours.get(key, np.empty(0))) for key in (None, *published.DGC)]
+        found[f"{model} paper"] = [published.DGC_DENSE[column], *(row[column] for row in published.DGC.values())]
+        found[f"{model} ours"] = [each.mean for each in estimates]
+        found[f"{model} ours_pm"] = [each.half_width for each in estimates]
+        found[f"{model} ours_n"] = [each.n for each in estimates]
+    return found
+
+
+def _nodes(gpus: int, workers: int) -> str:
+    return str(workers) if workers == gpus else f"{workers} nodes of {gpus // workers}"
+
+
+def _ours(runs: Path, sweep: str) -> dict[tuple[int, int, str] | None, np.ndarray]:
+    """Final accuracies of the complete runs by the row that they stand in; None: dense, with however many workers."""
+    if not (runs / sweep).is_dir():
+        return {}
+    logs = load(runs, sweep)
+    final = of_runs(logs)["final"].where(logs.status["complete"].astype(bool))
+    found: dict[tuple[int, int, str] | None, list[float]] = {}
+    for run, settings in logs.settings.iterrows():
+        theirs = published.accuracy(sweep, settings.to_dict()) or {}
+        method = settings["method.name"]
+        if method in theirs:
+            workers, batch = int(settings["workers"]), int(settings["batch_size"])
+            key = None if method == "supersgd" else (workers * batch // published.DGC_BATCH, workers, str(settings["schedule.name"]))
+            found.setdefault(key, []).append(float(final[run]))
+    return {key: np.array(values) for key, values in found.items()}
+
+
+def text(found: pd.DataFrame) -> str:
+    """Aligned columns; a dash where we have no run."""
+    headings = [*found.columns[:3], *(f"{model} {whose}" for model in published.DGC_MODELS for whose in ("paper", "ours"))]
+    lines = []
+    for row in found.to_dict("records"):
+        numbers = []
+        for model in published.DGC_MODELS:
+            ours = Estimate(row[f"{model} ours"], row[f"{model} ours_pm"], row[f"{model} ours_n"])
+            numbers += [f"{row[f'{model} paper']:.1f}", _written(ours)]
+        lines.append([row["trained on"], row["workers that compress"], row["schedule"], *numbers])
+    widths = [max(len(line[k]) for line in [headings, *lines]) for k in range(len(headings))]
+    joined = ["  ".join(part.ljust(width) if k < 3 else part.rjust(width) for k, (part, width) in enumerate(zip(line, widths, strict=True)))
+              for line in [headings, ["-" * width for width in widths], *lines]]  # fmt: skip
+    return "\n".join(line.rstrip() for line in joined)
+
+
+def _written(ours: Estimate) -> str:
+    if not ours.n:
+        return MISSING
+    interval = f" +- {ours.half_width:.2f}" if np.isfinite(ours.half_width) else ""
+    return f"{ours.mean:.2f}{interval} (n={ours.n})"

@@ -1,0 +1,87 @@
+"""Final accuracy against the bits that really travelled, over all settings that trade the one for the other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from analysis.aggregate import final, geometric_mean
+from analysis.cells import groups, shown
+from analysis.logs.load import Logs
+from analysis.plots.across import Panel, Series, arithmetic, without
+from analysis.plots.panels import Counts, draw, limit, line, reference
+from analysis.plots.style import RC
+
+FULL_PRECISION = ("sgd", "supersgd")
+# The settings by which one method sends more or fewer bits.
+KNOBS = ("method.bits", "method.ratio", "method.svd_rank", "method.rank", "method.clusters", "method.cells_ratio", "method.num_levels")
+
+
+@rc_context(RC)
+def accuracy_per_bit(logs: Logs, width: float) -> Figure | str:
+    """The final accuracy of every method against its measured bits per coordinate, one line along ``KNOBS`` for its remaining settings.
+
+    Mean and 95 % interval over the complete runs; full precision as horizontal lines; bits on a logarithm to base 2 where they span
+    more than a factor of 10.  For sweeps in which a method has several values of ``KNOBS``.  ``width`` in inches.
+    """
+    knobs = [name for name in KNOBS if name in logs.settings]
+    if not _several(logs.settings, knobs):
+        return f"no method has several values of {', '.join(name.rpartition('.')[2] for name in KNOBS)}"
+    panels = []
+    for group in groups(without(logs, knobs)):
+        if group.trajectory == "method":
+            panels.append(Panel(group, tuple(Series(cell, {0.0: cell}) for cell in group.cells)))
+    if not panels:
+        return "no run is trained with the quantized gradient"
+    return draw(width, panels, lambda axes, panel, counts: _filled(axes, panel, counts, logs.settings[knobs]))
+
+
+def _several(settings: pd.DataFrame, knobs: list[str]) -> bool:
+    return any(len({shown(value) for value in rows[name].dropna()}) > 1 for _, rows in settings.groupby("method.name") for name in knobs)
+
+
+def _filled(axes: Axes, panel: Panel, counts: Counts, knobs: pd.DataFrame) -> str | None:
+    logs = panel.group.logs
+    complete = list(logs.status.index[logs.status["complete"].to_numpy(bool)])
+    accuracy, bits = final(logs, "Vacc", complete), final(logs, "comm/bits_per_coordinate", complete)
+    lines = []
+    for series in panel.series:
+        rows, used = [], 0
+        for runs in _by_value(knobs.loc[list(series.cell.runs)]):
+            values = accuracy.reindex(runs).dropna()
+            place = geometric_mean(bits.reindex(runs))
+            if len(values) and np.isfinite(place):
+                rows.append((place, *arithmetic(values)))
+                used += len(values)
+        if not rows:
+            continue
+        counts.add(series.cell, used, len(series.cell.runs))
+        table = pd.DataFrame(rows, columns=["bits", "mean", "low", "high"]).set_index("bits").sort_index()
+        if series.cell.method in FULL_PRECISION:
+            reference(axes, series.cell, arithmetic(accuracy.reindex(list(series.cell.runs)).dropna()))
+        else:
+            lines.append((series.cell, table))
+    if not lines:
+        return "no complete run has logged Vacc and comm/bits_per_coordinate"
+    places = np.concatenate([table.index for _, table in lines])
+    if places.max() / places.min() > 10:
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+    for cell, table in lines:
+        line(axes, cell, table)
+    limit(axes, log=False)
+    axes.set_xlabel("bits per coordinate (measured)")
+    axes.set_ylabel("final validation accuracy (%)")
+    return None
+
+
+def _by_value(knobs: pd.DataFrame) -> list[list[str]]:
+    """The runs of each combination of values."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for run, row in zip(knobs.index, knobs.itertuples(index=False), strict=True):
+        found.setdefault(tuple(shown(value) for value in row), []).append(str(run))
+    return list(found.values())
