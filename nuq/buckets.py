@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,44 +14,65 @@ from nuq.payload import Part
 
 @dataclass
 class Bucket:
-    """One bucket on its way.  gradients: views of the buffer, one per name; empty where nobody asks for them."""
+    """One bucket on its way."""
 
     buffer: Tensor
     names: tuple[str, ...]
     last: bool
     done: torch.futures.Future[None]
     ready: Any  # torch.cuda.Event, or None on the CPU
-    gradients: list[Tensor]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The vector that some buckets are exchanged as.  order: its parameters, or None for the one bucket's buffer as it lies."""
+    """The vector that some buckets are exchanged as.
+
+    order: its parameters, or None for the one bucket's buffer as it lies.  parameters: the model's, whose memory formats a buffer has.
+    """
 
     parts: list[Part]
-    order: tuple[str, ...] | None = None
+    order: tuple[str, ...] | None
+    parameters: Mapping[str, nn.Parameter]
 
     def vector(self, buckets: Sequence[Bucket]) -> Tensor:
         """float[n]: the buffer itself, or a copy of the gradients, each row after row."""
         if self.order is None:
             (bucket,) = buckets
             return bucket.buffer
-        gradients = _by_name(buckets)
+        gradients = self._gradients(buckets)
         return torch.cat([gradients[name].reshape(-1) for name in self.order])
 
     def spread(self, mean: Tensor, buckets: Sequence[Bucket]) -> None:
         """The mean into the buckets."""
         if self.order is not None:
-            gradients = _by_name(buckets)
+            gradients = self._gradients(buckets)
             of = [gradients[name] for name in self.order]
             for gradient, piece in zip(of, mean.split([gradient.numel() for gradient in of]), strict=True):
                 gradient.copy_(piece.view(gradient.shape))
         elif mean is not buckets[0].buffer:
             buckets[0].buffer.copy_(mean)
 
+    def _gradients(self, buckets: Sequence[Bucket]) -> dict[str, Tensor]:
+        """Views of the buffers by name, as DDP fills them: in a parameter's own memory format, if that leaves no gaps."""
+        views = {}
+        for bucket in buckets:
+            start = bucket.buffer.storage_offset()
+            for name in bucket.names:
+                p = self.parameters[name]
+                strides = p.stride() if _dense(p) else torch.empty(p.shape, device="meta").stride()
+                views[name] = bucket.buffer.as_strided(p.shape, strides, start)
+                start += p.numel()
+        return views
 
-def _by_name(buckets: Sequence[Bucket]) -> dict[str, Tensor]:
-    return {name: gradient for bucket in buckets for name, gradient in zip(bucket.names, bucket.gradients, strict=True)}
+
+def _dense(p: Tensor) -> bool:
+    """Whether its numbers lie in one stretch of memory, in whatever order."""
+    expected = 1
+    for stride, size in sorted(zip(p.stride(), p.shape, strict=True)):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
 
 
 def named(model: nn.Module) -> dict[str, nn.Parameter]:

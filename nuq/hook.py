@@ -105,7 +105,7 @@ class CompressionState:
         device = next(iter(parameters.values())).device if parameters else torch.device("cpu")
         self._sizes = {name: p.numel() for name, p in parameters.items()}
         self._shapes = {name: tuple(p.shape) for name, p in parameters.items()}
-        self._strided = {name for name, p in parameters.items() if not p.is_contiguous()}
+        self._parameters = parameters
         shared = getattr(model, "process_group", None) or dist.group.WORLD
         assert isinstance(shared, dist.ProcessGroup)
         versions = {"message version": VERSION, "torch": torch.__version__}
@@ -242,7 +242,7 @@ class CompressionState:
         cuda = buffer.device.type == "cuda"
         ready = torch.cuda.current_stream(buffer.device).record_event() if cuda else None
         done: torch.futures.Future[None] = torch.futures.Future(devices=[buffer.device] if cuda else [])
-        job = Bucket(buffer, names, bucket.is_last(), done, ready, bucket.gradients() if self._waits or self._shaped else [])
+        job = Bucket(buffer, names, bucket.is_last(), done, ready)
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, daemon=True, name="nuq exchange")
             self._thread.start()
@@ -324,9 +324,9 @@ class CompressionState:
         if names not in self._plans:
             listed = [name for name in self._shapes if name in names] if self._waits else list(names)
             arrangement = self._coders.arrange({name: self._shapes[name] for name in listed}, self._exact)
-            copied = self._waits or (self._shaped and any(name in self._strided for name in names))
+            copied = self._waits or (self._shaped and not all(self._parameters[name].is_contiguous() for name in names))
             order = tuple(arrangement.arranged(listed)) if copied else None
-            self._plans[names] = Plan(arrangement.parts, order)
+            self._plans[names] = Plan(arrangement.parts, order, self._parameters)
         return self._plans[names]
 
     # --- before a step ---

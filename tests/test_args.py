@@ -73,6 +73,8 @@ def test_every_choice_is_hydras(hydra: None, pair: tuple[str, str]) -> None:
 def _values(item: dataclasses.Field[Any], annotation: Any) -> st.SearchStrategy[Any]:
     """Legal values of one setting, from its own metadata."""
     rule = item.metadata
+    if item.name == "layers":
+        return st.lists(st.sampled_from(["*conv1* = topk ratio=0.01", "fc=supersgd", "* = amq bits=2 update_at=[3, 5]"]), max_size=3)
     low, high = rule["low"], rule["high"]
     if rule["choices"]:
         return st.sampled_from(rule["choices"])
@@ -113,7 +115,7 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
                 other, needed = _needed(item)
                 chosen[f"{section}.{other}"] = needed
     if chosen.get("trajectory") == "sgd" or chosen["method"] in ("sgd", "supersgd"):
-        chosen = {name: value for name, value in chosen.items() if not name.startswith(("exchange.", "feedback."))}
+        chosen = {name: value for name, value in chosen.items() if not name.startswith(("exchange.", "feedback.", "layers"))}
     if chosen.get("feedback.both") and chosen.setdefault("exchange.collective", "two_stage") == "gather":
         del chosen["feedback.both"]
     kind = chosen.get("feedback.kind", "auto")
@@ -293,7 +295,7 @@ def _another(value: Any, item: dataclasses.Field[Any]) -> Any:
     if isinstance(value, str):
         return f"{value}x"
     if isinstance(value, list):
-        return [*value[:-1], _another(value[-1], item)]  # as long as before, since another list may go with it
+        return [*value[:-1], _another(value[-1], item)] if value else ["fc = supersgd"]  # as long as before: another list may go with it
     larger = value + 1 if isinstance(value, int) else value + 0.0625
     if rule["high"] is None or larger <= rule["high"]:
         return larger
@@ -351,7 +353,7 @@ def test_experiments_that_are_named_already_keep_their_names() -> None:
 def test_a_setting_counts_unless_default_where_it_is_younger_than_names() -> None:
     younger = {name for _, name, item in SETTINGS if item.metadata["identity"] == "unless default"}
     exchange = {"exchange.collective", "exchange.second_bits", "exchange.num_aggregate"}
-    task = {"data.cutout", "label_smoothing", "schedule.warmup_steps", "schedule.warmup_factor"}
+    task = {"layers", "method.scope", "data.cutout", "label_smoothing", "schedule.warmup_steps", "schedule.warmup_factor"}
     feedback = {f"feedback.{name}" for name in ("kind", "both", "masking", "clip_norm", "clip_value")}
     assert younger == exchange | feedback | task
     config = args.resolve({"exchange.timeout_s": 5.0})

@@ -83,6 +83,23 @@ def test_a_second_encoding_resumes(collective, tmp_path):
     assert bits(resumed) != bits(attempt(config("alq"), tmp_path / "gather"))
 
 
+@pytest.mark.parametrize("collective", ["gather", "two_stage"])
+def test_layers_with_methods_of_their_own_resume(collective, tmp_path):
+    lines = ["conv1 = dgc ratio=0.1", "*.bias = supersgd", "conv2 = topk ratio=0.1 scope=model", "output = amq update_at=[3] num_samples=2"]
+    settings = config("alq", layers=lines, **{"exchange.collective": collective})
+    undisturbed = attempt(settings, tmp_path / "undisturbed")
+    momenta = undisturbed.optimizer.state_dict()["state"]  # with a decay also where the momentum acts in the workers
+    assert len(momenta) == len(undisturbed.parameters) and len(undisturbed.optimizer.param_groups) == 2
+    with pytest.raises(Killed):
+        attempt(settings, tmp_path / "disturbed", kill_at=5)
+    resumed = attempt(settings, tmp_path / "disturbed")
+    assert bits(resumed) == bits(undisturbed)
+    both = [torch.load(tmp_path / name / checkpoint.FILE, weights_only=True)["workers"]["layers"] for name in ("disturbed", "undisturbed")]
+    assert repr(both[0]) == repr(both[1])
+    assert [len(layer.get("memories", ())) for layer in both[0]] == [1, 0, 1, 0]
+    assert [list(layer["compressor"]) for layer in both[0]] == [[], [], [], ["levels", "multiplier", "gap"]]
+
+
 def test_a_checkpoint_from_before_the_second_encoding_goes_on(tmp_path):
     settings = config("alq")
     undisturbed = attempt(settings, tmp_path / "undisturbed")

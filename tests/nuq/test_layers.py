@@ -1,0 +1,378 @@
+"""Layers with a method of their own: the list, where parameters lie, and what the workers and the hook make of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+import nuq
+from nuq import layers
+from nuq.arrangement import arranged
+from nuq.message import HEADER_BYTES
+from nuq.ops import Key, NonFiniteError
+from nuq.payload import Part, cut
+from nuq.registry import METHODS
+from nuq.settings.exchange import Exchange
+from nuq.settings.feedback import Feedback
+from nuq.workers import Memory, Workers
+from tests.nuq.small_training import backward, gradients, hooked, inputs, net, wrapped
+
+NAMES = ["conv1.weight", "bn1.weight", "bn1.bias", "layer1.0.conv1.weight", "layer1.0.bn1.weight", "layer10.weight", "fc.weight", "fc.bias"]
+SHAPES = {"a.weight": (8, 40), "a.bias": (40,), "b.weight": (6, 5, 2, 2), "b.bias": (6,), "c.weight": (30, 9)}
+
+
+# --- the list ---
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("*", NAMES),
+        ("*bn*", ["bn1.weight", "bn1.bias", "layer1.0.bn1.weight"]),
+        ("*conv1*", ["conv1.weight", "layer1.0.conv1.weight"]),
+        ("*.bias", ["bn1.bias", "fc.bias"]),
+        ("layer1", ["layer1.0.conv1.weight", "layer1.0.bn1.weight"]),  # the module, not its namesake layer10
+        ("layer1.*", ["layer1.0.conv1.weight", "layer1.0.bn1.weight"]),
+        ("layer?.0.conv[12]", ["layer1.0.conv1.weight"]),
+        ("fc.weight", ["fc.weight"]),
+    ],
+)
+def test_a_pattern_is_met_by_names_and_by_modules(pattern: str, names: list[str]) -> None:
+    (layer,) = layers.parsed([f"{pattern} = supersgd"])
+    assert [name for name in NAMES if layer.matches(name)] == names
+
+
+def test_the_first_match_wins_and_settings_are_the_methods() -> None:
+    lines = layers.parsed(
+        ["*.bias=supersgd", " fc =  topk  ratio=0.5 values=fp16", "*1.weight = alq bits=4 symmetric=false update_at=[1, 20]"]
+    )
+    assert layers.matched(lines, NAMES) == dict(zip(NAMES, [3, 3, 1, 3, 3, 0, 2, 1], strict=True))
+    assert lines[1].settings == METHODS["topk"].settings(ratio=0.5, values="fp16")
+    assert lines[2].settings == METHODS["alq"].settings(bits=4, symmetric=False, update_at=[1, 20])
+    defaults = {"scope": "tensor", "update_at": [7]}
+    one, two = layers.parsed(["fc = alq", "bn1 = dgc scope=model dense_1d=true"], defaults)
+    assert (one.settings.scope, one.settings.update_at, two.settings.scope) == ("tensor", [7], "model")
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("bn1", r"layers\[0\]='bn1': must be of the form 'PATTERN = METHOD key=value ...'"),
+        ("", "must be of the form"),
+        ("a b = topk", "must be of the form"),
+        ("a = topk ratio", "must be of the form"),
+        ("= topk", "must be of the form"),
+        ("a = topkk", r"layers\[0\]='a = topkk': unknown method 'topkk'; did you mean 'topk'\?"),
+        ("a = topk ration=0.1", r"unknown setting of method=topk in layers\[0\]='a = topk ration=0.1': 'ration'; did you mean 'ratio'\?"),
+        ("a = supersgd bits=3", "'bits' .legal: scope"),
+        ("a = topk ratio=2", r"layers\[0\].ratio=2.0: must be at most 1.0"),
+        ("a = topk ratio=much", r"layers\[0\].ratio='much': must be of type float"),
+        ("a = alq bits=2.5", "bits='2.5': must be of type int"),
+        ("a = alq symmetric=maybe", "must be true or false"),
+        ("a = alq update_at=3", r"must be a list such as \[100,2000\]"),
+        ("a = topk values=fp17", r"layers\[0\].values='fp17': must be one of fp32, fp16"),
+        ("a = dgc scope=model dense_1d=false", "dense_1d=False: has no effect with"),
+        ("a = sgd", "sgd sends one worker's gradient alone, which goes with no other; choose supersgd"),
+    ],
+)
+def test_a_line_that_cannot_be_is_one_sentence(line: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence) as error:
+        layers.parsed([line])
+    assert "\n" not in str(error.value)
+
+
+def test_lists_that_cannot_be() -> None:
+    with pytest.raises(ValueError, match="has no effect with method=sgd"):
+        layers.parsed(["fc = topk"], beside="sgd")
+    with pytest.raises(
+        ValueError, match=r"layers\[1\]='fcc = topk': matches no parameter in whole or by a module's name; there are conv1.wei"
+    ):
+        layers.matched(layers.parsed(["fc = topk", "fcc = topk"]), NAMES)
+    with pytest.raises(ValueError, match=r"layers\[1\]='fc = topk': matches no parameter but for what layers\[0\] takes before it"):
+        layers.matched(layers.parsed(["fc* = topk", "fc = topk"]), NAMES)
+    with pytest.raises(ValueError, match="p59 and 40 more"):
+        layers.matched(layers.parsed(["x = topk"]), [f"p{number}" for number in range(100)])
+
+
+# --- where parameters lie ---
+
+
+def test_a_vector_of_several_gathers_them_and_tensors_keep_their_shape() -> None:
+    encoders = {"a.weight": 0, "a.bias": 1, "b.weight": 2, "b.bias": 1, "c.weight": 0}
+    made = arranged(SHAPES, encoders, ["model", "biases", None])
+    assert made.parts == [
+        Part("model", 0, 590),
+        Part("biases", 590, 46, encoder=1),
+        Part("b.weight", 636, 120, encoder=2, shape=(6, 5, 2, 2)),
+    ]
+    assert made.order == (0, 4, 1, 3, 2)
+    tensors = [torch.full(shape, float(number)) for number, shape in enumerate(SHAPES.values())]
+    vector = torch.cat([tensor.reshape(-1) for tensor in made.arranged(tensors)])
+    restored = made.restored(vector, [tensor.numel() for tensor in tensors])
+    assert torch.equal(restored, torch.cat([tensor.reshape(-1) for tensor in tensors]))
+    exact = arranged(SHAPES, encoders, [None, None, "conv"], exact=lambda name: name.endswith("bias") or name == "b.weight")
+    assert exact.order is None
+    assert exact.parts[1] == Part("a.bias, b.weight, b.bias", 320, 166, exact=True)
+    pieces = [part for stretch in cut([replace(made.parts[2], start=0)], 2) for part in stretch]
+    assert pieces == [Part("b.weight", 0, 64, first=0, encoder=2), Part("b.weight", 64, 56, first=64, encoder=2)]
+
+
+# --- workers ---
+
+
+def sizes(shapes: dict[str, Any] = SHAPES) -> dict[str, torch.Size]:
+    return {name: torch.Size(shape) for name, shape in shapes.items()}
+
+
+def workers(name: str, lines: list[str], shapes: dict[str, Any] = SHAPES, **settings: Any) -> Workers:
+    exchange = Exchange(collective=settings.pop("collective", "gather"))
+    memory = Memory(settings.pop("feedback", Feedback()), momentum=0.9)
+    of_method = METHODS[name].settings(**settings)
+    return Workers(name, of_method, 3, sizes(shapes), 5, torch.device("cpu"), exchange=exchange, memory=memory, layers=lines)
+
+
+def drawn(step: int, shapes: dict[str, Any] = SHAPES) -> dict[int, list[Tensor]]:
+    """Three workers' gradients; a parameter's do not depend on what others there are."""
+    generators = {name: torch.Generator().manual_seed(100 * step + list(SHAPES).index(name)) for name in shapes}
+    return {worker: [torch.randn(shape, generator=generators[name]) for name, shape in shapes.items()] for worker in range(3)}
+
+
+def trained(of: Workers, num_steps: int, shapes: dict[str, Any] = SHAPES, first: int = 0) -> list[dict[str, Tensor]]:
+    """Every step's mean by parameter, with updates of levels as in training."""
+    means = []
+    for step in range(first, num_steps):
+        own = drawn(step, shapes)
+        of.observe(own, step, [one for one in of.learners if one.collects(step)])
+        of.update_levels([one for one in of.learners if one.next_update(step) == step])
+        mean = of.exchange(own, dict.fromkeys(range(3), 0.0), step).mean
+        means.append(dict(zip(shapes, mean.split([math.prod(shape) for shape in shapes.values()]), strict=True)))
+    return means
+
+
+LINES = ["*.bias = supersgd", "b = alq bits=4 scope=tensor bucket_size=64 update_at=[2] num_samples=2", "c = topk ratio=0.1"]
+
+
+def test_every_layer_is_as_with_its_method_alone() -> None:
+    """Also its levels, which are of its own gradients, and its memory."""
+    mixed = workers("amq", LINES, bucket_size=64, scope="tensor", update_at=[3], num_samples=2)
+    means = trained(mixed, 5)
+    alone = {
+        "a.weight": workers("amq", [], {"a.weight": SHAPES["a.weight"]}, bucket_size=64, scope="tensor", update_at=[3], num_samples=2),
+        "b.weight": workers(
+            "alq", [], {"b.weight": SHAPES["b.weight"]}, bits=4, scope="tensor", bucket_size=64, update_at=[2], num_samples=2
+        ),
+        "c.weight": workers("topk", [], {"c.weight": SHAPES["c.weight"]}, ratio=0.1),
+        "a.bias": workers("supersgd", [], {"a.bias": SHAPES["a.bias"]}),
+    }
+    for name, one in alone.items():
+        shapes = {name: SHAPES[name]}
+        for step, mean in enumerate(trained(one, 5, shapes)):
+            assert torch.equal(mean[name], means[step][name]), (name, step)
+    assert [learner.encoder for learner in mixed.learners] == [0, 2]
+    assert mixed.coders.every[2].compressor.levels.num_levels == 16
+    assert (means[0]["c.weight"] != 0).sum() <= 3 * 27
+
+
+def test_bits_are_of_the_bytes() -> None:
+    mixed = workers("qsgd", ["*.bias = supersgd", "*.weight = topk ratio=0.1 indices=int32 scope=model"], feedback=Feedback("none"))
+    result = mixed.exchange(drawn(0), dict.fromkeys(range(3), 0.0), 0)
+    assert len(mixed.parts) == 2
+    assert result.bytes_per_worker == mixed.encode(drawn(0)[0], Key(5, 0, 0)).numel()
+    assert mixed.coders.bare.size(mixed.parts) == result.bytes_per_worker == 2 * HEADER_BYTES + 4 * 46 + 6 + 8 * 71
+
+
+def test_parameters_of_one_line_are_one_vector_with_scope_model() -> None:
+    lines = ["*.weight = topk ratio=0.05 scope=model"]
+    mixed = workers("supersgd", lines, feedback=Feedback("none"))
+    (means,) = trained(mixed, 1)
+    own = drawn(0)
+    total = torch.zeros(710)
+    for gradient in own.values():
+        vector = torch.cat([part.reshape(-1) for part, name in zip(gradient, SHAPES, strict=True) if name.endswith("weight")])
+        top = vector.abs().topk(36).indices
+        total[top] += vector[top]
+    total *= torch.tensor(1 / 3, dtype=torch.float32)
+    assert torch.equal(torch.cat([means[name] for name in SHAPES if name.endswith("weight")]), total)
+    exact = sum((own[worker][1] for worker in (1, 2)), own[0][1]) * torch.tensor(1 / 3, dtype=torch.float32)
+    assert torch.equal(means["a.bias"], exact)
+    assert torch.equal(mixed.average([mixed.encode(own[worker], Key(5, 0, worker)) for worker in range(3)])[:320], means["a.weight"])
+
+
+@pytest.mark.parametrize("collective", ["gather", "two_stage", "server", "auto"])
+def test_a_saved_state_goes_on(collective: str) -> None:
+    lines = [*LINES, "a = dgc ratio=0.1"]
+    settings: dict[str, Any] = {"bucket_size": 64, "collective": collective, "feedback": Feedback(both=collective != "gather")}
+    # every parameter has a method of its own, the biases those of the first line
+    whole, first, second = (workers("natural", lines, **{k: v for k, v in settings.items() if k != "bucket_size"}) for _ in range(3))
+    means = trained(whole, 6)
+    trained(first, 3)
+    second.load_state_dict(first.state_dict())
+    for mean, again in zip(means[3:], trained(second, 6, first=3), strict=True):
+        assert all(torch.equal(mean[name], again[name]) for name in SHAPES)
+
+
+def test_a_gradient_that_is_not_finite_is_named_where_parameters_are_rearranged() -> None:
+    mixed = workers("qsgd", ["*.weight = alq scope=model"])
+    bad = drawn(0)
+    bad[1][3][2] = math.inf
+    with pytest.raises(NonFiniteError, match=r"'b.bias' on worker 1"):
+        mixed.exchange(bad, dict.fromkeys(range(3), 0.0), 0)
+    huge = drawn(0)
+    huge[2][4].fill_(3e38)
+    with pytest.raises(NonFiniteError, match=r"'c.weight' on worker 2"):
+        mixed.exchange(huge, dict.fromkeys(range(3), 0.0), 0)
+
+
+# --- shapes ---
+
+
+def test_biases_are_dense_and_pieces_of_matrices_are_not() -> None:
+    for collective in ("gather", "two_stage"):
+        (mean,) = trained(workers("dgc", [], collective=collective, ratio=0.05, feedback=Feedback("none")), 1)
+        for name, shape in SHAPES.items():
+            share = float((mean[name] != 0).float().mean())
+            assert share == 1.0 if len(shape) == 1 else share < 0.4, (collective, name, share)
+
+
+# --- the hook ---
+
+
+class Convolutions(nn.Module):
+    """Weights whose rows do not lie one after another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.first, self.norm, self.second = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Conv2d(8, 4, 3)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(torch.relu(self.norm(self.first(x))))
+
+
+def hook_is_workers(group: dist.ProcessGroup, method: str, lines: list[str], settings: dict[str, Any]) -> list[bool]:
+    """Whether a step's means are the workers' own, for the model at hand, with several of DDP's buckets."""
+    rank, world, same = dist.get_rank(group), dist.get_world_size(group), []
+    model, state = hooked(group, Convolutions(), method=method, layers=lines, seed=3, ddp={"bucket_cap_mb": 1e-3}, **settings)
+    local = wrapped(group, Convolutions())
+    shapes = {name: p.shape for name, p in local.module.named_parameters()}
+    how = {"exchange": Exchange(**{**vars(state.exchange), "collective": state.collective})}
+    memory = Memory(state.feedback.settings(), state.feedback.momentum)
+    alone = Workers(method, state.method_settings, world, shapes, 3, torch.device("cpu"), memory=memory, layers=lines, **how)  # type: ignore[arg-type]
+    for step in range(3):
+        own = {}
+        for worker in range(world):
+            x = torch.randn(4, 3, 7, 7, generator=torch.Generator().manual_seed(10 * step + worker))
+            own[worker] = list(torch.autograd.grad(local.module(x).square().mean(), list(local.module.parameters())))
+            if worker == rank:
+                model.zero_grad()
+                model(x).square().mean().backward()
+        mean = alone.exchange(own, dict.fromkeys(range(world), 0.0), step).mean
+        same.append(torch.equal(gradients(model), mean))
+    state.close()
+    return same
+
+
+@pytest.mark.parametrize(
+    ("method", "lines", "settings"),
+    [
+        ("qsgd", [], {"scope": "model", "collective": "gather"}),
+        ("alq", [], {"scope": "model", "collective": "two_stage", "bucket_size": 64}),
+        ("dgc", [], {"scope": "tensor", "collective": "gather", "ratio": 0.1}),
+        ("atomo", [], {"scope": "tensor", "collective": "gather"}),
+        ("qsgd", ["*.bias = supersgd", "*.weight = dgc ratio=0.1 scope=model"], {"collective": "gather", "scope": "model"}),
+    ],
+    ids=["qsgd model", "alq model", "dgc", "atomo", "layers"],
+)
+def test_the_hook_gives_the_workers_bits(method: str, lines: list[str], settings: dict[str, Any], ranks: Any) -> None:
+    """Whatever buckets DDP makes, and for weights in another memory format: shapes are the parameters' own in both."""
+    for outcome in ranks.run(hook_is_workers, method, lines, settings, world=2):
+        assert outcome == [True] * 3
+
+
+def layers_in_the_hook(group: dist.ProcessGroup) -> None:
+    rank = dist.get_rank(group)
+    lines = ["*.bias = supersgd", "2 = amq bits=4 bucket_size=64 update_at=[2] num_samples=2"]
+    given: dict[str, Any] = {"method": "alq", "update_at": [3], "num_samples": 1, "bucket_size": 64, "layers": lines, "debug": True}
+    model, state = hooked(group, net(), **given)
+    for step in range(4):
+        model.zero_grad()
+        backward(model, rank, step)
+    default, second = (learner.coder for learner in state._learners)
+    assert default.compressor.gap is not None and second.compressor.gap is not None and second.compressor.levels.num_levels == 16
+    again = nuq.CompressionState(model, **{**given, "min_size": 0, "timeout_s": 60.0})
+    again.load_state_dict(state.state_dict())
+    assert again._learners[1].coder.compressor.levels.values.tolist() == second.compressor.levels.values.tolist()
+    with pytest.raises(ValueError, match=r"a state of layers=\['\*.bias = supersgd', '2 = amq"):
+        nuq.CompressionState(model, min_size=0).load_state_dict(state.state_dict())
+    with pytest.raises(ValueError, match=r"layers\[0\]='conv = topk': matches no parameter .* there are 0.weight, 0.bias, 2.weight"):
+        nuq.CompressionState(model, layers=["conv = topk"])
+    with pytest.raises(ValueError, match=r"rank 0 has layers=.'0 = topk'. and rank 1 has layers=.'2 = topk'."):
+        nuq.CompressionState(model, layers=[f"{2 * rank} = topk"])
+    state.close()
+    again.close()
+
+
+def test_layers_in_the_hook(ranks: Any) -> None:
+    ranks.run(layers_in_the_hook, world=2)
+
+
+def test_settings_of_layers_are_checked_before_a_model_is_there() -> None:
+    for lines, sentence in {
+        "0 = topkk": "did you mean 'topk'",
+        "0 = alq statistics=fresh": "the hook sees the training's own gradients",
+    }.items():
+        with pytest.raises(ValueError, match=sentence):
+            nuq.CompressionState(layers=[lines])
+
+
+# --- every method ---
+
+
+def with_every_scope() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for name, entry in METHODS.items():
+        fields = {item.name for item in dataclasses.fields(entry.settings)}
+        for scope in ("tensor", "model"):
+            yield name, scope, {"scope": scope} | ({"bucket_size": 128} if "bucket_size" in fields else {})
+
+
+def a_step_of_every_method(group: dist.ProcessGroup) -> None:
+    """The hook, by the collective that ``auto`` takes: the ranks' gradients become one, by every method with every scope."""
+    rank = dist.get_rank(group)
+    for name, scope, settings in with_every_scope():
+        model, state = hooked(group, net(), method=name, debug=True, ddp={"bucket_cap_mb": 1e-3}, **settings)
+        for step in range(2):
+            model.zero_grad()
+            backward(model, rank, step)
+        assert bool(torch.isfinite(gradients(model)).all()) and bool(gradients(model).any()), (name, scope)
+        assert len(state._vectors) == (1 if scope == "model" else 6)
+        state.close()
+
+
+def test_both_scopes_train_with_every_method(ranks: Any) -> None:
+    shapes = {name: p.shape for name, p in net().named_parameters()}
+    for name, scope, settings in with_every_scope():
+        how: dict[str, Any] = {"exchange": Exchange(collective="auto"), "memory": Memory(Feedback(), 0.9)}
+        of = Workers(name, METHODS[name].settings(**settings), 2, shapes, 5, torch.device("cpu"), **how)
+        assert [part.name for part in of.parts] == (["model"] if scope == "model" else list(shapes)), name
+        model, loss = net(), []
+        for step in range(2):
+            of_workers = {}
+            for worker in of.hosted:
+                model.zero_grad()
+                loss.append(model(inputs(worker, step)).square().mean())
+                of_workers[worker] = list(torch.autograd.grad(loss[-1], list(model.parameters())))
+            mean = of.exchange(of_workers, dict.fromkeys(of.hosted, 0.0), step).mean
+            assert bool(torch.isfinite(mean).all()) and bool(mean.any()), (name, scope)
+            with torch.no_grad():
+                for p, update in zip(model.parameters(), mean.split([p.numel() for p in model.parameters()]), strict=True):
+                    p -= 1e-3 * update.view_as(p)
+    ranks.run(a_step_of_every_method, world=2)
