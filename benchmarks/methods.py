@@ -1,0 +1,258 @@
+"""Every method of METHODS on one gradient: error, bits, speed: ``python -m benchmarks.methods [--methods NAME ..] [--quick] [--out DIR]``.
+
+The gradient is a real one: ResNet-18 on CIFAR-10, 11 million coordinates (``benchmarks.resnet_gradient``; where the images are not there,
+a stand-in's, and then nothing is claimed).  A method may come with settings: ``--methods qsgd "topk ratio=0.001"``.
+
+- error: ``|x - C(x)|^2 / |x|^2`` of what another instance decodes from the bytes, the median over three gradients and keys; of an unbiased
+  method it is the variance.  Adaptive methods learn their levels from two earlier gradients.
+- bits: ``8 * bytes / coordinates``, of whole messages; where ``scope=tensor``, of one message per parameter.
+- GB/s of float32 input: ``encode`` up to the bytes with their checksum, ``decode`` from them to float32.  Medians.
+- eager: the method as a user would write it in PyTorch (``benchmarks.eager``), which stops before the bytes; timed right before every
+  encoding.  The ratio is taken pair by pair: median (least .. largest).
+
+Claim: every encoding runs at ten times the eager one or at 1 GB/s.  What does not is listed, and the docstring of its code says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch import Tensor
+
+from benchmarks import eager, resnet_gradient
+from benchmarks.resnet_gradient import Gradients
+from nuq import cpu
+from nuq.choice import sorted_settings
+from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.message import parse
+from nuq.ops import Key
+from nuq.registry import METHODS, method
+from nuq.statistics import Statistics
+
+LEAST_GB_PER_S, LEAST_RATIO = 1.0, 10.0
+PAIRS, FEWEST_PAIRS, BUDGET_S = 9, 3, 20.0
+QUICK_PAIRS, QUICK_BUDGET_S = 3, 1.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one method showed."""
+
+    title: str
+    unbiased: bool
+    error: float
+    bits_per_coordinate: float
+    encode_gb_per_s: float
+    decode_gb_per_s: float
+    eager_gb_per_s: float | None
+    ratio: float | None  # to the eager one, pair by pair: median, least, largest
+    ratio_low: float | None
+    ratio_high: float | None
+    pairs: int
+
+    @property
+    def reached(self) -> bool:
+        """encode >= 10x eager or >= 1 GB/s"""
+        return self.encode_gb_per_s >= LEAST_GB_PER_S or (self.ratio or 0.0) >= LEAST_RATIO
+
+
+def settings_of(case: str) -> tuple[str, Any]:
+    """``"topk ratio=0.001"`` as the method's name and its settings; ValueError for what is not legal."""
+    name, *options = case.split()
+    given = {}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals:
+            raise ValueError(f"{option!r} in {case!r}: must be of the form name=value")
+        given[key] = yaml.safe_load(value)
+    return name, sorted_settings(name, [], given, {})[0]
+
+
+class Contender:
+    """One method with its settings, as a sender of whole gradients."""
+
+    def __init__(self, case: str, gradients: Gradients) -> None:
+        self.name, self.settings = settings_of(case)
+        self.entry = method(self.name)
+        self.compressor = self.entry.load()(self.settings)
+        self.by_tensor = getattr(self.settings, "scope", "model") == "tensor"
+        self.gradients = gradients
+        if isinstance(self.compressor, AdaptiveQuantizer):
+            learned = Statistics.empty(self.compressor.settings.num_components)
+            for number, vector in enumerate(gradients.learn):
+                self.compressor.observe(vector, Key(7, number, 0, "learn"), learned)
+            self.compressor.update(learned)
+        self.eager = eager.of(self.name, self.settings, self.compressor)
+
+    def parts(self, vector: Tensor) -> dict[str, Tensor]:
+        """What is encoded as one message each, as the method wants it."""
+        if not self.by_tensor:
+            return {"model": vector}
+        pieces = self.gradients.parts(vector)
+        return pieces if getattr(self.compressor, "shaped", False) else {name: piece.reshape(-1) for name, piece in pieces.items()}
+
+    def encode(self, parts: dict[str, Tensor], step: int) -> list[Tensor]:
+        return [self.compressor.encode(part, Key(1, step, 0, name)).to_bytes() for name, part in parts.items()]
+
+    def decode(self, messages: Sequence[Tensor], by: Any = None) -> list[Tensor]:
+        by = by or self.compressor
+        return [by.decode(parse(message)) for message in messages]
+
+    def accuracy(self) -> tuple[float, float]:
+        """Median relative error over gradients and keys, as a fresh instance decodes them, and bits per coordinate."""
+        errors, num_bytes = [], 0
+        for step, vector in enumerate(self.gradients.measure):
+            messages = self.encode(self.parts(vector), step)
+            num_bytes += sum(message.numel() for message in messages)
+            decoded = torch.cat(self.decode(messages, self.entry.load()(self.settings)))
+            errors.append(float((decoded - vector).double().square().sum() / vector.double().square().sum()))
+        return statistics.median(errors), 8 * num_bytes / (self.gradients.num_coordinates * len(errors))
+
+
+def seconds(call: Callable[[], object], device: str) -> float:
+    """Wall time of one call and, on a GPU, of what it started."""
+    started = time.perf_counter()
+    call()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - started
+
+
+def measure(case: str, gradients: Gradients, pairs: int = PAIRS, budget_s: float = BUDGET_S, device: str = "cpu") -> Row:
+    """One method: its accuracy, then eager, encode and decode in turns, until there are enough pairs or the time is up."""
+    of = Contender(case, gradients)
+    error, bits = of.accuracy()
+    parts = of.parts(gradients.measure[0])
+    slow: list[float] = []
+    encode: list[float] = []
+    decode: list[float] = []
+    began = time.perf_counter()
+    for turn in range(pairs + 1):
+        if len(encode) > FEWEST_PAIRS and time.perf_counter() - began > budget_s:
+            break
+        rival = of.eager
+        if rival is not None:
+            slow.append(seconds(lambda rival=rival: [rival(part) for part in parts.values()], device))
+        encode.append(seconds(lambda turn=turn: of.encode(parts, turn), device))
+        messages = of.encode(parts, turn)
+        decode.append(seconds(lambda messages=messages: of.decode(messages), device))
+    slow, encode, decode = slow[1:], encode[1:], decode[1:]  # the first turn warms up
+    ratios = [a / b for a, b in zip(slow, encode, strict=True)] if slow else []
+    gb = 4 * gradients.num_coordinates / 1e9
+    return Row(
+        title=" ".join([of.entry.title, *case.split()[1:]]),
+        unbiased=of.entry.unbiased,
+        error=error,
+        bits_per_coordinate=bits,
+        encode_gb_per_s=gb / statistics.median(encode),
+        decode_gb_per_s=gb / statistics.median(decode),
+        eager_gb_per_s=gb / statistics.median(slow) if slow else None,
+        ratio=statistics.median(ratios) if ratios else None,
+        ratio_low=min(ratios, default=None),
+        ratio_high=max(ratios, default=None),
+        pairs=len(encode),
+    )
+
+
+HEAD = f"{'':34}{'error':>12}{'bits':>9}{'encode':>9}{'decode':>9}{'eager':>9}{'encode / eager':>24}"
+
+
+def line(row: Row) -> str:
+    """One line of the table."""
+    rival = "   none" if row.ratio is None else f"{row.eager_gb_per_s:9.3f}{row.ratio:9.1f}x ({row.ratio_low:.1f} .. {row.ratio_high:.1f})"
+    mark = "" if row.reached else "   below"
+    rates = f"{row.encode_gb_per_s:9.2f}{row.decode_gb_per_s:9.2f}"
+    biased = "" if row.unbiased else " b"
+    return f"{row.title + biased:34}{row.error:12.4g}{row.bits_per_coordinate:9.4f}{rates}{rival:32}{mark}"
+
+
+def table(cases: Sequence[str], gradients: Gradients, pairs: int, budget_s: float, device: str = "cpu") -> dict[str, Row]:
+    """Measured and printed one by one."""
+    rows: dict[str, Row] = {}
+    print(HEAD, flush=True)
+    for case in cases:
+        rows[case] = measure(case, gradients, pairs, budget_s, device)
+        print(line(rows[case]), flush=True)
+    return rows
+
+
+def summary(rows: dict[str, Row], gradients: Gradients) -> dict[str, Any]:
+    """The JSON object of one device; claims are null on a stand-in."""
+    claims = {case: None if gradients.stand_in else row.reached for case, row in rows.items()}
+    return {
+        "methods": {case: {**asdict(row), "claim": claims[case]} for case, row in rows.items()},
+        "below": [case for case, row in rows.items() if not row.reached],
+        "claim": None if gradients.stand_in else all(row.reached for row in rows.values()),
+    }
+
+
+def copy_gb_per_s(num_coordinates: int) -> float:
+    """Of ``Tensor.copy_``, what memory can do."""
+    source, target = torch.ones(num_coordinates), torch.zeros(num_coordinates)
+    times = [seconds(lambda: target.copy_(source), "cpu") for _ in range(10)]
+    return 4 * num_coordinates / statistics.median(times) / 1e9
+
+
+def on_gpu(cases: Sequence[str], gradients: Gradients, pairs: int, budget_s: float) -> dict[str, Any] | str:
+    """The same on the first GPU."""
+    if not torch.cuda.is_available():
+        return "not measured"
+    print(f"\n{torch.cuda.get_device_name()}")
+    learn, measured = ([vector.cuda() for vector in vectors] for vectors in (gradients.learn, gradients.measure))
+    moved = Gradients(gradients.title, gradients.shapes, learn, measured, gradients.stand_in)
+    return {"name": torch.cuda.get_device_name(), **summary(table(cases, moved, pairs, budget_s, "cuda"), moved)}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print the table, draw the figure, and print the JSON object."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.methods", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), metavar="METHOD", help='names, with settings: "topk ratio=0.1"')
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_PAIRS} pairs of each method, for a look")
+    parser.add_argument("--threads", type=int, default=2, help="CPU threads")
+    parser.add_argument("--out", type=Path, default=None, help="folder of the figure (none: no figure)")
+    chosen = parser.parse_args(arguments)
+    try:
+        for case in chosen.methods:
+            settings_of(case)
+    except ValueError as error:
+        parser.error(str(error))
+    torch.set_num_threads(chosen.threads)
+    gradients = resnet_gradient.recorded()
+    pairs, budget_s = (QUICK_PAIRS, QUICK_BUDGET_S) if chosen.quick else (PAIRS, BUDGET_S)
+    sets = cpu.instruction_sets()
+    kernels = sets[-1] if sets else "no C++ kernels"
+    memory = copy_gb_per_s(gradients.num_coordinates)
+    print(f"{gradients.title}: {gradients.num_coordinates:,} coordinates; {chosen.threads} threads, {kernels}; copy_ {memory:.1f} GB/s")
+    print("b: biased; encode, decode, eager: GB/s of float32 input; below: neither 10x the eager one nor 1 GB/s")
+    rows = table(chosen.methods, gradients, pairs, budget_s)
+    result = {
+        "gradient": gradients.title,
+        "stand_in": gradients.stand_in,
+        "num_coordinates": gradients.num_coordinates,
+        "threads": chosen.threads,
+        "kernels": kernels,
+        "copy_gb_per_s": memory,
+        **summary(rows, gradients),
+        "gpu": on_gpu(chosen.methods, gradients, pairs, budget_s),
+    }
+    if gradients.stand_in:
+        print("a stand-in's gradient: nothing is claimed")
+    if chosen.out:
+        from benchmarks import methods_figure  # matplotlib takes a second, and only the figure needs it
+
+        for path in methods_figure.draw(rows, gradients.title, chosen.out):
+            print(path)
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

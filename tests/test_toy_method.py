@@ -1,0 +1,136 @@
+"""Adding a method takes one file and one line of METHODS: a toy one is then in the help, the sweeps, the contract, training and figures.
+
+Every check is a fresh process, as a user's would be: tables are built when modules are imported.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+FILE = '''
+"""Equally spaced levels between plus and minus the largest magnitude, rounded at random."""
+
+import struct
+from dataclasses import dataclass
+
+import torch
+
+from nuq import coding, reference
+from nuq.message import HEADER_BYTES, Message, MessageError
+from nuq.ops import NonFiniteError
+from nuq.settings import setting
+
+HEAD = struct.Struct("<Bf")
+
+
+@dataclass
+class Toy:
+    """What the toy reads."""
+
+    bits: int = setting(4, "bits of one toy code", low=1, high=8)
+
+
+class ToyCompressor:
+    exact_bytes = True
+
+    def __init__(self, settings):
+        self.bits = settings.bits
+
+    def encode(self, tensor, key):
+        x = tensor.reshape(-1).to(torch.float64)
+        scale = float(x.abs().max()) if x.numel() else 0.0
+        if not scale < float("inf"):
+            raise NonFiniteError("the gradient is not finite")
+        top = 2**self.bits - 1
+        places = (x / (scale or 1.0) + 1) / 2 * top
+        codes = (places + reference.uniforms(x.numel(), key)).floor().clamp(0, top).to(torch.int32)
+        head = torch.frombuffer(bytearray(HEAD.pack(self.bits, scale)), dtype=torch.uint8)
+        return Message(b"TOYS", x.numel(), torch.cat([head, coding.pack_codes(codes, self.bits)]))
+
+    def decode(self, message):
+        n, body = message.num_coordinates, message.body
+        if message.tag != b"TOYS" or body.numel() < HEAD.size:
+            raise MessageError("not a toy")
+        bits, scale = HEAD.unpack(bytes(body[: HEAD.size].numpy()))
+        if not 1 <= bits <= 8 or not 0 <= scale < float("inf") or body.numel() != HEAD.size + coding.packed_bytes(n, bits):
+            raise MessageError("a damaged toy")
+        codes = coding.unpack_codes(body[HEAD.size :], n, 2**bits, bits)
+        return ((codes.double() / (2**bits - 1) * 2 - 1) * scale).float()
+
+    def message_bytes(self, n):
+        return HEADER_BYTES + HEAD.size + coding.packed_bytes(n, self.bits)
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+'''
+LINE = 'METHODS["toy"] = Method("Toy", Toy, "toy_method:ToyCompressor")'
+BEFORE = (
+    f"import sys; sys.path[:0] = [sys.argv.pop(1), '.']; from nuq.registry import METHODS, Method; from toy_method import Toy; {LINE}\n"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the file is, and the runs."""
+    made = tmp_path_factory.mktemp("toy")
+    (made / "toy_method.py").write_text(FILE)
+    return made
+
+
+def with_toy(folder: Path, then: str, *arguments: str) -> str:
+    """What a Python program prints in which METHODS has the toy's line."""
+    done = subprocess.run(
+        [sys.executable, "-c", BEFORE + then, str(folder), *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_help_lists_it(folder: Path) -> None:
+    told = with_toy(folder, "import runpy; runpy.run_path('main.py', run_name='__main__')", "--help", "method=toy")
+    assert "\n method=toy\n  method.bits=4  [>= 1, <= 8]\n      bits of one toy code\n" in told
+
+
+def test_the_contract_holds_it(folder: Path) -> None:
+    """All tests of the contract run for it without a change there."""
+    then = "import pytest; sys.exit(pytest.main(sys.argv[1:]))"
+    told = with_toy(folder, then, "tests/test_contract.py", "-q", "-k", "toy", "-p", "no:cacheprovider")
+    passed = int(told.splitlines()[-1].split(" passed")[0].split()[-1])
+    assert passed >= 20 and "skipped" not in told and "failed" not in told
+
+
+def test_a_sweep_picks_it_up_it_trains_and_the_analysis_draws_it(folder: Path) -> None:
+    """The sweep of all methods has it unasked; one of its runs ends, and shows in the table under its title and in a colour."""
+    then = """
+import args, grid_run
+from pathlib import Path
+from analysis.__main__ import main as analysis
+from analysis.cells import Cell
+from analysis.plots import style
+from grid.everything import cpu
+from main import run
+
+assert grid_run.main(["show", "everything", "cpu"]) == 0
+toy, other = [next(run for run in cpu().experiments() if run.settings["method"] == name) for name in ("toy", "supersgd")]
+for chosen in (toy, other):
+    quick = {**chosen.settings, "steps": 3, "eval_every": 3, "workers": 2, "batch_size": 8, "model": "logreg", "seed": 1}
+    config = args.resolve({key: value for key, value in quick.items() if key != "run_dir"})
+    config["run_dir"] = str(Path(sys.argv[1]) / "runs" / "toys" / args.run_name(config))
+    assert run(config) == 0
+assert analysis(["table", "toys", "--runs", sys.argv[1] + "/runs", "--out", sys.argv[1] + "/figures"]) == 0
+looks = [style.look(Cell(name, 0, name, (), {})) for name in METHODS]
+print(sum((look.colour, look.marker, look.dash) == (looks[-1].colour, looks[-1].marker, looks[-1].dash) for look in looks), "looks so")
+"""
+    lines = with_toy(folder, then, str(folder)).splitlines()
+    assert any("Toy 2 bits" in line and "method=toy method.bits=2" in line for line in lines)
+    assert any(line.startswith("Toy ") for line in lines if "method=toy" not in line)
+    assert lines[-1] == "1 looks so"
