@@ -21,7 +21,10 @@ METRICS = ("Vacc", "Vloss", "est_var", "comm/bits_per_coordinate")
 FIRST = ("method.name", "method.bits", "method.bucket_size", "optim.lr", "workers")  # what the tab shows before it is asked for more
 SECTIONS = ("method", "model", "optim", "schedule")
 NAMES = ("data.name", "model.name", "optim.name", "schedule.name")
-TOP = ("batch_size", "steps", "trajectory", "label_smoothing", "exchange.collective", "measure.every", "untrain.steps", "threads", "stand_in")
+TOP = (
+    *("batch_size", "steps", "trajectory", "label_smoothing", "exchange.collective", "measure.every", "untrain.steps"),
+    *("threads", "stand_in"),
+)
 
 
 def names() -> dict[str, type]:
