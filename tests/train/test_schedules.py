@@ -21,7 +21,7 @@ def test_straight_lines_by_hand() -> None:
     found = rates(range(12), schedule="piecewise_linear", schedule__at=[2, 6, 10], schedule__factors=[0, 1, 0.5])
     assert found == pytest.approx([0, 0, 0, 0.1, 0.2, 0.3, 0.4, 0.35, 0.3, 0.25, 0.2, 0.2])
     assert [found[corner] for corner in (2, 6, 10, 11)] == [0.0, 0.4, 0.2, 0.2]  # exact at the corners, level outside of them
-    assert rates(range(2, 3), schedule="piecewise_linear", schedule__at=[0, 2, 4], schedule__factors=[0.3, 0.1, 1]) == [0.4 * 0.1]
+    assert rates(range(2, 3), schedule="piecewise_linear", schedule__at=[0, 2, 4], schedule__factors=[0.2, 0.9, 1]) == [0.4 * 0.9]
     assert rates(range(3), schedule="piecewise_linear", schedule__at=[1], schedule__factors=[0.5]) == [0.2, 0.2, 0.2]
 
 
