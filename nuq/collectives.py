@@ -12,6 +12,8 @@ with M workers, one per rank, b and b2 the bytes of a whole message in the first
 (w1 / M) R + w2 (1 + (w1 / M) R) of the mean's squared norm, with w1, w2 the two encodings' relative variances and
 R = mean |x_i|^2 / |mean x|^2: the second one is not divided by M, so it deserves more bits.
 
+A method may bring a collective of its own: PowerSGD's averages factors instead of messages (``nuq.power``).
+
 A process may host several workers (``Hosts``), all of them in a simulation: the bits of ``gather`` and ``two_stage``, and of ``server``
 with K = M, do not depend on the split.
 """

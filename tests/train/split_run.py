@@ -44,6 +44,7 @@ def cases() -> dict[str, dict]:
     for name, collective in {"alq layers": "gather", "alq layers two_stage": "two_stage", "powersgd layers": "auto"}.items():
         more = UPDATES if name.startswith("alq") else {}
         every[name] = {"method": name.split()[0], "layers": lines, "exchange.collective": collective, **more}
+    every["powersgd auto"] = {"method": "powersgd", "exchange.collective": "auto"}  # by the collective power
     every["qsgdinf auto"] = {"method": "qsgdinf", "exchange.collective": "auto"}
     every["qsgdinf sgd trajectory"] = {"method": "qsgdinf", "trajectory": "sgd", "measure.every": 10, "measure.num_samples": 2}
     return every
