@@ -5,22 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-Matrices = Sequence[tuple[int, int]]  # (rows, columns) of every weight, a kernel's as (outputs, all else)
+Matrices = Sequence[tuple[int, int]]  # (rows, columns) of every parameter: a kernel's as (outputs, all else), a vector's as (1, all)
+WHOLE = 3  # a matrix whose factors take more than this part of it travels whole (nuq.compressors.atomo)
 
 
 def cifar_resnet(depth: int) -> Matrices:
-    """Of a CIFAR ResNet, whose shortcuts have no weights."""
-    blocks, found, inputs = (depth - 2) // 6, [(16, 27)], 16
-    for width in (16, 32, 64):
-        for _ in range(blocks):
-            found += [(width, 9 * inputs), (width, 9 * width)]
+    """Of a CIFAR ResNet with batch norm, whose shortcuts have no weights."""
+    found: list[tuple[int, int]] = [(10, 64), (1, 10)]
+    inputs = 3
+    for width, convolutions in ((16, 1), (16, (depth - 2) // 3), (32, (depth - 2) // 3), (64, (depth - 2) // 3)):
+        for _ in range(convolutions):
+            found += [(width, 9 * inputs), (1, width), (1, width)]
             inputs = width
-    return [*found, (10, 64)]
+    return found
 
 
 def cnn_of_digits() -> Matrices:
     """Of the small cnn for 8x8 digits."""
-    return [(16, 9), (32, 144), (64, 512), (10, 64)]
+    return [(16, 9), (1, 16), (32, 144), (1, 32), (64, 512), (1, 64), (10, 64), (1, 10)]
 
 
 def sparse_bits(ratio: float, value_bits: float = 32.0, indices: bool = True) -> float:
@@ -42,7 +44,10 @@ def sparse_ratio(bits: float, value_bits: float = 32.0, indices: bool = True) ->
     return float(f"{high:.3g}")
 
 
-def factor_bits(matrices: Matrices, rank: float, value_bits: float = 32.0) -> float:
-    """Bits per coordinate of so many singular vectors and values of every matrix."""
-    sent = sum(min(rank, *shape) * (sum(shape) + 1) for shape in matrices)
+def factor_bits(matrices: Matrices, rank: int, value_bits: float = 32.0) -> float:
+    """Bits per coordinate of so many singular vectors and values of every matrix, or of itself where they take more than a third of it."""
+    sent = 0
+    for rows, columns in matrices:
+        factors = rank * (rows + columns + 1)
+        sent += factors if WHOLE * factors <= rows * columns else rows * columns
     return value_bits * sent / sum(rows * columns for rows, columns in matrices)

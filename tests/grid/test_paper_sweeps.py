@@ -173,12 +173,17 @@ def test_bits_of_sparse_values() -> None:
         rates.sparse_ratio(20)
 
 
+def test_narrow_matrices_travel_whole() -> None:
+    assert rates.factor_bits([(64, 512), (1, 64)], 3) == pytest.approx(32 * (3 * 577 + 64) / (64 * 513))
+    assert rates.factor_bits([(10, 64)], 3) == 32
+
+
 @pytest.mark.parametrize(("data", "model"), [("cifar10", "resnet8"), ("cifar10", "resnet32"), ("digits", "cnn")])
 def test_matrices_are_those_of_the_model(data: str, model: str) -> None:
     from train import models
 
     built = models.build(args.resolve({"data": data, "model": model}), (3, 32, 32) if data == "cifar10" else (1, 8, 8), 10)
-    weights = [(p.shape[0], math.prod(p.shape[1:])) for p in built.parameters() if p.dim() > 1]
+    weights = [(p.shape[0], math.prod(p.shape[1:])) if p.dim() > 1 else (1, p.numel()) for p in built.parameters()]
     want = rates.cnn_of_digits() if model == "cnn" else rates.cifar_resnet(int(model.removeprefix("resnet")))
     assert sorted(want) == sorted(weights)
 
