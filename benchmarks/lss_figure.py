@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 COLOURS = {"conv": "#0072b2", "linear": "#d55e00", "norm": "#0a7d3c", "bias": "#751713"}
 MARKERS = {"conv": "o", "linear": "s", "norm": "^", "bias": "D"}
+SIZES: tuple[tuple[str, Any], ...] = (("large", "-"), ("small", "--"))
 AXES = {"clusters": "clusters of either sign", "cells": "cells over coordinates"}
 
 
@@ -38,9 +39,7 @@ def draw(rows: Sequence[Row], kinds: Sequence[str], title: str, folder: Path) ->
                     axis.minorticks_off()
         _rivals(axes[2], rows, kinds)
         handles = [Line2D([], [], color=COLOURS[kind], marker=MARKERS[kind], label=kind) for kind in kinds]
-        handles += [
-            Line2D([], [], color="#444444", linestyle=line, label=f"{size} values") for size, line in (("large", "-"), ("small", "--"))
-        ]
+        handles += [Line2D([], [], color="#444444", linestyle=line, label=f"{size} values") for size, line in SIZES]
         figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), title=title, title_fontsize=8.5)
         paths = [folder / f"lss.{form}" for form in style.FORMATS]
         for path in paths:
@@ -62,7 +61,7 @@ def _lines(axis: Any, rows: Sequence[Row], kinds: Sequence[str], what: str, dash
 
 
 def _signed(axis: Any, rows: Sequence[Row], kinds: Sequence[str]) -> None:
-    for what, dash in (("large", "-"), ("small", "--")):
+    for what, dash in SIZES:
         _lines(axis, rows, kinds, what, dash)
     axis.axhline(0, color="#777777", linewidth=0.8, zorder=1)
     axis.set_yscale("symlog", linthresh=0.01, linscale=0.7)  # one cluster more than the outliers' errs a hundred times as much as many do

@@ -38,20 +38,21 @@ class Sketches:
     def num_cells(self) -> int:
         return int(self.columns.sum()) * len(self.words)
 
-    def insert(self, ids: Tensor, group_of: NDArray[np.uint8], within: NDArray[np.uint8], most: int) -> Tensor:
-        """The cells, uint8[num_cells], ``most`` where they are empty.
+    def insert(self, ids: Tensor, group_of: NDArray[np.uint8], within: NDArray[np.uint8], most: int) -> tuple[Tensor, Tensor]:
+        """The cells, uint8[num_cells], ``most`` where they are empty; and the coordinates' groups, uint8[n].
 
         ids: uint8[n].  group_of, within: uint8[256], the group and the number within it, at most ``most``, of every id.
         """
         if _native(ids):
             words = np.array(self.words, dtype=np.uint32)
-            return torch.from_numpy(kernels.insert(ids.numpy(), group_of, within, self.columns, words, most, torch.get_num_threads()))
+            cells, groups = kernels.insert(ids.numpy(), group_of, within, self.columns, words, most, torch.get_num_threads())
+            return torch.from_numpy(cells), torch.from_numpy(groups)
         groups = torch.from_numpy(group_of).to(ids.device)[ids.long()]
         values = torch.from_numpy(within).to(ids.device)[ids.long()]
         cells = torch.full((self.num_cells,), most, dtype=torch.uint8, device=ids.device)
         for row in range(len(self.words)):
             cells.scatter_reduce_(0, self._places(groups, row), values, "amin")
-        return cells
+        return cells, groups
 
     def query(self, groups: Tensor, cells: Tensor) -> Tensor:
         """Of every coordinate the largest of its cells: uint8[n].  groups: uint8[n], each with columns of its own."""

@@ -22,7 +22,8 @@ Source: LSS / CASQ, a fork of ATOMO's code; there is no paper that we know of.  
 coordinates; zeros are a cluster of their own and stay zero; clusters come from a stratified sample by exact sums; the percentile is that
 of each sign; any number of coordinates decodes from the bytes alone, with the hash's seed in them (the original shares it beforehand).
 
-What limits the speed: 10^7 coordinates take about a third each for the coder, the binary search and the sums of cells.
+What limits the speed: every coordinate is read three times, goes to a cell at random and through the coder; of the time for 10^7, two
+thirds are sums of cells and Huffman codes.  Decoding: the coder, and a read at random for every coordinate.
 """
 
 from __future__ import annotations

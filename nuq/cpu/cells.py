@@ -20,9 +20,9 @@ _LONG, _INT, _WORD, _POINTER = ctypes.c_int64, ctypes.c_int, ctypes.c_uint32, ct
 _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
     "nuq_cell_numbers": ([_POINTER, _LONG, _POINTER, _INT, _INT, _INT, _POINTER, _INT], None),
     "nuq_cell_counted": ([_POINTER, _LONG, _POINTER, _INT], None),
-    "nuq_cell_sums": ([_POINTER, _POINTER, _LONG, _POINTER, _POINTER, _LONG, _WORD, _WORD, _POINTER, _POINTER, _INT], None),
+    "nuq_cell_sums": ([_POINTER, _POINTER, _LONG, _POINTER, _POINTER, _LONG, _WORD, _WORD, _POINTER, _INT], None),
     "nuq_cell_spread": ([_POINTER, _LONG, _POINTER, _POINTER, _WORD, _WORD, _POINTER, _INT], _INT),
-    "nuq_minmax_insert": ([_POINTER, _LONG, _POINTER, _POINTER, _POINTER, _POINTER, _INT, _LONG, _INT, _POINTER, _INT], None),
+    "nuq_minmax_insert": ([_POINTER, _LONG, _POINTER, _POINTER, _POINTER, _POINTER, _INT, _LONG, _INT, _POINTER, _POINTER, _INT], None),
     "nuq_minmax_query": ([_POINTER, _LONG, _POINTER, _POINTER, _INT, _POINTER, _POINTER, _INT], None),
 }
 
@@ -55,14 +55,12 @@ def counted(ids: Bytes, num_numbers: int, threads: int) -> Ints:
     return counts[:num_numbers]
 
 
-def sums(
-    x: Floats, ids: Bytes, cells: Ints, scales: NDArray[np.float64], words: tuple[int, int], threads: int
-) -> tuple[Ints, NDArray[np.int32]]:
+def sums(x: Floats, ids: Bytes, cells: Ints, scales: NDArray[np.float64], words: tuple[int, int], threads: int) -> tuple[Ints, Ints]:
     """Integer sums and counts of all cells."""
     total = int(cells.sum())
-    found, counts = np.zeros(total, dtype=np.int64), np.zeros(total, dtype=np.int32)
-    _call("nuq_cell_sums", x, ids, x.size, _padded(cells), _padded(scales), total, *words, found, counts, threads)
-    return found, counts
+    found = np.zeros((total, 2), dtype=np.int64)
+    _call("nuq_cell_sums", x, ids, x.size, _padded(cells), _padded(scales), total, *words, found, threads)
+    return found[:, 0], found[:, 1]
 
 
 def spread(ids: Bytes, cells: Ints, table: Floats, words: tuple[int, int], threads: int) -> Floats | None:
@@ -72,12 +70,17 @@ def spread(ids: Bytes, cells: Ints, table: Floats, words: tuple[int, int], threa
     return None if bad else out
 
 
-def insert(ids: Bytes, group_of: Bytes, within: Bytes, columns: Ints, words: NDArray[np.uint32], most: int, threads: int) -> Bytes:
-    """The cells of all groups: the least number within its group of what was hashed there, ``most`` where nothing was."""
+def insert(
+    ids: Bytes, group_of: Bytes, within: Bytes, columns: Ints, words: NDArray[np.uint32], most: int, threads: int
+) -> tuple[Bytes, Bytes]:
+    """The cells of all groups, and the coordinates' groups.
+
+    A cell holds the least number within its group of what was hashed there, ``most`` where nothing was.
+    """
     rows, total = words.size // 2, int(columns.sum()) * (words.size // 2)
-    cells = np.full(total, most, dtype=np.uint8)
-    _call("nuq_minmax_insert", ids, ids.size, group_of, within, _padded(columns), words, rows, total, most, cells, threads)
-    return cells
+    cells, groups = np.full(total, most, dtype=np.uint8), np.empty(ids.size, dtype=np.uint8)
+    _call("nuq_minmax_insert", ids, ids.size, group_of, within, _padded(columns), words, rows, total, most, groups, cells, threads)
+    return cells, groups
 
 
 def query(groups: Bytes, columns: Ints, words: NDArray[np.uint32], cells: Bytes, threads: int) -> Bytes:

@@ -83,7 +83,8 @@ def test_min_on_insertion_max_on_query() -> None:
     ids = torch.arange(200, dtype=torch.uint8) % 7
     numbers = np.arange(256, dtype=np.uint8)
     sketches = Sketches.of(np.array([64]), 2, (5, 6))
-    cells = sketches.insert(ids, np.zeros(256, dtype=np.uint8), numbers, 6)
+    cells, groups = sketches.insert(ids, np.zeros(256, dtype=np.uint8), numbers, 6)
+    assert groups.shape == (200,) and not groups.any()
     places = [sketches._places(torch.zeros(200, dtype=torch.uint8), row) for row in (0, 1)]
     least = [torch.full((128,), 6, dtype=torch.uint8).scatter_reduce(0, at, ids, "amin") for at in places]
     assert torch.equal(cells, torch.minimum(*least)) and int(places[0].max()) < 64 <= int(places[1].min())

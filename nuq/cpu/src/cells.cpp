@@ -38,20 +38,19 @@ NUQ_EXPORT void nuq_cell_counted(const uint8_t* ids, int64_t size, int64_t* coun
     for (size_t i = 0; i < found.size(); ++i) counts[i & 255] += found[i];
 }
 
-// cells: int64[256]; sums: int64[total], counts: int32[total], both zero.
+// cells: int64[256]; sums: int64[total, 2], sums and counts, zero.
 NUQ_EXPORT void nuq_cell_sums(const float* x, const uint8_t* ids, int64_t size, const int64_t* cells, const double* scales, int64_t total,
-                              uint32_t k0, uint32_t k1, int64_t* sums, int32_t* counts, int threads) {
+                              uint32_t k0, uint32_t k1, nuq::Sum* sums, int threads) {
     const int64_t teams = stretches(size, threads), each = (size + teams - 1) / teams;
-    std::vector<std::vector<int64_t>> more_sums(static_cast<size_t>(teams));
-    std::vector<std::vector<int32_t>> more_counts(static_cast<size_t>(teams));
+    std::vector<std::vector<nuq::Sum>> more(static_cast<size_t>(teams));
 #pragma omp parallel for num_threads(int(teams)) schedule(static, 1) if (teams > 1)
     for (int64_t t = 0; t < teams; ++t) {
-        if (t) more_sums[size_t(t)].resize(size_t(total)), more_counts[size_t(t)].resize(size_t(total));
-        const nuq::Cells job{cells, scales, k0, k1, t ? more_sums[size_t(t)].data() : sums, t ? more_counts[size_t(t)].data() : counts};
+        if (t) more[size_t(t)].resize(size_t(total));
+        const nuq::Cells job{cells, scales, k0, k1, t ? more[size_t(t)].data() : sums};
         NUQ_CALL(cell_sums, job, x, ids, t * each, std::min((t + 1) * each, size));
     }
     for (size_t t = 1; t < size_t(teams); ++t)
-        for (size_t i = 0; i < size_t(total); ++i) sums[i] += more_sums[t][i], counts[i] += more_counts[t][i];
+        for (size_t i = 0; i < size_t(total); ++i) sums[i].sum += more[t][i].sum, sums[i].count += more[t][i].count;
 }
 
 // 1 where a number other than 0 has no cells.
@@ -64,9 +63,10 @@ NUQ_EXPORT int nuq_cell_spread(const uint8_t* ids, int64_t size, const int64_t* 
     return bad;
 }
 
-// groups, within: uint8[256], of a number; columns: int64[256], of a group; words: uint32[rows, 2]; cells: uint8[total], all ``most``.
+// groups, within: uint8[256], of a number; found: uint8[size], every coordinate's group; columns: int64[256], of a group; words: uint32[rows, 2]; cells: uint8[total], all ``most``.
 NUQ_EXPORT void nuq_minmax_insert(const uint8_t* ids, int64_t size, const uint8_t* groups, const uint8_t* within, const int64_t* columns,
-                                  const uint32_t* words, int rows, int64_t total, int most, uint8_t* cells, int threads) {
+                                  const uint32_t* words, int rows, int64_t total, int most, uint8_t* found, uint8_t* cells,
+                                  int threads) {
     const int64_t teams = stretches(size, threads), each = (size + teams - 1) / teams;
     std::vector<std::vector<uint8_t>> more(static_cast<size_t>(teams));
 #pragma omp parallel for num_threads(int(teams)) schedule(static, 1) if (teams > 1)
@@ -74,7 +74,7 @@ NUQ_EXPORT void nuq_minmax_insert(const uint8_t* ids, int64_t size, const uint8_
         if (t) more[size_t(t)].assign(size_t(total), uint8_t(most));
         const nuq::Sketch job{columns, words, rows};
         uint8_t* mine = t ? more[size_t(t)].data() : cells;
-        NUQ_CALL(minmax_insert, job, ids, groups, within, t * each, std::min((t + 1) * each, size), mine);
+        NUQ_CALL(minmax_insert, job, ids, groups, within, t * each, std::min((t + 1) * each, size), found, mine);
     }
     for (size_t t = 1; t < size_t(teams); ++t)
         for (size_t i = 0; i < size_t(total); ++i) cells[i] = std::min(cells[i], more[t][i]);

@@ -90,8 +90,9 @@ void cell_sums(const Cells& job, const float* x, const uint8_t* ids, int64_t fir
             const int number = ids[at + i];
             if (!starts.sizes[number]) continue;
             const uint32_t place = starts.place(number, h[i]);
-            job.sums[place] += std::llrint(double(x[at + i]) * job.scales[number]);
-            ++job.counts[place];
+            Sum& cell = job.sums[place];
+            cell.sum += std::llrint(double(x[at + i]) * job.scales[number]);
+            ++cell.count;
         }
     }
 }
@@ -118,15 +119,16 @@ int cell_spread(const uint8_t* ids, int64_t first, int64_t last, const int64_t* 
 }
 
 void minmax_insert(const Sketch& job, const uint8_t* ids, const uint8_t* groups, const uint8_t* within, int64_t first, int64_t last,
-                   uint8_t* cells) {
+                   uint8_t* found, uint8_t* cells) {
     alignas(64) uint32_t h[CHUNK];
     const Starts starts(job.columns, job.rows);
     for (int64_t at = first; at < last; at += CHUNK) {
         const int64_t count = std::min(CHUNK, last - at);
+        for (int64_t i = 0; i < count; ++i) found[at + i] = groups[ids[at + i]];
         for (int row = 0; row < job.rows; ++row) {
             hashes(job.words[2 * row], job.words[2 * row + 1], at, count, h);
             for (int64_t i = 0; i < count; ++i) {
-                const int group = groups[ids[at + i]];
+                const int group = found[at + i];
                 uint8_t& cell = cells[starts.place(group, h[i]) + uint32_t(row) * starts.sizes[group]];
                 cell = std::min(cell, within[ids[at + i]]);
             }
