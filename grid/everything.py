@@ -21,12 +21,6 @@ from nuq.registry import METHODS, Method
 
 BITS = (1, 2, 3, 4, 8)
 SPARSE = (0.01, 0.1)  # bits per coordinate below which only sparse methods go
-    1: 1,
-    2: 2,
-    3: 4,
-    4: 5,
-    8: 10,
-}  # bits -> singular vectors of every layer, each of which takes .7 to .8 bits in the models used here
 NOT_COMPARED = ("nonzero",)  # every value that is not zero, for means that are sparse already
 
 # --- what sets the bits -------------------------------------------------------------------------------------------
