@@ -112,7 +112,7 @@ def test_products_are_those_of_matrices(size, columns):
     matrix = torch.randn(size, generator=generator)
     whole = torch.nn.functional.pad(matrix, (0, -size % columns)).view(-1, columns).double()
     right, left = torch.randn(2, columns, generator=generator), torch.randn(2, whole.shape[0], generator=generator)
-    close: dict[str, float] = {"rtol": 1e-4, "atol": 1e-3}
+    close: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-3}
     torch.testing.assert_close(left_product(matrix, columns, right).double(), right.double() @ whole.T, **close)
     torch.testing.assert_close(right_product(matrix, columns, left).double(), left.double() @ whole, **close)
     outer_product(left, right, matrix)
@@ -313,7 +313,9 @@ def in_processes(group):
     """Workers and the hook: the simulation's bits, named errors on all ranks, and a state that goes on."""
     rank, world = dist.get_rank(group), dist.get_world_size(group)
     mixed: dict[str, Any] = {"layers": ["conv = qsgdinf scope=tensor bucket_size=64", "fc = powersgd rank=3 values=fp16"]}
-    for given in ({}, mixed, {"feedback": {"kind": "momentum"}, "momentum": 0.5}, {"collective": "two_stage"}, {"scope": "model"}):
+    momentum: dict[str, Any] = {"feedback": {"kind": "momentum"}, "momentum": 0.5}
+    cases: list[dict[str, Any]] = [{}, mixed, momentum, {"collective": "two_stage"}, {"scope": "model"}]
+    for given in cases:
         for num in (world, world + 2):
             here, alone = workers(num, group, **given), workers(num, **given)
             for step in range(3):
