@@ -33,8 +33,8 @@ class CASQ(Sketch):
     cells: int = setting(0, "cells of each cluster, in place of cells_ratio (0: cells_ratio counts)", low=0, high=2**24)
     outlier_percentile: float = setting(
         95.0,
-        "magnitudes above this percentile of their sign are a cluster of their own (100: there is none); the original's value, though 99 or 100 "
-        "err a third of it on recorded gradients (benchmarks.lss)",
+        "magnitudes above this percentile of their sign are a cluster of their own (100: there is none); the original's value; 99 or 100 "
+        "err a third as much, or less, on the gradients of benchmarks.lss",
         low=1,
         high=100,
     )
