@@ -89,7 +89,7 @@ class Config:
     )
     layers: list[str] = setting(
         [],
-        'layers with a method of their own, by the first match in a list: \'layers=["*conv1* = topk ratio=0.01","*bn* = supersgd"]\'; '
+        'layers with a method of their own, by the first match in a list: \'layers=["*conv1* = topk ratio=0.01","*norm* = supersgd"]\'; '
         "globs that are held against parameters' names and the modules that they lie in; the others take method",
         identity="unless default",
     )

@@ -2,7 +2,7 @@
 
 ::
 
-    ["*conv1* = topk ratio=0.01", "*bn* = supersgd", "fc = qsgd bits=4 scope=model"]
+    ["*conv1* = topk ratio=0.01", "*norm* = supersgd", "fc = qsgd bits=4 scope=model"]
 
 PATTERN is a glob (``*``, ``?``, ``[abc]``) that is held against a parameter's full name (``layer1.0.conv1.weight``) and against the modules
 that it lies in (``layer1``, ``layer1.0``, ``layer1.0.conv1``); ``*`` matches dots, too.  The first pattern of the list that matches a
@@ -23,7 +23,7 @@ from typing import Any
 from nuq.registry import method
 from nuq.settings import check, unknown
 
-FORM = "'PATTERN = METHOD key=value ...', as in '*bn* = supersgd' or 'layer1.* = topk ratio=0.01'"
+FORM = "'PATTERN = METHOD key=value ...', as in '*norm* = supersgd' or 'layer1.* = topk ratio=0.01'"
 _LINE = re.compile(r"\s*(?P<pattern>[^\s=]+)\s*=\s*(?P<method>[^\s=]+)(?P<rest>(\s+[^\s=]+=(\[[^\]]*\]|[^\s=]+))*)\s*")
 _PAIR = re.compile(r"([^\s=]+)=(\[[^\]]*\]|\S+)")
 _MOST_NAMES = 60  # of a model's parameters that an error lists

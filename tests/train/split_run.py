@@ -40,7 +40,7 @@ def cases() -> dict[str, dict]:
                 **(UPDATES if METHODS[name].adaptive else {}),
                 **more,
             }
-    lines = ["*conv1* = topk ratio=0.1", "*bn* = supersgd scope=model", "layer2 = amq bits=4 update_at=[7] num_samples=2"]
+    lines = ["*conv1* = topk ratio=0.1", "*norm* = supersgd scope=model", "blocks.2 = amq bits=4 update_at=[7] num_samples=2"]
     for name, collective in {"alq layers": "gather", "alq layers two_stage": "two_stage", "powersgd layers": "auto"}.items():
         more = UPDATES if name.startswith("alq") else {}
         every[name] = {"method": name.split()[0], "layers": lines, "exchange.collective": collective, **more}
@@ -52,7 +52,7 @@ def cases() -> dict[str, dict]:
 
 FEWER = [  # also on two and three ranks
     *("sgd", "supersgd", "amq", "trn", "alq fresh tensor", "qsgdinf sgd trajectory"),
-    *("supersgd two_stage", "alq two_stage", "trn server", "alq server", "alq layers", "alq layers two_stage"),
+    *("supersgd two_stage", "alq two_stage", "trn server", "alq server", "alq layers"),
 ]
 # What depends on the split or on who comes first, so that only the ranks are alike; workers of its own, for three ranks.
 RANKS_ONLY: dict[str, dict] = {
