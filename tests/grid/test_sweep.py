@@ -283,8 +283,8 @@ def test_duplicates_are_reported() -> None:
 
 
 def test_what_no_method_reads_is_reported() -> None:
-    sweep = Sweep(product(point(method="sgd"), where_read({"method.bits": 3, "method.scope": "model"}), axis("workers=2,4")))
-    assert sweep.unread() == ["method.bits", "method.scope"]
+    sweep = Sweep(product(point(method="sgd"), where_read({"method.bits": 3, "method.bucket_size": 64}), axis("workers=2,4")))
+    assert sweep.unread() == ["method.bits", "method.bucket_size"]
     assert Sweep(product(METHODS_OF_TWO_KINDS, where_read({"method.bits": 3}))).unread() == []
 
 
