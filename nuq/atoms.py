@@ -14,7 +14,7 @@ Entries (``tossed``) are many, and have their coins.
 
 **Atoms of a matrix** of m rows and n >= m columns:
 
-- ``exact``: singular values and left vectors from the eigenvectors U of ``A A^T`` in float64, 15 times as fast as an SVD; the right
+- ``exact``: singular values and left vectors from the eigenvectors U of ``A A^T`` in float64, 9 times as fast as an SVD; the right
   ones as ``A^T u_i``.  ``U U^T = 1`` to 1e-15, so the atoms sum to A however well the singular values are separated.
 - ``randomized`` (Halko, Martinsson and Tropp, 2011, Algorithms 4.3 and 5.1, one power iteration, keyed signs as the test matrix): ``A =
   Q Q^T A + R`` with few columns in Q.  The singular atoms of the first term and the rows of R, ``e_j R_j^T`` of size ``|R_j|``, share one
@@ -29,6 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from jaxtyping import Float32, Float64, Int32, Int64
@@ -41,6 +42,7 @@ from nuq.ops import Key, NonFiniteError, Words
 OVERSAMPLED = 5  # columns of Q beyond the budget: Halko et al. advise 5 to 10
 RESOLUTION = 2.0**-22
 _EXACT_UP_TO = 64  # rows: a larger matrix is faster by the randomized form
+_BLOCK = 128  # rows of the Gram matrix at a time
 
 
 # --- probabilities -------------------------------------------------------------------------------------------------
@@ -86,18 +88,25 @@ def tossed(x: Float32[Tensor, " n"], level: float, words: Words) -> Int32[Tensor
 
 
 def matrix_shape(shape: Sequence[int], form: str = "rows") -> tuple[int, int]:
-    """Rows and columns of a tensor of this shape, read in its own order; a vector of n becomes about sqrt(n) x sqrt(n), padded by zeros.
+    """Rows and columns of a tensor of this shape, read in its own order; a vector becomes nearly square (``_folded``).
 
     form: rows: o x (i h w), one row a filter; pairs: (o i / 2) x (2 h w), as the paper's code (o i x h w where o i is odd).
     """
     size = math.prod(shape)
     if len(shape) < 2 or not size:
-        rows = max(math.isqrt(size), 1)
-        return rows, -(-size // rows)
+        return _folded(size)
     if form == "rows" or size == shape[0] * shape[1]:
         return shape[0], size // shape[0]
     pairs = shape[0] * shape[1]
     return (pairs // 2, size // pairs * 2) if pairs % 2 == 0 else (pairs, size // pairs)
+
+
+@cache
+def _folded(size: int) -> tuple[int, int]:
+    """Sides of which one is a divisor near sqrt(size), at least 2/3 of it; where there is none, sqrt(size) rows, padded by zeros."""
+    root = max(math.isqrt(size), 1)
+    rows = next((rows for rows in range(root, 2 * root // 3, -1) if size % rows == 0), root)
+    return rows, -(-size // rows)
 
 
 @dataclass(frozen=True)
@@ -137,12 +146,22 @@ def estimate(matrix: Float32[Tensor, "m n"], budget: int, how: str, key: Key) ->
 
 def _exact(matrix: Tensor, budget: int, uniform: float) -> Kept:
     wide = matrix.double()
-    values, vectors = torch.linalg.eigh(wide @ wide.T)
+    values, vectors = torch.linalg.eigh(_gram(wide))
     p = keep_probabilities(_without_noise(values.clamp(min=0.0).sqrt()), budget)
     kept = drawn(p, uniform)
     left = vectors.T[kept]
     empty = torch.empty(0, matrix.shape[1], dtype=torch.float32, device=matrix.device)
     return Kept(left.float(), (left @ wide / p[kept, None]).float(), kept[:0], empty)
+
+
+def _gram(wide: Tensor) -> Tensor:
+    """The lower triangle of ``wide wide^T``, all that ``eigh`` reads, and some of the rest."""
+    m = len(wide)
+    gram = wide.new_zeros(m, m)
+    for first in range(0, m, _BLOCK):
+        last = min(first + _BLOCK, m)
+        torch.mm(wide[first:last], wide[:last].T, out=gram[first:last, :last])
+    return gram
 
 
 def _unit(largest: float) -> float:
@@ -158,17 +177,17 @@ def _randomized(matrix: Tensor, budget: int, words: Words, uniform: float, unit:
     q = _orthonormal(matrix @ ((2 * signs - 1) * unit).view(n, columns))
     q = _orthonormal(matrix @ (matrix.T @ (q * unit) * unit))
     b = (q * unit).T @ matrix
-    rest = torch.addmm(matrix, q, b, beta=unit, alpha=-1.0)
+    less = (q @ b).sub_(matrix, alpha=unit)  # -R
     wide = b.double()
     values, vectors = torch.linalg.eigh(wide @ wide.T)
-    sizes = torch.cat([values.clamp(min=0.0).sqrt(), torch.linalg.vector_norm(rest, dim=1).double()])
+    sizes = torch.cat([values.clamp(min=0.0).sqrt(), torch.linalg.vector_norm(less, dim=1).double()])
     p = keep_probabilities(_without_noise(sizes), budget)
     kept = drawn(p, uniform)
     of_sketch, places = kept[kept < columns], kept[kept >= columns] - columns
     weights = 1 / (p * unit)
     inner = vectors.T[of_sketch]
     right = inner @ wide * weights[of_sketch, None]
-    rows = rest[places].double() * weights[places + columns, None]
+    rows = less[places].double() * -weights[places + columns, None]
     return Kept((inner @ q.double().T).float(), right.float(), places, rows.float())
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq import code_tables, lloyd_max, ops, reference
+from nuq import atoms, code_tables, lloyd_max, ops, reference
+from nuq.compressors.atomo import Atomo
 from nuq.compressors.blockwise import Blockwise
 from nuq.compressors.casts import HalfCast
 from nuq.compressors.eden import Eden
@@ -30,6 +31,8 @@ def expected_error(compressor: object, x: Tensor, key: Key) -> float | None:
     wide = x.double().numpy()
     if isinstance(compressor, Keyed):
         return _of_random_places(wide, compressor)
+    if isinstance(compressor, Atomo):
+        return _of_atoms(wide, compressor)
     if isinstance(compressor, Sides):
         return sum(_of_sides(wide[i : i + compressor.bucket_size], compressor) for i in range(0, len(wide), compressor.bucket_size))
     if isinstance(compressor, Blockwise):
@@ -50,6 +53,35 @@ def _of_random_places(wide: np.ndarray, compressor: Keyed) -> float:
     return error
 
 
+def _water_filled(sizes: np.ndarray, budget: float) -> np.ndarray:
+    """min(1, c size) with the c whose sum is the budget, by bisection."""
+    low, high = 0.0, 2 * budget / sizes[sizes > 0].min()
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.minimum(1, middle * sizes).sum() < budget else (low, middle)
+    return np.minimum(1, low * sizes)
+
+
+def _of_atoms(wide: np.ndarray, compressor: Atomo) -> float | None:
+    """ATOMO, equation 4: the sum of size^2 (1/p - 1); codes of variance v_u, v_v make it size^2 ((1 + v_u) (1 + v_v) / p - 1)."""
+    settings, n = compressor.settings, len(wide)
+    if settings.atoms == "entries":
+        p = _water_filled(np.abs(wide), np.ceil(round(n * settings.ratio, 6)))
+        return float(np.sum(wide**2 * (1 / p - 1)))
+    rows, columns = atoms.matrix_shape((n,))
+    if settings.svd == "randomized" or 3 * settings.svd_rank * (rows + columns) >= n:
+        return None
+    u, sizes, v = np.linalg.svd(np.pad(wide, (0, rows * columns - n)).reshape(rows, columns), full_matrices=False)
+    seconds = [(1 + _of_codes(a, settings.bits)) * (1 + _of_codes(b, settings.bits)) for a, b in zip(u.T, v, strict=True)]
+    return float(np.sum(sizes**2 * (np.array(seconds) / _water_filled(sizes, settings.svd_rank) - 1)))
+
+
+def _of_codes(vector: np.ndarray, bits: int) -> float:
+    """Of a unit vector in 2^bits equally spaced levels of its largest coordinate."""
+    largest = np.abs(vector).max()
+    return _between(np.abs(vector + largest), 2 * largest / (2**bits - 1)) if bits else 0.0
+
+
 def _of_quantizer(quantizer: Quantizer, x: Tensor) -> float:
     """norm^2 * sum of (r - l)(u - r), for what is cut into buckets; step^2 / 12 a coordinate after subtractive dither."""
     size = quantizer.bucket_size
@@ -68,7 +100,7 @@ def _of_quantizer(quantizer: Quantizer, x: Tensor) -> float:
     return float((scales.square() * (r - lower) * (upper - r)).sum())
 
 
-def _between(size: np.ndarray, step: np.ndarray) -> float:
+def _between(size: np.ndarray, step: np.ndarray | float) -> float:
     """Rounding at random between neighbouring multiples of ``step``."""
     rest = size % step
     return float((rest * (step - rest)).sum())
