@@ -62,7 +62,10 @@ def half_of_largest(x: Floats, bucket: int, threads: int) -> Places | None:
 
 
 def _kept(room: Places, count: int) -> Places | None:
-    return None if count < 0 else room[:count].copy()
+    """The places found; a copy, which gives back the rest of the room, unless they take most of it."""
+    if count < 0:
+        return None
+    return room[:count] if 2 * count > room.size else room[:count].copy()
 
 
 def top_of(x: Floats, places: Places, k: int) -> Places:
