@@ -218,20 +218,16 @@ def build(
     """
     name, workers = exchange.collective, hosts.num_workers
     powers = {number: coder for number, coder in enumerate(coders.every) if method(coder.name).collective == "power"}
-    if name == "auto" and powers:
-        name = "power"
-    elif name == "auto":
+    if powers and name in ("auto", "gather", "two_stage"):
+        return "power", _power(coders, powers, exchange, links, hosts, account)
+    if name == "auto":
         per_machine = per_machine or ranks_per_machine()
         several = 1 < per_machine < links.world and links.world % per_machine == 0 and links.world == dist.get_world_size()
         name = "hierarchical" if several and not coders.single_worker else fewest_bytes(coders, workers)
     elif coders.single_worker and name != "gather":
         raise ValueError(f"collective={name!r}: {coders.name} sends one worker's gradient alone; legal here: auto, gather")
-    if name == "power":
-        return name, _power(coders, powers, exchange, links, hosts, account)
-    if name == "gather":
-        return name, Gather(links, hosts, coders.codec, account)
-    if name == "two_stage":
-        return name, TwoStage(links, hosts, coders.codec, coders.second, account)
+    if name in ("gather", "two_stage"):
+        return name, _of_messages(name, coders, links, hosts, account)
     if name == "server":
         wanted = exchange.num_aggregate or workers
         if wanted > workers:
@@ -249,17 +245,23 @@ def build(
 
 
 def _power(coders: Coders, powers: Mapping[int, Coder], exchange: Exchange, links: Links, hosts: Hosts, account: Account) -> Power:
-    """The means of factors, and of other methods' parts by the fewest bytes."""
-    if not powers:
-        legal = "auto, gather, two_stage, server, hierarchical"
-        raise ValueError(f"collective='power': {coders.name} has no factors to average, only powersgd has; legal here: {legal}")
+    """The means of factors, and of other methods' parts, by the collective of the settings."""
     if any(len(coder.memories) > 1 for coder in powers.values()):
-        raise ValueError("both=True: collective='power' encodes no means, so that nobody remembers them; choose two_stage, or both=False")
+        raise ValueError("both=True: the means of powersgd's factors are exact, so that there is nothing to remember; legal here: False")
     encoders = {number: Encoder(coder.compressor, coder.memories[0] if coder.memories else None) for number, coder in powers.items()}
+    fewest = exchange.collective == "auto"
+    of_factors = exchange.collective if not fewest else "gather" if hosts.num_workers <= 2 else "two_stage"
     rest: Collective | None = None
     if len(powers) < len(coders.every):
-        rest = build(coders, dataclasses.replace(exchange, collective=fewest_bytes(coders, hosts.num_workers)), links, hosts, account)[1]
-    return Power(links, hosts, encoders, rest, account)
+        of_rest = fewest_bytes(coders, hosts.num_workers) if fewest else exchange.collective
+        rest = _of_messages(of_rest, coders, links, hosts, account)
+    return Power(links, hosts, encoders, of_factors == "two_stage", rest, account)
+
+
+def _of_messages(name: str, coders: Coders, links: Links, hosts: Hosts, account: Account) -> Collective:
+    if name == "gather":
+        return Gather(links, hosts, coders.codec, account)
+    return TwoStage(links, hosts, coders.codec, coders.second, account)
 
 
 @dataclasses.dataclass

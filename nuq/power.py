@@ -6,9 +6,9 @@ With M_i the matrix that worker i owes (gradient plus residual) and Q the same o
     Q = mean of M_i^T P
     out = P Q^T = P P^T (mean of M_i);   residual_i = M_i - out;   Q is where the next step begins
 
-Both means are exact ones of short vectors, all matrices' factors one after another, by the gather (up to two workers) or the two stages
-of ``nuq.collectives``: one rank sends about 2 (M - 1) / M times the factors' bytes, however many workers there are.  As decoding and
-adding go in worker order, all ranks have the same bits, those of the simulation.  What travels whole rides along in the first round.
+Both means are exact ones of short vectors, all matrices' factors one after another, by a collective of ``nuq.collectives``: gather, or
+two stages, with which one rank sends about 2 (M - 1) / M times the factors' bytes, however many workers there are.  As decoding and
+adding go in worker order, both give the same bits, on all ranks and in the simulation.  What travels whole rides along in the first round.
 
 Residuals are against the mean, as in the paper's code, so that they take in what workers differ by, whose sum is zero; what travels whole
 leaves none.  Parts of other methods (``nuq.layers``) go by a collective of their own before.
@@ -94,22 +94,19 @@ class _Matrix:
 
 @dataclass
 class Power:
-    """encoders: by the number that ``Part.encoder`` names.  rest: the collective of the parts of all others."""
+    """encoders: by the number that ``Part.encoder`` names.  two_stage: how the factors travel.  rest: the collective of all other parts."""
 
     links: Links
     hosts: Hosts
     encoders: Mapping[int, Encoder]
+    two_stage: bool
     rest: Collective | None = None
     account: Account = field(default_factory=Account)
 
     def __post_init__(self) -> None:
         codec = Codec(FullPrecision(), None, [Codec(fp16(FP16()), FP16())])
-        few = self.hosts.num_workers <= 2
-        gather, two_stage = (
-            Gather(self.links, self.hosts, codec, self.account),
-            TwoStage(self.links, self.hosts, codec, codec, self.account),
-        )
-        self._inner: Collective = gather if few else two_stage
+        gather = Gather(self.links, self.hosts, codec, self.account)
+        self._inner: Collective = TwoStage(self.links, self.hosts, codec, codec, self.account) if self.two_stage else gather
 
     def mean(self, vectors: Vectors, parts: Sequence[Part], key: Key, out: Tensor) -> None:
         others = [part for part in parts if not part.exact and part.encoder not in self.encoders]

@@ -5,8 +5,8 @@ that the error is |M|^2 - |Q|^2, a contraction.  Matrices are as ``nuq.low_rank.
 ``dense_1d``) and those whose factors would be no fewer numbers travel whole.
 
 This file is one worker's message by itself: Q begins at random, from the key, and what the messages of M workers decode to are added.  The
-paper's method averages the *factors* of all workers instead, in two rounds, warm-started: the collective ``power`` (``nuq.power``), which
-``collective=auto`` takes for this method.
+paper's method averages the *factors* of all workers instead, in two rounds, warm-started (``nuq.power``): what the collectives gather and
+two_stage do with this method.  server and hierarchical send these messages.
 
 Body of a message::
 

@@ -15,8 +15,8 @@ class Exchange:
         "gather",
         "gather: every message to every process; two_stage: stretches to their owners, whose means are encoded again, less to send from "
         "three workers on; server: to worker 0, who answers all; hierarchical: dense inside a machine, messages between machines; "
-        "power: PowerSGD's means of factors; auto: power where a method has it, else the fewest bytes",
-        choices=("auto", "gather", "two_stage", "server", "hierarchical", "power"),
+        "auto: the fewest bytes.  PowerSGD averages factors by the first two, each of which then gives the same bits",
+        choices=("auto", "gather", "two_stage", "server", "hierarchical"),
         identity="unless default",
     )
     second_bits: int = setting(
@@ -42,9 +42,9 @@ class HookExchange(Exchange):
 
     collective: str = setting(
         "auto",
-        "auto: power for PowerSGD, else the one with the fewest bytes; gather, two_stage, server, hierarchical, power: as in main.py; "
-        "dense: bfloat16 by the backend's own all-reduce",
-        choices=("auto", "gather", "two_stage", "server", "hierarchical", "power", "dense"),
+        "auto: the one with the fewest bytes; gather, two_stage, server, hierarchical: as in main.py; dense: bfloat16 by the backend's own "
+        "all-reduce",
+        choices=("auto", "gather", "two_stage", "server", "hierarchical", "dense"),
     )
 
 

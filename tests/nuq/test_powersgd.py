@@ -270,10 +270,18 @@ def test_bytes_do_not_grow_with_the_workers():
         assert took.means_bytes < took.bytes_per_worker - took.means_bytes == 4 * NUMBERS + 28 * messages(num)
 
 
-def test_collectives_that_cannot_be_are_refused():
-    with pytest.raises(ValueError, match="collective='power': alq has no factors to average, only powersgd has; legal here: auto, gather"):
-        Workers("alq", METHODS["alq"].settings(), 2, {"p": torch.Size([9])}, 0, torch.device("cpu"), exchange=Exchange(collective="power"))
-    with pytest.raises(ValueError, match="both=True: collective='power' encodes no means"):
+@pytest.mark.parametrize("num", [2, 5])
+def test_factors_have_the_same_mean_however_they_travel(num):
+    means = []
+    for collective in ("gather", "two_stage", "auto"):
+        of = workers(num, collective=collective)
+        assert of.collective_name == "power"
+        means.append(torch.stack([exchanged(of, step) for step in range(3)]))
+    assert torch.equal(means[0], means[1]) and torch.equal(means[0], means[2])
+
+
+def test_nobody_remembers_means_that_are_exact():
+    with pytest.raises(ValueError, match="both=True: the means of powersgd's factors are exact"):
         workers(feedback={"both": True})
 
 
