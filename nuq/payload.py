@@ -115,12 +115,15 @@ class Codec:
         """Whether the length of every payload is known beforehand."""
         return all(codec._own_fixed for codec in self.every)
 
+    def _by(self, part: Part) -> Codec:
+        return self.others[part.encoder - 1] if part.encoder else self
+
     def _of(self, part: Part) -> Compressor:
-        return self._exact if part.exact else self.every[part.encoder].compressor
+        return self._exact if part.exact else self._by(part).compressor
 
     def size(self, parts: Sequence[Part]) -> int | None:
         """Bytes of a payload; None where they depend on the values."""
-        if not all(part.exact or self.every[part.encoder]._own_fixed for part in parts):
+        if not all(part.exact or self._by(part)._own_fixed for part in parts):
             return None
         return sum(self._of(part).message_bytes(part.size) for part in parts)
 
@@ -130,7 +133,7 @@ class Codec:
 
     def _encoded(self, vector: Tensor, part: Part, key: Key) -> Tensor:
         piece = vector[part.start : part.start + part.size]
-        if part.shape is not None and not part.exact and self.every[part.encoder].shaped:
+        if part.shape is not None and not part.exact and self._by(part).shaped:
             piece = piece.view(part.shape)
         return self._of(part).encode(piece, key.of(part.key_name)).to_bytes()
 

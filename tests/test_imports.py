@@ -19,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 ROOMS = ("nuq", "grid", "train", "analysis", "benchmarks", "tests")  # folders that hold code
 # The part of nuq without torch: tables, laws and solvers in float64.
 NUMPY_PART = (
+    "nuq.layers",
     "nuq.registry",
     "nuq.settings",
     "nuq.levels",
@@ -52,8 +53,8 @@ class Rule:
 # The first rule that names a module holds for it.
 RULES = (
     Rule(
-        ("args", "command_line", "task_settings", "nuq.registry", "nuq.settings"),
-        ("command_line", "task_settings", "nuq.registry", "nuq.settings", "omegaconf", "hydra"),
+        ("args", "command_line", "task_settings", "nuq.layers", "nuq.registry", "nuq.settings"),
+        ("command_line", "task_settings", "nuq.layers", "nuq.registry", "nuq.settings", "omegaconf", "hydra"),
         never=("torch",),
     ),
     Rule(("nuq.cpu.kernels",), ("torch", "jaxtyping", "nuq"), never=("nuq.reference",)),  # tensors, unlike the rest of nuq.cpu

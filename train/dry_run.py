@@ -108,15 +108,17 @@ def num_updates(method: Mapping[str, Any], steps: int) -> int:
 def _updates_s(trainer: Trainer, config: dict[str, Any], full_pass_s: float) -> float:
     """Seconds of all level updates of the full run; the passes count where samples are drawn afresh."""
     workers, total_s = trainer.workers, 0.0
+    of_encoders = [args.named_method(config), *(layer.settings for layer in args.named_layers(config))]  # the full run's, not the trial's
     for learner in workers.learners:
+        settings = of_encoders[learner.encoder]
         gradient, _ = trainer.gradient(0, 0, trainer.order, "dry run")
         gradients = dict.fromkeys(workers.hosted, gradient)
         observe_s = _seconds(lambda of=gradients, one=learner: workers.observe(of, 0, [one]), trainer.device) / len(gradients)
         solve_s = _seconds(lambda one=learner: workers.update_levels([one]), trainer.device)
-        fresh = learner.settings.statistics == "fresh" or not trainer.trains_on_method
-        samples = learner.settings.num_samples * workers.num_workers
+        fresh = settings.statistics == "fresh" or not trainer.trains_on_method
+        samples = settings.num_samples * workers.num_workers
         one_s = samples * (observe_s + (full_pass_s if fresh else 0.0)) + solve_s
-        total_s += num_updates(vars(learner.settings), config["steps"]) * one_s
+        total_s += num_updates(vars(settings), config["steps"]) * one_s
     return total_s
 
 
