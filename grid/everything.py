@@ -100,6 +100,6 @@ def cifar10_cpu() -> Sweep:
 
 
 def cpu() -> Sweep:
-    """The embedded digits, seconds a run: every method at 3 bits, or as it is; codes in buckets of 128, for in long ones NUQSGD diverges."""
+    """The embedded digits, seconds a run: every method at 3 bits, or as it is; buckets of 128, for in long ones NUQSGD diverges."""
     short = when(lambda given: "method.bits" in given, where_read({"method.bucket_size": 128}))
-    return Sweep(product(digits(steps=60), updates([5, 20], 0), methods((3,)), short), folder="everything_cpu")
+    return Sweep(product(digits(steps=40), updates([5, 20], 0), methods((3,)), short), folder="everything_cpu")
