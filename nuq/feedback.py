@@ -152,9 +152,15 @@ def keep_fitting(saved: dict[str, Any], sizes: Mapping[str, int]) -> None:
 
 
 def of_rank(coders: dict[str, Any], rank: int) -> dict[str, Any]:
-    """A state of encoders with one worker's memory as that of worker ``rank``: ranks may be numbered anew after a restart."""
-    renamed = [{**saved, "workers": dict(zip([rank], saved["workers"].values(), strict=False))} for saved in coders.get("memories", ())]
-    return {**coders, "memories": renamed, "layers": [of_rank(layer, rank) for layer in coders.get("layers", ())]}
+    """A state of encoders with what is kept for one worker as that of worker ``rank``: ranks may be numbered anew after a restart."""
+
+    def renamed(by_worker: Mapping[int, Any]) -> dict[int, Any]:
+        return dict(zip([rank], by_worker.values(), strict=False))
+
+    memories = [{**saved, "workers": renamed(saved["workers"])} for saved in coders.get("memories", ())]
+    own = coders["compressor"]
+    own = {**own, "by_worker": renamed(own["by_worker"])} if "by_worker" in own else own
+    return {**coders, "compressor": own, "memories": memories, "layers": [of_rank(layer, rank) for layer in coders.get("layers", ())]}
 
 
 class MomentumCorrection(ErrorFeedback):

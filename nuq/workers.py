@@ -279,6 +279,8 @@ class Workers:
         state = self.coders.state_dict()
         for coder, own in zip(self.coders.every, by_encoder(state), strict=True):
             own["statistics"] = []
+            if "by_worker" in own["compressor"]:
+                own["compressor"]["by_worker"] = self._of_every_worker(own["compressor"]["by_worker"])
             if coder.memories:
                 own["memories"] = [self._gathered_memory(around) for around in coder.memories]
         for learner in self.learners:
@@ -295,6 +297,11 @@ class Workers:
                 for worker, row in enumerate(self.gather_tensors(mine)):
                     found[worker][kind][name] = row.cpu()
         return {"kinds": list(around.kinds), "workers": found}
+
+    def _of_every_worker(self, kept: dict[int, Any]) -> dict[int, Any]:
+        """What methods keep for the hosted workers, and for all others; on every process alike."""
+        told = self.links.texts(json.dumps({worker: kept[worker] for worker in self.hosted if worker in kept}), "control")
+        return {int(worker): own for text in told for worker, own in json.loads(text).items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         here = [self._hosted_here(own) for own in by_encoder(state)]

@@ -4,7 +4,8 @@
 - ``decode(message) -> Tensor``: float32[n], from the message alone: any instance decodes any instance's messages;
 - ``message_bytes(num_coordinates) -> int``: the length of its messages, by formula (the tests hold it to the real ones); where the
   length depends on the values, the most it can be;
-- ``state_dict() / load_state_dict(state)``: plain numbers and tensors.
+- ``state_dict() / load_state_dict(state)``: plain numbers and tensors; under ``by_worker`` what is kept for each worker that was encoded
+  here, plain numbers alone, so that a checkpoint can hold those of all processes.
 
 Adaptive methods have more: see ``nuq.compressors.quantized.AdaptiveQuantizer``.
 """

@@ -145,10 +145,12 @@ class Casq:
     # --- state ---
 
     def state_dict(self) -> dict[str, Any]:
-        """clusters: worker -> parameter -> (number of the refresh, thresholds); a copy."""
-        copied = {w: {name: (period, found.clone()) for name, (period, found) in own.items()} for w, own in self._clusters.items()}
-        return {"clusters": copied} if copied else {}
+        """by_worker: worker -> parameter -> [number of the refresh, thresholds], as plain numbers; nothing where nothing is kept."""
+        if self.settings.refresh_every == 1:
+            return {}
+        kept = {w: {name: [period, found.tolist()] for name, (period, found) in own.items()} for w, own in self._clusters.items()}
+        return {"by_worker": kept}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        saved = state.get("clusters", {})
-        self._clusters = {w: {name: (period, found.clone()) for name, (period, found) in own.items()} for w, own in saved.items()}
+        saved = state.get("by_worker", {})
+        self._clusters = {w: {name: (period, torch.tensor(rows)) for name, (period, rows) in own.items()} for w, own in saved.items()}

@@ -121,7 +121,7 @@ def test_clusters_are_kept_between_refreshes_by_worker_and_parameter() -> None:
     assert (method.thresholds(y, Key(1, 20, 0, "a")) != first).any()
     for other in (Key(1, 10, 1, "a"), Key(1, 10, 0, "b")):
         assert (method.thresholds(y, other) != first).any()
-    assert not make().state_dict() and set(method.state_dict()["clusters"]) == {0, 1}
+    assert not make().state_dict() and set(method.state_dict()["by_worker"]) == {0, 1}
 
 
 def test_a_resumed_sender_goes_on_with_its_clusters() -> None:
@@ -138,7 +138,7 @@ def test_a_gradient_that_is_thrown_away_leaves_no_clusters() -> None:
     method, bad = make(refresh_every=10), torch.full((10,), float("nan"))
     with pytest.raises(ArithmeticError):
         method.encode(bad, Key(1, 10, 0, "a"))
-    assert not method.state_dict()
+    assert method.state_dict() == {"by_worker": {}}
 
 
 @pytest.mark.parametrize("n", [1, 17, 5000, 200_000])

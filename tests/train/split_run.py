@@ -44,7 +44,8 @@ def cases() -> dict[str, dict]:
     for name, collective in {"alq layers": "gather", "alq layers two_stage": "two_stage", "powersgd layers": "auto"}.items():
         more = UPDATES if name.startswith("alq") else {}
         every[name] = {"method": name.split()[0], "layers": lines, "exchange.collective": collective, **more}
-    every["powersgd auto"] = {"method": "powersgd", "exchange.collective": "auto"}  # by the collective power
+    every["powersgd auto"] = {"method": "powersgd", "exchange.collective": "auto"}
+    every["casq refreshed"] = {"method": "casq", "method.refresh_every": 8, "method.sample_size": 256}
     every["qsgdinf auto"] = {"method": "qsgdinf", "exchange.collective": "auto"}
     every["qsgdinf sgd trajectory"] = {"method": "qsgdinf", "trajectory": "sgd", "measure.every": 10, "measure.num_samples": 2}
     return every
@@ -66,7 +67,7 @@ def digest(trainer: Trainer, measured: list[Measured]) -> str:
     """Parameters, batch-norm buffers, levels, and what was measured (but for times)."""
     trainer.sync_buffers()
     state = hashlib.sha256()
-    for tensor in [*trainer.model.state_dict().values(), *trainer.workers.compressor.state_dict().values()]:
+    for tensor in [*trainer.model.state_dict().values(), *trainer.workers.state_dict()["compressor"].values()]:
         state.update(tensor.numpy().tobytes() if isinstance(tensor, torch.Tensor) else repr(tensor).encode())
     numbers = [{tag: value for tag, value in values.scalars.items() if not tag.startswith("time/")} for values in measured]
     numbers += [{tag: masses.tolist() for tag, masses in values.histograms.items()} for values in measured]
