@@ -137,7 +137,8 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
 def _needed(item: dataclasses.Field[Any]) -> tuple[str, Any]:
     """The setting without which this one has no effect, and the value that all who need it can live with."""
     other, needed = item.metadata["read_if"]
-    return other, {"collective": "server", "kind": "momentum"}.get(other, needed)
+    first = needed[0] if isinstance(needed, tuple | range) else needed
+    return other, {"collective": "server", "kind": "momentum"}.get(other, first)
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Literal
 
+FROM_ONE = range(1, 2**63)  # for ``read_if``: switched on by any number that is not zero
+
 
 def setting(
     default: Any,
@@ -26,7 +28,7 @@ def setting(
     """A dataclass field with its reason, its legal range or choices, and whether it can change a result.
 
     identity: "unless default" for one that is younger than runs with its default, which therefore must never move.
-    read_if: (another setting, its value or a tuple of them) without which this one has no effect, so that only the default is legal.
+    read_if: (another setting, its value, a tuple of them or an endless range) without which this one has no effect: legal is the default.
     """
     metadata = {"reason": reason, "low": low, "high": high, "choices": choices, "identity": identity, "read_if": read_if}
     if isinstance(default, list):
@@ -49,12 +51,13 @@ def check(settings: type, values: Mapping[str, Any], where: str) -> None:
         if not rule or value is None:
             continue
         shown = f"{where}{item.name}={value!r}"
-        if rule.get("read_if") and value != item.default:
+        default = item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
+        if rule.get("read_if") and value != default:
             other, needed = rule["read_if"]
-            readers = needed if isinstance(needed, tuple) else (needed,)
+            readers = needed if isinstance(needed, tuple | range) else (needed,)
             if values[other] not in readers:
-                legal = " or ".join(map(repr, readers))
-                raise ValueError(f"{shown}: has no effect with {where}{other}={values[other]!r}; it is read with {other}={legal} only")
+                legal = f">={needed.start}" if isinstance(needed, range) else "=" + " or ".join(map(repr, readers))
+                raise ValueError(f"{shown}: has no effect with {where}{other}={values[other]!r}; it is read with {other}{legal} only")
         if rule.get("choices") and value not in rule["choices"]:
             raise ValueError(f"{shown}: must be one of {', '.join(map(str, rule['choices']))}")
         for number in value if isinstance(value, list | tuple) else [value]:

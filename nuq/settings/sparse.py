@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nuq.settings import setting
+from nuq.settings import FROM_ONE, setting
 
 _SCOPE = "model: the gradient is one flat vector; tensor: coordinates are chosen in each parameter by itself (layer-wise)"
 _RATIO = "share of the coordinates that travel: max(1, ceil(ratio * coordinates)) of each tensor, model or bucket"
@@ -77,7 +77,9 @@ class DGC(Sparse):
     ratio: float = setting(0.001, _RATIO + "; the paper's value", low=1e-9, high=1.0)
     selection: str = setting("sampled", _SELECTION, choices=("exact", "sampled"))
     warmup_every: int = setting(0, "steps of each of warmup_ratios before ratio is reached; the paper: one epoch (0: no warm-up)", low=0)
-    warmup_ratios: list[float] = setting([0.25, 0.0625, 0.015625, 0.004], "the warm-up's ratios; the paper's", low=1e-9, high=1.0)
+    warmup_ratios: list[float] = setting(
+        [0.25, 0.0625, 0.015625, 0.004], "the warm-up's ratios; the paper's", low=1e-9, high=1.0, read_if=("warmup_every", FROM_ONE)
+    )
     dense_1d: bool = setting(
         True,
         "true: biases and norms' parameters travel whole, as in the paper, where scope=tensor; a flat vector is such a tensor",

@@ -192,7 +192,7 @@ def test_other_damage() -> None:
         ("topk", {"bucket_size": 64, "selection": "sampled"}, "selection='sampled': has no effect with bucket_size=64"),
         ("thresholdv", {"threshold": -1.0}, "threshold=-1.0: must be at least 0"),
         ("dgc", {"scope": "model", "dense_1d": False}, "dense_1d=False: has no effect with scope='model'"),
-        ("dgc", {"warmup_ratios": [0.5, 2.0]}, "must be at most 1"),
+        ("dgc", {"warmup_every": 9, "warmup_ratios": [0.5, 2.0]}, "must be at most 1"),
         ("randomk", {"values": "fp8"}, "must be one of fp32, fp16"),
     ],
 )
