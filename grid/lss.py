@@ -18,7 +18,7 @@ CELLS = [0.001, 0.01, 0.1]  # over coordinates, of each cluster
 CASQ = point("CASQ", method="casq")
 SKETCHML = point("SketchML", method="sketchml")
 TOPK = product(point("TopK", method="topk"), axis("method.ratio", [0.01, 0.1]))
-QUANTIZED = product(QSGD, axis("method.bits", [2, 4]))
+QUANTIZED = product(QSGD, point("", {"method.form": "magnitude", "method.bucket_size": 512}), axis("method.bits", [4, 8]))
 
 
 def grid_of(clusters: Sequence[int], cells: Sequence[float]) -> list[Point]:
