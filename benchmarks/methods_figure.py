@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,20 +57,30 @@ def _errors(rows: Mapping[str, Row], title: str) -> Any:
     if exact:
         axis.axhline(floor, color="#777777", linewidth=0.8, zorder=1)
         axis.annotate(LOSSLESS, (0.005, floor), (0, 3), axis.get_yaxis_transform(), "offset points", color="#555555")
-    _label(figure, axis, {case: row.title for case, row in rows.items()}, points, {case: _look(case, rows).colour for case in rows})
-    axis.text(0.995, 1.0, "as large as the gradient ", transform=axis.get_yaxis_transform(), ha="right", va="bottom", color="#555555")
+    note = axis.annotate("as large as the gradient", (0.28, 1.0), (0, 2), axis.get_yaxis_transform(), "offset points", color="#555555")
+    _label(figure, axis, {case: row.title for case, row in rows.items()}, points, {case: _look(case, rows).colour for case in rows}, [note])
     return figure
 
 
-def _label(figure: Any, axis: Any, texts: Mapping[str, str], points: Mapping[str, tuple[float, float]], colours: Mapping[str, str]) -> None:
-    """Names beside the points, each where it covers least of what is there already."""
+def _label(
+    figure: Any,
+    axis: Any,
+    texts: Mapping[str, str],
+    points: Mapping[str, tuple[float, float]],
+    colours: Mapping[str, str],
+    notes: Sequence[Any],
+) -> None:
+    """Names beside the points, each where it covers least of what is there already; points on one another share a label."""
     figure.canvas.draw()
     frame, scale = axis.get_window_extent(), figure.dpi / 72
     pixels = {case: axis.transData.transform(point) for case, point in points.items()}
     taken = [(x - 3 * scale, y - 3 * scale, x + 3 * scale, y + 3 * scale) for x, y in pixels.values()]
-    for case in sorted(texts, key=lambda case: tuple(pixels[case])):
+    taken += [tuple(note.get_window_extent().extents) for note in notes]
+    for group in _together(pixels, 4 * scale):
+        case = group[0]
         x, y = pixels[case]
-        label = axis.annotate(texts[case], points[case], (0, 0), textcoords="offset points", fontsize=6.5, ha="center", va="center")
+        text = ", ".join(texts[other] for other in group)
+        label = axis.annotate(text, points[case], (0, 0), textcoords="offset points", fontsize=6.5, ha="center", va="center")
         box = label.get_window_extent()
         best: tuple[float, Any, Any] = (np.inf, None, None)
         for dx, dy in PLACES:
@@ -86,6 +96,18 @@ def _label(figure: Any, axis: Any, texts: Mapping[str, str], points: Mapping[str
         if np.hypot(centre[0] - x, centre[1] - y) > box.width / 2 + 9 * scale:
             axis.annotate("", points[case], label.get_position(), textcoords="offset points", arrowprops=_leader(colours[case]))
         taken.append(place)
+
+
+def _together(pixels: Mapping[str, Any], near: float) -> list[list[str]]:
+    """Points in groups that lie within ``near`` pixels of their first one."""
+    groups: list[list[str]] = []
+    for case, pixel in pixels.items():
+        group = next((group for group in groups if np.hypot(*(pixel - pixels[group[0]])) < near), None)
+        if group is None:
+            groups.append([case])
+        else:
+            group.append(case)
+    return groups
 
 
 def _leader(colour: str) -> dict[str, Any]:
