@@ -151,12 +151,13 @@ SEEDS = (1, 2)
 
 
 def _comparison(warmup_steps: int) -> list[Point]:
-    """What the paper's parts are worth: warm-up, momentum correction, feedback."""
+    """What the paper's parts are worth: warm-up, factor masking (which takes the momentum of what is sent), momentum correction, feedback."""
     warm = point("", {"method.warmup_every": warmup_steps})
     return union(
         SUPERSGD,
         product(DGC, warm, point("with warm-up")),
         product(DGC, point("without warm-up")),
+        product(DGC, warm, point("without factor masking", {"feedback.masking": False})),
         product(DGC, warm, point("with error feedback only", {"feedback.kind": "error"})),
         product(TOPK, point("with feedback", {"feedback.kind": "error"})),
         product(TOPK, point("without feedback", {"feedback.kind": "none"})),

@@ -128,4 +128,4 @@ def cifar10_cpu() -> Sweep:
 
 def cpu() -> Sweep:
     """The same on the embedded digits, seconds a run."""
-    return Sweep(product(digits(steps=80), _together([0.1])), folder="layerwise_cpu")
+    return Sweep(product(digits(steps=80), _together(SMALL_RATIOS)), folder="layerwise_cpu")
