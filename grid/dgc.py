@@ -151,7 +151,7 @@ SEEDS = (1, 2)
 
 
 def _comparison(warmup_steps: int) -> list[Point]:
-    """What the paper's parts are worth: warm-up, factor masking (which takes the momentum of what is sent), momentum correction, feedback."""
+    """What the paper's parts are worth: warm-up, factor masking (it takes the momentum of what is sent), momentum correction, feedback."""
     warm = point("", {"method.warmup_every": warmup_steps})
     return union(
         SUPERSGD,
