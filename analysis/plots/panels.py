@@ -72,9 +72,10 @@ def line(axes: Axes, cell: Cell, table: pd.DataFrame) -> None:
 
 
 def reference(axes: Axes, cell: Cell, value: Mean) -> None:
-    """A horizontal line, for a method that has no place on the x axis."""
+    """A horizontal line, for a method that has no place on the x axis; the marker at its end tells it from others of its colour."""
     style = look(cell)
-    axes.axhline(value.mean, label=cell.label, gid="mean", color=style.colour, linestyle=style.dash, linewidth=1.0, zorder=2)
+    marker = {**style.point(), "markevery": [1], "clip_on": False}
+    axes.axhline(value.mean, label=cell.label, gid="mean", linestyle=style.dash, linewidth=1.0, zorder=2, **marker)
     if np.isfinite(value.low):
         axes.axhspan(value.low, value.high, color=style.colour, alpha=0.08, linewidth=0, zorder=0)
 
