@@ -41,15 +41,15 @@ def _ours(runs: Path, sweep: str) -> dict[tuple[int, int, str] | None, np.ndarra
     if not (runs / sweep).is_dir():
         return {}
     logs = load(runs, sweep)
-    final = of_runs(logs)["final"].where(logs.status["complete"].astype(bool))
+    final = of_runs(logs)["final"].where(logs.status["complete"].astype(bool)).to_numpy(float)
     found: dict[tuple[int, int, str] | None, list[float]] = {}
-    for run, settings in logs.settings.iterrows():
-        theirs = published.accuracy(sweep, settings.to_dict()) or {}
+    for accuracy, settings in zip(final, logs.settings.to_dict("records"), strict=True):
+        theirs = published.accuracy(sweep, settings) or {}
         method = settings["method.name"]
         if method in theirs:
             workers, batch = int(settings["workers"]), int(settings["batch_size"])
             key = None if method == "supersgd" else (workers * batch // published.DGC_BATCH, workers, str(settings["schedule.name"]))
-            found.setdefault(key, []).append(float(final[run]))
+            found.setdefault(key, []).append(float(accuracy))
     return {key: np.array(values) for key, values in found.items()}
 
 

@@ -11,6 +11,8 @@ batch in one pass, so that batch norm sees 256 images in place of 32.
 
 from __future__ import annotations
 
+from typing import Any
+
 from grid import cifar10_cpu as small
 from grid.demo import digits
 from grid.engine.epochs import at_epochs, steps_per_epoch
@@ -85,7 +87,7 @@ def cifar10_resnet110() -> Sweep:
 GPUS_PER_NODE = 8
 
 
-def _imagenet(model: str, workers: int, schedule: str = "step", per_worker: int = 1, **optim: object) -> Point:
+def _imagenet(model: str, workers: int, schedule: str = "step", per_worker: int = 1, **optim: Any) -> Point:
     """ImageNet in 90 epochs; ``per_worker`` GPUs' batches of 32 are one worker's."""
     gpus = workers * per_worker
     epoch = steps_per_epoch("imagenet", 32, gpus)
@@ -113,7 +115,7 @@ def _imagenet(model: str, workers: int, schedule: str = "step", per_worker: int 
     )
 
 
-def _published(model: str, **optim: object) -> list[Point]:
+def _published(model: str, **optim: Any) -> list[Point]:
     """The rows of the published table, dense runs beside the first and the largest that need no nodes, and one run without warm-up."""
     points = []
     flat = [_imagenet(model, workers, **optim) for workers in (8, 16, 32, 64)] + [_imagenet(model, 32, "cosine", **optim)]

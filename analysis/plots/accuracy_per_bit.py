@@ -37,7 +37,8 @@ def accuracy_per_bit(logs: Logs, width: float) -> Figure | str:
             panels.append(Panel(group, tuple(Series(cell, {0.0: cell}) for cell in group.cells)))
     if not panels:
         return "no run is trained with the quantized gradient"
-    return draw(width, panels, lambda axes, panel, counts: _filled(axes, panel, counts, logs.settings[knobs]))
+    of_runs = logs.settings.filter(items=knobs)
+    return draw(width, panels, lambda axes, panel, counts: _filled(axes, panel, counts, of_runs))
 
 
 def _several(settings: pd.DataFrame, knobs: list[str]) -> bool:
