@@ -62,7 +62,7 @@ def all_reduce(
     check_settings(links, told)
     hosts = Hosts.of(1 if coders.single_worker else links.world, links.world)
     flat = tensor.detach().reshape(-1).contiguous()
-    parts, key = [Part("tensor", 0, flat.numel())], Key(seed, step, links.rank)
+    parts, key = [Part("tensor", 0, flat.numel(), shape=tuple(tensor.shape))], Key(seed, step, links.rank)
     fit_levels(coders, flat, parts, key)
     out = torch.empty(flat.numel(), dtype=torch.float32, device=tensor.device)
     _, collective = build(coders, exchange, links, hosts, Account(), per_machine=1)

@@ -1,13 +1,10 @@
-"""Settings: our resolver against Hydra's own composition, the error for every kind of bad input, and identity."""
+"""Settings: our resolver against Hydra's own composition, and the error for every kind of bad input."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import re
-import shlex
-import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,12 +17,11 @@ from omegaconf import OmegaConf
 
 import args
 from nuq.registry import METHODS
-from nuq.settings.feedback import Feedback
+from tests.experiments import CHOICES, SETTINGS, experiments
 
 ROOT = Path(__file__).parent.parent
 SERVER = {"exchange.collective": "server"}
 LINES = {"schedule": "piecewise_linear"}
-CHOICES = [(group, name) for group, options in args.GROUPS.items() for name in options]
 
 
 def _with_name(pair: tuple[str, str]) -> str:
@@ -68,77 +64,6 @@ def test_every_choice_is_hydras(hydra: None, pair: tuple[str, str]) -> None:
     config = args.resolve({group: name})
     assert config == _composed([f"{group}={name}"])
     assert config[group]["name"] == name
-
-
-def _values(item: dataclasses.Field[Any], annotation: Any) -> st.SearchStrategy[Any]:
-    """Legal values of one setting, from its own metadata."""
-    rule = item.metadata
-    if item.name == "layers":
-        return st.lists(st.sampled_from(["*conv1* = topk ratio=0.01", "fc=supersgd", "* = amq bits=2 update_at=[3, 5]"]), max_size=3)
-    low, high = rule["low"], rule["high"]
-    if rule["choices"]:
-        return st.sampled_from(rule["choices"])
-    if annotation is bool:
-        return st.booleans()
-    if annotation is str:
-        return st.text(st.sampled_from("abcXYZ019 _-/.,=:'+~[]{}()äλ"), max_size=12)
-    if annotation is int:
-        return st.integers(low if low is not None else -1000, high if high is not None else 10**12)
-    if annotation is float:
-        return st.floats(low if low is not None else -1e6, high, allow_nan=False, allow_infinity=False)
-    (element,) = typing.get_args(annotation)
-    return st.lists(_values(item, element), max_size=3)
-
-
-def _settings_of(schema: type, prefix: str) -> dict[str, st.SearchStrategy[Any]]:
-    hints = typing.get_type_hints(schema)
-    return {f"{prefix}{item.name}": _values(item, hints[item.name]) for item in dataclasses.fields(schema) if item.metadata}
-
-
-@st.composite
-def experiments(draw: st.DrawFn) -> dict[str, Any]:
-    """Any legal experiment: a choice for every group, and a few settings that these choices read."""
-    chosen: dict[str, Any] = {group: draw(st.sampled_from(sorted(options))) for group, options in args.GROUPS.items()}
-    legal = _settings_of(args.Config, "")
-    for section, schema in args.SECTIONS.items():
-        legal |= _settings_of(schema, f"{section}.")
-    for group, options in args.GROUPS.items():
-        legal |= _settings_of(options[chosen[group]], f"{group}.")
-    for name in draw(st.lists(st.sampled_from(sorted(legal)), unique=True, max_size=8)):
-        chosen[name] = draw(legal[name])
-    if chosen.get("trajectory") == "sgd":  # measuring is all that such a run does
-        chosen["measure.every"] = draw(st.integers(1, 10**6))
-    schemas = {"method": args.GROUPS["method"][chosen["method"]], "exchange": args.Exchange, "feedback": Feedback}
-    for section, schema in schemas.items():  # what another setting leaves without effect
-        for item in dataclasses.fields(schema):
-            if f"{section}.{item.name}" in chosen and item.metadata["read_if"]:
-                other, needed = _needed(item)
-                chosen[f"{section}.{other}"] = needed
-    if chosen.get("trajectory") == "sgd" or chosen["method"] in ("sgd", "supersgd"):
-        chosen = {name: value for name, value in chosen.items() if not name.startswith(("exchange.", "feedback.", "layers"))}
-    if chosen.get("feedback.both") and chosen.setdefault("exchange.collective", "two_stage") == "gather":
-        del chosen["feedback.both"]
-    kind = chosen.get("feedback.kind", "auto")
-    if "momentum" in (kind, METHODS[chosen["method"]].feedback if kind == "auto" else ""):
-        chosen = {name: value for name, value in chosen.items() if not name.startswith("optim")}
-    entry = METHODS[chosen["method"]]
-    if "bits" not in {item.name for item in dataclasses.fields(METHODS[entry.second or chosen["method"]].settings)}:
-        chosen.pop("exchange.second_bits", None)
-    if "schedule.warmup_factor" in chosen:
-        chosen["schedule.warmup_steps"] = max(chosen.get("schedule.warmup_steps", 0), 1)
-    if chosen["schedule"] == "piecewise_linear" and ("schedule.at" in chosen or "schedule.factors" in chosen):
-        chosen["schedule.at"] = sorted({3, *chosen.get("schedule.at", [])})
-        chosen["schedule.factors"] = (chosen.get("schedule.factors", []) + [0.5] * 4)[: len(chosen["schedule.at"])]
-    if "exchange.num_aggregate" in chosen:
-        chosen["workers"] = max(chosen.get("workers", 0), chosen["exchange.num_aggregate"], 1)
-    return chosen
-
-
-def _needed(item: dataclasses.Field[Any]) -> tuple[str, Any]:
-    """The setting without which this one has no effect, and the value that all who need it can live with."""
-    other, needed = item.metadata["read_if"]
-    first = needed[0] if isinstance(needed, tuple | range) else needed
-    return other, {"collective": "server", "kind": "momentum"}.get(other, first)
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -281,119 +206,6 @@ def test_hydras_own_overrides_pass() -> None:
     args.check_overrides(["hydra.verbose=true", "hydra/job_logging=none", "steps=3", "seed=1,2,3"], sweep=True)
     with pytest.raises(ValueError, match="-m runs them"):
         args.check_overrides(["seed=1,2,3"])
-
-
-# --- identity -----------------------------------------------------------------------------------------------------
-
-
-def _another(value: Any, item: dataclasses.Field[Any]) -> Any:
-    """A legal value other than ``value``; None where there is none."""
-    rule = item.metadata
-    if rule["choices"]:
-        return next((choice for choice in rule["choices"] if choice != value), None)
-    if isinstance(value, bool):
-        return not value
-    if isinstance(value, str):
-        return f"{value}x"
-    if isinstance(value, list):
-        return [*value[:-1], _another(value[-1], item)] if value else ["fc = supersgd"]  # as long as before: another list may go with it
-    larger = value + 1 if isinstance(value, int) else value + 0.0625
-    if rule["high"] is None or larger <= rule["high"]:
-        return larger
-    return value - 1 if isinstance(value, int) else value / 2
-
-
-def _every_setting() -> Iterator[tuple[dict[str, Any], str, dataclasses.Field[Any]]]:
-    """(the choice that makes it legal, dotted name, field) of all settings."""
-    for item in dataclasses.fields(args.Config):
-        if item.metadata:
-            yield {}, item.name, item
-    for section, schema in args.SECTIONS.items():
-        for item in dataclasses.fields(schema):
-            yield {"exchange.collective": "two_stage"} if item.name == "both" else {}, f"{section}.{item.name}", item
-    for group, name in CHOICES:
-        for item in dataclasses.fields(args.GROUPS[group][name]):
-            needed = {"schedule.warmup_steps": 3} if item.name == "warmup_factor" else {}
-            yield {group: name, **needed}, f"{group}.{item.name}", item
-
-
-SETTINGS = list(_every_setting())
-
-
-@pytest.mark.parametrize(("choice", "name", "item"), SETTINGS, ids=[f"{list(c.values())}{n}" for c, n, _ in SETTINGS])
-def test_identity_changes_with_what_can_change_a_result(choice: dict[str, Any], name: str, item: dataclasses.Field[Any]) -> None:
-    base = {**choice, "measure.every": 7}  # legal with either trajectory
-    config = args.resolve(base)
-    section, _, short = name.rpartition(".")
-    if item.metadata["read_if"]:
-        other, needed = _needed(item)
-        base[f"{section}.{other}"] = needed
-        config = args.resolve(base)
-    value = (config[section] if section else config)[short]
-    other = _another(value, item)
-    if other is None:
-        return  # a setting of one choice
-    moved = args.resolve({**base, name: other})
-    assert (args.identity(moved) != args.identity(config)) == (item.metadata["identity"] is not False)
-
-
-def test_only_these_settings_change_no_result() -> None:
-    free = {name for _, name, item in SETTINGS if not item.metadata["identity"]}
-    assert free == {"log_every", "checkpoint_every", "device", "data_dir", "run_dir", "data.download", "exchange.timeout_s"}
-
-
-def test_experiments_that_are_named_already_keep_their_names() -> None:
-    """Every line of pjobs/ ends with the identity that its settings had when it was written."""
-    lines = [line for path in sorted(ROOT.glob("pjobs/*.sh")) for line in path.read_text().splitlines() if line.startswith("run ")]
-    assert len(lines) > 100
-    for line in lines:
-        config = args.resolve(args.parse_overrides(shlex.split(line)[1:]))
-        assert config["run_dir"].endswith(f"-{args.identity(config)}"), line
-
-
-def test_a_setting_counts_unless_default_where_it_is_younger_than_names() -> None:
-    younger = {name for _, name, item in SETTINGS if item.metadata["identity"] == "unless default"}
-    exchange = {"exchange.collective", "exchange.second_bits", "exchange.num_aggregate"}
-    task = {"layers", "method.scope", "data.cutout", "label_smoothing", "schedule.warmup_steps", "schedule.warmup_factor"}
-    feedback = {f"feedback.{name}" for name in ("kind", "both", "masking", "clip_norm", "clip_value")}
-    assert younger == exchange | feedback | task
-    config = args.resolve({"exchange.timeout_s": 5.0})
-    assert "exchange" not in args.result_settings(config)
-    older = {key: value for key, value in config.items() if key != "exchange"}
-    assert args.identity(older) == args.identity(config) == args.identity(args.resolve({}))
-    chosen = args.result_settings(args.resolve({"exchange.collective": "server", "exchange.second_bits": 4}))
-    assert chosen["exchange"] == {"collective": "server"}
-    with pytest.raises(KeyError):  # which every configuration has
-        args.identity({key: value for key, value in config.items() if key != "measure"})
-
-
-def test_groups_change_the_identity() -> None:
-    seen = {args.identity(args.resolve({group: name})) for group, name in CHOICES}
-    # Each group's default is the same experiment; choices that share a schema must still differ.
-    assert len(seen) == len(CHOICES) - len(args.GROUPS) + 1
-
-
-@given(experiment=experiments(), order=st.randoms(use_true_random=False))
-def test_identity_is_of_the_resolved_experiment(experiment: dict[str, Any], order: Any) -> None:
-    config = args.resolve(experiment)
-    shuffled = list(experiment.items())
-    order.shuffle(shuffled)
-    assert args.identity(args.resolve(dict(shuffled))) == args.identity(config)
-    # every default spelled out is the same experiment
-    explicit = {group: config[group]["name"] for group in args.GROUPS}
-    for key, value in config.items():
-        if isinstance(value, dict):
-            explicit |= {f"{key}.{name}": part for name, part in value.items() if name != "name"}
-        else:
-            explicit[key] = value
-    assert args.identity(args.resolve(explicit)) == args.identity(config)
-    assert re.fullmatch(r"[0-9a-f]{14}", args.identity(config))  # 56 bits
-
-
-def test_run_name_is_readable_and_safe() -> None:
-    config = args.resolve({"method": "alq_n", "method.bits": 4, "model": "resnet8", "data": "cifar10", "seed": 12})
-    assert args.run_name(config) == f"alq_n-4b-resnet8-cifar10-s12-{args.identity(config)}"
-    assert args.run_name(args.resolve({"method": "sgd"})).startswith("sgd-cnn-digits-s1-")
 
 
 # --- help ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,104 @@
+"""Legal experiments at random, from the settings' own metadata."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import strategies as st
+
+import args
+from nuq.registry import METHODS
+from nuq.settings.feedback import Feedback
+
+CHOICES = [(group, name) for group, options in args.GROUPS.items() for name in options]
+
+
+def _values(item: dataclasses.Field[Any], annotation: Any) -> st.SearchStrategy[Any]:
+    """Legal values of one setting, from its own metadata."""
+    rule = item.metadata
+    if item.name == "layers":
+        return st.lists(st.sampled_from(["*conv1* = topk ratio=0.01", "fc=supersgd", "* = amq bits=2 update_at=[3, 5]"]), max_size=3)
+    low, high = rule["low"], rule["high"]
+    if rule["choices"]:
+        return st.sampled_from(rule["choices"])
+    if annotation is bool:
+        return st.booleans()
+    if annotation is str:
+        return st.text(st.sampled_from("abcXYZ019 _-/.,=:'+~[]{}()äλ"), max_size=12)
+    if annotation is int:
+        return st.integers(low if low is not None else -1000, high if high is not None else 10**12)
+    if annotation is float:
+        return st.floats(low if low is not None else -1e6, high, allow_nan=False, allow_infinity=False)
+    (element,) = typing.get_args(annotation)
+    return st.lists(_values(item, element), max_size=3)
+
+
+def _settings_of(schema: type, prefix: str) -> dict[str, st.SearchStrategy[Any]]:
+    hints = typing.get_type_hints(schema)
+    return {f"{prefix}{item.name}": _values(item, hints[item.name]) for item in dataclasses.fields(schema) if item.metadata}
+
+
+@st.composite
+def experiments(draw: st.DrawFn) -> dict[str, Any]:
+    """Any legal experiment: a choice for every group, and a few settings that these choices read."""
+    chosen: dict[str, Any] = {group: draw(st.sampled_from(sorted(options))) for group, options in args.GROUPS.items()}
+    legal = _settings_of(args.Config, "")
+    for section, schema in args.SECTIONS.items():
+        legal |= _settings_of(schema, f"{section}.")
+    for group, options in args.GROUPS.items():
+        legal |= _settings_of(options[chosen[group]], f"{group}.")
+    for name in draw(st.lists(st.sampled_from(sorted(legal)), unique=True, max_size=8)):
+        chosen[name] = draw(legal[name])
+    if chosen.get("trajectory") == "sgd":  # measuring is all that such a run does
+        chosen["measure.every"] = draw(st.integers(1, 10**6))
+    schemas = {"method": args.GROUPS["method"][chosen["method"]], "exchange": args.Exchange, "feedback": Feedback}
+    for section, schema in schemas.items():  # what another setting leaves without effect
+        for item in dataclasses.fields(schema):
+            if f"{section}.{item.name}" in chosen and item.metadata["read_if"]:
+                other, needed = needed_by(item)
+                chosen[f"{section}.{other}"] = needed
+    if chosen.get("trajectory") == "sgd" or chosen["method"] in ("sgd", "supersgd"):
+        chosen = {name: value for name, value in chosen.items() if not name.startswith(("exchange.", "feedback.", "layers"))}
+    if chosen.get("feedback.both") and chosen.setdefault("exchange.collective", "two_stage") == "gather":
+        del chosen["feedback.both"]
+    kind = chosen.get("feedback.kind", "auto")
+    if "momentum" in (kind, METHODS[chosen["method"]].feedback if kind == "auto" else ""):
+        chosen = {name: value for name, value in chosen.items() if not name.startswith("optim")}
+    entry = METHODS[chosen["method"]]
+    if "bits" not in {item.name for item in dataclasses.fields(METHODS[entry.second or chosen["method"]].settings)}:
+        chosen.pop("exchange.second_bits", None)
+    if "schedule.warmup_factor" in chosen:
+        chosen["schedule.warmup_steps"] = max(chosen.get("schedule.warmup_steps", 0), 1)
+    if chosen["schedule"] == "piecewise_linear" and ("schedule.at" in chosen or "schedule.factors" in chosen):
+        chosen["schedule.at"] = sorted({3, *chosen.get("schedule.at", [])})
+        chosen["schedule.factors"] = (chosen.get("schedule.factors", []) + [0.5] * 4)[: len(chosen["schedule.at"])]
+    if "exchange.num_aggregate" in chosen:
+        chosen["workers"] = max(chosen.get("workers", 0), chosen["exchange.num_aggregate"], 1)
+    return chosen
+
+
+def needed_by(item: dataclasses.Field[Any]) -> tuple[str, Any]:
+    """The setting without which this one has no effect, and the value that all who need it can live with."""
+    other, needed = item.metadata["read_if"]
+    first = needed[0] if isinstance(needed, tuple | range) else needed
+    return other, {"collective": "server", "kind": "momentum"}.get(other, first)
+
+
+def _every_setting() -> Iterator[tuple[dict[str, Any], str, dataclasses.Field[Any]]]:
+    """(the choice that makes it legal, dotted name, field) of all settings."""
+    for item in dataclasses.fields(args.Config):
+        if item.metadata:
+            yield {}, item.name, item
+    for section, schema in args.SECTIONS.items():
+        for item in dataclasses.fields(schema):
+            yield {"exchange.collective": "two_stage"} if item.name == "both" else {}, f"{section}.{item.name}", item
+    for group, name in CHOICES:
+        for item in dataclasses.fields(args.GROUPS[group][name]):
+            needed = {"schedule.warmup_steps": 3} if item.name == "warmup_factor" else {}
+            yield {group: name, **needed}, f"{group}.{item.name}", item
+
+
+SETTINGS = list(_every_setting())

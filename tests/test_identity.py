@@ -1,0 +1,111 @@
+"""Identity: what can change a result changes it, what cannot does not, and names that were given stay."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import args
+from tests.experiments import CHOICES, SETTINGS, experiments, needed_by
+
+ROOT = Path(__file__).parent.parent
+
+
+def _another(value: Any, item: dataclasses.Field[Any]) -> Any:
+    """A legal value other than ``value``; None where there is none."""
+    rule = item.metadata
+    if rule["choices"]:
+        return next((choice for choice in rule["choices"] if choice != value), None)
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, str):
+        return f"{value}x"
+    if isinstance(value, list):
+        return [*value[:-1], _another(value[-1], item)] if value else ["fc = supersgd"]  # as long as before: another list may go with it
+    larger = value + 1 if isinstance(value, int) else value + 0.0625
+    if rule["high"] is None or larger <= rule["high"]:
+        return larger
+    return value - 1 if isinstance(value, int) else value / 2
+
+
+@pytest.mark.parametrize(("choice", "name", "item"), SETTINGS, ids=[f"{list(c.values())}{n}" for c, n, _ in SETTINGS])
+def test_identity_changes_with_what_can_change_a_result(choice: dict[str, Any], name: str, item: dataclasses.Field[Any]) -> None:
+    base = {**choice, "measure.every": 7}  # legal with either trajectory
+    config = args.resolve(base)
+    section, _, short = name.rpartition(".")
+    if item.metadata["read_if"]:
+        other, needed = needed_by(item)
+        base[f"{section}.{other}"] = needed
+        config = args.resolve(base)
+    value = (config[section] if section else config)[short]
+    other = _another(value, item)
+    if other is None:
+        return  # a setting of one choice
+    moved = args.resolve({**base, name: other})
+    assert (args.identity(moved) != args.identity(config)) == (item.metadata["identity"] is not False)
+
+
+def test_only_these_settings_change_no_result() -> None:
+    free = {name for _, name, item in SETTINGS if not item.metadata["identity"]}
+    assert free == {"log_every", "checkpoint_every", "device", "data_dir", "run_dir", "data.download", "exchange.timeout_s"}
+
+
+def test_experiments_that_are_named_already_keep_their_names() -> None:
+    """Every line of pjobs/ ends with the identity that its settings had when it was written."""
+    lines = [line for path in sorted(ROOT.glob("pjobs/*.sh")) for line in path.read_text().splitlines() if line.startswith("run ")]
+    assert len(lines) > 100
+    for line in lines:
+        config = args.resolve(args.parse_overrides(shlex.split(line)[1:]))
+        assert config["run_dir"].endswith(f"-{args.identity(config)}"), line
+
+
+def test_a_setting_counts_unless_default_where_it_is_younger_than_names() -> None:
+    younger = {name for _, name, item in SETTINGS if item.metadata["identity"] == "unless default"}
+    exchange = {"exchange.collective", "exchange.second_bits", "exchange.num_aggregate"}
+    task = {"layers", "method.scope", "data.cutout", "label_smoothing", "schedule.warmup_steps", "schedule.warmup_factor"}
+    feedback = {f"feedback.{name}" for name in ("kind", "both", "masking", "clip_norm", "clip_value")}
+    assert younger == exchange | feedback | task
+    config = args.resolve({"exchange.timeout_s": 5.0})
+    assert "exchange" not in args.result_settings(config)
+    older = {key: value for key, value in config.items() if key != "exchange"}
+    assert args.identity(older) == args.identity(config) == args.identity(args.resolve({}))
+    chosen = args.result_settings(args.resolve({"exchange.collective": "server", "exchange.second_bits": 4}))
+    assert chosen["exchange"] == {"collective": "server"}
+    with pytest.raises(KeyError):  # which every configuration has
+        args.identity({key: value for key, value in config.items() if key != "measure"})
+
+
+def test_groups_change_the_identity() -> None:
+    seen = {args.identity(args.resolve({group: name})) for group, name in CHOICES}
+    # Each group's default is the same experiment; choices that share a schema must still differ.
+    assert len(seen) == len(CHOICES) - len(args.GROUPS) + 1
+
+
+@given(experiment=experiments(), order=st.randoms(use_true_random=False))
+def test_identity_is_of_the_resolved_experiment(experiment: dict[str, Any], order: Any) -> None:
+    config = args.resolve(experiment)
+    shuffled = list(experiment.items())
+    order.shuffle(shuffled)
+    assert args.identity(args.resolve(dict(shuffled))) == args.identity(config)
+    # every default spelled out is the same experiment
+    explicit = {group: config[group]["name"] for group in args.GROUPS}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            explicit |= {f"{key}.{name}": part for name, part in value.items() if name != "name"}
+        else:
+            explicit[key] = value
+    assert args.identity(args.resolve(explicit)) == args.identity(config)
+    assert re.fullmatch(r"[0-9a-f]{14}", args.identity(config))  # 56 bits
+
+
+def test_run_name_is_readable_and_safe() -> None:
+    config = args.resolve({"method": "alq_n", "method.bits": 4, "model": "resnet8", "data": "cifar10", "seed": 12})
+    assert args.run_name(config) == f"alq_n-4b-resnet8-cifar10-s12-{args.identity(config)}"
+    assert args.run_name(args.resolve({"method": "sgd"})).startswith("sgd-cnn-digits-s1-")
