@@ -15,10 +15,10 @@ run() {
 }
 
 # SGD once (also: SGD rarely, SGD often)
-run method=sgd data=cifar10 model=resnet8 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[40000,60000]' schedule.factor=0.1 measure.every=100 batch_size=128 steps=80000 eval_every=2000 seed=1 run_dir=runs/interval/sgd-resnet8-cifar10-s1-1eac1d585b2fa6
+run method=sgd data=cifar10 model=resnet8 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[40000,60000]' schedule.factor=0.1 measure.every=100 batch_size=128 steps=80000 eval_every=2000 method.scope=model seed=1 run_dir=runs/interval/sgd-resnet8-cifar10-s1-1eac1d585b2fa6
 
 # SuperSGD once (also: SuperSGD rarely, SuperSGD often)
-run method=supersgd data=cifar10 model=resnet8 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[40000,60000]' schedule.factor=0.1 measure.every=100 batch_size=128 steps=80000 eval_every=2000 seed=1 run_dir=runs/interval/supersgd-resnet8-cifar10-s1-cedf544203f45e
+run method=supersgd data=cifar10 model=resnet8 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[40000,60000]' schedule.factor=0.1 measure.every=100 batch_size=128 steps=80000 eval_every=2000 method.scope=model seed=1 run_dir=runs/interval/supersgd-resnet8-cifar10-s1-cedf544203f45e
 
 # AMQ-N once
 run method=amq_n data=cifar10 model=resnet8 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[40000,60000]' schedule.factor=0.1 measure.every=100 batch_size=128 steps=80000 eval_every=2000 method.statistics=fresh method.num_samples=10 method.scope=model method.bits=3 method.bucket_size=16384 method.solver=paper 'method.update_at=[0]' method.update_every=80000 seed=1 run_dir=runs/interval/amq_n-3b-resnet8-cifar10-s1-04b255b7f05b7f

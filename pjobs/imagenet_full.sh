@@ -15,10 +15,10 @@ run() {
 }
 
 # SGD
-run method=sgd data=imagenet model=resnet18 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[300000,450000]' schedule.factor=0.1 batch_size=64 steps=600000 eval_every=10000 measure.every=1000 seed=1 run_dir=runs/imagenet_full/sgd-resnet18-imagenet-s1-8cf48973b432d8
+run method=sgd data=imagenet model=resnet18 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[300000,450000]' schedule.factor=0.1 batch_size=64 steps=600000 eval_every=10000 method.scope=model measure.every=1000 seed=1 run_dir=runs/imagenet_full/sgd-resnet18-imagenet-s1-8cf48973b432d8
 
 # SuperSGD
-run method=supersgd data=imagenet model=resnet18 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[300000,450000]' schedule.factor=0.1 batch_size=64 steps=600000 eval_every=10000 measure.every=1000 seed=1 run_dir=runs/imagenet_full/supersgd-resnet18-imagenet-s1-1a62303763b7cf
+run method=supersgd data=imagenet model=resnet18 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[300000,450000]' schedule.factor=0.1 batch_size=64 steps=600000 eval_every=10000 method.scope=model measure.every=1000 seed=1 run_dir=runs/imagenet_full/supersgd-resnet18-imagenet-s1-1a62303763b7cf
 
 # NUQSGD
 run method=nuqsgd data=imagenet model=resnet18 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[300000,450000]' schedule.factor=0.1 batch_size=64 steps=600000 eval_every=10000 method.scope=model measure.every=1000 method.bits=3 method.bucket_size=8192 seed=1 run_dir=runs/imagenet_full/nuqsgd-3b-resnet18-imagenet-s1-1cf0ee8010f5e3

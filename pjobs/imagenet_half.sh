@@ -15,10 +15,10 @@ run() {
 }
 
 # SGD
-run method=sgd data=imagenet model=resnet18 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[150000,225000]' schedule.factor=0.1 batch_size=64 steps=300000 eval_every=10000 measure.every=100 trajectory=sgd seed=1 run_dir=runs/imagenet_half/sgd-resnet18-imagenet-s1-013064f96e8546
+run method=sgd data=imagenet model=resnet18 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[150000,225000]' schedule.factor=0.1 batch_size=64 steps=300000 eval_every=10000 method.scope=model measure.every=100 trajectory=sgd seed=1 run_dir=runs/imagenet_half/sgd-resnet18-imagenet-s1-013064f96e8546
 
 # SuperSGD
-run method=supersgd data=imagenet model=resnet18 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[150000,225000]' schedule.factor=0.1 batch_size=64 steps=300000 eval_every=10000 measure.every=100 trajectory=sgd seed=1 run_dir=runs/imagenet_half/supersgd-resnet18-imagenet-s1-9cb254d892f5e8
+run method=supersgd data=imagenet model=resnet18 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[150000,225000]' schedule.factor=0.1 batch_size=64 steps=300000 eval_every=10000 method.scope=model measure.every=100 trajectory=sgd seed=1 run_dir=runs/imagenet_half/supersgd-resnet18-imagenet-s1-9cb254d892f5e8
 
 # AMQ-N
 run method=amq_n data=imagenet model=resnet18 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[150000,225000]' schedule.factor=0.1 batch_size=64 steps=300000 eval_every=10000 method.statistics=fresh method.num_samples=10 method.scope=model measure.every=100 trajectory=sgd method.bits=4 method.bucket_size=8192 'method.update_at=[100,2000]' method.update_every=10000 method.solver=paper seed=1 run_dir=runs/imagenet_half/amq_n-4b-resnet18-imagenet-s1-1fc4be0e098604

@@ -15,10 +15,10 @@ run() {
 }
 
 # SGD
-run method=sgd data=cifar10 model=resnet110 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[40000,60000]' schedule.factor=0.1 measure.every=100 batch_size=128 steps=80000 eval_every=2000 seed=1 run_dir=runs/cifar10_full_resnet110/sgd-resnet110-cifar10-s1-eaf4b704c247b7
+run method=sgd data=cifar10 model=resnet110 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[40000,60000]' schedule.factor=0.1 measure.every=100 batch_size=128 steps=80000 eval_every=2000 method.scope=model seed=1 run_dir=runs/cifar10_full_resnet110/sgd-resnet110-cifar10-s1-eaf4b704c247b7
 
 # SuperSGD
-run method=supersgd data=cifar10 model=resnet110 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[40000,60000]' schedule.factor=0.1 measure.every=100 batch_size=128 steps=80000 eval_every=2000 seed=1 run_dir=runs/cifar10_full_resnet110/supersgd-resnet110-cifar10-s1-7231c43ff6969a
+run method=supersgd data=cifar10 model=resnet110 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[40000,60000]' schedule.factor=0.1 measure.every=100 batch_size=128 steps=80000 eval_every=2000 method.scope=model seed=1 run_dir=runs/cifar10_full_resnet110/supersgd-resnet110-cifar10-s1-7231c43ff6969a
 
 # NUQSGD
 run method=nuqsgd data=cifar10 model=resnet110 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[40000,60000]' schedule.factor=0.1 measure.every=100 batch_size=128 steps=80000 eval_every=2000 method.scope=model method.bits=3 method.bucket_size=16384 seed=1 run_dir=runs/cifar10_full_resnet110/nuqsgd-3b-resnet110-cifar10-s1-1d622bfc210f32

@@ -15,10 +15,10 @@ run() {
 }
 
 # SGD
-run method=sgd data=cifar10 model=resnet32 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[40000,60000]' schedule.factor=0.1 measure.every=100 batch_size=128 steps=80000 eval_every=2000 seed=1 run_dir=runs/cifar10_full_resnet32/sgd-resnet32-cifar10-s1-82d52cae0a9786
+run method=sgd data=cifar10 model=resnet32 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[40000,60000]' schedule.factor=0.1 measure.every=100 batch_size=128 steps=80000 eval_every=2000 method.scope=model seed=1 run_dir=runs/cifar10_full_resnet32/sgd-resnet32-cifar10-s1-82d52cae0a9786
 
 # SuperSGD
-run method=supersgd data=cifar10 model=resnet32 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[40000,60000]' schedule.factor=0.1 measure.every=100 batch_size=128 steps=80000 eval_every=2000 seed=1 run_dir=runs/cifar10_full_resnet32/supersgd-resnet32-cifar10-s1-6048b13abb37da
+run method=supersgd data=cifar10 model=resnet32 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[40000,60000]' schedule.factor=0.1 measure.every=100 batch_size=128 steps=80000 eval_every=2000 method.scope=model seed=1 run_dir=runs/cifar10_full_resnet32/supersgd-resnet32-cifar10-s1-6048b13abb37da
 
 # NUQSGD
 run method=nuqsgd data=cifar10 model=resnet32 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[40000,60000]' schedule.factor=0.1 measure.every=100 batch_size=128 steps=80000 eval_every=2000 method.scope=model method.bits=3 method.bucket_size=8192 seed=1 run_dir=runs/cifar10_full_resnet32/nuqsgd-3b-resnet32-cifar10-s1-fea2a16f298d3f

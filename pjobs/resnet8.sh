@@ -15,10 +15,10 @@ run() {
 }
 
 # SGD
-run method=sgd data=cifar10 model=resnet8 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[40000,60000]' schedule.factor=0.1 measure.every=100 batch_size=128 steps=80000 eval_every=2000 seed=1 run_dir=runs/cifar10_full_resnet8/sgd-resnet8-cifar10-s1-1eac1d585b2fa6
+run method=sgd data=cifar10 model=resnet8 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[40000,60000]' schedule.factor=0.1 measure.every=100 batch_size=128 steps=80000 eval_every=2000 method.scope=model seed=1 run_dir=runs/cifar10_full_resnet8/sgd-resnet8-cifar10-s1-1eac1d585b2fa6
 
 # SuperSGD
-run method=supersgd data=cifar10 model=resnet8 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[40000,60000]' schedule.factor=0.1 measure.every=100 batch_size=128 steps=80000 eval_every=2000 seed=1 run_dir=runs/cifar10_full_resnet8/supersgd-resnet8-cifar10-s1-cedf544203f45e
+run method=supersgd data=cifar10 model=resnet8 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[40000,60000]' schedule.factor=0.1 measure.every=100 batch_size=128 steps=80000 eval_every=2000 method.scope=model seed=1 run_dir=runs/cifar10_full_resnet8/supersgd-resnet8-cifar10-s1-cedf544203f45e
 
 # NUQSGD
 run method=nuqsgd data=cifar10 model=resnet8 optim=sgd schedule=step workers=4 optim.lr=0.1 optim.momentum=0.9 optim.weight_decay=0.0001 'schedule.at=[40000,60000]' schedule.factor=0.1 measure.every=100 batch_size=128 steps=80000 eval_every=2000 method.scope=model method.bits=3 method.bucket_size=16384 seed=1 run_dir=runs/cifar10_full_resnet8/nuqsgd-3b-resnet8-cifar10-s1-83aedc86db8a92
