@@ -54,7 +54,7 @@ def every_method(group, names):
             assert error < LARGEST_ERROR.get(name, 1.0), (name, error)
             again = nuq.all_reduce(x, name, group, step=4, **given)
             assert torch.equal(again, mean), name  # step and seed decide
-            if not METHODS[name].deterministic and name not in ("drive", "eden"):
+            if not METHODS[name].deterministic and name not in ("drive", "eden", "casq"):  # few coordinates in a cell: nothing to draw
                 assert not torch.equal(nuq.all_reduce(x, name, group, step=5, **given), mean), name
                 assert not torch.equal(nuq.all_reduce(x, name, group, step=4, seed=9, **given), mean), name
 
