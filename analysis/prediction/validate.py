@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from analysis.prediction import steps as predict
-from analysis.prediction.message_size import DENSE, Format, format_of, second_format
+from analysis.prediction.message_size import DENSE, Format, format_of, predicted, second_format
 from analysis.prediction.profile import Model, Profile
 from analysis.prediction.steps import Network, Prediction, Variant
-from nuq.registry import METHODS
 from nuq.settings import unknown
 
 GATED = "_gate"  # of a variant that may do without compression: the quicker of the two
@@ -97,7 +96,7 @@ def variant_of(row: Mapping[str, Any], bits: float | None, second_bits: float) -
     if name in DENSE:
         form = Format(name, 32 if name == "fp32" else 16)
         return Variant(form, form)
-    if name not in METHODS:
+    if name not in predicted():
         return None
     return Variant(format_of(name, row.get("bits", bits)), second_format(name, row.get("second_bits", second_bits)))
 

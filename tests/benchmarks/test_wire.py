@@ -82,9 +82,11 @@ def test_namespaces_go_whatever_happens_and_those_of_a_dead_process_too():
         for rate in (0, -1, 10**6):
             with pytest.raises(ValueError, match=r"rate_mbit=(0|-1|1e\+06) must be above 0 and at most 100000"):
                 net.set_rate(rate)
-        sleeper = subprocess.Popen(net.command(0, ["sleep", "60"]))
+        sleeper = subprocess.Popen(net.command(0, ["sh", "-c", "echo inside; exec sleep 60"]), stdout=subprocess.PIPE, text=True)
+        assert sleeper.stdout is not None and sleeper.stdout.readline() == "inside\n"
         raise KeyError("crash")
     assert not [name for name in network._namespaces() if name.startswith(net.prefix)]
+    sleeper.stdout.close()
     assert sleeper.wait(10) == -9
 
 

@@ -32,6 +32,7 @@ def test_submitted_once_and_told_apart(tmp_path: Path, monkeypatch: pytest.Monke
         (root / "main.py").write_text("import sys; sys.exit(1)  # edited after submitting: the jobs execute their snapshot")
         job = submission.read_all(root, "four")[0].chunks[0].job_id
         slurm.wait(f"{job}_1", state="COMPLETED")
+        fake.until(lambda: list(root.glob("runs/four/*-s1-*/started")), "the first run has not started")
         assert grid_run.main([*LINE, str(family)], root) == 2
         error = capsys.readouterr().err
         assert error.count("\n") == 1
