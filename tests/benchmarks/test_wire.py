@@ -86,8 +86,8 @@ def test_namespaces_go_whatever_happens_and_those_of_a_dead_process_too():
         assert sleeper.stdout is not None and sleeper.stdout.readline() == "inside\n"
         raise KeyError("crash")
     assert not [name for name in network._namespaces() if name.startswith(net.prefix)]
-    sleeper.stdout.close()
-    assert sleeper.wait(10) == -9
+    with sleeper:
+        assert sleeper.wait(10) == -9
 
 
 # --- the figures ---
