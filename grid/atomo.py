@@ -88,7 +88,6 @@ DEPTH = 8
 BATCH_SIZE = 16
 STEPS = 1500
 LR = 0.05
-LR_DROPS = [1000, 1300]
 EVAL_EVERY = 250
 SMALL_RANKS = [1, 3]
 SEEDS = (1, 2)
@@ -96,9 +95,7 @@ SEEDS = (1, 2)
 
 def cifar10_cpu() -> Sweep:
     """Real data without a GPU: ATOMO-SVD against TopK at equal bytes, and against QSGD and TernGrad."""
-    task = small.images(
-        f"resnet{DEPTH}", workers=WORKERS, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, lr_drops=LR_DROPS, eval_every=EVAL_EVERY
-    )
+    task = small.images(f"resnet{DEPTH}", workers=WORKERS, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, eval_every=EVAL_EVERY)
     rivals = as_many_bytes(cifar_resnet(DEPTH), SMALL_RANKS)
     return Sweep(product(task, union(SUPERSGD, ranks(SMALL_RANKS), rivals, QSGD, TERNGRAD)), seeds=SEEDS, folder="atomo_cifar10_cpu")
 

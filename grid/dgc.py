@@ -141,14 +141,13 @@ def imagenet_vgg16bn() -> Sweep:
 
 # --- without a GPU ------------------------------------------------------------------------------------------------
 
-MODEL = "resnet8"
+MODEL = "lenet"  # quick here, and large enough that one parameter in a thousand tells something
 WORKERS = 4
 BATCH_SIZE = 16
-STEPS = 3000  # about 4 epochs
-LR = 0.05
-LR_DROPS = [2000, 2600]
-WARMUP_STEPS = 100  # of each of the warm-up's four ratios
-EVAL_EVERY = 250
+STEPS = 6000  # about 8 epochs
+LR = 0.02
+WARMUP_STEPS = 300  # of each of the warm-up's four ratios
+EVAL_EVERY = 500
 SEEDS = (1, 2)
 
 
@@ -168,7 +167,7 @@ def _comparison(warmup_steps: int) -> list[Point]:
 
 def cifar10_cpu() -> Sweep:
     """Real data without a GPU: dense, DGC with and without its warm-up and its momentum correction, TopK with and without feedback."""
-    task = small.images(MODEL, workers=WORKERS, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, lr_drops=LR_DROPS, eval_every=EVAL_EVERY)
+    task = small.images(MODEL, workers=WORKERS, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, eval_every=EVAL_EVERY)
     return Sweep(product(task, _comparison(WARMUP_STEPS)), seeds=SEEDS, folder="dgc_cifar10_cpu")
 
 

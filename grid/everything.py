@@ -83,7 +83,6 @@ MODEL = "resnet8"
 BATCH_SIZE = 16
 STEPS = 600
 LR = 0.05
-LR_DROPS = [450]
 EVAL_EVERY = 300
 SEEDS = (1,)
 
@@ -95,7 +94,7 @@ def cifar10_resnet32() -> Sweep:
 
 def cifar10_cpu() -> Sweep:
     """Real data without a GPU: every method at matched bits, a short training each."""
-    task = small.images(MODEL, workers=4, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, lr_drops=LR_DROPS, eval_every=EVAL_EVERY)
+    task = small.images(MODEL, workers=4, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, eval_every=EVAL_EVERY)
     return Sweep(product(task, updates([20, 100], 200), methods((*SPARSE, *BITS))), seeds=SEEDS, folder="everything_cifar10_cpu")
 
 

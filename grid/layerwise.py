@@ -110,7 +110,6 @@ MODEL = "resnet8"
 BATCH_SIZE = 16
 STEPS = 1500
 LR = 0.05
-LR_DROPS = [1000, 1300]
 EVAL_EVERY = 250
 SMALL_RATIOS = [0.01, 0.1]
 SEEDS = (1, 2)
@@ -122,7 +121,7 @@ def _together(ratios: Sequence[float]) -> list[Point]:
 
 def cifar10_cpu() -> Sweep:
     """Real data without a GPU: the six methods, TopK and RandomK at 1 % and 10 %, layer-wise and entire-model, all trained equally long."""
-    task = small.images(MODEL, workers=WORKERS, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, lr_drops=LR_DROPS, eval_every=EVAL_EVERY)
+    task = small.images(MODEL, workers=WORKERS, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, eval_every=EVAL_EVERY)
     return Sweep(product(task, _together(SMALL_RATIOS)), seeds=SEEDS, folder="layerwise_cifar10_cpu")
 
 

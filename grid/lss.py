@@ -46,14 +46,13 @@ MODEL = "resnet8"
 BATCH_SIZE = 16
 STEPS = 1000
 LR = 0.05
-LR_DROPS = [750]
 EVAL_EVERY = 250
 SEEDS = (1,)
 
 
 def cifar10_cpu() -> Sweep:
     """Real data without a GPU: CASQ at 4 and 16 clusters, 1 % and 10 % of cells, against the same rivals."""
-    task = small.images(MODEL, workers=WORKERS, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, lr_drops=LR_DROPS, eval_every=EVAL_EVERY)
+    task = small.images(MODEL, workers=WORKERS, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, eval_every=EVAL_EVERY)
     return Sweep(product(task, _methods([4, 16], [0.01, 0.1])), seeds=SEEDS, folder="lss_cifar10_cpu")
 
 
