@@ -88,15 +88,18 @@ class DecaySGD(torch.optim.SGD):
         for group in self.param_groups:
             for parameter in group["params"]:
                 assert parameter.grad is not None
-                update = parameter.grad
                 if not group.get("in_workers", True):
-                    update, added = torch.zeros_like(update), update.add(parameter, alpha=self.decay)
+                    update = self._with_momentum(parameter, parameter.grad.add(parameter, alpha=self.decay))
+                elif self.decay:
+                    update = parameter.grad + self._with_momentum(parameter, parameter * self.decay)
                 else:
-                    added = parameter * self.decay
-                if self.decay or not group.get("in_workers", True):
-                    state, decay = self.state[parameter], added
-                    if "momentum_buffer" not in state:
-                        state["momentum_buffer"] = torch.zeros_like(parameter)
-                    buffer = state["momentum_buffer"].mul_(self.momentum).add_(decay)
-                    update = update + (decay.add(buffer, alpha=self.momentum) if self.nesterov else buffer)
+                    update = parameter.grad
                 parameter.add_(update, alpha=-group["lr"])
+
+    def _with_momentum(self, parameter: torch.Tensor, added: torch.Tensor) -> torch.Tensor:
+        """What to subtract for a gradient ``added``, which goes into the parameter's buffer."""
+        state = self.state[parameter]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(parameter)
+        buffer = state["momentum_buffer"].mul_(self.momentum).add_(added)
+        return added.add(buffer, alpha=self.momentum) if self.nesterov else buffer
