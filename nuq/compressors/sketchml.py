@@ -53,7 +53,7 @@ _SMALLEST = 2.0**-149
 
 
 class SketchML:
-    """settings: see ``nuq.settings.sketches``, whose ranges hold here too; ValueError for more groups than buckets."""
+    """settings: see ``nuq.settings.sketches``, whose ranges hold here too; no more groups than buckets are made."""
 
     exact_bytes = False
 

@@ -8,7 +8,7 @@ from nuq.settings import setting
 
 _SCOPE = "model: the gradient is one flat vector; tensor: each parameter has clusters of its own (layer-wise)"
 _CODING = "how the {} travel, where it takes fewer bytes than a whole number of bits each; huffman: the original's; rans: a little less"
-_SKETCHED = tuple(range(1, 17))  # rows
+_SKETCHED = range(1, 17)  # rows
 _SAMPLE = "coordinates, one from each of so many equal stretches, that {} are found from (fewer coordinates: all)"
 
 
@@ -29,6 +29,7 @@ class CASQ(Sketch):
         "cells over coordinates, the same number for every cluster, but at most one for each of its coordinates",
         low=1e-9,
         high=1.0,
+        read_if=("cells", 0),
     )
     cells: int = setting(0, "cells of each cluster, in place of cells_ratio (0: cells_ratio counts)", low=0, high=2**24)
     outlier_percentile: float = setting(
