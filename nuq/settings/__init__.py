@@ -28,7 +28,7 @@ def setting(
     """A dataclass field with its reason, its legal range or choices, and whether it can change a result.
 
     identity: "unless default" for one that is younger than runs with its default, which therefore must never move.
-    read_if: (another setting, its value, a tuple of them or an endless range) without which this one has no effect: legal is the default.
+    read_if: (another setting, its value, a tuple or a range of them) without which this one has no effect: legal is the default.
     """
     metadata = {"reason": reason, "low": low, "high": high, "choices": choices, "identity": identity, "read_if": read_if}
     if isinstance(default, list):
@@ -56,7 +56,10 @@ def check(settings: type, values: Mapping[str, Any], where: str) -> None:
             other, needed = rule["read_if"]
             readers = needed if isinstance(needed, tuple | range) else (needed,)
             if values[other] not in readers:
-                legal = f">={needed.start}" if isinstance(needed, range) else "=" + " or ".join(map(repr, readers))
+                if isinstance(needed, range):
+                    legal = f">={needed.start}" if needed == FROM_ONE else f"={needed.start} to {needed[-1]}"
+                else:
+                    legal = "=" + " or ".join(map(repr, readers))
                 raise ValueError(f"{shown}: has no effect with {where}{other}={values[other]!r}; it is read with {other}{legal} only")
         if rule.get("choices") and value not in rule["choices"]:
             raise ValueError(f"{shown}: must be one of {', '.join(map(str, rule['choices']))}")
