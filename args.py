@@ -11,8 +11,6 @@ import functools
 import hashlib
 import json
 import os
-import types
-import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,8 +18,8 @@ from typing import Any
 import command_line
 from nuq import layers as layer_list
 from nuq.registry import METHODS, method
-from nuq.settings import check, exchange, setting, unknown
-from nuq.settings.feedback import Feedback
+from nuq.settings import annotations, check, converted, exchange, setting, unknown
+from nuq.settings.feedback import Feedback, check_memory, check_nesterov, memory_kinds
 from task_settings import DATA, MODELS, OPTIMIZERS, SCHEDULES, check_schedule
 
 GROUPS: dict[str, dict[str, type]] = {
@@ -119,24 +117,8 @@ SECTIONS: dict[str, type] = {"exchange": Exchange, "feedback": Feedback, "measur
 @functools.cache
 def _fields(settings: type) -> dict[str, tuple[Any, Any]]:
     """name -> (annotated type, default) of a settings dataclass."""
-    hints = typing.get_type_hints(settings)
     instance = settings()
-    return {item.name: (hints[item.name], getattr(instance, item.name)) for item in dataclasses.fields(settings)}
-
-
-def _convert(value: Any, annotation: Any, where: str) -> Any:
-    """The value as its annotated type; ValueError where it cannot be."""
-    origin = typing.get_origin(annotation)
-    if origin is list and isinstance(value, list | tuple):
-        return [_convert(item, typing.get_args(annotation)[0], where) for item in value]
-    if annotation is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if annotation is str and isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    if origin is None and type(value) is annotation:
-        return value
-    name = str(annotation) if isinstance(annotation, types.GenericAlias) else annotation.__name__
-    raise ValueError(f"{where}={value!r}: must be of type {name}")
+    return {item.name: (annotations(settings)[item.name], getattr(instance, item.name)) for item in dataclasses.fields(settings)}
 
 
 def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,7 +148,7 @@ def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
         if not name:
             if key not in top:
                 raise unknown("setting", key, [*top, *GROUPS, *(f"{part}.*" for part in SECTIONS)])
-            config[key] = _convert(value, top[key][0], key)
+            config[key] = converted(value, top[key][0], key)
             continue
         if section not in schemas:
             raise unknown("setting", key, [*top, *(f"{part}.*" for part in schemas)])
@@ -174,7 +156,7 @@ def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
         if name not in legal:
             chosen = f" of {section}={config[section]['name']}" if section in GROUPS else ""
             raise unknown(f"setting{chosen}", key, [f"{section}.{item}" for item in legal])
-        config[section][name] = _convert(value, legal[name][0], key)
+        config[section][name] = converted(value, legal[name][0], key)
     validate(config)
     return config
 
@@ -193,6 +175,8 @@ def validate(config: Mapping[str, Any]) -> None:
     if config["trajectory"] == "sgd" and config["measure"]["every"] == 0 and config["method"]["name"] != "sgd":
         raise ValueError("trajectory='sgd' measures the method without training on it: measure.every must be above 0")
     check_schedule(config["schedule"])
+    if config["optim"]["name"] == "sgd":
+        check_nesterov(config["optim"]["nesterov"], config["optim"]["momentum"], "optim.")
     named_layers(config)
     _validate_exchange(config)
     _validate_feedback(config)
@@ -203,8 +187,7 @@ def _validate_feedback(config: Mapping[str, Any]) -> None:
     chosen = {key: f"feedback.{key}={value!r}" for key, value in _counting(Feedback, config["feedback"]).items()}
     if chosen and config["trajectory"] == "sgd":
         raise ValueError(f"{next(iter(chosen.values()))}: has no effect with trajectory='sgd', on which no message is sent")
-    if config["feedback"]["both"] and config["exchange"]["collective"] == "gather":
-        raise ValueError(f"{chosen['both']}: gather encodes no means; legal with exchange.collective=two_stage, server, hierarchical, auto")
+    check_memory(named_feedback(config), _methods(config), config["exchange"]["collective"])
     if momentum_acts_in_workers(config) and config["optim"]["name"] != "sgd":
         raise ValueError(f"optim={config['optim']['name']}: momentum correction moves SGD's momentum into the workers; legal here: sgd")
 
@@ -301,9 +284,7 @@ def named_feedback(config: Mapping[str, Any]) -> Feedback:
 
 def momentum_acts_in_workers(config: Mapping[str, Any]) -> bool:
     """Whether the optimizer's momentum is applied before the compression (momentum correction), in any layer."""
-    kind = config["feedback"]["kind"]
-    kinds = [method(name).feedback if kind == "auto" else kind for name in _methods(config)]
-    return config["trajectory"] == "method" and "momentum" in kinds
+    return config["trajectory"] == "method" and "momentum" in memory_kinds(config["feedback"]["kind"], _methods(config))
 
 
 def momentum_in_workers_of(config: Mapping[str, Any], names: Iterable[str]) -> list[bool]:

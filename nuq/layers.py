@@ -55,10 +55,17 @@ def parsed(lines: Sequence[str], defaults: Mapping[str, Any] | None = None, *, b
     ValueError for what is not of the form, for a method or a setting that does not exist, for a value of another type or out of range,
     and for methods that send one worker's gradient alone, which go with no other.
     """
-    made = [_layer(text, f"layers[{number}]", defaults or {}) for number, text in enumerate(lines)]
+    made = [_layer(text, f"layers[{number}]", defaults or {}) for number, text in enumerate(listed(lines))]
     if made and beside and method(beside).single_worker:
         raise ValueError(f"layers={list(lines)!r}: has no effect with method={beside}, which sends one worker's gradient alone")
     return made
+
+
+def listed(lines: Any) -> list[Any]:
+    """The lines as a list; ValueError for one line alone, or none."""
+    if isinstance(lines, str) or not isinstance(lines, Sequence):
+        raise ValueError(f"layers={lines!r}: must be a list of lines, each of the form {FORM}")
+    return list(lines)
 
 
 def _layer(text: str, where: str, defaults: Mapping[str, Any]) -> Layer:
@@ -75,9 +82,13 @@ def _layer(text: str, where: str, defaults: Mapping[str, Any]) -> Layer:
     types = typing.get_type_hints(entry.settings)
     fields = {item.name: item for item in dataclasses.fields(entry.settings)}
     values = {key: value for key, value in defaults.items() if key in fields}
+    given: set[str] = set()
     for key, value in _PAIR.findall(line["rest"]):
         if key not in fields:
             raise unknown(f"setting of method={name} in {where}={text!r}:", key, list(fields))
+        if key in given:
+            raise ValueError(f"{where}={text!r}: {key} is set twice; a method has one of each")
+        given.add(key)
         values[key] = _value(value, types[key], f"{where}.{key}={value!r}")
     settings = entry.settings(**values)
     check(entry.settings, vars(settings), f"{where}.")

@@ -33,7 +33,7 @@ def _values(item: dataclasses.Field[Any], annotation: Any) -> st.SearchStrategy[
     if annotation is float:
         return st.floats(low if low is not None else -1e6, high, allow_nan=False, allow_infinity=False)
     (element,) = typing.get_args(annotation)
-    return st.lists(_values(item, element), max_size=3)
+    return st.lists(_values(item, element), min_size=rule["items"], max_size=3)
 
 
 def _settings_of(schema: type, prefix: str) -> dict[str, st.SearchStrategy[Any]]:
@@ -62,8 +62,13 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
                 chosen[f"{section}.{other}"] = needed
     if chosen.get("trajectory") == "sgd" or chosen["method"] in ("sgd", "supersgd"):
         chosen = {name: value for name, value in chosen.items() if not name.startswith(("exchange.", "feedback.", "layers"))}
-    if chosen.get("feedback.both") and chosen.setdefault("exchange.collective", "two_stage") == "gather":
-        del chosen["feedback.both"]
+    if chosen.get("feedback.both"):
+        chosen["feedback.kind"] = "momentum" if chosen.get("feedback.kind") == "momentum" else "error"
+        needs = "server" if METHODS[chosen["method"]].collective else "two_stage"  # PowerSGD's others average factors exactly
+        if needs == "server" or chosen.get("exchange.collective", "gather") == "gather":
+            chosen["exchange.collective"] = needs
+    if chosen.get("optim.momentum") == 0:
+        chosen.pop("optim.nesterov", None)
     kind = chosen.get("feedback.kind", "auto")
     if "momentum" in (kind, METHODS[chosen["method"]].feedback if kind == "auto" else ""):
         chosen = {name: value for name, value in chosen.items() if not name.startswith("optim")}
@@ -94,7 +99,8 @@ def _every_setting() -> Iterator[tuple[dict[str, Any], str, dataclasses.Field[An
             yield {}, item.name, item
     for section, schema in args.SECTIONS.items():
         for item in dataclasses.fields(schema):
-            yield {"exchange.collective": "two_stage"} if item.name == "both" else {}, f"{section}.{item.name}", item
+            needed = {"exchange.collective": "two_stage", "feedback.kind": "error"} if item.name == "both" else {}
+            yield needed, f"{section}.{item.name}", item
     for group, name in CHOICES:
         for item in dataclasses.fields(args.GROUPS[group][name]):
             needed = {"schedule.warmup_steps": 3} if item.name == "warmup_factor" else {}

@@ -21,6 +21,8 @@ from tests.experiments import CHOICES, SETTINGS, experiments
 
 ROOT = Path(__file__).parent.parent
 SERVER = {"exchange.collective": "server"}
+TOPK = {"method": "topk"}
+TWO_WAYS = {"exchange.collective": "two_stage", "feedback.both": True}
 LINES = {"schedule": "piecewise_linear"}
 
 
@@ -101,6 +103,18 @@ def test_numbers_become_what_the_setting_is() -> None:
     assert config["data_dir"] == "5"
 
 
+@pytest.mark.parametrize(
+    "experiment",
+    [
+        {"method": "qsgd", **TWO_WAYS, "layers": ["fc = topk"]},
+        {"method": "topk", "feedback.masking": False, "layers": ["fc = dgc"]},
+        {"method": "powersgd", "feedback.both": True, **SERVER},
+    ],
+)
+def test_a_setting_counts_where_one_layers_memory_reads_it(experiment: dict[str, Any]) -> None:
+    args.resolve(experiment)
+
+
 def test_defaults_are_not_shared() -> None:
     args.resolve({})["method"]["update_at"].append(7)
     assert args.resolve({})["method"]["update_at"] == [100, 2000]
@@ -159,6 +173,18 @@ def test_defaults_are_not_shared() -> None:
         ({**SERVER, "method": "supersgd", "exchange.second_bits": 5}, ["exchange.second_bits=5", "method=supersgd"]),
         ({**SERVER, "method": "sgd"}, ["exchange.collective='server'", "method=sgd", "gather, auto"]),
         ({**SERVER, "trajectory": "sgd", "measure.every": 3}, ["exchange.collective='server'", "trajectory='sgd'"]),
+        ({**TOPK, "feedback.masking": False}, ["feedback.masking=False", "no effect", "'error' for method=topk"]),
+        ({**TOPK, "feedback.clip_norm": 1}, ["feedback.clip_norm=1.0", "no effect", "feedback.kind='auto'"]),
+        ({**TOPK, "feedback.kind": "none", "feedback.clip_value": 1}, ["feedback.clip_value=1.0", "feedback.kind='none'"]),
+        ({**TOPK, "feedback.both": True}, ["feedback.both=True", "gather encodes no means", "exchange.collective=two_stage"]),
+        ({**TOPK, **TWO_WAYS, "feedback.kind": "none"}, ["feedback.both=True", "no effect", "feedback.kind='none'"]),
+        ({"method": "qsgd", **TWO_WAYS}, ["feedback.both=True", "no effect", "'none' for method=qsgd"]),
+        ({"method": "qsgd", **TWO_WAYS, "layers": ["fc = trn"]}, ["feedback.both=True", "'none' for method=qsgd, 'none' for method=trn"]),
+        ({"method": "powersgd", **TWO_WAYS}, ["feedback.both=True", "factors are exact", "exchange.collective=server"]),
+        ({"method": "powersgd", **TWO_WAYS, "exchange.collective": "auto"}, ["feedback.both=True", "factors are exact"]),
+        ({"method": "dgc", "method.warmup_every": 5, "method.warmup_ratios": []}, ["method.warmup_ratios=[]", "at least 1 value"]),
+        ({"method": "casq", "method.cells": 9, "method.cells_ratio": 0.1}, ["method.cells_ratio=0.1", "no effect with method.cells=9"]),
+        ({"method": "dgc", "optim.nesterov": True, "optim.momentum": 0}, ["optim.nesterov=True", "no effect", "optim.momentum=0.0"]),
         ({"exchange.timeout_s": 0}, ["exchange.timeout_s=0.0", "at least 1"]),
         ({"label_smoothing": 1.5}, ["label_smoothing=1.5", "at most 1"]),
         ({"data": "cifar10", "data.cutout": -1}, ["data.cutout=-1", "at least 0"]),

@@ -19,6 +19,7 @@ LINES = ["*conv1* = topk ratio=0.01", "*norm* = supersgd"]
     [
         ({"layers": ["conv1 = topkk"]}, "did you mean 'topk'"),
         ({"layers": ["conv1 = topk ratio=3"]}, r"layers\[0\].ratio=3.0: must be at most 1.0"),
+        ({"layers": ["conv1 = topk ratio=0.1 ratio=0.2"]}, r"layers\[0\]='.*': ratio is set twice"),
         ({"layers": ["conv1"]}, "must be of the form"),
         ({"layers": [3]}, "must be of the form"),
         ({"layers": "conv1 = topk"}, "layers='conv1 = topk': must be of type"),

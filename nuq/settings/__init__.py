@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import math
+import types
+import typing
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Literal
@@ -22,15 +25,17 @@ def setting(
     low: float | None = None,
     high: float | None = None,
     choices: tuple[str | int, ...] | None = None,
+    items: int = 0,
     identity: bool | Literal["unless default"] = True,
     read_if: tuple[str, Any] | None = None,
 ) -> Any:
     """A dataclass field with its reason, its legal range or choices, and whether it can change a result.
 
+    items: the fewest that a list has.
     identity: "unless default" for one that is younger than runs with its default, which therefore must never move.
     read_if: (another setting, its value, a tuple or a range of them) without which this one has no effect: legal is the default.
     """
-    metadata = {"reason": reason, "low": low, "high": high, "choices": choices, "identity": identity, "read_if": read_if}
+    metadata = {"reason": reason, "low": low, "high": high, "choices": choices, "items": items, "identity": identity, "read_if": read_if}
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -44,12 +49,39 @@ def unknown(kind: str, name: object, legal: Mapping[str, Any] | list[str]) -> Va
     return ValueError(f"unknown {kind} {str(name)!r}{hint} (legal: {', '.join(names) or 'none'})")
 
 
+@functools.cache
+def annotations(settings: type) -> dict[str, Any]:
+    """The type of every field of a dataclass."""
+    return typing.get_type_hints(settings)
+
+
+def converted(value: Any, annotation: Any, shown: str) -> Any:
+    """The value as its annotated type: an int is a float where one is wanted, a number a str, a tuple a list; ValueError for all else."""
+    origin = typing.get_origin(annotation)
+    if origin is list and isinstance(value, list | tuple):
+        return [converted(item, typing.get_args(annotation)[0], shown) for item in value]
+    if annotation is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if annotation is str and isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    if origin is None and type(value) is annotation:
+        return value
+    name = str(annotation) if isinstance(annotation, types.GenericAlias) else annotation.__name__
+    raise ValueError(f"{shown}={value!r}: must be of type {name}")
+
+
+def typed(settings: type, values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """Values of some fields of a dataclass as the fields' types (``converted``)."""
+    return {name: converted(value, annotations(settings)[name], f"{where}{name}") for name, value in values.items()}
+
+
 def check(settings: type, values: Mapping[str, Any], where: str) -> None:
-    """Raise ValueError where a value lies outside the range or choices that its ``setting`` states."""
+    """Raise ValueError where a value is not of its type, or outside the range or choices that its ``setting`` states."""
     for item in dataclasses.fields(settings):
         rule, value = item.metadata, values[item.name]
-        if not rule or value is None:
+        if not rule:
             continue
+        converted(value, annotations(settings)[item.name], f"{where}{item.name}")
         shown = f"{where}{item.name}={value!r}"
         default = item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
         if rule.get("read_if") and value != default:
@@ -63,6 +95,8 @@ def check(settings: type, values: Mapping[str, Any], where: str) -> None:
                 raise ValueError(f"{shown}: has no effect with {where}{other}={values[other]!r}; it is read with {other}{legal} only")
         if rule.get("choices") and value not in rule["choices"]:
             raise ValueError(f"{shown}: must be one of {', '.join(map(str, rule['choices']))}")
+        if rule.get("items") and len(value) < rule["items"]:
+            raise ValueError(f"{shown}: must have at least {rule['items']} value{'s' * (rule['items'] > 1)}")
         for number in value if isinstance(value, list | tuple) else [value]:
             if isinstance(number, str | bool):
                 continue

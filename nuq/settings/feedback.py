@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nuq.registry import METHODS
 from nuq.settings import setting
 
 KINDS = ("auto", "none", "error", "momentum")
@@ -11,7 +14,10 @@ KIND = (
     "error: it is added to the next gradient; momentum: the optimizer's momentum acts in the workers, before the compression, and what "
     "was not sent of it is kept (DGC's momentum correction); auto: as in the method's paper"
 )
-BOTH = "true: who encodes means remembers too (1-bit SGD's two-sided feedback); for collectives that encode means"
+BOTH = (
+    "true: who encodes means remembers too, for collectives that encode means; 1-bit SGD's two-sided feedback, but that the means of "
+    "onebit and sign travel in second_bits by qsgdinf, not in one bit"
+)
 MASKING = "what was sent leaves the momentum too (DGC's factor masking)"
 CLIP_NORM = "gradients are first clipped to this norm over sqrt(workers), vector by vector (0: not)"
 CLIP_VALUE = "gradients are first clipped to this size, coordinate by coordinate (0: not)"
@@ -50,6 +56,59 @@ class HookFeedback:
     clip_norm: float = setting(0.0, CLIP_NORM, low=0, read_if=_READ)
     clip_value: float = setting(0.0, CLIP_VALUE, low=0, read_if=_READ)
 
+    def check(self, methods: Sequence[str], collective: str) -> None:
+        """Raise ValueError for a setting that nobody reads."""
+        check_memory(self, methods, collective)
+        check_nesterov(self.nesterov, self.momentum)
+
     def settings(self) -> Feedback:
         """What the encoders are told."""
         return Feedback(self.feedback, self.both, self.masking, self.clip_norm, self.clip_value)
+
+
+# --- what goes with the rest --------------------------------------------------------------------------------------
+
+
+def memory_kinds(kind: str, methods: Sequence[str]) -> list[str]:
+    """none, error or momentum for every method: its own where ``kind`` is auto."""
+    return [METHODS[name].feedback if kind == "auto" else kind for name in methods]
+
+
+def check_memory(settings: Feedback | HookFeedback, methods: Sequence[str], collective: str) -> None:
+    """Raise ValueError for a setting that is not read by the memory of any method of a run, with the names that its user writes.
+
+    methods: the method, and those of layers that have one of their own; collective: that of the exchange's settings.
+    """
+    of_hook = isinstance(settings, HookFeedback)
+    own, kind, where = ("", "feedback", "") if of_hook else ("feedback.", "feedback.kind", "exchange.")
+    chosen = settings.feedback if of_hook else settings.kind
+    kinds = memory_kinds(chosen, methods)
+    memory = f"{kind}={chosen!r}"
+    if chosen == "auto":
+        of_each = dict(zip(methods, kinds, strict=True))
+        memory += f", which is {', '.join(f'{one!r} for method={name}' for name, one in of_each.items())}"
+    for item in dataclasses.fields(settings):
+        value = getattr(settings, item.name)
+        if item.metadata["read_if"] and value != item.default and "momentum" not in kinds:
+            raise ValueError(f"{own}{item.name}={value!r}: has no effect with {memory}; it is read with 'momentum' only")
+    if not settings.both:
+        return
+    both = f"{own}both={settings.both!r}"
+    if set(kinds) == {"none"}:
+        raise ValueError(f"{both}: has no effect with {memory}; it is read with 'error' or 'momentum' only")
+    if collective in ("gather", "dense"):
+        raise ValueError(f"{both}: {collective} encodes no means; legal with {where}collective=two_stage, server, hierarchical, auto")
+    factors = [name for name, one in zip(methods, kinds, strict=True) if METHODS[name].collective == "power" and one != "none"]
+    if factors and collective != "server":
+        raise ValueError(
+            f"{both}: the means of {factors[0]}'s factors are exact, so that there is nothing to remember; "
+            f"legal with {where}collective=server"
+        )
+
+
+def check_nesterov(nesterov: bool, momentum: float, where: str = "") -> None:
+    """Raise ValueError for Nesterov's form of no momentum."""
+    if nesterov and momentum == 0:
+        raise ValueError(
+            f"{where}nesterov={nesterov!r}: has no effect with {where}momentum={momentum!r}; it is read with momentum above 0 only"
+        )

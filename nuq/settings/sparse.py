@@ -78,7 +78,12 @@ class DGC(Sparse):
     selection: str = setting("sampled", _SELECTION, choices=("exact", "sampled"))
     warmup_every: int = setting(0, "steps of each of warmup_ratios before ratio is reached; the paper: one epoch (0: no warm-up)", low=0)
     warmup_ratios: list[float] = setting(
-        [0.25, 0.0625, 0.015625, 0.004], "the warm-up's ratios; the paper's", low=1e-9, high=1.0, read_if=("warmup_every", FROM_ONE)
+        [0.25, 0.0625, 0.015625, 0.004],
+        "the warm-up's ratios; the paper's",
+        low=1e-9,
+        high=1.0,
+        items=1,
+        read_if=("warmup_every", FROM_ONE),
     )
     dense_1d: bool = setting(
         True,
