@@ -74,7 +74,7 @@ class Coder:
         self, feedback: Feedback, sizes: Mapping[str, int], num_workers: int, momentum: float = 0.0, nesterov: bool = False
     ) -> None:
         """Put the memory of the settings around the encoders; ``bare`` stays the method itself.  sizes: coordinates of its vectors."""
-        kind = method(self.name).feedback if feedback.kind == "auto" else feedback.kind
+        kind = self.memory_kind(feedback)
         if kind == "none":
             return
         inner = self.codec.compressor
@@ -88,6 +88,10 @@ class Coder:
             around = ErrorFeedback(self.second.compressor, {f"mean/{name}": size for name, size in sizes.items()})
             self.second = Codec(around, self.second.settings)
             self.memories.append(around)
+
+    def memory_kind(self, feedback: Feedback) -> str:
+        """none, error or momentum; auto is the method's."""
+        return method(self.name).feedback if feedback.kind == "auto" else feedback.kind
 
     @property
     def compressor(self) -> Any:
@@ -143,6 +147,10 @@ class Coders:
         sizes = {name: math.prod(shape) for name, shape in shapes.items()}
         of = [sum(size for name, size in sizes.items() if self._encoders[name] == number) for number in range(len(self.every))]
         self.shares = [size / max(sum(of), 1) for size in of]
+
+    def corrects_momentum(self, parameter: str, feedback: Feedback) -> bool:
+        """Whether a parameter's momentum acts in its encoder, which it may then not bypass."""
+        return self.every[self._encoders[parameter]].memory_kind(feedback) == "momentum"
 
     def arrange(self, shapes: Mapping[str, Sequence[int]], exact: Callable[[str, bool], bool] = lambda name, whole: False) -> Arrangement:
         """The vector of some of these parameters, or all.
@@ -232,6 +240,11 @@ def build(
         wanted = exchange.num_aggregate or workers
         if wanted > workers:
             raise ValueError(f"num_aggregate={wanted}: there are {workers} workers; legal here: 1 to {workers}, 0 for all")
+        if wanted < workers and coders.memories:
+            raise ValueError(
+                f"num_aggregate={wanted}: late messages are thrown away, and with them what {coders.name}'s feedback takes for sent; "
+                "legal here: 0 (all), or feedback none"
+            )
         return name, Server(links, hosts, coders.codec, coders.second, wanted, account)
     if links.group is None:
         raise ValueError("collective='hierarchical' is about several machines: start it with torchrun; in one process choose gather")

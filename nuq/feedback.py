@@ -61,9 +61,11 @@ class ErrorFeedback:
 
     def _place(self, key: Key, vector: Tensor) -> dict[str, Tensor]:
         """The memory of this vector by kind: a piece of its parameter's, zeros at first."""
-        place = _PLACE.fullmatch(key.parameter)
-        assert place is not None
-        name, first = place["name"], int(place["first"] or 0)
+        name, first = key.parameter, 0
+        if name not in self.sizes:  # no parameter's own name, but perhaps that of a piece of one
+            place = _PLACE.fullmatch(name)
+            assert place is not None
+            name, first = place["name"], int(place["first"] or 0)
         if name not in self.sizes:
             return {kind: torch.zeros(vector.numel(), dtype=torch.float32, device=vector.device) for kind in self.kinds}
         memory = self.memories.setdefault(key.worker, {kind: {} for kind in self.kinds})
@@ -98,8 +100,8 @@ class ErrorFeedback:
         owed = self.owed(vector, key)
         message = self.inner.encode(owed.wanted, key)
         decoded, wanted = self.inner.decode(message), owed.wanted.reshape(-1)
-        square = float(torch.dot(decoded, decoded))
-        factor = float(torch.dot(wanted, decoded)) / square if square > 0 else 0.0
+        square = _dot(decoded, decoded)
+        factor = _dot(wanted, decoded) / square if square > 0 else 0.0
         head = torch.frombuffer(bytearray(_FACTOR.pack(min(max(factor, 0.0), 1.0))), dtype=torch.uint8)
         self.keep(owed, decoded.mul_(_FACTOR.unpack(bytes(head.numpy()))[0]), message)
         return Message(TAG, vector.numel(), torch.cat([head.to(vector.device), message.to_bytes()]))
@@ -138,6 +140,12 @@ class ErrorFeedback:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.inner.load_state_dict(state["inner"])
         self.load_memory(state["memory"])
+
+
+def _dot(x: Tensor, y: Tensor) -> float:
+    """Of float32 vectors; in float64 where squares might overflow or vanish."""
+    product = float(torch.dot(x, y))
+    return product if 1e-16 < abs(product) < 1e36 else float(torch.dot(x.double(), y.double()))
 
 
 def _copied(memory: Memory, device: torch.device | None = None) -> Memory:
@@ -203,7 +211,7 @@ class MomentumCorrection(ErrorFeedback):
         if self.clip_value:
             gradient = gradient.clamp(-self.clip_value, self.clip_value)
         if self.clip_norm:
-            norm = float(torch.linalg.vector_norm(gradient))
+            norm = float(torch.linalg.vector_norm(gradient, dtype=torch.float64))
             gradient = gradient * (self.clip_norm / norm) if norm > self.clip_norm else gradient
         return gradient
 

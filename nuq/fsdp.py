@@ -59,7 +59,7 @@ def _factor(op: Any, world: int) -> float:
 class CompressedReduceScatter:
     """What ``FSDPModule.set_custom_reduce_scatter`` takes.  name: keys the random roundings, one per module; settings: of the method.
 
-    Adaptive methods fit their levels to each gradient as it is sent.
+    Adaptive methods fit their levels to each gradient as it is sent.  Nothing is remembered of what messages leave out.
     """
 
     def __init__(self, method: str, name: str, *, seed: int = 0, timeout_s: float = 300.0, **settings: Any) -> None:
@@ -83,7 +83,7 @@ class CompressedReduceScatter:
             check_settings(self.links, told)
         links, flat = self.links, input_tensor.reshape(-1)
         size = output_tensor.numel()
-        key = Key(self._seed, self._step, links.rank, self._name)
+        key = Key(self._seed, self._step, links.rank, self._name, piece_of=2)
         self._step += 1
         codec = self._coders.codec
         whole = [Part(self._name, 0, size)]

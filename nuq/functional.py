@@ -37,6 +37,8 @@ def all_reduce(
     (``collective="two_stage"``; auto unless told otherwise).  Adaptive methods fit their levels to the tensor at hand: levels travel with
     the messages, so there is nothing to agree on.
 
+    Nothing is remembered of what messages leave out (``feedback``, of a CompressionState): biased methods stay biased.
+
     ValueError for settings that do not exist, and where ranks differ in what they ask for; NonFiniteError, on all ranks, where one rank's
     tensor is not finite; RankLost.
     """
@@ -62,7 +64,8 @@ def all_reduce(
     check_settings(links, told)
     hosts = Hosts.of(1 if coders.single_worker else links.world, links.world)
     flat = tensor.detach().reshape(-1).contiguous()
-    parts, key = [Part("tensor", 0, flat.numel(), shape=tuple(tensor.shape))], Key(seed, step, links.rank)
+    shape = tuple(tensor.shape) if tensor.dim() > 1 else None  # what is flat here stands for matrices, not for a bias
+    parts, key = [Part("tensor", 0, flat.numel(), shape=shape)], Key(seed, step, links.rank, piece_of=2 if shape is None else 0)
     fit_levels(coders, flat, parts, key)
     out = torch.empty(flat.numel(), dtype=torch.float32, device=tensor.device)
     _, collective = build(coders, exchange, links, hosts, Account(), per_machine=1)

@@ -114,13 +114,18 @@ class CompressionState:
         chosen |= {"layers": self.layers, **{f"parameter {name}": list(shape) for name, shape in self._shapes.items()}}
         agreement.check_settings(self._told, versions | chosen)
         dense = self.exchange.collective == "dense" or self.hook.gate  # all else that gloo sends is matched by tag
+        self._coders = Coders(self.method, self.method_settings, self.exchange.second_bits, self._lines)
+        self._coders.assign(self._shapes)
+        if dense and any(self._coders.corrects_momentum(name, self.feedback.settings()) for name in self._shapes):
+            of = "gate=True" if self.hook.gate else "collective='dense'"
+            raise ValueError(
+                f"{of}: sends gradients without the momentum that feedback='momentum' has taken from the optimizer; leave it out"
+            )
         if group is None and (dense or backend_of(shared, device.type) == "nccl"):
             group = apart(shared)
         self.group = group or shared
         self.links = Links(self.group, timeout_s=self.hook.timeout_s, device=device)
         self.account = Account()
-        self._coders = Coders(self.method, self.method_settings, self.exchange.second_bits, self._lines)
-        self._coders.assign(self._shapes)
         parts = self._coders.arrange(self._shapes, self._exact).parts
         self._vectors = {part.name: part.size for part in parts if not part.exact}
         momentum = {"momentum": self.feedback.momentum, "nesterov": self.feedback.nesterov}
@@ -317,6 +322,8 @@ class CompressionState:
     def _exact(self, name: str, whole: bool) -> bool:
         """Whether a parameter travels in full precision; whole: else within one vector with others, where its size is no matter."""
         shape = self._shapes[name]
+        if self._coders.corrects_momentum(name, self.feedback.settings()):
+            return False
         return (not whole and self._sizes[name] < self.hook.min_size) or (self.hook.skip_1d and len(shape) < 2)
 
     def _plan(self, names: tuple[str, ...]) -> Plan:

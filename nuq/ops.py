@@ -69,12 +69,17 @@ class NonFiniteError(ArithmeticError):
 
 @dataclass(frozen=True)
 class Key:
-    """What the random numbers of one vector depend on."""
+    """What the random numbers of one vector depend on.
+
+    piece_of: dimensions of the parameter that a vector is a flat piece of (2 where it is of several); 0: its own are those that count.
+    For methods that treat vectors and matrices differently; no random number depends on it.
+    """
 
     seed: int
     step: int
     worker: int
     parameter: str = ""
+    piece_of: int = 0
 
     def of(self, parameter: str) -> Key:
         """The key of one vector; a purpose that is already there becomes a prefix."""

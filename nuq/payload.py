@@ -31,7 +31,7 @@ _ALIGNMENT = 64  # coordinates: stretches begin where packed codes and vector re
 class Part:
     """``size`` coordinates from ``start`` on of a flat vector; first: the number of the first one within ``name``, -1 for the whole.
 
-    encoder: the number of the one that encodes it (``Codec``).  shape: of a whole parameter, row after row; None for other vectors.
+    encoder: the number of the one that encodes it (``Codec``).  shape: of the parameter, row after row; None for vectors of several.
     """
 
     name: str
@@ -73,8 +73,7 @@ def cut(parts: Sequence[Part], num_stretches: int) -> list[list[Part]]:
             start, end = max(part.start, low), min(part.start + part.size, high)
             if start < end:
                 whole = end - start == part.size
-                piece = {} if whole else {"first": start - part.start, "shape": None}
-                inside.append(replace(part, start=start, size=end - start, **piece))
+                inside.append(replace(part, start=start, size=end - start, first=part.first if whole else start - part.start))
         stretches.append(inside)
     return stretches
 
@@ -134,7 +133,10 @@ class Codec:
     def _encoded(self, vector: Tensor, part: Part, key: Key) -> Tensor:
         piece = vector[part.start : part.start + part.size]
         if part.shape is not None and not part.exact and self._by(part).shaped:
-            piece = piece.view(part.shape)
+            if part.first < 0:
+                piece = piece.view(part.shape)
+            else:
+                key = replace(key, piece_of=len(part.shape))
         return self._of(part).encode(piece, key.of(part.key_name)).to_bytes()
 
     def encode_or_mark(self, vector: Tensor, parts: Sequence[Part], key: Key) -> Tensor:

@@ -146,7 +146,8 @@ class Power:
         """With the last step's right factor, or a random one: the same on all ranks."""
         nothing = torch.empty(0, device=device)
         encoder = None if part.exact else self.encoders[part.encoder]
-        columns = encoder.method.columns(part.shape or (part.size,), piece=part.first >= 0) if encoder else 0
+        shape = part.shape if part.shape is not None and part.first < 0 else (part.size,)
+        columns = encoder.method.columns(shape, len(part.shape or (1, 1))) if encoder else 0
         if encoder is None or not columns:
             return _Matrix(number, part, encoder, 0, nothing, nothing)
         method, common = encoder.method, replace(key, worker=0).of(part.key_name)

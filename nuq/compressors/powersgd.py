@@ -58,9 +58,9 @@ class PowerSGD:
         self.exact_bytes = settings.scope == "model"
         self.starts: dict[str, Tensor] = {}
 
-    def columns(self, shape: Sequence[int], *, piece: bool = False) -> int:
-        """Columns of a tensor's matrix; 0 where it travels whole.  piece: of a tensor that was cut."""
-        if self.settings.scope == "tensor" and self.settings.dense_1d and len(shape) <= 1 and not piece:
+    def columns(self, shape: Sequence[int], dims: int) -> int:
+        """Columns of a tensor's matrix; 0 where it travels whole.  dims: of the parameter, also where this is a flat piece of it."""
+        if self.settings.scope == "tensor" and self.settings.dense_1d and dims <= 1:
             return 0
         columns = columns_of(shape)
         return columns if saved(math.prod(shape), columns, self.rank) else 0
@@ -71,7 +71,7 @@ class PowerSGD:
         if tensor.numel() > MAX_COORDINATES:
             raise ValueError(f"num_coordinates={tensor.numel()}: one message holds at most 2^31 coordinates; cut it into several")
         x = tensor.detach().reshape(-1).to(torch.float32).contiguous()
-        columns = self.columns(tensor.shape, piece=key.parameter.endswith("]"))
+        columns = self.columns(tensor.shape, key.piece_of or tensor.dim())
         if not columns:
             if not bool(torch.isfinite(x).all()):
                 raise NonFiniteError("the gradient is not finite")
@@ -104,7 +104,7 @@ class PowerSGD:
 
     def usual_bytes(self, num_coordinates: int) -> int:
         """Of a nearly square matrix."""
-        columns = self.columns((num_coordinates,), piece=True)
+        columns = self.columns((num_coordinates,), 2)
         if not columns:
             return HEADER_BYTES + _HEAD.size + 4 * num_coordinates
         numbers = self.rank * (num_rows(num_coordinates, columns) + columns)

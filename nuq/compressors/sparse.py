@@ -171,7 +171,7 @@ class Dgc(Sparse):
         return self._stages[min(step // every, len(self._stages) - 1)] if every else self._stages[-1]
 
     def _places(self, tensor: Tensor, x: Tensor, key: Key) -> Tensor:
-        if self._dense and tensor.dim() <= 1 and not key.parameter.endswith("]"):  # no piece of a larger one (``nuq.payload.Part``)
+        if self._dense and (key.piece_of or tensor.dim()) <= 1:
             selection.check_finite(x)
             return torch.arange(x.numel(), dtype=torch.int32, device=x.device)
         return self.select(x, key)

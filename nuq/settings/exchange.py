@@ -53,7 +53,9 @@ class Hook:
     """What the DDP hook does beside its method and its collective."""
 
     min_size: int = setting(
-        1024, "tensors of fewer coordinates travel in full precision: headers and norms would eat what they save", low=0
+        1024,
+        "tensors of fewer coordinates travel in full precision, for headers and norms eat the savings (not where momentum is corrected)",
+        low=0,
     )
     skip_1d: bool = setting(False, "true: biases and norms' parameters travel in full precision, whatever their size")
     gate: bool = setting(False, "true: an early step measures whether compressing is faster here than bfloat16, which is used if not")

@@ -283,3 +283,27 @@ def small_tensors(group):
 
 def test_small_tensors_travel_as_they_are(ranks):
     ranks.run(small_tensors, world=2)
+
+
+def small_tensors_with_momentum(group):
+    """Where the optimizer has none, small tensors get theirs as the large ones; and what has no memory is refused."""
+    rank = dist.get_rank(group)
+    model, state = hooked(group, net(), method="dgc", ratio=1.0, selection="exact", momentum=0.5, skip_1d=True)
+    wanted = [torch.zeros_like(parameter) for parameter in model.parameters()]
+    for step in range(3):
+        local = net()
+        for each in (local, model):
+            each.zero_grad()
+            backward(each, rank, step)
+        for momentum, mine, mean in zip(wanted, local.parameters(), model.parameters(), strict=True):
+            assert mine.grad is not None and mean.grad is not None
+            momentum.mul_(0.5).add_(torch.stack(of_all(group, mine.grad)).mean(dim=0))
+            assert torch.allclose(mean.grad, momentum, rtol=1e-4, atol=1e-7)
+    state.close()
+    for settings in ({"gate": True}, {"collective": "dense"}):
+        with pytest.raises(ValueError, match="sends gradients without the momentum that feedback='momentum' has taken from the optimizer"):
+            hooked(group, net(), method="dgc", **settings)
+
+
+def test_small_tensors_keep_their_momentum(ranks):
+    ranks.run(small_tensors_with_momentum, world=2)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import nuq
 from nuq import layers
 from nuq.arrangement import arranged
+from nuq.choice import Coders
 from nuq.message import HEADER_BYTES
 from nuq.ops import Key, NonFiniteError
 from nuq.payload import Part, cut
@@ -122,7 +123,7 @@ def test_a_vector_of_several_gathers_them_and_tensors_keep_their_shape() -> None
     assert exact.order is None
     assert exact.parts[1] == Part("a.bias, b.weight, b.bias", 320, 166, exact=True)
     pieces = [part for stretch in cut([replace(made.parts[2], start=0)], 2) for part in stretch]
-    assert pieces == [Part("b.weight", 0, 64, first=0, encoder=2), Part("b.weight", 64, 56, first=64, encoder=2)]
+    assert pieces == [replace(made.parts[2], start=64 * i, size=size, first=64 * i) for i, size in enumerate((64, 56))]
 
 
 # --- workers ---
@@ -240,6 +241,21 @@ def test_biases_are_dense_and_pieces_of_matrices_are_not() -> None:
         for name, shape in SHAPES.items():
             share = float((mean[name] != 0).float().mean())
             assert share == 1.0 if len(shape) == 1 else share < 0.4, (collective, name, share)
+
+
+@pytest.mark.parametrize("method", ["dgc", "powersgd"])
+def test_pieces_of_a_bias_are_dense_too_whatever_its_name(method: str) -> None:
+    shapes = {"w": (30, 40), "b[0]": (1000,), "v[3]": (20, 60)}
+    coders = Coders(method, METHODS[method].settings(), 4)
+    coders.assign(shapes)
+    parts = coders.arrange(shapes).parts
+    for stretches in (cut(parts, 5), [parts]):
+        total, x = torch.zeros(3400), torch.randn(3400, generator=torch.Generator().manual_seed(1))
+        for stretch in stretches:
+            payload = coders.codec.encode(x, stretch, Key(1, 0, 0))
+            assert payload.numel() < 1.1 * 4 * sum(part.size for part in stretch if part.name == "b[0]") + 1500
+            coders.codec.add(payload, stretch, total)
+        assert torch.equal(total[1200:2200], x[1200:2200]) and not torch.equal(total[:1200], x[:1200])
 
 
 # --- the hook ---

@@ -182,7 +182,7 @@ def test_what_saves_nothing_or_has_one_dimension_travels_whole():
         x = torch.randn(shape)
         assert torch.equal(of.decode(of.encode(x, Key(0, 0, 0, "p"))), x.reshape(-1))
     piece = torch.randn(400)  # of a tensor that a collective cut
-    assert of.encode(piece, Key(0, 0, 0, "p[64]")).num_bytes == of.usual_bytes(400) < 400
+    assert of.encode(piece, Key(0, 0, 0, "p[64]", piece_of=2)).num_bytes == of.usual_bytes(400) < 400
 
 
 # --- the collective ------------------------------------------------------------------------------------------------
