@@ -23,18 +23,9 @@ from torch import Tensor
 from nuq import cpu, reference
 from nuq.clusters import Thresholds
 from nuq.cpu import cells as kernels
-from nuq.ops import DTYPES, MAX_COORDINATES, NonFiniteError, Words
+from nuq.ops import NonFiniteError, Words
 
 Ints = NDArray[np.int64]
-
-
-def flat(tensor: Tensor) -> Tensor:
-    """float32[n], contiguous; ValueError for another type and for more coordinates than a message holds."""
-    if tensor.dtype not in DTYPES:
-        raise ValueError(f"a tensor of {tensor.dtype}: must be one of {', '.join(map(str, DTYPES))}")
-    if tensor.numel() > MAX_COORDINATES:
-        raise ValueError(f"num_coordinates={tensor.numel()}: one message holds at most 2^31 coordinates; cut it into several")
-    return tensor.detach().reshape(-1).contiguous().to(torch.float32)
 
 
 def largest(x: Tensor) -> float:

@@ -14,11 +14,15 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nuq.cpu.checksum import crc32
+from nuq.ops import DTYPES, MAX_COORDINATES
 
 _HEADER = struct.Struct("<2sBB4sIQQ")
 _COVERED = struct.Struct("<4sQQ")
@@ -28,6 +32,15 @@ VERSION = 2
 
 class MessageError(ValueError):
     """Bytes that are not a whole, undamaged message."""
+
+
+def flat(tensor: Tensor) -> Tensor:
+    """A tensor as a message takes it: float32[n], contiguous; ValueError for another type and for more coordinates than it holds."""
+    if tensor.dtype not in DTYPES:
+        raise ValueError(f"a tensor of {tensor.dtype}: must be one of {', '.join(map(str, DTYPES))}")
+    if tensor.numel() > MAX_COORDINATES:
+        raise ValueError(f"num_coordinates={tensor.numel()}: one message holds at most 2^31 coordinates; cut it into several")
+    return tensor.detach().reshape(-1).contiguous().to(torch.float32)
 
 
 def as_bytes(*tensors: Tensor) -> Tensor:
@@ -72,6 +85,44 @@ class Message:
             return torch.cat([header.to(self.body.device), self.body])
         self.whole[:HEADER_BYTES] = header
         return self.whole
+
+
+class Reader:
+    """The parts of a body in turn; MessageError where it is cut short, or too long.  at: the first byte to read."""
+
+    def __init__(self, body: Tensor, at: int = 0) -> None:
+        self.body, self.at = body, at
+
+    @property
+    def left(self) -> int:
+        return self.body.numel() - self.at
+
+    def take(self, size: int) -> Tensor:
+        """uint8[size]"""
+        if size > self.left:
+            raise MessageError(f"{self.left} bytes where {size} are needed: the message is cut short")
+        self.at += size
+        return self.body[self.at - size : self.at]
+
+    def rest(self) -> Tensor:
+        return self.take(self.left)
+
+    def array(self, size: int) -> NDArray[np.uint8]:
+        return np.ascontiguousarray(self.take(size).cpu().numpy())
+
+    def numbers(self, layout: struct.Struct) -> tuple[Any, ...]:
+        return layout.unpack(bytes(self.take(layout.size).cpu().numpy()))
+
+    def floats(self, count: int) -> Tensor:
+        """float32[count], finite."""
+        values = from_bytes(self.take(4 * count), torch.float32)
+        if not bool(torch.isfinite(values).all()):
+            raise MessageError("a number that is not finite: damaged")
+        return values
+
+    def end(self) -> None:
+        if self.left:
+            raise MessageError(f"{self.body.numel()} bytes where {self.at} are expected: damaged")
 
 
 def split_payload(payload: Tensor) -> Iterator[Message]:

@@ -17,6 +17,7 @@ from nuq import cpu, reference
 from nuq.cpu import select as kernels
 from nuq.ops import NonFiniteError, Words
 
+SMALLEST = 2.0**-149  # float32 that is not zero
 SAMPLE_SHARE = 100  # one coordinate in so many is sampled, or more where that would catch fewer than two that are sent
 LOWERED_BY, LOWERED_AT_MOST = 0.8, 10  # DGC's adaptation of a sampled threshold
 _NOT_FINITE = 0x7F800000  # the bits of infinity

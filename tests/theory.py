@@ -69,7 +69,7 @@ def _of_atoms(wide: np.ndarray, compressor: Atomo) -> float | None:
         p = _water_filled(np.abs(wide), np.ceil(round(n * settings.ratio, 6)))
         return float(np.sum(wide**2 * (1 / p - 1)))
     rows, columns = atoms.matrix_shape((n,))
-    if settings.svd == "randomized" or 3 * settings.svd_rank * (rows + columns) >= n:
+    if settings.svd == "randomized" or compressor._whole(rows, columns, n):
         return None
     u, sizes, v = np.linalg.svd(np.pad(wide, (0, rows * columns - n)).reshape(rows, columns), full_matrices=False)
     seconds = [(1 + _of_codes(a, settings.bits)) * (1 + _of_codes(b, settings.bits)) for a, b in zip(u.T, v, strict=True)]

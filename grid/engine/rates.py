@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 Matrices = Sequence[tuple[int, int]]  # (rows, columns) of every parameter: a kernel's as (outputs, all else), a vector's as (1, all)
-WHOLE = 3  # a matrix whose factors take more than this part of it travels whole (nuq.compressors.atomo)
+WHOLE = 3  # a matrix whose factors take more than one in so many of its bits travels whole (nuq.compressors.atomo)
 
 
 def cifar_resnet(depth: int) -> Matrices:
@@ -45,9 +45,11 @@ def sparse_ratio(bits: float, value_bits: float = 32.0, indices: bool = True) ->
 
 
 def factor_bits(matrices: Matrices, rank: int, value_bits: float = 32.0) -> float:
-    """Bits per coordinate of so many singular vectors and values of every matrix, or of itself where they take more than a third of it."""
-    sent = 0
+    """Bits per coordinate of so many singular vectors and values of every matrix, of ``value_bits`` each, or of itself, of 32, where they
+    take more than a third of it.
+    """
+    sent = 0.0
     for rows, columns in matrices:
-        factors = rank * (rows + columns + 1)
-        sent += factors if WHOLE * factors <= rows * columns else rows * columns
-    return value_bits * sent / sum(rows * columns for rows, columns in matrices)
+        factors, whole = value_bits * rank * (rows + columns + 1), 32.0 * rows * columns
+        sent += factors if WHOLE * factors <= whole else whole
+    return sent / sum(rows * columns for rows, columns in matrices)

@@ -6,14 +6,15 @@ atoms exact or randomized, and why the estimate stays unbiased; the differences 
 **svd**: each parameter as a matrix (``matrix_shape``: a kernel (o, i, h, w) is o x ihw, whose atoms take o + ihw numbers; ``matrix=pairs``
 is the paper's oi/2 x 2hw, 5 to 25 times as large per atom).  A flat vector (scope=model, a stretch that a collective cut, a bias) is
 folded into a near square, padded by zeros where its length has no fitting divisor.  A matrix whose ``svd_rank`` atoms take more than a
-third of its size travels whole and exact: narrow layers, vectors of up to about 330 (svd_rank=3), all of a rank within the budget.
+third of its bytes travels whole and exact: narrow layers, vectors of up to about 330 (svd_rank=3; few, where ``bits`` make atoms small).
 With ``bits``, singular vectors travel as codes of 2^bits equally spaced levels in units of the largest of 512 or fewer coordinates, rounded
 at random; the sizes are in the scales, which stay float32.  Left and right ones have random numbers of their own, so that the mean of their
 product is the product of their means, and this times the mean over the atoms kept: still unbiased.
 
-**entries**: atoms are coordinates; with s = max(1, ceil(ratio n)), |x_i| / level of them on average, at most s in all.  All but those above
-the level count the same when they travel, so that only their signs do.  A budget of |x|_1 / |x|_inf makes this TernGrad, and |x|_1 / |x|_2
-QSGD with one level (paper, Section 4): their probabilities are |x_i| / |x|_inf and |x_i| / |x|_2.  No coordinate may be kept: decoded zero.
+**entries**: atoms are coordinates, each kept with probability min(1, |x_i| / level): on average at most s = max(1, ceil(ratio n)) of them,
+which coins may exceed, or keep none: decoded zero.  All but those above the level count the same when they travel, so that only their
+signs do.  A budget of |x|_1 / |x|_inf makes this TernGrad, and |x|_1 / |x|_2 QSGD with one level (paper, Section 4): their probabilities
+are |x_i| / |x|_inf and |x_i| / |x|_2.
 
 The sender alone finds atoms: eigenvectors differ in their last bits between numbers of threads and machines.  Receivers form the sum of
 products in a fixed order with one rounding each (``nuq.atoms.product_sum``), so that they agree to the bit.
@@ -43,8 +44,8 @@ from torch import Tensor
 from nuq import atoms, coding, indices, ops, selection, signs
 from nuq.atoms import Kept
 from nuq.levels import equally_spaced
-from nuq.message import HEADER_BYTES, Message, MessageError, as_bytes, from_bytes
-from nuq.ops import DTYPES, MAX_COORDINATES, Key, Words
+from nuq.message import HEADER_BYTES, Message, MessageError, Reader, as_bytes, flat
+from nuq.ops import MAX_COORDINATES, Key, Words
 from nuq.selection import Share
 from nuq.settings import check
 from nuq.settings.atomo import ATOMO
@@ -52,7 +53,7 @@ from nuq.settings.atomo import ATOMO
 TAG = b"ATMO"
 WHOLE, MATRIX, ENTRIES = range(3)
 _KIND, _MATRIX, _ENTRIES = struct.Struct("<B"), struct.Struct("<BBxIIII"), struct.Struct("<IIfI")
-_WORTH = 3  # atoms that take more than this part of a matrix are not worth their error
+_WORTH = 3  # atoms that take more than one in so many of a matrix's bytes are not worth their error
 _BUCKET = 512  # coordinates of a vector that share a scale, at most
 _SUMMED = 1 << 16  # coordinates of one sum of magnitudes
 
@@ -69,21 +70,25 @@ class Atomo:
 
     def encode(self, tensor: Tensor, key: Key) -> Message:
         """tensor: float32, bfloat16 or float16 of any shape.  NonFiniteError for one not finite, and where an estimate would not be."""
-        if tensor.dtype not in DTYPES:
-            raise ValueError(f"a tensor of {tensor.dtype}: must be one of {', '.join(map(str, DTYPES))}")
-        if tensor.numel() > MAX_COORDINATES:
-            raise ValueError(f"num_coordinates={tensor.numel()}: one message holds at most 2^31 coordinates; cut it into several")
-        x = tensor.detach().reshape(-1).contiguous().to(torch.float32)
+        x = flat(tensor)
         if self.settings.atoms == "entries" and x.numel():
             return self._entries(x, key)
         m, n = atoms.matrix_shape(tensor.shape, self.settings.matrix)
-        if self._whole(m, n):
+        if self._whole(m, n, x.numel()):
             selection.check_finite(x)
             return _message(x.numel(), [_packed(_KIND, WHOLE), as_bytes(x)])
         return self._matrix(x, m, n, key)
 
-    def _whole(self, m: int, n: int) -> bool:
-        return _WORTH * self.settings.svd_rank * (m + n) >= m * n
+    def _whole(self, m: int, n: int, size: int) -> bool:
+        """Whether ``size`` coordinates in m rows and n columns travel as they are: atoms are not worth it, or would be no fewer bytes."""
+        vectors, total = self._atoms_bytes(m, n)
+        return _WORTH * vectors >= 4 * m * n or total >= 4 * size
+
+    def _atoms_bytes(self, m: int, n: int) -> tuple[int, int]:
+        """The most that the vectors of as many atoms as the budget take, and that the body with them takes."""
+        budget, bits, rows = self.settings.svd_rank, self.settings.bits, min(m, n)
+        vectors = _coded_bytes(budget, m, bits) + _coded_bytes(budget, n, bits)
+        return vectors, _MATRIX.size + vectors + indices.bound_up_to(min(budget, rows), rows, "auto", False)
 
     def _matrix(self, x: Tensor, m: int, n: int, key: Key) -> Message:
         settings, size = self.settings, x.numel()
@@ -118,7 +123,7 @@ class Atomo:
         kind, rest = _opened(message)
         n = message.num_coordinates
         if kind == WHOLE:
-            values = _finite(rest.floats(n))
+            values = rest.floats(n)
             rest.end()
             return values
         if kind == MATRIX:
@@ -136,18 +141,24 @@ class Atomo:
             total += self.decode(message)
 
     def message_bytes(self, num_coordinates: int) -> int:
-        """The most that a message of a flat vector takes; a parameter of another shape may take more, by the sum of its sides."""
-        return HEADER_BYTES + _KIND.size + self._body_bytes(num_coordinates)
+        """The most, over all shapes: a matrix with few rows travels whole (svd)."""
+        n, head = num_coordinates, HEADER_BYTES + _KIND.size
+        if self.settings.atoms == "svd" or not n:
+            return head + 4 * n
+        signs, places = -(-n // 8), indices.bound(n - 1, n)
+        return head + _ENTRIES.size + 4 * self._budget(n) + signs + 2 * places
 
-    def _body_bytes(self, size: int) -> int:
-        if self.settings.atoms == "entries" and size:
-            others, places = -(-size // 8), indices.bound(max(size - 1, 0), size)
-            return _ENTRIES.size + 4 * Share.of(size, 0, self.settings.ratio).total + others + 2 * places
-        m, n = atoms.matrix_shape((size,))
-        if self._whole(m, n):
-            return 4 * size
-        budget, bits = self.settings.svd_rank, self.settings.bits
-        return _MATRIX.size + _coded_bytes(budget, m, bits) + _coded_bytes(budget, n, bits) + indices.bound(budget, m)
+    def usual_bytes(self, num_coordinates: int) -> int:
+        """About: svd: the most of a nearly square matrix; entries: of the budget, all of them certain."""
+        n, head = num_coordinates, HEADER_BYTES + _KIND.size
+        if self.settings.atoms == "entries" and n:
+            return head + _ENTRIES.size + 4 * self._budget(n) + indices.bound(self._budget(n), n)
+        rows, columns = atoms.matrix_shape((n,))
+        return head + (4 * n if self._whole(rows, columns, n) else self._atoms_bytes(rows, columns)[1])
+
+    def _budget(self, num_coordinates: int) -> int:
+        """Entries."""
+        return Share.of(num_coordinates, 0, self.settings.ratio).total
 
     def state_dict(self) -> dict[str, Any]:
         return {}
@@ -167,44 +178,12 @@ def _message(num_coordinates: int, parts: list[Tensor]) -> Message:
     return message
 
 
-class _Bytes:
-    """A body, read from the front; MessageError where it ends too early, or late."""
-
-    def __init__(self, data: Tensor) -> None:
-        self.data, self.at = data, 0
-
-    def take(self, size: int) -> Tensor:
-        if size > self.data.numel() - self.at:
-            raise MessageError(f"{self.data.numel()} bytes of atoms where {self.at + size} or more are needed")
-        self.at += size
-        return self.data[self.at - size : self.at]
-
-    def numbers(self, layout: struct.Struct) -> tuple[Any, ...]:
-        return layout.unpack(bytes(self.take(layout.size).cpu().numpy()))
-
-    def floats(self, count: int) -> Tensor:
-        return from_bytes(self.take(4 * count), torch.float32)
-
-    def rest(self) -> Tensor:
-        return self.take(self.data.numel() - self.at)
-
-    def end(self) -> None:
-        if self.at != self.data.numel():
-            raise MessageError(f"{self.data.numel()} bytes of atoms where {self.at} are expected")
-
-
-def _finite(values: Tensor) -> Tensor:
-    if not bool(torch.isfinite(values).all()):
-        raise MessageError("a number that is not finite: damaged")
-    return values
-
-
-def _opened(message: Message) -> tuple[int, _Bytes]:
+def _opened(message: Message) -> tuple[int, Reader]:
     """The kind of a message, and what follows it."""
     body = message.body
     if message.tag != TAG or not body.numel() or int(body[0]) > ENTRIES or message.num_coordinates > MAX_COORDINATES:
         raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of atoms ({TAG!r})")
-    return int(body[0]), _Bytes(body[_KIND.size :])
+    return int(body[0]), Reader(body, _KIND.size)
 
 
 # --- vectors -------------------------------------------------------------------------------------------------------
@@ -234,12 +213,12 @@ def _coded(vectors: Tensor, bits: int, words: Words) -> list[Tensor]:
     return [as_bytes(scales), codes]
 
 
-def _decoded(data: _Bytes, count: int, length: int, bits: int) -> Tensor:
+def _decoded(data: Reader, count: int, length: int, bits: int) -> Tensor:
     """float32[count, length]"""
     if not bits:
-        return _finite(data.floats(count * length)).view(count, length)
+        return data.floats(count * length).view(count, length)
     buckets, size = _buckets(length)
-    scales = _finite(data.floats(count * buckets))
+    scales = data.floats(count * buckets)
     codes = data.take(coding.packed_bytes(count * buckets * size, bits))
     flat = torch.empty(count * buckets * size, dtype=torch.float32, device=codes.device)
     levels = torch.tensor(equally_spaced(1 << bits).values, dtype=torch.float32, device=codes.device)
@@ -250,7 +229,7 @@ def _decoded(data: _Bytes, count: int, length: int, bits: int) -> Tensor:
 # --- bodies --------------------------------------------------------------------------------------------------------
 
 
-def _read_matrix(data: _Bytes, size: int) -> tuple[Kept, bool]:
+def _read_matrix(data: Reader, size: int) -> tuple[Kept, bool]:
     """What was kept, and whether of the transpose."""
     bits, by_columns, m, n, k, q = data.numbers(_MATRIX)
     if bits > 8 or by_columns > 1 or k > m or q > m or not 0 < m <= n or not 0 <= m * n - size < n:
@@ -259,13 +238,13 @@ def _read_matrix(data: _Bytes, size: int) -> tuple[Kept, bool]:
     return Kept(left, right, indices.decode(data.rest(), q, m).long(), rows), bool(by_columns)
 
 
-def _read_entries(data: _Bytes, n: int) -> tuple[Tensor, Tensor]:
+def _read_entries(data: Reader, n: int) -> tuple[Tensor, Tensor]:
     """Places int32[k] and values float32[k]."""
     k, num_certain, level, size = data.numbers(_ENTRIES)
     if num_certain > k or k > n or not 0 <= level <= torch.finfo(torch.float32).max:
         raise MessageError(f"{k} entries of {n}, {num_certain} of them certain, level {level}: damaged")
     certain = indices.decode(data.take(size), num_certain, k).long()
-    exact, above = _finite(data.floats(num_certain)), data.take(coding.packed_bytes(k - num_certain, 1))
+    exact, above = data.floats(num_certain), data.take(coding.packed_bytes(k - num_certain, 1))
     places = indices.decode(data.rest(), k, n)
     values = torch.empty(k, dtype=torch.float32, device=above.device)
     others = torch.ones(k, dtype=torch.bool, device=above.device)

@@ -37,7 +37,7 @@ from torch import Tensor
 
 from nuq import cells, clusters, entropy
 from nuq.cells import Ints
-from nuq.message import HEADER_BYTES, Message, MessageError, as_bytes, from_bytes
+from nuq.message import HEADER_BYTES, Message, MessageError, as_bytes, flat, from_bytes
 from nuq.ops import Key
 from nuq.selection import num_kept
 from nuq.settings import check
@@ -82,7 +82,7 @@ class Casq:
 
     def encode(self, tensor: Tensor, key: Key) -> Message:
         """NonFiniteError for a gradient that is not finite."""
-        x, words = cells.flat(tensor), key.words()
+        x, words = flat(tensor), key.words()
         most, threads = cells.largest(x), torch.get_num_threads()
         thresholds = self.thresholds(x, key)
         ids = cells.numbers(x, thresholds, 1)

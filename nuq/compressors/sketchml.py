@@ -39,7 +39,7 @@ from torch import Tensor
 
 from nuq import cells, clusters, entropy, indices, selection
 from nuq.cells import Ints
-from nuq.message import HEADER_BYTES, Message, MessageError, as_bytes, from_bytes
+from nuq.message import HEADER_BYTES, Message, MessageError, Reader, as_bytes, flat
 from nuq.minmax import Sketches
 from nuq.ops import Key
 from nuq.settings import check
@@ -49,7 +49,6 @@ TAG = b"SKML"
 _HEAD = struct.Struct("<BBBBIIIII")
 _SAMPLED_BY = (0, 0)  # words of the sample's places: the same for all, so that without a sketch the message depends on the gradient alone
 _BITMAP_FROM = 1 / 16  # of the coordinates: coded places would be smaller by little, and take much longer
-_SMALLEST = 2.0**-149
 
 
 class SketchML:
@@ -64,11 +63,11 @@ class SketchML:
 
     def encode(self, tensor: Tensor, key: Key) -> Message:
         """NonFiniteError for a gradient that is not finite."""
-        x, device = cells.flat(tensor), tensor.device
+        x, device = flat(tensor), tensor.device
         n, buckets, most = x.numel(), self.settings.buckets, cells.largest(x)
         places = torch.empty(0, dtype=torch.uint8, device=device)
         if bool((x == 0).any()):
-            kept = selection.at_least(x, _SMALLEST)
+            kept = selection.at_least(x, selection.SMALLEST)
             places = indices.encode(kept, n, "bitmap" if kept.numel() >= _BITMAP_FROM * n else "auto")
             x = x.index_select(0, kept)
         thresholds = clusters.quantiles(clusters.sample(x, self.settings.sample_size, _SAMPLED_BY), buckets)
@@ -113,14 +112,12 @@ class SketchML:
         rows, coder, buckets, groups, k0, k1, k, symbol_bytes, cell_bytes = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
         if coder >= len(entropy.CODERS) or not 1 <= buckets <= 128 or not 1 <= groups <= buckets or rows > 16 or k > n:
             raise MessageError(f"{rows} rows, coder {coder}, {buckets} buckets, {groups} groups, {k} of {n} coordinates: damaged")
-        reader = _Reader(body, _HEAD.size)
-        used = np.unpackbits(reader.bytes(-(-2 * buckets // 8)), count=2 * buckets, bitorder="little").astype(np.int64)
-        means = from_bytes(reader.tensor(4 * int(used.sum())), torch.float32)
-        if not bool(torch.isfinite(means).all()):
-            raise MessageError("a mean that is not finite: damaged")
-        columns = reader.bytes(8 * groups).view("<u4").astype(np.int64) if rows else np.empty(0, dtype=np.int64)
-        symbols, coded_cells = reader.bytes(symbol_bytes), reader.bytes(cell_bytes)
-        kept = indices.decode(reader.tensor(reader.left), k, n)
+        reader = Reader(body, _HEAD.size)
+        used = np.unpackbits(reader.array(-(-2 * buckets // 8)), count=2 * buckets, bitorder="little").astype(np.int64)
+        means = reader.floats(int(used.sum()))
+        columns = reader.array(8 * groups).view("<u4").astype(np.int64) if rows else np.empty(0, dtype=np.int64)
+        symbols, coded_cells = reader.array(symbol_bytes), reader.array(cell_bytes)
+        kept = indices.decode(reader.rest(), k, n)
         if not k:
             if symbol_bytes or cell_bytes or columns.any():
                 raise MessageError("symbols of no coordinates: damaged")
@@ -156,26 +153,6 @@ class SketchML:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         del state
-
-
-class _Reader:
-    """The parts of a body in turn; MessageError where it is cut short."""
-
-    def __init__(self, body: Tensor, at: int) -> None:
-        self.body, self.at = body, at
-
-    @property
-    def left(self) -> int:
-        return self.body.numel() - self.at
-
-    def tensor(self, size: int) -> Tensor:
-        if size > self.left:
-            raise MessageError(f"{self.left} bytes where {size} are needed: the message is cut short")
-        self.at += size
-        return self.body[self.at - size : self.at]
-
-    def bytes(self, size: int) -> np.ndarray:
-        return np.ascontiguousarray(self.tensor(size).cpu().numpy())
 
 
 def _groups(buckets: int, groups: int) -> tuple[np.ndarray, np.ndarray, int]:

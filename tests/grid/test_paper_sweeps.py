@@ -176,6 +176,8 @@ def test_bits_of_sparse_values() -> None:
 def test_narrow_matrices_travel_whole() -> None:
     assert rates.factor_bits([(64, 512), (1, 64)], 3) == pytest.approx(32 * (3 * 577 + 64) / (64 * 513))
     assert rates.factor_bits([(10, 64)], 3) == 32
+    assert rates.factor_bits([(10, 64)], 3, value_bits=4) == pytest.approx(4 * 3 * 75 / 640)  # a third of its bytes, not of its numbers
+    assert rates.factor_bits([(2, 3)], 3, value_bits=4) == 32
 
 
 @pytest.mark.parametrize(("data", "model"), [("cifar10", "resnet8"), ("cifar10", "resnet32"), ("digits", "cnn")])

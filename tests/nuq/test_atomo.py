@@ -215,6 +215,38 @@ def test_bytes_of_atoms() -> None:
     assert make().encode(heavy(100), KEY).num_bytes == make().message_bytes(100) == HEADER_BYTES + 1 + 400
 
 
+@given(
+    st.lists(st.integers(1, 40), min_size=0, max_size=4).map(tuple) | st.tuples(st.integers(1, 3), st.integers(1, 3000)),
+    st.integers(1, 12),
+    st.sampled_from([0, 0, 1, 2, 4, 8]),
+    st.sampled_from(["exact", "randomized", "auto"]),
+    st.sampled_from(["rows", "pairs"]),
+    st.sampled_from(["model", "tensor"]),
+)
+def test_no_shape_takes_more_than_the_bound(shape: tuple[int, ...], rank: int, bits: int, svd: str, matrix: str, scope: str) -> None:
+    shape = shape if math.prod(shape) <= 6000 else shape[:2]
+    method, x = make(svd_rank=rank, bits=bits, svd=svd, matrix=matrix, scope=scope), heavy(*shape)
+    message = method.encode(x, KEY)
+    assert message.num_bytes <= method.message_bytes(x.numel())
+    assert method.encode(x.reshape(-1), KEY).num_bytes <= method.usual_bytes(x.numel()) <= method.message_bytes(x.numel())
+
+
+@given(st.integers(0, 2000), st.floats(0.001, 1.0), st.integers(0, 2**31), st.integers(0, 2**31))
+def test_no_coins_take_more_than_the_bound(size: int, ratio: float, seed: int, step: int) -> None:
+    method, x = make(atoms="entries", ratio=ratio), heavy(size, seed=seed)
+    assert method.encode(x, Key(1, step, 0, "x")).num_bytes <= method.message_bytes(size)
+
+
+def test_whole_or_not_by_bytes() -> None:
+    """Codes of a few bits make atoms worth it where as many float32 numbers would not be."""
+    wide, whole = heavy(8, 2000), HEADER_BYTES + 1 + 4 * 16_000
+    assert make(svd_rank=2).encode(wide, KEY).num_bytes == HEADER_BYTES + 1 + 19 + 4 * 2 * 2008
+    assert make(svd_rank=4).encode(wide, KEY).num_bytes == whole == make(svd_rank=4).message_bytes(16_000)
+    assert make(svd_rank=4, bits=1).encode(wide, KEY).num_bytes == HEADER_BYTES + 1 + 19 + 4 * (4 + 1) + 4 * (4 * 4 + 250)
+    usual = make(svd_rank=4).usual_bytes(1 << 20)  # by which the collective is chosen: a square
+    assert usual < 40_000 < make(svd_rank=4).message_bytes(1 << 20)
+
+
 def test_small_matrices_and_vectors_travel_whole() -> None:
     for x in (heavy(64, 9), heavy(300), heavy(3, 1000), torch.tensor(2.0)):
         assert torch.equal(through(make(), x), x.reshape(-1))
