@@ -22,7 +22,7 @@ from nuq.links import Links
 from nuq.payload import Codec, Part, within
 from nuq.power import Encoder, Power
 from nuq.registry import method
-from nuq.settings import check, unknown
+from nuq.settings import check, typed, unknown
 from nuq.settings.exchange import Exchange
 from nuq.settings.feedback import Feedback
 
@@ -52,7 +52,7 @@ def sorted_settings(name: str, others: Sequence[type], given: Mapping[str, Any],
         if not any(key in names for names in fields):
             raise unknown(f"setting of method={name}", key, sorted(set().union(*fields)))
     made = [
-        schema(**{key: value for key, value in {**defaults, **given}.items() if key in names})
+        schema(**typed(schema, {key: value for key, value in {**defaults, **given}.items() if key in names}))
         for schema, names in zip(schemas, fields, strict=True)
     ]
     for settings in made:

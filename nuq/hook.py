@@ -71,8 +71,9 @@ class CompressionState:
         **settings: Any,
     ) -> None:
         self.method_settings, self.exchange, self.hook, self.feedback = _sorted_settings(method, settings)
-        self.method, self.layers = method, list(layers)
+        self.method, self.layers = method, layer_list.listed(layers)
         self._lines = layer_list.parsed(self.layers, _OTHER_DEFAULTS, beside=method)
+        self.feedback.check([method, *(line.method for line in self._lines)], self.exchange.collective)
         for own in (self.method_settings, *(line.settings for line in self._lines)):
             if getattr(own, "statistics", "running") != "running":
                 raise ValueError(f"statistics={own.statistics!r}: the hook sees the training's own gradients alone; legal here: running")
