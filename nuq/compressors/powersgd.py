@@ -32,8 +32,8 @@ import torch
 from torch import Tensor
 
 from nuq.low_rank import columns_of, left_product, num_rows, orthonormal, outer_product, right_product, saved, start
-from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
-from nuq.ops import DTYPES, MAX_COORDINATES, Key, NonFiniteError
+from nuq.message import HEADER_BYTES, Message, MessageError, flat, from_bytes
+from nuq.ops import Key, NonFiniteError
 from nuq.settings import check
 from nuq.settings.powersgd import PowerSGD as Settings
 
@@ -66,11 +66,7 @@ class PowerSGD:
         return columns if saved(math.prod(shape), columns, self.rank) else 0
 
     def encode(self, tensor: Tensor, key: Key) -> Message:
-        if tensor.dtype not in DTYPES:
-            raise ValueError(f"a tensor of {tensor.dtype}: must be one of {', '.join(map(str, DTYPES))}")
-        if tensor.numel() > MAX_COORDINATES:
-            raise ValueError(f"num_coordinates={tensor.numel()}: one message holds at most 2^31 coordinates; cut it into several")
-        x = tensor.detach().reshape(-1).to(torch.float32).contiguous()
+        x = flat(tensor)
         columns = self.columns(tensor.shape, key.piece_of or tensor.dim())
         if not columns:
             if not bool(torch.isfinite(x).all()):

@@ -31,15 +31,14 @@ import torch
 from torch import Tensor
 
 from nuq import indices, selection
-from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
-from nuq.ops import DTYPES, MAX_COORDINATES, Key, NonFiniteError
+from nuq.message import HEADER_BYTES, Message, MessageError, flat, from_bytes
+from nuq.ops import MAX_COORDINATES, Key, NonFiniteError
 from nuq.selection import Share
 from nuq.settings import check
 from nuq.settings import sparse as settings_of
 from nuq.settings.sparse import DGC, AdaptiveThreshold, RandomK, ThresholdV, TopK
 
 TAG = b"SPRS"
-SMALLEST = 2.0**-149  # float32 that is not zero
 _HEAD, _SCALE, _KEYED = struct.Struct("<BI"), struct.Struct("<f"), struct.Struct("<IIII")
 _HALF, _HAS_KEY = 1, 2
 _LARGEST_HALF = 15  # the largest value is brought below 2^15, so that rounding cannot overflow
@@ -59,7 +58,7 @@ class Sparse:
         self.exact_bytes = counted and form in ("int32", "bitmap")
 
     def encode(self, tensor: Tensor, key: Key) -> Message:
-        x = _flat(tensor)
+        x = flat(tensor)
         places = self._places(tensor, x, key)
         return self._message(x.numel(), _taken(x, places), indices.encode(places, x.numel(), self.form))
 
@@ -123,7 +122,7 @@ class Keyed(Sparse):
         return selection.chosen(self._share(x.numel()), _shared_words(key), x.device)
 
     def encode(self, tensor: Tensor, key: Key) -> Message:
-        x = _flat(tensor)
+        x = flat(tensor)
         selection.check_finite(x)
         share, words = self._share(x.numel()), _shared_words(key)
         places = selection.chosen(share, words, x.device)
@@ -175,15 +174,6 @@ class Dgc(Sparse):
             selection.check_finite(x)
             return torch.arange(x.numel(), dtype=torch.int32, device=x.device)
         return self.select(x, key)
-
-
-def _flat(tensor: Tensor) -> Tensor:
-    """float32[n], contiguous."""
-    if tensor.dtype not in DTYPES:
-        raise ValueError(f"a tensor of {tensor.dtype}: must be one of {', '.join(map(str, DTYPES))}")
-    if tensor.numel() > MAX_COORDINATES:
-        raise ValueError(f"num_coordinates={tensor.numel()}: one message holds at most 2^31 coordinates; cut it into several")
-    return tensor.detach().reshape(-1).contiguous().to(torch.float32)
 
 
 def _taken(x: Tensor, places: Tensor) -> Tensor:
@@ -296,7 +286,9 @@ def adaptive_threshold(settings: AdaptiveThreshold) -> Sparse:
 def nonzero(settings: settings_of.Sparse) -> Sparse:
     """All that are not zero, so nothing is lost (but by fp16): for means of sparse messages, which a second choice would thin out again."""
     check(type(settings), vars(settings), "")
-    return Sparse(lambda x, key: selection.at_least(x, SMALLEST), lambda n: n, counted=False, values=settings.values, form=settings.indices)
+    return Sparse(
+        lambda x, key: selection.at_least(x, selection.SMALLEST), lambda n: n, counted=False, values=settings.values, form=settings.indices
+    )
 
 
 def dgc(settings: DGC) -> Dgc:
