@@ -9,7 +9,8 @@ A bit cannot hold a zero: zeros go with the positive coordinates and decode to t
 step; an all-zero bucket decodes to zeros.  Both contract with zeros too: ``|x - C(x)|^2 <= |x|^2 - |x|_1^2 / d``.
 
 Differences from the papers: buckets, where EF-signSGD has one scale for each layer and 1-bit SGD two values for each column of a weight
-matrix.  The memories that both papers have are not here: they go around any method.
+matrix.  The memories that both papers have are not here: they go around any method.  1-bit SGD sends the mean back in one bit, too; here
+collectives that encode means send those of both methods by ``qsgdinf``, in ``second_bits`` each.
 
 Body of a message::
 
