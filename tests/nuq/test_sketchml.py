@@ -137,3 +137,9 @@ def test_every_instruction_set_gives_the_same_bits() -> None:
             message = make().encode(x, KEY)
             found.append((message.body, make().decode(message)))
     assert all(torch.equal(a, b) for one, two in itertools.pairwise(found) for a, b in zip(one, two, strict=True))
+
+
+def test_what_needs_a_sketch() -> None:
+    with pytest.raises(ValueError, match=r"groups=3: has no effect with rows=0; it is read with rows=1 to 16 only"):
+        make(rows=0, groups=3)
+    assert make(buckets=2, groups=4).groups == 2
