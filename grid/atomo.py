@@ -1,8 +1,8 @@
 """ATOMO (Wang et al., NeurIPS 2018): singular vectors of every layer's gradient, kept at random so that the mean is right.
 
 The settings are those of its authors' code: 128 images a worker, rate .01, momentum .5, no weight decay, 100 epochs, the rate shrinking by
-.95; kernels as matrices of half the outputs; QSGD in buckets of 512 with 4 bits for the magnitude, so 5 with the sign. Differences: its code
-shrinks the rate at every 50th step, which ends training after a few thousand, and says that it does so once an epoch; ours does that,
+.95; kernels as matrices of half the outputs; QSGD in buckets of 512 with 4 bits for the magnitude, so 5 with the sign. Differences: its
+code shrinks the rate at every 50th step, which ends training after a few thousand, and says that it does so once an epoch; ours does that,
 smoothly. Four workers. Its SVHN, CIFAR-100 and deeper networks are not there yet.
 """
 

@@ -77,11 +77,10 @@ def typed(settings: type, values: Mapping[str, Any], where: str = "") -> dict[st
 
 def check(settings: type, values: Mapping[str, Any], where: str) -> None:
     """Raise ValueError where a value is not of its type, or outside the range or choices that its ``setting`` states."""
-    for item in dataclasses.fields(settings):
+    declared = [item for item in dataclasses.fields(settings) if item.metadata]
+    typed(settings, {item.name: values[item.name] for item in declared}, where)
+    for item in declared:
         rule, value = item.metadata, values[item.name]
-        if not rule:
-            continue
-        converted(value, annotations(settings)[item.name], f"{where}{item.name}")
         shown = f"{where}{item.name}={value!r}"
         default = item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
         if rule.get("read_if") and value != default:

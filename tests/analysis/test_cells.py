@@ -11,6 +11,7 @@ from analysis.logs.load import Logs, load
 from nuq.registry import METHODS
 
 ROW = [("loss", 0, 1.0)]
+WARMUP = METHODS["dgc"].settings().warmup_ratios
 
 
 @pytest.fixture
@@ -136,8 +137,25 @@ def test_labels_leave_out_what_follows_from_the_rest() -> None:
     settings = pd.DataFrame([{"method.name": "alq", **row} for row in rows], index=list("abcd"))
     labels = {cell.runs[0]: cell.label for cell in cells(settings)}
     assert labels == {
-        "a": "ALQ (histogram, exact, norm2)",
+        "a": "ALQ (histogram, exact)",  # which reads no weights
         "b": "ALQ (mixture, exact, norm)",
         "c": "ALQ (mixture, paper, norm)",
         "d": "ALQ (mixture, paper, norm2)",
+    }
+
+
+def test_labels_leave_out_what_a_run_does_not_read() -> None:
+    rows = [
+        {"feedback.kind": "auto", "feedback.masking": True, "method.warmup_every": 0, "method.warmup_ratios": WARMUP},
+        {"feedback.kind": "auto", "feedback.masking": False, "method.warmup_every": 10, "method.warmup_ratios": WARMUP},
+        {"feedback.kind": "error", "feedback.masking": True, "method.warmup_every": 10, "method.warmup_ratios": WARMUP},
+        {"feedback.kind": "auto", "feedback.masking": True, "method.warmup_every": 10, "method.warmup_ratios": WARMUP},
+    ]
+    settings = pd.DataFrame([{"method.name": "dgc", **row} for row in rows], index=list("abcd"), dtype=object)
+    labels = {cell.runs[0]: cell.label for cell in cells(settings)}
+    assert labels == {
+        "a": "DGC (its paper's feedback, masking=true, warmup_every 0)",
+        "b": "DGC (its paper's feedback, masking=false, warmup_every 10)",
+        "c": "DGC (error feedback, warmup_every 10)",
+        "d": "DGC (its paper's feedback, masking=true, warmup_every 10)",
     }
