@@ -18,7 +18,7 @@ from typing import Any
 import command_line
 from nuq import layers as layer_list
 from nuq.registry import METHODS, method
-from nuq.settings import annotations, check, converted, exchange, setting, unknown
+from nuq.settings import check, converted, exchange, setting, types_of, unknown
 from nuq.settings.feedback import Feedback, check_memory, check_nesterov, memory_kinds
 from task_settings import DATA, MODELS, OPTIMIZERS, SCHEDULES, check_schedule
 
@@ -118,7 +118,7 @@ SECTIONS: dict[str, type] = {"exchange": Exchange, "feedback": Feedback, "measur
 def _fields(settings: type) -> dict[str, tuple[Any, Any]]:
     """name -> (annotated type, default) of a settings dataclass."""
     instance = settings()
-    return {item.name: (annotations(settings)[item.name], getattr(instance, item.name)) for item in dataclasses.fields(settings)}
+    return {item.name: (types_of(settings)[item.name], getattr(instance, item.name)) for item in dataclasses.fields(settings)}
 
 
 def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:

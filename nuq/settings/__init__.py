@@ -50,7 +50,7 @@ def unknown(kind: str, name: object, legal: Mapping[str, Any] | list[str]) -> Va
 
 
 @functools.cache
-def annotations(settings: type) -> dict[str, Any]:
+def types_of(settings: type) -> dict[str, Any]:
     """The type of every field of a dataclass."""
     return typing.get_type_hints(settings)
 
@@ -72,7 +72,7 @@ def converted(value: Any, annotation: Any, shown: str) -> Any:
 
 def typed(settings: type, values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """Values of some fields of a dataclass as the fields' types (``converted``)."""
-    return {name: converted(value, annotations(settings)[name], f"{where}{name}") for name, value in values.items()}
+    return {name: converted(value, types_of(settings)[name], f"{where}{name}") for name, value in values.items()}
 
 
 def check(settings: type, values: Mapping[str, Any], where: str) -> None:
