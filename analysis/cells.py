@@ -198,8 +198,8 @@ def cells(settings: pd.DataFrame) -> tuple[Cell, ...]:
             points.setdefault(tuple(_sortable(value) for value in row), []).append(run)
         telling = _telling(varying, list(points))
         for variant, key in enumerate(sorted(points)):
-            whole = of_method.loc[points[key][0]]
-            row = whole[varying]
+            whole = of_method.loc[points[key][0]].to_dict()
+            row = {name: whole[name] for name in varying}
             differs = {name: value for name, value in row.items() if not _absent(value)}
             text = ", ".join(_phrase(str(name), value) for name, value in differs.items() if name in telling and _is_read(str(name), whole))
             label = f"{title(str(method))} ({text})" if text else title(str(method))
@@ -220,13 +220,13 @@ def _telling(varying: Sequence[str], points: Sequence[tuple[Any, ...]]) -> set[s
     return set(kept)
 
 
-def _is_read(name: str, row: pd.Series) -> bool:
+def _is_read(name: str, row: Mapping[str, Any]) -> bool:
     """Whether a run reads a setting: not a default that another of its section leaves without effect, as error feedback does masking."""
     section, _, short = name.rpartition(".")
     known = METHODS.get(str(row["method.name"]))
     schema = known.settings if known and section == "method" else args.SECTIONS.get(section)
     rule = next((item.metadata.get("read_if") for item in dataclasses.fields(schema) if item.name == short), None) if schema else None
-    if schema is None or rule is None or f"{section}.{rule[0]}" not in row.index or row[name] != getattr(schema(), short):
+    if schema is None or rule is None or f"{section}.{rule[0]}" not in row or row[name] != getattr(schema(), short):
         return True
     value, needed = row[f"{section}.{rule[0]}"], rule[1]
     if isinstance(needed, range):
