@@ -300,7 +300,8 @@ def small_tensors_with_momentum(group):
             momentum.mul_(0.5).add_(torch.stack(of_all(group, mine.grad)).mean(dim=0))
             assert torch.allclose(mean.grad, momentum, rtol=1e-4, atol=1e-7)
     state.close()
-    for settings in ({"gate": True}, {"collective": "dense"}):
+    refused: list[dict[str, Any]] = [{"gate": True}, {"collective": "dense"}]
+    for settings in refused:
         with pytest.raises(ValueError, match="sends gradients without the momentum that feedback='momentum' has taken from the optimizer"):
             hooked(group, net(), method="dgc", **settings)
 
