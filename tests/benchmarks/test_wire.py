@@ -3,7 +3,9 @@
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,12 +84,12 @@ def test_namespaces_go_whatever_happens_and_those_of_a_dead_process_too():
         for rate in (0, -1, 10**6):
             with pytest.raises(ValueError, match=r"rate_mbit=(0|-1|1e\+06) must be above 0 and at most 100000"):
                 net.set_rate(rate)
-        sleeper = subprocess.Popen(net.command(0, ["sh", "-c", "echo inside; exec sleep 60"]), stdout=subprocess.PIPE, text=True)
-        assert sleeper.stdout is not None and sleeper.stdout.readline() == "inside\n"
+        sleeper = subprocess.Popen(net.command(0, ["sleep", "60"]))
+        while Path(f"/proc/{sleeper.pid}/comm").read_text() != "sleep\n":  # until it is inside
+            time.sleep(0.01)
         raise KeyError("crash")
     assert not [name for name in network._namespaces() if name.startswith(net.prefix)]
-    with sleeper:
-        assert sleeper.wait(10) == -9
+    assert sleeper.wait(10) == -9
 
 
 # --- the figures ---
