@@ -49,10 +49,10 @@ class Part:
 
 
 def tiled(sizes: dict[str, int]) -> list[Part]:
-    """One part per name, one after another."""
+    """One vector per name, one after another."""
     parts, start = [], 0
     for name, size in sizes.items():
-        parts.append(Part(name, start, size))
+        parts.append(Part(name, start, size, shape=(size,)))
         start += size
     return parts
 
