@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from nuq import code_tables, ops
+from nuq.compressors.decoding import InPlace
 from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
 from nuq.ops import Key
 from nuq.settings import check
@@ -45,7 +46,7 @@ def _on(device: torch.device, name: str, which: str) -> Tensor:
     return torch.tensor(getattr(code_tables, which)(name), dtype=torch.float32, device=device)
 
 
-class Blockwise:
+class Blockwise(InPlace):
     """settings: see ``nuq.settings.rivals``, whose ranges hold here too."""
 
     exact_bytes = True
@@ -73,15 +74,6 @@ class Blockwise:
             ops.encode_(vector, levels, scales, body[codes_at:], stochastic=self.stochastic, **how)
         return message
 
-    def decode(self, message: Message) -> Tensor:
-        total = torch.empty(message.num_coordinates, dtype=torch.float32, device=message.body.device)
-        self._decode(message, total, accumulate=False)
-        return total
-
-    def add(self, message: Message, total: Tensor) -> None:
-        """total += decode(message), in one pass.  total: float32[n]."""
-        self._decode(message, total, accumulate=True)
-
     def _decode(self, message: Message, total: Tensor, *, accumulate: bool) -> None:
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() < _HEAD.size:
@@ -103,9 +95,3 @@ class Blockwise:
 
     def message_bytes(self, num_coordinates: int) -> int:
         return HEADER_BYTES + _HEAD.size + 4 * ops.num_buckets(num_coordinates, self.bucket_size) + num_coordinates
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        del state

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from nuq import casts, ops
+from nuq.compressors.decoding import InPlace
 from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
 from nuq.ops import Key
 from nuq.settings import check
@@ -37,7 +37,7 @@ _PART = 1 << 17  # coordinates
 _BELOW_TOP = 0x77FF  # the largest float16 below 2^(_TOP + 1)
 
 
-class HalfCast:
+class HalfCast(InPlace):
     """dtype: bfloat16 or float16; scale: power or none."""
 
     exact_bytes = True
@@ -79,15 +79,6 @@ class HalfCast:
             scaled = vector[part] * 2.0**exponent
             rounded[part] = scaled.clamp_(-limit, limit) if beyond else scaled
 
-    def decode(self, message: Message) -> Tensor:
-        total = torch.empty(message.num_coordinates, dtype=torch.float32, device=message.body.device)
-        self._decode(message, total, accumulate=False)
-        return total
-
-    def add(self, message: Message, total: Tensor) -> None:
-        """total += decode(message).  total: float32[n]."""
-        self._decode(message, total, accumulate=True)
-
     def _decode(self, message: Message, total: Tensor, *, accumulate: bool) -> None:
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() != _HEAD.size + 2 * n:
@@ -106,12 +97,6 @@ class HalfCast:
 
     def message_bytes(self, num_coordinates: int) -> int:
         return HEADER_BYTES + _HEAD.size + 2 * num_coordinates
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        del state
 
 
 def _parts(num_coordinates: int) -> list[slice]:

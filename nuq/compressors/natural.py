@@ -19,12 +19,11 @@ For n coordinates that makes ``28 + 4 + n`` bytes, header included.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from nuq import casts, ops
+from nuq.compressors.decoding import InPlace
 from nuq.message import HEADER_BYTES, Message, MessageError
 from nuq.ops import Key, NonFiniteError
 from nuq.settings import check
@@ -35,7 +34,7 @@ _HEAD_BYTES = 4
 _LARGEST_LEAST = 254 - casts.MOST_POWERS + 1
 
 
-class NaturalCompression:
+class NaturalCompression(InPlace):
     """settings: nothing that the encoder reads."""
 
     exact_bytes = True
@@ -59,15 +58,6 @@ class NaturalCompression:
             message.body[_HEAD_BYTES:] = 0
         return message
 
-    def decode(self, message: Message) -> Tensor:
-        total = torch.empty(message.num_coordinates, dtype=torch.float32, device=message.body.device)
-        self._decode(message, total, accumulate=False)
-        return total
-
-    def add(self, message: Message, total: Tensor) -> None:
-        """total += decode(message), in one pass.  total: float32[n]."""
-        self._decode(message, total, accumulate=True)
-
     def _decode(self, message: Message, total: Tensor, *, accumulate: bool) -> None:
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() != _HEAD_BYTES + n:
@@ -81,9 +71,3 @@ class NaturalCompression:
 
     def message_bytes(self, num_coordinates: int) -> int:
         return HEADER_BYTES + _HEAD_BYTES + num_coordinates
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        del state

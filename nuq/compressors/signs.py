@@ -24,12 +24,12 @@ For n coordinates and buckets of d that makes ``28 + 8 + 4 k ceil(n/d) + ceil(n/
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from nuq import coding, ops, reference, signs
+from nuq.compressors.decoding import InPlace
 from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
 from nuq.ops import Key
 from nuq.settings import check
@@ -39,7 +39,7 @@ TAG = b"SIGN"
 _HEAD = struct.Struct("<IB3x")
 
 
-class Sides:
+class Sides(InPlace):
     """values_per_bucket: 1: plus or minus the mean of ``|x|``; 2: the mean of either side."""
 
     exact_bytes = True
@@ -75,15 +75,6 @@ class Sides:
         means = torch.stack([-sums[:, 1] / (lengths - others).clamp_min(1.0), sums[:, 0] / others.clamp_min(1.0)], dim=1)
         return means.to(torch.float32)
 
-    def decode(self, message: Message) -> Tensor:
-        total = torch.empty(message.num_coordinates, dtype=torch.float32, device=message.body.device)
-        self._decode(message, total, accumulate=False)
-        return total
-
-    def add(self, message: Message, total: Tensor) -> None:
-        """total += decode(message), in one pass.  total: float32[n]."""
-        self._decode(message, total, accumulate=True)
-
     def _decode(self, message: Message, total: Tensor, *, accumulate: bool) -> None:
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() < _HEAD.size:
@@ -102,12 +93,6 @@ class Sides:
 
     def message_bytes(self, num_coordinates: int) -> int:
         return HEADER_BYTES + self._bits_at(num_coordinates) + coding.packed_bytes(num_coordinates, 1)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        del state
 
 
 def _bits_at(num_coordinates: int, bucket_size: int, values_per_bucket: int) -> int:
