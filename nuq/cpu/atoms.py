@@ -11,24 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nuq.cpu import library
+from nuq.cpu.arrays import Signature, call
 
 Floats = NDArray[np.float32]
 _LONG, _INT, _WORD, _POINTER, _DOUBLE = ctypes.c_int64, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_double
-_SIGNATURES: dict[str, tuple[list[Any], Any]] = {
+_SIGNATURES: dict[str, Signature] = {
     "nuq_product_sum": ([_POINTER, _POINTER, _LONG, _LONG, _LONG, _POINTER, _INT], None),
     "nuq_tossed": ([_POINTER, _LONG, _DOUBLE, _WORD, _WORD, _POINTER, _INT], _LONG),
 }
 
 
 def _call(name: str, *arguments: NDArray[Any] | float) -> Any:
-    loaded = library()
-    assert loaded is not None
-    function = getattr(loaded, name)
-    function.argtypes, function.restype = _SIGNATURES[name]
-    for argument in arguments:
-        assert not isinstance(argument, np.ndarray) or argument.flags.c_contiguous
-    return function(*(argument.ctypes.data if isinstance(argument, np.ndarray) else argument for argument in arguments))
+    return call(name, _SIGNATURES[name], *arguments)
 
 
 def product_sum(left: Floats, right: Floats, threads: int) -> Floats:

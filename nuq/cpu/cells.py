@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nuq.cpu import library
+from nuq.cpu.arrays import Signature, call
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 _LONG, _INT, _WORD, _POINTER = ctypes.c_int64, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p
-_SIGNATURES: dict[str, tuple[list[Any], Any]] = {
+_SIGNATURES: dict[str, Signature] = {
     "nuq_cell_numbers": ([_POINTER, _LONG, _POINTER, _INT, _INT, _INT, _POINTER, _INT], None),
     "nuq_cell_counted": ([_POINTER, _LONG, _POINTER, _INT], None),
     "nuq_cell_sums": ([_POINTER, _POINTER, _LONG, _POINTER, _POINTER, _LONG, _WORD, _WORD, _POINTER, _INT], None),
@@ -28,13 +28,7 @@ _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
 
 
 def _call(name: str, *arguments: NDArray[Any] | int) -> Any:
-    loaded = library()
-    assert loaded is not None
-    function = getattr(loaded, name)
-    function.argtypes, function.restype = _SIGNATURES[name]
-    for argument in arguments:
-        assert not isinstance(argument, np.ndarray) or argument.flags.c_contiguous
-    return function(*(argument.ctypes.data if isinstance(argument, np.ndarray) else argument for argument in arguments))
+    return call(name, _SIGNATURES[name], *arguments)
 
 
 def numbers(x: Floats, thresholds: Floats, first: int, threads: int) -> Bytes:

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nuq.cpu import library
+from nuq.cpu.arrays import Signature, call
 
 Floats = NDArray[np.float32]
 Places = NDArray[np.int32]
 _LONG, _INT, _WORD, _POINTER = ctypes.c_int64, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p
-_SIGNATURES: dict[str, tuple[list[Any], Any]] = {
+_SIGNATURES: dict[str, Signature] = {
     "nuq_top_magnitudes": ([_POINTER, _LONG, _LONG, _LONG, _LONG, _POINTER, _INT], _LONG),
     "nuq_top_hashes": ([_LONG, _LONG, _LONG, _LONG, _WORD, _WORD, _POINTER, _INT], None),
     "nuq_at_least": ([_POINTER, _LONG, _WORD, _POINTER, _INT], _LONG),
@@ -27,13 +27,7 @@ _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
 
 
 def _call(name: str, *arguments: NDArray[Any] | int) -> Any:
-    loaded = library()
-    assert loaded is not None
-    function = getattr(loaded, name)
-    function.argtypes, function.restype = _SIGNATURES[name]
-    for argument in arguments:
-        assert not isinstance(argument, np.ndarray) or argument.flags.c_contiguous
-    return function(*(argument.ctypes.data if isinstance(argument, np.ndarray) else argument for argument in arguments))
+    return call(name, _SIGNATURES[name], *arguments)
 
 
 def top(x: Floats, bucket: int, k: int, k_last: int, total: int, threads: int) -> Places | None:
