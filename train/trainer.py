@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch import Tensor
 
 import args
 from nuq import agreement
@@ -20,8 +19,9 @@ from nuq.links import Links
 from nuq.message import VERSION
 from nuq.ops import NonFiniteError
 from nuq.workers import Exchanged, Memory, Workers
-from train import checkpoint, data, estimator, models, optim
+from train import checkpoint, data, estimator, optim
 from train.data.dataset import DataSet, Split
+from train.gradients import Gradient, Gradients, evaluate
 from train.log import Log
 from train.order import Order, generator
 from train.status import Status
@@ -54,12 +54,8 @@ class Trainer:
         self.group = group
         self.rank = dist.get_rank(group) if group is not None else 0
         self.data = dataset or data.load(config, device)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(config["seed"])
-            self.model = models.build(config, self.data.input_shape, self.data.num_classes)
-        # 1.2 to 1.4 times as fast as the default order on CPU (ResNet-8, small CNN)
-        self.model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        self.gradients = Gradients(config, self.data, device)
+        self.model, self.parameters = self.gradients.model, self.gradients.parameters
         self.optimizer = optim.build(config, self.parameters)
         self._check_ranks()
         self.workers = self._workers(config["method"]["name"], args.named_method(config), args.named_exchange(config))
@@ -97,30 +93,9 @@ class Trainer:
 
     # --- gradients ---
 
-    def gradient(self, worker: int, step: int, order: Order, purpose: str) -> tuple[list[Tensor], Tensor]:
+    def gradient(self, worker: int, step: int, order: Order, purpose: str) -> tuple[Gradient, Tensor]:
         """One worker's gradient, one tensor per parameter, and its loss (0-d)."""
-        x, y = self.data.train_batch(order.indices(step, worker), generator(self.config["seed"], step, worker, purpose))
-        self.model.train()
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(generator(self.config["seed"], step, worker, f"{purpose}/dropout").initial_seed())  # dropout
-            loss = cross_entropy(self.model(_channels_last(x)), y, label_smoothing=self.config["label_smoothing"])
-        gradient = torch.autograd.grad(loss, list(self.parameters.values()))
-        flat = torch.cat([part.detach().reshape(-1) for part in gradient])  # once for all who take it as one vector
-        parts = flat.split([part.numel() for part in gradient])
-        return [part.view(whole.shape) for part, whole in zip(parts, gradient, strict=True)], loss.detach()
-
-    def _hosted_gradients(self, step: int, order: Order, purpose: str, workers: range) -> tuple[dict[int, list[Tensor]], dict[int, float]]:
-        """Gradients and losses of ``workers``; the batch-norm buffers end as worker 0's (if hosted) or as they were."""
-        buffers = _copies(self.model)
-        kept, gradients, losses = buffers, {}, {}
-        for worker in workers:
-            _restore(self.model, buffers)
-            gradients[worker], loss = self.gradient(worker, step, order, purpose)
-            losses[worker] = float(loss)
-            if worker == 0:
-                kept = _copies(self.model)
-        _restore(self.model, kept)
-        return gradients, losses
+        return self.gradients.one(worker, step, order, purpose)
 
     def sync_buffers(self) -> None:
         """Worker 0's batch-norm buffers on every process (they are read in evaluation only)."""
@@ -132,7 +107,7 @@ class Trainer:
         self.trained.settle()
         self.every_worker.links.barrier()
 
-    def _gather_gradients(self, gradients: dict[int, list[Tensor]]) -> list[list[Tensor]]:
+    def _gather_gradients(self, gradients: dict[int, Gradient]) -> list[Gradient]:
         """All workers' full-precision gradients, in worker order."""
         flat = {worker: torch.cat([part.reshape(-1) for part in gradient]) for worker, gradient in gradients.items()}
         sizes = [p.numel() for p in self.parameters.values()]
@@ -142,20 +117,15 @@ class Trainer:
             for row in self.every_worker.gather_tensors(flat)
         ]
 
-    def _sampled_gradients(self, order: Order, count: int, purpose: str) -> Iterator[dict[int, list[Tensor]]]:
-        """``count`` extra gradients of every hosted worker at the present parameters; batch-norm buffers stay."""
-        before = _copies(self.model)
-        for number in range(count):
-            gradients, _ = self._hosted_gradients(self.step * count + number, order, purpose, self.every_worker.hosted)
-            _restore(self.model, before)
-            yield gradients
+    def _sampled_gradients(self, order: Order, count: int, purpose: str) -> Iterator[dict[int, Gradient]]:
+        return self.gradients.samples(self.every_worker.hosted, self.step, order, count, purpose)
 
     # --- one step ---
 
     def train_step(self, stop: bool = False) -> Exchanged:
         """One optimizer step.  ``stop`` asks all processes to stop after it; the answer's ``stop`` says whether any asked."""
         before = self.trained.network_bytes
-        gradients, losses = self._hosted_gradients(self.step, self.order, "train", self.trained.hosted)
+        gradients, losses = self.gradients.of_workers(self.trained.hosted, self.step, self.order, "train")
         self._update_levels(gradients)
         result = self.trained.exchange(gradients, losses, self.step, stop=stop)
         rate = optim.learning_rate(self.config, self.step)
@@ -174,7 +144,7 @@ class Trainer:
         self.totals.network_bytes += self.trained.network_bytes - before
         return result
 
-    def _update_levels(self, gradients: dict[int, list[Tensor]]) -> None:
+    def _update_levels(self, gradients: dict[int, Gradient]) -> None:
         workers = self.workers
         if not workers.adaptive:
             return
@@ -219,19 +189,9 @@ class Trainer:
         measured.scalars["time/measure_s"] = seconds
         return measured
 
-    @torch.no_grad()
     def evaluate(self, split: Split) -> dict[str, float]:
         """``V`` (test) or ``T`` (training) scalars over the whole split, without augmentation."""
-        self.model.eval()
-        loss, correct, total = 0.0, 0, 0
-        for x, y in self.data.batches(split, self.config["eval_batch_size"]):
-            output = self.model(_channels_last(x))
-            loss += float(cross_entropy(output, y, reduction="sum"))
-            correct += int((output.argmax(dim=1) == y).sum())
-            total += len(y)
-        prefix = "V" if split == "test" else "T"
-        shares = {"correct": correct, "wrong": total - correct, "acc": 100 * correct / total, "error": 100 * (total - correct) / total}
-        return {f"{prefix}loss": loss / total, **{f"{prefix}{name}": float(value) for name, value in shares.items()}}
+        return evaluate(self.model, self.data, split, self.config["eval_batch_size"])
 
     def state_dict(self) -> dict[str, Any]:
         """The same in every split; every process must call it."""
@@ -334,16 +294,3 @@ class Trainer:
             log.scalars(self.step, values)
             log.line(f"step {self.step}/{self.config['steps']}: test accuracy {values['Vacc']:.2f} %, test loss {values['Vloss']:.4f}")
         return values
-
-
-def _copies(model: nn.Module) -> list[Tensor]:
-    return [buffer.clone() for buffer in model.buffers()]
-
-
-def _restore(model: nn.Module, buffers: list[Tensor]) -> None:
-    for buffer, value in zip(model.buffers(), buffers, strict=True):
-        buffer.copy_(value)
-
-
-def _channels_last(x: Tensor) -> Tensor:
-    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
