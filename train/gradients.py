@@ -75,6 +75,7 @@ def loss_of(output: Tensor, target: Tensor, *, label_smoothing: float = 0.0, red
 
 
 def channels_last(x: Tensor) -> Tensor:
+    """Images (batch, channel, height, width) with their channels side by side in memory; anything else as it is."""
     return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
 
 
