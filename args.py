@@ -19,8 +19,8 @@ import command_line
 from nuq import layers as layer_list
 from nuq.registry import METHODS, method
 from nuq.settings import check, converted, exchange, setting, types_of, unknown
-from nuq.settings.feedback import Feedback, check_memory, check_nesterov, memory_kinds
-from task_settings import DATA, MODELS, OPTIMIZERS, SCHEDULES, check_schedule
+from nuq.settings.feedback import Feedback, check_memory, memory_kinds
+from task_settings import DATA, MODELS, OPTIMIZERS, SCHEDULES, check_optimizer, check_schedule
 
 GROUPS: dict[str, dict[str, type]] = {
     "method": {name: entry.settings for name, entry in METHODS.items()},
@@ -175,8 +175,7 @@ def validate(config: Mapping[str, Any]) -> None:
     if config["trajectory"] == "sgd" and config["measure"]["every"] == 0 and config["method"]["name"] != "sgd":
         raise ValueError("trajectory='sgd' measures the method without training on it: measure.every must be above 0")
     check_schedule(config["schedule"])
-    if config["optim"]["name"] == "sgd":
-        check_nesterov(config["optim"]["nesterov"], config["optim"]["momentum"], "optim.")
+    check_optimizer(config)
     named_layers(config)
     _validate_exchange(config)
     _validate_feedback(config)

@@ -69,6 +69,10 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
             chosen["exchange.collective"] = needs
     if chosen.get("optim.momentum") == 0:
         chosen.pop("optim.nesterov", None)
+    if chosen.get("optim.weight_decay", 0) == 0 and chosen.get("optim.decay_norms") is False:
+        chosen["optim.weight_decay"] = 0.5
+    if chosen.get("trajectory") == "sgd" or METHODS[chosen["method"]].single_worker:
+        chosen.pop("optim.scale_lr", None)
     kind = chosen.get("feedback.kind", "auto")
     if "momentum" in (kind, METHODS[chosen["method"]].feedback if kind == "auto" else ""):
         chosen = {name: value for name, value in chosen.items() if not name.startswith("optim")}
@@ -103,7 +107,7 @@ def _every_setting() -> Iterator[tuple[dict[str, Any], str, dataclasses.Field[An
             yield needed, f"{section}.{item.name}", item
     for group, name in CHOICES:
         for item in dataclasses.fields(args.GROUPS[group][name]):
-            needed = {"schedule.warmup_steps": 3} if item.name == "warmup_factor" else {}
+            needed = {"warmup_factor": {"schedule.warmup_steps": 3}, "decay_norms": {"optim.weight_decay": 0.5}}.get(item.name, {})
             yield {group: name, **needed}, f"{group}.{item.name}", item
 
 

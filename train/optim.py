@@ -1,4 +1,4 @@
-"""The optimizer, and the learning rate as a function of the step."""
+"""The optimizer, what it leaves out and cuts off, and the learning rate as a function of the step."""
 
 from __future__ import annotations
 
@@ -8,56 +8,99 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import args
 
+NORMS: tuple[type[nn.Module], ...] = (
+    nn.modules.batchnorm._NormBase,  # batch and instance norms, the lazy and the synchronised ones too
+    nn.LayerNorm,
+    nn.GroupNorm,
+    nn.RMSNorm,
+)
 
-def build(config: dict[str, Any], named: Mapping[str, nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer of ``config["optim"]`` for parameters by name; its rate is set anew at every step."""
-    values, parameters = config["optim"], named.values()
+
+def build(config: dict[str, Any], named: Mapping[str, nn.Parameter], model: nn.Module) -> torch.optim.Optimizer:
+    """The optimizer of ``config["optim"]`` for ``model``'s parameters ``named``; its rate is set anew at every step.
+
+    Groups of parameters: of one kind each, those whose momentum acts in the workers first, and in turn those that decay first.
+    """
+    values, parameters = config["optim"], list(named.values())
     in_workers = args.momentum_in_workers_of(config, named)
+    spared = set() if values["decay_norms"] else {id(p) for p in without_decay(model)}
+    kinds = [(here, id(p) not in spared) for p, here in zip(parameters, in_workers, strict=True)]
+    groups = {kind: [p for p, its in zip(parameters, kinds, strict=True) if its == kind] for kind in sorted(set(kinds), reverse=True)}
     if any(in_workers):
-        groups = {where: [p for p, yes in zip(parameters, in_workers, strict=True) if yes == where] for where in (True, False)}
-        listed = [{"params": of, "in_workers": where} for where, of in groups.items() if of]
+        # a group's "decays" is absent where it is true, as from checkpoints that are older than it
+        listed = [{"params": of, "in_workers": here} | ({} if decays else {"decays": False}) for (here, decays), of in groups.items()]
         return DecaySGD(listed, values["lr"], values["momentum"], values["nesterov"], values["weight_decay"])
+    listed = [{"params": of, "weight_decay": values["weight_decay"] * decays} for (_, decays), of in groups.items()]
     if values["name"] == "sgd":
-        if values["nesterov"] and values["momentum"] == 0:
-            raise ValueError("optim.nesterov=True with optim.momentum=0.0: Nesterov needs a momentum above 0")
-        options = {key: values[key] for key in ("lr", "momentum", "nesterov", "weight_decay")}
-        return torch.optim.SGD(parameters, **options)
-    return torch.optim.Adam(parameters, lr=values["lr"], betas=(values["beta1"], values["beta2"]), weight_decay=values["weight_decay"])
+        return torch.optim.SGD(listed, values["lr"], values["momentum"], nesterov=values["nesterov"])
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[values["name"]]
+    return kind(listed, lr=values["lr"], betas=(values["beta1"], values["beta2"]))
+
+
+def without_decay(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that ``optim.decay_norms=false`` leaves out: all of a module of ``NORMS``, and all that are called a bias.
+
+    By the kind of module, not by dimension: a gain of a hand-made layer decays, as do embeddings and matrices of one row.
+    """
+    found = [(module, name, p) for module in model.modules() for name, p in module.named_parameters(recurse=False)]
+    return [p for module, name, p in found if isinstance(module, NORMS) or "bias" in name]
+
+
+def clipped(values: Mapping[str, Any], mean: Tensor) -> Tensor:
+    """The step's mean gradient, one flat vector, after ``clip_value`` and then ``clip_norm`` of ``config["optim"]``; itself without them.
+
+    g min(1, clip_norm / |g|), g of coordinates between -clip_value and clip_value: Pascanu et al., "On the difficulty of training recurrent
+    neural networks" (2013), Section 3.2.  |g| is a sum in float64, in which no finite gradient overflows.  What is cut off is lost: no
+    worker's memory sees it.
+    """
+    if values["clip_value"]:
+        mean = mean.clamp(-values["clip_value"], values["clip_value"])
+    if values["clip_norm"]:
+        share = values["clip_norm"] / torch.linalg.vector_norm(mean, dtype=torch.float64)
+        mean = mean * share.clamp(max=1).to(mean.dtype)
+    return mean
 
 
 def learning_rate(config: dict[str, Any], step: int) -> float:
-    """The rate of the step after ``step`` finished steps; a drop listed at 40000 holds from step 40000 on."""
-    return config["optim"]["lr"] * _share(config["schedule"], step, config["steps"])
+    """The rate of the step after ``step`` finished steps; a drop listed at 40000 holds from step 40000 on.
+
+    optim.scale_lr: Goyal et al. (2017), Section 2.1, has the linear rule; the root keeps the variance of a step instead.  A step averages
+    over all workers, or over the ``num_aggregate`` that a server waits for.
+    """
+    averaged = config["exchange"]["num_aggregate"] or config["workers"]
+    scale = {"none": 1.0, "linear": averaged, "sqrt": math.sqrt(averaged)}[config["optim"]["scale_lr"]]
+    return config["optim"]["lr"] * scale * _share(config["schedule"], step, config["steps"])
 
 
 def _share(schedule: Mapping[str, Any], step: int, steps: int) -> float:
     """What the schedule multiplies the rate by after ``step`` of ``steps`` steps, exact at every corner.
 
-    warm-up: f + (1 - f) step / warmup_steps below warmup_steps, with f = warmup_factor, times the schedule's own share: Goyal et al.,
-    "Accurate, large minibatch SGD" (2017), Section 2.2, whose f is 1 / workers.
+    warm-up: f + (1 - f) step / warmup_steps below warmup_steps, with f = warmup_factor: Goyal et al., "Accurate, large minibatch SGD"
+    (2017), Section 2.2, whose f is 1 / workers.  Steps' drops count in it too; exponential and cosine start at its end.
+    exponential: factor^(t / period), t the steps since the warm-up.
     cosine: (1 + cos(pi t)) / 2 with t from 0 at the end of the warm-up to 1 after the last step: Loshchilov, Hutter, "SGDR" (2017), as DGC
     uses it. The last step's share is therefore just above 0. A run that is no longer than its warm-up ends in it.
     piecewise_linear: straight lines between the corners, and level outside of them. ResNet-9's first step has the rate 0 of its first
     corner and its last one a rate just above 0; its author's code reads the line one step later, so there it is the other way round.
     """
-    warmup_steps = schedule.get("warmup_steps", 0)
+    if schedule["name"] == "piecewise_linear":
+        return _on_lines(schedule["at"], schedule["factors"], step)
+    warmup_steps = schedule["warmup_steps"]
     rise = 1.0
     if step < warmup_steps:
         rise = schedule["warmup_factor"] + (1 - schedule["warmup_factor"]) * step / warmup_steps
     if schedule["name"] == "step":
         return rise * schedule["factor"] ** sum(step >= at for at in schedule["at"])
+    if step < warmup_steps:
+        return rise
     if schedule["name"] == "exponential":
-        return schedule["factor"] ** (step / schedule["period"])
+        return schedule["factor"] ** ((step - warmup_steps) / schedule["period"])
     if schedule["name"] == "cosine":
-        if step < warmup_steps:
-            return rise
         return (1 + math.cos(math.pi * (step - warmup_steps) / (steps - warmup_steps))) / 2 if step < steps else 0.0
-    if schedule["name"] == "piecewise_linear":
-        return _on_lines(schedule["at"], schedule["factors"], step)
     return 1.0
 
 
@@ -75,7 +118,7 @@ class DecaySGD(torch.optim.SGD):
 
     b = m b + decay * w, then w -= lr (g + b); with Nesterov's w -= lr (g + decay * w + m b).  Without compression that is torch's SGD with
     momentum, of which it takes the decay's share.  Groups of parameters with ``in_workers=False`` have gradients without momentum, and
-    torch's SGD.
+    torch's SGD; those with ``decays=False`` have no decay.
     """
 
     def __init__(self, parameters: Iterable[Any], lr: float, momentum: float, nesterov: bool, weight_decay: float) -> None:
@@ -86,17 +129,18 @@ class DecaySGD(torch.optim.SGD):
     def step(self, closure: Any = None) -> None:
         assert closure is None
         for group in self.param_groups:
+            decay = self.decay if group.get("decays", True) else 0.0
             for parameter in group["params"]:
                 assert parameter.grad is not None
                 if not group.get("in_workers", True):
-                    update = self._with_momentum(parameter, parameter.grad.add(parameter, alpha=self.decay))
-                elif self.decay:
-                    update = parameter.grad + self._with_momentum(parameter, parameter * self.decay)
+                    update = self._with_momentum(parameter, parameter.grad.add(parameter, alpha=decay))
+                elif decay:
+                    update = parameter.grad + self._with_momentum(parameter, parameter * decay)
                 else:
                     update = parameter.grad
                 parameter.add_(update, alpha=-group["lr"])
 
-    def _with_momentum(self, parameter: torch.Tensor, added: torch.Tensor) -> torch.Tensor:
+    def _with_momentum(self, parameter: Tensor, added: Tensor) -> Tensor:
         """What to subtract for a gradient ``added``, which goes into the parameter's buffer."""
         state = self.state[parameter]
         if "momentum_buffer" not in state:

@@ -56,7 +56,7 @@ class Trainer:
         self.data = dataset or data.load(config, device)
         self.gradients = Gradients(config, self.data, device)
         self.model, self.parameters = self.gradients.model, self.gradients.parameters
-        self.optimizer = optim.build(config, self.parameters)
+        self.optimizer = optim.build(config, self.parameters, self.model)
         self._check_ranks()
         self.workers = self._workers(config["method"]["name"], args.named_method(config), args.named_exchange(config))
         self.every_worker = self._workers("supersgd", None)  # for measurements: all workers' gradients, in full precision
@@ -129,9 +129,9 @@ class Trainer:
         self._update_levels(gradients)
         result = self.trained.exchange(gradients, losses, self.step, stop=stop)
         rate = optim.learning_rate(self.config, self.step)
-        offset = 0
+        mean, offset = optim.clipped(self.config["optim"], result.mean), 0
         for parameter in self.parameters.values():
-            parameter.grad = result.mean[offset : offset + parameter.numel()].view_as(parameter)
+            parameter.grad = mean[offset : offset + parameter.numel()].view_as(parameter)
             offset += parameter.numel()
         for settings in self.optimizer.param_groups:
             settings["lr"] = rate

@@ -53,7 +53,7 @@ def test_dgc_on_cifar10_is_trained_as_by_its_authors() -> None:
         "SuperSGD", "DGC wm0", "DGC wm5", "DGC wm5o", "DGC paper's warm-up", "DGC wm5 fp32",
     }  # fmt: skip
     for item in found.values():
-        config, workers = item.config, item.config["workers"]
+        config, workers = args.result_settings(item.config), item.config["workers"]
         epoch = 50_000 // (128 * workers)
         assert (config["steps"], config["batch_size"], config["model"]["name"]) == (200 * epoch, 128, "resnet110")
         assert config["optim"]["lr"] == pytest.approx(0.1 * workers)
@@ -77,7 +77,7 @@ def test_dgc_on_imagenet_has_the_rows_of_the_published_table(run_name: str, deca
     found = rows("dgc", run_name)
     gpus = {}
     for label, item in found.items():
-        config = item.config
+        config = args.result_settings(item.config)
         total = config["workers"] * config["batch_size"] // 32
         epoch = 1_281_167 // (32 * total)
         assert (config["steps"], config["eval_every"]) == (90 * epoch, epoch)
@@ -141,7 +141,7 @@ def test_atomo_is_trained_as_by_its_authors() -> None:
     for run_name, data, model, epoch in (("lenet_mnist", "mnist", "lenet", 117), ("resnet18_cifar10", "cifar10", "cifar_resnet18", 97)):
         found = rows("atomo", run_name)
         for item in found.values():
-            config = item.config
+            config = args.result_settings(item.config)
             assert (config["data"]["name"], config["model"]["name"], config["batch_size"]) == (data, model, 128)
             assert config["optim"] == {"name": "sgd", "lr": 0.01, "momentum": 0.5, "nesterov": False, "weight_decay": 0.0}
             assert config["schedule"] == {"name": "exponential", "factor": 0.95, "period": epoch}
