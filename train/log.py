@@ -1,7 +1,6 @@
 """What a run logs, under the names of the original code, so that its logs and ours draw with the same commands.
 
-Records go straight to the event file: tensorboardX's SummaryWriter hands them to another thread, and its ``flush`` does not wait for those
-that are still on their way there, so that a process killed after a checkpoint could lose rows from before it.
+Records go straight to the event file (``train.event_file`` says why).
 """
 
 from __future__ import annotations
@@ -13,27 +12,28 @@ from typing import Any
 
 import numpy as np
 from tensorboardX import summary
-from tensorboardX.event_file_writer import EventsWriter
-from tensorboardX.proto import event_pb2
 
 from train import hparams
+from train.event_file import EventFile
 
-EVENT: Any = event_pb2  # its names exist at run time only
 FLUSH_S = 10.0
 
 
 class Log:
-    """Event files in the run folder, one per attempt; the ranks that keep no log pass ``run_dir=None``."""
+    """Event files in the run folder, one per attempt; the ranks that keep no log pass ``run_dir=None``.
+
+    OSError, with the file's path, where something cannot be written.
+    """
 
     def __init__(self, run_dir: Path | None, attempt: int) -> None:
-        self._file = EventsWriter(str(run_dir / "events"), f".a{attempt}") if run_dir else None
+        self._file = EventFile(run_dir, f".a{attempt}") if run_dir else None
         self._first_attempt = attempt == 1
         self._shows = run_dir is not None
         self._flushed = time.monotonic()
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        for tag, value in values.items():
-            self._record(summary.scalar(tag, value), step)
+        if self._file:
+            self._file.write((summary.scalar(tag, value) for tag, value in values.items()), step)
         if time.monotonic() - self._flushed >= FLUSH_S:
             self.flush()
 
@@ -64,7 +64,7 @@ class Log:
 
     def _record(self, content: Any, step: int | None = None) -> None:
         if self._file:
-            self._file.write_event(EVENT.Event(summary=content, wall_time=time.time(), step=step))
+            self._file.write([content], step)
 
     def line(self, text: str) -> None:
         """For people: a line on standard output, which job scripts keep as stdout.log."""

@@ -1,18 +1,28 @@
-"""status.json: what a run says of itself.  Written aside and renamed, so a reader never sees half of it."""
+"""status.json: what a run says of itself.  Written aside and renamed, so a reader never sees half of it.
+
+Three times tell a run that works from one that is stuck and from one that is gone, all in unix seconds: ``heartbeat``, when its process
+last wrote this file, which a thread does whatever the run is at; ``progress``, when the run itself last got on (a step, a batch of an
+evaluation, a sampled gradient, or the beginning of its ``phase``); ``stepped``, when it last finished a step.
+"""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
+import sys
+import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 HEARTBEAT_S = 2.0
+PATIENCE_S = 60.0  # heartbeats may fail for so long before they end a run: file servers have short troubles
 EXIT_DONE, EXIT_BAD_SETTINGS, EXIT_DIVERGED, EXIT_REQUEUE, EXIT_INTERRUPTED, EXIT_CRASH = 0, 2, 3, 75, 130, 1
 METRICS = ("loss", "Vloss", "Vacc")  # the latest of these are told; everything else is in the logs
 SLURM = ("JOB_ID", "TASK_ID", "RESTART_COUNT", "CLUSTER_NAME")  # which job this is, and which of its lives
@@ -21,7 +31,7 @@ STATES = {EXIT_DONE: "done", EXIT_REQUEUE: "preempted", EXIT_INTERRUPTED: "preem
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write aside, flush to disk, rename."""
+    """Write aside, flush to disk, rename.  OSError, with the path, leaves the old file and nothing beside it."""
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(aside, "w") as file:
@@ -29,8 +39,10 @@ def write_text(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    except OSError as error:
+        with suppress(OSError):
+            aside.unlink()
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def read(run_dir: Path) -> dict[str, Any]:
@@ -47,11 +59,41 @@ def read(run_dir: Path) -> dict[str, Any]:
     return status
 
 
+class FolderGone(OSError):
+    """The run folder was removed, moved or replaced under the run."""
+
+
+class Progress:
+    """What a run is at: told by the thread that trains, read by the one that writes the heartbeat."""
+
+    def __init__(self) -> None:
+        self.phase = "starting"
+        self.at = time.time()
+        self.stepped: float | None = None
+
+    def moved(self) -> None:
+        """The run got on."""
+        self.at = time.time()
+
+    @contextmanager
+    def during(self, phase: str) -> Iterator[None]:
+        """``phase`` inside, and after an error too; what it was before otherwise."""
+        before, self.phase = self.phase, phase
+        self.moved()
+        yield
+        self.phase = before
+        self.moved()
+
+
 class Status:
     """Kept by rank 0 of a run; the other ranks pass ``run_dir=None`` and write nothing."""
 
     def __init__(self, run_dir: Path | None, steps: int, device: str, threads: int, machine: Mapping[str, Any] | None = None) -> None:
         self._path = run_dir / "status.json" if run_dir else None
+        self._folder = _inode(run_dir) if run_dir else None
+        self._lock = threading.Lock()
+        self._failing: tuple[float, OSError] | None = None  # since when (monotonic), and the last error
+        self.progress = Progress()
         before = read(run_dir) if run_dir else {}
         self.attempt = before.get("attempt", 0) + 1
         self._seconds_before = before.get("seconds", 0.0)
@@ -65,6 +107,9 @@ class Status:
             "code": Path(os.environ.get("NUQ_CODE", "")).name,
             "start": self._started,
             "heartbeat": self._started,
+            "phase": self.progress.phase,
+            "progress": self.progress.at,
+            "stepped": None,
             "end": None,
             "step": before.get("step", 0),
             "steps": steps,
@@ -80,27 +125,88 @@ class Status:
 
     def _write(self) -> None:
         now = time.time()
+        done = self.progress
         self._values.update(heartbeat=now, seconds=self._seconds_before + now - self._started)
+        self._values.update(phase=done.phase, progress=done.at, stepped=done.stepped)
         self._written = now
         if self._path:
+            if _inode(self._path.parent) != self._folder:
+                raise FolderGone(errno.ENOENT, "removed, moved or replaced while the run was in it", str(self._path.parent))
             write_text(self._path, json.dumps(self._values, indent=1))
 
-    def beat(self, step: int) -> None:
-        """Called every step; reaches the disk at most every HEARTBEAT_S."""
-        self._values["step"] = step
-        if time.time() - self._written >= HEARTBEAT_S:
+    def _refresh(self) -> None:
+        """Write, unless it is being written; what goes wrong is kept for ``beat`` to judge."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
             self._write()
+            self._failing = None
+        except OSError as error:
+            if self._failing is None:
+                print(f"main.py: no heartbeat: {describe(error)}", file=sys.stderr, flush=True)
+            self._failing = (self._failing[0] if self._failing else time.monotonic(), error)
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def beating(self) -> Iterator[None]:
+        """Inside, a thread refreshes the heartbeat every HEARTBEAT_S, so that long passes are not silence."""
+        stop = threading.Event()
+
+        def beat() -> None:
+            while not stop.wait(HEARTBEAT_S):
+                self._refresh()
+
+        thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
+        if self._path:
+            thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            if thread.is_alive():
+                thread.join()
+
+    def beat(self, step: int) -> None:
+        """Called after every step; reaches the disk at most every HEARTBEAT_S.
+
+        OSError where the folder is gone, or where heartbeats have failed for PATIENCE_S.
+        """
+        self._values["step"] = step
+        self.progress.stepped = time.time()
+        self.progress.moved()
+        if time.time() - self._written >= HEARTBEAT_S:
+            self._refresh()
+        if self._failing and (isinstance(self._failing[1], FolderGone) or time.monotonic() - self._failing[0] > PATIENCE_S):
+            raise self._failing[1]
 
     def tell(self, values: Mapping[str, float]) -> None:
         """Keep the latest of ``METRICS`` for the next heartbeat."""
         self._values["metrics"] = {**self._values["metrics"], **{name: values[name] for name in METRICS if name in values}}
 
     def end(self, exit_code: int, failure: BaseException | None = None) -> None:
+        """The last word, once the thread is done.  OSError where it cannot be written."""
         self._values.update(state=STATES.get(exit_code, "failed"), exit_code=exit_code, end=time.time())
         if failure is not None:
             message = str(failure)[:MESSAGE_CHARACTERS]
             self._values["failure"] = {"signature": type(failure).__name__ + _place(failure), "message": message}
-        self._write()
+        with self._lock:
+            self._write()
+
+
+def describe(error: OSError) -> str:
+    """What went wrong with which file, in a few words."""
+    what = error.strerror or str(error) or type(error).__name__
+    return f"{error.filename}: {what}" if error.filename else what
+
+
+def _inode(folder: Path) -> tuple[int, int] | None:
+    """Which folder this is, whatever it is called; None where there is none."""
+    try:
+        found = folder.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _place(failure: BaseException) -> str:
