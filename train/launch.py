@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import platform
@@ -28,6 +29,8 @@ from train.checkpoint import CheckpointError
 from train.log import Log
 from train.trainer import Preempted, Trainer
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # errors that are nobody's setting
+
 
 def choose_device(name: str, local_rank: int) -> torch.device:
     """auto: CUDA where there is one.  ValueError where CUDA is asked for in vain."""
@@ -42,11 +45,19 @@ def choose_device(name: str, local_rank: int) -> torch.device:
 
 @contextlib.contextmanager
 def process_group(device: torch.device, timeout_s: float) -> Iterator[dist.ProcessGroup | None]:
-    """The group that torchrun started, in which a silent rank is waited for so long; None for a single process."""
+    """The group that torchrun started, in which a silent rank is waited for so long; None for a single process.
+
+    RankLost where not all ranks come.
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield None
         return
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(seconds=timeout_s))
+    try:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(seconds=timeout_s))
+    except RuntimeError as error:
+        rank, why = os.environ["RANK"], str(error).strip().splitlines()[0]
+        together = f"the {os.environ['WORLD_SIZE']} ranks did not come together within exchange.timeout_s={timeout_s:g} seconds"
+        raise RankLost(f"{together} (rank {rank} saw: {why})") from error
     try:
         yield dist.group.WORLD
     finally:
@@ -103,22 +114,28 @@ def launch(config: dict[str, Any]) -> int:
                 run_dir.mkdir(parents=True, exist_ok=True)
                 held.enter_context(only_process_in(run_dir))
                 statuses.write_text(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False))
-        except (ValueError, OSError) as error:
+            here = machine.describe(device, statuses.ROOT) if rank == 0 else {}
+            status = statuses.Status(run_dir if rank == 0 else None, config["steps"], _describe(device), config["threads"], here)
+        except ValueError as error:
             return _refuse(error)
-        here = machine.describe(device, statuses.ROOT) if rank == 0 else {}
-        status = statuses.Status(run_dir if rank == 0 else None, config["steps"], _describe(device), config["threads"], here)
-        log = Log(run_dir if rank == 0 else None, status.attempt)
-        held.callback(log.close)
-        log.settings(config)
+        except OSError as error:
+            return _refuse(error, statuses.EXIT_CRASH if error.errno in FULL else statuses.EXIT_BAD_SETTINGS)
+        try:
+            log = Log(run_dir if rank == 0 else None, status.attempt)
+            held.callback(log.close)
+            log.settings(config)
+        except OSError as error:
+            return _leave(status, statuses.EXIT_CRASH, _unwritable(error, run_dir))
         return _train(config, run_dir, device, status, log, stop)
 
 
 def _train(config: dict[str, Any], run_dir: Path, device: torch.device, status: statuses.Status, log: Log, stop: StopSignal) -> int:
     """The run itself; whatever ends it is written to the status."""
     try:
-        with process_group(device, config["exchange"]["timeout_s"]) as group:
+        with status.beating(), process_group(device, config["exchange"]["timeout_s"]) as group:
             try:
-                trainer = Trainer(config, device=device, group=group)
+                with status.progress.during("loading data and model"):
+                    trainer = Trainer(config, device=device, group=group)
             except (ValueError, FileNotFoundError) as error:
                 return _leave(status, statuses.EXIT_BAD_SETTINGS, error)
             method, model = config["method"]["name"], config["model"]["name"]
@@ -140,11 +157,17 @@ def _train(config: dict[str, Any], run_dir: Path, device: torch.device, status: 
         return _leave(status, statuses.EXIT_CRASH, error)
     except KeyboardInterrupt:
         return _leave(status, statuses.EXIT_INTERRUPTED, Preempted("interrupted; started again, it goes on from its last checkpoint"))
+    except OSError as error:
+        return _leave(status, statuses.EXIT_CRASH, _unwritable(error, run_dir))
     except BaseException as error:
-        status.end(statuses.EXIT_CRASH, error)
+        with contextlib.suppress(OSError):
+            status.end(statuses.EXIT_CRASH, error)
         raise
-    log.finished()
-    status.end(statuses.EXIT_DONE)
+    try:
+        log.finished()
+        status.end(statuses.EXIT_DONE)
+    except OSError as error:
+        return _leave(status, statuses.EXIT_CRASH, _unwritable(error, run_dir))
     return statuses.EXIT_DONE
 
 
@@ -170,11 +193,23 @@ def _describe(device: torch.device) -> str:
 
 
 def _leave(status: statuses.Status, code: int, why: Exception) -> int:
-    status.end(code, why)
     print(f"main.py: {why}", file=sys.stderr)
+    try:
+        status.end(code, why)
+    except OSError as error:
+        print(f"main.py: nor can the end of the run be noted: {statuses.describe(error)}", file=sys.stderr)
     return code
 
 
-def _refuse(error: Exception) -> int:
-    print(f"main.py: {error}", file=sys.stderr)
-    return statuses.EXIT_BAD_SETTINGS
+def _unwritable(error: OSError, run_dir: Path) -> OSError:
+    """What people are told of a run that a file system ended; it counts as raised where ``error`` was."""
+    if isinstance(error, statuses.FolderGone) or not run_dir.is_dir():
+        text = f"{run_dir}: the run folder was removed, moved or replaced while the run was in it; what it held is where it is now"
+    else:
+        text = f"{statuses.describe(error)}; what was saved before is whole, and started again the run goes on from it"
+    return type(error)(text).with_traceback(error.__traceback__)
+
+
+def _refuse(error: Exception, code: int = statuses.EXIT_BAD_SETTINGS) -> int:
+    print(f"main.py: {statuses.describe(error) if isinstance(error, OSError) else error}", file=sys.stderr)
+    return code
