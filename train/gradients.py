@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -80,8 +80,10 @@ def channels_last(x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def evaluate(model: nn.Module, dataset: DataSet, split: str, batch_size: int) -> dict[str, float]:
-    """``V`` (test) or ``T`` (training) scalars over the whole split, without augmentation."""
+def evaluate(
+    model: nn.Module, dataset: DataSet, split: str, batch_size: int, between: Callable[[], object] = lambda: None
+) -> dict[str, float]:
+    """``V`` (test) or ``T`` (training) scalars over the whole split, without augmentation; ``between`` is called after each batch."""
     model.eval()
     loss, correct, total = 0.0, 0, 0
     for x, y in dataset.batches(split, batch_size):  # type: ignore[arg-type]
@@ -89,6 +91,7 @@ def evaluate(model: nn.Module, dataset: DataSet, split: str, batch_size: int) ->
         loss += float(loss_of(output, y, reduction="sum"))
         correct += int((output.argmax(dim=-1) == y).sum())
         total += y.numel()
+        between()
     prefix = "V" if split == "test" else "T"
     shares = {"correct": correct, "wrong": total - correct, "acc": 100 * correct / total, "error": 100 * (total - correct) / total}
     return {f"{prefix}loss": loss / total, **{f"{prefix}{name}": float(value) for name, value in shares.items()}}

@@ -112,6 +112,7 @@ class Status:
             "stepped": None,
             "end": None,
             "step": before.get("step", 0),
+            "saved_step": before.get("saved_step", 0),
             "steps": steps,
             "exit_code": None,
             "failure": None,
@@ -179,6 +180,10 @@ class Status:
             self._refresh()
         if self._failing and (isinstance(self._failing[1], FolderGone) or time.monotonic() - self._failing[0] > PATIENCE_S):
             raise self._failing[1]
+
+    def saved(self, step: int) -> None:
+        """A checkpoint of this step is on the disk: a run that is lost goes on from there, behind the step that it told last."""
+        self._values.update(step=step, saved_step=step)
 
     def tell(self, values: Mapping[str, float]) -> None:
         """Keep the latest of ``METRICS`` for the next heartbeat."""
