@@ -1,12 +1,59 @@
-"""The settings of ``args`` on the command line: what ``python main.py --help`` prints, and Hydra's store.  Imports no torch."""
+"""The command line of main.py: its modes, what ``python main.py --help`` prints, and Hydra's store.  Imports no torch."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+
+from nuq.settings import check, setting, typed, unknown
+
+MODES = ("train", "evaluate")
+
+
+@dataclass
+class Evaluation:
+    """What mode=evaluate reads, and nothing else: all other settings are the run's own."""
+
+    run: str = setting("", "folder of the run whose checkpoints are evaluated; required")
+    once: bool = setting(False, "true: the newest checkpoint and no other; false: each as it appears, until the run has ended")
+    splits: str = setting(
+        "run",
+        "run: the test set, and the training set with the run's eval_train=true; test: the test set alone; both: in any case",
+        choices=("run", "test", "both"),
+    )
+    eval_batch_size: int = setting(0, "samples per evaluation pass (0: as the run)", low=0)
+    threads: int = setting(0, "CPU threads (0: as the run)", low=0)
+    device: str = setting("auto", "auto: CUDA where there is one, else CPU", choices=("auto", "cpu", "cuda"))
+    data_dir: str = setting("", "folder of the data sets (empty: as the run)")
+    poll_s: float = setting(2.0, "seconds between two looks for a new checkpoint", low=0.05)
+    patience_s: float = setting(3600.0, "seconds without a sign that the run gets on, after which it is no longer waited for", low=0)
+
+
+def split_mode(overrides: Sequence[str]) -> tuple[str, list[str]]:
+    """``mode=...`` (train where it is not there), and the other overrides; ValueError for one that does not exist."""
+    modes = [text.partition("=")[2] for text in overrides if text.startswith("mode=")]
+    for mode in modes:
+        if mode not in MODES:
+            raise unknown("mode", mode, list(MODES))
+    if len(set(modes)) > 1:
+        raise ValueError(f"several values in {' '.join(f'mode={mode}' for mode in modes)}: main.py does one thing at a time")
+    return modes[0] if modes else "train", [text for text in overrides if not text.startswith("mode=")]
+
+
+def evaluation(values: Mapping[str, Any]) -> Evaluation:
+    """The settings of mode=evaluate; ValueError for an unknown one (with the legal ones), and for a value that is not legal."""
+    legal = [item.name for item in dataclasses.fields(Evaluation)]
+    for name in values:
+        if name not in legal:
+            raise unknown("setting of mode=evaluate, which takes all else from the run,", name, legal)
+    settings = Evaluation(**typed(Evaluation, values))
+    check(Evaluation, vars(settings), "")
+    if not settings.run:
+        raise ValueError("run='': mode=evaluate needs the folder of a run, as in run=runs/main/NAME")
+    return settings
 
 
 def help_text(config: type, sections: Mapping[str, type], groups: Mapping[str, Mapping[str, type]], defaults: Mapping[str, str]) -> str:
@@ -17,6 +64,7 @@ def help_text(config: type, sections: Mapping[str, type], groups: Mapping[str, M
         "  python main.py method=alq method.bits=3 data=cifar10 model=resnet8 workers=4 seed=1",
         "  torchrun --nproc-per-node=4 main.py method=alq workers=4     the same experiment in four real processes",
         "  torchrun --nproc-per-node=4 main.py method=alq exchange.collective=two_stage     with less to send per process",
+        "  python main.py mode=evaluate run=runs/main/NAME               evaluate a run's checkpoints as they appear, beside it",
         "",
         "Settings (name=default, legal range, reason):",
         *_lines(config, ""),
@@ -30,6 +78,7 @@ def help_text(config: type, sections: Mapping[str, type], groups: Mapping[str, M
             by_schema.setdefault(schema, []).append(name)
         for schema, names in by_schema.items():
             lines += [f" {group}={'|'.join(names)}", *(_lines(schema, f"{group}.") or ["      no settings"])]
+    lines += ["", f"mode=evaluate: {Evaluation.__doc__}", *_lines(Evaluation, "")]
     lines += ["", "Exit codes: 0 finished; 75 checkpointed on a signal, please requeue; 2 bad settings or data; 3 diverged; other: crash."]
     return "\n".join(lines)
 

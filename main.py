@@ -1,6 +1,7 @@
 """Train one experiment: ``python main.py method=alq method.bits=3 data=cifar10 model=resnet8 workers=4 seed=1``.
 
 One process hosts all workers; under torchrun the workers are dealt to the processes.  ``--help`` shows every setting.
+``python main.py mode=evaluate run=FOLDER`` evaluates the checkpoints of a run, beside it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import sys
 from typing import Any
 
 import args
+import command_line
 
 
 def run(config: dict[str, Any]) -> int:
@@ -20,6 +22,15 @@ def run(config: dict[str, Any]) -> int:
     return launch(config)
 
 
+def evaluate(settings: command_line.Evaluation) -> int:
+    """A run's checkpoints, by a process of its own; the exit code."""
+    if settings.threads:
+        os.environ.setdefault("OMP_NUM_THREADS", str(settings.threads))  # before torch is imported
+    from train import evaluator
+
+    return evaluator.run(settings)
+
+
 def main() -> None:
     """The command line: check the overrides, let Hydra compose them, run."""
     import hydra
@@ -28,9 +39,15 @@ def main() -> None:
 
     words = get_args_parser().parse_args()
     try:
-        args.check_overrides(words.overrides, sweep=words.multirun)  # clearer, and sooner, than Hydra would refuse
+        mode, overrides = command_line.split_mode(words.overrides)
+        if mode == "evaluate" and not words.help:
+            if words.multirun or words.cfg:
+                raise ValueError("mode=evaluate: -m and --cfg are for training")
+            sys.exit(evaluate(command_line.evaluation(args.parse_overrides(overrides))))
+        args.check_overrides([] if words.help else overrides, sweep=words.multirun)  # clearer, and sooner, than Hydra would refuse
     except ValueError as error:
         sys.exit(_refuse(error))
+    sys.argv = [word for word in sys.argv if not word.startswith("mode=")]  # Hydra knows of none
     args.register()
     codes: list[int] = []
 

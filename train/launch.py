@@ -65,21 +65,20 @@ def process_group(device: torch.device, timeout_s: float) -> Iterator[dist.Proce
 
 
 @contextlib.contextmanager
-def only_process_in(run_dir: Path) -> Iterator[None]:
-    """Hold the run folder: two processes that train in one folder would overwrite each other.  ValueError where it is held."""
-    folder = os.open(run_dir, os.O_RDONLY)
+def only_process_in(folder: Path, held: str = "") -> Iterator[None]:
+    """Hold a folder: two processes that train in one would overwrite each other.  ValueError, which says ``held``, where it is held."""
+    held = held or f"run_dir={str(folder)!r}: another process is training in this folder; wait for it or choose another"
+    lock = os.open(folder, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ValueError(
-                f"run_dir={str(run_dir)!r}: another process is training in this folder; wait for it or choose another"
-            ) from error
+            raise ValueError(held) from error
         except OSError as error:  # a file system without locks
-            warnings.warn(f"{run_dir} cannot be locked ({error}): take care that only one process trains in it", stacklevel=2)
+            warnings.warn(f"{folder} cannot be locked ({error}): take care that only one process works in it", stacklevel=2)
         yield
     finally:
-        os.close(folder)
+        os.close(lock)
 
 
 class StopSignal:

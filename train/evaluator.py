@@ -1,0 +1,211 @@
+"""``python main.py mode=evaluate run=FOLDER``: a run's checkpoints, evaluated by another process as they appear.
+
+As ATOMO's distributed evaluator, it needs no word from the run: it reads ``config.yaml``, ``status.json`` and the checkpoints, here or on
+another machine that sees the folder.  It writes to ``FOLDER/evaluator`` alone: an event file with the scalars that the trainer's own
+evaluations have, at the checkpoint's step and time, which ``analysis`` draws with the run's own (which win where both evaluated a step),
+and ``evaluations.json``.  A checkpoint that is replaced before it is opened is missed; one that is replaced while it is read is read to
+its end, for it is the open file that is read.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from tensorboardX import summary
+
+import args
+from command_line import Evaluation
+from train import checkpoint, data
+from train import status as statuses
+from train.checkpoint import CheckpointError
+from train.event_file import EventFile
+from train.gradients import Gradients, evaluate
+from train.launch import choose_device, only_process_in
+
+FOLDER, RESULTS = "evaluator", "evaluations.json"
+Mark = tuple[int, int, int]  # which file it is and when it changed: inode, ns, bytes
+
+
+class Evaluator:
+    """What evaluates the checkpoints of one run.  ValueError where the run or its data cannot be read from here."""
+
+    def __init__(self, settings: Evaluation) -> None:
+        self.run_dir = Path(settings.run)
+        config = read_config(self.run_dir)
+        self.identity = args.identity(config)
+        chosen = {"data_dir": settings.data_dir, "threads": settings.threads, "eval_batch_size": settings.eval_batch_size}
+        config |= {"device": settings.device, **{key: value for key, value in chosen.items() if value}}
+        if "weights_file" in config["model"]:
+            config["model"] = config["model"] | {"weights_file": ""}  # where training began, which the checkpoint is past
+        self.splits = ("test", "train") if settings.splits == "both" or (settings.splits == "run" and config["eval_train"]) else ("test",)
+        torch.set_num_threads(config["threads"])
+        self.device = choose_device(settings.device, 0)
+        try:
+            self.data = data.load(config, self.device)
+        except FileNotFoundError as error:
+            raise ValueError(str(error)) from error
+        self.model = Gradients(config, self.data, self.device).model
+        self.config = config
+        self.results: dict[int, dict[str, float]] = _read_results(self.run_dir / FOLDER / RESULTS)
+        self._events: EventFile | None = None
+
+    def evaluate(self, state: dict[str, Any], saved_at_s: float) -> dict[str, float]:
+        """V* and T* scalars of a checkpoint, which are kept before they are returned.  CheckpointError where it is another run's."""
+        if state["identity"] != self.identity:
+            raise CheckpointError(f"it was written with other settings (identity {state['identity']}, this run is {self.identity})")
+        try:
+            self.model.load_state_dict(state["model"])
+        except (RuntimeError, KeyError) as error:
+            raise CheckpointError(f"its parameters are not this model's ({str(error).splitlines()[0]})") from error
+        values: dict[str, float] = {}
+        for split in self.splits:
+            values |= evaluate(self.model, self.data, split, self.config["eval_batch_size"])
+        step = state["step"]
+        if self._events is None:
+            self._events = EventFile(self.run_dir / FOLDER, f".{os.getpid()}")
+        self._events.write((summary.scalar(tag, value) for tag, value in values.items()), step, saved_at_s)
+        self._events.flush()
+        self.results[step] = values
+        rows = [{"step": step, **values} for step, values in sorted(self.results.items())]
+        statuses.write_text(self.run_dir / FOLDER / RESULTS, json.dumps(rows, indent=1))
+        shown = ", ".join(f"{_WORDS[name]} {values[name]:{form}}" for name, form in _SHOWN.items() if name in values)
+        print(f"step {step}/{self.config['steps']}: {shown}", flush=True)
+        if not math.isfinite(values["Vloss"]):
+            print(f"step {step}: the loss on the test set is {values['Vloss']}", file=sys.stderr)
+        return values
+
+    def newest(self) -> None:
+        """Evaluate the newest whole checkpoint.  ValueError where there is none."""
+        for _ in range(5):  # between two renames there may be none for a moment
+            found = checkpoint.find(self.run_dir, self.identity, torch.device("cpu"))
+            if found is not None:
+                self.evaluate(found.state, found.path.stat().st_mtime)
+                return
+            time.sleep(0.2)
+        raise ValueError(f"run={str(self.run_dir)!r} holds no checkpoint yet; without once=true it is waited for")
+
+
+_SHOWN = {"Vacc": ".2f", "Vloss": ".4f", "Tacc": ".2f", "Tloss": ".4f"}
+_WORDS = {"Vacc": "test accuracy in %", "Vloss": "test loss", "Tacc": "training accuracy in %", "Tloss": "training loss"}
+
+
+def run(settings: Evaluation) -> int:
+    """Evaluate as ``settings`` say.  Returns the exit code: 0 where the run is done (or ``once``), 2 for what cannot be read, else 1."""
+    try:
+        evaluator = Evaluator(settings)
+        folder = evaluator.run_dir / FOLDER
+        folder.mkdir(exist_ok=True)
+        with only_process_in(folder, f"run={settings.run!r}: another process is evaluating this run"):
+            if settings.once:
+                evaluator.newest()
+                return 0
+            return follow(evaluator, settings.patience_s, settings.poll_s)
+    except ValueError as error:
+        print(f"main.py: {error}", file=sys.stderr)
+        return statuses.EXIT_BAD_SETTINGS
+    except OSError as error:
+        print(f"main.py: {statuses.describe(error)}", file=sys.stderr)
+        return statuses.EXIT_CRASH
+    except KeyboardInterrupt:
+        return statuses.EXIT_INTERRUPTED
+
+
+def follow(evaluator: Evaluator, patience_s: float, poll_s: float) -> int:
+    """Evaluate every checkpoint that appears until the run has ended, or has shown no sign of life for ``patience_s``."""
+    run_dir, seen, told, sign, heard = evaluator.run_dir, dict[Mark, bool](), "", None, time.monotonic()
+    while True:
+        status = _read_status(run_dir)  # before the checkpoints, of which the last is there when it says done
+        state, step = status.get("state"), status.get("step", 0)
+        _evaluate_new(evaluator, seen)
+        if state == "done":
+            if evaluator.config["steps"] in evaluator.results:
+                return 0
+            print(f"main.py: {run_dir} is done, and its last checkpoint cannot be read", file=sys.stderr)
+            return 1
+        if state in ("failed", "diverged"):
+            failure = status.get("failure") or {}
+            print(f"main.py: {run_dir} {state} after step {step}: {failure.get('message', 'it does not say why')}", file=sys.stderr)
+            return 1
+        present = (state, step, status.get("attempt"), status.get("progress", status.get("heartbeat")), len(seen))
+        if present != sign:
+            sign, heard = present, time.monotonic()
+        if time.monotonic() - heard > patience_s:
+            what = f"has been {state} at step {step}, without a sign of getting on," if state else "has not started"
+            print(f"main.py: {run_dir} {what} for patience_s={patience_s:g} seconds", file=sys.stderr)
+            return 1
+        words = {"preempted": f"preempted after step {step}: waiting until it goes on", "running": ""}.get(
+            state or "", "waiting for it to start"
+        )
+        if words != told and words:
+            print(f"{run_dir}: {words}", flush=True)
+        told = words
+        time.sleep(poll_s)
+
+
+def _evaluate_new(evaluator: Evaluator, seen: dict[Mark, bool]) -> None:
+    """Both generations of checkpoints, the older first, as far as they are new."""
+    for name in (checkpoint.PREVIOUS, checkpoint.FILE):
+        path = evaluator.run_dir / name
+        try:
+            with open(path, "rb") as file:
+                about = os.fstat(file.fileno())
+                mark = (about.st_ino, about.st_mtime_ns, about.st_size)
+                if mark in seen:
+                    continue
+                state = checkpoint.decoded(checkpoint.checked(file), torch.device("cpu"))
+        except FileNotFoundError:
+            continue
+        except OSError as error:  # a file server that has lost it meanwhile: it is looked for again
+            print(f"main.py: {statuses.describe(error)}: trying again", file=sys.stderr)
+            continue
+        except CheckpointError as error:
+            print(f"main.py: {path} is damaged ({error}): waiting for the next", file=sys.stderr)
+            seen[mark] = False
+            continue
+        if state["step"] not in evaluator.results:
+            evaluator.evaluate(state, about.st_mtime)
+        seen[mark] = True
+
+
+def read_config(run_dir: Path) -> dict[str, Any]:
+    """The full configuration of a run, with today's defaults where it is older than a setting; ValueError where it cannot be had."""
+    path = run_dir / "config.yaml"
+    if not run_dir.is_dir():
+        raise ValueError(f"run={str(run_dir)!r}: there is no such folder; legal is the folder of a run, as in runs/main/NAME")
+    try:
+        content = yaml.safe_load(path.read_text())
+        flat = {key: value for key, value in content.items() if not isinstance(value, dict)}
+        for part, values in content.items():
+            if isinstance(values, dict):
+                flat |= {part if name == "name" else f"{part}.{name}": value for name, value in values.items()}
+        return args.resolve(flat)
+    except FileNotFoundError:
+        raise ValueError(
+            f"run={str(run_dir)!r}: there is no config.yaml in it; legal is the folder of a run, as in runs/main/NAME"
+        ) from None
+    except (yaml.YAMLError, UnicodeDecodeError, AttributeError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({type(error).__name__})") from error
+
+
+def _read_status(run_dir: Path) -> dict[str, Any]:
+    """Empty where there is none, or none that can be read now."""
+    try:
+        return statuses.read(run_dir)
+    except (ValueError, OSError):
+        return {}
+
+
+def _read_results(path: Path) -> dict[int, dict[str, float]]:
+    """What earlier evaluators found, by step; nothing where that cannot be read: it is evaluated again."""
+    try:
+        return {row.pop("step"): row for row in json.loads(path.read_text())}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
