@@ -14,6 +14,8 @@ from nuq.settings.feedback import check_nesterov
 # --- data ---------------------------------------------------------------------------------------------------------
 
 CUTOUT = "side in pixels of a square that is blanked at a random place of each training image (0: none; 8 in ResNet-9's recipe)"
+VERIFY = "hold original archives, and SVHN's .mat files, against torchvision's checksums; false reads others of the same form"
+DECODE = "fast: a JPEG at least twice as large as needed is decoded at 1/2, 1/4 or 1/8, nearly the same picture; full: as torchvision does"
 
 
 @dataclass
@@ -43,6 +45,7 @@ class Files:
 @dataclass
 class Downloadable(Files):
     download: bool = setting(False, "fetch the original files where they are missing; never without being asked", identity=False)
+    verify: bool = setting(True, VERIFY, identity=False)
 
 
 @dataclass
@@ -50,12 +53,41 @@ class Mnist(Downloadable):
     augment: bool = setting(False, "MNIST is trained without augmentation, as in the paper; true crops, and never flips a digit")
 
 
+@dataclass
+class FashionMnist(Downloadable):
+    augment: bool = setting(False, "as MNIST, whose place it takes; true crops and flips")
+
+
+@dataclass
+class Svhn(Downloadable):
+    augment: bool = setting(False, "trained without augmentation by custom; true crops, and never flips a digit")
+
+
+@dataclass
+class Pictures(Files):
+    """Pictures in one folder per class, in train/ and val/."""
+
+    decode: str = setting("fast", DECODE, choices=("fast", "full"), identity="unless default")
+
+
+@dataclass
+class Folder(Pictures):
+    """Any pictures in one folder per class, in train/ and test/ (or val/)."""
+
+    path: str = setting("", "the folder that holds train/ and test/ (or val/), seen from data_dir; empty: data_dir itself")
+    size: int = setting(32, "side in pixels that pictures are brought to; up to 64 they live decoded in memory", low=8, high=4096)
+
+
 DATA: dict[str, type] = {
     "digits": Embedded,
     **{f"logreg{classes}": Synthetic for classes in (2, 5, 10)},
     "mnist": Mnist,
+    "fashion_mnist": FashionMnist,
     "cifar10": Downloadable,
-    "imagenet": Files,
+    "cifar100": Downloadable,
+    "svhn": Svhn,
+    "imagenet": Pictures,
+    "folder": Folder,
 }
 
 # --- models -------------------------------------------------------------------------------------------------------

@@ -26,7 +26,8 @@ __all__ = ["KINDS", "DataSet", "Size", "load", "stand_in", "true_size"]
 class Kind:
     """One line of the table: where the reader lives, and the shape and number of what it reads.
 
-    ``input_shape`` is (channel, height, width).  It and the two sizes are None for points, where settings give them.
+    ``input_shape`` is (channel, height, width).  It and the two sizes are None for points, where settings give them, and
+    for a folder of pictures, where a setting gives the shape and the folder the sizes.
     """
 
     module: str
@@ -44,8 +45,12 @@ KINDS: dict[str, Kind] = {
     "logreg5": Kind("synthetic", 5),
     "logreg10": Kind("synthetic", 10),
     "mnist": Kind("mnist", 10, (1, 28, 28), 60_000, 10_000),
+    "fashion_mnist": Kind("fashion_mnist", 10, (1, 28, 28), 60_000, 10_000),
     "cifar10": Kind("cifar10", 10, (3, 32, 32), 50_000, 10_000),
+    "cifar100": Kind("cifar100", 100, (3, 32, 32), 50_000, 10_000),
+    "svhn": Kind("svhn", 10, (3, 32, 32), 73_257, 26_032),
     "imagenet": Kind("imagenet", 1000, (3, 224, 224), 1_281_167, 50_000, in_memory=False, num_stand_ins=256),
+    "folder": Kind("folder", 10, num_stand_ins=256),  # its classes and numbers are the folder's own
 }
 
 
@@ -65,12 +70,21 @@ def _kind(config: Mapping[str, Any]) -> Kind:
     return KINDS[name]
 
 
+def _input_shape(kind: Kind, settings: Mapping[str, Any]) -> tuple[int, ...]:
+    if kind.input_shape is not None:
+        return kind.input_shape
+    return (3, settings["size"], settings["size"]) if "size" in settings else (settings["num_features"],)
+
+
 def true_size(config: Mapping[str, Any]) -> Size:
-    """The size of the complete data set, whether or not its files are here."""
+    """The size of the complete data set, whether or not its files are here; FileNotFoundError where only the files could tell."""
     kind, settings = _kind(config), config["data"]
+    if settings["name"] == "folder":
+        folder = importlib.import_module(f"{__name__}.folder")
+        return Size(*folder.true_size(config))
     num_train = settings["num_train"] if kind.num_train is None else kind.num_train
     num_test = settings["num_test"] if kind.num_test is None else kind.num_test
-    example_bytes = 4 * settings["num_features"] if kind.input_shape is None else math.prod(kind.input_shape)
+    example_bytes = math.prod(_input_shape(kind, settings)) * (4 if kind.input_shape is None else 1)
     label_bytes = 8
     return Size(num_train, num_test, (num_train + num_test) * (example_bytes + label_bytes) if kind.in_memory else 0)
 
@@ -91,15 +105,16 @@ def load(config: Mapping[str, Any], device: torch.device | str) -> DataSet:
 def stand_in(config: Mapping[str, Any], device: torch.device | str) -> DataSet:
     """Random tensors, always the same, with the data set's shape, type, classes and augmentation of small images."""
     kind, settings = _kind(config), config["data"]
+    shape = _input_shape(kind, settings)
     draws = np.random.default_rng(0)
 
     def split(count: int) -> Arrays:
         labels = np.arange(count) % kind.num_classes
-        if kind.input_shape is None:
-            return Arrays(draws.standard_normal((count, settings["num_features"]), dtype=np.float32), labels)
-        return Arrays(draws.integers(0, 256, (count, *kind.input_shape), dtype=np.uint8), labels)
+        if len(shape) == 1:
+            return Arrays(draws.standard_normal((count, *shape), dtype=np.float32), labels)
+        return Arrays(draws.integers(0, 256, (count, *shape), dtype=np.uint8), labels)
 
-    channels = kind.input_shape[0] if kind.input_shape else 0
+    channels = shape[0] if len(shape) == 3 else 0
     return InMemory(
         settings["name"],
         split(kind.num_stand_ins),
@@ -108,6 +123,6 @@ def stand_in(config: Mapping[str, Any], device: torch.device | str) -> DataSet:
         torch.device(device),
         normalization=Normalization((0.5,) * channels, (0.29,) * channels) if channels else None,
         augmentation=Augmentation(padding=4, flip=True) if settings.get("augment") and channels else None,
-        cutout=Cutout.of(settings, kind.input_shape or ()),
+        cutout=Cutout.of(settings, shape),
         is_stand_in=True,
     )

@@ -23,19 +23,26 @@ class Augmentation:
     flip: bool
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """(batch, channel, height, width) to the same shape; every shift of the crop is equally likely."""
-        batch, _, height, width = images.shape
+        """(batch, channel, height, width) to the same shape, channels last in memory; every shift of the crop is equally likely.
+
+        Rows are copied whole, from the batch with its border, since they are what lies together; only the mirrored half is turned.
+        """
+        batch, channels, height, width = images.shape
         shifts = 2 * self.padding + 1
         choices = shifts * shifts * (2 if self.flip else 1)
-        drawn = torch.randint(choices, (batch,), generator=generator, device=generator.device).to(images.device)
+        drawn = torch.randint(choices, (batch,), generator=generator, device=generator.device)
         top, left = drawn // shifts % shifts, drawn % shifts
-        padded = torch.nn.functional.pad(images, (self.padding,) * 4) if self.padding else images
-        windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # batch, channel, top, left, height, width: a view
-        cropped = windows[torch.arange(batch, device=images.device), :, top, left]
-        if not self.flip:
-            return cropped
-        mirrored = (drawn >= shifts * shifts).view(-1, 1, 1, 1)
-        return torch.where(mirrored, cropped.flip(3), cropped)
+        bordered = torch.nn.functional.pad(images.permute(0, 2, 3, 1).contiguous(), (0, 0) + (self.padding,) * 4).view(-1)
+        rows = bordered.as_strided((bordered.numel() - width * channels + 1, width * channels), (1, 1))  # one begins at every byte
+        number = torch.arange(batch, device=drawn.device)
+        row = (number * (height + 2 * self.padding) + top)[:, None] + torch.arange(height, device=drawn.device)
+        begin = (row * (width + 2 * self.padding) + left[:, None]) * channels
+        cropped = rows.index_select(0, begin.view(-1).to(images.device)).view(batch, height, width, channels)
+        if self.flip:
+            mirrored = (drawn >= shifts * shifts).nonzero()[:, 0].to(images.device)
+            cropped.index_copy_(0, mirrored, cropped.index_select(0, mirrored).flip(2))
+        # One channel is left in the usual order: its strides decide which convolution runs, and so the last bits of a run.
+        return cropped.view(images.shape) if channels == 1 else cropped.permute(0, 3, 1, 2)
 
 
 @dataclass(frozen=True)

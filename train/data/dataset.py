@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -45,6 +45,15 @@ class DataSet(Protocol):
         ...
 
 
+@runtime_checkable
+class ReadsAhead(Protocol):
+    """A data set that has to read its files: told which batch comes next, it decodes it while another one is trained on."""
+
+    def expect(self, indices: Tensor, generator: torch.Generator) -> None:
+        """``train_batch`` will be asked for this batch, with such a generator; it is the same with and without."""
+        ...
+
+
 @dataclass(frozen=True)
 class Normalization:
     """x -> (x / top - mean) / std per channel, where ``top`` is the value of a full pixel (255, or 16 for digits)."""
@@ -57,6 +66,20 @@ class Normalization:
         """The same as one multiplication and one addition: (scale, shift), each (1, channel, 1, 1)."""
         mean, std = (torch.tensor(values, dtype=torch.float64).view(1, -1, 1, 1) for values in (self.mean, self.std))
         return (1 / (self.top * std)).to(device, torch.float32), (-mean / std).to(device, torch.float32)
+
+
+def normalized(images: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """uint8 (batch, channel, height, width) to float32, in the same order in memory; scale and shift of ``Normalization.tensors``.
+
+    Where the channels lie last, a row of the picture is one vector against a row of scales, which is three times as fast.
+    """
+    pixels = images.permute(0, 2, 3, 1)
+    if not pixels.is_contiguous() or images.is_contiguous():
+        return images.float().mul_(scale).add_(shift)
+    batch, height, width, channels = pixels.shape
+    scales, shifts = (values.view(1, channels).expand(width, channels).reshape(1, -1) for values in (scale, shift))
+    table = pixels.float().view(batch * height, width * channels).mul_(scales).add_(shifts)
+    return table.view(batch, height, width, channels).permute(0, 3, 1, 2)
 
 
 @dataclass(frozen=True)
@@ -125,7 +148,4 @@ class InMemory:
             yield self._normalized(inputs[start : start + batch_size]), labels[start : start + batch_size]
 
     def _normalized(self, inputs: Tensor) -> Tensor:
-        if self._normalization is None:
-            return inputs
-        scale, shift = self._normalization
-        return inputs.float().mul_(scale).add_(shift)
+        return inputs if self._normalization is None else normalized(inputs, *self._normalization)

@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from PIL import Image
 
+from .augment import random_resized_box
 from .sources import damaged, missing
 
-Result = TypeVar("Result")
 SUFFIXES = (".jpg", ".jpeg", ".png")  # in any case, as in ImageNet's .JPEG
 
 
@@ -64,29 +63,91 @@ def same_classes(train: Tree, test: Tree) -> None:
         )
 
 
-def decode(path: str, finish: Callable[[Image.Image], Result]) -> Result:
-    """``finish`` applied to the opened picture as RGB.  Raises ValueError, naming the file, where it cannot be decoded."""
+@dataclass(frozen=True)
+class View:
+    """What is taken of a picture: ``box`` (left, upper, right, lower) scaled to ``to`` (width, height), and of that ``crop``."""
+
+    box: tuple[int, int, int, int]
+    to: tuple[int, int]
+    crop: tuple[int, int, int, int] | None = None
+    mirrored: bool = False
+
+    def reduction(self) -> int:
+        """The largest of 8, 4, 2, 1 by which the box may be divided and still hold as many pixels as are wanted, each way."""
+        left, upper, right, lower = self.box
+        most = min((right - left) // self.to[0], (lower - upper) // self.to[1])
+        return next(factor for factor in (8, 4, 2, 1) if most >= factor or factor == 1)
+
+
+Plan = Callable[[int, int], View]  # of a picture's width and height
+
+
+def whole(width: int, height: int) -> View:
+    """The picture as it is."""
+    return View((0, 0, width, height), (width, height))
+
+
+def central(size: int, short_side: int) -> Plan:
+    """The short side scaled to ``short_side``, then the central ``size`` x ``size``."""
+
+    def plan(width: int, height: int) -> View:
+        short = min(width, height)
+        wide, high = (side * short_side // short for side in (width, height))
+        left, upper = round((wide - size) / 2), round((high - size) / 2)
+        return View((0, 0, width, height), (wide, high), (left, upper, left + size, upper + size))
+
+    return plan
+
+
+def random(size: int, numbers: Sequence[float]) -> Plan:
+    """A random box, mirrored half the time, at ``size`` x ``size``; ``numbers`` is a row of ``augment.draw_crops``."""
+
+    def plan(width: int, height: int) -> View:
+        box, mirrored = random_resized_box(width, height, numbers)
+        return View(box, (size, size), mirrored=mirrored)
+
+    return plan
+
+
+def decode(path: str, plan: Plan, *, fast: bool = False) -> np.ndarray:
+    """The view of the picture that ``plan`` chooses, as RGB, uint8 (height, width, 3).
+
+    ``fast`` lets libjpeg leave out the finest frequencies of a JPEG where the box stays at least as large as the view
+    (``View.reduction``): it decodes at 1/2, 1/4 or 1/8 and never computes the pixels between.  The box is kept to fractions of
+    a pixel, so the picture does not move.  Raises ValueError, naming the file, where it cannot be decoded.
+    """
     try:
         with Image.open(path) as picture:
-            rgb = picture.convert("RGB")
+            view = plan(*picture.size)
+            factor = view.reduction() if fast and picture.format == "JPEG" else 1
+            if factor > 1:
+                picture.draft(None, (picture.width // factor, picture.height // factor))  # type: ignore[arg-type]
+            picture.load()
+            rgb = picture if picture.mode == "RGB" else picture.convert("RGB")
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # the system's error, not Pillow's for a damaged picture
             raise
         raise damaged(Path(path), "a whole JPEG or PNG picture", error) from error
-    return finish(rgb)
+    if factor > 1:
+        left, upper, right, lower = (edge / factor for edge in view.box)
+        scaled = rgb.resize(view.to, Image.Resampling.BILINEAR, box=(left, upper, right, lower))
+    else:
+        part = rgb if view.box == (0, 0, *rgb.size) else rgb.crop(view.box)
+        scaled = part if part.size == view.to else part.resize(view.to, Image.Resampling.BILINEAR)
+    pixels = np.asarray(scaled.crop(view.crop) if view.crop else scaled)
+    return pixels[:, ::-1] if view.mirrored else pixels
 
 
-def decode_all(pool: ThreadPoolExecutor, paths: Sequence[str], size: int) -> np.ndarray:
-    """All pictures as uint8 (count, 3, size, size); ValueError, naming the file, where one has another size."""
+def decode_all(pool: ThreadPoolExecutor, paths: Sequence[str], size: int, plan: Plan = whole, *, fast: bool = False) -> np.ndarray:
+    """A view of every picture as uint8 (count, 3, size, size); ValueError, naming the file, where one has another size."""
     images = np.empty((len(paths), 3, size, size), dtype=np.uint8)
 
     def one(index: int) -> None:
-        def finish(picture: Image.Image) -> None:
-            if picture.size != (size, size):
-                raise damaged(Path(paths[index]), f"{size}x{size} pixels", f"{picture.width}x{picture.height}")
-            images[index] = np.asarray(picture).transpose(2, 0, 1)
-
-        decode(paths[index], finish)
+        pixels = decode(paths[index], plan, fast=fast)
+        height, width, _ = pixels.shape
+        if (height, width) != (size, size):
+            raise damaged(Path(paths[index]), f"{size}x{size} pixels", f"{width}x{height}")
+        images[index] = pixels.transpose(2, 0, 1)
 
     chunk = 64  # pictures per task: handing over single small pictures costs as much as decoding them
     starts = range(0, len(paths), chunk)
