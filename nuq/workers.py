@@ -60,6 +60,17 @@ class Exchanged:
         return 8 * self.means_bytes / max(self.mean.numel(), 1)
 
 
+class BadGradientError(NonFiniteError):
+    """Some worker's gradient or loss is not finite: all processes know before anything is encoded, so no memory has changed.
+
+    losses: of all workers; stop: whether any process was asked to stop.
+    """
+
+    def __init__(self, why: str, losses: list[float], stop: bool) -> None:
+        super().__init__(why)
+        self.losses, self.stop = losses, stop
+
+
 @dataclass(frozen=True)
 class Memory:
     """What the workers remember; momentum, nesterov: the optimizer's, where it acts in the workers."""
@@ -155,18 +166,19 @@ class Workers:
         """The mean of the hosted workers' and all others' gradients, by the collective of the settings.
 
         gradients, losses: one for every hosted worker.  NonFiniteError, on all processes alike, names the step, the
-        worker and the parameter (or the loss).
+        worker and the parameter (or the loss); BadGradientError where that is known before anything is encoded.
         """
-        bad = [non_finite_parameter(gradients[worker]) for worker in self.hosted]
+        vectors = {worker: self._vector(gradients[worker]) for worker in self.hosted}
+        finite = surely_finite(list(vectors.values()))
+        bad = [None if finite else non_finite_parameter(gradients[worker]) for worker in self.hosted]
         bad, every_loss, stop = self._agree(bad, [losses[worker] for worker in self.hosted], stop)
         for worker, (number, loss) in enumerate(zip(bad, every_loss, strict=True)):
             if number is not None:
-                raise NonFiniteError(self._not_finite(step, worker, number))
+                raise BadGradientError(self._not_finite(step, worker, number), every_loss, stop)
             if not math.isfinite(loss):
-                raise NonFiniteError(f"step {step}: the loss on worker {worker} is {loss}")
+                raise BadGradientError(f"step {step}: the loss on worker {worker} is {loss}", every_loss, stop)
         before = self.account.encoded.copy()
         mean = torch.empty(self.num_coordinates, dtype=torch.float32, device=self.device)
-        vectors = {worker: self._vector(gradients[worker]) for worker in self.hosted}
         try:
             self.collective.mean(vectors, self.parts, Key(self.seed, step, 0), mean)
         except Marked as marked:  # finite coordinates whose norm overflows
@@ -238,12 +250,12 @@ class Workers:
     def observe(self, gradients: Mapping[int, Gradient], step: int, learners: Sequence[Learner] | None = None) -> None:
         """Take the hosted workers' gradients of a step into the statistics behind the next update of these methods, or of all.
 
-        One that is not finite makes them useless: ``update_levels`` says so, on all processes together.
+        One that is left out adds nothing.  One that is not finite makes them useless: ``update_levels`` says so, on all processes together.
         """
         for learner in self.learners if learners is None else learners:
             for worker, statistics in learner.statistics.items():
-                gradient = gradients[worker]
-                if math.isnan(statistics.totals[0]):
+                gradient = gradients.get(worker)
+                if gradient is None or math.isnan(statistics.totals[0]):
                     continue
                 key = Key(self.seed, step, worker, "statistics")
                 try:
@@ -325,6 +337,11 @@ def joined(gradient: Gradient) -> Tensor:
             return torch.cat([part.reshape(-1) for part in gradient])
         end += part.numel()
     return first.as_strided((end - first.storage_offset(),), (1,))
+
+
+def surely_finite(vectors: Sequence[Tensor]) -> bool:
+    """Whether every coordinate is finite: a finite sum proves it.  False may also mean that only the sum overflows."""
+    return not vectors or bool(torch.isfinite(torch.stack([vector.sum() for vector in vectors])).all())
 
 
 def non_finite_parameter(gradient: Gradient) -> int | None:

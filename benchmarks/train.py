@@ -1,0 +1,258 @@
+"""What training with us costs beside a bare PyTorch loop: ``python -m benchmarks.train [--model NAME ..] [--options] [--seconds S]``.
+
+Our step (``Trainer.train_step``: the workers' gradients, their exchange as messages, the optimizer, all checks) and a bare loop's: the same
+M forward and backward passes on the same batches, gradients summed by ``backward``, ``optim.SGD``.  They go in turns within one process,
+each first every other time; a ratio is taken pair by pair.  overhead = median ratio - 1, with the quartiles.
+
+- Both take the same batches from memory, normalised, augmented and channels-last beforehand: what data costs is told apart.
+- The bare loop's model is channels-last too, which is faster, and its optimizer has the same settings.  Before anything is timed both
+  take three steps, after which parameters and momenta have to agree: that they do the same work is checked.
+- With one thread its own time counts, which others on the machine change little; with more, wall time.
+- share_updates: the statistics behind one level update and the update, times the updates in the default ``steps``, beside that many steps.
+  share_measurement: the estimator's, as often as by default (never).  share_paper: both at the paper's 80,000 steps, measured every 1,000.
+
+``--options`` sets ``compute.*`` and ``threads`` beside the defaults, step by step: above 1 is faster.  (``benchmarks.train_options``)
+
+Claims: overhead_sgd (method=supersgd) <= 3 %, overhead_alq_3bit <= 10 %, share_updates + share_measurement <= 2 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+import args
+from nuq import cpu, schedule
+from train.gradients import channels_last
+from train.trainer import Trainer
+
+METHODS: dict[str, dict[str, Any]] = {"sgd": {"method": "supersgd"}, "alq_3bit": {"method": "alq", "method.bits": 3}}
+LIMITS = {"overhead_sgd": 0.03, "overhead_alq_3bit": 0.10, "share_updates_and_measurement": 0.02}
+PREPARED_STEPS, CHECKED_STEPS, WARM_UP = 4, 3, 2
+PAPER = {"steps": 80_000, "measure_every": 1000}
+
+
+class Prepared:
+    """A data set's first training batches, as the passes take them: what the trainer asks for comes from memory, in turn."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.steps = [_batches(trainer, step) for step in range(PREPARED_STEPS)]
+        self._next, self._workers = 0, len(self.steps[0])
+
+    def train_batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        del indices, generator
+        step, worker = divmod(self._next, self._workers)
+        self._next += 1
+        return self.steps[step % PREPARED_STEPS][worker]
+
+
+def _batches(trainer: Trainer, step: int) -> list[tuple[Tensor, Tensor]]:
+    """Every worker's minibatch of a step."""
+    drawn = [trainer.gradients.batch(worker, step, trainer.order, "train") for worker in trainer.trained.hosted]
+    return [(channels_last(x), y) for x, y in drawn]
+
+
+class Bare:
+    """The loop that anyone would write, from where the trainer's model is now."""
+
+    def __init__(self, trainer: Trainer, batches: Sequence[Sequence[tuple[Tensor, Tensor]]]) -> None:
+        self.model = copy.deepcopy(trainer.model).train()
+        values = trainer.config["optim"]
+        options = {key: values[key] for key in ("lr", "momentum", "nesterov", "weight_decay")}
+        self.optimizer = torch.optim.SGD(self.model.parameters(), **options)
+        self.batches, self.steps = batches, 0
+
+    def step(self) -> None:
+        self.optimizer.zero_grad()
+        minibatches = self.batches[self.steps % len(self.batches)]
+        for x, y in minibatches:
+            (cross_entropy(self.model(x), y) / len(minibatches)).backward()
+        self.optimizer.step()
+        self.steps += 1
+
+
+def trainer_of(model: str, batch_size: int, workers: int, threads: int, method: dict[str, Any], **more: Any) -> Trainer:
+    """On CIFAR-10; on a stand-in of its shape where it is not there.  No level is updated of the trainer's own accord."""
+    quiet = {"method.update_at": [], "method.update_every": 0} if "method.bits" in method else {}
+    settings = {"data": "cifar10", "model": model, "batch_size": batch_size, "workers": workers, "threads": threads, **method, **quiet}
+    try:
+        return Trainer(args.resolve(settings | more), device=torch.device("cpu"))
+    except FileNotFoundError:
+        return Trainer(args.resolve(settings | more | {"stand_in": True}), device=torch.device("cpu"))
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Time of one call; of a single thread its own, which others on the machine change little."""
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+    started = clock()
+    call()
+    return clock() - started
+
+
+def in_turns(ours: Callable[[], object], theirs: Callable[[], object], budget_s: float) -> tuple[list[float], list[float]]:
+    """Times of both, one pair after another, until the time is up; at least three pairs."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(WARM_UP):
+        ours(), theirs()
+    began, turn = time.perf_counter(), 0
+    while turn < 3 or time.perf_counter() - began < budget_s:
+        for which in (0, 1) if turn % 2 else (1, 0):
+            times[which].append(seconds((ours, theirs)[which]))
+        turn += 1
+    return times
+
+
+def spread(ratios: Sequence[float]) -> tuple[float, float, float]:
+    """Median and quartiles."""
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    return middle, low, high
+
+
+def disagreement(trainer: Trainer, bare: Bare) -> float:
+    """The largest difference between parameters of the two, as a share of the largest parameter."""
+    pairs = list(zip(trainer.model.parameters(), bare.model.parameters(), strict=True))
+    return max(float((a - b).detach().abs().max()) for a, b in pairs) / max(float(a.detach().abs().max()) for a, _ in pairs)
+
+
+def overhead(trainer: Trainer, budget_s: float, *, exact: bool) -> dict[str, float]:
+    """The trainer's step beside the bare one.  exact: the method rounds nothing, so both have to stay together."""
+    prepared = Prepared(trainer)
+    data_s = min(seconds(lambda: _batches(trainer, 0)) for _ in range(3))
+    trainer.gradients.data = prepared  # type: ignore[assignment]
+    bare = Bare(trainer, prepared.steps)
+    for _ in range(CHECKED_STEPS):
+        trainer.train_step()
+        bare.step()
+    apart = disagreement(trainer, bare)
+    if exact and apart > 1e-3:
+        raise AssertionError(f"after {CHECKED_STEPS} steps the two differ by {apart:.1e} of the largest parameter: not the same work")
+    ours, theirs = in_turns(trainer.train_step, bare.step, budget_s)
+    ratio, low, high = spread([a / b for a, b in zip(ours, theirs, strict=True)])
+    images = trainer.config["batch_size"] * len(prepared.steps[0])
+    return {
+        "overhead": ratio - 1,
+        "low": low - 1,
+        "high": high - 1,
+        "images_per_s": images / statistics.median(ours),
+        "bare_images_per_s": images / statistics.median(theirs),
+        "data_images_per_s": images / data_s,
+        "disagreement": apart,
+        "pairs": len(ours),
+    }
+
+
+def shares(trainer: Trainer, step_s: float) -> dict[str, float]:
+    """What updates and measurements take of the whole, at the default schedule and at the paper's.  step_s: of one training step."""
+    defaults = args.resolve({"method": "alq"})
+    gradients = {worker: trainer.gradient(worker, 0, trainer.order, "train")[0] for worker in trainer.trained.hosted}
+    observe_s = statistics.median(seconds(lambda: trainer.workers.observe(gradients, 0)) for _ in range(5))
+    update_s = statistics.median(seconds(trainer.workers.update_levels) for _ in range(1))
+    for _ in range(4):
+        trainer.workers.observe(gradients, 0)
+        update_s = max(update_s, seconds(trainer.workers.update_levels))
+    one_update_s = defaults["method"]["num_samples"] * observe_s + update_s
+    measure_s = seconds(trainer.measure)
+    settings = args.named_method(defaults)
+
+    def share(steps: int, every: int) -> tuple[float, float]:
+        updates = sum(schedule.next_update(settings, step) == step for step in range(steps))
+        measurements = -(-steps // every) if every else 0
+        return updates * one_update_s / (steps * step_s), measurements * measure_s / (steps * step_s)
+
+    updates, measurement = share(defaults["steps"], defaults["measure"]["every"])
+    return {
+        "share_updates": updates,
+        "share_measurement": measurement,
+        "share_paper": sum(share(PAPER["steps"], PAPER["measure_every"])),
+        "update_ms": 1e3 * one_update_s,
+        "measure_ms": 1e3 * measure_s,
+    }
+
+
+def measured(model: str, batch_size: int, workers: int, threads: int, budget_s: float) -> dict[str, Any]:
+    """One model: both overheads, and the shares."""
+    found: dict[str, Any] = {}
+    for name, method in METHODS.items():
+        trainer = trainer_of(model, batch_size, workers, threads, method)
+        found[name] = overhead(trainer, budget_s, exact=name == "sgd")
+        found["stand_in"] = trainer.data.is_stand_in
+        if name != "sgd":
+            step_s = batch_size * workers / found[name]["images_per_s"]
+            found |= shares(trainer, step_s)
+    return found
+
+
+def line(title: str, row: dict[str, Any]) -> str:
+    """One model's line of the table."""
+    told = [f"{title:24}"]
+    for name in METHODS:
+        one = row[name]
+        told.append(f"{one['bare_images_per_s']:9.0f}{one['images_per_s']:9.0f}{100 * one['overhead']:8.2f} %")
+        told.append(f"({100 * one['low']:.2f} .. {100 * one['high']:.2f})".rjust(18))
+    share = 100 * (row["share_updates"] + row["share_measurement"])
+    return "".join(told) + f"{share:9.3f} %{100 * row['share_paper']:9.3f} %"
+
+
+HEAD = (
+    f"{'images/s':24}"
+    + "".join(f"{'bare':>9}{name:>9}{'overhead':>10}{'quartiles':>18}" for name in METHODS)
+    + f"{'updates':>11}{'paper':>11}"
+)
+
+
+def claims(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The worst of the models, and whether it is within the limit; null where the images are a stand-in."""
+    worst = {f"overhead_{name}": max(row[name]["overhead"] for row in rows.values()) for name in METHODS}
+    worst["share_updates"] = max(row["share_updates"] for row in rows.values())
+    worst["share_measurement"] = max(row["share_measurement"] for row in rows.values())
+    held = worst | {"share_updates_and_measurement": worst["share_updates"] + worst["share_measurement"]}
+    return {**worst, "claims": {name: held[name] <= limit for name, limit in LIMITS.items()}}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table, then one JSON object."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.train", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--model", nargs="+", default=["resnet8", "resnet32"], metavar="NAME", help="models that take CIFAR's images")
+    parser.add_argument("--workers", type=int, default=4, help="workers, all in this process")
+    parser.add_argument("--batch", type=int, default=32, help="images per worker and step (our default of 128 hides more)")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads; of 1 its own time counts, else wall time")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of pairs, for each model and method")
+    parser.add_argument("--options", action="store_true", help="the settings compute.* and threads beside the defaults, instead")
+    chosen = parser.parse_args(arguments)
+    try:
+        for model in chosen.model:
+            args.resolve({"data": "cifar10", "model": model, "workers": chosen.workers, "batch_size": chosen.batch})
+    except ValueError as error:
+        parser.error(str(error))
+    torch.set_num_threads(chosen.threads)
+    sets = cpu.instruction_sets()
+    how = "1 thread, its own time" if chosen.threads == 1 else f"{chosen.threads} threads, wall time"
+    told: dict[str, Any] = {"batch": chosen.batch, "workers": chosen.workers, "threads": chosen.threads, "load": os.getloadavg()[0]}
+    print(f"{chosen.workers} workers of {chosen.batch} images; {how}; {sets[-1] if sets else 'no C++ kernels'}; load {told['load']:.1f}")
+    if chosen.options:
+        from benchmarks import train_options  # it compiles
+
+        print(
+            json.dumps({**told, "options": train_options.table(chosen.model, chosen.batch, chosen.workers, chosen.threads, chosen.seconds)})
+        )
+        return
+    rows: dict[str, dict[str, Any]] = {}
+    print(HEAD, flush=True)
+    for model in chosen.model:
+        rows[model] = measured(model, chosen.batch, chosen.workers, chosen.threads, chosen.seconds)
+        print(line(model, rows[model]), flush=True)
+    print(json.dumps({**told, **claims(rows), "models": rows}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""The optimizer's part of a step, and the check after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nuq.ops import NonFiniteError
+from nuq.workers import non_finite_parameter, surely_finite
+from train import optim
+
+
+def update(config: Mapping[str, Any], optimizer: torch.optim.Optimizer, named: Mapping[str, nn.Parameter], mean: Tensor, step: int) -> None:
+    """One step down the mean gradient (one vector, in the parameters' order); NonFiniteError where a parameter is not finite after it."""
+    parameters = list(named.values())
+    pieces = optim.clipped(config["optim"], mean).split([parameter.numel() for parameter in parameters])
+    for parameter, piece in zip(parameters, pieces, strict=True):
+        parameter.grad = piece.view(parameter.shape)
+    rate = optim.learning_rate(dict(config), step)
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    optimizer.step()
+    values = [parameter.detach() for parameter in parameters]
+    if not surely_finite(values) and (bad := non_finite_parameter(values)) is not None:
+        raise NonFiniteError(f"step {step}: the parameter {list(named)[bad]!r} is not finite after the update")
