@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 EVENTS = "events.out.tfevents."
+EVALUATOR = "evaluator/"  # the folder in a run's own in which main.py mode=evaluate leaves its event files
 CONFIG, STATUS = "config.yaml", "status.json"
 DEPTH = 3
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run and the files that lie directly in its folder, each with size and time of change in ns."""
+    """A run and the files that lie directly in its folder, or are its evaluator's, each with size and time of change in ns."""
 
     name: str  # the folder as seen from the sweep's
     folder: Path
@@ -22,7 +23,7 @@ class Run:
 
     def events(self) -> list[str]:
         """Names of its event files."""
-        return [name for name in self.files if name.startswith(EVENTS)]
+        return [name for name in self.files if name.removeprefix(EVALUATOR).startswith(EVENTS)]
 
 
 def find(sweep: Path, notes: list[str]) -> list[Run]:
@@ -37,6 +38,9 @@ def find(sweep: Path, notes: list[str]) -> list[Run]:
         for name, folder in folders:
             files, inner = _listed(folder, name, notes)
             ours = CONFIG in files or STATUS in files
+            if ours and EVALUATOR[:-1] in inner:
+                evaluated, _ = _listed(folder / EVALUATOR, f"{name}/{EVALUATOR[:-1]}", notes)
+                files |= {f"{EVALUATOR}{file}": about for file, about in evaluated.items() if file.startswith(EVENTS)}
             if depth and (ours or any(file.startswith(EVENTS) for file in files)):
                 found.append(Run(name, folder, files))
             if not (depth and ours):

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from analysis.logs import events, parts
+from analysis.logs.discovery import EVALUATOR
 
 _ATTEMPT = re.compile(r"\.a(\d+)$")
 _PORTION_BYTES = 4 << 20  # what the arrays of a portion need stays near the caches of a core
@@ -44,7 +45,7 @@ class Read(NamedTuple):
 
 
 def attempt(name: str) -> tuple[int, str]:
-    """Sorts the event files of one run: by attempt (suffix ``.a3``), then by the time in the name."""
+    """Sorts the event files of one run: by attempt (suffix ``.a3``), then by the time in the name; an evaluator's come before all."""
     match = _ATTEMPT.search(name)
     return (int(match[1]) if match else 0, name)
 
@@ -74,6 +75,7 @@ def read_runs(runs: Sequence[Files]) -> tuple[parts.Part, list[list[tuple[str, s
         return parts.empty(len(runs)), damage
     run, (tags, tag) = run_of_file[found.file], _renamed(found, runs, run_of_file)
     of_run = found.file - np.searchsorted(run_of_file, run)
+    beside = np.array([path.parent.name == EVALUATOR[:-1] for path in paths], bool)[found.file]
     key = run * len(tags) + tag
     narrow = key.astype(np.uint16) if len(runs) * len(tags) < 1 << 16 else key  # for which the sort is by radix
     order = np.argsort(narrow, kind="stable")
@@ -84,7 +86,7 @@ def read_runs(runs: Sequence[Files]) -> tuple[parts.Part, list[list[tuple[str, s
         edges = np.searchsorted(key, np.arange(len(runs) + 1) * len(tags))
         pieces = [order[edges[k] : edges[k + 1]] for k in range(len(runs))]
         for k in doubtful:
-            pieces[k] = _last_of_each(pieces[k], found, tag, of_run)
+            pieces[k] = _last_of_each(pieces[k], found, tag, of_run, beside)
         order = np.concatenate(pieces)
     rows = np.stack([run[order], tag[order], of_run[order]])
     begins = np.concatenate([[0], np.flatnonzero((rows[:, 1:] != rows[:, :-1]).any(axis=0)) + 1])
@@ -100,9 +102,14 @@ def _renamed(found: events.Scalars, runs: Sequence[Files], run_of_file: np.ndarr
     return known, table[run_of_file[found.file], found.tag]
 
 
-def _last_of_each(rows: np.ndarray, found: events.Scalars, tag: np.ndarray, of_run: np.ndarray) -> np.ndarray:
-    """The rows of a run by tag and step, each once: the last that was written by the last file that has a say."""
-    rows = rows[merged(found.step[rows], of_run[rows])]
+def _last_of_each(rows: np.ndarray, found: events.Scalars, tag: np.ndarray, of_run: np.ndarray, beside: np.ndarray) -> np.ndarray:
+    """The rows of a run by tag and step, each once: the last that was written by the last file that has a say.
+
+    What an evaluator wrote (``beside``) is of no attempt: it neither gives way to later files nor makes earlier ones give way, but a row
+    that the run logged itself has the last word.
+    """
+    own = rows[~beside[rows]]
+    rows = np.concatenate([rows[beside[rows]], own[merged(found.step[own], of_run[own])]])
     rows = rows[np.lexsort((found.record[rows], found.step[rows], tag[rows]))]
     again = (tag[rows[1:]] == tag[rows[:-1]]) & (found.step[rows[1:]] == found.step[rows[:-1]])
     return rows[np.append(~again, True)[: len(rows)]]
