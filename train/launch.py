@@ -205,7 +205,8 @@ def _unwritable(error: OSError, run_dir: Path) -> OSError:
     if isinstance(error, statuses.FolderGone) or not run_dir.is_dir():
         text = f"{run_dir}: the run folder was removed, moved or replaced while the run was in it; what it held is where it is now"
     else:
-        text = f"{statuses.describe(error)}; what was saved before is whole, and started again the run goes on from it"
+        where = "" if error.filename else f"{run_dir}: "
+        text = f"{where}{statuses.describe(error)}; what was saved before is whole, and started again the run goes on from it"
     return type(error)(text).with_traceback(error.__traceback__)
 
 
