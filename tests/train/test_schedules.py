@@ -57,6 +57,26 @@ def test_warm_up_of_steps() -> None:
     assert rates(range(8), schedule="step", schedule__at=[6]) == [0.4] * 6 + [0.4 * 0.1] * 2  # to the bit without warm-up
 
 
+def test_warm_up_then_exponential_decay_from_its_end() -> None:
+    found = rates(range(9), schedule="exponential", schedule__factor=0.25, schedule__period=2, schedule__warmup_steps=4)
+    assert found == pytest.approx([0.1, 0.175, 0.25, 0.325, 0.4, 0.2, 0.1, 0.05, 0.025])
+    assert found[4] == 0.4
+    plain = rates(range(9), schedule="exponential", schedule__factor=0.25, schedule__period=3)
+    assert plain == [0.4 * 0.25 ** (step / 3) for step in range(9)]  # to the bit without warm-up
+
+
+def test_warm_up_of_a_constant_rate() -> None:
+    found = rates(range(7), schedule__warmup_steps=4, schedule__warmup_factor=0.5)
+    assert found == pytest.approx([0.2, 0.25, 0.3, 0.35, 0.4, 0.4, 0.4])
+    assert found[4:] == rates(range(3)) == [0.4] * 3
+
+
+@pytest.mark.parametrize("schedule", [name for name in args.GROUPS["schedule"] if name != "piecewise_linear"])
+def test_every_schedule_warms_up_by_the_same_line(schedule: str) -> None:
+    found = rates(range(51), schedule=schedule, schedule__warmup_steps=50, schedule__warmup_factor=0.125, steps=60)
+    np.testing.assert_allclose(found, np.linspace(0.05, 0.4, 51), rtol=1e-12)
+
+
 def test_a_run_shorter_than_its_warm_up_ends_in_it() -> None:
     found = rates(range(4), schedule="cosine", schedule__warmup_steps=8, schedule__warmup_factor=0, steps=4)
     assert found == pytest.approx([0, 0.05, 0.1, 0.15])
