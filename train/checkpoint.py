@@ -18,8 +18,8 @@ import pickle
 import re
 import struct
 import warnings
-import zlib
 import zipfile
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple

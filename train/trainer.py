@@ -15,22 +15,30 @@ from torch import Tensor
 
 import args
 from nuq import agreement
+from nuq.learning import Learner
 from nuq.links import Links
 from nuq.message import VERSION
 from nuq.ops import NonFiniteError
-from nuq.workers import Exchanged, Memory, Workers
+from nuq.workers import BadGradientError, Exchanged, Memory, Workers, non_finite_parameter
 from train import checkpoint, data, estimator, optim
 from train.data.dataset import DataSet, Split
 from train.gradients import Gradient, Gradients, evaluate
 from train.log import Log
+from train.loss_scale import skipped
 from train.order import Order, generator
 from train.status import Status
+from train.update import update
 
+ATTEND_S = 1.0  # between two words of the processes while one of them works alone
 MOST_HISTOGRAMS = 200  # of one tag in a run: at 3 kB each they would outgrow everything else in the log
 
 
 class Preempted(Exception):
     """Asked to stop; the state is saved."""
+
+
+class Interrupted(Exception):
+    """Asked to stop in the middle of something that is done again from its beginning; raised on all processes alike."""
 
 
 @dataclass
@@ -56,6 +64,7 @@ class Trainer:
         self.data = dataset or data.load(config, device)
         self.gradients = Gradients(config, self.data, device)
         self.model, self.parameters = self.gradients.model, self.gradients.parameters
+        self.loss_scale = self.gradients.scale
         self.optimizer = optim.build(config, self.parameters, self.model)
         self._check_ranks()
         self.workers = self._workers(config["method"]["name"], args.named_method(config), args.named_exchange(config))
@@ -66,7 +75,10 @@ class Trainer:
         self.measure_order = self._order(config["workers"], "measure")
         self.update_order = self._order(config["workers"], "update")
         self.step = 0
+        self.evaluated = True  # whether the evaluation that is due at this step, if one is, has been logged
         self.totals = Totals()
+        self._stop_requested: Callable[[], bool] = lambda: False
+        self._saved: tuple[int, bool] | None = None  # step and ``evaluated`` of the newest checkpoint
 
     def _check_ranks(self) -> None:
         """ValueError, on all ranks, where they were started with other settings or run other versions."""
@@ -89,7 +101,8 @@ class Trainer:
         return Workers(name, settings, workers, shapes, seed, self.device, self.group, exchange, **more)
 
     def _order(self, workers: int, purpose: str) -> Order:
-        return Order(self.data.num_train, self.config["batch_size"], workers, self.config["seed"], purpose)
+        config = self.config
+        return Order(self.data.num_train, config["batch_size"], workers, config["seed"], purpose, config["compute"]["accumulate"])
 
     # --- gradients ---
 
@@ -118,47 +131,75 @@ class Trainer:
         ]
 
     def _sampled_gradients(self, order: Order, count: int, purpose: str) -> Iterator[dict[int, Gradient]]:
-        return self.gradients.samples(self.every_worker.hosted, self.step, order, count, purpose)
+        for gradients in self.gradients.samples(self.every_worker.hosted, self.step, order, count, purpose):
+            yield gradients
+            self._attend()
+
+    def _attend(self, more: bool = True) -> bool:
+        """A word between all processes, at the same place of each: Interrupted where any was asked to stop.
+
+        Returns the first process's ``more``, by which the others know that it is still at what they wait for.
+        """
+        rows = self.every_worker.links.numbers([int(self._stop_requested()), int(more)], "control")
+        if any(stop for stop, _ in rows):
+            raise Interrupted
+        return bool(rows[0][1])
 
     # --- one step ---
 
     def train_step(self, stop: bool = False) -> Exchanged:
         """One optimizer step.  ``stop`` asks all processes to stop after it; the answer's ``stop`` says whether any asked."""
         before = self.trained.network_bytes
+        self._sample_for_levels()
         gradients, losses = self.gradients.of_workers(self.trained.hosted, self.step, self.order, "train")
         self._update_levels(gradients)
-        result = self.trained.exchange(gradients, losses, self.step, stop=stop)
-        rate = optim.learning_rate(self.config, self.step)
-        mean, offset = optim.clipped(self.config["optim"], result.mean), 0
-        for parameter in self.parameters.values():
-            parameter.grad = mean[offset : offset + parameter.numel()].view_as(parameter)
-            offset += parameter.numel()
-        for settings in self.optimizer.param_groups:
-            settings["lr"] = rate
-        self.optimizer.step()
-        for name, parameter in self.parameters.items():
-            if not bool(torch.isfinite(parameter).all()):
-                raise NonFiniteError(f"step {self.step}: the parameter {name!r} is not finite after the update")
+        try:
+            result = self.trained.exchange(gradients, losses, self.step, stop=stop)
+        except BadGradientError as error:
+            result = skipped(self.loss_scale, error)
+        else:
+            update(self.config, self.optimizer, self.parameters, result.mean, self.step)
+            if self.loss_scale is not None:
+                self.loss_scale.taken()
         self.step += 1
         self.totals.bytes += result.bytes_per_worker
         self.totals.network_bytes += self.trained.network_bytes - before
         return result
+
+    def _due(self) -> list[Learner]:
+        """Whose levels are updated at this step."""
+        return [one for one in self.workers.learners if one.next_update(self.step) == self.step]
+
+    def _is_running(self, learner: Learner) -> bool:
+        """Whether it learns from the training gradients; on the SGD trajectory, where only the first worker has one, none does."""
+        return learner.settings.statistics == "running" and self.trains_on_method
+
+    def _sample_for_levels(self) -> None:
+        """The extra samples behind the updates of this step, before anything else of it: it may take long, and be interrupted."""
+        started = time.perf_counter()
+        fresh = [one for one in self._due() if not self._is_running(one)]
+        try:
+            for count in sorted({one.settings.num_samples for one in fresh}):
+                for sample in self._sampled_gradients(self.update_order, count, "update"):
+                    self.workers.observe(sample, self.step, [one for one in fresh if one.settings.num_samples == count])
+        except Interrupted:
+            for one in fresh:
+                one.forget()
+            raise
+        finally:
+            self.totals.update_s += time.perf_counter() - started
 
     def _update_levels(self, gradients: dict[int, Gradient]) -> None:
         workers = self.workers
         if not workers.adaptive:
             return
         started = time.perf_counter()
-        running = [one for one in workers.learners if one.settings.statistics == "running" and self.trains_on_method]
-        workers.observe(gradients, self.step, [one for one in running if one.collects(self.step)])
-        due = [one for one in workers.learners if one.next_update(self.step) == self.step]
-        fresh = [one for one in due if one not in running]  # all on the SGD trajectory, where only the first worker has a training gradient
-        for count in sorted({one.settings.num_samples for one in fresh}):
-            for sample in self._sampled_gradients(self.update_order, count, "update"):
-                workers.observe(sample, self.step, [one for one in fresh if one.settings.num_samples == count])
-        for one in due:
+        if self.loss_scale is not None:  # what overflows is skipped
+            gradients = {worker: gradient for worker, gradient in gradients.items() if non_finite_parameter(gradient) is None}
+        workers.observe(gradients, self.step, [one for one in workers.learners if self._is_running(one) and one.collects(self.step)])
+        for one in self._due():
             bad = workers.update_levels([one])
-            if bad and one in fresh:  # a running one is the step's own: its exchange names it
+            if bad and not self._is_running(one):  # a running one is the step's own: its exchange names it
                 raise NonFiniteError(f"step {self.step}: the gradient of {bad}, sampled for the level update, is not finite")
         self.totals.update_s += time.perf_counter() - started
 
@@ -172,6 +213,7 @@ class Trainer:
             with torch.no_grad():
                 for parameter, ascent in zip(self.parameters.values(), gradient, strict=True):
                     parameter += settings["lr"] * ascent + settings["std"] * torch.randn(parameter.shape, generator=noise).to(self.device)
+            self._attend()
 
     # --- measuring, evaluating, saving ---
 
@@ -189,9 +231,9 @@ class Trainer:
         measured.scalars["time/measure_s"] = seconds
         return measured
 
-    def evaluate(self, split: Split) -> dict[str, float]:
-        """``V`` (test) or ``T`` (training) scalars over the whole split, without augmentation."""
-        return evaluate(self.model, self.data, split, self.config["eval_batch_size"])
+    def evaluate(self, split: Split, between: Callable[[], object] = lambda: None) -> dict[str, float]:
+        """``V`` (test) or ``T`` (training) scalars over the whole split, without augmentation; ``between`` is called after each batch."""
+        return evaluate(self.model, self.data, split, self.config["eval_batch_size"], between)
 
     def state_dict(self) -> dict[str, Any]:
         """The same in every split; every process must call it."""
@@ -199,10 +241,12 @@ class Trainer:
         return {
             "identity": args.identity(self.config),
             "step": self.step,
+            "evaluated": self.evaluated,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "workers": self.workers.state_dict(),
             "totals": vars(self.totals),
+            **({"loss_scale": vars(self.loss_scale)} if self.loss_scale is not None else {}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -210,48 +254,79 @@ class Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         self.workers.load_state_dict(state["workers"])
         self.totals = Totals(**state["totals"])
-        self.step = state["step"]
+        if self.loss_scale is not None:
+            vars(self.loss_scale).update(state["loss_scale"])
+        self.step, self.evaluated = state["step"], state.get("evaluated", True)
 
     # --- the run ---
 
     def run(self, run_dir: Path, status: Status, log: Log, stop_requested: Callable[[], bool] = lambda: False) -> None:
         """From the last checkpoint to the last step.  Preempted after a saved stop; NonFiniteError where it diverges."""
-        saved = checkpoint.load(run_dir, args.identity(self.config), self.device)
-        if saved is not None:
-            self.load_state_dict(saved)
-        config = self.config
-        if self.step == 0:
-            self.untrain()
+        self._stop_requested = stop_requested
+        config, last = self.config, self.config["steps"]
+        stop = self._begin(run_dir, status)
         seconds, timed_steps = 0.0, 0
         spent = self.trained.account.seconds.copy()
-        while self.step < config["steps"]:
-            if config["measure"]["every"] and self.step % config["measure"]["every"] == 0:
-                self._log_measurement(log)
-            started = time.perf_counter()
-            result = self.train_step(stop_requested())
-            seconds, timed_steps = seconds + time.perf_counter() - started, timed_steps + 1
-            stop = result.stop
-            status.beat(self.step)
-            last = self.step == config["steps"]
-            if last or self.step % config["log_every"] == 0:
-                scalars = self._training_scalars(result, seconds / timed_steps)
-                scalars |= {f"time/{what}_s": (total - spent[what]) / timed_steps for what, total in self.trained.account.seconds.items()}
-                log.scalars(self.step, scalars)
-                status.tell(scalars)
-                seconds, timed_steps, spent = 0.0, 0, self.trained.account.seconds.copy()
-            if last or self.step % config["eval_every"] == 0:
-                status.tell(self._log_evaluation(log))
-            if last or stop or self.step % config["checkpoint_every"] == 0:
-                state = self.state_dict()
-                if self.rank == 0:
-                    log.flush()
-                    checkpoint.save(run_dir, state)
-            if stop and not last:
-                raise Preempted(f"stopped after step {self.step} of {config['steps']}; started again, it goes on from there")
+        while not stop and not (self.step == last and self.evaluated):
+            try:
+                if self.evaluated:
+                    if config["measure"]["every"] and self.step % config["measure"]["every"] == 0:
+                        self._log_measurement(log)
+                    started = time.perf_counter()
+                    result = self.train_step(stop_requested())
+                    seconds, timed_steps, stop = seconds + time.perf_counter() - started, timed_steps + 1, result.stop
+                    self.evaluated = self.step != last and self.step % config["eval_every"] != 0
+                    status.beat(self.step)
+                    if self.step == last or self.step % config["log_every"] == 0:
+                        scalars = self._training_scalars(result, seconds / timed_steps)
+                        taken = self.trained.account.seconds
+                        scalars |= {f"time/{what}_s": (total - spent[what]) / timed_steps for what, total in taken.items()}
+                        log.scalars(self.step, scalars)
+                        status.tell(scalars)
+                        seconds, timed_steps, spent = 0.0, 0, taken.copy()
+                if not (self.evaluated or stop):
+                    status.tell(self._log_evaluation(log))
+                    self.evaluated = True
+            except Interrupted:
+                stop = True
+            if stop or self.step == last or self.step % config["checkpoint_every"] == 0:
+                self._save(run_dir, status, log)
+        if not (self.step == last and self.evaluated):
+            raise Preempted(f"stopped after step {self.step} of {last}; started again, it goes on from there")
 
         cost = f"level updates {self.totals.update_s:.1f} s, measurements {self.totals.measure_s:.1f} s"
         sent = f", {self.totals.network_bytes / 1e6:.2f} MB sent by the first process" if self.totals.network_bytes else ""
         log.line(f"done: {self.step} steps, {self.totals.bytes / 1e6:.2f} MB encoded per worker{sent}; {cost}")
+
+    def _begin(self, run_dir: Path, status: Status) -> bool:
+        """Where the last attempt left off; whether any process was asked to stop meanwhile."""
+        saved = checkpoint.restore(run_dir, args.identity(self.config), self.device, self.every_worker.links)
+        if saved is not None:
+            try:
+                self.load_state_dict(saved)
+            except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+                what = f"{type(error).__name__}: {error}".splitlines()[0]
+                raise checkpoint.CheckpointError(f"the checkpoint in {run_dir} does not fit this run ({what}): move it away") from error
+            self._saved = (self.step, self.evaluated)
+            status.saved(self.step)
+        try:
+            if saved is None:
+                self.untrain()
+            self._attend()
+        except Interrupted:
+            return True
+        return False
+
+    def _save(self, run_dir: Path, status: Status, log: Log) -> None:
+        """What was logged, then the checkpoint, then the word that it is there: none is ahead of the one before."""
+        if self._saved == (self.step, self.evaluated):
+            return
+        state = self.state_dict()
+        if self.rank == 0:
+            log.flush()
+            checkpoint.save(run_dir, state)
+        self._saved = (self.step, self.evaluated)
+        status.saved(self.step)
 
     def _training_scalars(self, result: Exchanged, step_s: float) -> dict[str, float]:
         batch = (self.step - 1) % self.order.steps_per_epoch
@@ -262,6 +337,7 @@ class Trainer:
             "batch_idx": batch,
             "loss": sum(result.losses) / len(result.losses),
             **(self._traffic(result) if self.trains_on_method else {}),
+            **(self.loss_scale.scalars() if self.loss_scale is not None else {}),
             "time/step_s": step_s,
             "time/update_s": self.totals.update_s,
         }
@@ -284,13 +360,24 @@ class Trainer:
                 log.histogram(self.step, tag, estimator.HISTOGRAM_EDGES, masses)
 
     def _log_evaluation(self, log: Log) -> dict[str, float]:
-        """The values, on rank 0; empty on the others."""
+        """The values, on rank 0, which works alone and has a word with the others every ATTEND_S; empty on the others."""
         self.sync_buffers()
-        values: dict[str, float] = {}
-        if self.rank == 0:
-            values = self.evaluate("test") | (self.evaluate("train") if self.config["eval_train"] else {})
-            if not math.isfinite(values["Vloss"]):
-                raise NonFiniteError(f"step {self.step}: the loss on the test set is {values['Vloss']}")
-            log.scalars(self.step, values)
-            log.line(f"step {self.step}/{self.config['steps']}: test accuracy {values['Vacc']:.2f} %, test loss {values['Vloss']:.4f}")
+        if self.rank:
+            while self._attend():
+                pass
+            return {}
+        attended = time.monotonic()
+
+        def between() -> None:
+            nonlocal attended
+            if self.every_worker.links.world == 1 or time.monotonic() - attended >= ATTEND_S:
+                self._attend()
+                attended = time.monotonic()
+
+        values = self.evaluate("test", between) | (self.evaluate("train", between) if self.config["eval_train"] else {})
+        self._attend(more=False)
+        if not math.isfinite(values["Vloss"]):
+            raise NonFiniteError(f"step {self.step}: the loss on the test set is {values['Vloss']}")
+        log.scalars(self.step, values)
+        log.line(f"step {self.step}/{self.config['steps']}: test accuracy {values['Vacc']:.2f} %, test loss {values['Vloss']:.4f}")
         return values
