@@ -20,7 +20,7 @@ from nuq import layers as layer_list
 from nuq.registry import METHODS, method
 from nuq.settings import check, converted, exchange, setting, types_of, unknown
 from nuq.settings.feedback import Feedback, check_memory, memory_kinds
-from task_settings import DATA, MODELS, OPTIMIZERS, SCHEDULES, check_optimizer, check_schedule
+from task_settings import DATA, MODELS, OPTIMIZERS, SCHEDULES, check_model, check_optimizer, check_schedule
 
 GROUPS: dict[str, dict[str, type]] = {
     "method": {name: entry.settings for name, entry in METHODS.items()},
@@ -124,7 +124,9 @@ class Config:
     exchange: Exchange = field(default_factory=Exchange)
     feedback: Feedback = field(default_factory=Feedback)
     untrain: Untrain = field(default_factory=Untrain)
-    eval_every: int = setting(200, "evaluate every so many steps, and at the end (the paper: 2000)", low=1)
+    eval_every: int = setting(
+        200, "evaluate every so many steps, and at the end (the paper: 2000); 0: never, for mode=evaluate beside it", low=0
+    )
     eval_train: bool = setting(True, "evaluate on the training set too (the paper's training loss)")
     eval_batch_size: int = setting(1000, "samples per evaluation pass", low=1)
     log_every: int = setting(20, "write loss, rate and traffic every so many steps", low=1, identity=False)
@@ -203,6 +205,7 @@ def validate(config: Mapping[str, Any]) -> None:
         check(options[config[group]["name"]], config[group], f"{group}.")
     if config["trajectory"] == "sgd" and config["measure"]["every"] == 0 and config["method"]["name"] != "sgd":
         raise ValueError("trajectory='sgd' measures the method without training on it: measure.every must be above 0")
+    check_model(config["model"])
     check_schedule(config["schedule"])
     check_optimizer(config)
     named_layers(config)

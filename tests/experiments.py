@@ -54,7 +54,8 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
         chosen[name] = draw(legal[name])
     if chosen.get("trajectory") == "sgd":  # measuring is all that such a run does
         chosen["measure.every"] = draw(st.integers(1, 10**6))
-    schemas = {"method": args.GROUPS["method"][chosen["method"]], "exchange": args.Exchange, "feedback": Feedback}
+    groups = {group: args.GROUPS[group][chosen[group]] for group in ("method", "model")}
+    schemas = {**groups, "exchange": args.Exchange, "feedback": Feedback}
     for section, schema in schemas.items():  # what another setting leaves without effect
         for item in dataclasses.fields(schema):
             if f"{section}.{item.name}" in chosen and item.metadata["read_if"]:
@@ -79,6 +80,8 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
     entry = METHODS[chosen["method"]]
     if "bits" not in {item.name for item in dataclasses.fields(METHODS[entry.second or chosen["method"]].settings)}:
         chosen.pop("exchange.second_bits", None)
+    if chosen["model"] == "gpt":
+        chosen["model.width"] = 3 * chosen.get("model.heads", 4)
     if "schedule.warmup_factor" in chosen:
         chosen["schedule.warmup_steps"] = max(chosen.get("schedule.warmup_steps", 0), 1)
     if chosen["schedule"] == "piecewise_linear" and ("schedule.at" in chosen or "schedule.factors" in chosen):
@@ -107,7 +110,9 @@ def _every_setting() -> Iterator[tuple[dict[str, Any], str, dataclasses.Field[An
             yield needed, f"{section}.{item.name}", item
     for group, name in CHOICES:
         for item in dataclasses.fields(args.GROUPS[group][name]):
-            needed = {"warmup_factor": {"schedule.warmup_steps": 3}, "decay_norms": {"optim.weight_decay": 0.5}}.get(item.name, {})
+            others = {"warmup_factor": {"schedule.warmup_steps": 3}, "decay_norms": {"optim.weight_decay": 0.5}}
+            others |= {"heads": {"model.width": 60}, "width": {"model.heads": 1}}
+            needed = others.get(item.name, {})
             yield {group: name, **needed}, f"{group}.{item.name}", item
 
 

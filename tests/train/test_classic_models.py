@@ -1,4 +1,4 @@
-"""LeNet, AlexNet, VGG-16, ResNet-9 and the small-image ResNet-18: sizes counted by hand, what they compute, and two real steps each."""
+"""LeNet, AlexNet, VGG, ResNet-9, GoogLeNet and the original's small networks: sizes by hand, what they compute, and two real steps each."""
 
 import itertools
 from pathlib import Path
@@ -10,13 +10,14 @@ from torch import nn
 from torch.nn import functional as F
 
 import args
-from tests.train.test_models import build, size
+from tests.train.test_models import FOR_MNIST, build, size
 from train import models
-from train.models import classic, resnet9
+from train.models import classic, original, resnet9
+from train.models.inception import CifarInception
 from train.trainer import Trainer
 
 COLOUR = (3, 32, 32)
-NEW = ["lenet", "resnet9", "cifar_resnet18", "alexnet", "vgg16_bn"]  # resnet50 has its forward and backward pass in test_models
+NEW = [*("lenet", "resnet9", "cifar_resnet18", "alexnet", "vgg16_bn", "vgg11", "inception", "cifar_cnn"), *FOR_MNIST[1:]]
 
 
 def images(count: int, shape: tuple[int, ...] = COLOUR) -> torch.Tensor:
@@ -48,18 +49,53 @@ def test_sizes_of_alexnet_and_vgg16() -> None:
     assert size(build("vgg16_bn")) == convolutions + 2 * sum(channels[1:]) + 512 * 10 + 10 == 14_724_042
 
 
-@pytest.mark.parametrize(("name", "published"), [("alexnet", 61_100_840), ("vgg16_bn", 138_365_992), ("resnet50", 25_557_032)])
+def test_sizes_of_the_originals_networks() -> None:
+    assert size(build("mnist_convnet", (1, 28, 28))) == (25 * 64 + 64) + (25 * 64 * 128 + 128) + (2048 * 1000 + 1000) + 10_010
+    with torch.device("meta"):
+        assert size(build("bigcnn", (1, 28, 28))) == 26_000 + (25 * 1000 * 1000 + 1000) + (16_000 * 1000 + 1000) + 10_010
+    assert size(build("cifar_cnn")) == (75 * 64 + 64) + (25 * 64 * 128 + 128) + (3200 * 1000 + 1000) + 10_010
+    assert size(build("cifar_mlp")) == (3072 * 1024 + 1024) + (1024 * 1024 + 1024) + (1024 * 10 + 10)
+    for name, width in (("mnist_mlp", 1024), ("smlp", 50), ("ssmlp", 20)):
+        assert size(build(name, (1, 28, 28))) == (784 * width + width) + (width * width + width) + (width * 10 + 10)
+
+
+@pytest.mark.parametrize(("depth", "published"), [(11, 9_231_114), (13, 9_416_010), (16, 14_728_266), (19, 20_040_522)])
+def test_sizes_of_vgg(depth: int, published: int) -> None:
+    """The customary forms for CIFAR have both norms and biases before them; ours have either."""
+    with torch.device("meta"):
+        plain, normalised = build(f"vgg{depth}"), build(f"vgg{depth}_bn")
+    channels = sum(module.out_channels for module in plain.modules() if isinstance(module, nn.Conv2d))
+    assert size(plain) + 2 * channels == size(normalised) + channels == published
+    weights = [module for module in plain.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
+    assert len(weights) == depth - 2  # of three linear layers one is left
+
+
+def test_sizes_of_inception() -> None:
+    with torch.device("meta"):
+        model = build("inception")
+    norms = [module.num_features for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
+    assert len(norms) == 1 + 9 * 7
+    assert size(model) + sum(norms) == 6_166_250  # published with biases in front of the norms
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        *(("alexnet", 61_100_840), ("resnet50", 25_557_032), ("inception", 6_624_904)),
+        *(("vgg11", 132_863_336), ("vgg16", 138_357_544), ("vgg16_bn", 138_365_992), ("vgg19_bn", 143_678_248)),
+    ],
+)
 def test_large_images_get_torchvisions_form(name: str, published: int) -> None:
     with torch.device("meta"):  # sizes alone: no weights are drawn
         assert size(build(name, (3, 224, 224), 1000)) == published
         small = build(name, (3, 63, 224))
-    assert isinstance(small, classic.AlexNet | classic.VGG16BN) == (name != "resnet50")
+    assert isinstance(small, classic.AlexNet | classic.VGG | CifarInception) == (name != "resnet50")
 
 
 # --- what they compute ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["resnet9", "cifar_resnet18", "alexnet", "vgg16_bn"])
+@pytest.mark.parametrize("name", ["resnet9", "cifar_resnet18", "alexnet", "vgg16_bn", "vgg11", "inception"])
 def test_any_size_below_64_fits(name: str) -> None:
     for shape in ((3, 32, 63), (3, 33, 47)):
         model = build(name, shape, 5).eval()
@@ -113,12 +149,35 @@ def test_the_small_resnet18_is_torchvisions_but_for_the_stem() -> None:
 
 
 def test_vgg16_halves_the_image_five_times() -> None:
-    model, shapes = cast(classic.VGG16BN, build("vgg16_bn")).eval(), []
+    model, shapes = cast(classic.VGG, build("vgg16_bn")).eval(), []
     for module in model.features:
         if isinstance(module, nn.MaxPool2d):
             module.register_forward_hook(lambda *called: shapes.append(tuple(called[2].shape[1:])))
     model(images(1))
     assert shapes == [(64, 16, 16), (128, 8, 8), (256, 4, 4), (512, 2, 2), (512, 1, 1)]
+
+
+def test_inceptions_modules_have_the_papers_channels() -> None:
+    model, shapes = cast(CifarInception, build("inception")).eval(), []
+    for module in model.features:
+        if hasattr(module, "three"):
+            module.register_forward_hook(lambda *called: shapes.append(tuple(called[2].shape[1:])))
+    model(images(1))
+    published = [256, 480, 512, 512, 512, 528, 832, 832, 1024]  # the table's column of output sizes
+    assert shapes == [(channels, side, side) for channels, side in zip(published, [32] * 2 + [16] * 5 + [8] * 2, strict=True)]
+
+
+def test_the_originals_networks_are_their_formulas_but_for_dropout() -> None:
+    model, x = cast(original.CifarConvnet, build("cifar_cnn")).eval(), images(2)
+    h = F.max_pool2d(F.conv2d(x, model.conv1.weight, model.conv1.bias), 2).relu()
+    h = F.max_pool2d(F.conv2d(h, model.conv2.weight, model.conv2.bias), 2).relu().flatten(1)
+    h = (h @ model.hidden.weight.T + model.hidden.bias).relu()
+    torch.testing.assert_close(model(x), h @ model.output.weight.T + model.output.bias, rtol=1e-4, atol=1e-5)
+    mlp, x = build("ssmlp", (1, 28, 28)), images(4, (1, 28, 28))
+    first, second, third = (module for module in mlp.modules() if isinstance(module, nn.Linear))
+    torch.testing.assert_close(mlp.eval()(x), third(second(first(x.flatten(1)).relu()).relu()))
+    dropped = cast(nn.Sequential, mlp.train())[:2](torch.ones(100, 1, 28, 28))
+    assert (dropped == 0).float().mean() == pytest.approx(0.2, abs=0.01) and dropped.max() == pytest.approx(1.25)
 
 
 def test_alexnets_dropout_follows_the_global_generator_in_training_only() -> None:
@@ -146,7 +205,8 @@ def test_the_small_forms_read_weights_from_a_file_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NEW)
 def test_two_steps_move_every_parameter(name: str) -> None:
-    chosen: dict[str, Any] = {"data": "mnist" if name == "lenet" else "cifar10", "model": name, "stand_in": True, "method": "supersgd"}
+    data_name = "mnist" if name in ("lenet", *FOR_MNIST) else "cifar10"
+    chosen: dict[str, Any] = {"data": data_name, "model": name, "stand_in": True, "method": "supersgd"}
     trainer = Trainer(args.resolve(chosen | {"workers": 1, "batch_size": 2, "optim.lr": 1e-3}), device=torch.device("cpu"))
     before = {key: parameter.detach().clone() for key, parameter in trainer.parameters.items()}
     for _ in range(2):

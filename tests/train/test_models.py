@@ -19,7 +19,24 @@ import task_settings
 from train import data, models, torchvision_import
 from train.models import cifar_resnet, small
 
-SHAPES = {name: kind.input_shape or (100,) for name, kind in data.KINDS.items()}
+SHAPES = {name: kind.input_shape or (100,) for name, kind in data.KINDS.items()} | {"text": (64,), "folder": (3, 32, 32)}
+FOR_MNIST = ["mnist_cnn", "mnist_convnet", "bigcnn", "mnist_mlp", "smlp", "ssmlp"]
+DEEP = {"resnet1202", *(f"cifar_resnet{depth}" for depth in (101, 110, 152))}  # test_residual_models builds them
+SHALLOW: dict[str, dict[str, object]] = {
+    "wide_resnet": {"model.depth": 10, "model.widen": 1},
+    "gpt": {"data": "text", "model.layers": 1, "model.width": 16},
+}
+OF_COLOUR = {
+    *(f"resnet{depth}" for depth in (8, 9, 18, 20, 32, 34, 44, 50, 56, 110, 1202)),
+    *(f"cifar_resnet{depth}" for depth in (18, 34, 50, 101, 110, 152)),
+    *(f"vgg{depth}{norm}" for depth in (11, 13, 16, 19) for norm in ("", "_bn")),
+    *("wide_resnet", "alexnet", "inception", "torchvision"),
+}
+
+
+def input_shape(name: str) -> tuple[int, ...]:
+    """One that the model takes."""
+    return {"logreg": (100,), "gpt": (20,), **dict.fromkeys(FOR_MNIST, (1, 28, 28))}.get(name, (3, 32, 32))
 
 
 def build(name: str, shape: tuple[int, ...] = (3, 32, 32), num_classes: int = 10, /, **chosen: object) -> nn.Module:
@@ -70,22 +87,27 @@ def test_sizes_of_the_small_models() -> None:
 # --- what they compute ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", list(models.MODELS))
+@pytest.mark.parametrize("name", [name for name in models.MODELS if name not in DEEP])
 def test_logits_and_a_gradient_for_every_parameter(name: str) -> None:
-    shape = {"mnist_cnn": (1, 28, 28), "logreg": (100,)}.get(name, (3, 32, 32))
-    model = build(name, shape, 7)
-    logits = model(torch.randn(3, *shape, generator=torch.Generator().manual_seed(0)))
-    assert logits.shape == (3, 7)
-    F.cross_entropy(logits, torch.tensor([0, 3, 6])).backward()
+    shape = input_shape(name)
+    model = build(name, shape, 7, **SHALLOW.get(name, {}))
+    draws = torch.Generator().manual_seed(0)
+    if name == "gpt":
+        logits = model(torch.randint(7, (3, *shape), generator=draws))
+        assert logits.shape == (3, *shape, 7)
+        F.cross_entropy(logits.flatten(0, 1), torch.arange(60) % 7).backward()
+    else:
+        logits = model(torch.randn(3, *shape, generator=draws))
+        assert logits.shape == (3, 7)
+        F.cross_entropy(logits, torch.tensor([0, 3, 6])).backward()
     for key, parameter in model.named_parameters():
         assert parameter.grad is not None and parameter.grad.isfinite().all(), key
         assert parameter.grad.abs().sum() > 0, key
 
 
-@pytest.mark.parametrize("name", list(models.MODELS))
+@pytest.mark.parametrize("name", [name for name in models.MODELS if name not in DEEP])
 def test_weights_come_from_the_callers_seed(name: str) -> None:
-    shape = {"mnist_cnn": (1, 28, 28), "logreg": (100,)}.get(name, (3, 32, 32))
-    first, again, other = (build(name, shape, seed=seed).state_dict() for seed in (1, 1, 2))
+    first, again, other = (build(name, input_shape(name), seed=seed, **SHALLOW.get(name, {})).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(first[key], again[key]) for key in first)
     assert any(not torch.equal(first[key], other[key]) for key in first)
 
@@ -174,13 +196,13 @@ def test_the_cnn_learns_the_digits() -> None:
 @pytest.mark.parametrize("name", list(models.MODELS))
 def test_a_model_takes_the_data_or_names_those_that_do(data_name: str, name: str) -> None:
     config, shape = args.resolve({"data": data_name, "model": name}), SHAPES[data_name]
-    legal = {"mlp", "logreg"}
+    legal = {"mlp", "logreg"} if data_name != "text" else {"gpt"}
     legal |= {"cnn"} if len(shape) == 3 else set()
-    legal |= {"mnist_cnn"} if data_name == "mnist" else set()
-    legal |= {"lenet"} if data_name in ("mnist", "cifar10") else set()
-    if data_name in ("cifar10", "imagenet"):
-        legal |= {f"resnet{depth}" for depth in (8, 9, 18, 20, 32, 34, 44, 50, 56, 110)} | {"cifar_resnet18", "alexnet", "vgg16_bn"}
-    assert set(models.legal_models(shape)) == legal
+    legal |= set(FOR_MNIST) if shape == (1, 28, 28) else set()
+    legal |= {"lenet"} if len(shape) == 3 and 28 <= shape[1] <= 32 else set()
+    legal |= {"cifar_cnn", "cifar_mlp"} if shape == (3, 32, 32) else set()
+    legal |= OF_COLOUR if shape[0] == 3 else set()
+    assert set(models.legal_models(shape, tokens=data_name == "text")) == legal
     if name not in legal:
         with pytest.raises(ValueError, match=f"model={name} needs .*data={data_name} has the shape") as error:
             models.build(config, shape, 10)
@@ -209,6 +231,17 @@ def test_weights_are_read_from_a_file(tmp_path: Path) -> None:
         build("resnet18", (3, 224, 224), 1000, **{"model.weights_file": str(path)})
     with pytest.raises(ValueError, match=r"not the weights of resnet34: 80 missing \(layer1\.2\..*, \.\.\.\) of 218 entries"):
         build("resnet34", **{"model.weights_file": str(path)})
+
+
+@pytest.mark.parametrize("name", ["cnn", "smlp", "resnet8", "wide_resnet", "inception", "gpt"])
+def test_any_model_starts_from_a_runs_checkpoint(name: str, tmp_path: Path) -> None:
+    path, shape, chosen = tmp_path / "checkpoint.pt", input_shape(name), SHALLOW.get(name, {})
+    trained = build(name, shape, seed=5, **chosen).state_dict()
+    torch.save({"identity": "0123456789abcd", "step": 7, "model": trained}, path)
+    loaded = build(name, shape, seed=6, **chosen, **{"model.weights_file": str(path)}).state_dict()
+    assert all(torch.equal(value, loaded[key]) for key, value in trained.items())
+    with pytest.raises(ValueError, match=rf"checkpoint\.pt: .* has shape .* but this {name} needs"):
+        build(name, shape, 13, **chosen, **{"model.weights_file": str(path)})
 
 
 class Attack:

@@ -19,7 +19,7 @@ from nuq.settings import unknown
 from .augment import Augmentation, Cutout
 from .dataset import Arrays, DataSet, InMemory, Normalization
 
-__all__ = ["KINDS", "DataSet", "Size", "load", "stand_in", "true_size"]
+__all__ = ["KINDS", "DataSet", "Size", "holds_tokens", "load", "stand_in", "true_size"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class Kind:
     num_test: int | None = None
     in_memory: bool = True  # decoded on the training device; False: read from disk, batch by batch
     num_stand_ins: int = 1024  # training examples of a stand-in; a quarter as many to test
+    tokens: bool = False  # a text: int64 of settings["length"], with a label at every place
 
 
 KINDS: dict[str, Kind] = {
@@ -44,6 +45,7 @@ KINDS: dict[str, Kind] = {
     "logreg2": Kind("synthetic", 2),
     "logreg5": Kind("synthetic", 5),
     "logreg10": Kind("synthetic", 10),
+    "text": Kind("text", 97, tokens=True),
     "mnist": Kind("mnist", 10, (1, 28, 28), 60_000, 10_000),
     "fashion_mnist": Kind("fashion_mnist", 10, (1, 28, 28), 60_000, 10_000),
     "cifar10": Kind("cifar10", 10, (3, 32, 32), 50_000, 10_000),
@@ -76,9 +78,17 @@ def _input_shape(kind: Kind, settings: Mapping[str, Any]) -> tuple[int, ...]:
     return (3, settings["size"], settings["size"]) if "size" in settings else (settings["num_features"],)
 
 
+def holds_tokens(config: Mapping[str, Any]) -> bool:
+    """Whether the data set is a text: its inputs and its labels are class numbers, int64 (length,)."""
+    return _kind(config).tokens
+
+
 def true_size(config: Mapping[str, Any]) -> Size:
     """The size of the complete data set, whether or not its files are here; FileNotFoundError where only the files could tell."""
     kind, settings = _kind(config), config["data"]
+    if kind.tokens:
+        counts = settings["num_train"], settings["num_test"]
+        return Size(*counts, sum(count * settings["length"] + 1 for count in counts))  # a byte a character
     if settings["name"] == "folder":
         folder = importlib.import_module(f"{__name__}.folder")
         return Size(*folder.true_size(config))
@@ -105,6 +115,9 @@ def load(config: Mapping[str, Any], device: torch.device | str) -> DataSet:
 def stand_in(config: Mapping[str, Any], device: torch.device | str) -> DataSet:
     """Random tensors, always the same, with the data set's shape, type, classes and augmentation of small images."""
     kind, settings = _kind(config), config["data"]
+    if kind.tokens:
+        text = importlib.import_module(f"{__name__}.{kind.module}")
+        return text.stand_in(config, torch.device(device), kind.num_stand_ins, kind.num_stand_ins // 4)
     shape = _input_shape(kind, settings)
     draws = np.random.default_rng(0)
 

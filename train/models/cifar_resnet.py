@@ -30,6 +30,10 @@ class Block(nn.Module):
         self.stride = stride
         self.added_channels = (outputs - inputs) // 2
 
+    def zero_init(self) -> None:
+        assert isinstance(self.norm2, nn.BatchNorm2d)
+        nn.init.zeros_(self.norm2.weight)
+
     def forward(self, x: Tensor) -> Tensor:
         out = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
         if self.stride > 1:

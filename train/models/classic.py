@@ -1,4 +1,4 @@
-"""LeNet, and the CIFAR forms of AlexNet and VGG-16 with batch normalisation; from 64 pixels on the last two are torchvision's.
+"""LeNet, and the CIFAR forms of AlexNet and VGG; from 64 pixels on the last two are torchvision's.
 
 In training mode AlexNet's dropout draws from torch's global generator of the device, which the caller forks and seeds.
 """
@@ -59,24 +59,26 @@ class AlexNet(nn.Module):
         return self.classifier(self.features(x).flatten(1))
 
 
-class VGG16BN(nn.Module):
-    """VGG-16 with batch normalisation for CIFAR: 13 convolutions of 3x3, five maxima over 2x2, one linear layer.
+VGG_CHANNELS = (64, 128, 256, 512, 512)
+VGG_COUNTS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}  # convolutions of each stage
 
-    14,724,042 parameters for 10 classes.  Simonyan, Zisserman (2014), configuration D, less its two hidden layers, as is customary for
-    CIFAR.  The convolutions have no bias: batch normalisation takes it out again, and its gradient, which is rounding noise alone, would
-    be sent as a tensor of its own.  Convolutions start from He's normal law with the fan-out and the linear layer from N(0, .01^2), as
-    torchvision's do.
+
+class VGG(nn.Module):
+    """VGG for CIFAR: 8 to 16 convolutions of 3x3, five maxima over 2x2, one linear layer; VGG-16 with norms has 14,724,042 parameters.
+
+    Simonyan, Zisserman (2014), configurations A, B, D and E, less their two hidden layers, as is customary for CIFAR.  With batch
+    normalisation the convolutions have no bias: it takes it out again, and its gradient, which is rounding noise alone, would be sent as a
+    tensor of its own.  Convolutions start from He's normal law with the fan-out and the linear layer from N(0, .01^2), as torchvision's do.
     """
 
-    STAGES = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
-
-    def __init__(self, num_classes: int) -> None:
+    def __init__(self, depth: int, num_classes: int, *, batch_norm: bool) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         inputs = 3
-        for stage in self.STAGES:
-            for outputs in stage:
-                layers += [nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]
+        for outputs, count in zip(VGG_CHANNELS, VGG_COUNTS[depth], strict=True):
+            for _ in range(count):
+                layers.append(nn.Conv2d(inputs, outputs, 3, padding=1, bias=not batch_norm))
+                layers += [nn.BatchNorm2d(outputs), nn.ReLU()] if batch_norm else [nn.ReLU()]
                 inputs = outputs
             layers.append(nn.MaxPool2d(2))
         self.features = nn.Sequential(*layers)
@@ -84,6 +86,8 @@ class VGG16BN(nn.Module):
         for module in self.features:
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
         nn.init.normal_(self.classifier.weight, std=0.01)
         nn.init.zeros_(self.classifier.bias)
 

@@ -1,59 +1,56 @@
-"""torchvision's models for large images (ResNets, AlexNet, VGG-16), from scratch or from a local file of weights."""
+"""torchvision's models for classification, by name and without auxiliary classifiers; no weights are ever downloaded."""
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Mapping
-from pathlib import Path
+import difflib
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
+from torch.func import functional_call
 
 from train.torchvision_import import torchvision
 
-
-def build(name: str, num_classes: int, weights_file: str) -> nn.Module:
-    """``torchvision.models.<name>``; no weights are ever downloaded."""
-    model: nn.Module = getattr(torchvision().models, name)(weights=None, num_classes=num_classes)
-    if weights_file:
-        load_weights(model, name, Path(weights_file))
-    return model
+TWO_HEADED = ("googlenet", "inception_v3")  # built without their auxiliary classifiers, whose loss this trainer does not add
 
 
-def load_weights(model: nn.Module, name: str, path: Path) -> None:
-    """Copy the state_dict in ``path`` into ``model``; the file is data only and cannot run code.
+def build(name: str, num_classes: int, input_shape: tuple[int, ...] | None = None) -> nn.Module:
+    """``torchvision.models.<name>`` from scratch, for images of ``input_shape`` where the model is made for one size (ViT, MaxViT).
 
-    Raises FileNotFoundError, or ValueError that names the first entries that do not fit.
+    Raises ValueError for a name that torchvision does not have, with the nearest ones.
     """
-    if not path.is_file():
-        expected = f"a state_dict of {name}, as torch.save writes it"
-        raise FileNotFoundError(f"model.weights_file={path}: no such file; expected {expected}")
+    models = torchvision().models
+    known = models.list_models(module=models)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3)
+        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+        raise ValueError(
+            f"model.arch={name!r}: torchvision has no such model for classification{hint} (legal: one of its {len(known)} models)"
+        )
+    more: dict[str, Any] = {}
+    if name in TWO_HEADED:
+        more = {"aux_logits": False, "init_weights": True}
+    elif input_shape is not None and name.startswith("vit_"):
+        more = {"image_size": input_shape[1]}
+    elif input_shape is not None and name.startswith("maxvit"):
+        more = {"input_size": input_shape[1:]}
+    return models.get_model(name, weights=None, num_classes=num_classes, **more)
+
+
+def by_name(arch: str, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    """The same after a try on shapes alone: ValueError where the model cannot take ``input_shape``, which only the model itself knows."""
+    if arch.startswith("vit_") and input_shape[1] != input_shape[2]:
+        raise _unfit(arch, input_shape, "it takes square images")
     try:
-        weights = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"model.weights_file={path}: cannot be read as a state_dict of tensors: {reason}") from error
-    if not isinstance(weights, Mapping) or not all(isinstance(value, Tensor) for value in weights.values()):
-        raise ValueError(f"model.weights_file={path}: expected a state_dict (names and tensors), found {_outline(weights)}")
-    own = model.state_dict()
-    counters = {key: value for key, value in own.items() if key.endswith("num_batches_tracked")}  # torchvision's oldest files lack them
-    weights = {**counters, **weights}
-    absent, strange = sorted(set(own) - set(weights)), sorted(set(weights) - set(own))
-    if absent or strange:
-        parts = [
-            f"{len(keys)} {what} ({', '.join(keys[:3])}{', ...' * (len(keys) > 3)})"
-            for what, keys in (("missing", absent), ("unknown", strange))
-            if keys
-        ]
-        raise ValueError(f"model.weights_file={path}: not the weights of {name}: {' and '.join(parts)} of {len(own)} entries")
-    for key, value in own.items():
-        if weights[key].shape != value.shape:
-            shapes = f"{list(weights[key].shape)}, but this {name} needs {list(value.shape)}"
-            raise ValueError(f"model.weights_file={path}: {key} has shape {shapes}")
-    model.load_state_dict(weights)
+        model = build(arch, num_classes, input_shape).eval()
+        shapes = {name: value.to("meta") for name, value in model.state_dict().items()}
+        functional_call(model, shapes, (torch.empty(2, *input_shape, device="meta"),))
+    except (RuntimeError, AssertionError, ValueError) as error:
+        if str(error).startswith("model.arch="):
+            raise
+        raise _unfit(arch, input_shape, str(error).splitlines()[0] if str(error) else type(error).__name__) from error
+    return model.train()
 
 
-def _outline(content: object) -> str:
-    if isinstance(content, Mapping):
-        return f"a mapping with {', '.join(map(str, list(content)[:4])) or 'nothing in it'}"
-    return f"a {type(content).__name__}"
+def _unfit(arch: str, input_shape: tuple[int, ...], why: str) -> ValueError:
+    return ValueError(f"model.arch={arch}: cannot take images of {'x'.join(map(str, input_shape))}: {why}")

@@ -1,0 +1,125 @@
+"""Text that every Python has: the sources of its own standard library, as characters to predict the next one from.
+
+Which files: every ``.py`` below the standard library's folder, but for what distributions leave out, patch or generate
+(``SKIPPED``).  They are ordered by SHA-256 of their path, so that a file more or less moves no other one; those whose digest begins
+below ``TEST_BELOW`` are the test split.  Only as many are read as the settings ask for.  Two releases of Python mostly give two
+texts: ``Text.fingerprint`` says which text it was, and a run is not continued on another one.
+
+A character is one of 97, whatever the Python: the 95 printable ones of ASCII, the end of a line, and one for every other byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .dataset import DataSet, Split
+
+VOCABULARY = bytes(range(32, 127)) + b"\n"  # a byte that is not here has the last code
+NUM_CODES = len(VOCABULARY) + 1
+SKIPPED = {
+    *("__pycache__", "site-packages", "dist-packages", "lib-dynload", "test", "tests"),
+    *("distutils", "ensurepip", "idlelib", "lib2to3", "tkinter", "turtledemo"),  # packages of their own in some distributions, or gone
+    *("encodings", "pydoc_data"),  # tables and generated text
+}
+GENERATED = ("_sysconfigdata", "site.py", "sysconfig")  # how a name begins that differs from one installation to the next
+TEST_BELOW = 32  # of 256: one file in eight is a test file
+
+_CODES = np.full(256, NUM_CODES - 1, dtype=np.uint8)
+_CODES[np.frombuffer(VOCABULARY, dtype=np.uint8)] = np.arange(len(VOCABULARY), dtype=np.uint8)
+
+
+class Text:
+    """Windows of ``length`` characters, one after another without overlap, each with the characters that follow its own as labels."""
+
+    def __init__(
+        self, name: str, train: np.ndarray, test: np.ndarray, length: int, device: torch.device, *, is_stand_in: bool = False
+    ) -> None:
+        """train, test: uint8 codes, a multiple of ``length`` and one more."""
+        self.name, self.device, self.is_stand_in = name, device, is_stand_in
+        self.num_train, self.num_test = (len(train) - 1) // length, (len(test) - 1) // length
+        self.input_shape, self.num_classes = (length,), NUM_CODES
+        self.fingerprint = hashlib.sha256(b"%d " % len(train) + train.tobytes() + test.tobytes()).hexdigest()[:14]
+        self._splits = {split: torch.from_numpy(codes).to(device) for split, codes in (("train", train), ("test", test))}
+        self._offsets = torch.arange(length + 1, device=device)
+
+    def train_batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """int64 characters (batch, length) and the next ones (batch, length); nothing is random here."""
+        del generator
+        return self._windows("train", indices.to(self.device))
+
+    def batches(self, split: Split, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        count = self.num_train if split == "train" else self.num_test
+        for start in range(0, count, batch_size):
+            yield self._windows(split, torch.arange(start, min(start + batch_size, count), device=self.device))
+
+    def _windows(self, split: Split, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        windows = self._splits[split][numbers[:, None] * self.input_shape[0] + self._offsets].long()
+        return windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
+
+
+def encode(content: bytes) -> np.ndarray:
+    """uint8 codes in [0, 97), one for each byte."""
+    return _CODES[np.frombuffer(content, dtype=np.uint8)]
+
+
+def decode(codes: np.ndarray) -> str:
+    """The text again, with a question mark for what is in no vocabulary."""
+    return (np.frombuffer(VOCABULARY + b"?", dtype=np.uint8)[codes]).tobytes().decode("ascii")
+
+
+def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
+    """The first ``num_train`` and ``num_test`` windows; ValueError where this Python's text is shorter."""
+    settings = config["data"]
+    length = settings["length"]
+    home = Path(sysconfig.get_path("stdlib"))
+    files = source_files(home)
+    splits = {}
+    for split, count in (("train", settings["num_train"]), ("test", settings["num_test"])):
+        parts, found, needed = [], 0, count * length + 1
+        for name in files[split]:
+            parts.append(encode((home / name).read_bytes()))
+            found += len(parts[-1])
+            if found >= needed:
+                break
+        else:
+            raise ValueError(
+                f"data.num_{split}={count} windows of data.length={length} need {needed} characters, and the {len(files[split])} {split} "
+                f"files below {home} have {found} (legal: data.num_{split} at most {max(found - 1, 0) // length})"
+            )
+        splits[split] = np.concatenate(parts)[:needed]
+    return Text(settings["name"], splits["train"], splits["test"], length, device)
+
+
+def source_files(home: Path) -> dict[str, list[str]]:
+    """The paths below ``home`` of both splits, in the order in which they are read; FileNotFoundError where there are no sources."""
+    names = []
+    for folder, inner, found in os.walk(home):
+        inner[:] = [name for name in inner if name not in SKIPPED and not name.startswith("config-")]
+        here = Path(folder).relative_to(home)
+        names += [(here / name).as_posix() for name in found if name.endswith(".py") and not name.startswith(GENERATED)]
+    if not names:
+        version = ".".join(map(str, sys.version_info[:2]))
+        raise FileNotFoundError(f"data=text reads the standard library's sources, and Python {version} has no .py files below {home}")
+    digests = {name: hashlib.sha256(name.encode(errors="surrogateescape")).digest() for name in names}
+    ordered = sorted(names, key=digests.__getitem__)
+    return {
+        "train": [name for name in ordered if digests[name][0] >= TEST_BELOW],
+        "test": [name for name in ordered if digests[name][0] < TEST_BELOW],
+    }
+
+
+def stand_in(config: Mapping[str, Any], device: torch.device, num_train: int, num_test: int) -> DataSet:
+    """Random characters, always the same."""
+    settings, draws = config["data"], np.random.default_rng(0)
+    train, test = (draws.integers(0, NUM_CODES, count * settings["length"] + 1, dtype=np.uint8) for count in (num_train, num_test))
+    return Text(settings["name"], train, test, settings["length"], device, is_stand_in=True)
