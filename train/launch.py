@@ -138,7 +138,8 @@ def _train(config: dict[str, Any], run_dir: Path, device: torch.device, status: 
             except (ValueError, FileNotFoundError) as error:
                 return _leave(status, statuses.EXIT_BAD_SETTINGS, error)
             method, model = config["method"]["name"], config["model"]["name"]
-            log.line(f"{run_dir}: {method}, {model} on {trainer.data.name}, {config['workers']} workers")
+            which = f" (fingerprint {trainer.fingerprint})" if trainer.fingerprint else ""
+            log.line(f"{run_dir}: {method}, {model} on {trainer.data.name}{which}, {config['workers']} workers")
             try:
                 trainer.run(run_dir, status, log, lambda: stop.requested)
             except Preempted:  # all processes together, their state saved

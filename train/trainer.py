@@ -62,6 +62,7 @@ class Trainer:
         self.group = group
         self.rank = dist.get_rank(group) if group is not None else 0
         self.data = dataset or data.load(config, device)
+        self.fingerprint: str = getattr(self.data, "fingerprint", "")  # of data that differ from one installation to the next
         self.gradients = Gradients(config, self.data, device)
         self.model, self.parameters = self.gradients.model, self.gradients.parameters
         self.loss_scale = self.gradients.scale
@@ -85,6 +86,8 @@ class Trainer:
         flat: dict[str, Any] = {"torch": torch.__version__, "message version": VERSION}
         for name, value in args.result_settings(self.config).items():
             flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
+        if self.fingerprint:
+            flat["fingerprint of the text"] = self.fingerprint
         links = Links(self.group, timeout_s=self.config["exchange"]["timeout_s"], device=self.device)
         agreement.check_settings(links, flat)
 
@@ -246,10 +249,16 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "workers": self.workers.state_dict(),
             "totals": vars(self.totals),
+            **({"fingerprint": self.fingerprint} if self.fingerprint else {}),
             **({"loss_scale": vars(self.loss_scale)} if self.loss_scale is not None else {}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state.get("fingerprint", "") != self.fingerprint:
+            raise checkpoint.CheckpointError(
+                f"the run began on a text with the fingerprint {state.get('fingerprint')}, and this Python's has {self.fingerprint}: "
+                "go on with the Python that began it, or choose another run_dir"
+            )
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.workers.load_state_dict(state["workers"])
@@ -304,6 +313,8 @@ class Trainer:
         if saved is not None:
             try:
                 self.load_state_dict(saved)
+            except checkpoint.CheckpointError:
+                raise
             except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
                 what = f"{type(error).__name__}: {error}".splitlines()[0]
                 raise checkpoint.CheckpointError(f"the checkpoint in {run_dir} does not fit this run ({what}): move it away") from error
