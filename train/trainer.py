@@ -26,8 +26,8 @@ from train.gradients import Gradient, Gradients, evaluate
 from train.log import Log
 from train.loss_scale import skipped
 from train.order import Order, generator
-from train.status import Status
-from train.update import update
+from train.status import Progress, Status
+from train.update import check_finite, check_state, update
 
 ATTEND_S = 1.0  # between two words of the processes while one of them works alone
 MOST_HISTOGRAMS = 200  # of one tag in a run: at 3 kB each they would outgrow everything else in the log
@@ -77,7 +77,7 @@ class Trainer:
         self.update_order = self._order(config["workers"], "update")
         self.step = 0
         self.evaluated = True  # whether the evaluation that is due at this step, if one is, has been logged
-        self.totals = Totals()
+        self.totals, self.progress = Totals(), Progress()
         self._stop_requested: Callable[[], bool] = lambda: False
         self._saved: tuple[int, bool] | None = None  # step and ``evaluated`` of the newest checkpoint
 
@@ -114,9 +114,10 @@ class Trainer:
         return self.gradients.one(worker, step, order, purpose)
 
     def sync_buffers(self) -> None:
-        """Worker 0's batch-norm buffers on every process (they are read in evaluation only)."""
-        for buffer in self.model.buffers():
+        """Worker 0's batch-norm buffers on every process (they are read in evaluation only); NonFiniteError, on all, names a bad one."""
+        for name, buffer in self.model.named_buffers():
             self.every_worker.links.broadcast(buffer, "buffers")
+            check_finite(self.step, f"the buffer {name!r}", buffer)
 
     def part(self) -> None:
         """At the end, on every process after the same step: nobody leaves while another still talks."""
@@ -134,15 +135,17 @@ class Trainer:
         ]
 
     def _sampled_gradients(self, order: Order, count: int, purpose: str) -> Iterator[dict[int, Gradient]]:
-        for gradients in self.gradients.samples(self.every_worker.hosted, self.step, order, count, purpose):
-            yield gradients
-            self._attend()
+        with self.progress.during(f"sampling gradients ({purpose})"):
+            for gradients in self.gradients.samples(self.every_worker.hosted, self.step, order, count, purpose):
+                yield gradients
+                self._attend()
 
     def _attend(self, more: bool = True) -> bool:
         """A word between all processes, at the same place of each: Interrupted where any was asked to stop.
 
         Returns the first process's ``more``, by which the others know that it is still at what they wait for.
         """
+        self.progress.moved()
         rows = self.every_worker.links.numbers([int(self._stop_requested()), int(more)], "control")
         if any(stop for stop, _ in rows):
             raise Interrupted
@@ -239,8 +242,9 @@ class Trainer:
         return evaluate(self.model, self.data, split, self.config["eval_batch_size"], between)
 
     def state_dict(self) -> dict[str, Any]:
-        """The same in every split; every process must call it."""
+        """The same in every split; every process must call it.  NonFiniteError for what would not be worth going on from."""
         self.sync_buffers()
+        check_state(self.optimizer, self.parameters, self.step)
         return {
             "identity": args.identity(self.config),
             "step": self.step,
@@ -271,9 +275,9 @@ class Trainer:
 
     def run(self, run_dir: Path, status: Status, log: Log, stop_requested: Callable[[], bool] = lambda: False) -> None:
         """From the last checkpoint to the last step.  Preempted after a saved stop; NonFiniteError where it diverges."""
-        self._stop_requested = stop_requested
+        self._stop_requested, self.progress = stop_requested, status.progress
         config, last = self.config, self.config["steps"]
-        stop = self._begin(run_dir, status)
+        stop, self.progress.phase = self._begin(run_dir, status), "training"
         seconds, timed_steps = 0.0, 0
         spent = self.trained.account.seconds.copy()
         while not stop and not (self.step == last and self.evaluated):
@@ -284,7 +288,7 @@ class Trainer:
                     started = time.perf_counter()
                     result = self.train_step(stop_requested())
                     seconds, timed_steps, stop = seconds + time.perf_counter() - started, timed_steps + 1, result.stop
-                    self.evaluated = self.step != last and self.step % config["eval_every"] != 0
+                    self.evaluated = not config["eval_every"] or (self.step != last and self.step % config["eval_every"] != 0)
                     status.beat(self.step)
                     if self.step == last or self.step % config["log_every"] == 0:
                         scalars = self._training_scalars(result, seconds / timed_steps)
@@ -294,12 +298,14 @@ class Trainer:
                         status.tell(scalars)
                         seconds, timed_steps, spent = 0.0, 0, taken.copy()
                 if not (self.evaluated or stop):
-                    status.tell(self._log_evaluation(log))
+                    with self.progress.during("evaluating"):
+                        status.tell(self._log_evaluation(log))
                     self.evaluated = True
             except Interrupted:
                 stop = True
             if stop or self.step == last or self.step % config["checkpoint_every"] == 0:
-                self._save(run_dir, status, log)
+                with self.progress.during("saving"):
+                    self._save(run_dir, status, log)
         if not (self.step == last and self.evaluated):
             raise Preempted(f"stopped after step {self.step} of {last}; started again, it goes on from there")
 

@@ -26,3 +26,17 @@ def update(config: Mapping[str, Any], optimizer: torch.optim.Optimizer, named: M
     values = [parameter.detach() for parameter in parameters]
     if not surely_finite(values) and (bad := non_finite_parameter(values)) is not None:
         raise NonFiniteError(f"step {step}: the parameter {list(named)[bad]!r} is not finite after the update")
+
+
+def check_state(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor], step: int) -> None:
+    """NonFiniteError, with the parameter's name, where the optimizer remembers what is not finite (a mean square may overflow unseen)."""
+    for name, parameter in parameters.items():
+        for key, value in optimizer.state.get(parameter, {}).items():
+            if isinstance(value, Tensor):
+                check_finite(step, f"the optimizer's {key} of {name!r}", value)
+
+
+def check_finite(step: int, what: str, tensor: Tensor) -> None:
+    """NonFiniteError where a tensor is not finite."""
+    if not bool(torch.isfinite(tensor).all()):
+        raise NonFiniteError(f"step {step}: {what} is not finite")
