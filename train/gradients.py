@@ -21,11 +21,12 @@ from torch.nn.functional import cross_entropy
 from nuq.workers import surely_finite
 from train import models
 from train.cuda_graphs import Pass, Recorded
-from train.data.dataset import DataSet
+from train.data.dataset import DataSet, ReadsAhead
 from train.loss_scale import LossScale, unscaled
 from train.order import Order, generator, seed_of
 
 Gradient = list[Tensor]  # one tensor per trained parameter, in the order of ``Gradients.parameters``
+TURNS_AHEAD = 2  # workers' turns whose pictures are decoded during the present one; more would only wait longer
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -117,11 +118,14 @@ class Gradients:
         """Gradients and losses of ``workers``; the batch-norm buffers end as worker 0's (if it is among them) or as they were."""
         workers = list(workers)
         alone = workers == [0]
+        turns = [(at, worker) for at in (step, step + 1) for worker in workers]
         before = [] if alone else self._copies()
         kept, gradients, losses = before, {}, []
         for number, worker in enumerate(workers):
             if number:
                 self._restore(before)
+            if purpose == "train":
+                self._read_ahead(turns[number : number + 1 + TURNS_AHEAD], order)
             gradients[worker], loss = self.one(worker, step, order, purpose)
             losses.append(loss)
             if worker == 0 and not alone:
@@ -129,6 +133,16 @@ class Gradients:
         if not alone:
             self._restore(kept)
         return gradients, dict(zip(workers, torch.stack(losses).tolist() if losses else [], strict=True))  # waits for a GPU once
+
+    def _read_ahead(self, turns: Iterable[tuple[int, int]], order: Order) -> None:
+        """Tell a data set that reads files which minibatches come: of (step, worker), in turn."""
+        if not isinstance(self.data, ReadsAhead):
+            return
+        for step, worker in turns:
+            if step < self.config["steps"]:
+                for number, indices in enumerate(order.minibatches(step, worker)):
+                    purpose = f"train/{number}" if number else "train"
+                    self.data.expect(indices, generator(self.config["seed"], step, worker, purpose))
 
     def samples(self, workers: Iterable[int], step: int, order: Order, count: int, purpose: str) -> Iterator[dict[int, Gradient]]:
         """``count`` extra gradients of every one of ``workers`` at the present parameters; batch-norm buffers stay."""
