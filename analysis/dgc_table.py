@@ -47,8 +47,7 @@ def _ours(runs: Path, sweep: str) -> dict[tuple[int, int, str] | None, np.ndarra
         theirs = published.accuracy(sweep, settings) or {}
         method = settings["method.name"]
         if method in theirs:
-            workers, batch = int(settings["workers"]), int(settings["batch_size"])
-            key = None if method == "supersgd" else (workers * batch // published.DGC_BATCH, workers, str(settings["schedule.name"]))
+            key = None if method == "supersgd" else published.dgc_row(settings)
             found.setdefault(key, []).append(float(accuracy))
     return {key: np.array(values) for key, values in found.items()}
 

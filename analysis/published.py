@@ -6,6 +6,7 @@ Final test accuracy in percent, read from the curves of Faghri et al., "Adaptive
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -105,12 +106,19 @@ def accuracy(sweep: str, settings: Mapping[str, Any]) -> dict[str, float] | None
     return ACCURACY[sweep] if (settings.get("data.name"), settings.get("model.name")) == (data, model) and same_bits else None
 
 
+def dgc_row(settings: Mapping[str, Any]) -> tuple[int, int, str]:
+    """(GPUs, workers that compress, schedule) of these settings (dotted names): a worker's GPUs are its batches of ``DGC_BATCH`` a step."""
+    batches = settings.get("compute.accumulate", 1)
+    images = settings["batch_size"] * (1 if math.isnan(batches) else batches)  # runs from before it have none
+    return int(settings["workers"] * images) // DGC_BATCH, int(settings["workers"]), str(settings.get("schedule.name"))
+
+
 def _dgc(settings: Mapping[str, Any]) -> dict[str, float] | None:
     """The row of DGC's table that these settings are, by method."""
     model, workers, batch = settings.get("model.name"), settings.get("workers"), settings.get("batch_size")
     if settings.get("data.name") != "imagenet" or model not in DGC_MODELS or not workers or not batch:
         return None
-    row = DGC.get((int(workers * batch) // DGC_BATCH, int(workers), str(settings.get("schedule.name"))))
+    row = DGC.get(dgc_row(settings))
     column = DGC_MODELS.index(str(model))
     warm = settings.get("method.warmup_every")  # without a warm-up of the ratio nothing is published
     found = {"supersgd": DGC_DENSE[column]}

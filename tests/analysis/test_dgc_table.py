@@ -22,12 +22,20 @@ def test_the_sweeps_hold_every_published_row(tmp_path: Path) -> None:
             settings = {f"method.{name}": value for name, value in item.config["method"].items()}
             settings |= {f"{group}.name": item.config[group]["name"] for group in ("data", "model", "schedule")}
             settings |= {name: item.config[name] for name in ("workers", "batch_size")}
+            settings["compute.accumulate"] = item.config["compute"]["accumulate"]
             theirs = published.accuracy(folder, settings)
             assert theirs is not None
             if item.config["method"]["name"] in theirs:
                 found.append(theirs[item.config["method"]["name"]])
         column = published.DGC_MODELS.index(model)
         assert sorted(found) == sorted([*(row[column] for row in published.DGC.values()), *[published.DGC_DENSE[column]] * 2])
+
+
+def test_runs_from_before_accumulation_keep_their_row() -> None:
+    """They took a machine's batch in one pass."""
+    older = {"workers": 8.0, "batch_size": 256.0, "schedule.name": "step"}
+    assert published.dgc_row(older) == published.dgc_row(older | {"compute.accumulate": float("nan")}) == (64, 8, "step")
+    assert published.dgc_row(older | {"batch_size": 32, "compute.accumulate": 8}) == (64, 8, "step")
 
 
 def test_ours_stand_in_their_rows_and_a_dash_where_there_are_none(write_run: Write, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -72,16 +72,25 @@ def test_the_three_warmups() -> None:
     assert found["workers=4 DGC paper's warm-up"]["warmup_ratios"] == [0.25, 0.0625, 0.015625, 0.004]
 
 
-@pytest.mark.parametrize(("run_name", "decay", "nesterov"), [("imagenet_resnet50", 1e-4, True), ("imagenet_vgg16bn", 5e-5, False)])
-def test_dgc_on_imagenet_has_the_rows_of_the_published_table(run_name: str, decay: float, nesterov: bool) -> None:
+IMAGENET = [
+    ("imagenet_resnet50", {"weight_decay": 1e-4, "nesterov": True, "decay_norms": False}, {"name": "resnet50", "zero_init": True}),
+    ("imagenet_vgg16bn", {"weight_decay": 5e-5, "nesterov": False}, {"name": "vgg16_bn"}),
+]
+
+
+@pytest.mark.parametrize(("run_name", "optim", "model"), IMAGENET)
+def test_dgc_on_imagenet_has_the_rows_of_the_published_table(run_name: str, optim: dict[str, Any], model: dict[str, Any]) -> None:
     found = rows("dgc", run_name)
     gpus = {}
     for label, item in found.items():
         config = args.result_settings(item.config)
-        total = config["workers"] * config["batch_size"] // 32
+        batches = config["compute"]["accumulate"] if "compute" in config else 1
+        total = config["workers"] * batches
         epoch = 1_281_167 // (32 * total)
+        assert (config["batch_size"], batches) == (32, 8 if "nodes" in label else 1)
         assert (config["steps"], config["eval_every"]) == (90 * epoch, epoch)
-        assert config["optim"] == {"name": "sgd", "lr": 0.0125 * total, "momentum": 0.9, "nesterov": nesterov, "weight_decay": decay}
+        assert config["optim"] == {"name": "sgd", "lr": 0.0125 * total, "momentum": 0.9, **optim}
+        assert config["model"] == {"weights_file": "", **model}
         assert config["schedule"]["warmup_steps"] == 5 * epoch
         if config["schedule"]["name"] == "step":
             assert config["schedule"]["at"] == [30 * epoch, 60 * epoch, 80 * epoch]
@@ -160,6 +169,23 @@ def test_topk_at_atomos_bytes_has_its_ratio_from_the_models_matrices() -> None:
 def test_casq_over_clusters_and_cells() -> None:
     found = [item.config["method"] for item in rows("lss", "resnet18_cifar10").values() if item.config["method"]["name"] == "casq"]
     assert {(method["clusters"], method["cells_ratio"]) for method in found} == {(k, c) for k in (2, 4, 8, 16) for c in (0.001, 0.01, 0.1)}
+
+
+# --- GPT ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("run_name", ["text", "cpu"])
+def test_the_gpt_has_a_transformers_recipe(run_name: str) -> None:
+    found = rows("gpt", run_name)
+    assert set(found) == {"SuperSGD", "ALQ", "QSGDinf", "DGC", "PowerSGD"}
+    for item in found.values():
+        config = item.config
+        optim, schedule = config["optim"], config["schedule"]
+        assert (config["data"]["name"], config["model"]["name"], config["workers"]) == ("text", "gpt", 4)
+        assert (optim["name"], optim["weight_decay"], optim["decay_norms"], optim["clip_norm"]) == ("adamw", 0.1, False, 1.0)
+        assert schedule["name"] == "cosine" and 0 < schedule["warmup_steps"] <= config["steps"] // 10
+        assert config["method"].get("bits", 3) == 3
+        assert config["feedback"]["kind"] == ("error" if config["method"]["name"] == "dgc" else "auto")
 
 
 # --- matched bits -------------------------------------------------------------------------------------------------

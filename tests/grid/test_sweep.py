@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import args
 from grid.engine.families import families, find, load, load_family, parse_seeds
 from grid.engine.sweep import Sweep, axis, needs, point, product, union, when, where_read
 
@@ -49,6 +50,8 @@ COUNTS = {
     ("lss", "resnet18_cifar10"): (18, 18),
     ("lss", "cifar10_cpu"): (10, 10),
     ("lss", "cpu"): (8, 8),
+    ("gpt", "text"): (10, 10),
+    ("gpt", "cpu"): (5, 5),
 }
 # Sweeps over METHODS, whose number grows with the table: tests/grid/test_paper_sweeps.py counts them.
 GROWING = {("everything", "cifar10_resnet32"), ("everything", "cifar10_cpu"), ("everything", "cpu")}
@@ -89,8 +92,9 @@ def test_resnet32_is_the_published_task() -> None:
     }  # fmt: skip
     assert rows["ALQ-N"]["method"]["fit"] == "normal"
     for config in rows.values():
-        assert config["optim"] == {"name": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": False, "weight_decay": 1e-4}
-        assert config["schedule"] == {"name": "step", "at": [40000, 60000], "factor": 0.1, "warmup_steps": 0, "warmup_factor": 0.25}
+        counting = args.result_settings(config)  # and all else at its default
+        assert counting["optim"] == {"name": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": False, "weight_decay": 1e-4}
+        assert counting["schedule"] == {"name": "step", "at": [40000, 60000], "factor": 0.1}
         assert (config["workers"], config["batch_size"], config["steps"], config["eval_every"]) == (4, 128, 80000, 2000)
         assert (config["model"]["name"], config["data"]["name"], config["trajectory"]) == ("resnet32", "cifar10", "method")
         assert config["measure"] == {"every": 100, "num_samples": 10}
