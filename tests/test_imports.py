@@ -69,7 +69,7 @@ RULES = (
     ),
     Rule(
         ("train",),
-        ("args", "nuq", "torch", "torchvision", "numpy", "sklearn", "PIL", "yaml", "tensorboardX", "train"),
+        ("args", "nuq", "torch", "torchvision", "numpy", "scipy", "sklearn", "PIL", "yaml", "tensorboardX", "train"),
         never=("grid", "grid_run", "analysis"),
     ),
     Rule(
