@@ -64,7 +64,7 @@ def test_killed_and_stopped_equals_undisturbed(name, tmp_path):
     folder = tmp_path / "disturbed"
     with pytest.raises(Killed):  # after step 5: the checkpoint is of step 3, in the middle of gathering statistics
         attempt(settings, folder, kill_at=5)
-    with pytest.raises(Preempted, match="step 5 of 8"):
+    with pytest.raises(Preempted, match="step 4 of 8"):  # before the evaluation that is due there
         attempt(settings, folder, stop_at=4)
     resumed = attempt(settings, folder)
     assert bits(resumed) == bits(undisturbed)
@@ -126,18 +126,32 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
         attempt(config("qsgd", seed=2), tmp_path)
 
 
-def test_a_damaged_checkpoint_is_named(tmp_path):
-    attempt(config("sgd"), tmp_path)
-    file = tmp_path / checkpoint.FILE
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path):
+    settings = config("alq", run_dir=str(tmp_path / "damaged"))
+    undisturbed = attempt(settings, tmp_path / "undisturbed")
+    folder = tmp_path / "damaged"
+    with pytest.raises(Killed):
+        attempt(settings, folder, kill_at=7)
+    file = folder / checkpoint.FILE
     file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(ValueError, match=r"checkpoint.pt is damaged"):
+    with pytest.warns(UserWarning, match=r"checkpoint.pt is damaged .*: going on from .*checkpoint.previous.pt, of step 3") as told:
+        resumed = attempt(settings, folder)
+    assert len(told) == 1 and bits(resumed) == bits(undisturbed)
+
+
+def test_damaged_checkpoints_are_named(tmp_path):
+    attempt(config("sgd"), tmp_path)
+    for name in (checkpoint.FILE, checkpoint.PREVIOUS):
+        (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-100])
+    with pytest.raises(ValueError, match=r"checkpoint.pt is damaged .* and .*checkpoint.previous.pt is damaged .*: move them away"):
         attempt(config("sgd"), tmp_path)
 
 
-def test_a_checkpoint_runs_no_code_of_strangers(tmp_path):
-    torch.save({"identity": Path("x")}, tmp_path / checkpoint.FILE)
-    with pytest.raises(checkpoint.CheckpointError, match=r"checkpoint.pt is damaged .*Weights only load failed"):
-        checkpoint.load(tmp_path, "", torch.device("cpu"))
+def test_a_checkpoint_of_another_kind_of_state_is_named(tmp_path):
+    settings = config("sgd")
+    checkpoint.save(tmp_path, {"identity": args.identity(settings), "step": 3, "model": {}})
+    with pytest.raises(checkpoint.CheckpointError, match=r"does not fit this run .RuntimeError: Error.s. in loading state_dict"):
+        attempt(settings, tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "random", "one bit", "another pickle"])
