@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 from analysis.logs import parts
 
-_VERSION = 2  # of the index, and of what the reader makes of a file
+_VERSION = 3  # of the index, and of what the reader makes of a file
 _INDEX = "index.json"
 _MOST_PARTS = 8
 _OLD_S = 86400.0  # what nobody refers to and is older was left by a process that died

@@ -51,7 +51,10 @@ def attempt(name: str) -> tuple[int, str]:
 
 
 def merged(step: np.ndarray, file: np.ndarray) -> np.ndarray:
-    """Which rows of one run stay when its files overlap: from a later file's first step on, the earlier files give way.
+    """Which rows of one run stay when its files overlap: beyond a later file's first step, the earlier files give way.
+
+    At that step itself both may have a word, of which the last counts for each tag: an attempt that goes on from step 100 may begin with a
+    measurement there, and what the one before logged at step 100 led to the checkpoint.
 
     ``file`` counts the event files of the run in the order they were begun.
     """
@@ -60,7 +63,7 @@ def merged(step: np.ndarray, file: np.ndarray) -> np.ndarray:
     first = np.full(int(file.max()) + 2, np.iinfo(np.int64).max)
     np.minimum.at(first, file, step)
     first_of_later = np.minimum.accumulate(first[::-1])[::-1][1:]
-    return step < first_of_later[file]
+    return step <= first_of_later[file]
 
 
 def read_runs(runs: Sequence[Files]) -> tuple[parts.Part, list[list[tuple[str, str]]]]:

@@ -13,11 +13,11 @@ from tests.analysis.logs.event_files import event_file
 
 
 def one_by_one(files: list[list[int]]) -> list[list[int]]:
-    """The merge rule said slowly: when a file begins at step s, everything at or after s from before it goes."""
+    """The merge rule said slowly: when a file begins at step s, everything after s from before it goes."""
     kept: list[list[int]] = []
     for steps in files:
         if steps:
-            kept = [[step for step in earlier if step < min(steps)] for earlier in kept]
+            kept = [[step for step in earlier if step <= min(steps)] for earlier in kept]
         kept.append(steps)
     return kept
 
@@ -33,7 +33,7 @@ def test_merging_follows_the_rule_for_any_interruptions(files: list[list[int]]) 
 
 @given(st.lists(st.integers(0, 100), max_size=5), st.integers(1, 100))
 def test_a_run_resumed_from_checkpoints_reads_like_one_that_was_not_stopped(stops: list[int], last: int) -> None:
-    """Each attempt logs from its checkpoint to where it is stopped; the merged steps are 0 .. last, once each."""
+    """Each attempt logs from its checkpoint to where it is stopped; the merged steps are 0 .. last, only first steps of attempts twice."""
     rows, begin = [], 0
     for attempt, stop in enumerate([*stops, last]):
         stop = last if attempt == len(stops) else min(stop, last)
@@ -41,7 +41,16 @@ def test_a_run_resumed_from_checkpoints_reads_like_one_that_was_not_stopped(stop
         begin = max(begin, stop // 10 * 10) if stop >= begin else begin
     file, step = np.array(rows, np.int64).T
     stay = merged(step, np.unique(file, return_inverse=True)[1])
-    assert sorted(step[stay].tolist()) == list(range(last + 1))
+    found, times = np.unique(step[stay], return_counts=True)
+    assert found.tolist() == list(range(last + 1))
+    assert {int(one) for one in found[times > 1]} <= {int(step[file == one].min()) for one in np.unique(file)[1:]}
+
+
+def test_what_led_to_a_checkpoint_stays_where_the_next_attempt_begins_with_a_measurement(tmp_path: Path) -> None:
+    first = [("loss", 4, 0.5), ("Vacc", 4, 90.0), ("est_var", 4, 3.0), ("loss", 5, 0.4), ("loss", 6, 0.3)]
+    files = write(tmp_path / "run", [first, [("est_var", 4, 3.0), ("loss", 5, 0.4)]])
+    part, _ = read_runs([files])
+    assert told(part) == [{("loss", 4): (0, 0.5), ("Vacc", 4): (0, 90.0), ("est_var", 4): (1, 3.0), ("loss", 5): (1, 0.4)}]
 
 
 Attempts = list[list[tuple[str, int, float]]]
@@ -53,7 +62,7 @@ def last_word(attempts: Attempts) -> dict[tuple[str, int], tuple[int, float]]:
     found: dict[tuple[str, int], tuple[int, float]] = {}
     for attempt, rows in enumerate(attempts):
         first = min((step for _, step, _ in rows), default=1 << 60)
-        found = {key: kept for key, kept in found.items() if key[1] < first}
+        found = {key: kept for key, kept in found.items() if key[1] <= first}
         found |= {(tag, step): (attempt, value) for tag, step, value in rows}
     return found
 
