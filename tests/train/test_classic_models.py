@@ -17,7 +17,10 @@ from train.models.inception import CifarInception
 from train.trainer import Trainer
 
 COLOUR = (3, 32, 32)
-NEW = [*("lenet", "resnet9", "cifar_resnet18", "alexnet", "vgg16_bn", "vgg11", "inception", "cifar_cnn"), *FOR_MNIST[1:]]
+NEW = [
+    *("lenet", "resnet9", "cifar_resnet18", "alexnet", "vgg16_bn", "vgg11", "inception", "cifar_cnn"),
+    *(name for name in FOR_MNIST[1:] if name != "bigcnn"),
+]
 
 
 def images(count: int, shape: tuple[int, ...] = COLOUR) -> torch.Tensor:
@@ -52,7 +55,9 @@ def test_sizes_of_alexnet_and_vgg16() -> None:
 def test_sizes_of_the_originals_networks() -> None:
     assert size(build("mnist_convnet", (1, 28, 28))) == (25 * 64 + 64) + (25 * 64 * 128 + 128) + (2048 * 1000 + 1000) + 10_010
     with torch.device("meta"):
-        assert size(build("bigcnn", (1, 28, 28))) == 26_000 + (25 * 1000 * 1000 + 1000) + (16_000 * 1000 + 1000) + 10_010
+        large = build("bigcnn", (1, 28, 28))
+        assert size(large) == 26_000 + (25 * 1000 * 1000 + 1000) + (16_000 * 1000 + 1000) + 10_010
+        assert large.eval()(torch.empty(2, 1, 28, 28)).shape == (2, 10)
     assert size(build("cifar_cnn")) == (75 * 64 + 64) + (25 * 64 * 128 + 128) + (3200 * 1000 + 1000) + 10_010
     assert size(build("cifar_mlp")) == (3072 * 1024 + 1024) + (1024 * 1024 + 1024) + (1024 * 10 + 10)
     for name, width in (("mnist_mlp", 1024), ("smlp", 50), ("ssmlp", 20)):
