@@ -47,10 +47,10 @@ def test_a_run_resumed_from_checkpoints_reads_like_one_that_was_not_stopped(stop
 
 
 def test_what_led_to_a_checkpoint_stays_where_the_next_attempt_begins_with_a_measurement(tmp_path: Path) -> None:
-    first = [("loss", 4, 0.5), ("Vacc", 4, 90.0), ("est_var", 4, 3.0), ("loss", 5, 0.4), ("loss", 6, 0.3)]
-    files = write(tmp_path / "run", [first, [("est_var", 4, 3.0), ("loss", 5, 0.4)]])
+    first = [("loss", 4, 0.5), ("Vacc", 4, 90.0), ("est_var", 4, 3.0), ("loss", 5, 0.25), ("loss", 6, 0.75)]
+    files = write(tmp_path / "run", [first, [("est_var", 4, 3.0), ("loss", 5, 0.25)]])
     part, _ = read_runs([files])
-    assert told(part) == [{("loss", 4): (0, 0.5), ("Vacc", 4): (0, 90.0), ("est_var", 4): (1, 3.0), ("loss", 5): (1, 0.4)}]
+    assert told(part) == [{("loss", 4): (0, 0.5), ("Vacc", 4): (0, 90.0), ("est_var", 4): (1, 3.0), ("loss", 5): (1, 0.25)}]
 
 
 Attempts = list[list[tuple[str, int, float]]]
