@@ -56,11 +56,11 @@ class Found(NamedTuple):
 
 
 def save(run_dir: Path, state: dict[str, Any]) -> None:
-    """The newest checkpoint; the one that was the newest becomes the previous one."""
+    """The newest checkpoint; the one that was the newest becomes the previous one.  OSError, with the path, leaves both as they were."""
     newest, aside, second = run_dir / FILE, _aside(run_dir, FILE), _aside(run_dir, PREVIOUS)
     try:
         with open(aside, "w+b") as file:
-            torch.save(state, file)
+            _save_archive(state, file)
             file.write(_line(_digest(file, file.tell())))
             file.flush()
             os.fsync(file.fileno())
@@ -74,9 +74,21 @@ def save(run_dir: Path, state: dict[str, Any]) -> None:
                 os.replace(second, run_dir / PREVIOUS)
         os.replace(aside, newest)
         _flush_names(run_dir)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(newest)) from error
     finally:
         aside.unlink(missing_ok=True)
         second.unlink(missing_ok=True)
+
+
+def _save_archive(state: dict[str, Any], file: IO[bytes]) -> None:
+    """``torch.save``, whose archive, where a write fails, complains of a wrong position in place of what was wrong."""
+    try:
+        torch.save(state, file)
+    except RuntimeError as error:
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from error
+        raise
 
 
 def _tidy(run_dir: Path) -> None:
