@@ -1,0 +1,1 @@
+"""Real runs, killed at random moments: ``python -m tests.faults`` (``make fault-test``); no part of ``make test``."""
