@@ -5,6 +5,7 @@ M forward and backward passes on the same batches, gradients summed by ``backwar
 each first every other time; a ratio is taken pair by pair.  overhead = median ratio - 1, with the quartiles.
 
 - Both take the same batches from memory, normalised, augmented and channels-last beforehand: what data costs is told apart.
+- Memory that is freed stays with the process (``train.memory``), as in every run of ours, for both.
 - The bare loop's model is channels-last too, which is faster, and its optimizer has the same settings.  Before anything is timed both
   take three steps, after which parameters and momenta have to agree: that they do the same work is checked.
 - With one thread its own time counts, which others on the machine change little; with more, wall time.
@@ -34,6 +35,7 @@ from torch.nn.functional import cross_entropy
 import args
 from nuq import cpu, schedule
 from train.gradients import channels_last
+from train.memory import keep_freed_memory
 from train.trainer import Trainer
 
 METHODS: dict[str, dict[str, Any]] = {"sgd": {"method": "supersgd"}, "alq_3bit": {"method": "alq", "method.bits": 3}}
@@ -48,6 +50,7 @@ class Prepared:
     def __init__(self, trainer: Trainer) -> None:
         self.steps = [_batches(trainer, step) for step in range(PREPARED_STEPS)]
         self._next, self._workers = 0, len(self.steps[0])
+        self.is_stand_in = trainer.data.is_stand_in
 
     def train_batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         del indices, generator
@@ -91,15 +94,17 @@ def trainer_of(model: str, batch_size: int, workers: int, threads: int, method: 
         return Trainer(args.resolve(settings | more | {"stand_in": True}), device=torch.device("cpu"))
 
 
-def seconds(call: Callable[[], object]) -> float:
+def seconds(call: Callable[[], object], *, wall: bool = False) -> float:
     """Time of one call; of a single thread its own, which others on the machine change little."""
-    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+    clock = time.thread_time if torch.get_num_threads() == 1 and not wall else time.perf_counter
     started = clock()
     call()
     return clock() - started
 
 
-def in_turns(ours: Callable[[], object], theirs: Callable[[], object], budget_s: float) -> tuple[list[float], list[float]]:
+def in_turns(
+    ours: Callable[[], object], theirs: Callable[[], object], budget_s: float, *, wall: bool = False
+) -> tuple[list[float], list[float]]:
     """Times of both, one pair after another, until the time is up; at least three pairs."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(WARM_UP):
@@ -107,7 +112,7 @@ def in_turns(ours: Callable[[], object], theirs: Callable[[], object], budget_s:
     began, turn = time.perf_counter(), 0
     while turn < 3 or time.perf_counter() - began < budget_s:
         for which in (0, 1) if turn % 2 else (1, 0):
-            times[which].append(seconds((ours, theirs)[which]))
+            times[which].append(seconds((ours, theirs)[which], wall=wall))
         turn += 1
     return times
 
@@ -156,10 +161,11 @@ def shares(trainer: Trainer, step_s: float) -> dict[str, float]:
     defaults = args.resolve({"method": "alq"})
     gradients = {worker: trainer.gradient(worker, 0, trainer.order, "train")[0] for worker in trainer.trained.hosted}
     observe_s = statistics.median(seconds(lambda: trainer.workers.observe(gradients, 0)) for _ in range(5))
-    update_s = statistics.median(seconds(trainer.workers.update_levels) for _ in range(1))
-    for _ in range(4):
+    updates_s = []
+    for _ in range(5):
         trainer.workers.observe(gradients, 0)
-        update_s = max(update_s, seconds(trainer.workers.update_levels))
+        updates_s.append(seconds(trainer.workers.update_levels))
+    update_s = statistics.median(updates_s)
     one_update_s = defaults["method"]["num_samples"] * observe_s + update_s
     measure_s = seconds(trainer.measure)
     settings = args.named_method(defaults)
@@ -235,6 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ValueError as error:
         parser.error(str(error))
     torch.set_num_threads(chosen.threads)
+    keep_freed_memory()  # as every run does: for both sides here
     sets = cpu.instruction_sets()
     how = "1 thread, its own time" if chosen.threads == 1 else f"{chosen.threads} threads, wall time"
     told: dict[str, Any] = {"batch": chosen.batch, "workers": chosen.workers, "threads": chosen.threads, "load": os.getloadavg()[0]}

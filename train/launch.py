@@ -27,6 +27,7 @@ from train import machine
 from train import status as statuses
 from train.checkpoint import CheckpointError
 from train.log import Log
+from train.memory import keep_freed_memory
 from train.trainer import Preempted, Trainer
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # errors that are nobody's setting
@@ -98,6 +99,7 @@ def launch(config: dict[str, Any]) -> int:
     """Run (or go on with) the experiment in its run folder.  Returns the exit code; a crash leaves its traceback."""
     stop = StopSignal()
     torch.set_num_threads(config["threads"])
+    keep_freed_memory()
     if config["threads"] > 1:
         warnings.warn(f"threads={config['threads']}: results differ in the last bits from runs with threads=1", stacklevel=1)
     rank = int(os.environ.get("RANK", "0"))

@@ -30,11 +30,20 @@ class FullPrecision:
         return message
 
     def decode(self, message: Message) -> Tensor:
+        return self._numbers(message).clone()
+
+    def add(self, message: Message, total: Tensor) -> None:
+        """total += decode(message), without a copy."""
+        total += self._numbers(message)
+
+    def _numbers(self, message: Message) -> Tensor:
+        """float32[n]; the message's own memory, where that is aligned."""
         if message.tag != TAG or message.body.numel() != 4 * message.num_coordinates:
             raise MessageError(
                 f"a message tagged {message.tag!r} with {message.body.numel()} bytes is not {TAG!r} with 4 bytes a coordinate"
             )
-        return from_bytes(message.body, torch.float32)
+        body = message.body
+        return body.view(torch.float32) if body.storage_offset() % 4 == 0 else from_bytes(body, torch.float32)
 
     def message_bytes(self, num_coordinates: int) -> int:
         return HEADER_BYTES + 4 * num_coordinates

@@ -1,0 +1,80 @@
+"""``benchmarks.train --options``: every way to compute beside the default, as steps of the same trainer in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from benchmarks.train import METHODS, Prepared, in_turns, spread, trainer_of
+from train.trainer import Trainer
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "compute.precision=bf16": {"compute.precision": "bf16"},
+    "compute.precision=fp16": {"compute.precision": "fp16"},
+    "compute.compile=true": {"compute.compile": True},
+    "compute.channels_last=false": {"compute.channels_last": False},
+    "compute.cuda_graphs=true": {"compute.cuda_graphs": True},
+    "compute.accumulate=4": {"compute.accumulate": 4},
+}
+
+
+@dataclass(frozen=True)
+class Option:
+    """images per second over the default's, pair by pair: median and quartiles; why: where it could not be measured."""
+
+    speedup: float | None
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
+
+
+def with_threads(trainer: Trainer, threads: int) -> None:
+    """One step with so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        trainer.train_step()
+    finally:
+        torch.set_num_threads(before)
+
+
+def measured(ours: Trainer, other: Trainer | None, budget_s: float, threads: int = 0) -> Option:
+    """A trainer with an option, or the same one with more threads, beside the default's."""
+    step = other.train_step if other is not None else lambda: with_threads(ours, threads)
+    theirs, mine = in_turns(step, ours.train_step, budget_s, wall=bool(threads))
+    images = 1 if other is None else other.config["compute"]["accumulate"]
+    middle, low, high = spread([images * a / b for a, b in zip(mine, theirs, strict=True)])
+    return Option(middle, low, high)
+
+
+def table(models: Sequence[str], batch_size: int, workers: int, threads: int, budget_s: float) -> dict[str, dict[str, Any]]:
+    """Measured and printed one by one, by model and option."""
+    found: dict[str, dict[str, Any]] = {}
+    for model in models:
+        default = _prepared(trainer_of(model, batch_size, workers, threads, METHODS["sgd"]))
+        print(f"{model:32}{'x the default images/s':>24}{'quartiles':>18}", flush=True)
+        for name, settings in OPTIONS.items():
+            try:
+                option = measured(default, _prepared(trainer_of(model, batch_size, workers, threads, METHODS["sgd"], **settings)), budget_s)
+            except (ValueError, RuntimeError) as error:
+                option = Option(None, why=str(error).splitlines()[0])
+            found.setdefault(model, {})[name] = vars(option)
+            print(_line(name, option), flush=True)
+        for more in (2, 4):
+            found[model][f"threads={more}"] = vars(option := measured(default, None, budget_s, more))
+            print(_line(f"threads={more}, wall time", option), flush=True)
+    return found
+
+
+def _prepared(trainer: Trainer) -> Trainer:
+    trainer.gradients.data = Prepared(trainer)  # type: ignore[assignment]
+    return trainer
+
+
+def _line(name: str, option: Option) -> str:
+    if option.speedup is None or option.low is None or option.high is None:
+        return f"  {name:30}{'-':>24}  {option.why}"
+    return f"  {name:30}{option.speedup:24.2f}{f'{option.low:.2f} .. {option.high:.2f}':>18}"
