@@ -232,7 +232,8 @@ def _validate_feedback(config: Mapping[str, Any]) -> None:
         raise ValueError(f"{next(iter(chosen.values()))}: has no effect with trajectory='sgd', on which no message is sent")
     check_memory(named_feedback(config), _methods(config), config["exchange"]["collective"])
     if momentum_acts_in_workers(config) and config["optim"]["name"] != "sgd":
-        raise ValueError(f"optim={config['optim']['name']}: momentum correction moves SGD's momentum into the workers; legal here: sgd")
+        chosen = f"optim={config['optim']['name']}"
+        raise ValueError(f"{chosen}: momentum correction moves SGD's momentum into the workers; legal here: sgd, or feedback.kind=error")
 
 
 def _validate_exchange(config: Mapping[str, Any]) -> None:

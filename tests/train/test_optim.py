@@ -104,6 +104,13 @@ def test_norms_and_biases_do_not_decay_whatever_their_shape() -> None:
     assert spared(nn.GRU(2, 2)) == {"bias_ih_l0", "bias_hh_l0"}
 
 
+def test_a_gpt_decays_its_matrices_and_embeddings_alone() -> None:
+    model = trainer({"data": "text", "model": "gpt", "model.layers": 1, "stand_in": True, "workers": 1, "method": "sgd"}).model
+    matrices = {"attention.inputs", "attention.project", "up", "project"}
+    decays = {name for name, _ in model.named_parameters()} - spared(model)
+    assert decays == {"tokens.weight", "places.weight", "output.weight"} | {f"blocks.0.{name}.weight" for name in matrices}
+
+
 def test_weights_that_two_modules_share_are_listed_once() -> None:
     model = nn.Sequential(nn.Embedding(4, 3), nn.Linear(3, 4))
     model[1].weight = model[0].weight
