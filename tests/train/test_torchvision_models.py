@@ -15,13 +15,13 @@ from train.torchvision_import import torchvision
 from train.trainer import Trainer
 
 
-def named(arch: str, shape: tuple[int, ...] = (3, 32, 32), num_classes: int = 10, **chosen: object) -> nn.Module:
+def named(arch: str, shape: tuple[int, ...] = (3, 32, 32), num_classes: int = 10, /, **chosen: object) -> nn.Module:
     return build("torchvision", shape, num_classes, **{"model.arch": arch, **chosen})
 
 
 @pytest.mark.parametrize("arch", ["mobilenet_v3_small", "shufflenet_v2_x0_5", "squeezenet1_1", "googlenet", "regnet_y_400mf"])
 def test_a_model_by_name_gives_logits(arch: str) -> None:
-    model = named(arch, num_classes=7)
+    model = named(arch, (3, 32, 32), 7)
     assert model.training
     assert model.eval()(torch.zeros(2, 3, 32, 32)).shape == (2, 7)
 
