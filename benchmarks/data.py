@@ -1,0 +1,183 @@
+"""Images a second of every kind of data set, beside torchvision's transforms, one picture at a time: ``python -m benchmarks.data``.
+
+Both make the same training batches (crop, mirror, normalisation, float32 on the CPU) of the same pictures, in turns, in one process:
+medians over the turns, the ratio of each turn, its quartiles; and images per second of processor time of ours, which other programs on
+the machine disturb less.  Small pictures are random bytes in memory, 50,000 of them; large ones are JPEG files that are written first:
+500x375 as ImageNet's are on average, and 2000x1500 as cameras make them.  ``told ahead`` is a training loop that also computes on one
+thread, as long as a batch takes to decode: with batches told beforehand, against the same loop without.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+import args
+from train import data
+from train.data.dataset import Arrays, InMemory
+from train.torchvision_import import torchvision
+
+TURNS = 15
+NUM_IMAGES = 50_000
+SMALL = {"mnist": (1, 28), "fashion_mnist": (1, 28), "svhn": (3, 32), "cifar10": (3, 32), "cifar100": (3, 32)}
+LARGE = {"imagenet 500x375": (500, 375), "imagenet 2000x1500": (2000, 1500)}
+NUM_FILES, LARGE_BATCH = 48, 16
+STEPS = (64, 16, 4, 1)  # pixels of the squares that a written picture is made of
+
+Batch = Callable[[torch.Tensor], object]
+
+
+def figures(calls: dict[str, Batch], num_images: int, batch: int, turns: int = TURNS) -> dict[str, float]:
+    """Images a second of ``ours``, and its ratio to ``theirs`` with quartiles; every turn has a batch of its own."""
+    rates: dict[str, list[float]] = {name: [] for name in calls}
+    cpu_rates: list[float] = []
+    draws = torch.Generator().manual_seed(0)
+    for turn in range(turns + 2):
+        for name, call in calls.items():
+            # As long a stretch as it takes to see more than the clock: a batch of small pictures is made in a millisecond.
+            repeats = 20 if name == "ours" and num_images == NUM_IMAGES else 1
+            chosen = [torch.randint(num_images, (batch,), generator=draws) for _ in range(repeats)]
+            started, cpu_started = time.perf_counter(), time.process_time()
+            for indices in chosen:
+                call(indices)
+            if turn >= 2:  # the first two warm up
+                if name == "ours":
+                    cpu_rates.append(repeats * batch / (time.process_time() - cpu_started))
+                rates[name].append(repeats * batch / (time.perf_counter() - started))
+    low, ratio, high = statistics.quantiles([one / other for one, other in zip(rates["ours"], rates["theirs"], strict=True)], n=4)
+    medians = {"images_per_s": statistics.median(rates["ours"]), "images_per_cpu_s": statistics.median(cpu_rates)}
+    return {**medians, "ratio": ratio, "low": low, "high": high}
+
+
+def transforms(normalization: Any, *geometry: Any) -> Any:
+    """torchvision's pipeline of one picture."""
+    theirs = torchvision().transforms
+    return theirs.Compose([*geometry, theirs.ToTensor(), theirs.Normalize(*normalization)])
+
+
+def small(name: str, batch: int, cutout: int = 0) -> dict[str, float]:
+    """A data set that lies in memory, as its stand-in is augmented, with ``NUM_IMAGES`` pictures."""
+    channels, side = SMALL[name]
+    config = args.resolve({"data": name, "data.augment": True, "data.cutout": cutout})
+    stand_in = data.stand_in(config, "cpu")
+    assert isinstance(stand_in, InMemory)
+    pixels = np.random.default_rng(0).integers(0, 256, (NUM_IMAGES, channels, side, side), dtype=np.uint8)
+    arrays = Arrays(pixels, np.arange(NUM_IMAGES) % 10)
+    whole = InMemory(name, arrays, arrays, 10, torch.device("cpu"))
+    whole._normalization, whole._augmentation, whole._cutout = stand_in._normalization, stand_in._augmentation, stand_in._cutout
+    theirs = torchvision().transforms
+    crops = theirs.RandomCrop(side, padding=4), theirs.RandomHorizontalFlip()
+    pipeline = transforms(((0.5,) * channels, (0.29,) * channels), *crops)
+    draws = torch.Generator().manual_seed(0)
+
+    def one_by_one(indices: torch.Tensor) -> torch.Tensor:
+        pictures = (pixels[index].transpose(1, 2, 0) for index in indices.tolist())
+        return torch.stack([pipeline(Image.fromarray(picture[:, :, 0] if channels == 1 else picture)) for picture in pictures])
+
+    return figures({"ours": lambda indices: whole.train_batch(indices, draws), "theirs": one_by_one}, NUM_IMAGES, batch)
+
+
+def write_pictures(root: Path, size: tuple[int, int]) -> list[str]:
+    """JPEGs with detail at every scale, about as large as photographs of that size."""
+    rng = np.random.default_rng(0)
+    for split, num in (("train", NUM_FILES), ("val", 1)):
+        (root / split / "one").mkdir(parents=True)
+        for number in range(num):
+            layers = [rng.normal(0, 24, (size[1] // step + 1, size[0] // step + 1, 3)) for step in STEPS]
+            scaled = [np.kron(layer, np.ones((step, step, 1)))[: size[1], : size[0]] for layer, step in zip(layers, STEPS, strict=True)]
+            Image.fromarray(np.clip(128 + np.sum(scaled, axis=0) / 2, 0, 255).astype(np.uint8)).save(
+                root / split / "one" / f"{number}.jpg", quality=90
+            )
+    return sorted(str(path) for path in (root / "train").rglob("*.jpg"))
+
+
+def large(root: Path, decode: str) -> dict[str, float]:
+    """Pictures decoded batch by batch, with as many threads as there are cores; torchvision's loader has one."""
+    dataset = _imagenet(root, decode)
+    paths = sorted(str(path) for path in (root / "imagenet" / "train").rglob("*.jpg"))
+    theirs = torchvision()
+    geometry = theirs.transforms.RandomResizedCrop(224), theirs.transforms.RandomHorizontalFlip()
+    pipeline = transforms(((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)), *geometry)
+    load, draws = theirs.datasets.folder.default_loader, torch.Generator().manual_seed(0)
+
+    def one_by_one(indices: torch.Tensor) -> torch.Tensor:
+        return torch.stack([pipeline(load(paths[index])) for index in indices.tolist()])
+
+    calls = {"ours": lambda indices: dataset.train_batch(indices, draws), "theirs": one_by_one}
+    return figures(calls, NUM_FILES, LARGE_BATCH, turns=7)
+
+
+def _imagenet(root: Path, decode: str) -> Any:
+    return data.load(args.resolve({"data": "imagenet", "data_dir": str(root), "data.decode": decode}), "cpu")
+
+
+def ahead(root: Path) -> dict[str, float]:
+    """A loop of a batch and a computation that takes about as long, told ahead (ours) and not (theirs)."""
+    dataset, matrix = _imagenet(root, "fast"), torch.randn(512, 512)
+    batches = [torch.randint(NUM_FILES, (LARGE_BATCH,), generator=torch.Generator().manual_seed(seed)) for seed in range(6)]
+
+    def compute(times: int) -> None:
+        for _ in range(times):
+            torch.mm(matrix, matrix)
+
+    started = time.perf_counter()
+    dataset.train_batch(batches[0], torch.Generator())
+    decode_s, started = time.perf_counter() - started, time.perf_counter()
+    compute(20)
+    times = max(1, round(decode_s / (time.perf_counter() - started) * 20))
+
+    def loop(told: bool) -> float:
+        started = time.perf_counter()
+        for number, indices in enumerate(batches):
+            if told:
+                for following in range(number, min(number + 2, len(batches))):
+                    dataset.expect(batches[following], torch.Generator().manual_seed(following))
+            dataset.train_batch(indices, torch.Generator().manual_seed(number))
+            compute(times)
+        return len(batches) * LARGE_BATCH / (time.perf_counter() - started)
+
+    rates = [(loop(True), loop(False)) for _ in range(5)]
+    low, ratio, high = statistics.quantiles([told / untold for told, untold in rates], n=4)
+    return {"images_per_s": statistics.median(told for told, _ in rates), "ratio": ratio, "low": low, "high": high}
+
+
+def main() -> None:
+    """Print the table, then one JSON object."""
+    found: dict[str, dict[str, float]] = {}
+    print(f"{'training batches':40} {'images/s':>10} {'/cpu s':>10} {'x torchvision':>14} {'quartiles':>16}")
+
+    def row(name: str, values: dict[str, float]) -> None:
+        found[name] = values
+        quartiles = f"{values['low']:.2f} .. {values['high']:.2f}"
+        cpu = f"{values['images_per_cpu_s']:,.0f}" if "images_per_cpu_s" in values else ""
+        print(f"{name:40} {values['images_per_s']:>10,.0f} {cpu:>10} {values['ratio']:>14.2f} {quartiles:>16}", flush=True)
+
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        for batch in (16, 32, 128):
+            row(f"cifar10, batch {batch}, threads {threads}", small("cifar10", batch))
+        row(f"cifar10 with cutout, batch 128, threads {threads}", small("cifar10", 128, cutout=8))
+    torch.set_num_threads(1)
+    for name in ("mnist", "fashion_mnist", "svhn", "cifar100"):
+        row(f"{name}, batch 32, threads 1", small(name, 32))
+    with tempfile.TemporaryDirectory() as folder:
+        for name, size in LARGE.items():
+            root = Path(folder) / name.replace(" ", "-")
+            write_pictures(root / "imagenet", size)
+            for decode in ("fast", "full"):
+                row(f"{name}, decode={decode}", large(root, decode))
+        row("imagenet 500x375, told ahead / not", ahead(Path(folder) / "imagenet-500x375"))
+    print(json.dumps({name: {key: round(value, 3) for key, value in values.items()} for name, values in found.items()}))
+
+
+if __name__ == "__main__":
+    main()
