@@ -25,11 +25,11 @@ def _free_port() -> int:
         return found.getsockname()[1]
 
 
-def _started(run_dir: Path, *more: str) -> list[subprocess.Popen[str]]:
-    """Three ranks as torchrun starts them, but with nobody who ends the others when one ends; after their first steps."""
+def _launched(run_dir: Path, *more: str, ranks: range = range(WORLD)) -> list[subprocess.Popen[str]]:
+    """Ranks as torchrun starts them, but with nobody who ends the others when one ends."""
     told = {"WORLD_SIZE": str(WORLD), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(ROOT / "main.py"), *SETTINGS, f"run_dir={run_dir}", *more]
-    ranks = [
+    return [
         subprocess.Popen(
             command,
             env=os.environ | told | {"RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(WORLD)},
@@ -37,8 +37,13 @@ def _started(run_dir: Path, *more: str) -> list[subprocess.Popen[str]]:
             stderr=subprocess.PIPE,
             text=True,
         )
-        for rank in range(WORLD)
+        for rank in ranks
     ]
+
+
+def _started(run_dir: Path, *more: str) -> list[subprocess.Popen[str]]:
+    """All three, after their first steps."""
+    ranks = _launched(run_dir, *more)
     deadline = time.monotonic() + 90
     while not read(run_dir).get("step", 0):
         ended = [rank.communicate()[1] for rank in ranks if rank.poll() is not None]
@@ -47,16 +52,21 @@ def _started(run_dir: Path, *more: str) -> list[subprocess.Popen[str]]:
     return ranks
 
 
+EVALUATING = ("eval_every=1", "eval_batch_size=1", "eval_train=true")  # most of the time, on the first rank
+
+
 @pytest.mark.parametrize(
-    ("collective", "victim", "number", "words"),
+    ("more", "victim", "number", "words"),
     [
-        ("exchange.collective=two_stage", 2, signal.SIGKILL, "rank 2 of 3 is gone"),
-        ("exchange.collective=gather", 0, signal.SIGKILL, "rank 0 of 3 is gone"),  # with it the store that the ranks share
-        ("exchange.collective=server", 1, signal.SIGSTOP, "rank 1 of 3 did not answer in time"),
+        (("exchange.collective=two_stage",), 2, signal.SIGKILL, "rank 2 of 3 is gone"),
+        (("exchange.collective=gather",), 0, signal.SIGKILL, "rank 0 of 3 is gone"),  # with it the store that the ranks share
+        (("exchange.collective=server",), 1, signal.SIGSTOP, "rank 1 of 3 did not answer in time"),
+        (EVALUATING, 1, signal.SIGSTOP, "rank 1 of 3 did not answer in time"),
+        (EVALUATING, 0, signal.SIGSTOP, "rank 0 of 3 did not answer in time"),
     ],
 )
-def test_a_lost_rank_is_named_by_the_others(collective: str, victim: int, number: int, words: str, tmp_path: Path) -> None:
-    ranks = _started(tmp_path, collective, "exchange.timeout_s=4")
+def test_a_lost_rank_is_named_by_the_others(more: tuple[str, ...], victim: int, number: int, words: str, tmp_path: Path) -> None:
+    ranks = _started(tmp_path, *more, "exchange.timeout_s=4")
     try:
         ranks[victim].send_signal(number)
         for rank, process in enumerate(ranks):
@@ -74,6 +84,24 @@ def test_a_lost_rank_is_named_by_the_others(collective: str, victim: int, number
         assert status["state"] == "failed" and status["exit_code"] == 1 and status["failure"]["message"].startswith(words)
     else:  # nobody is left to write it
         assert read(tmp_path)["state"] == "running"
+
+
+def test_ranks_that_never_come(tmp_path: Path) -> None:
+    """The third rank died before the group was complete."""
+    ranks = _launched(tmp_path, "exchange.timeout_s=4", ranks=range(2))
+    try:
+        for rank, process in enumerate(ranks):
+            _, errors = process.communicate(timeout=90)
+            last = errors.strip().splitlines()[-1]
+            together = "main.py: the 3 ranks did not come together within exchange.timeout_s=4 seconds"
+            assert last.startswith(f"{together} (rank {rank} saw: "), errors
+            assert process.returncode == 1
+    finally:
+        for process in ranks:
+            process.kill()
+            process.communicate()
+    status = read(tmp_path)
+    assert (status["state"], status["exit_code"], status["phase"]) == ("failed", 1, "starting")
 
 
 def test_ranks_with_other_settings_end_before_the_first_step(tmp_path: Path) -> None:
