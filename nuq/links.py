@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -25,6 +26,26 @@ _TAG_BITS = 18  # exchanges before the tags of one Links begin anew; gloo matche
 _ROLL_CALL = timedelta(seconds=5)
 _STORE_STAYS_S = 1.0
 _built: Counter[str] = Counter()  # Links of every group so far
+
+
+def _first_told(mine: str | None) -> str:
+    """What the first rank to notice wrote into the store, which is ``mine`` where nobody was before; empty where the store does not tell.
+
+    It may have died or fallen silent with the rank that kept it, and its timeout is no limit then: a thread asks it.
+    """
+    told: list[str] = []
+
+    def ask() -> None:
+        with suppress(Exception):
+            assert dist.group.WORLD is not None
+            store = dist.group.WORLD.get_group_store()
+            store.set_timeout(_ROLL_CALL)
+            told.append((store.compare_set("nuq/lost", "", mine) if mine else store.get("nuq/lost")).decode())
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(2 * _ROLL_CALL.total_seconds())
+    return told[0] if told else ""
 
 
 class RankLost(RuntimeError):
@@ -215,11 +236,8 @@ class Links:
         text = (str(error) or type(error).__name__).strip().splitlines()[0]
         why = re.sub(r"^\[[^]]*\] *", "", text).split(". ")[0]  # without the place in gloo's sources
         how = "did not answer in time" if "imed out" in why else "is gone"
-        with suppress(Exception):  # the store may have died with the rank that kept it
-            store = dist.group.WORLD.get_group_store()
-            store.set_timeout(timedelta(seconds=5))
-            first = store.compare_set("nuq/lost", "", f"{name} {how}") if name is not None else store.get("nuq/lost")
-            number, _, how = first.decode().partition(" ")
+        if first := _first_told(None if name is None else f"{name} {how}"):
+            number, _, how = first.partition(" ")
             name = int(number)
         if dist.get_rank() == 0:  # it may keep the store, which the others have yet to ask
             time.sleep(_STORE_STAYS_S)
