@@ -54,7 +54,7 @@ def test_identity_changes_with_what_can_change_a_result(choice: dict[str, Any], 
 
 def test_only_these_settings_change_no_result() -> None:
     free = {name for _, name, item in SETTINGS if not item.metadata["identity"]}
-    assert free == {"log_every", "checkpoint_every", "device", "data_dir", "run_dir", "data.download", "exchange.timeout_s"}
+    assert free == {"log_every", "checkpoint_every", "device", "data_dir", "run_dir", "data.download", "data.verify", "exchange.timeout_s"}
 
 
 def test_experiments_that_are_named_already_keep_their_names() -> None:
@@ -69,7 +69,7 @@ def test_experiments_that_are_named_already_keep_their_names() -> None:
 def test_a_setting_counts_unless_default_where_it_is_younger_than_names() -> None:
     younger = {name for _, name, item in SETTINGS if item.metadata["identity"] == "unless default"}
     exchange = {"exchange.collective", "exchange.second_bits", "exchange.num_aggregate"}
-    task = {"layers", "method.scope", "data.cutout", "label_smoothing", "schedule.warmup_steps", "schedule.warmup_factor"}
+    task = {"layers", "method.scope", "data.cutout", "data.decode", "label_smoothing", "schedule.warmup_steps", "schedule.warmup_factor"}
     optim = {f"optim.{name}" for name in ("decay_norms", "clip_norm", "clip_value", "scale_lr")}
     model = {"model.weights_file", "model.zero_init"}
     feedback = {f"feedback.{name}" for name in ("kind", "both", "masking", "clip_norm", "clip_value")}
