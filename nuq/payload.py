@@ -48,15 +48,6 @@ class Part:
         return self.name if self.first < 0 else f"{self.name}[{self.first}]"
 
 
-def tiled(sizes: dict[str, int]) -> list[Part]:
-    """One vector per name, one after another."""
-    parts, start = [], 0
-    for name, size in sizes.items():
-        parts.append(Part(name, start, size, shape=(size,)))
-        start += size
-    return parts
-
-
 def num_coordinates(parts: Sequence[Part]) -> int:
     """Of all parts together."""
     return sum(part.size for part in parts)
