@@ -11,6 +11,7 @@ that names the worker and the part, and whoever decodes it raises NonFiniteError
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -169,6 +170,15 @@ class Codec:
                 add(message, place)
         if next(messages, None) is not None:
             raise MessageError(f"more messages than the {len(parts)} parts of the vector")
+
+
+def check_mean(mean: Tensor, parts: Sequence[Part]) -> None:
+    """NonFiniteError, alike on all ranks that hold the same mean, where finite gradients add up to one beyond float32."""
+    if math.isfinite(float(mean.sum())):  # a finite sum has finite terms: one pass
+        return
+    for part in parts:
+        if not bool(torch.isfinite(mean[part.start : part.start + part.size]).all()):
+            raise NonFiniteError(f"the mean gradient of {part.name!r} is not finite or overflows float32")
 
 
 class Marked(NonFiniteError):
