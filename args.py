@@ -19,7 +19,7 @@ import command_line
 from nuq import layers as layer_list
 from nuq.registry import METHODS, method
 from nuq.settings import check, converted, exchange, setting, types_of, unknown
-from nuq.settings.feedback import Feedback, check_memory, memory_kinds
+from nuq.settings.feedback import Feedback, check_masking, check_memory, memory_kinds
 from task_settings import DATA, MODELS, OPTIMIZERS, SCHEDULES, check_model, check_optimizer, check_schedule
 
 GROUPS: dict[str, dict[str, type]] = {
@@ -234,6 +234,8 @@ def _validate_feedback(config: Mapping[str, Any]) -> None:
     if momentum_acts_in_workers(config) and config["optim"]["name"] != "sgd":
         chosen = f"optim={config['optim']['name']}"
         raise ValueError(f"{chosen}: momentum correction moves SGD's momentum into the workers; legal here: sgd, or feedback.kind=error")
+    if config["optim"]["name"] == "sgd":
+        check_masking(config["feedback"]["masking"], config["optim"]["momentum"], "feedback.", "optim.")
 
 
 def _validate_exchange(config: Mapping[str, Any]) -> None:

@@ -1,9 +1,9 @@
 """Every method of ``METHODS`` at matched bits: 1, 2, 3, 4 and 8 bits per coordinate, and the sparse regime below one.
 
 What sets a method's bits is the first of ``KNOBS`` among its settings, so that a new method joins without an edit here; one without a knob
-(signs, powers of two, casts) is a single point. Everything else has its default, the memory of the method's paper included. The bits are
-those that the settings mean, not those that arrive: headers, norms and tables come on top, entropy coding takes off; the table's column of
-measured bits counts.
+(signs, powers of two, casts, SketchML, whose cells outweigh its codes) is a single point. Everything else has its default, the memory of
+the method's paper included. The bits are those that the settings mean, not those that arrive: headers, norms and tables come on top,
+entropy coding takes off; the table's column of measured bits counts.
 """
 
 from __future__ import annotations

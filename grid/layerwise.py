@@ -108,9 +108,9 @@ def imagenet_resnet50() -> Sweep:
 
 MODEL = "resnet8"
 BATCH_SIZE = 16
-STEPS = 1500
+STEPS = 600
 LR = 0.05
-EVAL_EVERY = 250
+EVAL_EVERY = 300
 SMALL_RATIOS = [0.01, 0.1]
 SEEDS = (1, 2)
 

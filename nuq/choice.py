@@ -152,6 +152,16 @@ class Coders:
         """Whether a parameter's momentum acts in its encoder, which it may then not bypass."""
         return self.every[self._encoders[parameter]].memory_kind(feedback) == "momentum"
 
+    def check_vectors(self, shapes: Mapping[str, Sequence[int]], feedback: Feedback) -> None:
+        """ValueError where skip_1d=True would leave out a vector's momentum, but for methods that send vectors in full precision anyway."""
+        for name in (name for name, shape in shapes.items() if len(shape) < 2 and self.corrects_momentum(name, feedback)):
+            coder = self.every[self._encoders[name]]
+            if coder.scope == "model" or not getattr(coder.settings, "dense_1d", False):
+                raise ValueError(
+                    f"skip_1d=True: the momentum of {name!r} acts in its method, {coder.name}, which it may then not pass by; leave "
+                    "skip_1d out, and give such tensors a line of layers, as in layers=['*bias = supersgd']"
+                )
+
     def arrange(self, shapes: Mapping[str, Sequence[int]], exact: Callable[[str, bool], bool] = lambda name, whole: False) -> Arrangement:
         """The vector of some of these parameters, or all.
 

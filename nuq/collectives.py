@@ -38,7 +38,7 @@ from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.feedback import ErrorFeedback
 from nuq.links import Links, Swap
 from nuq.ops import Key, NonFiniteError
-from nuq.payload import Codec, Marked, Part, cut, joined, num_coordinates, within
+from nuq.payload import Codec, Marked, Part, check_mean, cut, joined, num_coordinates, within
 from nuq.statistics import Statistics
 
 STRETCH = 1 << 19  # coordinates of a stretch, at least, where a vector is long enough for several rounds of two stages
@@ -92,7 +92,8 @@ class Account:
 class Collective(Protocol):
     """mean(vectors, parts, key, out): the workers' mean into ``out``, float32[n], which may be the memory of a vector.
 
-    key: seed and step; the worker is filled in.  The errors of decoding (MessageError, Marked) and of ``Links`` (RankLost).
+    key: seed and step; the worker is filled in.  The errors of decoding (MessageError, Marked), of ``Links`` (RankLost), and
+    NonFiniteError where the mean overflows.
     """
 
     def mean(self, vectors: Vectors, parts: Sequence[Part], key: Key, out: Tensor) -> None: ...
@@ -174,6 +175,7 @@ class Gather:
             for payload in received:
                 self.codec.add(payload, parts, out)
             scale(out, self.hosts.num_workers)
+            check_mean(out, parts)
 
 
 def to_everyone(links: Links, hosts: Hosts, mine: Sequence[Tensor], sizes: Sequence[int | None], purpose: str) -> list[Tensor]:

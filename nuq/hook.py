@@ -35,7 +35,7 @@ from nuq.learning import Learner, learners
 from nuq.links import Links, apart, backend_of
 from nuq.message import VERSION
 from nuq.ops import DTYPES, Key, NonFiniteError
-from nuq.payload import Part
+from nuq.payload import Part, check_mean
 from nuq.settings.exchange import Hook, HookExchange
 from nuq.settings.feedback import HookFeedback
 
@@ -122,6 +122,8 @@ class CompressionState:
             raise ValueError(
                 f"{of}: sends gradients without the momentum that feedback='momentum' has taken from the optimizer; leave it out"
             )
+        if self.hook.skip_1d:
+            self._coders.check_vectors(self._shapes, self.feedback.settings())
         if group is None and (dense or backend_of(shared, device.type) == "nccl"):
             group = apart(shared)
         self.group = group or shared
@@ -307,18 +309,11 @@ class CompressionState:
         for memory in self._coders.memories if last else ():
             memory.settle(undo=self._skipped)
         if self.collective == "dense" and self.hook.on_non_finite == "raise":
-            self._check_finite(mean, parts)
+            check_mean(mean, parts)  # an all-reduce does not tell whose gradient it was
         plan.spread(mean, jobs)
         for job in jobs if self.hook.debug else ():
             agreement.check_same(self.links, f"step {self.step}: the means of {', '.join(job.names)}", job.buffer)
         self.step += last
-
-    @staticmethod
-    def _check_finite(mean: Tensor, parts: Sequence[Part]) -> None:
-        """NonFiniteError, alike on all ranks since the mean is; an all-reduce does not tell whose gradient it was."""
-        if not bool(torch.isfinite(mean).all()):
-            bad = next(part for part in parts if not bool(torch.isfinite(mean[part.start : part.start + part.size]).all()))
-            raise NonFiniteError(f"the mean gradient of {bad.name!r} is not finite")
 
     def _exact(self, name: str, whole: bool) -> bool:
         """Whether a parameter travels in full precision; whole: else within one vector with others, where its size is no matter."""

@@ -11,6 +11,7 @@ that names the worker and the part, and whoever decodes it raises NonFiniteError
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,15 +47,6 @@ class Part:
     def key_name(self) -> str:
         """What its random numbers depend on: the parameter's name, and the place within it where it was cut."""
         return self.name if self.first < 0 else f"{self.name}[{self.first}]"
-
-
-def tiled(sizes: dict[str, int]) -> list[Part]:
-    """One vector per name, one after another."""
-    parts, start = [], 0
-    for name, size in sizes.items():
-        parts.append(Part(name, start, size, shape=(size,)))
-        start += size
-    return parts
 
 
 def num_coordinates(parts: Sequence[Part]) -> int:
@@ -178,6 +170,15 @@ class Codec:
                 add(message, place)
         if next(messages, None) is not None:
             raise MessageError(f"more messages than the {len(parts)} parts of the vector")
+
+
+def check_mean(mean: Tensor, parts: Sequence[Part]) -> None:
+    """NonFiniteError, alike on all ranks that hold the same mean, where finite gradients add up to one beyond float32."""
+    if math.isfinite(float(mean.sum())):  # a finite sum has finite terms: one pass
+        return
+    for part in parts:
+        if not bool(torch.isfinite(mean[part.start : part.start + part.size]).all()):
+            raise NonFiniteError(f"the mean gradient of {part.name!r} is not finite or overflows float32")
 
 
 class Marked(NonFiniteError):

@@ -30,8 +30,8 @@ from nuq.compressors.powersgd import PowerSGD
 from nuq.feedback import ErrorFeedback, Owed
 from nuq.links import Links
 from nuq.low_rank import left_product, num_rows, orthonormal, outer_product, right_product, start, started_again
-from nuq.ops import Key
-from nuq.payload import Codec, Marked, Part, num_coordinates
+from nuq.ops import Key, NonFiniteError
+from nuq.payload import Codec, Marked, Part, check_mean, num_coordinates
 from nuq.settings.rivals import FP16
 
 Debts = Mapping[int, Mapping[int, Owed]]  # by worker and number of the part
@@ -128,6 +128,8 @@ class Power:
                     outer_product(matrix.left, matrix.right, out[matrix.place])
                 else:
                     out[matrix.place] = matrix.left
+            check_mean(out, parts)  # before anything is remembered of it
+            for matrix in ours:
                 self._remember(matrix, debts, key, out[matrix.place])
 
     def _mean_of_others(self, vectors: Vectors, others: list[Part], key: Key, device: torch.device) -> list[tuple[Part, Tensor]]:
@@ -191,6 +193,10 @@ class Power:
                 numbers = [matrix.number for matrix, piece in pieces if not bool(torch.isfinite(piece).all())] or numbers
             told = [row[0] for row in self.links.numbers([min(numbers)], "control")]
             raise Marked(marked.worker, max(0, *told, -1), parts) from marked
+        except NonFiniteError as error:  # finite factors that add up to more than float32 holds: the same bits on all ranks
+            pieces = zip(matrices, mean.split(lengths), strict=True)
+            bad = next((matrix.part.name for matrix, piece in pieces if not bool(torch.isfinite(piece).all())), "?")
+            raise NonFiniteError(f"the mean factor of {bad!r} overflows float32") from error
         with self.account.time("decode"):
             for matrix, piece in zip(matrices, mean.split(lengths), strict=True):
                 matrix.take(piece, side)

@@ -185,6 +185,8 @@ class Workers:
             largest = {worker: torch.tensor(_largest_parameter(gradients[worker])) for worker in self.hosted}
             number = int(self.gather_tensors(largest)[marked.worker])
             raise NonFiniteError(self._not_finite(step, marked.worker, number)) from marked
+        except NonFiniteError as error:
+            raise NonFiniteError(f"step {step}: {error}") from error
         encoded = self.account.encoded - before
         return Exchanged(self._restored(mean), every_loss, encoded.total(), stop, encoded["means"])
 

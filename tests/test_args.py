@@ -173,6 +173,10 @@ def test_defaults_are_not_shared() -> None:
         ({**SERVER, "method": "supersgd", "exchange.second_bits": 5}, ["exchange.second_bits=5", "method=supersgd"]),
         ({**SERVER, "method": "sgd"}, ["exchange.collective='server'", "method=sgd", "gather, auto"]),
         ({**SERVER, "trajectory": "sgd", "measure.every": 3}, ["exchange.collective='server'", "trajectory='sgd'"]),
+        (
+            {"method": "dgc", "optim.momentum": 0.0, "feedback.masking": False},
+            ["feedback.masking=False", "no effect", "optim.momentum=0.0"],
+        ),
         ({**TOPK, "feedback.masking": False}, ["feedback.masking=False", "no effect", "'error' for method=topk"]),
         ({**TOPK, "feedback.clip_norm": 1}, ["feedback.clip_norm=1.0", "no effect", "feedback.kind='auto'"]),
         ({**TOPK, "feedback.kind": "none", "feedback.clip_value": 1}, ["feedback.clip_value=1.0", "feedback.kind='none'"]),

@@ -72,7 +72,7 @@ def bits_against_accuracy(axes: Axes, group: Group) -> str | None:
     beside = _side_by_side([bits for _, bits, _ in points])
     for (cell, _, accuracy), bits in zip(points, beside, strict=True):
         found = estimate(accuracy)
-        style, label = look(cell), marked(cell.label, mark(group.logs, cell, len(accuracy)))
+        style, label = look(cell, lines=False), marked(cell.label, mark(group.logs, cell, len(accuracy)))
         if np.isfinite(found.half_width):
             axes.errorbar(bits, found.mean, yerr=found.half_width, fmt="none", ecolor=style.colour, elinewidth=0.8, capsize=2, zorder=2)
         axes.plot([bits], [found.mean], label=label, linestyle="none", zorder=3, **style.point())

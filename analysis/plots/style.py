@@ -109,18 +109,23 @@ _CYCLE = math.lcm(len(COLOURS), len(MARKERS), len(DASHES))  # so many methods ha
 _VARIANTS = 2 * len(DASHES)  # so many settings of one method differ in dash or filling
 
 
-def look(cell: Cell) -> Look:
+def look(cell: Cell, *, lines: bool = True) -> Look:
     """Colour, marker and dash of the cell's method; its second, third .. setting has another dash and a hollow marker.
 
-    After ten settings their marker changes too.  Where its settings differ in nothing but the scope, the entire model is solid and
-    layer-wise is dashed, for every method alike.  A method that METHODS does not know takes one of the places after it, by its name.
+    After ten settings their marker changes too; in a figure of points alone (not ``lines``), at every setting.  Where its settings differ
+    in nothing but the scope, the entire model is solid and layer-wise is dashed, for every method alike.  A method that METHODS does not
+    know takes one of the places after it, by its name.
     """
     index = _index(cell.method)
     dash = DASHES[(index + cell.variant) % len(DASHES)]
     if set(cell.differs) == {"method.scope"}:
         dash = DASHES[cell.differs["method.scope"] == "tensor"]
     marker = MARKERS[(index + 7 * (cell.variant // _VARIANTS)) % len(MARKERS)]
-    return Look(COLOURS[index % len(COLOURS)], marker, dash, cell.variant % 2 == 1, index)
+    hollow = cell.variant % 2 == 1
+    if not lines:
+        marker = MARKERS[(index + 7 * cell.variant) % len(MARKERS)]
+        hollow ^= cell.variant // len(MARKERS) % 2 == 1  # the second round of markers is filled where the first was hollow
+    return Look(COLOURS[index % len(COLOURS)], marker, dash, hollow, index)
 
 
 def _index(method: str) -> int:

@@ -57,7 +57,10 @@ class Hook:
         "tensors of fewer coordinates travel in full precision, for headers and norms eat the savings (not where momentum is corrected)",
         low=0,
     )
-    skip_1d: bool = setting(False, "true: biases and norms' parameters travel in full precision, whatever their size")
+    skip_1d: bool = setting(
+        False,
+        "true: biases and norms' parameters travel in full precision, whatever their size (not where momentum is corrected, but by dgc)",
+    )
     gate: bool = setting(False, "true: an early step measures whether compressing is faster here than bfloat16, which is used if not")
     per_machine: int = setting(0, "hierarchical: ranks of one machine, in contiguous blocks (0: as torchrun says)", low=0)
     on_non_finite: str = setting(

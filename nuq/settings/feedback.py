@@ -60,6 +60,7 @@ class HookFeedback:
         """Raise ValueError for a setting that nobody reads."""
         check_memory(self, methods, collective)
         check_nesterov(self.nesterov, self.momentum)
+        check_masking(self.masking, self.momentum)
 
     def settings(self) -> Feedback:
         """What the encoders are told."""
@@ -111,4 +112,12 @@ def check_nesterov(nesterov: bool, momentum: float, where: str = "") -> None:
     if nesterov and momentum == 0:
         raise ValueError(
             f"{where}nesterov={nesterov!r}: has no effect with {where}momentum={momentum!r}; it is read with momentum above 0 only"
+        )
+
+
+def check_masking(masking: bool, momentum: float, own: str = "", where: str = "") -> None:
+    """Raise ValueError where masking is off, and there is no momentum to mask."""
+    if not masking and momentum == 0:
+        raise ValueError(
+            f"{own}masking={masking!r}: has no effect with {where}momentum={momentum!r}, which has nothing to mask; legal above 0"
         )

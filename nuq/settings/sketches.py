@@ -60,8 +60,8 @@ class SketchML(Sketch):
     )
     groups: int = setting(
         4,
-        "groups of quantiles of either sign, each with a sketch of its own, so that none is taken for one of another group; the paper's 8 "
-        "are those of both",
+        "groups of quantiles of either sign, each with a sketch of its own, so that none is taken for one of another group; at most "
+        "buckets; the paper's 8 are those of both",
         low=1,
         high=128,
         read_if=("rows", _SKETCHED),

@@ -62,6 +62,11 @@ def test_sixty_settings_of_one_method_differ() -> None:
     assert len({(look.marker, look.dash, look.hollow) for look in looks}) == 60
 
 
+def test_settings_of_one_method_differ_without_lines() -> None:
+    looks = [style.look(cell("dgc", variant), lines=False) for variant in range(30)]
+    assert len({(look.marker, look.hollow) for look in looks}) == 30
+
+
 def linear(colour: str) -> np.ndarray:
     channels = np.array(to_rgb(colour))
     return np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)

@@ -15,10 +15,11 @@ from nuq.collectives import Account, Collective, Hosts
 from nuq.links import Links
 from nuq.message import MessageError
 from nuq.ops import Key, NonFiniteError
-from nuq.payload import Part, tiled
+from nuq.payload import Part
 from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
 from nuq.workers import Workers
+from tests.nuq.parts import tiled
 from tests.nuq.small_training import assert_same_bits, of_all
 
 SHAPES = ({"a": 1, "b": 63, "c": 64, "d": 65, "e": 130}, {"one": 1}, {"short": 63}, {"long": 1500})

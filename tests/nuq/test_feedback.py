@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from nuq.feedback import TAG, ErrorFeedback, MomentumCorrection
 from nuq.message import Message, MessageError, parse
 from nuq.ops import Key, NonFiniteError
-from nuq.payload import Codec, cut, tiled
+from nuq.payload import Codec, cut
 from nuq.registry import METHODS
+from tests.nuq.parts import tiled
 
 SIZE = 300
 NAMES = ["qsgd", "nuqsgd", "trn", "alq", "ecdq", "eden", "drive", "supersgd"]

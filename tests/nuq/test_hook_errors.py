@@ -304,6 +304,21 @@ def small_tensors_with_momentum(group):
     for settings in refused:
         with pytest.raises(ValueError, match="sends gradients without the momentum that feedback='momentum' has taken from the optimizer"):
             hooked(group, net(), method="dgc", **settings)
+    with pytest.raises(ValueError, match=r"skip_1d=True: the momentum of '0\.bias' acts in its method, qsgd, .* layers="):
+        hooked(group, net(), method="qsgd", feedback="momentum", momentum=0.5, skip_1d=True)
+    model, state = hooked(group, net(), method="qsgd", feedback="momentum", momentum=0.5, layers=["*bias = supersgd"], bits=2)
+    sums = {name: torch.zeros_like(parameter) for name, parameter in model.module.named_parameters()}
+    for step in range(3):  # what that error tells to do
+        local = net()
+        for each in (local, model):
+            each.zero_grad()
+            backward(each, rank, step)
+        for (name, mean), mine in zip(model.module.named_parameters(), local.parameters(), strict=True):
+            assert mine.grad is not None and mean.grad is not None
+            sums[name].mul_(0.5).add_(torch.stack(of_all(group, mine.grad)).mean(dim=0))
+            if name.endswith("bias"):
+                assert torch.allclose(mean.grad, sums[name], rtol=1e-4, atol=1e-7)
+    state.close()
 
 
 def test_small_tensors_keep_their_momentum(ranks):

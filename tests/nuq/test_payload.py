@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from nuq.feedback import ErrorFeedback
 from nuq.message import Message, MessageError, split_payload
 from nuq.ops import Key, NonFiniteError
-from nuq.payload import Codec, Marked, Part, cut, num_coordinates, tiled
+from nuq.payload import Codec, Marked, Part, cut, num_coordinates
 from nuq.registry import METHODS
+from tests.nuq.parts import tiled
 
 KEY = Key(5, 3, 1)
 PARTS = [*tiled({"a": 1, "b": 63, "c": 64, "d": 65}), Part("e, f", 193, 7, exact=True)]

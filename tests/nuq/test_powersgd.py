@@ -294,6 +294,22 @@ def test_overflow_is_named():
     assert of.compressor.starts == {} and not any(kept.any() for kept in of.coders.memories[0].memories[0]["residuals"].values())
 
 
+def test_means_that_overflow_are_not_remembered():
+    """Three gradients whose factors are finite and whose factors' sum is not: the steps after it go on as if it had not been."""
+    of = workers(3)
+    for step, size in enumerate((1.0, 1.5e38, 1.0)):
+        draws = torch.Generator().manual_seed(step)
+        common = [(torch.rand(shape, generator=draws) * 2 - 1) * size for shape in SHAPES.values()]
+        every = {worker: [part.clone() for part in common] for worker in of.hosted}
+        if size > 1:
+            with pytest.raises(NonFiniteError, match=r"step 1: the (mean factor|mean gradient|gradient) of .* overflows float32"):
+                of.exchange(every, dict.fromkeys(every, 0.0), step)
+        else:
+            assert of.exchange(every, dict.fromkeys(every, 0.0), step).mean.isfinite().all()
+        memory = of.coders.memories[0].memories
+        assert all(kept.isfinite().all() for kinds in memory.values() for kept in kinds["residuals"].values())
+
+
 def test_memory_and_warm_start_beat_none():
     """A matrix that maps given inputs to given outputs, learned from four workers' gradients of rank 1."""
     generator = torch.Generator().manual_seed(0)

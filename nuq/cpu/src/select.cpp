@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "hash.h"
 #include "select.h"
 #include "threads.h"
 
@@ -55,13 +56,7 @@ struct Magnitudes {
 struct Hashes {
     uint32_t k0, k1;
     uint32_t key(int64_t i) const {
-        uint32_t h = uint32_t(i) ^ k0;
-        h ^= h >> 16;
-        h *= 0x7feb352du;
-        h ^= h >> 15;
-        h ^= k1;
-        h *= 0x846ca68bu;
-        h ^= h >> 16;
+        const uint32_t h = random_number(uint32_t(i), k0, k1);
         return ~h;
     }
     int64_t collect(int64_t first, int64_t last, uint32_t least, int32_t* to) const {

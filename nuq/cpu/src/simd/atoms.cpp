@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "../hash.h"
 #include "../isa.h"
 
 NUQ_DECLARE(void, product_row, const float*, const float*, int64_t, int64_t, int64_t, float*)
@@ -35,13 +36,7 @@ int64_t tossed(const float* x, int64_t first, int64_t last, double unit, uint32_
         const int64_t count = std::min(BLOCK, last - i);
         unsigned any = 0;
         for (int64_t j = 0; j < count; ++j) {
-            uint32_t h = uint32_t(i + j) ^ k0;
-            h ^= h >> 16;
-            h *= 0x7feb352du;
-            h ^= h >> 15;
-            h ^= k1;
-            h *= 0x846ca68bu;
-            h ^= h >> 16;
+            const uint32_t h = random_number(uint32_t(i + j), k0, k1);
             wanted[j] = double(h) * unit < double(std::fabs(x[i + j]));
             any |= wanted[j];
         }

@@ -1,5 +1,6 @@
 // Clusters by binary search, cells by hash.
 #include "../cells.h"
+#include "../hash.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,13 +15,7 @@ constexpr int64_t CHUNK = 1024;  // coordinates whose hashes are made at a time
 // The specification's hash of coordinates first .. first + count.
 inline void hashes(uint32_t k0, uint32_t k1, int64_t first, int64_t count, uint32_t* to) {
     for (int64_t i = 0; i < count; ++i) {
-        uint32_t h = (uint32_t(first) + uint32_t(i)) ^ k0;
-        h ^= h >> 16;
-        h *= 0x7feb352du;
-        h ^= h >> 15;
-        h ^= k1;
-        h *= 0x846ca68bu;
-        h ^= h >> 16;
+        const uint32_t h = random_number(uint32_t(first) + uint32_t(i), k0, k1);
         to[i] = h;
     }
 }

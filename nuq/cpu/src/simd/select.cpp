@@ -5,6 +5,7 @@
 #include <immintrin.h>
 #endif
 
+#include "../hash.h"
 #include "../select.h"
 
 namespace nuq {
@@ -64,13 +65,7 @@ int64_t collect_hashes(uint32_t k0, uint32_t k1, int64_t first, int64_t last, ui
     for (int64_t i = first; i < last; i += BLOCK) {
         const int64_t count = std::min(BLOCK, last - i);
         for (int64_t j = 0; j < BLOCK; ++j) {
-            uint32_t h = uint32_t(i + j) ^ k0;
-            h ^= h >> 16;
-            h *= 0x7feb352du;
-            h ^= h >> 15;
-            h ^= k1;
-            h *= 0x846ca68bu;
-            h ^= h >> 16;
+            const uint32_t h = random_number(uint32_t(i + j), k0, k1);
             keys[j] = ~h;
         }
         if (largest_of(keys, count) >= least) kept += keep(keys, count, int32_t(i), least, to + kept);

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstring>
 
+#include "../hash.h"
 #include "../isa.h"
 
 #if defined(NUQ_ISA_AVX512) || defined(NUQ_ISA_AVX2)
@@ -294,8 +295,7 @@ constexpr int SMALL_TABLE = 0, LARGE_TABLE = 0;
 
 // --- random numbers ------------------------------------------------------------------------------------------------
 
-// Step 6.
-constexpr uint32_t MIX_1 = 0x7feb352d, MIX_2 = 0x846ca68b;
+// Step 6, W at a time.
 
 // (lane ^ low) * MIX_1 for every low below W.
 struct Products {

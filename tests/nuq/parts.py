@@ -1,0 +1,14 @@
+"""Parts of a vector for tests."""
+
+from __future__ import annotations
+
+from nuq.payload import Part
+
+
+def tiled(sizes: dict[str, int]) -> list[Part]:
+    """One vector per name, one after another."""
+    parts, start = [], 0
+    for name, size in sizes.items():
+        parts.append(Part(name, start, size, shape=(size,)))
+        start += size
+    return parts
