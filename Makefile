@@ -20,7 +20,7 @@ PINNED = $(shell sed -n 's/^$(1)==//p' constraints.txt)
 export PIP_ROOT_USER_ACTION := ignore
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help setup demo test slurm-test lint format clean
+.PHONY: help setup demo test fault-test slurm-test lint format clean
 
 help: ## this list
 	sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ demo: $(RUN) $(KERNELS) ## run the sweep `demo` on this machine, draw its figure
 
 test: $(DEV) $(KERNELS) ## run the tests
 	$(PY) -m pytest -p xdist.plugin -n 2 --dist loadfile $(ARGS)
+
+fault-test: $(DEV) $(KERNELS) ## kill real runs at 30 random moments and compare how they end (about 12 minutes on 2 cores)
+	$(PY) -m tests.faults $(ARGS)
 
 slurm-test: $(DEV) $(KERNELS) ## run the tests on a real SLURM, which is started for them and taken down (root on Debian; at most 6 minutes)
 	tests/slurm/install.sh

@@ -93,6 +93,11 @@ class Kill:
 HEAD = "  #  case         ranks  moment         way           after   code  ended saved  told  end of the run"
 
 
+def of_run(number: int) -> tuple[str, int]:
+    """Its case and ranks."""
+    return list(CASES)[number % len(CASES)], 2 - number % 2
+
+
 def planned(kills: int, seed: int, start_s: float, whole_s: float) -> list[list[Kill]]:
     """The kills of each run; start_s, whole_s: how long an undisturbed run takes to its first step, and in all."""
     draw = random.Random(seed)
@@ -100,7 +105,7 @@ def planned(kills: int, seed: int, start_s: float, whole_s: float) -> list[list[
     for number in range(kills):
         if number % PER_RUN == 0:
             runs.append([])
-        case, ranks = list(CASES)[len(runs) % len(CASES)], 1 + len(runs) % 2
+        case, ranks = of_run(len(runs) - 1)
         moment = MOMENTS[draw.randrange(len(MOMENTS))]
         first = 0.3 if moment == "anywhere" else start_s
         latest = start_s + (whole_s - start_s) * 0.5
@@ -219,7 +224,7 @@ def main(words: Sequence[str]) -> int:
     given = parser.parse_args(words)
     folder = (given.folder or Path(tempfile.mkdtemp(prefix="nuq-faults-"))).absolute()
     began = time.monotonic()
-    wanted = sorted({(case, 1 + number % 2) for number, case in enumerate(list(CASES) * 2)})
+    wanted = sorted({of_run(number) for number in range(-(-given.kills // PER_RUN))})
     references = {key: Run(folder / f"undisturbed-{key[0].replace(' ', '-')}-{key[1]}", *key) for key in wanted}
     with ThreadPoolExecutor(given.slots) as slots:
         times = list(slots.map(Run.undisturbed, references.values()))
