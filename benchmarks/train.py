@@ -108,7 +108,8 @@ def in_turns(
     """Times of both, one pair after another, until the time is up; at least three pairs."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(WARM_UP):
-        ours(), theirs()
+        ours()
+        theirs()
     began, turn = time.perf_counter(), 0
     while turn < 3 or time.perf_counter() - began < budget_s:
         for which in (0, 1) if turn % 2 else (1, 0):

@@ -73,7 +73,8 @@ def test_a_setting_counts_unless_default_where_it_is_younger_than_names() -> Non
     optim = {f"optim.{name}" for name in ("decay_norms", "clip_norm", "clip_value", "scale_lr")}
     model = {"model.weights_file", "model.zero_init"}
     feedback = {f"feedback.{name}" for name in ("kind", "both", "masking", "clip_norm", "clip_value")}
-    assert younger == exchange | feedback | model | optim | task
+    compute = {f"compute.{name}" for name in ("precision", "compile", "channels_last", "cuda_graphs", "accumulate")}
+    assert younger == compute | exchange | feedback | model | optim | task
     config = args.resolve({"exchange.timeout_s": 5.0})
     assert "exchange" not in args.result_settings(config)
     older = {key: value for key, value in config.items() if key != "exchange"}

@@ -157,7 +157,7 @@ class Gradients:
 
     def _restore(self, values: list[Tensor]) -> None:
         if values:
-            torch._foreach_copy_(self._buffers, values)
+            torch._foreach_copy_(self._buffers, values)  # pyright: ignore[reportPrivateImportUsage]
 
 
 _ONE = torch.tensor(1.0)
