@@ -63,7 +63,7 @@ def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
             print(f"why {word}: {text}")
     if silent := [run for run in runs if view.states[run.run_dir].stale]:
         longest = max(view.states[run.run_dir].age_s or 0 for run in silent)
-        print(f"silent: {count(len(silent), 'running one')} without a heartbeat for up to {longest / 60:.0f} min")
+        print(f"silent: {count(len(silent), 'running one')} without a sign of getting on for up to {longest / 60:.0f} min")
     for line in [*_eta(runs, view), *_cells(runs, view)]:
         print(line)
     kept = {run: state for run, state in view.others.items() if run not in view.claims or not view.claims[run].recalled}

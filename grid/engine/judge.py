@@ -47,7 +47,7 @@ class State:
     seconds: float = 0.0
     attempt: int = 0
     held: bool = False  # its job may start it again by itself
-    age_s: float | None = None  # since its last heartbeat, where it says that it runs
+    age_s: float | None = None  # since it last got on (its process may live and be stuck), where it says that it runs
     element: str = ""  # the array element or job that runs it, is to run it, or ran it last
     metrics: Mapping[str, float] = field(default_factory=dict)  # the latest it told
     code: str = ""  # the digest of the code it ran
@@ -107,7 +107,7 @@ def judge(record: Record, claim: Claim | None, job: Job | None, answer: Answer |
         steps=int(seen.steps),
         seconds=seen.seconds,
         attempt=int(seen.attempt),
-        age_s=seen.age_s if seen.word == "running" and seen.heartbeat > 0 else None,
+        age_s=seen.idle_s if seen.word == "running" and seen.heartbeat > 0 else None,
         element=element,
         metrics=seen.metrics,
         code=seen.code,
@@ -149,6 +149,7 @@ class _Seen:
     start: float
     heartbeat: float
     age_s: float
+    idle_s: float  # since it last got on
     process: bool | None  # alive, gone, or not to be told
     element: str
     cluster: str
@@ -165,10 +166,12 @@ class _Seen:
         word, host, failure, slurm = (record.get(key) for key in ("state", "host", "failure", "slurm"))
         metrics = record.get("metrics")
         is_running = word == "running" and isinstance(host, str)
+        progress = _number(record.get("progress")) or numbers["heartbeat"]  # records of older code tell none
         return cls(
             word=word if isinstance(word, str) and word in ENDED | {"running"} else "",
             message=str(failure.get("message", "")) if isinstance(failure, Mapping) else "",
             age_s=now - numbers["heartbeat"],
+            idle_s=now - min(progress, numbers["heartbeat"]),
             process=alive(str(host), int(_number(record.get("pid")))) if is_running else None,
             element=own_element(record) or "",
             cluster=_text(slurm.get("SLURM_CLUSTER_NAME")) if isinstance(slurm, Mapping) else "",

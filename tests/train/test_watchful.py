@@ -22,6 +22,7 @@ from tensorboardX.summary import scalar
 import args
 from analysis.logs import events
 from analysis.logs.load import load
+from grid.engine.judge import judge
 from train import checkpoint, event_file, launch, status
 from train.event_file import EventFile
 from train.gradients import Gradients
@@ -382,3 +383,14 @@ def test_a_status_that_lost_its_folder_says_so(tmp_path: Path) -> None:
     with pytest.raises(FolderGone, match="removed, moved or replaced"):
         told.end(1)
     assert json.loads((tmp_path / "other" / "status.json").read_text())["state"] == "running"
+
+
+@pytest.mark.parametrize(("idle_s", "stale"), [(5.0, False), (601.0, True)])
+def test_the_orchestrator_sees_a_step_that_hangs(idle_s: float, stale: bool, tmp_path: Path) -> None:
+    """Its process lives, so it is running and not to be started again, but it is told of as silent."""
+    told = Status(tmp_path, 9, "cpu", 1)
+    told.progress.at -= idle_s
+    told.end(0)
+    found = judge(read(tmp_path) | {"state": "running"}, None, None, None, time.time())
+    assert (found.word, found.stale, found.may_start) == ("running", stale, False)
+    assert found.age_s is not None and found.age_s >= idle_s
