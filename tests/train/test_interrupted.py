@@ -1,0 +1,103 @@
+"""A stop is heard at every batch, sample and step; what it cuts short is done again, and logged once."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import args
+from tests.faults.compare import flat, logged
+from train import checkpoint
+from train.log import Log
+from train.status import Status, read
+from train.trainer import Preempted, Trainer
+
+SETTINGS = {
+    "data": "digits",
+    "model": "cnn",
+    "batch_size": 8,
+    "workers": 2,
+    "steps": 5,
+    "eval_every": 2,
+    "eval_batch_size": 720,
+    "log_every": 1,
+    "checkpoint_every": 2,
+    "measure.every": 2,
+    "measure.num_samples": 2,
+    "untrain.steps": 2,
+    "method": "alq",
+    "method.update_at": [1, 4],
+    "method.num_samples": 2,
+    "method.statistics": "fresh",
+    "method.bucket_size": 1024,
+}
+
+
+def attempt(config: dict[str, Any], run_dir: Path, stop_at: int | None) -> int:
+    """Asked to stop at the question of this number (None: never); how many questions there were."""
+    run_dir.mkdir(exist_ok=True)
+    trainer = Trainer(config, device=torch.device("cpu"))
+    questions = itertools.count()
+    asked = 0
+
+    def stop() -> bool:
+        nonlocal asked
+        asked = next(questions)
+        return stop_at is not None and asked >= stop_at
+
+    status = Status(run_dir, config["steps"], "cpu", 1)
+    log = Log(run_dir, status.attempt)
+    try:
+        trainer.run(run_dir, status, log, stop)
+    finally:
+        log.close()
+    return asked
+
+
+def test_stopped_at_any_question_and_started_again_it_ends_alike(tmp_path: Path) -> None:
+    config = args.resolve(SETTINGS)
+    questions = attempt(config, tmp_path / "undisturbed", None)
+    assert questions > 30  # untraining, steps, batches of five evaluations, samples of measurements and updates
+    states = {}
+    for number in [0, 2, *range(5, questions, 9), questions]:
+        folder = tmp_path / str(number)
+        with pytest.raises(Preempted, match=f"of {config['steps']}; started again, it goes on from there"):
+            attempt(config, folder, number)
+        found = checkpoint.find(folder, args.identity(config), torch.device("cpu"))
+        states[number] = (found.state["step"], found.state["evaluated"]) if found else None
+        attempt(config, folder, None)
+        assert logged(folder) == logged(tmp_path / "undisturbed"), number
+        both = [checkpoint.load(one, args.identity(config), torch.device("cpu")) for one in (folder, tmp_path / "undisturbed")]
+        assert flat(both[0]) == flat(both[1]), number
+    assert states[0] is None  # nothing but untraining was done
+    assert states[questions] == (5, False)  # the last evaluation was cut short
+    assert len(set(states.values())) > 4
+
+
+def test_the_status_says_what_is_saved(tmp_path: Path) -> None:
+    config = args.resolve({**SETTINGS, "checkpoint_every": 3, "eval_every": 100, "measure.every": 0, "untrain.steps": 0})
+    trainer = Trainer(config, device=torch.device("cpu"))
+    status, log = Status(tmp_path, 5, "cpu", 1), Log(tmp_path, 1)
+
+    class Lost(BaseException):
+        """The machine."""
+
+    def stop() -> bool:
+        if trainer.step == 4:
+            raise Lost
+        return False
+
+    with pytest.raises(Lost):
+        trainer.run(tmp_path, status, log, stop)
+    status.end(1)
+    log.close()
+    assert (read(tmp_path)["step"], read(tmp_path)["saved_step"]) == (4, 3)
+    status = Status(tmp_path, 5, "cpu", 1)
+    with pytest.raises(Preempted, match="stopped after step 3 of 5"):
+        Trainer(config, device=torch.device("cpu")).run(tmp_path, status, Log(None, 2), lambda: True)
+    status.end(75)
+    assert (read(tmp_path)["step"], read(tmp_path)["saved_step"]) == (3, 3)
