@@ -25,11 +25,13 @@ from nuq.links import RankLost
 from nuq.ops import NonFiniteError
 from train import machine
 from train import status as statuses
-from train.checkpoint import CheckpointError
+from train.checkpoint import FILE, PREVIOUS, CheckpointError
 from train.log import Log
 from train.memory import keep_freed_memory
 from train.trainer import Preempted, Trainer
 
+GENERATIONS = (FILE, PREVIOUS)
+NOTHING_YET = "stopped while it was starting; started again, it goes on from its last checkpoint, if it has one"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # errors that are nobody's setting
 
 
@@ -87,12 +89,30 @@ class StopSignal:
 
     def __init__(self) -> None:
         self.requested = False
+        self._at_once = False
         for number in (signal.SIGUSR2, signal.SIGTERM):
             signal.signal(number, self._handle)
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Inside there is nothing to save: Preempted is raised where the signal comes.
+
+        Not among several ranks: torchrun sends SIGTERM to all when one of them fails, which is not to be told as a preemption.
+        """
+        self._at_once = int(os.environ.get("WORLD_SIZE", "1")) == 1
+        try:
+            if self.requested and self._at_once:
+                raise Preempted(NOTHING_YET)
+            yield
+        finally:
+            self._at_once = False
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         self.requested = True
+        if self._at_once:
+            self._at_once = False
+            raise Preempted(NOTHING_YET)
 
 
 def launch(config: dict[str, Any]) -> int:
@@ -135,7 +155,7 @@ def _train(config: dict[str, Any], run_dir: Path, device: torch.device, status: 
     try:
         with status.beating(), process_group(device, config["exchange"]["timeout_s"]) as group:
             try:
-                with status.progress.during("loading data and model"):
+                with status.progress.during("loading data and model"), stop.at_once():
                     trainer = Trainer(config, device=device, group=group)
             except (ValueError, FileNotFoundError) as error:
                 return _leave(status, statuses.EXIT_BAD_SETTINGS, error)
@@ -179,7 +199,7 @@ def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
     try:
         before = args.identity(yaml.safe_load(path.read_text()))
     except FileNotFoundError:
-        if (run_dir / "status.json").exists() or (run_dir / "checkpoint.pt").exists():
+        if (run_dir / "status.json").exists() or any((run_dir / name).exists() for name in GENERATIONS):
             raise ValueError(f"{path} is missing from a folder that holds a run: put it back or choose another run_dir") from None
         return
     except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
