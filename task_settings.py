@@ -15,7 +15,7 @@ from nuq.settings.feedback import check_nesterov
 
 CUTOUT = "side in pixels of a square that is blanked at a random place of each training image (0: none; 8 in ResNet-9's recipe)"
 VERIFY = "hold original archives, and SVHN's .mat files, against torchvision's checksums; false reads others of the same form"
-DECODE = "fast: a JPEG at least twice as large as needed is decoded at 1/2, 1/4 or 1/8, nearly the same picture; full: as torchvision does"
+DECODE = "full: as torchvision does; fast: a JPEG at least twice as large as needed is decoded at 1/2, 1/4 or 1/8, nearly the same picture"
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Svhn(Downloadable):
 class Pictures(Files):
     """Pictures in one folder per class, in train/ and val/."""
 
-    decode: str = setting("fast", DECODE, choices=("fast", "full"), identity="unless default")
+    decode: str = setting("full", DECODE, choices=("full", "fast"), identity="unless default")
 
 
 @dataclass

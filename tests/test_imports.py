@@ -69,7 +69,7 @@ RULES = (
     ),
     Rule(
         ("train",),
-        ("args", "nuq", "torch", "torchvision", "numpy", "scipy", "sklearn", "PIL", "yaml", "tensorboardX", "train"),
+        ("args", "command_line", "nuq", "torch", "torchvision", "numpy", "scipy", "sklearn", "PIL", "yaml", "tensorboardX", "train"),
         never=("grid", "grid_run", "analysis"),
     ),
     Rule(
@@ -91,7 +91,7 @@ RULES = (
         ),
         never=("torch", "torchvision", "train"),
     ),
-    Rule(("main",), ("args", "train", "hydra", "omegaconf")),
+    Rule(("main",), ("args", "command_line", "train", "hydra", "omegaconf")),
     Rule(("setup",), ("setuptools",)),
 )
 
