@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,7 @@ import torch
 
 import args
 from tests.faults.compare import flat, logged
-from train import checkpoint
+from train import checkpoint, launch
 from train.log import Log
 from train.status import Status, read
 from train.trainer import Preempted, Trainer
@@ -101,3 +105,25 @@ def test_the_status_says_what_is_saved(tmp_path: Path) -> None:
         Trainer(config, device=torch.device("cpu")).run(tmp_path, status, Log(None, 2), lambda: True)
     status.end(75)
     assert (read(tmp_path)["step"], read(tmp_path)["saved_step"]) == (3, 3)
+
+
+@pytest.mark.parametrize(("ranks", "code"), [("1", 75), ("2", None)])
+def test_a_signal_while_data_is_loaded(ranks: str, code: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process leaves at once; among several it is remembered, since it may mean that another one failed."""
+
+    def loading(config: dict[str, Any], *, device: torch.device, group: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.1)  # as loading data may take minutes
+        raise ValueError("loaded to the end")
+
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR2)]
+    monkeypatch.setattr(launch, "Trainer", loading)
+    monkeypatch.setattr(launch, "process_group", lambda device, timeout_s: contextlib.nullcontext())
+    monkeypatch.setenv("WORLD_SIZE", ranks)
+    try:
+        assert launch.launch(args.resolve({**SETTINGS, "run_dir": str(tmp_path)})) == (code or 2)
+    finally:
+        for number, handler in zip((signal.SIGTERM, signal.SIGUSR2), before, strict=True):
+            signal.signal(number, handler)
+    assert read(tmp_path)["state"] == ("preempted" if code else "failed")
+    assert ("stopped while it was starting" in read(tmp_path)["failure"]["message"]) == (code == 75)
