@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import args
+import command_line
 import grid_run
 
 ROOT = Path(__file__).parent.parent
@@ -124,6 +125,8 @@ def check(command: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     match words:
         case ["make", *rest]:
             _check_make(rest)
+        case ["python", "main.py", "mode=evaluate", *rest]:
+            assert command_line.evaluation(args.parse_overrides(rest)).run
         case ["python", "main.py", *rest]:
             _check_overrides(rest)
         case ["python", "-m", "train.dry_run", *rest]:
