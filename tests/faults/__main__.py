@@ -24,7 +24,9 @@ from typing import Any
 
 import args
 from grid.engine.script import run_script
+from grid.engine.snapshot import snapshot
 from grid.engine.sweep import Experiment
+from nuq import cpu
 from tests.faults.compare import differences, saved
 from tests.faults.processes import MOST_S, Attempt
 from train import checkpoint
@@ -41,7 +43,6 @@ COMMON = {
     "model.dropout": 0.3,
     "workers": 2,
     "batch_size": 4,
-    "steps": 60,
     "log_every": 1,
     "checkpoint_every": 2,
     "eval_every": 7,
@@ -117,16 +118,16 @@ def planned(kills: int, seed: int, start_s: float, whole_s: float) -> list[list[
 class Run:
     """A run folder with its script."""
 
-    def __init__(self, folder: Path, case: str, ranks: int) -> None:
-        settings = COMMON | CASES[case]
-        self.config, self.folder, self.ranks = args.resolve(settings), folder, ranks
+    def __init__(self, folder: Path, case: str, ranks: int, steps: int, code: Path) -> None:
+        settings = COMMON | CASES[case] | {"steps": steps}
+        self.config, self.folder, self.ranks, self.code = args.resolve(settings), folder, ranks, code
         experiment = Experiment("faults", case, (), settings, self.config)
         folder.mkdir(parents=True)
         self.script = folder / "run.sh"
         self.script.write_text(run_script(experiment, str(folder), str(ROOT)))
 
     def start(self) -> Attempt:
-        return Attempt(self.script, self.ranks)
+        return Attempt(self.script, self.ranks, self.code)
 
     def undisturbed(self) -> tuple[float, float]:
         """Seconds to the first checkpoint, and to the end."""
@@ -194,11 +195,12 @@ class Run:
             raise AssertionError(f"the last attempt ends with {code}: {(self.folder / 'stdout.log').read_text()[-2000:]}")
 
 
-def disturb(folder: Path, kills: list[Kill], undisturbed: Path) -> None:
+def disturb(folder: Path, kills: list[Kill], undisturbed: Run) -> None:
     """One run with its kills, compared at the end; a kill that came too late is tried again in a fresh folder, earlier."""
     try:
         for trial in range(TRIES):
-            run = Run(folder / f"run{kills[0].number}.{trial}", kills[0].case, kills[0].ranks)
+            place = folder / f"run{kills[0].number}.{trial}"
+            run = Run(place, kills[0].case, kills[0].ranks, undisturbed.config["steps"], undisturbed.code)
             if all(run.kill(kill) for kill in kills):
                 break
             for kill in kills:
@@ -206,7 +208,7 @@ def disturb(folder: Path, kills: list[Kill], undisturbed: Path) -> None:
         else:
             raise AssertionError("every trial was done before its kills")
         run.finish()
-        found = differences(run.folder, undisturbed, run.config)
+        found = differences(run.folder, undisturbed.folder, run.config)
         verdict = "equal" if not found else f"{len(found)} differences: {'; '.join(found[:3])}"
     except AssertionError as error:
         verdict = " ".join(str(error).split())
@@ -219,19 +221,24 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1, help="of moments and ways; what a moment meets also depends on the machine")
+    parser.add_argument("--steps", type=int, default=60, help="of a run")
     parser.add_argument("--slots", type=int, default=2, help="runs at a time")
     parser.add_argument("--folder", type=Path, help="keep everything here (default: a temporary folder, kept where something differs)")
     given = parser.parse_args(words)
     folder = (given.folder or Path(tempfile.mkdtemp(prefix="nuq-faults-"))).absolute()
     began = time.monotonic()
     wanted = sorted({of_run(number) for number in range(-(-given.kills // PER_RUN))})
-    references = {key: Run(folder / f"undisturbed-{key[0].replace(' ', '-')}-{key[1]}", *key) for key in wanted}
+    if cpu.library() is None:
+        print("the C++ kernels are not built, or were built from other sources: python -m nuq.cpu", file=sys.stderr)
+        return 2
+    code = ROOT / snapshot(ROOT)[1]  # as submitted jobs do: edits meanwhile reach no run
+    references = {key: Run(folder / f"undisturbed-{key[0].replace(' ', '-')}-{key[1]}", *key, given.steps, code) for key in wanted}
     with ThreadPoolExecutor(given.slots) as slots:
         times = list(slots.map(Run.undisturbed, references.values()))
         start_s, whole_s = min(first for first, _ in times), min(whole for _, whole in times)
         print(f"seed {given.seed}; undisturbed: {start_s:.1f} s to the first checkpoint, {whole_s:.1f} s in all; in {folder}\n{HEAD}")
         runs = planned(given.kills, given.seed, start_s, whole_s)
-        jobs = [slots.submit(disturb, folder, kills, references[kills[0].case, kills[0].ranks].folder) for kills in runs]
+        jobs = [slots.submit(disturb, folder, kills, references[kills[0].case, kills[0].ranks]) for kills in runs]
         for job in jobs:
             job.result()
     for case in CASES:  # the split over processes changes no bit either

@@ -16,11 +16,11 @@ MOST_S = 300.0  # for anything that a run is waited for
 
 
 class Attempt:
-    """``bash run.sh`` with so many ranks; output goes to the run's own log."""
+    """``bash run.sh`` with so many ranks, on a snapshot of the code; output goes to the run's own log."""
 
-    def __init__(self, script: Path, ranks: int) -> None:
+    def __init__(self, script: Path, ranks: int, code: Path) -> None:
         self.mark = uuid4().hex
-        more = {MARK: self.mark, "NPROC": str(ranks), "PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}
+        more = {MARK: self.mark, "NUQ_CODE": str(code), "NPROC": str(ranks), "PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}
         self._bash = subprocess.Popen(
             ["bash", str(script)], env=os.environ | more, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
