@@ -25,7 +25,8 @@ from train import data, status
 from train.data.dataset import DataSet, Split
 from train.launch import choose_device
 from train.log import Log
-from train.trainer import Preempted, Trainer
+from train.running import Preempted, run
+from train.trainer import Trainer
 
 STEPS = 4
 BATCH_SIZE = 4
@@ -82,7 +83,7 @@ def _attempt(trainer: Trainer, run_dir: Path, stop_at: int) -> None:
     reporter = status.Status(run_dir, STEPS, str(trainer.device), trainer.config["threads"])
     log = Log(run_dir, reporter.attempt)
     try:
-        trainer.run(run_dir, reporter, log, lambda: trainer.step == stop_at - 1)  # asked before every step
+        run(trainer, run_dir, reporter, log, lambda: trainer.step == stop_at - 1)  # asked before every step
     except Preempted:
         pass
     finally:

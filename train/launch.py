@@ -28,7 +28,8 @@ from train import status as statuses
 from train.checkpoint import FILE, PREVIOUS, CheckpointError
 from train.log import Log
 from train.memory import keep_freed_memory
-from train.trainer import Preempted, Trainer
+from train.running import Preempted, run
+from train.trainer import Trainer
 
 GENERATIONS = (FILE, PREVIOUS)
 NOTHING_YET = "stopped while it was starting; started again, it goes on from its last checkpoint, if it has one"
@@ -163,7 +164,7 @@ def _train(config: dict[str, Any], run_dir: Path, device: torch.device, status: 
             which = f" (fingerprint {trainer.fingerprint})" if trainer.fingerprint else ""
             log.line(f"{run_dir}: {method}, {model} on {trainer.data.name}{which}, {config['workers']} workers")
             try:
-                trainer.run(run_dir, status, log, lambda: stop.requested)
+                run(trainer, run_dir, status, log, lambda: stop.requested)
             except Preempted:  # all processes together, their state saved
                 with contextlib.suppress(RankLost):
                     trainer.part()

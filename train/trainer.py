@@ -1,12 +1,10 @@
-"""One run: the hosted workers' gradients, the exchange, the optimizer's step, and what is logged, saved and measured."""
+"""What a run is made of: the hosted workers' gradients, the exchange, the optimizer's step, measurements and the state that is saved."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,18 +21,10 @@ from nuq.workers import BadGradientError, Exchanged, Memory, Workers, non_finite
 from train import checkpoint, data, estimator, optim
 from train.data.dataset import DataSet, Split
 from train.gradients import Gradient, Gradients, evaluate
-from train.log import Log
 from train.loss_scale import skipped
 from train.order import Order, generator
-from train.status import Progress, Status
+from train.status import Progress
 from train.update import check_finite, check_state, update
-
-ATTEND_S = 1.0  # between two words of the processes while one of them works alone
-MOST_HISTOGRAMS = 200  # of one tag in a run: at 3 kB each they would outgrow everything else in the log
-
-
-class Preempted(Exception):
-    """Asked to stop; the state is saved."""
 
 
 class Interrupted(Exception):
@@ -78,8 +68,7 @@ class Trainer:
         self.step = 0
         self.evaluated = True  # whether the evaluation that is due at this step, if one is, has been logged
         self.totals, self.progress = Totals(), Progress()
-        self._stop_requested: Callable[[], bool] = lambda: False
-        self._saved: tuple[int, bool] | None = None  # step and ``evaluated`` of the newest checkpoint
+        self.stop_requested: Callable[[], bool] = lambda: False
 
     def _check_ranks(self) -> None:
         """ValueError, on all ranks, where they were started with other settings or run other versions."""
@@ -138,15 +127,15 @@ class Trainer:
         with self.progress.during(f"sampling gradients ({purpose})"):
             for gradients in self.gradients.samples(self.every_worker.hosted, self.step, order, count, purpose):
                 yield gradients
-                self._attend()
+                self.attend()
 
-    def _attend(self, more: bool = True) -> bool:
+    def attend(self, more: bool = True) -> bool:
         """A word between all processes, at the same place of each: Interrupted where any was asked to stop.
 
         Returns the first process's ``more``, by which the others know that it is still at what they wait for.
         """
         self.progress.moved()
-        rows = self.every_worker.links.numbers([int(self._stop_requested()), int(more)], "control")
+        rows = self.every_worker.links.numbers([int(self.stop_requested()), int(more)], "control")
         if any(stop for stop, _ in rows):
             raise Interrupted
         return bool(rows[0][1])
@@ -219,7 +208,7 @@ class Trainer:
             with torch.no_grad():
                 for parameter, ascent in zip(self.parameters.values(), gradient, strict=True):
                     parameter += settings["lr"] * ascent + settings["std"] * torch.randn(parameter.shape, generator=noise).to(self.device)
-            self._attend()
+            self.attend()
 
     # --- measuring, evaluating, saving ---
 
@@ -270,131 +259,3 @@ class Trainer:
         if self.loss_scale is not None:
             vars(self.loss_scale).update(state["loss_scale"])
         self.step, self.evaluated = state["step"], state.get("evaluated", True)
-
-    # --- the run ---
-
-    def run(self, run_dir: Path, status: Status, log: Log, stop_requested: Callable[[], bool] = lambda: False) -> None:
-        """From the last checkpoint to the last step.  Preempted after a saved stop; NonFiniteError where it diverges."""
-        self._stop_requested, self.progress = stop_requested, status.progress
-        config, last = self.config, self.config["steps"]
-        stop, self.progress.phase = self._begin(run_dir, status), "training"
-        seconds, timed_steps = 0.0, 0
-        spent = self.trained.account.seconds.copy()
-        while not stop and not (self.step == last and self.evaluated):
-            try:
-                if self.evaluated:
-                    if config["measure"]["every"] and self.step % config["measure"]["every"] == 0:
-                        self._log_measurement(log)
-                    started = time.perf_counter()
-                    result = self.train_step(stop_requested())
-                    seconds, timed_steps, stop = seconds + time.perf_counter() - started, timed_steps + 1, result.stop
-                    self.evaluated = not config["eval_every"] or (self.step != last and self.step % config["eval_every"] != 0)
-                    status.beat(self.step)
-                    if self.step == last or self.step % config["log_every"] == 0:
-                        scalars = self._training_scalars(result, seconds / timed_steps)
-                        taken = self.trained.account.seconds
-                        scalars |= {f"time/{what}_s": (total - spent[what]) / timed_steps for what, total in taken.items()}
-                        log.scalars(self.step, scalars)
-                        status.tell(scalars)
-                        seconds, timed_steps, spent = 0.0, 0, taken.copy()
-                if not (self.evaluated or stop):
-                    with self.progress.during("evaluating"):
-                        status.tell(self._log_evaluation(log))
-                    self.evaluated = True
-            except Interrupted:
-                stop = True
-            if stop or self.step == last or self.step % config["checkpoint_every"] == 0:
-                with self.progress.during("saving"):
-                    self._save(run_dir, status, log)
-        if not (self.step == last and self.evaluated):
-            raise Preempted(f"stopped after step {self.step} of {last}; started again, it goes on from there")
-
-        cost = f"level updates {self.totals.update_s:.1f} s, measurements {self.totals.measure_s:.1f} s"
-        sent = f", {self.totals.network_bytes / 1e6:.2f} MB sent by the first process" if self.totals.network_bytes else ""
-        log.line(f"done: {self.step} steps, {self.totals.bytes / 1e6:.2f} MB encoded per worker{sent}; {cost}")
-
-    def _begin(self, run_dir: Path, status: Status) -> bool:
-        """Where the last attempt left off; whether any process was asked to stop meanwhile."""
-        saved = checkpoint.restore(run_dir, args.identity(self.config), self.device, self.every_worker.links)
-        if saved is not None:
-            try:
-                self.load_state_dict(saved)
-            except checkpoint.CheckpointError:
-                raise
-            except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-                what = f"{type(error).__name__}: {error}".splitlines()[0]
-                raise checkpoint.CheckpointError(f"the checkpoint in {run_dir} does not fit this run ({what}): move it away") from error
-            self._saved = (self.step, self.evaluated)
-            status.saved(self.step)
-        try:
-            if saved is None:
-                self.untrain()
-            self._attend()
-        except Interrupted:
-            return True
-        return False
-
-    def _save(self, run_dir: Path, status: Status, log: Log) -> None:
-        """What was logged, then the checkpoint, then the word that it is there: none is ahead of the one before."""
-        if self._saved == (self.step, self.evaluated):
-            return
-        state = self.state_dict()
-        if self.rank == 0:
-            log.flush()
-            checkpoint.save(run_dir, state)
-        self._saved = (self.step, self.evaluated)
-        status.saved(self.step)
-
-    def _training_scalars(self, result: Exchanged, step_s: float) -> dict[str, float]:
-        batch = (self.step - 1) % self.order.steps_per_epoch
-        return {
-            "epoch": self.order.epoch(self.step - 1),
-            "lr": optim.learning_rate(self.config, self.step - 1),
-            "niters": self.step,
-            "batch_idx": batch,
-            "loss": sum(result.losses) / len(result.losses),
-            **(self._traffic(result) if self.trains_on_method else {}),
-            **(self.loss_scale.scalars() if self.loss_scale is not None else {}),
-            "time/step_s": step_s,
-            "time/update_s": self.totals.update_s,
-        }
-
-    def _traffic(self, result: Exchanged) -> dict[str, float]:
-        """What was encoded, the same in every split; where there are several processes, also what the first one sent, headers included."""
-        values: dict[str, float] = {"comm/bits_per_coordinate": result.bits_per_coordinate, "comm/bytes": self.totals.bytes}
-        if result.means_bytes:
-            values["comm/means_bits_per_coordinate"] = result.means_bits_per_coordinate
-        if self.trained.links.world > 1:
-            values["comm/network_bytes"] = self.totals.network_bytes
-        return values
-
-    def _log_measurement(self, log: Log) -> None:
-        measured = self.measure()
-        log.scalars(self.step, measured.scalars)
-        every = self.config["measure"]["every"]
-        if self.step // every % math.ceil(self.config["steps"] / every / MOST_HISTOGRAMS) == 0:
-            for tag, masses in measured.histograms.items():
-                log.histogram(self.step, tag, estimator.HISTOGRAM_EDGES, masses)
-
-    def _log_evaluation(self, log: Log) -> dict[str, float]:
-        """The values, on rank 0, which works alone and has a word with the others every ATTEND_S; empty on the others."""
-        self.sync_buffers()
-        if self.rank:
-            while self._attend():
-                pass
-            return {}
-        attended = time.monotonic()
-
-        def between() -> None:
-            nonlocal attended
-            if self.every_worker.links.world == 1 or time.monotonic() - attended >= ATTEND_S:
-                self._attend()
-                attended = time.monotonic()
-
-        values = self.evaluate("test", between) | (self.evaluate("train", between) if self.config["eval_train"] else {})
-        self._attend(more=False)
-        if not math.isfinite(values["Vloss"]):
-            raise NonFiniteError(f"step {self.step}: the loss on the test set is {values['Vloss']}")
-        log.scalars(self.step, values)
-        log.line(f"step {self.step}/{self.config['steps']}: test accuracy {values['Vacc']:.2f} %, test loss {values['Vloss']:.4f}")
-        return values

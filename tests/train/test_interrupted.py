@@ -17,8 +17,9 @@ import args
 from tests.faults.compare import flat, logged
 from train import checkpoint, launch
 from train.log import Log
+from train.running import Preempted, run
 from train.status import Status, read
-from train.trainer import Preempted, Trainer
+from train.trainer import Trainer
 
 SETTINGS = {
     "data": "digits",
@@ -56,7 +57,7 @@ def attempt(config: dict[str, Any], run_dir: Path, stop_at: int | None) -> int:
     status = Status(run_dir, config["steps"], "cpu", 1)
     log = Log(run_dir, status.attempt)
     try:
-        trainer.run(run_dir, status, log, stop)
+        run(trainer, run_dir, status, log, stop)
     finally:
         log.close()
     return asked
@@ -96,13 +97,13 @@ def test_the_status_says_what_is_saved(tmp_path: Path) -> None:
         return False
 
     with pytest.raises(Lost):
-        trainer.run(tmp_path, status, log, stop)
+        run(trainer, tmp_path, status, log, stop)
     status.end(1)
     log.close()
     assert (read(tmp_path)["step"], read(tmp_path)["saved_step"]) == (4, 3)
     status = Status(tmp_path, 5, "cpu", 1)
     with pytest.raises(Preempted, match="stopped after step 3 of 5"):
-        Trainer(config, device=torch.device("cpu")).run(tmp_path, status, Log(None, 2), lambda: True)
+        run(Trainer(config, device=torch.device("cpu")), tmp_path, status, Log(None, 2), lambda: True)
     status.end(75)
     assert (read(tmp_path)["step"], read(tmp_path)["saved_step"]) == (3, 3)
 

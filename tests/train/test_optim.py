@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from torch import nn
 import args
 from tests.train.test_resume import Killed, attempt, bits, config
 from train import checkpoint, optim
+from train.log import Log
+from train.running import Preempted, run
+from train.status import Status
 from train.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -204,13 +208,30 @@ def test_the_rate_grows_with_workers(rule: str, rate: float) -> None:
     assert optim.learning_rate(alone, 0) == 0.1
 
 
-def test_the_true_rate_is_used_and_logged() -> None:
+class Kept(Log):
+    """What would be logged."""
+
+    def __init__(self) -> None:
+        super().__init__(None, 1)
+        self.kept: list[Mapping[str, float]] = []
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        self.kept.append(values)
+
+
+def test_the_true_rate_is_used_and_logged(tmp_path: Path) -> None:
     warm = {"schedule": "cosine", "schedule__warmup_steps": 4, "schedule__warmup_factor": 0.5, "steps": 8}
-    ours, by_hand = trainer(DIGITS, optim__scale_lr="linear", optim__lr=0.05, **warm), trainer(DIGITS, optim__lr=0.1, **warm)
-    for rate in (0.05, 0.0625, 0.075):
+    log = Kept()
+    ours, by_hand = (
+        trainer(DIGITS, optim__scale_lr="linear", optim__lr=0.05, log_every=1, eval_every=0, **warm),
+        trainer(DIGITS, optim__lr=0.1, **warm),
+    )
+    with pytest.raises(Preempted):
+        run(ours, tmp_path, Status(None, 8, "cpu", 1), log, lambda: ours.step == 3)  # asked before every step
+    assert [values["lr"] for values in log.kept if "lr" in values] == pytest.approx([0.05, 0.0625, 0.075, 0.0875])
+    assert ours.optimizer.param_groups[0]["lr"] == log.kept[-1]["lr"]
+    for _ in range(4):
         by_hand.train_step()
-        scalars = ours._training_scalars(ours.train_step(), 0.0)
-        assert scalars["lr"] == ours.optimizer.param_groups[0]["lr"] == pytest.approx(rate)
     for mine, theirs in zip(ours.parameters.values(), by_hand.parameters.values(), strict=True):
         assert torch.equal(mine, theirs)
 

@@ -16,8 +16,9 @@ from nuq.registry import METHODS
 from train import checkpoint
 from train.launch import launch, only_process_in
 from train.log import Log
+from train.running import Preempted, run
 from train.status import Status, read
-from train.trainer import Preempted, Trainer
+from train.trainer import Trainer
 
 ROOT = Path(__file__).parents[2]
 STEPS = 8
@@ -44,7 +45,7 @@ def attempt(settings: dict, run_dir: Path, stop_at: int | None = None, kill_at: 
 
     log = Log(run_dir, 1)
     try:
-        trainer.run(run_dir, Status(run_dir, STEPS, "cpu", 1), log, stop)
+        run(trainer, run_dir, Status(run_dir, STEPS, "cpu", 1), log, stop)
     finally:
         log.close()
     return trainer

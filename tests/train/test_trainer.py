@@ -13,6 +13,7 @@ from nuq.ops import NonFiniteError
 from train import optim
 from train.log import Log
 from train.order import Order, generator
+from train.running import run
 from train.status import Status
 from train.trainer import Trainer
 
@@ -180,7 +181,7 @@ def test_what_an_exchange_takes_is_logged(tmp_path):
         more = {"method": "qsgd", "method__bucket_size": 1024, "steps": 4, "log_every": 2, "eval_every": 4, "eval_train": False}
         (tmp_path / collective).mkdir()
         ours = trainer(**more, exchange__collective=collective)
-        ours.run(tmp_path / collective, Status(None, 4, "cpu", 1), cast(Log, log))
+        run(ours, tmp_path / collective, Status(None, 4, "cpu", 1), cast(Log, log))
         logs[collective] = log.values
         for values in (log.values[2], log.values[4]):
             assert 0 < sum(values[f"time/{what}_s"] for what in ("encode", "decode")) < values["time/step_s"]
@@ -194,12 +195,12 @@ def test_what_an_exchange_takes_is_logged(tmp_path):
 
 
 def test_histograms_are_logged_at_measurements_but_not_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("train.trainer.MOST_HISTOGRAMS", 3)
+    monkeypatch.setattr("train.running.MOST_HISTOGRAMS", 3)
     for steps, expected in {3: [0, 1, 2], 7: [0, 3, 6]}.items():
         log = Kept()
         (tmp_path / str(steps)).mkdir()
         more = {"method": "qsgdinf", "method__bucket_size": 1024, "eval_train": False, "measure__every": 1, "measure__num_samples": 2}
-        trainer(**more, steps=steps).run(tmp_path / str(steps), Status(None, steps, "cpu", 1), cast(Log, log))
+        run(trainer(**more, steps=steps), tmp_path / str(steps), Status(None, steps, "cpu", 1), cast(Log, log))
         assert log.histograms == [(step, tag) for step in expected for tag in ("stats/coordinates", "stats/fit")]
         assert sum("est_var" in values for values in log.values.values()) == steps
 

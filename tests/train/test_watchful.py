@@ -23,7 +23,7 @@ import args
 from analysis.logs import events
 from analysis.logs.load import load
 from grid.engine.judge import judge
-from train import checkpoint, event_file, launch, status
+from train import checkpoint, event_file, launch, running, status
 from train.event_file import EventFile
 from train.gradients import Gradients
 from train.status import FolderGone, Status, read
@@ -286,7 +286,7 @@ def _raises(number: int) -> Callable[..., Any]:
 def test_permission_lost(half_done: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     capsys.readouterr()
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_log_evaluation", lambda *_: patch.setattr(os, "replace", _raises(errno.EACCES)) or {})
+        patch.setattr(running._Attempt, "_log_evaluation", lambda *_: patch.setattr(os, "replace", _raises(errno.EACCES)) or {})
         assert run(half_done) == 1
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 2 and all("Permission denied" in error for error in errors)
