@@ -28,6 +28,7 @@ def _bits(group: Group) -> Iterator[tuple[Cell, float, pd.Series]]:
 
 BITS_LABEL = "measured bits per coordinate\n(in a grey band: equal bits, side by side)"
 _NEAR = 0.15  # octaves
+_MOST_ROWS = 3  # of numbers above the axes: what finds no room is left to the table
 
 
 def _near(bits: float) -> int:
@@ -51,15 +52,20 @@ def _side_by_side(bits: list[float]) -> list[float]:
 def _name_clusters(axes: Axes, bits: list[float], places: list[float]) -> None:
     """A shade behind the points that stand side by side, and the bits they all have above it."""
     near = np.array([_near(value) for value in bits])
-    height, last = 1.01, -np.inf
+    wide = 0.13 * max((near.max() - near.min()) * _NEAR, 1.0)  # octaves that a number takes of the axis
+    rows: list[float] = []  # of numbers, from below: where the last one of each stands
     for number in np.unique(near):
         own = np.flatnonzero(near == number)
         low, high = min(places[k] for k in own) / 2**0.06, max(places[k] for k in own) * 2**0.06
-        height = 1.07 if (number - last) * _NEAR < 0.7 and height < 1.05 else 1.01  # neighbours' numbers do not touch
-        last = number
         axes.axvspan(low, high, color="#f2f2f2", linewidth=0, zorder=0)
+        middle = float(np.log2(low * high)) / 2
+        row = next((row for row, last in enumerate(rows) if middle - last >= wide), len(rows))  # neighbours' numbers do not touch
+        if row == _MOST_ROWS:
+            continue
+        rows[row : row + 1] = [middle]
         text = f"{np.exp(np.mean(np.log([bits[k] for k in own]))):.3g}"
-        axes.annotate(text, ((low * high) ** 0.5, height), xycoords=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=7)
+        height = 1.01 + 0.06 * row
+        axes.annotate(text, (2.0**middle, height), xycoords=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=7)
 
 
 def bits_against_accuracy(axes: Axes, group: Group) -> str | None:
