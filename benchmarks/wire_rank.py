@@ -41,7 +41,7 @@ def mlp() -> nn.Module:
 
 def resnet18() -> nn.Module:
     """torchvision's, with the first layer that images of 32x32 take; 11,173,962 parameters."""
-    model = imagenet_resnet.build("resnet18", 10, "")
+    model = imagenet_resnet.build("resnet18", 10)
     model.conv1, model.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
     return model
 
