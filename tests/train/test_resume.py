@@ -225,7 +225,8 @@ def _hear_control_c() -> None:
 
 def started(run_dir: Path) -> subprocess.Popen:
     """A long run that has been training for a while."""
-    process = subprocess.Popen(command(run_dir, "steps=100000"), cwd=ROOT, stderr=subprocess.PIPE, text=True, preexec_fn=_hear_control_c)
+    words = command(run_dir, "steps=100000", "optim.lr=0.001")  # at the default rate it diverges at step 105
+    process = subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True, preexec_fn=_hear_control_c)
     deadline = time.time() + 60
     while not read(run_dir) or not list(run_dir.glob("events*")) or read(run_dir)["step"] == 0:
         assert time.time() < deadline and process.poll() is None
