@@ -34,7 +34,6 @@ from torch.nn.functional import cross_entropy
 
 import args
 from nuq import cpu, schedule
-from train.gradients import channels_last
 from train.memory import keep_freed_memory
 from train.trainer import Trainer
 
@@ -61,8 +60,7 @@ class Prepared:
 
 def _batches(trainer: Trainer, step: int) -> list[tuple[Tensor, Tensor]]:
     """Every worker's minibatch of a step."""
-    drawn = [trainer.gradients.batch(worker, step, trainer.order, "train") for worker in trainer.trained.hosted]
-    return [(channels_last(x), y) for x, y in drawn]
+    return [trainer.gradients.batch(worker, step, trainer.order, "train") for worker in trainer.trained.hosted]
 
 
 class Bare:
@@ -231,7 +229,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.train", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", nargs="+", default=["resnet8", "resnet32"], metavar="NAME", help="models that take CIFAR's images")
     parser.add_argument("--workers", type=int, default=4, help="workers, all in this process")
-    parser.add_argument("--batch", type=int, default=32, help="images per worker and step (our default of 128 hides more)")
+    parser.add_argument(
+        "--batch",
+        type=int,
+        default=128,
+        help="images per worker and step; 128 is batch_size's default, fewer show more of what a step costs beside its passes",
+    )
     parser.add_argument("--threads", type=int, default=1, help="CPU threads; of 1 its own time counts, else wall time")
     parser.add_argument("--seconds", type=float, default=20.0, help="of pairs, for each model and method")
     parser.add_argument("--options", action="store_true", help="the settings compute.* and threads beside the defaults, instead")

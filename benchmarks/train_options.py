@@ -11,6 +11,7 @@ import torch
 from benchmarks.train import METHODS, Prepared, in_turns, spread, trainer_of
 from train.trainer import Trainer
 
+THREADS = (2, 4)
 OPTIONS: dict[str, dict[str, Any]] = {
     "compute.precision=bf16": {"compute.precision": "bf16"},
     "compute.precision=fp16": {"compute.precision": "fp16"},
@@ -63,7 +64,7 @@ def table(models: Sequence[str], batch_size: int, workers: int, threads: int, bu
                 option = Option(None, why=str(error).splitlines()[0])
             found.setdefault(model, {})[name] = vars(option)
             print(_line(name, option), flush=True)
-        for more in (2, 4):
+        for more in THREADS:
             found[model][f"threads={more}"] = vars(option := measured(default, None, budget_s, more))
             print(_line(f"threads={more}, wall time", option), flush=True)
     return found
