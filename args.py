@@ -59,14 +59,14 @@ class Compute:
     precision: str = setting(
         "fp32",
         "of the passes (autocast; parameters, exchange and evaluation stay in float32): bf16 took 1/1.5 of the time on a CPU with bf16 "
-        "instructions (ResNet-8); fp16 scales the loss and skips steps that overflow (compute/loss_scale, compute/skipped_steps in the log), "
+        "instructions (ResNet-8); fp16 scales the loss and skips steps that overflow (logged as compute/skipped_steps), "
         "for GPUs older than bf16: on that CPU it took 80 times as long",
         choices=("fp32", "bf16", "fp16"),
         identity="unless default",
     )
     compile: bool = setting(
         False,
-        "torch.compile of the model: 1.2 times as fast (ResNet-8 on CPU), after a minute or more at every start: for long runs",
+        "torch.compile of the model: 1.2 times as fast (ResNet-8 on CPU), after compiling at every start: for long runs",
         identity="unless default",
     )
     channels_last: bool = setting(
@@ -76,12 +76,12 @@ class Compute:
     )
     cuda_graphs: bool = setting(
         False,
-        "record a pass as one CUDA graph and replay it: for small models, whose kernels are shorter than launching them",
+        "record a pass as one CUDA graph and replay it: for small models, whose kernels are shorter than launching them (not measured)",
         identity="unless default",
     )
     accumulate: int = setting(
         1,
-        "minibatches of batch_size per worker and step, their mean being its gradient (DGC's num_batches_per_step): for memory, not for speed",
+        "minibatches of batch_size per worker and step, their mean being its gradient (DGC's num_batches_per_step): saves memory, not time",
         low=1,
         identity="unless default",
     )
@@ -140,8 +140,8 @@ class Config:
     checkpoint_every: int = setting(500, "save everything every so many steps, and at the end", low=1, identity=False)
     threads: int = setting(
         1,
-        "CPU threads of one process (also OMP_NUM_THREADS, where that is not set): 1 in slots side by side, never more than its cores, which made "
-        "a step 1.6 times as long; more than 1 gives other last bits, so results are compared at 1",
+        "CPU threads of one process (and OMP_NUM_THREADS, if unset): 1 in slots side by side, never more than cores, which made a "
+        "step 1.6 times as long; more than 1 gives other last bits, so results are compared at 1",
         low=1,
     )
     device: str = setting("auto", "auto: CUDA where there is one, else CPU", choices=("auto", "cpu", "cuda"), identity=False)
