@@ -18,9 +18,12 @@ from typing import Any
 import command_line
 from nuq import layers as layer_list
 from nuq.registry import METHODS, method
-from nuq.settings import check, converted, exchange, setting, types_of, unknown
+from nuq.settings import check, converted, setting, types_of, unknown
 from nuq.settings.feedback import Feedback, check_masking, check_memory, memory_kinds
+from nuq.settings.tensors import Tensors
+from run_settings import Compute, Exchange, Measure, Untrain, check_tensors
 from task_settings import DATA, MODELS, OPTIMIZERS, SCHEDULES, check_model, check_optimizer, check_schedule
+from text_settings import check_text
 
 GROUPS: dict[str, dict[str, type]] = {
     "method": {name: entry.settings for name, entry in METHODS.items()},
@@ -31,73 +34,6 @@ GROUPS: dict[str, dict[str, type]] = {
 }
 
 # --- the experiment -----------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Measure:
-    """The variance of the gradient estimator, measured beside training from extra minibatches."""
-
-    every: int = setting(
-        0, "measure at step 0 and every so many steps (0: never); one measurement costs num_samples * workers passes", low=0
-    )
-    num_samples: int = setting(10, "gradient estimates behind one measurement; the paper's value", low=2)
-
-
-@dataclass
-class Untrain:
-    """Gradient ascent with noise before training: a bad start, to study the methods far from a minimum."""
-
-    steps: int = setting(0, "steps of ascent (0: none)", low=0)
-    lr: float = setting(0.001, "rate of ascent", low=0)
-    std: float = setting(0.001, "standard deviation of the noise added to each parameter", low=0)
-
-
-@dataclass
-class Compute:
-    """How a worker's forward and backward passes are computed; other than by default results differ, at least in their last bits."""
-
-    precision: str = setting(
-        "fp32",
-        "of the passes (autocast; parameters, exchange and evaluation stay in float32): bf16 took 1/1.5 of the time on a CPU with bf16 "
-        "instructions (ResNet-8); fp16 scales the loss and skips steps that overflow (logged as compute/skipped_steps), "
-        "for GPUs older than bf16: on that CPU it took 80 times as long",
-        choices=("fp32", "bf16", "fp16"),
-        identity="unless default",
-    )
-    compile: bool = setting(
-        False,
-        "torch.compile of the model: 1.2 times as fast (ResNet-8 on CPU), after compiling at every start: for long runs",
-        identity="unless default",
-    )
-    channels_last: bool = setting(
-        True,
-        "images with their channels side by side in memory: 1.1 to 1.2 times as fast (ResNet-8 and -32 on CPU)",
-        identity="unless default",
-    )
-    cuda_graphs: bool = setting(
-        False,
-        "record a pass as one CUDA graph and replay it: for small models, whose kernels are shorter than launching them (not measured)",
-        identity="unless default",
-    )
-    accumulate: int = setting(
-        1,
-        "minibatches of batch_size per worker and step, their mean being its gradient (DGC's num_batches_per_step): saves memory, not time",
-        low=1,
-        identity="unless default",
-    )
-
-
-@dataclass
-class Exchange(exchange.Exchange):
-    """How the workers' messages become one mean, in real processes and in their simulation."""
-
-    timeout_s: float = setting(
-        1800.0,
-        "a rank that does not answer for so many seconds counts as lost; the others wait while rank 0 evaluates, so longer than that takes",
-        low=1,
-        high=1e6,
-        identity=False,
-    )
 
 
 @dataclass
@@ -131,6 +67,7 @@ class Config:
     exchange: Exchange = field(default_factory=Exchange)
     feedback: Feedback = field(default_factory=Feedback)
     untrain: Untrain = field(default_factory=Untrain)
+    tensors: Tensors = field(default_factory=Tensors)
     eval_every: int = setting(
         200, "evaluate every so many steps, and at the end (the paper: 2000); 0: never, for mode=evaluate beside it", low=0
     )
@@ -151,7 +88,14 @@ class Config:
 
 
 DEFAULTS = {"method": "alq", "data": "digits", "model": "cnn", "optim": "sgd", "schedule": "constant"}
-SECTIONS: dict[str, type] = {"compute": Compute, "exchange": Exchange, "feedback": Feedback, "measure": Measure, "untrain": Untrain}
+SECTIONS: dict[str, type] = {
+    "compute": Compute,
+    "exchange": Exchange,
+    "feedback": Feedback,
+    "measure": Measure,
+    "untrain": Untrain,
+    "tensors": Tensors,
+}
 
 
 # --- resolving ----------------------------------------------------------------------------------------------------
@@ -218,12 +162,14 @@ def validate(config: Mapping[str, Any]) -> None:
     if config["trajectory"] == "sgd" and config["measure"]["every"] == 0 and config["method"]["name"] != "sgd":
         raise ValueError("trajectory='sgd' measures the method without training on it: measure.every must be above 0")
     check_model(config["model"])
+    check_text(config)
     check_schedule(config["schedule"])
     check_optimizer(config)
     named_layers(config)
     _validate_compute(config)
     _validate_exchange(config)
     _validate_feedback(config)
+    check_tensors(config, momentum_in_workers=momentum_acts_in_workers(config) and not config["layers"])
 
 
 def _validate_compute(config: Mapping[str, Any]) -> None:

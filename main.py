@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import args
-import command_line
+from train.signals import StopSignal
+
+if TYPE_CHECKING:
+    import command_line
 
 
-def run(config: dict[str, Any]) -> int:
+def run(config: dict[str, Any], stop: StopSignal | None = None) -> int:
     """One experiment from its full configuration; the exit code (see ``python main.py --help``)."""
     os.environ.setdefault("OMP_NUM_THREADS", str(config["threads"]))  # before torch is imported
     from train.launch import launch
 
-    return launch(config)
+    return launch(config, stop)
 
 
 def evaluate(settings: command_line.Evaluation) -> int:
@@ -33,20 +35,28 @@ def evaluate(settings: command_line.Evaluation) -> int:
 
 def main() -> None:
     """The command line: check the overrides, let Hydra compose them, run."""
+    stop = StopSignal()  # a signal may come while modules are imported, which takes seconds
     import hydra
     from hydra._internal.utils import get_args_parser
     from omegaconf import DictConfig, OmegaConf
 
+    import args
+    import command_line
+
     words = get_args_parser().parse_args()
     try:
         mode, overrides = command_line.split_mode(words.overrides)
+        if mode == "evaluate" or words.help:
+            stop.let_go()
         if mode == "evaluate" and not words.help:
             if words.multirun or words.cfg:
                 raise ValueError("mode=evaluate: -m and --cfg are for training")
             sys.exit(evaluate(command_line.evaluation(args.parse_overrides(overrides))))
+        if words.multirun and os.environ.get("WORLD_SIZE", "1") != "1":
+            raise ValueError("-m: one run after another is for a single process; start each with a torchrun of its own")
         args.check_overrides([] if words.help else overrides, sweep=words.multirun)  # clearer, and sooner, than Hydra would refuse
     except ValueError as error:
-        sys.exit(_refuse(error))
+        _end(_refuse(error, tell="mode=evaluate" not in words.overrides))
     sys.argv = [word for word in sys.argv if not word.startswith("mode=")]  # Hydra knows of none
     args.register()
     codes: list[int] = []
@@ -59,16 +69,37 @@ def main() -> None:
         except ValueError as error:
             codes.append(_refuse(error))
             return
-        codes.append(run(settings))  # type: ignore[arg-type]
+        codes.append(run(settings, stop))  # type: ignore[arg-type]
 
-    experiment()
-    sys.exit(max(codes, default=0))
+    try:
+        try:
+            experiment()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # who read it has seen enough, as in ``main.py --help | head``
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _end(max(codes, default=0))
 
 
-def _refuse(error: Exception) -> int:
-    print(f"main.py: {error}", file=sys.stderr)
+def _refuse(error: Exception, *, tell: bool = True) -> int:
+    """tell: other ranks, if there are any, which wait for this one."""
+    print(f"main.py: {error}", file=sys.stderr, flush=True)
+    if tell and os.environ.get("WORLD_SIZE", "1") != "1":
+        from train import joining
+
+        joining.refuse(2, error)
     return 2
 
 
+def _end(code: int) -> NoReturn:
+    if "train.joining" in sys.modules:  # else no rank has waited for others
+        sys.modules["train.joining"].leave(code)
+    sys.exit(code)
+
+
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:  # while modules are imported; a run that has begun ends by itself
+        print("main.py: interrupted before the run began", file=sys.stderr)
+        _end(130)

@@ -10,6 +10,7 @@ from typing import Any
 from nuq.registry import METHODS
 from nuq.settings import setting
 from nuq.settings.feedback import check_nesterov
+from text_settings import BertSettings, Glue, Imdb, OnDisk
 
 # --- data ---------------------------------------------------------------------------------------------------------
 
@@ -44,8 +45,8 @@ class SourceText:
 
 
 @dataclass
-class Files:
-    """Data read from ``data_dir``."""
+class Files(OnDisk):
+    """Pictures read from ``data_dir``."""
 
     augment: bool = setting(True, "random crop and flip of training images, as in the paper")
     cutout: int = setting(0, CUTOUT, low=0, identity="unless default")
@@ -98,6 +99,8 @@ DATA: dict[str, type] = {
     "svhn": Svhn,
     "imagenet": Pictures,
     "folder": Folder,
+    "glue": Glue,
+    "imdb": Imdb,
 }
 
 # --- models -------------------------------------------------------------------------------------------------------
@@ -164,6 +167,11 @@ class Gpt(Model):
     tied: bool = setting(False, "the output layer shares the weights of the token embedding, as in GPT-2")
 
 
+@dataclass
+class Bert(BertSettings, Model):
+    """BERT with a head for sentences (data=glue, data=imdb); its context is ``data.length``."""
+
+
 MODELS: dict[str, type] = {
     "cnn": Model,
     "mlp": Model,
@@ -181,12 +189,13 @@ MODELS: dict[str, type] = {
     **dict.fromkeys(("resnet18", "resnet34", "resnet50"), TorchvisionResNet),
     "torchvision": AnyTorchvisionModel,
     "gpt": Gpt,
+    "bert": Bert,
 }
 
 
 def check_model(model: Mapping[str, Any]) -> None:
     """Raise ValueError where settings of a model do not go with one another."""
-    if model["name"] == "gpt" and model["width"] % model["heads"]:
+    if model["name"] in ("gpt", "bert") and model["width"] % model["heads"]:
         raise ValueError(f"model.width={model['width']}: must be a multiple of model.heads={model['heads']}")
 
 

@@ -62,9 +62,10 @@ def _parser() -> argparse.ArgumentParser:
         ("all", [*figures, columns, order], "figures and table"),
     ):
         commands.add_parser(name, parents=parents, help=what, description=what[0].upper() + what[1:] + ".")
-    dgc = commands.add_parser("dgc", help="DGC's published ImageNet table beside our runs")
-    dgc.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="the folder of all sweeps (default: runs)")
-    dgc.set_defaults(out=Path("figures"))  # which it does not write
+    for name, what in (("dgc", "DGC's published ImageNet table"), ("smaq", "SmaQ's published table, accuracy and ratio of every format,")):
+        published = commands.add_parser(name, help=f"{what} beside our runs")
+        published.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="the folder of all sweeps (default: runs)")
+        published.set_defaults(out=Path("figures"))  # which it does not write
     predict_command.add_to(commands)
     return parser
 

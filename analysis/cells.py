@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ import yaml
 
 import args
 from analysis.logs.load import Logs
+from analysis.tensor_formats import FULL_PRECISION, PREFIX, compressor, keeps, label, said, spoken_of, uneven
 from nuq.registry import METHODS
 from nuq.settings import unknown
 
@@ -107,7 +109,7 @@ def shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-_TELLING = ("method.fit", "method.solver", "method.bits", "method.bucket_size")
+_TELLING = ("method.fit", "method.solver", "method.bits", "method.bucket_size", "method.table")
 
 
 # --- cells --------------------------------------------------------------------------------------------------------
@@ -152,12 +154,13 @@ _WORDS = {
     ("feedback.kind", "none"): "no feedback",
     ("feedback.kind", "error"): "error feedback",
     ("feedback.kind", "momentum"): "momentum correction",
+    ("method.scale", "none"): "unscaled",
 }
 
 
 def of_the_method(name: str) -> bool:
-    """Whether a setting says how gradients are compressed, not what is trained: methods are compared across it."""
-    return name.startswith(("method.", "feedback.")) or name == "layers"
+    """Whether a setting says how gradients and other tensors are compressed, not what is trained: methods are compared across it."""
+    return name.startswith(("method.", "feedback.", PREFIX)) or name == "layers"
 
 
 def _phrase(name: str, value: Any) -> str:
@@ -170,7 +173,7 @@ def _phrase(name: str, value: Any) -> str:
         return value
     if name == "method.bits":
         return f"{shown(value)} bits"
-    return f"{_short(name).removesuffix('_size')} {shown(value)}"
+    return said(_short(name), shown(value))
 
 
 def title(method: str) -> str:
@@ -184,40 +187,84 @@ def method_order(name: str) -> tuple[int, str]:
 
 
 def cells(settings: pd.DataFrame) -> tuple[Cell, ...]:
-    """The runs of a table of settings by method and by every setting but the seed."""
+    """The runs of a table of settings by method and by every setting but the seed.
+
+    Where gradients are in full precision and other tensors are not, the method is the format of those.
+    """
     kept = settings.loc[settings["method.name"].notna()]
-    names = [name for name in kept.columns if name not in no_result_names() and name != "method.name"]
+    methods, with_tensors = kept["method.name"], _keeping(kept)
+    if with_tensors:
+        methods = pd.Series([compressor(row) for row in kept.to_dict("records")], kept.index, dtype=object)
+    names = [name for name in kept.columns if name not in no_result_names() and (with_tensors or name != "method.name")]
     found = []
-    for method, of_method in sorted(kept.groupby("method.name"), key=lambda item: method_order(str(item[0]))):
+    for method, of_method in sorted(kept.groupby(methods), key=lambda item: method_order(str(item[0]))):
         varying = sorted(_varying(of_method, names))
         if not varying:
-            found.append(Cell(str(method), 0, title(str(method)), tuple(of_method.index), {}))
+            head = _head(str(method), of_method.iloc[0].to_dict(), with_tensors)
+            found.append(Cell(str(method), 0, head, tuple(of_method.index), {}))
             continue
         points: dict[tuple[Any, ...], list[str]] = {}
         for run, row in zip(of_method.index, of_method[varying].itertuples(index=False), strict=True):
             points.setdefault(tuple(_sortable(value) for value in row), []).append(run)
-        telling = _telling(varying, list(points))
+        wholes = {key: of_method.loc[runs[0]].to_dict() for key, runs in points.items()}
+        alone = any(map(spoken_of, varying))
+        heads = {key: _head(str(method), whole, with_tensors, alone=alone) for key, whole in wholes.items()}
+        telling = _telling(varying, heads)
         for variant, key in enumerate(sorted(points)):
-            whole = of_method.loc[points[key][0]].to_dict()
+            whole = wholes[key]
             row = {name: whole[name] for name in varying}
             differs = {name: value for name, value in row.items() if not _absent(value)}
-            text = ", ".join(_phrase(str(name), value) for name, value in differs.items() if name in telling and _is_read(str(name), whole))
-            label = f"{title(str(method))} ({text})" if text else title(str(method))
-            found.append(Cell(str(method), variant, label, tuple(points[key]), differs))
-    return tuple(found)
+            in_head = {f"method.{name}" for name in uneven(whole)} if with_tensors else ()
+            told = [str(name) for name in differs if name in telling and not spoken_of(str(name)) and _is_read(str(name), whole)]
+            told = [name for name in told if name not in in_head]
+            text = ", ".join(_phrase(name, differs[name]) for name in told)
+            words = f"{heads[key]} ({text})" if text else heads[key]
+            found.append(Cell(str(method), variant, words, tuple(points[key]), differs))
+    return _told_apart(found, kept) if with_tensors else tuple(found)
 
 
-def _telling(varying: Sequence[str], points: Sequence[tuple[Any, ...]]) -> set[str]:
-    """Fit, solver, bits and bucket size, and the fewest of the other varying settings that tell all points apart.
+def _keeping(settings: pd.DataFrame) -> bool:
+    """Whether any run keeps other tensors than gradients in a format."""
+    own = settings.loc[:, [spoken_of(str(name)) for name in settings.columns]]
+    return any(keeps(row) for row in own.drop_duplicates().to_dict("records"))
 
-    A label need not repeat what follows from the rest.
+
+def _head(method: str, row: Mapping[str, Any], with_tensors: bool, *, alone: bool = False) -> str:
+    """A label's first words; ``with_tensors``: other runs keep tensors in formats, ``alone``: some of the same method."""
+    if keeps(row) or (alone and method not in FULL_PRECISION):
+        return label(row)
+    return f"{title(method)}, FP32" if with_tensors and method in FULL_PRECISION else title(method)
+
+
+def _told_apart(found: Sequence[Cell], settings: pd.DataFrame) -> tuple[Cell, ...]:
+    """Cells whose labels are equal say what is set of their formats."""
+    counts = Counter(cell.label for cell in found)
+    made = []
+    for cell in found:
+        if counts[cell.label] > 1:
+            row = settings.loc[cell.runs[0]].to_dict()
+            cell = dataclasses.replace(cell, label=cell.label.replace(label(row), label(row, exact=True), 1))
+        made.append(cell)
+    return tuple(made)
+
+
+def _telling(varying: Sequence[str], heads: Mapping[tuple[Any, ...], str]) -> set[str]:
+    """Fit, solver, bits, bucket size and table, and the fewest of the other varying settings that tell all points apart beside their heads.
+
+    A label need not repeat what follows from the rest.  heads: of each point, its values of ``varying``, the label's first words.
     """
-    kept = [*(name for name in _TELLING if name in varying), *(name for name in varying if name not in _TELLING)]
+    worded = [name for name in varying if not spoken_of(name)]
+    kept = [*(name for name in _TELLING if name in worded), *(name for name in worded if name not in _TELLING)]
+    most = len(_apart(varying, worded, heads))
     for name in reversed([name for name in kept if name not in _TELLING]):
-        places = [varying.index(other) for other in kept if other != name]
-        if len({tuple(point[place] for place in places) for point in points}) == len(points):
+        if len(_apart(varying, [other for other in kept if other != name], heads)) == most:
             kept.remove(name)
     return set(kept)
+
+
+def _apart(varying: Sequence[str], kept: Sequence[str], heads: Mapping[tuple[Any, ...], str]) -> set[tuple[Any, ...]]:
+    places = [varying.index(name) for name in kept]
+    return {(head, *(point[place] for place in places)) for point, head in heads.items()}
 
 
 def _is_read(name: str, row: Mapping[str, Any]) -> bool:

@@ -32,6 +32,7 @@ class Column:
 COLUMNS = (
     Column("final_accuracy_percent", "final", "final acc. %", 2, "", 0, interval=True),
     Column("best_accuracy_percent", "best", "best acc. %", 2, "", 8, interval=True),
+    Column("final_correlation", "correlation", "correlation", 4, "correlation: Pearson's, of two classes Matthews'", 0, interval=True),
     Column(
         "difference_percent",
         "difference",
@@ -51,6 +52,7 @@ COLUMNS = (
     ),
     Column("final_validation_loss", "loss", "val. loss", 4, "", 9),
     Column("bits_per_coordinate", "bits", "bits", 3, "bits: per coordinate, measured from the messages", 2),
+    Column("compression_ratio", "ratio", "ratio", 2, "ratio: bytes of float32 over those of the formats in which tensors are kept", 2),
     Column("sent_per_worker_mb", "sent", "MB sent", 2, "MB: sent by one worker", 5),
     Column(
         "relative_variance",

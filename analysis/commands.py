@@ -168,6 +168,15 @@ def _dgc(options: argparse.Namespace) -> int:
     return 0
 
 
+def _smaq(options: argparse.Namespace) -> int:
+    from analysis import smaq_table
+
+    print(smaq_table.text(smaq_table.table(options.runs)))
+    print("resnet34: top-1 in percent on CIFAR-10; bert: Pearson's correlation on STS-B; all tensors are in the format")
+    print("ours: complete runs of grid smaq, 95 % interval (t) over seeds; ratio: bytes of float32 over bytes kept")
+    return 0
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "figures": _figures_and_table,
     "table": _figures_and_table,
@@ -175,4 +184,5 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "report": _report,
     "watch": _watch,
     "dgc": _dgc,
+    "smaq": _smaq,
 }

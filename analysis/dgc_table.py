@@ -9,10 +9,9 @@ import pandas as pd
 
 from analysis import published
 from analysis.aggregate import Estimate, estimate
+from analysis.beside import aligned, written
 from analysis.logs.load import load
 from analysis.results import of_runs
-
-MISSING = "-"
 
 
 def table(runs: Path) -> pd.DataFrame:
@@ -60,16 +59,6 @@ def text(found: pd.DataFrame) -> str:
         numbers = []
         for model in published.DGC_MODELS:
             ours = Estimate(row[f"{model} ours"], row[f"{model} ours_pm"], row[f"{model} ours_n"])
-            numbers += [f"{row[f'{model} paper']:.1f}", _written(ours)]
+            numbers += [f"{row[f'{model} paper']:.1f}", written(ours)]
         lines.append([row["trained on"], row["workers that compress"], row["schedule"], *numbers])
-    widths = [max(len(line[k]) for line in [headings, *lines]) for k in range(len(headings))]
-    joined = ["  ".join(part.ljust(width) if k < 3 else part.rjust(width) for k, (part, width) in enumerate(zip(line, widths, strict=True)))
-              for line in [headings, ["-" * width for width in widths], *lines]]  # fmt: skip
-    return "\n".join(line.rstrip() for line in joined)
-
-
-def _written(ours: Estimate) -> str:
-    if not ours.n:
-        return MISSING
-    interval = f" +- {ours.half_width:.2f}" if np.isfinite(ours.half_width) else ""
-    return f"{ours.mean:.2f}{interval} (n={ours.n})"
+    return aligned(headings, lines, words=3)

@@ -21,12 +21,13 @@ from analysis.cells import Group, groups, shown
 from analysis.logs.load import Logs
 from analysis.plots import level_figures
 from analysis.plots.accuracy_per_bit import accuracy_per_bit
-from analysis.plots.bits_figure import bits_against_accuracy
+from analysis.plots.bits_figure import bits_against_accuracy, ratio_against_accuracy
 from analysis.plots.comparisons import against_setting, error_per_bit
 from analysis.plots.curves import PLOTS, Means, curves, legend_below, legend_rows
 from analysis.plots.forked import each
 from analysis.plots.histogram_figure import gradient_histogram
 from analysis.plots.style import FORMATS, RC, WIDTHS
+from analysis.plots.tensor_histograms import tensor_histograms
 from analysis.reach import time_to_accuracy
 
 _RATIO = 0.72  # height of a panel over its width
@@ -43,6 +44,11 @@ OF_GROUP: tuple[tuple[str, str, Callable[[Group, float], Figure | str]], ...] = 
         lambda group, _: level_figures.over_steps(group, WIDTHS),
     ),
     ("gradient_histogram", "Normalised coordinates as measured, the law fitted to them, and the levels over both.", gradient_histogram),
+    (
+        "tensor_histograms",
+        "Weights, gradients, activations, their gradients and moments, in standard deviations from the mean.",
+        tensor_histograms,
+    ),
 )
 # Figures of a whole sweep: name, title, function of (logs, width in inches).
 OF_SWEEP: tuple[tuple[str, str, Callable[[Logs, float], Figure | str]], ...] = (
@@ -147,6 +153,8 @@ def _of_group(means: Means, axes: Sequence[str], target: float | None) -> Iterat
     if group.trajectory == "method":
         title = "Final accuracy against the bits that really travelled."
         yield "bits_accuracy", title, lambda group, width: _single(width, lambda axes: bits_against_accuracy(axes, group))
+        title = "Final accuracy against the measured compression ratio, where all kinds of tensors are kept in a format or none is."
+        yield "ratio_accuracy", title, lambda group, width: _single(width, lambda axes: ratio_against_accuracy(axes, group))
     yield from OF_GROUP
     title = "Time and bytes until the validation accuracy first reaches a target."
     yield "time_to_accuracy", title, lambda group, width: time_to_accuracy(group.logs, width, target)

@@ -17,6 +17,7 @@ from scipy.special import stdtr
 
 from analysis.aggregate import Estimate, estimate
 from analysis.cells import no_result_names, of_the_method
+from analysis.tensor_formats import keeps
 
 BASELINE = "supersgd"
 _ROUNDING = 1e-12  # differences of equal numbers, relative to the numbers
@@ -52,11 +53,12 @@ def partners(settings: pd.DataFrame, baseline: str = BASELINE) -> pd.Series:
     """For each run the baseline's run that it is to be compared with; absent where there is none, or more than one.
 
     Partners have the same seed and agree in every setting outside the method and its memory (data, model, workers, rate, steps, trajectory
-    ...) that can change a result; one that neither reads counts as equal.
+    ...) that can change a result; one that neither reads counts as equal.  The baseline keeps all tensors in full precision.
     """
     names = [name for name in settings if not of_the_method(name) and name not in no_result_names()]
     keys = _keys(settings, ["seed", *names])
-    of_baseline = (settings["method.name"] == baseline) & settings["seed"].notna()
+    whole = np.array([not keeps(row) for row in settings.filter(regex="^(method.name|tensors[.])").to_dict("records")], bool)
+    of_baseline = (settings["method.name"] == baseline) & settings["seed"].notna() & whole
     own = keys.loc[of_baseline].drop_duplicates(keep=False)
     return keys.map(pd.Series(own.index, index=own.to_numpy(), dtype=object)).where(settings["seed"].notna() & ~of_baseline)
 

@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from analysis.tensor_formats import compressor, everywhere, keeps
+
 _RESNET110 = {
     "supersgd": 92.20,
     "sgd": 93.79,
@@ -71,6 +73,19 @@ DGC: dict[tuple[int, int, str], tuple[float, float]] = {
 DGC_SWEEPS = ("dgc_imagenet_resnet50", "dgc_imagenet_vgg16bn")
 DGC_BATCH = 32  # images of one GPU
 
+# SmaQ's table, every tensor in the format: ResNet-34's top-1 in percent and BERT's correlation on STS-B, each with the ratio of 32 bits to
+# those that a number takes on average.  FP8 is e5m2; casts are unscaled.
+SMAQ_TASKS = (("cifar10", "resnet34"), ("glue", "bert"))  # data and model of its columns
+SMAQ_SWEEPS = ("smaq_cifar10_resnet34", "smaq_bert_stsb")
+SMAQ: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
+    "smaq": ((84.74, 4.92), (0.794, 4.95)),
+    "s2fp8": ((20.32, 3.87), (math.nan, math.nan)),
+    "fp8": ((18.80, 4.0), (0.766, math.nan)),
+    "fp16": ((22.38, 2.0), (0.793, math.nan)),
+    "bf16": ((89.00, 2.0), (0.791, math.nan)),
+    "supersgd": ((89.20, 1.0), (0.793, math.nan)),
+}
+
 ACCURACY: dict[str, dict[str, float]] = {
     "cifar10_full_resnet110": _RESNET110,
     "cifar10_full_resnet32": _RESNET32,
@@ -98,6 +113,9 @@ def accuracy(sweep: str, settings: Mapping[str, Any]) -> dict[str, float] | None
         return None
     if sweep in DGC_SWEEPS:
         return _dgc(settings)
+    if sweep == SMAQ_SWEEPS[0]:
+        row = smaq_row(sweep, settings)
+        return {row: SMAQ[row][0][0]} if row else {}
     if sweep not in _TASKS:
         return None
     data, model, bits = _TASKS[sweep]
@@ -123,6 +141,22 @@ def _dgc(settings: Mapping[str, Any]) -> dict[str, float] | None:
     warm = settings.get("method.warmup_every")  # without a warm-up of the ratio nothing is published
     found = {"supersgd": DGC_DENSE[column]}
     return found | ({"dgc": row[column]} if row and warm and settings.get("method.ratio") == 0.001 else {})
+
+
+def smaq_row(sweep: str, settings: Mapping[str, Any]) -> str:
+    """The row of SmaQ's table for runs of these settings (dotted names): the format of all their tensors; empty for what is none of them.
+
+    A run of its own code says nothing of tensors, and keeps all of them in its format.
+    """
+    if (settings.get("data.name"), settings.get("model.name")) != SMAQ_TASKS[SMAQ_SWEEPS.index(sweep)]:
+        return ""
+    method = compressor(settings)
+    if settings.get("system") == "smaq":
+        return "supersgd" if method == "fp32" else method if method in SMAQ else ""
+    whole = not keeps(settings) if method == "supersgd" else everywhere(settings) == method
+    other = method == "fp8" and settings.get("method.table") != "e5m2"
+    other |= method == "smaq" and settings.get("method.outlier_limit", 2.5) != 2.5
+    return method if method in SMAQ and whole and not other else ""
 
 
 def relative_variance(settings: Mapping[str, Any]) -> dict[str, float] | None:

@@ -18,12 +18,14 @@ from analysis import axes as on_axis
 from analysis.aggregate import estimate, final, runs_to_use, wide
 from analysis.cells import Cell, Group, groups, title
 from analysis.logs.load import Logs
-from analysis.plots.style import RC, look
+from analysis.plots.style import RC, WIDTHS, look
 
 TAG = "Vacc"
 BELOW = 1.0  # percentage points: the default target lies so far below the final mean of the baseline
 _BASELINE = "supersgd"
 _ROW = 0.2  # inches per method
+_TALLEST = 8.0  # inches: of a figure that has more panels below each other than beside, and of all rows of a panel
+_LEAST_ROW = 0.115  # inches: a line of a label
 _LABEL_WIDTH = 22  # letters, in a figure of one column
 _LOG_FROM = 5.0  # ratio of the longest to the shortest from which the axis is logarithmic
 
@@ -71,7 +73,8 @@ def time_to_accuracy(logs: Logs, width: float, target: float | None = None) -> F
 
     A row for each method: a dot for each run; mean and 95 % interval over seeds only where all runs of the row get there, as
     a mean over the fast ones would flatter; otherwise how many of them do.  Runs that have not finished count as not there
-    until they are.  By default the target is ``default_target``'s.  Trained runs only.  ``width`` in inches.
+    until they are.  By default the target is ``default_target``'s.  Trained runs only.  ``width`` in inches; where its panels, below each
+    other, would be taller than a page, they stand side by side on the width of the page.
     """
     trained = [group for group in groups(logs) if group.trajectory == "method"]
     if not trained:
@@ -93,12 +96,18 @@ def time_to_accuracy(logs: Logs, width: float, target: float | None = None) -> F
     return _draw(group, cells, goal, found, width)
 
 
-def _draw(group: Group, cells: list[Cell], goal: Target, found: Mapping[str, Mapping[str, pd.Series]], width: float) -> Figure:
+def _draw(group: Group, cells: list[Cell], goal: Target, found: Mapping[str, Mapping[str, pd.Series]], width: float) -> Figure | str:
     beside = width > 5
     rows, columns = (1, len(found)) if beside else (len(found), 1)
     labels = [cell.label if beside else textwrap.fill(cell.label, _LABEL_WIDTH) for cell in cells]
-    row = max(_ROW, *(0.05 + 0.125 * len(label.split("\n")) for label in labels))
-    figure = Figure(figsize=(width, 0.4 + rows * (0.45 + row * len(cells))))
+    row = max(0.05 + 0.125 * len(label.split("\n")) for label in labels)
+    row = min(_ROW, _TALLEST / len(cells)) if beside else max(_ROW, row)
+    height = 0.4 + rows * (0.45 + row * len(cells))
+    if not beside and height > _TALLEST:
+        return _draw(group, cells, goal, found, WIDTHS["page"])
+    if row < _LEAST_ROW:
+        return f"{len(cells)} rows are too many for one figure: choose fewer runs"
+    figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
     for index, (axis, by_label) in enumerate(found.items()):
         axes = figure.add_subplot(rows, columns, index + 1)

@@ -7,14 +7,16 @@ import pandas as pd
 
 from analysis.aggregate import average, best, final, late
 from analysis.logs.load import Logs
+from analysis.tensor_formats import FULL_PRECISION, compressor
 from nuq.registry import METHODS
 
 
 def of_runs(logs: Logs) -> pd.DataFrame:
     """One row per run, finished or not; NaN where it has not logged the quantity, and of a damaged log that ends early.
 
-    ``final``, ``best``: accuracy in percent; ``loss``: last validation loss; ``bits``: sent per coordinate, last step;
-    ``sent_mb``: by one worker, 10^6 bytes; ``variance``: relative to SuperSGD's, last quarter of the measurements;
+    ``final``, ``best``: accuracy in percent; ``correlation``: last, of predictions and labels, for data that log one; ``loss``: last
+    validation loss; ``bits``: sent per coordinate, last step; ``ratio``: of ``compression_ratio``; ``sent_mb``: by one worker, 10^6 bytes;
+    ``variance``: relative to SuperSGD's, last quarter of the measurements;
     ``steps_per_s``: by the mean duration of a training step, level updates in, measurements and evaluations not; ``images_per_s``: of
     all workers that train; ``seconds``: the whole run.
     """
@@ -25,8 +27,10 @@ def of_runs(logs: Logs) -> pd.DataFrame:
         {
             "final": final(logs, "Vacc", runs),
             "best": best(logs, "Vacc", runs),
+            "correlation": final(logs, "Vpearson", runs).fillna(final(logs, "Vmatthews", runs)),
             "loss": final(logs, "Vloss", runs),
             "bits": final(logs, "comm/bits_per_coordinate", runs),
+            "ratio": compression_ratio(logs),
             "sent_mb": 1e-6 * final(logs, "comm/bytes", runs),
             "variance": late(logs, "est_var / super_var", runs),
             "steps_per_s": steps_per_s,
@@ -36,6 +40,20 @@ def of_runs(logs: Logs) -> pd.DataFrame:
     )
     cut_off = (logs.status["state"] == "done") & ~logs.status["complete"].astype(bool)
     return found.where(~cut_off).assign(seconds=logs.status["seconds"].astype(float))
+
+
+def compression_ratio(logs: Logs) -> pd.Series:
+    """Bytes of float32 over those of the formats in which tensors are kept, of each run: the mean of what it logged.
+
+    In a sweep where any did: of runs that compress gradients alone 32 bits over those that travelled, 1 for full precision.  NaN else.
+    """
+    runs = list(logs.settings.index)
+    found = average(logs, "compression_ratio", runs)
+    if found.notna().to_numpy().any():
+        rows = logs.settings.to_dict("records")
+        whole = np.array([compressor(row) in FULL_PRECISION for row in rows], bool)
+        found = found.mask(found.isna() & whole, 1.0).fillna(32 / final(logs, "comm/bits_per_coordinate", runs))
+    return found
 
 
 def images_per_step(settings: pd.DataFrame) -> pd.Series:

@@ -27,6 +27,7 @@ _PLUS_MINUS = "+-"
 _MEANS = {  # columns that are plain means, and what of each run
     "final_validation_loss": "loss",
     "bits_per_coordinate": "bits",
+    "compression_ratio": "ratio",
     "sent_per_worker_mb": "sent_mb",
     "steps_per_s": "steps_per_s",
     "images_per_s": "images_per_s",
@@ -62,6 +63,7 @@ def table(logs: Logs) -> pd.DataFrame:
         row: dict[str, object] = {"method": cell.method, "label": cell.label, "complete": int(complete[places].sum()), "runs": len(places)}
         row |= _with_interval("final_accuracy_percent", final)
         row |= _with_interval("best_accuracy_percent", estimate(own["best"]))
+        row |= _with_interval("final_correlation", estimate(own["correlation"]))
         row |= _with_interval("difference_percent", compared) | {"p_value": compared.p}
         row |= {name: estimate(own[short]).mean for name, short in _MEANS.items()}
         row["relative_variance"] = geometric_mean(own["variance"])

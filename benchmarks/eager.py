@@ -15,48 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks.eager_formats import bf16, fp16, nnw_bdi, s2fp8, smaq
+from benchmarks.eager_parts import Eager, coded, packed, rows_of, scale_of
 from nuq import code_tables, lloyd_max
-
-Eager = Callable[[Tensor], object]
-FIVE_TERNARY = torch.tensor([1, 3, 9, 27, 81])
-
-
-def packed(codes: Tensor, num_levels: int) -> Tensor:
-    """Codes in as few whole bits as they need (ternary ones five to a byte): uint8."""
-    codes = codes.reshape(-1)
-    if num_levels == 3:
-        rows = torch.nn.functional.pad(codes, (0, -codes.numel() % 5)).view(-1, 5)
-        return (rows * FIVE_TERNARY.to(rows.device)).sum(1).to(torch.uint8)
-    bits = max(num_levels - 1, 1).bit_length()
-    if bits == 8:
-        return codes.to(torch.uint8)
-    rows = torch.nn.functional.pad(codes, (0, -codes.numel() % 8)).view(-1, 8).to(torch.int64)
-    words = (rows << (bits * torch.arange(8, device=rows.device))).sum(1)
-    return ((words[:, None] >> (8 * torch.arange(bits, device=rows.device))) & 255).to(torch.uint8)
-
-
-def coded(codes: Tensor, num_levels: int, coding: str) -> object:
-    """Packed, or through ``zlib``."""
-    if coding == "packed":
-        return packed(codes, num_levels)
-    return zlib.compress(codes.reshape(-1).to(torch.uint8 if num_levels <= 256 else torch.int16).cpu().numpy().tobytes(), 1)
-
-
-def rows_of(x: Tensor, bucket_size: int) -> Tensor:
-    """float32[buckets, bucket size], the last one padded with zeros; one bucket where the size is 0."""
-    x = x.reshape(-1)
-    size = min(bucket_size or x.numel(), x.numel()) or 1
-    return torch.nn.functional.pad(x, (0, -x.numel() % size)).view(-1, size)
-
-
-def scale_of(rows: Tensor, norm: str, multiple: float) -> Tensor:
-    """Of every bucket: float32[buckets, 1]."""
-    if norm == "l2":
-        return rows.norm(dim=1, keepdim=True)
-    most = rows.abs().amax(dim=1, keepdim=True)
-    if norm == "rms":
-        return torch.maximum(most, multiple * rows.square().mean(dim=1, keepdim=True).sqrt())
-    return 64 * rows.abs().quantile(0.95, dim=1, keepdim=True) if norm == "quantile" else most
 
 
 def rotated(x: Tensor, block: int) -> Tensor:
@@ -158,21 +119,6 @@ def blockwise(settings: Any, compressor: Any) -> Eager:
         below = torch.bucketize(r, table[1:-1], right=True)
         codes = below + (torch.rand_like(r) < (r - table[below]) / (table[below + 1] - table[below]))
         return scale, codes.to(torch.uint8)
-
-    return encode
-
-
-def bf16(settings: Any, compressor: Any) -> Eager:
-    del settings, compressor
-    return lambda x: x.to(torch.bfloat16)
-
-
-def fp16(settings: Any, compressor: Any) -> Eager:
-    del settings, compressor
-
-    def encode(x: Tensor) -> object:
-        scale = 2.0 ** (15 - math.frexp(float(x.abs().max()))[1])
-        return scale, (x * scale).to(torch.float16)
 
     return encode
 
@@ -359,6 +305,9 @@ EAGER: dict[str, Callable[[Any, Any], Eager]] = {
     "natural": natural,
     "fp16": fp16,
     "bf16": bf16,
+    "smaq": smaq,
+    "s2fp8": s2fp8,
+    "nnw_bdi": nnw_bdi,
     "topk": topk,
     "randomk": randomk,
     "thresholdv": thresholdv,

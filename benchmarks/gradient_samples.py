@@ -20,7 +20,11 @@ from train.trainer import Trainer
 CACHE = Path("runs") / "accuracy_per_bit"
 NUM_COORDINATES = 1 << 19
 UPDATE_STEP, NUM_LEARNED, NUM_MEASURED, EVERY = 60, 10, 10, 5
-RECORDED = {"digits": ("cnn", 32, "CNN on digits"), "cifar10": ("resnet8", 32, "ResNet-8 on CIFAR-10")}  # data: model, batch size, title
+RECORDED = {  # data: model, batch size, title
+    "digits": ("cnn", 32, "CNN on digits"),
+    "text": ("gpt", 8, "GPT on text"),
+    "cifar10": ("resnet8", 32, "ResNet-8 on CIFAR-10"),
+}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Every method of METHODS on one gradient: error, bits, speed: ``python -m benchmarks.methods [--methods NAME ..] [--quick] [--out DIR]``.
 
-The gradient is a real one: ResNet-18 on CIFAR-10, 11 million coordinates (``benchmarks.resnet_gradient``; where the images are not there,
-a stand-in's, and then nothing is claimed).  A method may come with settings: ``--methods qsgd "topk ratio=0.001"``.
+The gradient is a real one of 11 million coordinates, of a ResNet-18 on CIFAR-10 or, with ``--model gpt``, of a GPT on text
+(``benchmarks.model_gradient``; where the images are not there, a stand-in's, and then nothing is claimed).  A method may come with
+settings: ``--methods qsgd "topk ratio=0.001"``.
 
 - error: ``|x - C(x)|^2 / |x|^2`` of what another instance decodes from the bytes, the median over three gradients and keys; of an unbiased
   method it is the variance.  Adaptive methods learn their levels from two earlier gradients.
@@ -30,8 +31,8 @@ import torch
 import yaml
 from torch import Tensor
 
-from benchmarks import eager, resnet_gradient
-from benchmarks.resnet_gradient import Gradients
+from benchmarks import eager, model_gradient
+from benchmarks.model_gradient import Gradients
 from nuq import cpu
 from nuq.choice import sorted_settings
 from nuq.compressors.quantized import AdaptiveQuantizer
@@ -221,6 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print the table, draw the figure, and print the JSON object."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.methods", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--methods", nargs="+", default=list(METHODS), metavar="METHOD", help='names, with settings: "topk ratio=0.1"')
+    parser.add_argument("--model", default="cifar_resnet18", choices=list(model_gradient.MODELS), help="whose gradient")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_PAIRS} pairs of each method, for a look")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads; of 1 its own time counts, else wall time")
     parser.add_argument("--out", type=Path, default=None, help="folder of the figure (none: no figure)")
@@ -231,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ValueError as error:
         parser.error(str(error))
     torch.set_num_threads(chosen.threads)
-    gradients = resnet_gradient.recorded()
+    gradients = model_gradient.recorded(chosen.model)
     pairs, budget_s = (QUICK_PAIRS, QUICK_BUDGET_S) if chosen.quick else (PAIRS, BUDGET_S)
     sets = cpu.instruction_sets()
     kernels = sets[-1] if sets else "no C++ kernels"

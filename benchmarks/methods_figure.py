@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib import pyplot
+from matplotlib.patheffects import withStroke
 
 from analysis.cells import Cell
 from analysis.plots import style
@@ -40,7 +41,7 @@ def draw(rows: Mapping[str, Row], title: str, folder: Path) -> list[Path]:
 def _look(case: str, rows: Mapping[str, Row]) -> style.Look:
     name = case.split()[0]
     variant = [other for other in rows if other.split()[0] == name].index(case)
-    return style.look(Cell(name, variant, case, (), {}))
+    return style.look(Cell(name, variant, case, (), {}), lines=False)
 
 
 def _errors(rows: Mapping[str, Row], title: str) -> Any:
@@ -51,14 +52,21 @@ def _errors(rows: Mapping[str, Row], title: str) -> Any:
     points = {case: (row.bits_per_coordinate, row.error or floor) for case, row in rows.items()}
     for case, (bits, error) in points.items():
         axis.plot(bits, error, linestyle="none", **_look(case, rows).point())
-    axis.axhline(1.0, color="#777777", linewidth=0.8, linestyle=(0, (3, 2)), zorder=1)
+    line = axis.axhline(1.0, color="#777777", linewidth=0.8, linestyle=(0, (3, 2)), zorder=1)
     axis.margins(0.09, 0.08)
     exact = [row for row in rows.values() if row.error == 0]
     if exact:
         axis.axhline(floor, color="#777777", linewidth=0.8, zorder=1)
         axis.annotate(LOSSLESS, (0.005, floor), (0, 3), axis.get_yaxis_transform(), "offset points", color="#555555")
     note = axis.annotate("as large as the gradient", (0.28, 1.0), (0, 2), axis.get_yaxis_transform(), "offset points", color="#555555")
-    _label(figure, axis, {case: row.title for case, row in rows.items()}, points, {case: _look(case, rows).colour for case in rows}, [note])
+    _label(
+        figure,
+        axis,
+        {case: row.title for case, row in rows.items()},
+        points,
+        {case: _look(case, rows).colour for case in rows},
+        [note, line],
+    )
     return figure
 
 
@@ -75,12 +83,13 @@ def _label(
     frame, scale = axis.get_window_extent(), figure.dpi / 72
     pixels = {case: axis.transData.transform(point) for case, point in points.items()}
     taken = [(x - 3 * scale, y - 3 * scale, x + 3 * scale, y + 3 * scale) for x, y in pixels.values()]
-    taken += [tuple(note.get_window_extent().extents) for note in notes]
+    taken += [tuple(note.get_window_extent().padded(1.5 * scale).extents) for note in notes]
     for group in _together(pixels, 4 * scale):
         case = group[0]
         x, y = pixels[case]
         text = ", ".join(texts[other] for other in group)
-        label = axis.annotate(text, points[case], (0, 0), textcoords="offset points", fontsize=6.5, ha="center", va="center")
+        label = axis.annotate(text, points[case], (0, 0), textcoords="offset points", fontsize=6.5, ha="center", va="center", zorder=4)
+        label.set_path_effects([withStroke(linewidth=1.5, foreground="white")])
         box = label.get_window_extent()
         best: tuple[float, Any, Any] = (np.inf, None, None)
         for dx, dy in PLACES:
@@ -93,7 +102,7 @@ def _label(
                 best = (cost, centre, place)
         _, centre, place = best
         label.set_position(((centre[0] - x) / scale, (centre[1] - y) / scale))
-        if np.hypot(centre[0] - x, centre[1] - y) > box.width / 2 + 9 * scale:
+        if np.hypot(max(place[0] - x, 0, x - place[2]), max(place[1] - y, 0, y - place[3])) > 8 * scale:
             axis.annotate("", points[case], label.get_position(), textcoords="offset points", arrowprops=_leader(colours[case]))
         taken.append(place)
 

@@ -2,7 +2,8 @@
 
 Our step (``Trainer.train_step``: the workers' gradients, their exchange as messages, the optimizer, all checks) and a bare loop's: the same
 M forward and backward passes on the same batches, gradients summed by ``backward``, ``optim.SGD``.  They go in turns within one process,
-each first every other time; a ratio is taken pair by pair.  overhead = median ratio - 1, with the quartiles.
+each first every other time; a ratio is taken pair by pair.  overhead = median ratio - 1, with the quartiles.  A GPT's images are windows of
+text.
 
 - Both take the same batches from memory, normalised, augmented and channels-last beforehand: what data costs is told apart.
 - Memory that is freed stays with the process (``train.memory``), as in every run of ours, for both.
@@ -77,15 +78,20 @@ class Bare:
         self.optimizer.zero_grad()
         minibatches = self.batches[self.steps % len(self.batches)]
         for x, y in minibatches:
-            (cross_entropy(self.model(x), y) / len(minibatches)).backward()
+            logits = self.model(x)
+            (cross_entropy(logits.flatten(0, -2), y.flatten()) / len(minibatches)).backward()  # a text has a label at every place
         self.optimizer.step()
         self.steps += 1
 
 
+def data_of(model: str) -> str:
+    return "text" if model == "gpt" else "cifar10"
+
+
 def trainer_of(model: str, batch_size: int, workers: int, threads: int, method: dict[str, Any], **more: Any) -> Trainer:
-    """On CIFAR-10; on a stand-in of its shape where it is not there.  No level is updated of the trainer's own accord."""
+    """On CIFAR-10, a GPT on text; on a stand-in of its shape where it is not there.  No level is updated of the trainer's own accord."""
     quiet = {"method.update_at": [], "method.update_every": 0} if "method.bits" in method else {}
-    settings = {"data": "cifar10", "model": model, "batch_size": batch_size, "workers": workers, "threads": threads, **method, **quiet}
+    settings = {"data": data_of(model), "model": model, "batch_size": batch_size, "workers": workers, "threads": threads, **method, **quiet}
     try:
         return Trainer(args.resolve(settings | more), device=torch.device("cpu"))
     except FileNotFoundError:
@@ -227,7 +233,9 @@ def claims(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table, then one JSON object."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.train", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--model", nargs="+", default=["resnet8", "resnet32"], metavar="NAME", help="models that take CIFAR's images")
+    parser.add_argument(
+        "--model", nargs="+", default=["resnet8", "resnet32", "gpt"], metavar="NAME", help="models that take CIFAR's images, and gpt"
+    )
     parser.add_argument("--workers", type=int, default=4, help="workers, all in this process")
     parser.add_argument(
         "--batch",
@@ -241,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     try:
         for model in chosen.model:
-            args.resolve({"data": "cifar10", "model": model, "workers": chosen.workers, "batch_size": chosen.batch})
+            args.resolve({"data": data_of(model), "model": model, "workers": chosen.workers, "batch_size": chosen.batch})
     except ValueError as error:
         parser.error(str(error))
     torch.set_num_threads(chosen.threads)
@@ -260,7 +268,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows: dict[str, dict[str, Any]] = {}
     print(HEAD, flush=True)
     for model in chosen.model:
-        rows[model] = measured(model, chosen.batch, chosen.workers, chosen.threads, chosen.seconds)
+        try:
+            rows[model] = measured(model, chosen.batch, chosen.workers, chosen.threads, chosen.seconds)
+        except ValueError as error:
+            parser.error(str(error))
         print(line(model, rows[model]), flush=True)
     print(json.dumps({**told, **claims(rows), "models": rows}))
 

@@ -3,7 +3,8 @@
 The settings are those of its authors' code: 128 images a worker, rate .01, momentum .5, no weight decay, 100 epochs, the rate shrinking by
 .95; kernels as matrices of half the outputs; QSGD in buckets of 512 with 4 bits for the magnitude, so 5 with the sign. Differences: its
 code shrinks the rate at every 50th step, which ends training after a few thousand, and says that it does so once an epoch; ours does that,
-smoothly. Four workers. Its SVHN, CIFAR-100 and deeper networks are not there yet.
+smoothly. Four workers. SVHN is its 73,257 training pictures, without the extra ones. ResNet-32 is that of the ResNet paper for CIFAR, the
+others have ImageNet's widths and a stem for small images (``train/models/cifar_stem_resnet.py``); VGG has 11 layers and batch norms.
 """
 
 from __future__ import annotations
@@ -80,6 +81,36 @@ def lenet_mnist() -> Sweep:
 def resnet18_cifar10() -> Sweep:
     """CIFAR-10, ResNet-18 for small images, 100 epochs: the same methods."""
     return Sweep(product(paper("cifar10", "cifar_resnet18"), _methods()), folder="atomo_resnet18_cifar10")
+
+
+NETWORKS = {
+    "ResNet-18": "cifar_resnet18",
+    "ResNet-32": "resnet32",
+    "ResNet-50": "cifar_resnet50",
+    "ResNet-110": "cifar_resnet110",
+    "ResNet-152": "cifar_resnet152",
+    "VGG-11": "vgg11_bn",
+}
+
+
+def _networks(data: str, names: Sequence[str]) -> list[Point]:
+    tasks = [product(point(name), paper(data, NETWORKS[name])) for name in names]
+    return product(union(*tasks), _methods())
+
+
+def networks_cifar10() -> Sweep:
+    """CIFAR-10, ResNet-32, -50, -110, -152 and VGG-11, 100 epochs: the same methods; ResNet-18 has a sweep of its own."""
+    return Sweep(_networks("cifar10", [name for name in NETWORKS if name != "ResNet-18"]), folder="atomo_networks_cifar10")
+
+
+def svhn() -> Sweep:
+    """SVHN, ResNet-18, -32, -50, -110, -152 and VGG-11, 100 epochs: the same methods."""
+    return Sweep(_networks("svhn", list(NETWORKS)), folder="atomo_svhn")
+
+
+def cifar100() -> Sweep:
+    """CIFAR-100, the same networks and methods."""
+    return Sweep(_networks("cifar100", list(NETWORKS)), folder="atomo_cifar100")
 
 
 # --- without a GPU ------------------------------------------------------------------------------------------------

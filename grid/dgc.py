@@ -90,7 +90,7 @@ BATCH = 32  # of a GPU
 def _imagenet(model: str, own: Settings, workers: int, schedule: str = "step", per_worker: int = 1) -> Point:
     """ImageNet in 90 epochs, ``own`` the model's settings; ``per_worker`` GPUs' batches of 32 are one worker's, one after another."""
     gpus = workers * per_worker
-    epoch = steps_per_epoch("imagenet", BATCH, gpus)
+    epoch = steps_per_epoch("imagenet", BATCH, workers, per_worker)
     drops = {"schedule.at": at_epochs([30, 60, 80], epoch), "schedule.factor": 0.1} if schedule == "step" else {}
     label = f"gpus={gpus}" + (f" as {workers} nodes" if per_worker > 1 else "") + (" cosine" if schedule == "cosine" else "")
     return point(
@@ -122,8 +122,7 @@ def _published(model: str, own: Settings) -> list[Point]:
     flat = [_imagenet(model, own, workers) for workers in (8, 16, 32, 64)] + [_imagenet(model, own, 32, "cosine")]
     nodes = [_imagenet(model, own, workers, per_worker=GPUS_PER_NODE) for workers in (8, 16, 32)]
     for task in flat + nodes:
-        gpus = task.settings["workers"] * task.settings.get("compute.accumulate", 1)
-        epoch = steps_per_epoch("imagenet", BATCH, gpus)
+        epoch = steps_per_epoch("imagenet", BATCH, task.settings["workers"], task.settings.get("compute.accumulate", 1))
         points += product(task, DGC, ON_THE_WIRE, warmup("wm5", WM5, epoch))
     points += product(flat[0], SUPERSGD) + product(flat[2], SUPERSGD)
     points += product(flat[2], DGC, ON_THE_WIRE, point("wm0"))

@@ -1,4 +1,4 @@
-"""Gradient compression for data-parallel SGD: QSGD, NUQSGD, TernGrad, ALQ, AMQ, measured in bytes that travel.
+"""Gradient compression for data-parallel SGD: QSGD, NUQSGD, TernGrad, ALQ, AMQ, measured in bytes that travel; quantized training.
 
 ``nuq.registry`` holds the table of methods and imports no torch; levels, distributions and adapt are NumPy; the rest is
 PyTorch::
@@ -19,7 +19,11 @@ Between real processes::
     mean = nuq.all_reduce(tensor, "alq", step=step)      # one tensor, as for outer loops
     nuq.compress_fsdp(model, "alq", bits=4)              # FSDP2's reduce-scatter
 
-These four names bring torch in when they are first used; ``import nuq`` alone does not.
+Every large tensor of training in a compressed format, on one's own model and optimizer::
+
+    compressed = nuq.CompressedTraining(model, optimizer, weights="smaq", activations="smaq", moments="smaq")
+
+These names bring torch in when they are first used; ``import nuq`` alone does not.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ _LAZY = {
     "compress_hook": "nuq.hook",
     "all_reduce": "nuq.functional",
     "compress_fsdp": "nuq.fsdp",
+    "CompressedTraining": "nuq.tensors",
 }
 
 

@@ -59,16 +59,16 @@ class Plan:
             start = bucket.buffer.storage_offset()
             for name in bucket.names:
                 p = self.parameters[name]
-                strides = p.stride() if _dense(p) else torch.empty(p.shape, device="meta").stride()
+                strides = p.stride() if dense(p) else torch.empty(p.shape, device="meta").stride()
                 views[name] = bucket.buffer.as_strided(p.shape, strides, start)
                 start += p.numel()
         return views
 
 
-def _dense(p: Tensor) -> bool:
+def dense(tensor: Tensor) -> bool:
     """Whether its numbers lie in one stretch of memory, in whatever order."""
     expected = 1
-    for stride, size in sorted(zip(p.stride(), p.shape, strict=True)):
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size != 1 and stride != expected:
             return False
         expected *= size

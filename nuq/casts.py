@@ -6,6 +6,8 @@ its 32-bit hash (``nuq.ops``, step 6), ``u = (h >> 8) 2^-24``, and a float32 of 
 - bf16: ``min(a + (h >> 16), most 2^16 + 0xFFFF) >> 16``: the last 16 bits are the probability.  Exactly unbiased, denormals included.
 - fp16, of ``y = |x| scale``: from ``2^-14`` on ``(a + (h >> 19) - (112 << 23)) >> 13``, exactly unbiased; below, in units of ``2^-24``,
   ``k + (u < y - k)`` with ``k = floor(y)``.  At most ``most``.
+- fp8 likewise, with m = 2 (e5m2) or 3 (e4m3) bits of mantissa: from ``2^-14`` or ``2^-6`` on ``(a + (h >> (9 + m)) - offset) >> (23 - m)``
+  with an offset of ``112 << 23`` or ``120 << 23``; below, in units of ``2^-16`` or ``2^-9``.
 - natural (Horvath et al., 2019): the powers of two ``2^(least - 127) 2^j``, j = 0 .. 126, as 1 + j, and 0.  From the smallest power on
   ``((a + (h >> 9)) >> 23) - least + 1``, exactly unbiased since the mantissa is the probability; below it ``u < |x| / 2^(least - 127)``.
 
@@ -23,6 +25,7 @@ from nuq.ops import Words
 from nuq.reference import hash_bits, uniforms
 
 MOST_BF16, MOST_FP16 = 0x7F7F, 0x7BFF  # the largest finite numbers
+MOST_FP8 = {torch.float8_e4m3fn: 0x7E, torch.float8_e5m2: 0x7B}
 MOST_POWERS = 127
 
 
@@ -45,7 +48,7 @@ def natural_values(least: int, device: torch.device) -> tuple[Tensor, Tensor]:
 def _cast(vector: Tensor, codes: Tensor, format: str, words: Words, **how: int | float) -> bool:
     """In C++, where it can be."""
     assert vector.dtype == torch.float32 and vector.is_contiguous() and codes.is_contiguous() and codes.numel() == vector.numel()
-    assert codes.dtype == (torch.uint8 if format == "natural" else torch.int16) and codes.device == vector.device
+    assert codes.dtype == (torch.uint8 if format in ("natural", "fp8") else torch.int16) and codes.device == vector.device
     if vector.device.type != "cpu" or cpu.library() is None:
         return False
     compiled.cast(vector.data_ptr(), vector.numel(), format, codes.data_ptr(), words, torch.get_num_threads(), **how)  # type: ignore[arg-type]
@@ -91,6 +94,21 @@ def to_float16_(vector: Tensor, codes: Tensor, words: Words, scale: float = 1.0,
     small = whole + (uniforms(vector.numel(), words, vector.device) < units - whole)
     code = torch.where(bits < 113 << 23, small, normal).clamp_max(most)
     _stored(code | _sign(vector, 15), codes)
+
+
+def to_float8_(vector: Tensor, codes: Tensor, words: Words, format: torch.dtype) -> None:
+    """vector: float32[n]; codes: uint8[n], the bits of the format, float8_e4m3fn or float8_e5m2."""
+    mantissa, most = 2 if format == torch.float8_e5m2 else 3, MOST_FP8[format]
+    if _cast(vector, codes, "fp8", words, most=most, least=mantissa):
+        return
+    least, unit = (-14, 16) if mantissa == 2 else (-6, 9)
+    bits = _size_bits(vector)
+    normal = (bits + _random(words, vector, 23 - mantissa) - ((126 + least) << 23)) >> (23 - mantissa)
+    units = vector.abs().clamp_max(2.0**least) * 2.0**unit
+    whole = units.to(torch.int32)
+    small = whole + (uniforms(vector.numel(), words, vector.device) < units - whole)
+    code = torch.where(bits < (127 + least) << 23, small, normal).clamp_max(most)
+    codes.copy_(code | _sign(vector, 7))
 
 
 def to_natural_(vector: Tensor, codes: Tensor, words: Words, least: int) -> None:

@@ -157,9 +157,10 @@ class Coders:
         for name in (name for name, shape in shapes.items() if len(shape) < 2 and self.corrects_momentum(name, feedback)):
             coder = self.every[self._encoders[name]]
             if coder.scope == "model" or not getattr(coder.settings, "dense_1d", False):
+                kept = "" if feedback.kind == "momentum" else ", with feedback='momentum', which keeps theirs"
                 raise ValueError(
                     f"skip_1d=True: the momentum of {name!r} acts in its method, {coder.name}, which it may then not pass by; leave "
-                    "skip_1d out, and give such tensors a line of layers, as in layers=['*bias = supersgd']"
+                    f"skip_1d out, and give such tensors a line of layers, as in layers=['*bias = supersgd']{kept}"
                 )
 
     def arrange(self, shapes: Mapping[str, Sequence[int]], exact: Callable[[str, bool], bool] = lambda name, whole: False) -> Arrangement:

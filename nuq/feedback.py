@@ -131,7 +131,14 @@ class ErrorFeedback:
         return {"kinds": list(self.kinds), "workers": {worker: _copied(memory) for worker, memory in self.memories.items()}}
 
     def load_memory(self, saved: Mapping[str, Any], device: torch.device | None = None) -> None:
-        """Go on from a copy of ``memory``'s."""
+        """Go on from a copy of ``memory``'s.  ValueError where it is of other kinds, or of parameters of other sizes."""
+        for worker, memory in saved["workers"].items():
+            if set(memory) != set(self.kinds):
+                raise ValueError(f"the memory of worker {worker} is of {sorted(memory)}, and here of {sorted(self.kinds)}")
+            for name, tensor in (item for of_kind in memory.values() for item in of_kind.items()):
+                if tensor.dtype != torch.float32 or tensor.shape != (self.sizes.get(name, tensor.numel()),):
+                    found = f"{tensor.dtype}{list(tensor.shape)}".removeprefix("torch.")
+                    raise ValueError(f"the memory of worker {worker} has {found} of {name!r}, whose coordinates are {self.sizes.get(name)}")
         self.memories = {worker: _copied(memory, device) for worker, memory in saved["workers"].items()}
 
     def state_dict(self) -> dict[str, Any]:

@@ -59,7 +59,8 @@ def _factor(op: Any, world: int) -> float:
 class CompressedReduceScatter:
     """What ``FSDPModule.set_custom_reduce_scatter`` takes.  name: keys the random roundings, one per module; settings: of the method.
 
-    Adaptive methods fit their levels to each gradient as it is sent.  Nothing is remembered of what messages leave out.
+    Adaptive methods fit their levels to each gradient as it is sent.  Nothing is remembered of what messages leave out.  A shard whose mean
+    overflows float32 is infinite, as it is under FSDP alone: an error on the rank that owns it would leave the others waiting.
     """
 
     def __init__(self, method: str, name: str, *, seed: int = 0, timeout_s: float = 300.0, **settings: Any) -> None:

@@ -301,6 +301,8 @@ class CompressionState:
         self._observe(vector, parts, key)
         try:
             self._collective.mean({self.links.rank: vector}, parts, key, mean)
+            if self.collective == "dense" or vector.dtype != torch.float32:  # an all-reduce looks at nothing, others at float32
+                check_mean(mean, parts, vector.dtype)
         except NonFiniteError:
             if self.hook.on_non_finite == "raise":
                 raise
@@ -308,8 +310,6 @@ class CompressionState:
             self._skipped = True
         for memory in self._coders.memories if last else ():
             memory.settle(undo=self._skipped)
-        if self.collective == "dense" and self.hook.on_non_finite == "raise":
-            check_mean(mean, parts)  # an all-reduce does not tell whose gradient it was
         plan.spread(mean, jobs)
         for job in jobs if self.hook.debug else ():
             agreement.check_same(self.links, f"step {self.step}: the means of {', '.join(job.names)}", job.buffer)

@@ -20,11 +20,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nuq.registry import method
+from nuq.registry import METHODS, legal_formats, method
 from nuq.settings import check, unknown
 
 FORM = "'PATTERN = METHOD key=value ...', as in '*norm* = supersgd' or 'layer1.* = topk ratio=0.01'"
-_LINE = re.compile(r"\s*(?P<pattern>[^\s=]+)\s*=\s*(?P<method>[^\s=]+)(?P<rest>(\s+[^\s=]+=(\[[^\]]*\]|[^\s=]+))*)\s*")
+_METHOD = r"(?P<method>[^\s=]+)(?P<rest>(\s+[^\s=]+=(\[[^\]]*\]|[^\s=]+))*)\s*"
+_LINE = re.compile(r"\s*(?P<pattern>[^\s=]+)\s*=\s*" + _METHOD)
+_FORMAT = re.compile(r"\s*" + _METHOD)
 _PAIR = re.compile(r"([^\s=]+)=(\[[^\]]*\]|\S+)")
 _MOST_NAMES = 60  # of a model's parameters that an error lists
 
@@ -79,20 +81,45 @@ def _layer(text: str, where: str, defaults: Mapping[str, Any]) -> Layer:
         raise ValueError(f"{where}={text!r}: {error}") from None
     if entry.single_worker:
         raise ValueError(f"{where}={text!r}: {name} sends one worker's gradient alone, which goes with no other; choose supersgd")
-    types = typing.get_type_hints(entry.settings)
-    fields = {item.name: item for item in dataclasses.fields(entry.settings)}
+    return Layer(text, line["pattern"], name, _settings(name, line["rest"], where, text, defaults))
+
+
+def parsed_format(text: str, where: str = "format") -> tuple[str, Any]:
+    """A tensor format, ``METHOD key=value ...``, as the method's name and its settings; ``fp32`` is another word for supersgd.
+
+    ValueError for what is not of the form, for a method that is no format, for a setting that does not exist or has no effect (scope),
+    or a value out of range.
+    """
+    form = _FORMAT.fullmatch(text) if isinstance(text, str) else None
+    if form is None:
+        raise ValueError(f"{where}={text!r}: must be of the form 'METHOD key=value ...', as in 'smaq' or 'smaq samples=16'")
+    name = "supersgd" if form["method"] == "fp32" else form["method"]
+    if name not in METHODS:
+        raise ValueError(f"{where}={text!r}: {unknown('format', name, ['fp32', *legal_formats()])}")
+    if name not in legal_formats():
+        raise ValueError(f"{where}={text!r}: {name} depends on more than the tensor; legal are {', '.join(['fp32', *legal_formats()])}")
+    if "scope" in dict(_PAIR.findall(form["rest"])):
+        raise ValueError(f"{where}={text!r}: scope has no effect on a format, which packs each tensor on its own; leave it out")
+    return name, _settings(name, form["rest"], where, text, {})
+
+
+def _settings(name: str, pairs: str, where: str, text: str, defaults: Mapping[str, Any]) -> Any:
+    """An instance of a method's dataclass, from ``key=value ...``."""
+    settings = method(name).settings
+    types = typing.get_type_hints(settings)
+    fields = {item.name: item for item in dataclasses.fields(settings)}
     values = {key: value for key, value in defaults.items() if key in fields}
     given: set[str] = set()
-    for key, value in _PAIR.findall(line["rest"]):
+    for key, value in _PAIR.findall(pairs):
         if key not in fields:
             raise unknown(f"setting of method={name} in {where}={text!r}:", key, list(fields))
         if key in given:
             raise ValueError(f"{where}={text!r}: {key} is set twice; a method has one of each")
         given.add(key)
         values[key] = _value(value, types[key], f"{where}.{key}={value!r}")
-    settings = entry.settings(**values)
-    check(entry.settings, vars(settings), f"{where}.")
-    return Layer(text, line["pattern"], name, settings)
+    made = settings(**values)
+    check(settings, vars(made), f"{where}.")
+    return made
 
 
 def _value(text: str, kind: Any, shown: str) -> Any:

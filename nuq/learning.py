@@ -51,8 +51,11 @@ class Learner:
         return {worker: torch.from_numpy(statistics.to_array()).to(device) for worker, statistics in self.statistics.items()}
 
     def read(self, row: Tensor) -> Statistics:
-        """One of ``rows``."""
-        return Statistics.from_array(row.cpu().clone().view(torch.float64).numpy(), self.empty().num_components)
+        """One of ``rows``.  ValueError where it is none: no law has weights below zero."""
+        found = Statistics.from_array(row.cpu().clone().view(torch.float64).numpy(), self.empty().num_components)
+        if (found.histogram[0] < 0).any():
+            raise ValueError("a worker's statistics have a weight below zero")
+        return found
 
     def update(self, everyone: Sequence[Statistics]) -> None:
         """Better levels from all workers' statistics, in worker order."""

@@ -172,13 +172,14 @@ class Codec:
             raise MessageError(f"more messages than the {len(parts)} parts of the vector")
 
 
-def check_mean(mean: Tensor, parts: Sequence[Part]) -> None:
-    """NonFiniteError, alike on all ranks that hold the same mean, where finite gradients add up to one beyond float32."""
-    if math.isfinite(float(mean.sum())):  # a finite sum has finite terms: one pass
+def check_mean(mean: Tensor, parts: Sequence[Part], dtype: torch.dtype = torch.float32) -> None:
+    """NonFiniteError, alike on all ranks that hold the same mean, where finite gradients add up to one beyond ``dtype``."""
+    mean = mean.to(dtype)
+    if math.isfinite(float(mean.sum(dtype=torch.float32))):  # a finite sum has finite terms: one pass
         return
     for part in parts:
         if not bool(torch.isfinite(mean[part.start : part.start + part.size]).all()):
-            raise NonFiniteError(f"the mean gradient of {part.name!r} is not finite or overflows float32")
+            raise NonFiniteError(f"the mean gradient of {part.name!r} is not finite or overflows {str(dtype).removeprefix('torch.')}")
 
 
 class Marked(NonFiniteError):

@@ -29,8 +29,13 @@ def hash_bits(num_coordinates: int, key: Key | tuple[int, int], device: torch.de
     """Step 6's ``h`` for coordinates 0 .. num_coordinates-1: int32[num_coordinates] holding 32 random bits each."""
     if num_coordinates > MAX_COORDINATES:
         raise ValueError(f"num_coordinates={num_coordinates}: one vector holds at most 2^31 coordinates; cut it into several")
+    return hashed(torch.arange(num_coordinates, dtype=torch.int32, device=device), key)
+
+
+def hashed(indices: Int32[Tensor, " n"], key: Key | tuple[int, int]) -> Int32[Tensor, " n"]:
+    """Step 6's ``h`` for some coordinates."""
     k0, k1 = key.words() if isinstance(key, Key) else key
-    x = torch.arange(num_coordinates, dtype=torch.int32, device=device) ^ _signed(k0)
+    x = indices ^ _signed(k0)
     x ^= _shift(x, 16)
     x *= 0x7FEB352D
     x ^= _shift(x, 15)

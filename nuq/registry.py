@@ -15,6 +15,7 @@ from typing import Any
 
 from nuq.settings import unknown
 from nuq.settings.atomo import ATOMO
+from nuq.settings.formats import NNWBDI, S2FP8, SmaQ
 from nuq.settings.powersgd import PowerSGD
 from nuq.settings.quantizers import ALQ, AMQ, DRIVE, ECDQ, EDEN, NUQSGD, QSGD, SGD, TRN, AMQNormal, Normal, Optimal, SuperSGD
 from nuq.settings.rivals import BF16, FP8, FP16, Block8, Natural, Signs
@@ -34,6 +35,7 @@ class Method:
     deterministic: bool = False  # the same bytes whatever the key
     adaptive: bool = False
     single_worker: bool = False  # uses worker 0 alone
+    stateful: bool = False  # what it sends depends on what it sent before
     feedback: str = "none"  # the memory of its paper: none, error or momentum
     second: str = ""  # the method that encodes means for a second stage; empty: this one, with its own number of bits
     collective: str = ""  # one of its own, which collective=auto takes
@@ -72,9 +74,12 @@ METHODS: dict[str, Method] = {
     "onebit": Method("1-bit", Signs, "nuq.compressors.signs:onebit", second="qsgdinf", feedback="error", **_NEAREST),
     "natural": Method("Natural", Natural, "nuq.compressors.natural:NaturalCompression"),
     "block8": Method("Block-8", Block8, "nuq.compressors.blockwise:Blockwise", **_NEAREST),
-    "fp8": Method("FP8", FP8, "nuq.compressors.blockwise:Blockwise", **_NEAREST),
+    "fp8": Method("FP8", FP8, "nuq.compressors.blockwise:fp8", **_NEAREST),
     "fp16": Method("FP16", FP16, "nuq.compressors.casts:fp16", **_NEAREST),
     "bf16": Method("BF16", BF16, "nuq.compressors.casts:bf16", **_NEAREST),
+    "smaq": Method("SmaQ", SmaQ, "nuq.compressors.smaq:SmaQ", unbiased=False),
+    "s2fp8": Method("S2FP8", S2FP8, "nuq.compressors.s2fp8:S2FP8", unbiased=False, deterministic=True),
+    "nnw_bdi": Method("NNW-BDI", NNWBDI, "nuq.compressors.nnw_bdi:NNWBDI", **_NEAREST),
     "topk": Method("TopK", TopK, _SPARSE + "topk", feedback="error", second="nonzero", **_NEAREST),
     "randomk": Method("RandomK", RandomK, _SPARSE + "randomk", second="nonzero"),
     "thresholdv": Method("ThresholdV", ThresholdV, _SPARSE + "thresholdv", unbiased=False, deterministic=True, second="nonzero"),
@@ -87,12 +92,22 @@ METHODS: dict[str, Method] = {
         "nuq.compressors.powersgd:PowerSGD",
         unbiased=False,
         contractive=True,
+        stateful=True,
         feedback="error",
         second="qsgdinf",
         collective="power",
     ),
     "nonzero": Method("Nonzero", Sparse, _SPARSE + "nonzero", **_EXACT),
-    "casq": Method("CASQ", CASQ, "nuq.compressors.casq:Casq", unbiased=False, contractive=True, second="qsgdinf", feedback="error"),
+    "casq": Method(
+        "CASQ",
+        CASQ,
+        "nuq.compressors.casq:Casq",
+        unbiased=False,
+        contractive=True,
+        stateful=True,
+        second="qsgdinf",
+        feedback="error",
+    ),
     "sketchml": Method("SketchML", SketchML, "nuq.compressors.sketchml:SketchML", unbiased=False, second="qsgdinf"),
 }
 
@@ -102,3 +117,12 @@ def method(name: str) -> Method:
     if name not in METHODS:
         raise unknown("method", name, METHODS)
     return METHODS[name]
+
+
+def legal_formats() -> list[str]:
+    """The methods that a tensor alone decides the bytes of: what tensors can be kept in (``nuq.formats``)."""
+    return [
+        name
+        for name, entry in METHODS.items()
+        if not (entry.adaptive or entry.single_worker or entry.stateful or entry.feedback == "momentum")
+    ]

@@ -333,11 +333,14 @@ class Workers:
 def joined(gradient: Gradient) -> Tensor:
     """All parts as one vector; without a copy where they already lie one after another in memory."""
     first, end = gradient[0], gradient[0].storage_offset()
+    memory = first.untyped_storage().data_ptr()
     for part in gradient:
-        same = part.untyped_storage().data_ptr() == first.untyped_storage().data_ptr() and part.dtype == first.dtype
+        same = part.untyped_storage().data_ptr() == memory and part.dtype == first.dtype
         if not (same and part.is_contiguous() and part.storage_offset() == end):
             return torch.cat([part.reshape(-1) for part in gradient])
         end += part.numel()
+    if end * first.element_size() > first.untyped_storage().nbytes():  # another storage begins where this one does
+        return torch.cat([part.reshape(-1) for part in gradient])
     return first.as_strided((end - first.storage_offset(),), (1,))
 
 

@@ -11,21 +11,25 @@ from hypothesis import strategies as st
 
 import args
 from nuq.registry import METHODS
+from nuq.settings import tensors
 from nuq.settings.feedback import Feedback
 
+FORMATS = ("all", *tensors.FORMATS)  # settings that name a format of tensors
 CHOICES = [(group, name) for group, options in args.GROUPS.items() for name in options]
 
 
 def _values(item: dataclasses.Field[Any], annotation: Any) -> st.SearchStrategy[Any]:
     """Legal values of one setting, from its own metadata."""
     rule = item.metadata
-    if item.name == "layers":
+    if item.name == "layers" and annotation is not int:  # of the section; a model has a number of them
         return st.lists(st.sampled_from(["*conv1* = topk ratio=0.01", "fc=supersgd", "* = amq bits=2 update_at=[3, 5]"]), max_size=3)
     low, high = rule["low"], rule["high"]
     if rule["choices"]:
         return st.sampled_from(rule["choices"])
     if annotation is bool:
         return st.booleans()
+    if item.name in FORMATS:
+        return st.sampled_from(["bf16", "qsgdinf bits=8"])
     if annotation is str:
         return st.text(st.sampled_from("abcXYZ019 _-/.,=:'+~[]{}()äλ"), max_size=12)
     if annotation is int:
@@ -54,7 +58,7 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
         chosen[name] = draw(legal[name])
     if chosen.get("trajectory") == "sgd":  # measuring is all that such a run does
         chosen["measure.every"] = draw(st.integers(1, 10**6))
-    groups = {group: args.GROUPS[group][chosen[group]] for group in ("method", "model")}
+    groups = {group: args.GROUPS[group][chosen[group]] for group in ("method", "model", "data")}
     schemas = {**groups, "exchange": args.Exchange, "feedback": Feedback}
     for section, schema in schemas.items():  # what another setting leaves without effect
         for item in dataclasses.fields(schema):
@@ -80,8 +84,22 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
     entry = METHODS[chosen["method"]]
     if "bits" not in {item.name for item in dataclasses.fields(METHODS[entry.second or chosen["method"]].settings)}:
         chosen.pop("exchange.second_bits", None)
-    if chosen["model"] == "gpt":
-        chosen["model.width"] = 3 * chosen.get("model.heads", 4)
+    if chosen.get("compute.cuda_graphs"):
+        chosen = {name: value for name, value in chosen.items() if name not in ("device", "compute.compile")}
+    if any(name.startswith("tensors.") for name in chosen):
+        chosen["tensors.all"] = chosen.get("tensors.all", "fp8")
+        if chosen.get("optim.beta1", 0.9) ** 2 >= chosen.get("optim.beta2", 0.999):  # a mean must not outlive what it is divided by
+            chosen.pop("optim.beta1", None)
+            chosen.pop("optim.beta2", None)
+        for name in ("compute.compile", "compute.cuda_graphs", "tensors.moments"):
+            chosen.pop(name, None)
+    if chosen["model"] in ("gpt", "bert") and not chosen.get("model.weights"):
+        chosen["model.width"] = 3 * chosen.get("model.heads", {"gpt": 4, "bert": 2}[chosen["model"]])
+    if chosen.get("model.weights") and chosen["data"] in ("glue", "imdb"):
+        chosen["data.tokenizer"] = "words"
+        chosen.pop("data.vocabulary", None)
+    if chosen["data"] == "glue" and chosen.get("data.task", "stsb") == "stsb":
+        chosen.pop("label_smoothing", None)
     if "schedule.warmup_factor" in chosen:
         chosen["schedule.warmup_steps"] = max(chosen.get("schedule.warmup_steps", 0), 1)
     if chosen["schedule"] == "piecewise_linear" and ("schedule.at" in chosen or "schedule.factors" in chosen):
@@ -107,6 +125,8 @@ def _every_setting() -> Iterator[tuple[dict[str, Any], str, dataclasses.Field[An
     for section, schema in args.SECTIONS.items():
         for item in dataclasses.fields(schema):
             needed = {"exchange.collective": "two_stage", "feedback.kind": "error"} if item.name == "both" else {}
+            if section == "tensors" and item.name not in FORMATS:
+                needed = {"tensors.all": "bf16"}
             yield needed, f"{section}.{item.name}", item
     for group, name in CHOICES:
         for item in dataclasses.fields(args.GROUPS[group][name]):

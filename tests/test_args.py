@@ -182,6 +182,10 @@ def test_defaults_are_not_shared() -> None:
         ({**TOPK, "feedback.kind": "none", "feedback.clip_value": 1}, ["feedback.clip_value=1.0", "feedback.kind='none'"]),
         ({**TOPK, "feedback.both": True}, ["feedback.both=True", "gather encodes no means", "exchange.collective=two_stage"]),
         ({**TOPK, **TWO_WAYS, "feedback.kind": "none"}, ["feedback.both=True", "no effect", "feedback.kind='none'"]),
+        (
+            {"method": "supersgd", "feedback.kind": "error"},
+            ["feedback.kind='error'", "no effect", "method=supersgd", "legal here: auto, none"],
+        ),
         ({"method": "qsgd", **TWO_WAYS}, ["feedback.both=True", "no effect", "'none' for method=qsgd"]),
         ({"method": "qsgd", **TWO_WAYS, "layers": ["fc = trn"]}, ["feedback.both=True", "'none' for method=qsgd, 'none' for method=trn"]),
         ({"method": "powersgd", **TWO_WAYS}, ["feedback.both=True", "factors are exact", "exchange.collective=server"]),

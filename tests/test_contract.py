@@ -29,8 +29,16 @@ VARIANTS = (
     "block8 table=linear rounding=stochastic",
     "fp8 table=e5m2 rounding=stochastic",
     "fp8 rounding=stochastic",
+    "fp8 scale=none",
+    "fp8 scale=none table=e5m2 rounding=stochastic",
     "fp16 rounding=stochastic",
     "bf16 rounding=stochastic",
+    "smaq samples=16",
+    "smaq rounding=nearest bits_inlier=5 bits_outlier=6",
+    "smaq bits_inlier=3 inlier_threshold=0.5 outlier_limit=6.0",
+    "s2fp8 rounding=stochastic",
+    "nnw_bdi rounding=stochastic",
+    "nnw_bdi bits=5",
     "topk bucket_size=0 ratio=0.3 values=fp16 indices=bitmap",
     "topk bucket_size=0 ratio=0.1 selection=sampled indices=delta",
     "randomk bucket_size=0 ratio=0.2",
@@ -59,6 +67,8 @@ CASES = (*METHODS, *VARIANTS)
 # Options that change what a method claims.
 CLAIMS = {
     "rounding=stochastic": {"unbiased": True, "contractive": False, "deterministic": False},
+    "rounding=nearest": {"deterministic": True},
+    "scale=none": {"contractive": False},
     "scaled=false": {"unbiased": False},
     "rows=0": {"contractive": True, "deterministic": True},
 }
@@ -81,6 +91,8 @@ def build(case: str, **settings):
     for option in options:
         key, value = option.split("=")
         chosen[key] = value == "true" if known[key].type == "bool" else {"int": int, "float": float, "str": str}[known[key].type](value)
+    if chosen.get("scale") == "none":
+        chosen.pop("bucket_size", None)
     return entry.load()(entry.settings(**chosen))
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import args
-from tests.experiments import CHOICES, SETTINGS, experiments, needed_by
+from tests.experiments import CHOICES, FORMATS, SETTINGS, experiments, needed_by
 
 ROOT = Path(__file__).parent.parent
 
@@ -25,6 +25,8 @@ def _another(value: Any, item: dataclasses.Field[Any]) -> Any:
         return next((choice for choice in rule["choices"] if choice != value), None)
     if isinstance(value, bool):
         return not value
+    if item.name in FORMATS:
+        return "fp8"
     if isinstance(value, str):
         return f"{value}x"
     if isinstance(value, list):
@@ -54,7 +56,8 @@ def test_identity_changes_with_what_can_change_a_result(choice: dict[str, Any], 
 
 def test_only_these_settings_change_no_result() -> None:
     free = {name for _, name, item in SETTINGS if not item.metadata["identity"]}
-    assert free == {"log_every", "checkpoint_every", "device", "data_dir", "run_dir", "data.download", "data.verify", "exchange.timeout_s"}
+    files = {"data_dir", "run_dir", "data.download", "data.verify"}
+    assert free == {"log_every", "checkpoint_every", "device", "exchange.timeout_s", "tensors.histogram_every", *files}
 
 
 def test_experiments_that_are_named_already_keep_their_names() -> None:
@@ -69,12 +72,14 @@ def test_experiments_that_are_named_already_keep_their_names() -> None:
 def test_a_setting_counts_unless_default_where_it_is_younger_than_names() -> None:
     younger = {name for _, name, item in SETTINGS if item.metadata["identity"] == "unless default"}
     exchange = {"exchange.collective", "exchange.second_bits", "exchange.num_aggregate"}
-    task = {"layers", "method.scope", "data.cutout", "data.decode", "label_smoothing", "schedule.warmup_steps", "schedule.warmup_factor"}
+    task = {"layers", "method.scope", "method.scale", "data.cutout", "data.decode", "label_smoothing"}
+    task |= {"schedule.warmup_steps", "schedule.warmup_factor"}
     optim = {f"optim.{name}" for name in ("decay_norms", "clip_norm", "clip_value", "scale_lr")}
     model = {"model.weights_file", "model.zero_init"}
     feedback = {f"feedback.{name}" for name in ("kind", "both", "masking", "clip_norm", "clip_value")}
     compute = {f"compute.{name}" for name in ("precision", "compile", "channels_last", "cuda_graphs", "accumulate")}
-    assert younger == compute | exchange | feedback | model | optim | task
+    tensors = {f"tensors.{name}" for name in (*FORMATS, "master", "inference", "min_size")}
+    assert younger == compute | exchange | feedback | model | optim | task | tensors
     config = args.resolve({"exchange.timeout_s": 5.0})
     assert "exchange" not in args.result_settings(config)
     older = {key: value for key, value in config.items() if key != "exchange"}

@@ -53,8 +53,18 @@ class Rule:
 # The first rule that names a module holds for it.
 RULES = (
     Rule(
-        ("args", "command_line", "task_settings", "nuq.layers", "nuq.registry", "nuq.settings"),
-        ("command_line", "task_settings", "nuq.layers", "nuq.registry", "nuq.settings", "omegaconf", "hydra"),
+        ("args", "command_line", "run_settings", "task_settings", "text_settings", "nuq.layers", "nuq.registry", "nuq.settings"),
+        (
+            "command_line",
+            "run_settings",
+            "task_settings",
+            "text_settings",
+            "nuq.layers",
+            "nuq.registry",
+            "nuq.settings",
+            "omegaconf",
+            "hydra",
+        ),
         never=("torch",),
     ),
     Rule(("nuq.cpu.kernels",), ("torch", "jaxtyping", "nuq"), never=("nuq.reference",)),  # tensors, unlike the rest of nuq.cpu
@@ -64,12 +74,27 @@ RULES = (
     ),
     Rule(
         ("grid", "grid_run"),
-        ("args", "task_settings", "nuq.registry", "nuq.settings", "hydra", "omegaconf", "yaml", "submitit", "rich", "grid"),
+        (
+            "args",
+            "task_settings",
+            "text_settings",
+            "nuq.registry",
+            "nuq.settings",
+            "hydra",
+            "omegaconf",
+            "yaml",
+            "submitit",
+            "rich",
+            "grid",
+        ),
         never=("torch", "torchvision", "train", "nuq.ops"),
     ),
     Rule(
         ("train",),
-        ("args", "command_line", "nuq", "torch", "torchvision", "numpy", "scipy", "sklearn", "PIL", "yaml", "tensorboardX", "train"),
+        (
+            *("args", "command_line", "text_settings", "nuq", "torch", "torchvision", "numpy", "scipy", "sklearn", "PIL", "yaml"),
+            *("tensorboardX", "transformers", "tokenizers", "safetensors", "train"),
+        ),
         never=("grid", "grid_run", "analysis"),
     ),
     Rule(
@@ -106,7 +131,8 @@ RULED = [path for path in FILES if not _module(path).startswith(("tests", "bench
 TORCH_FREE = [
     name
     for name in map(_module, FILES)
-    if name in ("args", "command_line", "task_settings", "grid_run", *NUMPY_PART) or name.split(".")[0] in ("grid", "analysis")
+    if name in ("args", "command_line", "run_settings", "task_settings", "text_settings", "grid_run", *NUMPY_PART)
+    or name.split(".")[0] in ("grid", "analysis")
 ]
 
 

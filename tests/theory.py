@@ -15,6 +15,7 @@ from nuq.compressors.full_precision import FullPrecision
 from nuq.compressors.natural import NaturalCompression
 from nuq.compressors.quantized import Quantizer
 from nuq.compressors.signs import Sides
+from nuq.compressors.smaq import SmaQ
 from nuq.compressors.sparse import Keyed
 from nuq.ops import Key
 
@@ -39,6 +40,8 @@ def expected_error(compressor: object, x: Tensor, key: Key) -> float | None:
         return sum(_of_block(wide[i : i + compressor.bucket_size], compressor) for i in range(0, len(wide), compressor.bucket_size))
     if isinstance(compressor, HalfCast):
         return _of_cast(wide, compressor)
+    if isinstance(compressor, SmaQ):
+        return _of_smaq(wide, compressor)
     if isinstance(compressor, NaturalCompression):
         return _between(np.abs(wide), 2.0 ** np.floor(np.log2(np.abs(wide))))
     return None
@@ -123,10 +126,24 @@ def _of_block(x: np.ndarray, compressor: Blockwise) -> float:
 
 
 def _of_cast(x: np.ndarray, compressor: HalfCast) -> float:
-    digits, least = (7, -126) if compressor.dtype == torch.bfloat16 else (10, -14)
+    format = torch.finfo(compressor.dtype)
+    digits, least = round(-np.log2(format.eps)), round(np.log2(format.smallest_normal))
     scale = 2.0 ** (14 - np.floor(np.log2(np.abs(x).max()))) if compressor.scaled else 1.0
     size = np.abs(x) * scale
+    assert size.max() <= format.max
     step = 2.0 ** (np.maximum(np.floor(np.log2(size)), least) - digits)
     if compressor.stochastic:
         return _between(size, step) / scale**2
     return float(((size - np.rint(size / step) * step) ** 2).sum()) / scale**2
+
+
+def _of_smaq(x: np.ndarray, compressor: SmaQ) -> float | None:
+    """Within the threshold and beyond, steps of their own, in units of the standard deviation; the limit cuts off what is further out."""
+    if compressor.samples or not compressor.stochastic:
+        return None
+    codes, size = compressor.codes, np.abs(x - x.mean()) / x.std()
+    inside, reach = size <= codes.threshold, codes.limit - codes.threshold
+    outside = size[~inside] - codes.threshold
+    error = _between(size[inside], codes.threshold / (2 ** (codes.bits_inlier - 2) - 1))
+    error += _between(np.minimum(outside, reach), reach / (2 ** (codes.bits_outlier - 2) - 1))
+    return float(error + (np.maximum(outside - reach, 0) ** 2).sum()) * x.var()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import pickle
 import re
@@ -27,6 +28,7 @@ from typing import IO, Any, NamedTuple
 import torch
 
 from nuq.links import Links
+from train.status import tidy
 
 FILE, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
 DAMAGED = "checkpoint.damaged.pt"  # a newest that gave way to the previous one, kept to be looked at
@@ -34,14 +36,28 @@ _LINE = re.compile(rb"\nsha256 of the bytes before: ([0-9a-f]{64})\n")
 _LINE_BYTES = 94
 _END = b"PK\x05\x06"  # of an archive, with 18 bytes behind it
 _CHUNK_BYTES = 1 << 22
-_UNREADABLE = (
+_PLAIN = {"identity": str, "step": int, "evaluated": bool, "fingerprint": str, "transform_input": bool}
+_LATER = ("totals.network_bytes", "tensors.seed", "tensors.formats")  # what older checkpoints lack
+UNREADABLE = (
     *(RuntimeError, EOFError, ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, NotImplementedError),
     *(pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, struct.error),
 )
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that is damaged, or belongs to other settings."""
+    """A checkpoint that is damaged, or belongs to other settings: what is wrong, and what who trains may do about it."""
+
+    def __init__(self, what: str, remedy: str = "") -> None:
+        super().__init__(f"{what}: {remedy}" if remedy else what)
+        self.what = what
+
+
+class StrangeError(CheckpointError):
+    """A file that is more than tensors and plain values: not what a run saves."""
+
+
+class Open(dict[Any, Any]):
+    """For ``check_values``: names that a state may lack, or have others beside."""
 
 
 class Found(NamedTuple):
@@ -91,13 +107,6 @@ def _save_archive(state: dict[str, Any], file: IO[bytes]) -> None:
         raise
 
 
-def _tidy(run_dir: Path) -> None:
-    """Delete what attempts that were killed have left half-written.  Only for the process that holds the folder."""
-    for name in (FILE, PREVIOUS):
-        for path in run_dir.glob(f".{name}.*.tmp"):
-            path.unlink(missing_ok=True)
-
-
 def _set_aside(run_dir: Path) -> None:
     """A damaged newest makes room, so that it never takes the place of a whole previous one.  Only for who holds the folder."""
     os.replace(run_dir / FILE, run_dir / DAMAGED)
@@ -143,8 +152,8 @@ def load(run_dir: Path, identity: str, device: torch.device) -> dict[str, Any] |
     return found.state if found is not None else None
 
 
-def restore(run_dir: Path, identity: str, device: torch.device, links: Links) -> dict[str, Any] | None:
-    """The same for all ranks of a run that goes on, of which the first holds the folder.
+def restore(run_dir: Path, identity: str, device: torch.device, links: Links) -> Found | None:
+    """What ``find`` finds, for all ranks of a run that goes on, of which the first holds the folder.
 
     It alone reads, and hands its bytes to the others: a shared file system may still show them an older file.  A damaged newest
     is set aside.
@@ -153,17 +162,21 @@ def restore(run_dir: Path, identity: str, device: torch.device, links: Links) ->
         told = json.loads(links.texts("", "checkpoint")[0])
         if told["error"]:
             raise CheckpointError(told["error"])
-        return decoded(io.BytesIO(_handed_on(links, told["bytes"], None)), device) if told["bytes"] else None
+        if not told["bytes"]:
+            return None
+        state = decoded(io.BytesIO(_handed_on(links, told["bytes"], None)), device)
+        return Found(run_dir / told["name"], state, "")
     found, error, size = None, None, 0
     try:
         found = find(run_dir, identity, device)
         size = found.path.stat().st_size if found is not None else 0
     except CheckpointError as raised:
         error = raised
-    links.texts(json.dumps({"error": str(error or ""), "bytes": size}), "checkpoint")
+    name = found.path.name if found is not None else ""
+    links.texts(json.dumps({"error": str(error or ""), "bytes": size, "name": name}), "checkpoint")
     if error is not None:
         raise error
-    _tidy(run_dir)
+    tidy(run_dir, FILE, PREVIOUS)
     if found is None:
         return None
     if links.world > 1:
@@ -172,7 +185,7 @@ def restore(run_dir: Path, identity: str, device: torch.device, links: Links) ->
     if found.damage:
         _warn(found)
         _set_aside(run_dir)
-    return found.state
+    return found
 
 
 def find(run_dir: Path, identity: str, device: torch.device) -> Found | None:
@@ -188,17 +201,22 @@ def find(run_dir: Path, identity: str, device: torch.device) -> Found | None:
         except FileNotFoundError:
             continue
         except CheckpointError as error:
-            damage.append(f"{path} is damaged ({error})")
+            damage.append(unusable(path, error))
             continue
         except OSError as error:  # it may be whole, and to go on from an older one would lose steps
-            raise CheckpointError(f"{path} cannot be read ({error.strerror}): make it readable, or move it away") from error
-        if state["identity"] != identity:
-            rule = f"was written with other settings (identity {state['identity']}, this run is {identity}): use another run_dir"
-            raise CheckpointError(f"{path} {rule}")
+            raise CheckpointError(f"{path} cannot be read ({error.strerror})", "make it readable, or move it away") from error
+        check_identity(path, state, identity)
         return Found(path, state, "; ".join(damage))
     if damage:
-        raise CheckpointError(f"{' and '.join(damage)}: move {'them' if len(damage) > 1 else 'it'} away to start this run anew")
+        raise CheckpointError(" and ".join(damage), f"move {'them' if len(damage) > 1 else 'it'} away to start this run anew")
     return None
+
+
+def check_identity(path: Path, state: dict[str, Any], identity: str) -> None:
+    """CheckpointError where a state is of other settings."""
+    if state["identity"] != identity:
+        rule = f"was written with other settings (identity {state['identity']}, this run is {identity})"
+        raise CheckpointError(f"{path} {rule}", "use another run_dir")
 
 
 def checked(file: IO[bytes]) -> IO[bytes]:
@@ -217,8 +235,8 @@ def checked(file: IO[bytes]) -> IO[bytes]:
     try:
         with zipfile.ZipFile(file) as records:
             bad = records.testzip()
-    except _UNREADABLE as error:
-        raise CheckpointError(_reason(error)) from error
+    except UNREADABLE as error:
+        raise CheckpointError(reason(error)) from error
     if bad:
         raise CheckpointError(f"the checksum of {bad} does not fit")
     return file
@@ -229,16 +247,77 @@ def decoded(file: IO[bytes], device: torch.device) -> dict[str, Any]:
     file.seek(0)
     try:
         state = torch.load(file, map_location=device, weights_only=True)
-        identity, step = state["identity"], state["step"]
-    except _UNREADABLE as error:
-        raise CheckpointError(_reason(error)) from error
-    if not (isinstance(state, dict) and isinstance(identity, str) and isinstance(step, int)):
+    except pickle.UnpicklingError as error:
+        raise StrangeError(reason(error)) from error
+    except UNREADABLE as error:
+        raise CheckpointError(reason(error)) from error
+    if not (isinstance(state, dict) and {"identity", "step"} <= state.keys()):
         raise CheckpointError("it holds no state of a run")
+    for name, kind in _PLAIN.items():
+        if name in state and type(state[name]) is not kind:
+            raise CheckpointError(f"its {name} is {_kind(state[name])}; legal: {kind.__name__}")
     return state
 
 
-def _reason(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+def check_values(state: dict[str, Any], own: dict[str, Any], steps: int) -> None:
+    """ValueError, in a few words, where a state is none that a run of so many steps saves.
+
+    own: what this run would save itself, or as much of it as is read.  Names, kinds, shapes and types are compared, numbers are at least 0.
+    """
+    if not 0 <= state["step"] <= steps:
+        raise ValueError(f"its step is {state['step']}; legal: 0 to {steps}")
+    for name, value in own.items():
+        if name not in state:
+            raise ValueError(f"it has no {name}")
+        _compare(name, state[name], value)
+
+
+def _compare(name: str, found: Any, own: Any) -> None:
+    """ValueError where what a state has under a name is not as ``own``."""
+    if isinstance(own, int | float) and not isinstance(own, bool):
+        if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found < math.inf:
+            raise ValueError(f"its {name} is {_kind(found)}, which is no number from 0 on")
+        return
+    if not _alike(found, own):
+        raise ValueError(f"its {name} is {_kind(found)}, where this run has {_kind(own)}")
+    if not isinstance(own, dict):
+        return
+    for key in (key for key in own if key in found):
+        _compare(f"{name}.{key}", found[key], own[key])
+    if not isinstance(own, Open):
+        for key in [*own, *found]:
+            if key not in found and f"{name}.{key}" not in _LATER:
+                raise ValueError(f"it has no {name}.{key}")
+            if key not in own:
+                raise ValueError(f"its {name}.{key} is unknown to this run")
+
+
+def _alike(found: Any, own: Any) -> bool:
+    if isinstance(own, torch.Tensor):
+        return isinstance(found, torch.Tensor) and _kind(found) == _kind(own)
+    return isinstance(found, dict) if isinstance(own, dict) else type(found) is type(own)
+
+
+def _kind(value: Any) -> str:
+    """A tensor's type and shape, and what is odd about it; a plain value itself; of others the type."""
+    if isinstance(value, torch.Tensor):
+        odd = "meta " if value.is_meta else "" if value.layout == torch.strided else f"{value.layout} "
+        return f"{odd}{value.dtype}{list(value.shape)}".replace("torch.", "")
+    if isinstance(value, str | int | float | None):
+        return repr(value)[:60]
+    return "a dict" if isinstance(value, dict) else f"a {type(value).__name__}"
+
+
+def unusable(path: Path, error: CheckpointError) -> str:
+    """Which file, and what ``checked`` or ``decoded`` found wrong with it."""
+    return f"{path} is {'no checkpoint of a run' if isinstance(error, StrangeError) else 'damaged'} ({error})"
+
+
+def reason(error: BaseException) -> str:
+    """Why a file could not be read, in one line; torch's own words for a file that is more than data are advice to trust it."""
+    if isinstance(error, pickle.UnpicklingError):
+        return "it holds something else than tensors and plain values, and nothing else is read"
+    return str(error).splitlines()[0].split(". ")[0] if str(error) else type(error).__name__
 
 
 def _warn(found: Found) -> None:

@@ -23,13 +23,16 @@ import args
 from nuq.ops import NonFiniteError
 from train import data, status
 from train.data.dataset import DataSet, Split
+from train.data.sources import UNUSABLE
 from train.launch import choose_device
 from train.log import Log
+from train.order import Order
 from train.running import Preempted, run
 from train.trainer import Trainer
 
 STEPS = 4
 BATCH_SIZE = 4
+ACCUMULATE = 2  # minibatches per worker and step are at most so many: the gradient that they are added to is in memory as in the full run
 EVAL_BATCHES = 1
 PASS_COPIES = 3  # of the kept activations, in a training pass: measured with ResNet-8 and ResNet-20 at batch size 128 on CPU
 EVAL_COPIES = 3  # of the largest activation: a layer's input, its output and one on the way
@@ -56,8 +59,9 @@ def shrunk(config: dict[str, Any]) -> dict[str, Any]:
     measure = {"every": STEPS if config["measure"]["every"] else 0, "num_samples": 2}
     untrain = {**config["untrain"], "steps": min(config["untrain"]["steps"], 1)}
     small = {"steps": STEPS, "batch_size": min(BATCH_SIZE, config["batch_size"]), "eval_batch_size": BATCH_SIZE, "eval_every": STEPS}
+    compute = {**config["compute"], "accumulate": min(ACCUMULATE, config["compute"]["accumulate"])}
     every_step = {"log_every": 1, "checkpoint_every": STEPS // 2}
-    return {**config, "method": method, "measure": measure, "untrain": untrain, **small, **every_step}
+    return {**config, "method": method, "measure": measure, "untrain": untrain, "compute": compute, **small, **every_step}
 
 
 def in_one_process(config: dict[str, Any]) -> dict[str, Any]:
@@ -123,8 +127,13 @@ def _updates_s(trainer: Trainer, config: dict[str, Any], full_pass_s: float) -> 
     return total_s
 
 
+def _samples(config: Mapping[str, Any]) -> int:
+    """That one worker goes through in a step."""
+    return config["batch_size"] * config["compute"]["accumulate"]
+
+
 def _activations(trainer: Trainer) -> list[int]:
-    """Bytes per example of each tensor that one pass keeps for its way back, the parameters apart."""
+    """Bytes per example of each tensor that the pass of one minibatch keeps for its way back, the parameters apart."""
     parameters = {p.untyped_storage().data_ptr() for p in trainer.parameters.values()}
     kept: dict[int, int] = {}
 
@@ -134,9 +143,11 @@ def _activations(trainer: Trainer) -> list[int]:
             kept[storage.data_ptr()] = storage.nbytes()
         return tensor.detach()  # an output that kept itself would never be freed
 
+    batch_size = trainer.config["batch_size"]
+    alone = Order(trainer.data.num_train, batch_size, 1, trainer.config["seed"], "dry run")  # accumulated minibatches come and go in turn
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        trainer.gradient(0, 0, trainer.order, "dry run")
-    return [-(-size // trainer.config["batch_size"]) for size in kept.values()]
+        trainer.gradient(0, 0, alone, "dry run")
+    return [-(-size // batch_size) for size in kept.values()]
 
 
 def _pass_bytes(config: dict[str, Any], activations: list[int]) -> int:
@@ -171,8 +182,8 @@ def dry_run(config: dict[str, Any]) -> dict[str, float]:
     workers = trainer.trained.num_workers
     exchange_s = max(_seconds(trainer.train_step, device) - workers * pass_s, 0.0)
     evaluation_s = _seconds(lambda: trainer.evaluate("test"), device) / min(EVAL_BATCHES * BATCH_SIZE, dataset.num_test)
-    full_pass_s = pass_s * config["batch_size"] / tiny["batch_size"]
-    evaluations = -(-config["steps"] // config["eval_every"])
+    full_pass_s = pass_s * _samples(config) / _samples(tiny)
+    evaluations = -(-config["steps"] // config["eval_every"]) if config["eval_every"] else 0
     evaluated = num_test + (num_train if config["eval_train"] else 0)
     measurements = -(-config["steps"] // config["measure"]["every"]) if config["measure"]["every"] else 0
     measured_passes = config["measure"]["num_samples"] * config["workers"]
@@ -211,7 +222,7 @@ def main(overrides: list[str]) -> int:
     try:
         config = args.resolve(args.parse_overrides(overrides))
         estimate = dry_run(config)
-    except (ValueError, FileNotFoundError) as error:
+    except UNUSABLE as error:
         print(f"dry run: {error}", file=sys.stderr)
         return status.EXIT_BAD_SETTINGS
     except NonFiniteError as error:

@@ -23,12 +23,16 @@ from tensorboardX import summary
 
 import args
 from command_line import Evaluation
-from train import checkpoint, data
+from train import checkpoint, data, models, tensors
 from train import status as statuses
 from train.checkpoint import CheckpointError
+from train.data.sources import UNUSABLE
 from train.event_file import EventFile
 from train.gradients import Gradients, evaluate
 from train.launch import choose_device, only_process_in
+from train.objective import WORDS
+from train.trainer import Totals
+from train.update import not_finite
 
 FOLDER, RESULTS = "evaluator", "evaluations.json"
 Mark = tuple[int, int, int]  # which file it is and when it changed: inode, ns, bytes
@@ -43,30 +47,35 @@ class Evaluator:
         self.identity = args.identity(config)
         chosen = {"data_dir": settings.data_dir, "threads": settings.threads, "eval_batch_size": settings.eval_batch_size}
         config |= {"device": settings.device, **{key: value for key, value in chosen.items() if value}}
-        if "weights_file" in config["model"]:
-            config["model"] = config["model"] | {"weights_file": ""}  # where training began, which the checkpoint is past
+        config["compute"] = config["compute"] | {"cuda_graphs": False, "compile": False}  # means of training, which the device may lack
         self.splits = ("test", "train") if settings.splits == "both" or (settings.splits == "run" and config["eval_train"]) else ("test",)
         torch.set_num_threads(config["threads"])
         self.device = choose_device(settings.device, 0)
         try:
             self.data = data.load(config, self.device)
-        except FileNotFoundError as error:
+        except UNUSABLE as error:
             raise ValueError(str(error)) from error
         self.model = Gradients(config, self.data, self.device).model
+        self.tensors = tensors.attached(config, self.model, None)
         self.config = config
         self.results: dict[int, dict[str, float]] = _read_results(self.run_dir / FOLDER / RESULTS)
         self._events: EventFile | None = None
 
-    def evaluate(self, state: dict[str, Any], saved_at_s: float) -> dict[str, float]:
-        """V* and T* scalars of a checkpoint, which are kept before they are returned.  CheckpointError where it is another run's."""
-        if state["identity"] != self.identity:
-            raise CheckpointError(f"it was written with other settings (identity {state['identity']}, this run is {self.identity})")
+    def evaluate(self, path: Path, state: dict[str, Any], saved_at_s: float) -> dict[str, float]:
+        """V* and T* scalars of a file's state, which are kept before they are returned.  CheckpointError where it is another run's."""
+        checkpoint.check_identity(path, state, self.identity)
+        its, ours = state.get("fingerprint", ""), getattr(self.data, "fingerprint", "")
+        if its != ours:
+            files = f"the run is on data with the fingerprint {its or 'none'}, and {self.data.name}'s here have {ours or 'none'}"
+            raise CheckpointError(f"{path}: {files}: evaluate it with the files (of data=text: the Python) that it began with")
         try:
-            self.model.load_state_dict(state["model"])
-        except (RuntimeError, KeyError) as error:
-            raise CheckpointError(f"its parameters are not this model's ({str(error).splitlines()[0]})") from error
+            checkpoint.check_values(state, {"model": self.model.state_dict(), "totals": vars(Totals())}, self.config["steps"])
+            models.restore(self.model, state)
+        except checkpoint.UNREADABLE as error:
+            raise CheckpointError(f"{path} does not fit this run ({checkpoint.reason(error)})") from error
         values: dict[str, float] = {}
         for split in self.splits:
+            tensors.at(self.tensors, state["step"], 0, f"evaluate/{split}")
             values |= evaluate(self.model, self.data, split, self.config["eval_batch_size"])
         step = state["step"]
         if self._events is None:
@@ -79,7 +88,7 @@ class Evaluator:
         shown = ", ".join(f"{_WORDS[name]} {values[name]:{form}}" for name, form in _SHOWN.items() if name in values)
         print(f"step {step}/{self.config['steps']}: {shown}", flush=True)
         if not math.isfinite(values["Vloss"]):
-            print(f"step {step}: the loss on the test set is {values['Vloss']}", file=sys.stderr)
+            print(not_finite(step, values["Vloss"], self.model), file=sys.stderr)
         return values
 
     def newest(self) -> None:
@@ -87,14 +96,17 @@ class Evaluator:
         for _ in range(5):  # between two renames there may be none for a moment
             found = checkpoint.find(self.run_dir, self.identity, torch.device("cpu"))
             if found is not None:
-                self.evaluate(found.state, found.path.stat().st_mtime)
+                if found.damage:
+                    print(f"main.py: {found.damage}: evaluating {found.path}, of step {found.state['step']}", file=sys.stderr)
+                self.evaluate(found.path, found.state, found.path.stat().st_mtime)
                 return
             time.sleep(0.2)
         raise ValueError(f"run={str(self.run_dir)!r} holds no checkpoint yet; without once=true it is waited for")
 
 
-_SHOWN = {"Vacc": ".2f", "Vloss": ".4f", "Tacc": ".2f", "Tloss": ".4f"}
+_SHOWN = {"Vacc": ".2f", **{f"V{name}": ".4f" for name in WORDS}, "Vloss": ".4f", "Tacc": ".2f", "Tloss": ".4f"}
 _WORDS = {"Vacc": "test accuracy in %", "Vloss": "test loss", "Tacc": "training accuracy in %", "Tloss": "training loss"}
+_WORDS |= {f"V{name}": f"test {word}" for name, word in WORDS.items()}
 
 
 def run(settings: Evaluation) -> int:
@@ -104,10 +116,14 @@ def run(settings: Evaluation) -> int:
         folder = evaluator.run_dir / FOLDER
         folder.mkdir(exist_ok=True)
         with only_process_in(folder, f"run={settings.run!r}: another process is evaluating this run"):
+            statuses.tidy(folder, RESULTS)
             if settings.once:
                 evaluator.newest()
                 return 0
             return follow(evaluator, settings.patience_s, settings.poll_s)
+    except CheckpointError as error:
+        print(f"main.py: {error.what}", file=sys.stderr)
+        return statuses.EXIT_BAD_SETTINGS
     except ValueError as error:
         print(f"main.py: {error}", file=sys.stderr)
         return statuses.EXIT_BAD_SETTINGS
@@ -122,7 +138,7 @@ def follow(evaluator: Evaluator, patience_s: float, poll_s: float) -> int:
     """Evaluate every checkpoint that appears until the run has ended, or has shown no sign of life for ``patience_s``."""
     run_dir, seen, told, sign, heard = evaluator.run_dir, dict[Mark, bool](), "", None, time.monotonic()
     while True:
-        status = _read_status(run_dir)  # before the checkpoints, of which the last is there when it says done
+        status, damage = _read_status(run_dir)  # before the checkpoints, of which the last is there when it says done
         state, step = status.get("state"), status.get("step", 0)
         _evaluate_new(evaluator, seen)
         if state == "done":
@@ -139,11 +155,12 @@ def follow(evaluator: Evaluator, patience_s: float, poll_s: float) -> int:
             sign, heard = present, time.monotonic()
         if time.monotonic() - heard > patience_s:
             what = f"has been {state} at step {step}, without a sign of getting on," if state else "has not started"
-            print(f"main.py: {run_dir} {what} for patience_s={patience_s:g} seconds", file=sys.stderr)
+            print(f"main.py: {damage or f'{run_dir} {what} for patience_s={patience_s:g} seconds'}", file=sys.stderr)
             return 1
         words = {"preempted": f"preempted after step {step}: waiting until it goes on", "running": ""}.get(
             state or "", "waiting for it to start"
         )
+        words = f"waiting for another status: {damage}" if damage else words
         if words != told and words:
             print(f"{run_dir}: {words}", flush=True)
         told = words
@@ -151,7 +168,8 @@ def follow(evaluator: Evaluator, patience_s: float, poll_s: float) -> int:
 
 
 def _evaluate_new(evaluator: Evaluator, seen: dict[Mark, bool]) -> None:
-    """Both generations of checkpoints, the older first, as far as they are new."""
+    """Both generations of checkpoints, the older first, as far as they are new.  CheckpointError where the newest is another run's."""
+    odd = ""
     for name in (checkpoint.PREVIOUS, checkpoint.FILE):
         path = evaluator.run_dir / name
         try:
@@ -167,12 +185,19 @@ def _evaluate_new(evaluator: Evaluator, seen: dict[Mark, bool]) -> None:
             print(f"main.py: {statuses.describe(error)}: trying again", file=sys.stderr)
             continue
         except CheckpointError as error:
-            print(f"main.py: {path} is damaged ({error}): waiting for the next", file=sys.stderr)
+            print(f"main.py: {checkpoint.unusable(path, error)}: waiting for the next", file=sys.stderr)
             seen[mark] = False
             continue
-        if state["step"] not in evaluator.results:
-            evaluator.evaluate(state, about.st_mtime)
         seen[mark] = True
+        try:
+            if state["step"] not in evaluator.results:
+                evaluator.evaluate(path, state, about.st_mtime)
+        except CheckpointError as error:
+            if name == checkpoint.FILE:
+                raise
+            seen[mark], odd = False, error.what
+    if odd:
+        print(f"main.py: {odd}: going on without it", file=sys.stderr)
 
 
 def read_config(run_dir: Path) -> dict[str, Any]:
@@ -195,12 +220,14 @@ def read_config(run_dir: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is damaged ({type(error).__name__})") from error
 
 
-def _read_status(run_dir: Path) -> dict[str, Any]:
-    """Empty where there is none, or none that can be read now."""
+def _read_status(run_dir: Path) -> tuple[dict[str, Any], str]:
+    """Empty where there is none, or none that can be read now; and what is wrong with a damaged one, in words."""
     try:
-        return statuses.read(run_dir)
-    except (ValueError, OSError):
-        return {}
+        return statuses.read(run_dir, remedy=""), ""
+    except OSError:
+        return {}, ""
+    except ValueError as error:
+        return {}, str(error)
 
 
 def _read_results(path: Path) -> dict[int, dict[str, float]]:

@@ -8,6 +8,7 @@ an error where it was logged.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import struct
@@ -20,6 +21,7 @@ from tensorboardX.proto import event_pb2
 from tensorboardX.record_writer import masked_crc32c
 
 EVENT: Any = event_pb2  # its names exist at run time only
+logging.getLogger("tensorboardX.x2num").setLevel(logging.ERROR)  # "NaN or Inf found", of what and when those who log it say better
 
 
 class EventFile:

@@ -7,32 +7,30 @@ import errno
 import fcntl
 import os
 import platform
-import signal
 import sys
 import warnings
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
-import torch.distributed as dist
 import yaml
 
 import args
 from nuq.links import RankLost
 from nuq.ops import NonFiniteError
-from train import machine
+from nuq.settings.tensors import formats_of
+from train import joining, machine, rank_failure
 from train import status as statuses
-from train.checkpoint import FILE, PREVIOUS, CheckpointError
+from train.checkpoint import FILE, PREVIOUS, CheckpointError, checked
+from train.data.sources import UNUSABLE
 from train.log import Log
-from train.memory import keep_freed_memory
-from train.running import Preempted, run
+from train.memory import keep_freed_memory, return_freed_memory
+from train.running import run
+from train.signals import Preempted, StopSignal
 from train.trainer import Trainer
 
 GENERATIONS = (FILE, PREVIOUS)
-NOTHING_YET = "stopped while it was starting; started again, it goes on from its last checkpoint, if it has one"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # errors that are nobody's setting
 
 
@@ -45,27 +43,6 @@ def choose_device(name: str, local_rank: int) -> torch.device:
     device = torch.device("cuda", local_rank % torch.cuda.device_count())
     torch.cuda.set_device(device)
     return device
-
-
-@contextlib.contextmanager
-def process_group(device: torch.device, timeout_s: float) -> Iterator[dist.ProcessGroup | None]:
-    """The group that torchrun started, in which a silent rank is waited for so long; None for a single process.
-
-    RankLost where not all ranks come.
-    """
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        yield None
-        return
-    try:
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(seconds=timeout_s))
-    except RuntimeError as error:
-        rank, why = os.environ["RANK"], str(error).strip().splitlines()[0]
-        together = f"the {os.environ['WORLD_SIZE']} ranks did not come together within exchange.timeout_s={timeout_s:g} seconds"
-        raise RankLost(f"{together} (rank {rank} saw: {why})") from error
-    try:
-        yield dist.group.WORLD
-    finally:
-        dist.destroy_process_group()
 
 
 @contextlib.contextmanager
@@ -85,56 +62,34 @@ def only_process_in(folder: Path, held: str = "") -> Iterator[None]:
         os.close(lock)
 
 
-class StopSignal:
-    """SIGUSR2 and SIGTERM ask for a checkpoint and a requeue; asked twice, they ask once."""
+def launch(config: dict[str, Any], stop: StopSignal | None = None) -> int:
+    """Run (or go on with) the experiment in its run folder.  Returns the exit code; a crash leaves its traceback.
 
-    def __init__(self) -> None:
-        self.requested = False
-        self._at_once = False
-        for number in (signal.SIGUSR2, signal.SIGTERM):
-            signal.signal(number, self._handle)
-
-    @contextlib.contextmanager
-    def at_once(self) -> Iterator[None]:
-        """Inside there is nothing to save: Preempted is raised where the signal comes.
-
-        Not among several ranks: torchrun sends SIGTERM to all when one of them fails, which is not to be told as a preemption.
-        """
-        self._at_once = int(os.environ.get("WORLD_SIZE", "1")) == 1
-        try:
-            if self.requested and self._at_once:
-                raise Preempted(NOTHING_YET)
-            yield
-        finally:
-            self._at_once = False
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        self.requested = True
-        if self._at_once:
-            self._at_once = False
-            raise Preempted(NOTHING_YET)
-
-
-def launch(config: dict[str, Any]) -> int:
-    """Run (or go on with) the experiment in its run folder.  Returns the exit code; a crash leaves its traceback."""
-    stop = StopSignal()
+    stop: who has been listening already; from here on where there is none.
+    """
+    stop = stop or StopSignal()
     torch.set_num_threads(config["threads"])
-    keep_freed_memory()
+    (return_freed_memory if "activations" in formats_of(config["tensors"]) else keep_freed_memory)()
     if config["threads"] > 1:
         warnings.warn(f"threads={config['threads']}: results differ in the last bits from runs with threads=1", stacklevel=1)
-    rank = int(os.environ.get("RANK", "0"))
+    try:
+        rank = joining.own_rank()
+    except ValueError as error:
+        return _refuse(error)
     run_dir = Path(args.default_run_dir(config))
     with contextlib.ExitStack() as held:
         try:
             _check_folder(run_dir, config)
             if statuses.read(run_dir).get("state") == "done":
                 print(f"{run_dir}: done already")
+                _warn_of_damage(run_dir / FILE)
                 return statuses.EXIT_DONE
             device = choose_device(config["device"], int(os.environ.get("LOCAL_RANK", "0")))
             if rank == 0:
                 run_dir.mkdir(parents=True, exist_ok=True)
                 held.enter_context(only_process_in(run_dir))
+                statuses.tidy(run_dir, "config.yaml", "status.json")
+                rank_failure.forget(run_dir)
                 statuses.write_text(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False))
             here = machine.describe(device, statuses.ROOT) if rank == 0 else {}
             status = statuses.Status(run_dir if rank == 0 else None, config["steps"], _describe(device), config["threads"], here)
@@ -147,18 +102,22 @@ def launch(config: dict[str, Any]) -> int:
             held.callback(log.close)
             log.settings(config)
         except OSError as error:
-            return _leave(status, statuses.EXIT_CRASH, _unwritable(error, run_dir))
+            code = _leave(status, statuses.EXIT_CRASH, _unwritable(error, run_dir))
+            joining.refuse(code, error)
+            return code
         return _train(config, run_dir, device, status, log, stop)
 
 
 def _train(config: dict[str, Any], run_dir: Path, device: torch.device, status: statuses.Status, log: Log, stop: StopSignal) -> int:
     """The run itself; whatever ends it is written to the status."""
+    rank, timeout_s = joining.own_rank(), config["exchange"]["timeout_s"]
     try:
-        with status.beating(), process_group(device, config["exchange"]["timeout_s"]) as group:
+        with status.beating(), joining.process_group(device, timeout_s, stop) as group, rank_failure.told(run_dir, rank):
             try:
                 with status.progress.during("loading data and model"), stop.at_once():
                     trainer = Trainer(config, device=device, group=group)
-            except (ValueError, FileNotFoundError) as error:
+            except UNUSABLE as error:
+                rank_failure.tell(run_dir, rank, statuses.EXIT_BAD_SETTINGS, error)
                 return _leave(status, statuses.EXIT_BAD_SETTINGS, error)
             method, model = config["method"]["name"], config["model"]["name"]
             which = f" (fingerprint {trainer.fingerprint})" if trainer.fingerprint else ""
@@ -170,14 +129,17 @@ def _train(config: dict[str, Any], run_dir: Path, device: torch.device, status: 
                     trainer.part()
                 raise
             trainer.part()
-    except CheckpointError as error:
+    except rank_failure.BAD_SETTINGS as error:
         return _leave(status, statuses.EXIT_BAD_SETTINGS, error)
     except Preempted as why:
         return _leave(status, statuses.EXIT_REQUEUE, why)
     except NonFiniteError as error:
         return _leave(status, statuses.EXIT_DIVERGED, error)
+    except joining.Refused as other:
+        return _leave(status, other.exit_code, other.failure)
     except RankLost as error:
-        return _leave(status, statuses.EXIT_CRASH, error)
+        code, why = (rank_failure.found(run_dir) if rank == 0 else None) or (statuses.EXIT_CRASH, error)
+        return _leave(status, code, why)
     except KeyboardInterrupt:
         return _leave(status, statuses.EXIT_INTERRUPTED, Preempted("interrupted; started again, it goes on from its last checkpoint"))
     except OSError as error:
@@ -201,12 +163,25 @@ def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
         before = args.identity(yaml.safe_load(path.read_text()))
     except FileNotFoundError:
         if (run_dir / "status.json").exists() or any((run_dir / name).exists() for name in GENERATIONS):
+            if path.exists():  # the first rank has written both meanwhile
+                return _check_folder(run_dir, config)
             raise ValueError(f"{path} is missing from a folder that holds a run: put it back or choose another run_dir") from None
         return
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is damaged ({type(error).__name__}): put it back or choose another run_dir") from error
     if before != args.identity(config):
         raise ValueError(f"run_dir={str(run_dir)!r} holds a run of other settings (see its config.yaml): choose another folder")
+
+
+def _warn_of_damage(path: Path) -> None:
+    """Of a run that is done: its results stand, but somebody may want its parameters."""
+    try:
+        with open(path, "rb") as file:
+            checked(file)
+    except FileNotFoundError:  # somebody did not
+        pass
+    except (CheckpointError, OSError) as error:
+        print(f"main.py: {path}, the last checkpoint of this run, is damaged ({statuses.describe(error)})", file=sys.stderr)
 
 
 def _describe(device: torch.device) -> str:
@@ -235,5 +210,6 @@ def _unwritable(error: OSError, run_dir: Path) -> OSError:
 
 
 def _refuse(error: Exception, code: int = statuses.EXIT_BAD_SETTINGS) -> int:
-    print(f"main.py: {statuses.describe(error) if isinstance(error, OSError) else error}", file=sys.stderr)
+    print(f"main.py: {statuses.describe(error)}", file=sys.stderr, flush=True)
+    joining.refuse(code, error)
     return code

@@ -5,6 +5,7 @@ Records go straight to the event file (``train.event_file`` says why).
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,12 @@ from train import hparams
 from train.event_file import EventFile
 
 FLUSH_S = 10.0
+MOST_HISTOGRAMS = 200  # of one tag in a run: at 3 kB each they would outgrow everything else in the log
+
+
+def keeps_histogram(step: int, every: int, steps: int) -> bool:
+    """Whether what is measured at a step, as every so many of ``steps``, is logged as a histogram too."""
+    return step // every % math.ceil(steps / every / MOST_HISTOGRAMS) == 0
 
 
 class Log:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import args
+from train.checkpoint import Open
 
 NORMS: tuple[type[nn.Module], ...] = (
     nn.modules.batchnorm._NormBase,  # batch and instance norms, the lazy and the synchronised ones too
@@ -41,6 +42,25 @@ def build(config: dict[str, Any], named: Mapping[str, nn.Parameter], model: nn.M
         return torch.optim.SGD(listed, values["lr"], values["momentum"], nesterov=values["nesterov"])
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[values["name"]]
     return kind(listed, lr=values["lr"], betas=(values["beta1"], values["beta2"]))
+
+
+def outline(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """What its state is after a step, for ``checkpoint.check_values``: nothing yet before one."""
+    listed = enumerate(parameter for group in optimizer.param_groups for parameter in group["params"])
+    if isinstance(optimizer, torch.optim.SGD):
+        return {"state": Open({number: Open({"momentum_buffer": p}) for number, p in listed}), "param_groups": []}
+    moments = {number: {"step": torch.zeros(()), "exp_avg": p, "exp_avg_sq": p} for number, p in listed}
+    return {"state": Open(moments), "param_groups": []}
+
+
+def restore(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
+    """What it remembered of each parameter; what groups are set to is this run's own.  ValueError where they are of other parameters."""
+    groups = optimizer.state_dict()["param_groups"]
+    if [group["params"] for group in saved["param_groups"]] != [group["params"] for group in groups]:
+        raise ValueError("its optimizer's groups are of other parameters")
+    if any("step" in of and not float(of["step"]) >= 0 for of in saved["state"].values()):  # it divides by 1 - beta^(step + 1)
+        raise ValueError("its optimizer has taken a number of steps below 0")
+    optimizer.load_state_dict({**saved, "param_groups": groups})
 
 
 def without_decay(model: nn.Module) -> list[nn.Parameter]:

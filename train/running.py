@@ -10,17 +10,15 @@ from pathlib import Path
 import args
 from nuq.ops import NonFiniteError
 from nuq.workers import Exchanged
-from train import checkpoint, estimator, optim
-from train.log import Log
+from train import checkpoint, estimator, optim, tensors
+from train.log import Log, keeps_histogram
+from train.objective import told
+from train.signals import Preempted
 from train.status import Status
 from train.trainer import Interrupted, Trainer
+from train.update import not_finite
 
 ATTEND_S = 1.0  # between two words of the processes while one of them works alone
-MOST_HISTOGRAMS = 200  # of one tag in a run: at 3 kB each they would outgrow everything else in the log
-
-
-class Preempted(Exception):
-    """Asked to stop; the state is saved."""
 
 
 def run(trainer: Trainer, run_dir: Path, status: Status, log: Log, stop_requested: Callable[[], bool] = lambda: False) -> None:
@@ -69,18 +67,17 @@ class _Attempt:
         found = checkpoint.restore(self.run_dir, args.identity(self.config), trainer.device, trainer.every_worker.links)
         if found is not None:
             try:
-                trainer.load_state_dict(found)
-            except checkpoint.CheckpointError:
-                raise
-            except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-                what = f"{type(error).__name__}: {error}".splitlines()[0]
-                where = f"the checkpoint in {self.run_dir}"
-                raise checkpoint.CheckpointError(f"{where} does not fit this run ({what}): move it away") from error
+                trainer.load_state_dict(found.state)
+            except checkpoint.CheckpointError as error:
+                raise checkpoint.CheckpointError(f"{found.path}: {error}") from error
+            except checkpoint.UNREADABLE as error:
+                what = f"{found.path} does not fit this run ({checkpoint.reason(error)})"
+                raise checkpoint.CheckpointError(what, "move it away") from error
             self.saved = (trainer.step, trainer.evaluated)
             self.status.saved(trainer.step)
         try:
             if found is None:
-                trainer.untrain()
+                trainer.begin()
             trainer.attend()
         except Interrupted:
             return True
@@ -104,7 +101,8 @@ class _Attempt:
         """One step and its scalars; whether any process asked to stop."""
         trainer, config = self.trainer, self.config
         started = time.perf_counter()
-        result = trainer.train_step(trainer.stop_requested())
+        with tensors.laws_logged(trainer.tensors, self.config, trainer.step, self.log):
+            result = trainer.train_step()
         self._seconds, self._steps = self._seconds + time.perf_counter() - started, self._steps + 1
         last = trainer.step == config["steps"]
         trainer.evaluated = not config["eval_every"] or not (last or trainer.step % config["eval_every"] == 0)
@@ -114,7 +112,7 @@ class _Attempt:
             self.log.scalars(trainer.step, scalars)
             self.status.tell(scalars)
             self._forget_times()
-        return result.stop
+        return result.stop or (trainer.every_worker.links.world == 1 and trainer.stop_requested())  # who is alone asks nobody
 
     def _forget_times(self) -> None:
         self._seconds, self._steps, self._spent = 0.0, 0, self.account.seconds.copy()
@@ -129,6 +127,7 @@ class _Attempt:
             "loss": sum(result.losses) / len(result.losses),
             **(self._traffic(result) if trainer.trains_on_method else {}),
             **(trainer.loss_scale.scalars() if trainer.loss_scale is not None else {}),
+            **tensors.scalars(trainer.tensors, result),
             "time/step_s": self._seconds / self._steps,
             "time/update_s": trainer.totals.update_s,
             **{f"time/{what}_s": (total - self._spent[what]) / self._steps for what, total in self.account.seconds.items()},
@@ -150,7 +149,7 @@ class _Attempt:
         step, every = self.trainer.step, self.config["measure"]["every"]
         measured = self.trainer.measure()
         self.log.scalars(step, measured.scalars)
-        if step // every % math.ceil(self.config["steps"] / every / MOST_HISTOGRAMS) == 0:
+        if keeps_histogram(step, every, self.config["steps"]):
             for tag, masses in measured.histograms.items():
                 self.log.histogram(step, tag, estimator.HISTOGRAM_EDGES, masses)
 
@@ -173,8 +172,7 @@ class _Attempt:
         values = trainer.evaluate("test", between) | (trainer.evaluate("train", between) if self.config["eval_train"] else {})
         trainer.attend(more=False)
         if not math.isfinite(values["Vloss"]):
-            raise NonFiniteError(f"step {trainer.step}: the loss on the test set is {values['Vloss']}")
+            raise NonFiniteError(not_finite(trainer.step, values["Vloss"], trainer.model))
         self.log.scalars(trainer.step, values)
-        accuracy = f"test accuracy {values['Vacc']:.2f} %, test loss {values['Vloss']:.4f}"
-        self.log.line(f"step {trainer.step}/{self.config['steps']}: {accuracy}")
+        self.log.line(f"step {trainer.step}/{self.config['steps']}: {told(values)}")
         return values

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import socket
 import sys
@@ -27,6 +28,13 @@ EXIT_DONE, EXIT_BAD_SETTINGS, EXIT_DIVERGED, EXIT_REQUEUE, EXIT_INTERRUPTED, EXI
 METRICS = ("loss", "Vloss", "Vacc")  # the latest of these are told; everything else is in the logs
 SLURM = ("JOB_ID", "TASK_ID", "RESTART_COUNT", "CLUSTER_NAME")  # which job this is, and which of its lives
 MESSAGE_CHARACTERS = 2000
+_REMEDY = ": move it away, and the run goes on from its checkpoint, where it has one"
+_KINDS: dict[str, tuple[Any, str]] = {  # of the values that are read again
+    **dict.fromkeys(("attempt", "step", "saved_step"), (int, "number")),
+    "seconds": ((int, float), "number"),  # a finite one, as all of these
+    "state": (str, "word"),
+    "failure": ((dict, type(None)), "object"),
+}
 STATES = {EXIT_DONE: "done", EXIT_REQUEUE: "preempted", EXIT_INTERRUPTED: "preempted", EXIT_DIVERGED: "diverged"}
 
 
@@ -45,18 +53,47 @@ def write_text(path: Path, text: str) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-def read(run_dir: Path) -> dict[str, Any]:
-    """The last status of a run; an empty dict where there is none.  ValueError names a file that is damaged."""
+def read(run_dir: Path, remedy: str = _REMEDY) -> dict[str, Any]:
+    """The last status of a run; an empty dict where there is none.  ValueError names a file that is damaged, and ends with the remedy."""
     path = run_dir / "status.json"
     try:
         status = json.loads(path.read_text())
+        _check(status)
     except FileNotFoundError:
         return {}
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}): move it away to start this run anew") from error
-    if not isinstance(status, dict):
-        raise ValueError(f"{path} is damaged (it holds no object): move it away to start this run anew")
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error}){remedy}") from error
     return status
+
+
+def _check(status: object) -> None:
+    """ValueError where what others go by is of another kind than a run writes; older runs may lack it."""
+    if not isinstance(status, dict):
+        raise ValueError("it holds no object")
+    for name, (kind, words) in _KINDS.items():
+        value = status.get(name)
+        if name in status and not (isinstance(value, kind) and (not isinstance(value, float) or math.isfinite(value))):
+            raise ValueError(f"{name} is {status[name]!r}, which is no {words}")
+
+
+def tidy(folder: Path, *names: str) -> None:
+    """Delete what processes that were killed have left half-written of these files.  Only for the process that holds the folder."""
+    for name in names:
+        for path in folder.glob(f".{name}.*.tmp"):
+            path.unlink(missing_ok=True)
+
+
+def _last_attempt(run_dir: Path) -> int:
+    """The largest number that an event file bears, for it is no attempt's but one; 0 where there is none."""
+    return max((int(path.suffix[2:]) for path in run_dir.glob("events.out.tfevents.*.a*") if path.suffix[2:].isdigit()), default=0)
+
+
+class RankFailed(Exception):
+    """What ended another rank, in its own words.  signature: as ``account`` made it there."""
+
+    def __init__(self, message: str, signature: str) -> None:
+        super().__init__(message)
+        self.signature = signature
 
 
 class FolderGone(OSError):
@@ -95,7 +132,7 @@ class Status:
         self._failing: tuple[float, OSError] | None = None  # since when (monotonic), and the last error
         self.progress = Progress()
         before = read(run_dir) if run_dir else {}
-        self.attempt = before.get("attempt", 0) + 1
+        self.attempt = max(before.get("attempt", 0), _last_attempt(run_dir) if run_dir else 0) + 1
         self._seconds_before = before.get("seconds", 0.0)
         self._started = self._written = time.time()
         self._values: dict[str, Any] = {
@@ -193,14 +230,21 @@ class Status:
         """The last word, once the thread is done.  OSError where it cannot be written."""
         self._values.update(state=STATES.get(exit_code, "failed"), exit_code=exit_code, end=time.time())
         if failure is not None:
-            message = str(failure)[:MESSAGE_CHARACTERS]
-            self._values["failure"] = {"signature": type(failure).__name__ + _place(failure), "message": message}
+            self._values["failure"] = account(failure)
         with self._lock:
             self._write()
 
 
-def describe(error: OSError) -> str:
-    """What went wrong with which file, in a few words."""
+def account(failure: BaseException) -> dict[str, str]:
+    """What is kept of a failure: its kind and place, by which the same are counted together, and its words."""
+    signature = failure.signature if isinstance(failure, RankFailed) else type(failure).__name__ + _place(failure)
+    return {"signature": signature, "message": describe(failure)[:MESSAGE_CHARACTERS]}
+
+
+def describe(error: BaseException) -> str:
+    """Its words; of an OSError, what went wrong with which file."""
+    if not isinstance(error, OSError):
+        return str(error)
     what = error.strerror or str(error) or type(error).__name__
     return f"{error.filename}: {what}" if error.filename else what
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +20,8 @@ from nuq.links import Links
 from nuq.message import VERSION
 from nuq.ops import NonFiniteError
 from nuq.workers import BadGradientError, Exchanged, Memory, Workers, non_finite_parameter
-from train import checkpoint, data, estimator, optim
+from train import checkpoint, data, estimator, models, optim, tensors
+from train.checkpoint import Open
 from train.data.dataset import DataSet, Split
 from train.gradients import Gradient, Gradients, evaluate
 from train.loss_scale import skipped
@@ -57,6 +60,9 @@ class Trainer:
         self.model, self.parameters = self.gradients.model, self.gradients.parameters
         self.loss_scale = self.gradients.scale
         self.optimizer = optim.build(config, self.parameters, self.model)
+        self.tensors = tensors.attached(config, self.model, self.optimizer)
+        if self.tensors is not None:
+            self.gradients.begins = functools.partial(tensors.of_worker, self.tensors)
         self._check_ranks()
         self.workers = self._workers(config["method"]["name"], args.named_method(config), args.named_exchange(config))
         self.every_worker = self._workers("supersgd", None)  # for measurements: all workers' gradients, in full precision
@@ -143,13 +149,15 @@ class Trainer:
     # --- one step ---
 
     def train_step(self, stop: bool = False) -> Exchanged:
-        """One optimizer step.  ``stop`` asks all processes to stop after it; the answer's ``stop`` says whether any asked."""
+        """One optimizer step.  Its answer says whether any process was asked to ``stop`` (or given it) before the exchange."""
         before = self.trained.network_bytes
         self._sample_for_levels()
+        tensors.begin_step(self.tensors, self.step)
         gradients, losses = self.gradients.of_workers(self.trained.hosted, self.step, self.order, "train")
+        tensors.see_gradients(self.tensors, gradients)
         self._update_levels(gradients)
         try:
-            result = self.trained.exchange(gradients, losses, self.step, stop=stop)
+            result = self.trained.exchange(gradients, losses, self.step, stop=stop or self.stop_requested())
         except BadGradientError as error:
             result = skipped(self.loss_scale, error)
         else:
@@ -198,6 +206,26 @@ class Trainer:
                 raise NonFiniteError(f"step {self.step}: the gradient of {bad}, sampled for the level update, is not finite")
         self.totals.update_s += time.perf_counter() - started
 
+    def begin(self) -> None:
+        """What a run without a checkpoint begins with: the weights of ``model.weights_file``, untrained where that is asked for.
+
+        WeightsError for a file that does not fit, or that is another on another rank.
+        """
+        models.load_weights_file(self.config, self.model)
+        self._check_weights_file()
+        self.untrain()
+
+    def _check_weights_file(self) -> None:
+        """WeightsError, on all ranks, where they have read other bytes: nothing later would tell that their parameters differ."""
+        path, links = self.config["model"]["weights_file"], self.every_worker.links
+        if path and links.world > 1:
+            with open(path, "rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            try:
+                agreement.check_settings(links, {f"the SHA-256 of model.weights_file={path}": digest})
+            except ValueError as error:
+                raise models.WeightsError(str(error)) from error
+
     def untrain(self) -> None:
         """Gradient ascent with noise from worker 0's minibatches: the same on every process."""
         settings = self.config["untrain"]
@@ -228,6 +256,7 @@ class Trainer:
 
     def evaluate(self, split: Split, between: Callable[[], object] = lambda: None) -> dict[str, float]:
         """``V`` (test) or ``T`` (training) scalars over the whole split, without augmentation; ``between`` is called after each batch."""
+        tensors.at(self.tensors, self.step, 0, f"evaluate/{split}")
         return evaluate(self.model, self.data, split, self.config["eval_batch_size"], between)
 
     def state_dict(self) -> dict[str, Any]:
@@ -238,24 +267,41 @@ class Trainer:
             "identity": args.identity(self.config),
             "step": self.step,
             "evaluated": self.evaluated,
-            "model": self.model.state_dict(),
+            **models.state_of(self.model),
             "optimizer": self.optimizer.state_dict(),
             "workers": self.workers.state_dict(),
             "totals": vars(self.totals),
             **({"fingerprint": self.fingerprint} if self.fingerprint else {}),
             **({"loss_scale": vars(self.loss_scale)} if self.loss_scale is not None else {}),
+            **({"tensors": self.tensors.state_dict()} if self.tensors is not None else {}),
+        }
+
+    def _outline(self) -> dict[str, Any]:
+        """What ``load_state_dict`` reads, as far as it is known before the first step."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": optim.outline(self.optimizer),
+            "workers": Open(),
+            "totals": vars(Totals()),
+            **({"loss_scale": vars(self.loss_scale)} if self.loss_scale is not None else {}),
+            **({"tensors": {**self.tensors.state_dict(), "masters": Open(self.parameters)}} if self.tensors is not None else {}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """CheckpointError where it is of other data; ValueError, or another of ``checkpoint.UNREADABLE``, where it does not fit."""
         if state.get("fingerprint", "") != self.fingerprint:
+            its, ours = state.get("fingerprint") or "none", self.fingerprint or "none"
             raise checkpoint.CheckpointError(
-                f"the run began on a text with the fingerprint {state.get('fingerprint')}, and this Python's has {self.fingerprint}: "
-                "go on with the Python that began it, or choose another run_dir"
+                f"the run began on a text with the fingerprint {its}, and {self.data.name}'s here has {ours}: "
+                "go on with the files (of data=text: the Python) that it began with, or choose another run_dir"
             )
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        checkpoint.check_values(state, self._outline(), self.config["steps"])
+        models.restore(self.model, state)
+        optim.restore(self.optimizer, state["optimizer"])
         self.workers.load_state_dict(state["workers"])
         self.totals = Totals(**state["totals"])
         if self.loss_scale is not None:
             vars(self.loss_scale).update(state["loss_scale"])
+        if self.tensors is not None:
+            self.tensors.load_state_dict(state["tensors"])
         self.step, self.evaluated = state["step"], state.get("evaluated", True)

@@ -40,3 +40,10 @@ def check_finite(step: int, what: str, tensor: Tensor) -> None:
     """NonFiniteError where a tensor is not finite."""
     if not bool(torch.isfinite(tensor).all()):
         raise NonFiniteError(f"step {step}: {what} is not finite")
+
+
+def not_finite(step: int, loss: float, model: nn.Module) -> str:
+    """The sentence on a test loss that is not finite, which names the first of the model's tensors that is not either."""
+    bad = next((name for name, value in model.state_dict().items() if not bool(torch.isfinite(value).all())), None)
+    why = f"{bad!r} is not finite" if bad else "the model's parameters and buffers are finite, what it makes of its inputs is not"
+    return f"step {step}: the loss on the test set is {loss}: {why}"

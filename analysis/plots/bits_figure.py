@@ -1,19 +1,20 @@
-"""Final accuracy against the bits that really travelled."""
+"""Final accuracy against the bits that really travelled, and against the compression ratio of all tensors."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from analysis.aggregate import estimate, final, geometric_mean, mark, marked, runs_to_use
+from analysis.aggregate import Estimate, estimate, final, geometric_mean, mark, marked, runs_to_use
 from analysis.cells import Cell, Group
 from analysis.plots.curves import plain
 from analysis.plots.style import look
+from analysis.results import compression_ratio
+from analysis.tensor_formats import all_or_none
 
 
 def _bits(group: Group) -> Iterator[tuple[Cell, float, pd.Series]]:
@@ -26,44 +27,60 @@ def _bits(group: Group) -> Iterator[tuple[Cell, float, pd.Series]]:
             yield cell, bits, accuracy
 
 
-BITS_LABEL = "measured bits per coordinate\n(in a grey band: equal bits, side by side)"
-_NEAR = 0.15  # octaves
+BITS_LABEL = "measured bits per coordinate\n(in a grey band: nearly equal bits, side by side)"
+RATIO_LABEL = "measured compression ratio\n(in a grey band: nearly equal ratios, side by side)"
+LEFT_OUT = "(left out: some kinds of tensors in a format, some not)"
+_NEAR = 0.1  # octaves; what differs by more stands in the order and at about the distance of its values
+_MARKER = 0.07  # inches from one marker to the next in a band, at most
 _MOST_ROWS = 3  # of numbers above the axes: what finds no room is left to the table
 
 
-def _near(bits: float) -> int:
-    """Bits that differ by less than about a tenth count as equal."""
-    return round(float(np.log2(bits)) / _NEAR)
+def _side_by_side(values: Sequence[float] | np.ndarray, width: float) -> tuple[np.ndarray, list[np.ndarray], float]:
+    """Positions on a logarithmic axis of so many inches, where no point hides another and each stands as near its value as that allows.
+
+    Also which points stand side by side, in order of their values, around their geometric mean (the others: each at its value); and how
+    far apart, in octaves.  It is less than a marker where points that differ by a tenth of an octave would else be taken together.
+    """
+    octaves = np.log2(np.asarray(values, float))
+    order = np.argsort(octaves, kind="stable")
+    apart = max(float(np.ptp(octaves)), 1.0) * _MARKER / width
+    blocks = _blocks(octaves, order, apart)
+    while max(np.ptp(octaves[block]) for block in blocks) > _NEAR:
+        apart *= 0.8
+        blocks = _blocks(octaves, order, apart)
+    for block in blocks:
+        octaves[block] = octaves[block].mean() + apart * (np.arange(len(block)) - (len(block) - 1) / 2)
+    return 2.0**octaves, blocks, apart
 
 
-def _side_by_side(bits: list[float]) -> list[float]:
-    """Positions on the axis: points with nearly equal bits are moved apart, so that none hides another."""
-    near = [_near(value) for value in bits]
-    clusters = sorted(set(near))
-    gaps = [(b - a) * _NEAR * 2 / (near.count(a) + near.count(b)) for a, b in itertools.pairwise(clusters)]
-    apart = min([0.14, *gaps])  # octaves
-    places = []
-    for index, value in enumerate(bits):
-        rank, size = near[:index].count(near[index]), near.count(near[index])
-        places.append(value * 2.0 ** (apart * (rank - (size - 1) / 2)))
-    return places
+def _blocks(octaves: np.ndarray, order: np.ndarray, apart: float) -> list[np.ndarray]:
+    """Neighbours that have no room of ``apart`` each, and twice that between two blocks, at their own places."""
+    blocks: list[np.ndarray] = []
+    for point in order:
+        blocks.append(np.array([point]))
+        while len(blocks) > 1:
+            left, right = blocks[-2:]
+            needed = apart * ((len(left) + len(right)) / 2 - 1 + (2 if len(left) + len(right) > 2 else 1))
+            if octaves[right].mean() - octaves[left].mean() >= needed:
+                break
+            blocks[-2:] = [np.concatenate([left, right])]
+    return blocks
 
 
-def _name_clusters(axes: Axes, bits: list[float], places: list[float]) -> None:
-    """A shade behind the points that stand side by side, and the bits they all have above it."""
-    near = np.array([_near(value) for value in bits])
-    wide = 0.13 * max((near.max() - near.min()) * _NEAR, 1.0)  # octaves that a number takes of the axis
-    rows: list[float] = []  # of numbers, from below: where the last one of each stands
-    for number in np.unique(near):
-        own = np.flatnonzero(near == number)
-        low, high = min(places[k] for k in own) / 2**0.06, max(places[k] for k in own) * 2**0.06
-        axes.axvspan(low, high, color="#f2f2f2", linewidth=0, zorder=0)
+def _name_blocks(axes: Axes, values: np.ndarray, places: np.ndarray, blocks: Sequence[np.ndarray], apart: float) -> None:
+    """Above the points what they have, and a shade behind those that stand side by side."""
+    wide = 0.022 * max(float(np.ptp(np.log2(values))), 1.0)  # octaves that a letter takes of the axis
+    rows: list[float] = []  # of numbers, from below: where the last one of each ends
+    for block in blocks:
+        low, high = float(places[block[0]]), float(places[block[-1]])
+        if len(block) > 1:
+            axes.axvspan(low / 2 ** (0.6 * apart), high * 2 ** (0.6 * apart), color="#f2f2f2", linewidth=0, zorder=0)
+        text = "\N{EN DASH}".join(dict.fromkeys(f"{value:.3g}" for value in (values[block[0]], values[block[-1]])))
         middle = float(np.log2(low * high)) / 2
-        row = next((row for row, last in enumerate(rows) if middle - last >= wide), len(rows))  # neighbours' numbers do not touch
+        row = next((row for row, last in enumerate(rows) if middle - wide * len(text) / 2 >= last), len(rows))  # numbers do not touch
         if row == _MOST_ROWS:
             continue
-        rows[row : row + 1] = [middle]
-        text = f"{np.exp(np.mean(np.log([bits[k] for k in own]))):.3g}"
+        rows[row : row + 1] = [middle + wide * (len(text) / 2 + 1)]
         height = 1.01 + 0.06 * row
         axes.annotate(text, (2.0**middle, height), xycoords=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=7)
 
@@ -73,18 +90,69 @@ def bits_against_accuracy(axes: Axes, group: Group) -> str | None:
     points = list(_bits(group))
     if not points:
         return "no run has logged both comm/bits_per_coordinate and Vacc"
-    if len({_near(bits) for _, bits, _ in points}) < 3:
+    if len(_side_by_side([bits for _, bits, _ in points], _width(axes))[1]) < 3:
         return "the methods send (nearly) the same number of bits per coordinate"
-    beside = _side_by_side([bits for _, bits, _ in points])
-    for (cell, _, accuracy), bits in zip(points, beside, strict=True):
-        found = estimate(accuracy)
+    _draw(axes, group, points)
+    axes.set_xlabel(BITS_LABEL)
+    return None
+
+
+def ratio_against_accuracy(axes: Axes, group: Group) -> str | None:
+    """Final accuracy against the measured compression ratio, full precision at 1.
+
+    Runs that keep tensors of some kinds in a format and others in float32 are left out: those others are not part of their ratio.
+    """
+    ratios = compression_ratio(group.logs)
+    tag = "Vacc" if "Vacc" in group.logs.tags else "Vpearson"
+    scores = final(group.logs, tag, list(ratios.index))
+    points, left_out = [], False
+    for cell in group.cells:
+        runs = runs_to_use(group.logs, cell)
+        ratio, score = geometric_mean(ratios.reindex(runs)), scores.reindex(runs).dropna()
+        if np.isfinite(ratio) and len(score):
+            if all_or_none(group.logs.settings.loc[runs[0]].to_dict()):
+                points.append((cell, ratio, score))
+            else:
+                left_out = True
+    if len(points) < 2:
+        wanted = " and tensors of all kinds in a format or of none" if left_out else ""
+        return f"fewer than two settings have both a compression_ratio and a Vacc or Vpearson{wanted}"
+    _draw(axes, group, points)
+    axes.set_xlabel(f"{RATIO_LABEL}\n{LEFT_OUT}" if left_out else RATIO_LABEL)
+    if tag == "Vpearson":
+        axes.set_ylabel("final correlation")
+    return None
+
+
+def _draw(axes: Axes, group: Group, points: Sequence[tuple[Cell, float, pd.Series]]) -> None:
+    """Mean and interval of each cell's accuracies at its place, on a logarithmic axis; nearly equal ones side by side."""
+    values = np.array([place for _, place, _ in points])
+    places, blocks, apart = _side_by_side(values, _width(axes))
+    estimates = [estimate(accuracy) for _, _, accuracy in points]
+    for (cell, _, accuracy), found, place in zip(points, estimates, places, strict=True):
         style, label = look(cell, lines=False), marked(cell.label, mark(group.logs, cell, len(accuracy)))
         if np.isfinite(found.half_width):
-            axes.errorbar(bits, found.mean, yerr=found.half_width, fmt="none", ecolor=style.colour, elinewidth=0.8, capsize=2, zorder=2)
-        axes.plot([bits], [found.mean], label=label, linestyle="none", zorder=3, **style.point())
-    _name_clusters(axes, [bits for _, bits, _ in points], beside)
+            axes.errorbar(place, found.mean, yerr=found.half_width, fmt="none", ecolor=style.colour, elinewidth=0.8, capsize=2, zorder=2)
+        axes.plot([place], [found.mean], label=label, linestyle="none", zorder=3, **style.point())
+    _name_blocks(axes, values, places, blocks, apart)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(FuncFormatter(plain))
-    axes.set_xlabel(BITS_LABEL)
     axes.set_ylabel("final accuracy (%)")
-    return None
+    _limit(axes, estimates)
+
+
+def _width(axes: Axes) -> float:
+    """Of the figure, in inches."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    return figure.get_figwidth()
+
+
+def _limit(axes: Axes, estimates: Sequence[Estimate]) -> None:
+    """Fit the y axis to the means and what is near of their intervals: one over two seeds is often wider than all that there is to see."""
+    means, half_widths = (np.array([getattr(found, name) for found in estimates]) for name in ("mean", "half_width"))
+    half_widths = np.nan_to_num(half_widths)
+    beyond = max(0.35 * float(np.ptp(means)), float(np.median(half_widths)))
+    low, high = max((means - half_widths).min(), means.min() - beyond), min((means + half_widths).max(), means.max() + beyond)
+    margin = 0.05 * (high - low) or 1.0
+    axes.set_ylim(low - margin, high + margin)

@@ -30,6 +30,9 @@ REFERENCES = {"super_var": "supersgd", "sgd_var": "sgd"}  # tag -> the method th
 DROP: dict[str, Any] = {"color": "#777777", "linewidth": 0.7, "linestyle": (0, (4, 2.5))}
 _STROKE: dict[str, Any] = {"linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 1.1}
 _UNEVEN = 4.0  # largest over smallest
+_CROWD = 6  # bands; of more, those are left out that hide what is under them
+_WIDEST = 0.25  # of the axis, of such a band
+NO_BANDS = "intervals of a quarter of the axis or more are not shown"
 _SAME = 0.02  # of the axis: places that are nearer to each other are one
 
 
@@ -57,6 +60,7 @@ PLOTS = (
     Plot("validation_loss", "Validation loss", ("Vloss",), "validation loss", True),
     Plot("training_loss", "Training loss", ("Tloss", "loss"), "training loss", True),
     Plot("accuracy", "Validation accuracy", ("Vacc",), "validation accuracy (%)", False, steep=True),
+    Plot("correlation", "Correlation of predictions and labels", ("Vpearson", "Vmatthews"), "validation correlation", False, steep=True),
 )
 
 
@@ -145,7 +149,7 @@ def curves(axes: Axes, means: Means, plot: Plot, axis: str = "step") -> str | No
     On another axis than the step (``analysis.axes``), the mean of the quantity at a step stands at the mean over the same seeds of
     where they were at that step.  Cells of which some seeds are missing are pale and end in a circle; those of which no
     run is complete show what there is, dotted, and end in a cross; the legend says so.  Bytes that differ much between methods
-    take a logarithmic axis, on which step 0 has no place.
+    take a logarithmic axis, on which step 0 has no place.  Of more than six intervals the wide ones are left out.
     """
     found = means.of(plot)
     if isinstance(found, str):
@@ -159,12 +163,13 @@ def curves(axes: Axes, means: Means, plot: Plot, axis: str = "step") -> str | No
     on_axis = [curve.at(place, size) for curve, place in zip(found, places, strict=True)]
     shown = [curve for curve in on_axis if curve is not None]
     for curve in shown:
-        _one(axes, curve, alpha=float(np.clip(0.7 / len(shown), 0.03, 0.15)))
+        _line(axes, curve)
     if plot.references and axis in ("step", "epoch"):  # the time and bytes of other methods are not theirs
         _references(axes, means.group, axis)
     if uneven:
         axes.set_xscale("log")
     _limit(axes, plot)
+    _bands(axes, shown, plot.log)
     _drops(axes, means, shown, axis, size, plot.log)
     axes.set_ylabel(plot.label)
     x_axis(axes, label, whole=axis == "step")
@@ -175,8 +180,7 @@ def curves(axes: Axes, means: Means, plot: Plot, axis: str = "step") -> str | No
     return None
 
 
-def _one(axes: Axes, curve: _Curve, alpha: float) -> None:
-    """Its line and its band, the fainter the more bands there are."""
+def _line(axes: Axes, curve: _Curve) -> None:
     style = look(curve.cell)
     keywords: dict[str, Any] = style.line(len(curve.x))
     if curve.label != curve.cell.label:
@@ -185,8 +189,20 @@ def _one(axes: Axes, curve: _Curve, alpha: float) -> None:
         last = (curve.x[-1:], curve.mean[-1:])
         axes.plot(*last, linestyle="none", color=style.colour, markerfacecolor="none", gid="end", zorder=4, **end)
     axes.plot(curve.x, curve.mean, label=curve.label, zorder=3, **keywords)
-    if np.isfinite(curve.low).any():
-        axes.fill_between(curve.x, curve.low, curve.high, color=style.colour, alpha=alpha, linewidth=0, zorder=2)
+
+
+def _bands(axes: Axes, shown: Sequence[_Curve], log: bool) -> None:
+    """The intervals, the fainter the more there are; in a crowd none that takes much of the axis, whose limits are set."""
+    there = [curve for curve in shown if np.isfinite(curve.low).any()]
+    scale = np.log10 if log else np.asarray
+    height = float(np.ptp(scale(axes.get_ylim())))
+    narrow = [curve for curve in there if np.nanmedian(scale(curve.high) - scale(curve.low)) < _WIDEST * height]
+    kept = narrow if len(there) > _CROWD else there
+    for curve in kept:
+        alpha = float(np.clip(0.7 / len(kept), 0.03, 0.15))
+        axes.fill_between(curve.x, curve.low, curve.high, color=look(curve.cell).colour, alpha=alpha, linewidth=0, zorder=2)
+    if len(kept) < len(there):
+        axes.plot([], [], linestyle="none", gid="no bands")
 
 
 def _references(axes: Axes, group: Group, axis: str) -> None:
@@ -309,7 +325,7 @@ def legend_below(figure: Figure, width: float) -> None:
 
 
 def _legend_handles(figure: Figure) -> dict[str, Artist]:
-    """One handle for each label of the panels, and one for the drops of the learning rate."""
+    """One handle for each label of the panels, one for the drops of the learning rate, and a word on intervals that are not there."""
     handles: dict[str, Artist] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -318,6 +334,8 @@ def _legend_handles(figure: Figure) -> dict[str, Artist]:
     for gid, label, style in (("drop", "rate drop", DROP), ("drops", "rate drop of a curve", _STROKE)):
         if gid in gids:
             handles[label] = Line2D([], [], color="#777777", **{name: value for name, value in style.items() if name != "color"})
+    if "no bands" in gids:
+        handles[NO_BANDS] = Line2D([], [], linestyle="none")
     return handles
 
 

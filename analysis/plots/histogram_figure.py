@@ -39,7 +39,7 @@ class _Shown:
 
     @property
     def density(self) -> np.ndarray:
-        return _density(self.measured)
+        return density(self.measured)
 
 
 @rc_context(RC)
@@ -106,28 +106,31 @@ def _adapts(group: Group, cell: Cell) -> bool:
 def _of_cell(group: Group, cell: Cell, *, early: bool) -> list[_Shown]:
     """The last measurement of the first run that has any, and before it the first one (``early``)."""
     runs = runs_to_use(group.logs, cell)
-    for run in sorted(runs, key=lambda run: _seed(group, run)):
+    for run in sorted(runs, key=lambda run: seed_of(group, run)):
         folder = group.logs.folder / run
-        measured = [histogram for histogram in read(folder, COORDINATES) if _sound(histogram)]
+        measured = [histogram for histogram in read(folder, COORDINATES) if sound(histogram)]
         if not measured:
             continue
-        fits = {histogram.step: histogram for histogram in read(folder, FIT) if _sound(histogram)}
+        fits = {histogram.step: histogram for histogram in read(folder, FIT) if sound(histogram)}
         chosen = [measured[0], measured[-1]] if early and len(measured) > 1 else [measured[-1]]
         return [_Shown(cell, item, fits.get(item.step), levels_at(group.logs, run, item.step)) for item in chosen]
     return []
 
 
-def _seed(group: Group, run: str) -> float:
+def seed_of(group: Group, run: str) -> float:
+    """A run's seed; infinite where it tells none."""
     seed = group.logs.settings.loc[run, "seed"]
     return float(seed) if isinstance(seed, int | float) and np.isfinite(seed) else np.inf
 
 
-def _sound(histogram: Histogram) -> bool:
+def sound(histogram: Histogram) -> bool:
+    """Whether it has something in it, and nothing that is no count."""
     finite = np.isfinite(histogram.counts).all() and np.isfinite(histogram.edges).all()
     return bool(finite and histogram.counts.min() >= 0 and histogram.counts.sum() > 0)
 
 
-def _density(histogram: Histogram) -> np.ndarray:
+def density(histogram: Histogram) -> np.ndarray:
+    """Of each bucket: the area below is 1."""
     return histogram.counts / histogram.counts.sum() / np.diff(histogram.edges)
 
 
@@ -136,7 +139,7 @@ def _panel(axes: Axes, shown: _Shown) -> None:
     axes.stairs(shown.density, shown.measured.edges, fill=True, color=colour, alpha=0.3, linewidth=0, baseline=1e-300)
     if shown.fitted is not None:
         middles = (shown.fitted.edges[:-1] + shown.fitted.edges[1:]) / 2
-        axes.plot(middles, _density(shown.fitted), color=colour, linewidth=1.1)
+        axes.plot(middles, density(shown.fitted), color=colour, linewidth=1.1)
     if len(shown.levels) <= _FEW:
         for level in shown.levels:
             axes.axvline(level, color="#555555", linewidth=0.5, linestyle=(0, (1, 1.5)), zorder=1)

@@ -70,7 +70,7 @@ RC: dict[Any, Any] = {
     "lines.linewidth": 1.2,
     "lines.markersize": 4.2,
     "legend.frameon": False,
-    "legend.handlelength": 2.6,
+    "legend.handlelength": 3.0,
     "legend.columnspacing": 1.2,
     "legend.handletextpad": 0.6,
     "figure.dpi": 300,
@@ -106,26 +106,34 @@ class Look:
 
 
 _CYCLE = math.lcm(len(COLOURS), len(MARKERS), len(DASHES))  # so many methods have looks of their own
-_VARIANTS = 2 * len(DASHES)  # so many settings of one method differ in dash or filling
+_SHADES = (0.0, -0.4, 0.3)  # of a method's settings, two by two: its colour, part of the way to black, part of the way to white
 
 
 def look(cell: Cell, *, lines: bool = True) -> Look:
-    """Colour, marker and dash of the cell's method; its second, third .. setting has another dash and a hollow marker.
+    """Colour, marker and dash of the cell's method; its second setting has another dash and a hollow marker.
 
-    After ten settings their marker changes too; in a figure of points alone (not ``lines``), at every setting.  Where its settings differ
-    in nothing but the scope, the entire model is solid and layer-wise is dashed, for every method alike.  A method that METHODS does not
-    know takes one of the places after it, by its name.
+    The next two settings have another marker and a darker shade, the two after a lighter one, and so on; in a figure of points alone (not
+    ``lines``) every setting has another marker.  Where its settings differ in nothing but the scope, the entire model is solid and
+    layer-wise is dashed, for every method alike.  A method that METHODS does not know takes one of the places after it, by its name.
     """
     index = _index(cell.method)
     dash = DASHES[(index + cell.variant) % len(DASHES)]
     if set(cell.differs) == {"method.scope"}:
         dash = DASHES[cell.differs["method.scope"] == "tensor"]
-    marker = MARKERS[(index + 7 * (cell.variant // _VARIANTS)) % len(MARKERS)]
+    pair = cell.variant // 2
+    marker = MARKERS[(index + 7 * pair) % len(MARKERS)]
     hollow = cell.variant % 2 == 1
     if not lines:
         marker = MARKERS[(index + 7 * cell.variant) % len(MARKERS)]
         hollow ^= cell.variant // len(MARKERS) % 2 == 1  # the second round of markers is filled where the first was hollow
-    return Look(COLOURS[index % len(COLOURS)], marker, dash, hollow, index)
+    return Look(_shaded(COLOURS[index % len(COLOURS)], _SHADES[pair % len(_SHADES)]), marker, dash, hollow, index)
+
+
+def _shaded(colour: str, by: float) -> str:
+    """by: in [-1, 1], the way to black (negative) or to white."""
+    end = 255 if by > 0 else 0
+    channels = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
+    return "#" + "".join(f"{round(channel + abs(by) * (end - channel)):02x}" for channel in channels)
 
 
 def _index(method: str) -> int:

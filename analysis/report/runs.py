@@ -124,8 +124,10 @@ class Result:
 RESULTS = (
     Result("final", "final acc. %", "final_accuracy", 2),
     Result("best", "best acc. %", "best_accuracy", 2),
+    Result("correlation", "correlation", "correlation", 4),
     Result("loss", "val. loss", "validation_loss", 4),
     Result("bits", "bits", "bits_per_coordinate", 3),
+    Result("ratio", "ratio", "compression_ratio", 2),
     Result("sent_mb", "MB sent", "MB_sent", 2),
     Result("variance", "rel. variance", "relative_variance", 3),
     Result("seconds", "seconds", "seconds", 1),

@@ -53,7 +53,7 @@ def _data(runs: Iterable[Run], root: Path, site: Site) -> list[str]:
     for run in runs:
         config = run.experiment.config
         name = config["data"]["name"]
-        if not issubclass(task_settings.DATA[name], task_settings.Files) or config["stand_in"] or config["data"].get("download"):
+        if not issubclass(task_settings.DATA[name], task_settings.OnDisk) or config["stand_in"] or config["data"].get("download"):
             continue
         place = config["data_dir"] if "data_dir" in run.experiment.settings or given is None else os.path.expandvars(given)
         if "$" in place:  # known only inside the job
@@ -67,8 +67,8 @@ def _data(runs: Iterable[Run], root: Path, site: Site) -> list[str]:
 
 
 def _belongs(entry: str, name: str) -> bool:
-    """Whether a file or folder of this name can be of the data set: cifar10, cifar-10-batches-py, CIFAR10.tar.gz."""
-    return re.sub(r"[^a-z0-9]", "", entry.lower()).startswith(name)
+    """Whether a file or folder of this name can be of the data set: cifar10, cifar-10-batches-py, CIFAR10.tar.gz, aclImdb."""
+    return re.sub(r"[^a-z0-9]", "", entry.lower()).removeprefix("acl").startswith(name)
 
 
 def _folders(runs: Sequence[Run], root: Path) -> list[str]:

@@ -2,7 +2,8 @@
 
 - ``block8``: 8-bit block-wise quantization (Dettmers et al., ICLR 2022, there of optimizer states), with their dynamic tree code or
   equally spaced values;
-- ``fp8``: e4m3 or e5m2 (Micikevicius et al., 2022), scaled so that the largest coordinate becomes the format's largest value.
+- ``fp8``: e4m3 or e5m2 (Micikevicius et al., 2022), scaled so that the largest coordinate becomes the format's largest value; with
+  ``scale=none`` the plain cast (``nuq.compressors.casts``).
 
 The tables differ, the method does not (``nuq.code_tables``): ``nuq.ops`` steps 1 to 4, with the Linf norm.  Rounding to the nearest is
 biased, and a contraction since every table has a zero; at random it is unbiased.  Differences from the papers: a coordinate in the
@@ -29,6 +30,7 @@ import torch
 from torch import Tensor
 
 from nuq import code_tables, ops
+from nuq.compressors.casts import HalfCast
 from nuq.compressors.decoding import InPlace
 from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
 from nuq.ops import Key
@@ -95,3 +97,10 @@ class Blockwise(InPlace):
 
     def message_bytes(self, num_coordinates: int) -> int:
         return HEADER_BYTES + _HEAD.size + 4 * ops.num_buckets(num_coordinates, self.bucket_size) + num_coordinates
+
+
+def fp8(settings: FP8) -> InPlace:
+    """e4m3 or e5m2, in units of the bucket's largest coordinate or as it is."""
+    if settings.scale == "bucket":
+        return Blockwise(settings)
+    return HalfCast(settings, torch.float8_e4m3fn if settings.table == "e4m3" else torch.float8_e5m2, "none")

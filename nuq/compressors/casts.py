@@ -1,16 +1,17 @@
-"""Two bytes per coordinate: bfloat16 and float16.
+"""Two bytes per coordinate: bfloat16 and float16; one byte: float8 without a scale.
 
 Rounded to the nearest (the default: biased, a contraction) or at random (``nuq.casts``: unbiased).  Neither gives an infinity for a
 finite gradient: ``bf16`` clamps at 3.39e38; ``fp16`` multiplies the vector by a power of two that brings its largest coordinate to
 2^14 .. 2^15 (coordinates 2^-39 times smaller vanish), clamping at 3.40e38, or with ``scale=none`` clamps at 65504.  A vector of float16
-without a coordinate of 3e-8 or more is lost with ``scale=none``: no contraction then.
+without a coordinate of 3e-8 or more is lost with ``scale=none``: no contraction then.  So it is with ``fp8 scale=none``: e4m3 clamps at
+448 and loses what is below .00098, e5m2 clamps at 57344 and loses what is below 7.7e-6.
 
 Body of a message::
 
     format uint8, 1 zero byte, exponent int16     the receiver multiplies by 2^exponent
-    codes                                         bfloat16 or float16, little-endian
+    codes                                         bfloat16 or float16, little-endian, or float8
 
-For n coordinates that makes ``28 + 4 + 2n`` bytes, header included.
+For n coordinates that makes ``28 + 4 + 2n`` bytes, header included, or ``28 + 4 + n``.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from nuq.compressors.decoding import InPlace
 from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
 from nuq.ops import Key
 from nuq.settings import check
-from nuq.settings.rivals import BF16, FP16
+from nuq.settings.rivals import BF16, FP8, FP16
 
 TAG = b"CAST"
 _HEAD = struct.Struct("<Bxh")
-_FORMATS = (torch.bfloat16, torch.float16)
+_FORMATS = (torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2)  # the order is part of the message format
 _LARGEST_EXPONENT = 126  # of a factor: 2^-126 is float32's smallest normal number
 _TOP = 14  # power of two of the largest float16 after scaling, with room for rounding up
 _PART = 1 << 17  # coordinates
@@ -38,11 +39,11 @@ _BELOW_TOP = 0x77FF  # the largest float16 below 2^(_TOP + 1)
 
 
 class HalfCast(InPlace):
-    """dtype: bfloat16 or float16; scale: power or none."""
+    """dtype: one of _FORMATS; scale: power (of float16 alone) or none."""
 
     exact_bytes = True
 
-    def __init__(self, settings: BF16, dtype: torch.dtype, scale: str) -> None:
+    def __init__(self, settings: BF16 | FP8, dtype: torch.dtype, scale: str) -> None:
         check(type(settings), vars(settings), "")
         self.dtype = dtype
         self.stochastic = settings.rounding == "stochastic"
@@ -54,13 +55,15 @@ class HalfCast(InPlace):
         largest = float(ops.bucket_scales(vector.contiguous(), max(n, 1), "linf").amax()) if n else 0.0
         vector = vector.to(torch.float32).contiguous()
         exponent = min(_TOP + 1 - math.frexp(largest)[1], _LARGEST_EXPONENT) if self.scaled and largest else 0
-        message = Message.room_for(TAG, n, _HEAD.size + 2 * n, vector.device)
+        message = Message.room_for(TAG, n, _HEAD.size + self.dtype.itemsize * n, vector.device)
         head = _HEAD.pack(_FORMATS.index(self.dtype), -exponent)
         message.body[: _HEAD.size] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
-        codes = message.body[_HEAD.size :].view(torch.int16)
+        codes = message.body[_HEAD.size :].view(torch.uint8 if self.dtype.itemsize == 1 else torch.int16)
         most = _BELOW_TOP if largest >= 2.0**127 else casts.MOST_FP16
         if self.stochastic and self.dtype == torch.bfloat16:
             casts.to_bfloat16_(vector, codes, key.words())
+        elif self.stochastic and self.dtype.itemsize == 1:
+            casts.to_float8_(vector, codes, key.words(), self.dtype)
         elif self.stochastic:
             casts.to_float16_(vector, codes, key.words(), 2.0**exponent, most if self.scaled else casts.MOST_FP16)
         else:
@@ -81,13 +84,16 @@ class HalfCast(InPlace):
 
     def _decode(self, message: Message, total: Tensor, *, accumulate: bool) -> None:
         body, n = message.body, message.num_coordinates
-        if message.tag != TAG or body.numel() != _HEAD.size + 2 * n:
-            raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not {TAG!r} with 2 bytes a coordinate")
+        if message.tag != TAG or body.numel() < _HEAD.size:
+            raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of shorter numbers ({TAG!r})")
         number, exponent = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
         if number >= len(_FORMATS) or abs(exponent) > _LARGEST_EXPONENT:
             raise MessageError(f"format {number}, exponent {exponent}: damaged")
+        size = _FORMATS[number].itemsize
+        if body.numel() != _HEAD.size + size * n:
+            raise MessageError(f"{body.numel()} bytes where {n} such coordinates take {_HEAD.size + size * n}: damaged")
         for part in _parts(n):
-            codes = from_bytes(body[_HEAD.size + 2 * part.start : _HEAD.size + 2 * part.stop], _FORMATS[number])
+            codes = from_bytes(body[_HEAD.size + size * part.start : _HEAD.size + size * part.stop], _FORMATS[number])
             if accumulate:
                 total[part] += codes.to(torch.float32).mul_(2.0**exponent)
             elif exponent:
@@ -96,7 +102,7 @@ class HalfCast(InPlace):
                 total[part] = codes
 
     def message_bytes(self, num_coordinates: int) -> int:
-        return HEADER_BYTES + _HEAD.size + 2 * num_coordinates
+        return HEADER_BYTES + _HEAD.size + self.dtype.itemsize * num_coordinates
 
 
 def _parts(num_coordinates: int) -> list[slice]:

@@ -20,8 +20,12 @@ class InPlace(ABC):
 
     def decode(self, message: Message) -> Tensor:
         total = torch.empty(message.num_coordinates, dtype=torch.float32, device=message.body.device)
-        self._decode(message, total, accumulate=False)
+        self.decode_into(message, total)
         return total
+
+    def decode_into(self, message: Message, total: Tensor) -> None:
+        """total = decode(message), in the caller's memory.  total: float32[n]."""
+        self._decode(message, total, accumulate=False)
 
     def add(self, message: Message, total: Tensor) -> None:
         """total += decode(message), in one pass.  total: float32[n]."""

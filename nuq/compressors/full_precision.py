@@ -32,6 +32,10 @@ class FullPrecision:
     def decode(self, message: Message) -> Tensor:
         return self._numbers(message).clone()
 
+    def decode_into(self, message: Message, total: Tensor) -> None:
+        """total = decode(message), without a copy between.  total: float32[n]."""
+        total.copy_(self._numbers(message))
+
     def add(self, message: Message, total: Tensor) -> None:
         """total += decode(message), without a copy."""
         total += self._numbers(message)

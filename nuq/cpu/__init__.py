@@ -9,10 +9,11 @@ from __future__ import annotations
 import ctypes
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 SETS = ("baseline", "avx2", "avx512")
 SOURCE = Path(__file__).parent / "src"
@@ -46,6 +47,21 @@ def library() -> ctypes.CDLL | None:
         stacklevel=2,
     )
     return None
+
+
+def functions(signatures: Mapping[str, tuple[list[Any], Any]]) -> Callable[[str], Any]:
+    """The library's functions by name, each told its arguments' and its result's ctypes once; RuntimeError where there is no library."""
+
+    @cache
+    def function(name: str) -> Any:
+        loaded = library()
+        if loaded is None:
+            raise RuntimeError("the C++ kernels are not built")
+        found = getattr(loaded, name)
+        found.argtypes, found.restype = signatures[name]
+        return found
+
+    return function
 
 
 def _unusable(loaded: ctypes.CDLL) -> str:

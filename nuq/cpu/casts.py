@@ -8,7 +8,7 @@ from typing import Any
 
 from nuq.cpu import library
 
-FORMATS = ("bf16", "fp16", "natural")
+FORMATS = ("bf16", "fp16", "natural", "fp8")
 _POINTER, _LONG, _INT, _WORD, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_uint32, ctypes.c_float
 
 
@@ -34,7 +34,7 @@ def cast(
     most: int = 0,
     least: int = 1,
 ) -> None:
-    """float32[n] -> n codes, bytes of natural and else uint16.
+    """float32[n] -> n codes, bytes of natural and fp8, else uint16.
 
     vector, codes: addresses of contiguous CPU memory of that size; scale, most, least: see ``src/casts.h``.
     """

@@ -8,7 +8,6 @@ use; where ``decode_`` raises, the total is as it was.
 from __future__ import annotations
 
 import ctypes
-from functools import cache
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from jaxtyping import Float, Float32, Float64, UInt8
 from torch import Tensor
 
 from nuq.checks import check_decode, check_encode, check_tensor
-from nuq.cpu import library
+from nuq.cpu import functions
 from nuq.ops import DTYPES, NORMS, check_block, check_input, check_scales, lanes, num_buckets, scales_per_bucket
 
 _CPU = torch.device("cpu")
@@ -31,16 +30,7 @@ _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
     "nuq_leading_bits": ([_LONG, _WORD, _WORD, _INT, _POINTER, _INT], None),
     "nuq_hadamard": ([_POINTER, _LONG, _LONG, _WORD, _WORD, _INT, _INT], None),
 }
-
-
-@cache
-def _function(name: str) -> Any:
-    loaded = library()
-    if loaded is None:
-        raise RuntimeError("the C++ kernels are not built")
-    function = getattr(loaded, name)
-    function.argtypes, function.restype = _SIGNATURES[name]
-    return function
+_function = functions(_SIGNATURES)
 
 
 def _in_place(tensor: Tensor) -> Tensor:

@@ -6,10 +6,9 @@ Arguments are addresses of contiguous CPU memory, whose sizes the caller vouches
 from __future__ import annotations
 
 import ctypes
-from functools import cache
 from typing import Any
 
-from nuq.cpu import library
+from nuq.cpu import functions
 
 _POINTER, _LONG, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 _SIGNATURES: dict[str, list[Any]] = {
@@ -17,15 +16,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "nuq_sum_sides": [_POINTER, _LONG, _LONG, _POINTER, _POINTER, _INT],
     "nuq_write_sides": [_POINTER, _POINTER, _LONG, _LONG, _POINTER, _INT, _INT],
 }
-
-
-@cache
-def _function(name: str) -> Any:
-    loaded = library()
-    assert loaded is not None
-    function = getattr(loaded, name)
-    function.argtypes, function.restype = _SIGNATURES[name], None
-    return function
+_function = functions({name: (arguments, None) for name, arguments in _SIGNATURES.items()})
 
 
 def pack_sides(vector: int, num_coordinates: int, bits: int, threads: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from nuq.cuda.pieces import FACTOR, SMALLEST, block_sums, halve, hash_bits, interval, inverse, magnitudes, pick_pair
+from nuq.cuda.pieces import FACTOR, SMALLEST, block_sums, halve, hash_bits, interval, inverse, magnitudes, packed_words, pick_pair
 
 
 @triton.jit
@@ -122,24 +122,6 @@ def _round_uniform(r, h, L: tl.constexpr, F: tl.constexpr):
     return ((r * HALF_FLOAT).to(tl.int32) + HALF + (h >> (32 - F)).to(tl.int32)) >> F
 
 
-@triton.jit
-def _words(codes, BITS: tl.constexpr, UNIT: tl.constexpr):
-    """UNIT codes each, [A, B, K] -> [A, B, K / UNIT], as one word of UNIT * BITS bits: uint32 or uint64.  UNIT: 4 for 8 bits, else 8."""
-    A: tl.constexpr = codes.shape[0]
-    B: tl.constexpr = codes.shape[1]
-    K: tl.constexpr = codes.shape[2]
-    # Four neighbours are in one thread: their shifts are constants.
-    words = tl.sum(tl.reshape(codes, (A, B, K // 4, 4)) << (tl.arange(0, 4)[None, None, None, :] * BITS).to(tl.uint32), axis=3)
-    if UNIT == 8:
-        halves = tl.reshape(words, (A, B, K // 8, 2))
-        half = tl.arange(0, 2)[None, None, None, :]
-        if BITS <= 4:
-            words = tl.sum(halves << (half * (4 * BITS)).to(tl.uint32), axis=3)
-        else:
-            words = tl.sum(halves.to(tl.uint64) << (half * (4 * BITS)).to(tl.uint64), axis=3)
-    return words
-
-
 @triton.jit(do_not_specialize=["n", "k0", "k1"])
 def encode_kernel(
     vector,
@@ -237,7 +219,7 @@ def encode_kernel(
         first = out + start // UNIT * BYTES
         codes = codes.to(tl.uint32, bitcast=True)
         if full:
-            words = _words(codes, BITS, UNIT)  # in both branches: before them, the compiler keeps more numbers in registers at once
+            words = packed_words(codes, BITS, UNIT)  # in both branches: before them, the compiler keeps more numbers in registers at once
             if ALIGNED and (BYTES == 1 or BYTES == 2 or BYTES == 4):
                 TYPE: tl.constexpr = tl.uint8 if BYTES == 1 else (tl.uint16 if BYTES == 2 else tl.uint32)
                 tl.store(first.to(tl.pointer_type(TYPE)) + group, words.to(TYPE))
@@ -249,7 +231,7 @@ def encode_kernel(
                 ends = _of_blocks(lengths, ROWS, NB)
             else:
                 ends = tl.minimum(left, BUCKET - piece)
-            words = _words(codes, BITS, UNIT)
+            words = packed_words(codes, BITS, UNIT)
             # The last byte of all is padded with zeros; a byte counts where its first bit belongs to a coordinate of its bucket.
             bits = tl.minimum(tl.maximum(ends - unit * UNIT, 0), UNIT) * BITS
             words = words & ((tl.full(words.shape, 1, tl.uint64) << bits.to(tl.uint64)) - 1).to(words.dtype)

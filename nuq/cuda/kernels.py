@@ -9,57 +9,20 @@ After such an error the outputs hold no meaning.
 
 from __future__ import annotations
 
-import warnings
-from contextlib import nullcontext
-from functools import cache
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from nuq import coding, reference
 from nuq.checks import check_decode, check_encode, check_tensor
+from nuq.cuda.launch import Modules, device_code, on, signed
 from nuq.cuda.tiles import BLOCK, LARGEST, OPTIONS, Tile, power_of_two, rotation_tile, tile
 from nuq.ops import QUANTILE_FACTOR, SMALLEST_NORM, check_block, check_scales, hadamard_blocks, lanes, num_buckets
 
 _COPIED_SCALES = 1 << 16
 _RADIX, _COLUMNS = 16, 512  # of outer_kernel: 64 numbers to a thread
 _PACK_SIZE = 1024  # bytes that one program of pack_kernel writes
-
-
-class _Modules(NamedTuple):
-    encode: ModuleType
-    decode: ModuleType
-    rotate: ModuleType
-
-
-@cache
-def _device_code() -> _Modules | None:
-    """The Triton kernels; None, after one warning, where Triton is not installed."""
-    try:
-        import triton  # noqa: F401
-    except ImportError:
-        warnings.warn(
-            "nuq runs without its GPU kernels (triton is not installed): results are the same, 10 to 50 times slower; "
-            "`pip install triton` brings them",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-        return None
-    from nuq.cuda import decode, encode, rotate
-
-    return _Modules(encode, decode, rotate)
-
-
-def _signed(word: int) -> int:
-    """A 32-bit word as int32, so that Triton compiles one kernel for all keys."""
-    return word - (1 << 32) if word >= 1 << 31 else word
-
-
-def _on(tensor: Tensor) -> Any:
-    """Triton launches on the current device: make it the tensor's."""
-    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
 
 
 def _check_contiguous(**tensors: Tensor) -> None:
@@ -85,7 +48,7 @@ def encode_(
     stochastic: bool,
 ) -> None:
     """Steps 1 to 4, 6 and 7; see ``ops.encode_``."""
-    device = _device_code()
+    device = device_code()
     if device is None:
         reference.encode_(vector, levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1, stochastic)
         return
@@ -107,7 +70,7 @@ def encode_uniform_(
     k1: int,
 ) -> None:
     """Steps 1 to 3 and 5 to 7; see ``ops.encode_uniform_``."""
-    device = _device_code()
+    device = device_code()
     if device is None:
         reference.encode_uniform_(vector, num_levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1)
         return
@@ -116,7 +79,7 @@ def encode_uniform_(
 
 
 def _encode(
-    device: _Modules,
+    device: Modules,
     vector: Tensor,
     levels: Tensor,
     scales: Tensor,
@@ -134,7 +97,7 @@ def _encode(
     n = vector.numel()
     if not n:
         return
-    with _on(vector):
+    with on(vector):
         large = min(bucket_size, n) > LARGEST
         if large:
             scales.copy_(_large_scales(device, vector, bucket_size, norm, multiple))
@@ -147,8 +110,8 @@ def _encode(
             out,
             n,
             multiple,
-            _signed(k0),
-            _signed(k1),
+            signed(k0),
+            signed(k1),
             BUCKET=_stride(n, bucket_size, tiles),
             NORM=norm,
             LANES=lanes(bucket_size, n) if norm == "quantile" else 1,
@@ -190,7 +153,7 @@ def _destination(packed: Tensor, n: int, bucket_size: int, packing: int, num_lev
     return (8 if num_levels <= 256 and _bytewise(n, bucket_size, 8, tiles) else 0), codes
 
 
-def _large_scales(device: _Modules, vector: Tensor, bucket_size: int, norm: str, multiple: float) -> Tensor:
+def _large_scales(device: Modules, vector: Tensor, bucket_size: int, norm: str, multiple: float) -> Tensor:
     """Step 2 for buckets above LARGEST: partial sums and maxima by a kernel, the rest, small, by PyTorch."""
     n = vector.numel()
     buckets = num_buckets(n, bucket_size)
@@ -215,7 +178,7 @@ def _large_scales(device: _Modules, vector: Tensor, bucket_size: int, norm: str,
         **OPTIONS,
     )
     if norm == "l2":
-        scales = _halved(sums.view(buckets, blocks)).sqrt().to(torch.float32)
+        scales = halved(sums.view(buckets, blocks)).sqrt().to(torch.float32)
     else:
         # The bits of |x| are ordered as the numbers are, NaN above all.
         lane_maxima = maxima.view(buckets, tiles.pieces, num_lanes).amax(dim=1)
@@ -224,7 +187,7 @@ def _large_scales(device: _Modules, vector: Tensor, bucket_size: int, norm: str,
             scales = largest
         elif norm == "rms":
             lengths = reference.bucket_lengths(n, bucket_size, vector.device)
-            rms = (_halved(sums.view(buckets, blocks)) / lengths).sqrt().to(torch.float32)
+            rms = (halved(sums.view(buckets, blocks)) / lengths).sqrt().to(torch.float32)
             scales = torch.maximum(largest, rms * torch.tensor(multiple, dtype=torch.float32, device=vector.device))
         else:
             last = n - (buckets - 1) * bucket_size
@@ -236,7 +199,7 @@ def _large_scales(device: _Modules, vector: Tensor, bucket_size: int, norm: str,
     return torch.where(scales < SMALLEST_NORM, torch.zeros_like(scales), scales)
 
 
-def _halved(sums: Tensor) -> Tensor:
+def halved(sums: Tensor) -> Tensor:
     """The upper part of step 2's tree: float64[rows, 2^k] -> [rows]."""
     while sums.shape[1] > 1:
         half = sums.shape[1] // 2
@@ -260,7 +223,7 @@ def decode_(
     k1: int,
 ) -> None:
     """Step 8; see ``ops.decode_``."""
-    device = _device_code()
+    device = device_code()
     if device is None:
         reference.decode_(packed, scales, levels, total, bucket_size, packing, accumulate, dither, k0, k1)
         return
@@ -271,7 +234,7 @@ def decode_(
         return
     checked = packing == coding.TERNARY or num_levels < 1 << packing
     damaged = torch.zeros(1, dtype=torch.int32, device=total.device) if checked else scales
-    with _on(total):
+    with on(total):
         tiles = tile(n, bucket_size, whole=False)
         device.decode.decode_kernel[(tiles.programs,)](
             packed,
@@ -281,8 +244,8 @@ def decode_(
             damaged,
             n,
             packed.numel(),
-            _signed(k0),
-            _signed(k1),
+            signed(k0),
+            signed(k1),
             BUCKET=_stride(n, bucket_size, tiles),
             L=num_levels,
             PACKING=packing,
@@ -309,7 +272,7 @@ def decode_(
 
 def hadamard_(vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> None:
     """Step 9; see ``ops.hadamard_``."""
-    device = _device_code()
+    device = device_code()
     if device is None:
         reference.hadamard_(vector, block, k0, k1, inverse)
         return
@@ -320,7 +283,7 @@ def hadamard_(vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> No
     inner = min(block, power_of_two(n + 1), LARGEST)  # of a block that the vector does not fill, only binary digits count
     whole = n // inner * inner
     outer = block > inner and whole > 0
-    with _on(vector):
+    with on(vector):
         if whole:
             size = max(inner, min(power_of_two(n), 4096))
             factor = 1.0 if outer else inner**-0.5
@@ -332,7 +295,7 @@ def hadamard_(vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> No
 
 
 def _rotate(
-    device: _Modules,
+    device: Modules,
     vector: Tensor,
     block: int,
     size: int,
@@ -350,8 +313,8 @@ def _rotate(
     device.rotate.hadamard_kernel[(programs,)](
         vector,
         vector.numel(),
-        _signed(k0),
-        _signed(k1),
+        signed(k0),
+        signed(k1),
         factor,
         BLOCK=block,
         FLIP_FIRST=flip_first,
@@ -363,7 +326,7 @@ def _rotate(
     )
 
 
-def _rotate_outer(device: _Modules, vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> None:
+def _rotate_outer(device: Modules, vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> None:
     """The distances from LARGEST on, of the blocks that have them: the whole ones, and the large ones of the rest."""
     n = vector.numel()
     spans = [(0, block, n // block), *((start, size, 1) for start, size in hadamard_blocks(n, block) if size >= LARGEST)]
@@ -375,8 +338,8 @@ def _rotate_outer(device: _Modules, vector: Tensor, block: int, k0: int, k1: int
             device.rotate.outer_kernel[(count * size // (radix * _COLUMNS),)](
                 vector,
                 start,
-                _signed(k0),
-                _signed(k1),
+                signed(k0),
+                signed(k1),
                 size**-0.5 if last else 1.0,
                 D=distance,
                 RADIX=radix,

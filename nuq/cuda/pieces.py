@@ -1,4 +1,4 @@
-"""Device code that the kernels share: the hash, the search among the levels, sums and maxima in a fixed order."""
+"""Device code that the kernels share: the hash, the search among the levels, sums and maxima in a fixed order, packed words."""
 
 # What Triton compiles is not Python to a type checker.
 # pyright: reportGeneralTypeIssues=false, reportAttributeAccessIssue=false, reportOperatorIssue=false, reportCallIssue=false
@@ -117,3 +117,21 @@ def interval(r, levels, L: tl.constexpr, COUNT: tl.constexpr):
                 middle = k + (1 << (BITS - 1 - step))
                 k = tl.where(r >= pick(table, middle, COUNT), middle, k)
     return k
+
+
+@triton.jit
+def packed_words(codes, BITS: tl.constexpr, UNIT: tl.constexpr):
+    """UNIT codes each, [A, B, K] -> [A, B, K / UNIT], as one word of UNIT * BITS bits: uint32 or uint64.  UNIT: 4 for 8 bits, else 8."""
+    A: tl.constexpr = codes.shape[0]
+    B: tl.constexpr = codes.shape[1]
+    K: tl.constexpr = codes.shape[2]
+    # Four neighbours are in one thread: their shifts are constants.
+    words = tl.sum(tl.reshape(codes, (A, B, K // 4, 4)) << (tl.arange(0, 4)[None, None, None, :] * BITS).to(tl.uint32), axis=3)
+    if UNIT == 8:
+        halves = tl.reshape(words, (A, B, K // 8, 2))
+        half = tl.arange(0, 2)[None, None, None, :]
+        if BITS <= 4:
+            words = tl.sum(halves << (half * (4 * BITS)).to(tl.uint32), axis=3)
+        else:
+            words = tl.sum(halves.to(tl.uint64) << (half * (4 * BITS)).to(tl.uint64), axis=3)
+    return words

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from nuq.registry import METHODS
 from nuq.settings import setting
+from nuq.settings.quantizers import Uncompressed
 
 KINDS = ("auto", "none", "error", "momentum")
 KIND = (
@@ -92,6 +93,10 @@ def check_memory(settings: Feedback | HookFeedback, methods: Sequence[str], coll
         value = getattr(settings, item.name)
         if item.metadata["read_if"] and value != item.default and "momentum" not in kinds:
             raise ValueError(f"{own}{item.name}={value!r}: has no effect with {memory}; it is read with 'momentum' only")
+    if chosen == "error" and all(issubclass(METHODS[name].settings, Uncompressed) for name in methods):
+        raise ValueError(
+            f"{memory}: has no effect with method={', '.join(methods)}, whose messages leave nothing out; legal here: auto, none"
+        )
     if not settings.both:
         return
     both = f"{own}both={settings.both!r}"

@@ -55,9 +55,15 @@ class Block8(Scoped):
 
 @dataclass
 class FP8(Scoped):
-    """A byte per coordinate: 8-bit floating point, in units that map the bucket's largest to the format's."""
+    """A byte per coordinate: 8-bit floating point."""
 
-    bucket_size: int = setting(8192, "coordinates that share one scale", low=1, high=2**31 - 1)
+    scale: str = setting(
+        "bucket",
+        "bucket: in units that map the bucket's largest coordinate to the format's; none: the plain cast, clamped, small coordinates lost",
+        choices=("bucket", "none"),
+        identity="unless default",
+    )
+    bucket_size: int = setting(8192, "coordinates that share one scale", low=1, high=2**31 - 1, read_if=("scale", "bucket"))
     table: str = setting(
         "e4m3",
         "e4m3: 3 bits of mantissa over 2^18; e5m2: 2 bits over 2^32, for gradients that a smaller range would cut off",

@@ -234,6 +234,19 @@ def test_without_supersgd_the_best_method_sets_the_target(write_run: Write, tmp_
     assert reach.time_to_accuracy(logs(tmp_path), 3.4, 99.0) == "no run reaches 99.00 % validation accuracy"
 
 
+@pytest.mark.parametrize("settings", [18, 60, 90])
+def test_many_rows_fit_on_a_page(write_run: Write, tmp_path: Path, settings: int) -> None:
+    for number in range(settings):
+        write_run("s", {"method": "alq", "method.fit": "histogram", "method.num_samples": 5 + number}, climbing([10, 60, 80]))
+    figure = reach.time_to_accuracy(logs(tmp_path), 3.4)
+    if settings == 90:
+        assert figure == "90 rows are too many for one figure: choose fewer runs"
+        return
+    assert_nothing_overlaps(drawn(figure))
+    width, height = drawn(figure).get_size_inches()
+    assert (width, height <= 9) == (7.0, True)
+
+
 # --- what they look like ------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
@@ -16,13 +15,24 @@ from matplotlib.transforms import Bbox, BboxBase
 
 from analysis import figures
 from analysis.axes import AXES
-from analysis.cells import Cell, Group, cells, groups
+from analysis.cells import Group, cells, groups
 from analysis.logs.load import Logs, load
-from analysis.plots import bits_figure, curves, style
+from analysis.plots import curves, style
 from nuq.registry import METHODS
 from tests.analysis.conftest import Rows, measured
 
-CURVES = ("est_var", "relative_var", "est_nvar", "est_snr", "norm_var", "nb_error", "validation_loss", "training_loss", "accuracy")
+CURVES = (
+    "est_var",
+    "relative_var",
+    "est_nvar",
+    "est_snr",
+    "norm_var",
+    "nb_error",
+    "validation_loss",
+    "training_loss",
+    "accuracy",
+    "correlation",
+)
 AGAINST = [f"{name}{end}" for end in ("", "-time", "-epoch", "-bytes") for name in ("overview", *CURVES)]
 MEASURED = {"levels", "levels_steps", "bits_accuracy"}  # of those not against an axis, what ``everything`` has data for
 
@@ -33,70 +43,9 @@ def everything(level: float, steps: Sequence[int], seed: int = 1) -> Rows:
     for step in steps:
         wave = 1 + 0.1 * ((step * 7 + seed * 3) % 5)
         rows += [("est_nvar", step, 0.01 * level * wave), ("est_snr", step, wave), ("norm_var", step, 1e-3 * level * wave)]
-        rows += [("time/step_s", step, 0.02 * level)]
+        rows += [("time/step_s", step, 0.02 * level), ("Vpearson", step, 1 - 0.01 * level - 5 / (step + 10))]
         rows += [("epoch", step, (step - 1) // 25), ("batch_idx", step, (step - 1) % 25)] if step else []
     return rows
-
-
-def cell(method: str, variant: int = 0) -> Cell:
-    return Cell(method, variant, method, (), {})
-
-
-def test_every_method_has_a_look_of_its_own() -> None:
-    """Also in grey, also those that will be added, also one of another code base."""
-    assert len({to_rgb(colour) for colour in style.COLOURS}) == len(style.COLOURS)
-    looks = [style.look(cell(name)) for name in [*METHODS, *(f"method{number}" for number in range(3))]]
-    assert len({(look.colour, look.marker, look.dash) for look in looks}) == len(looks)
-    assert len({(look.marker, look.dash) for look in looks[: len(METHODS)]}) == len(METHODS)
-
-
-def test_forty_methods_would_differ_in_grey(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(style, "METHODS", dict.fromkeys(f"m{number}" for number in range(40)))
-    looks = [style.look(cell(f"m{number}")) for number in range(40)]
-    assert len({(look.marker, look.dash) for look in looks}) == 40
-    assert len({(look.colour, look.marker) for look in looks}) == 40
-
-
-def test_sixty_settings_of_one_method_differ() -> None:
-    looks = [style.look(cell("alq", variant)) for variant in range(60)]
-    assert len({(look.marker, look.dash, look.hollow) for look in looks}) == 60
-
-
-def test_settings_of_one_method_differ_without_lines() -> None:
-    looks = [style.look(cell("dgc", variant), lines=False) for variant in range(30)]
-    assert len({(look.marker, look.hollow) for look in looks}) == 30
-
-
-def linear(colour: str) -> np.ndarray:
-    channels = np.array(to_rgb(colour))
-    return np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
-
-
-# Vienot, Brettel and Mollon (1999): what a person without red or green cones sees, in linear RGB.
-SIGHT = {
-    "normal": np.eye(3),
-    "no red cones": np.array([[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]]),
-    "no green cones": np.array([[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]]),
-}
-
-
-@pytest.mark.parametrize("sight", SIGHT)
-def test_colours_of_the_paper_s_methods_can_be_told_apart(sight: str) -> None:
-    """Distance in CIE Lab, of which about 2 is just visible; marker and dash come on top."""
-    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
-    shown = [np.clip(SIGHT[sight] @ linear(colour), 0, 1) for colour in style.COLOURS[:12]]  # the paper's come first in METHODS
-    x, y, z = np.cbrt(np.array([to_xyz @ colour for colour in shown]).T / np.array([[0.9505], [1.0], [1.089]]))
-    lab = np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=1)
-    distances = {(a, b): float(np.linalg.norm(lab[a] - lab[b])) for a, b in itertools.combinations(range(len(lab)), 2)}
-    closest = min(distances, key=lambda pair: distances[pair])
-    assert distances[closest] > 16, [list(METHODS)[k] for k in closest]
-
-
-def test_settings_of_one_method_share_its_colour_and_differ_in_dash_and_marker() -> None:
-    first, second = style.look(cell("alq")), style.look(cell("alq", 1))
-    assert (first.colour, first.marker) == (second.colour, second.marker)
-    assert first.dash != second.dash
-    assert first.hollow != second.hollow
 
 
 @pytest.fixture
@@ -132,6 +81,22 @@ def test_curves_are_means_with_drops_and_bands(one: Callable[..., tuple[Logs, Gr
     assert [np.asarray(line.get_xydata())[0, 0] for line in axes.lines if line.get_gid() == "drop"] == [60]  # 200 lies beyond the last step
     assert len(axes.collections) == 2
     assert axes.get_yscale() == "log"
+
+
+@pytest.mark.parametrize("methods", [6, 8])
+def test_of_many_bands_the_wide_ones_are_left_out(write_run: Callable[..., Path], tmp_path: Path, methods: int) -> None:
+    """Each over two seeds that differ by 20, the first by .1, on an axis of 70 to 100 %."""
+    for level, method in enumerate(list(METHODS)[:methods]):
+        for seed in (0, 1):
+            spread = (20.0 if level else 0.1) * seed
+            write_run("s", {"method": method, "seed": 1 + seed}, [("Vacc", step, 70.0 + 3 * level + spread) for step in (10, 20, 30)])
+    (group,) = groups(load(tmp_path / "runs", "s"))
+    figure, problem = panel(group, "accuracy")
+    assert problem is None
+    assert len(figure.axes[0].collections) == (6 if methods == 6 else 1)
+    with matplotlib.rc_context(style.RC):
+        curves.legend_below(figure, 7.0)
+    assert (curves.NO_BANDS in [text.get_text() for text in figure.legends[0].get_texts()]) == (methods == 8)
 
 
 def test_linear_axes_show_arithmetic_means(one: Callable[..., tuple[Logs, Group]]) -> None:
@@ -371,12 +336,3 @@ def test_figures_are_the_same_from_several_processes(write_run: Callable[..., Pa
     assert {path.name for path in drawn[0].paths} >= {"accuracy-epoch.pdf", "accuracy-bytes.png"}
     for first, second in zip(*(of_count.paths for of_count in drawn), strict=True):
         assert first.read_bytes() == second.read_bytes(), first.name
-
-
-def test_points_with_equal_bits_stand_side_by_side_in_order() -> None:
-    places = bits_figure._side_by_side([3.03, 32.0, 3.03, 1.6, 3.04])
-    assert places[0] < places[2] < places[4]
-    assert places[2] == pytest.approx(3.03)
-    assert places[1] == 32.0
-    crowded = bits_figure._side_by_side([2.0] * 7 + [1.6])
-    assert crowded[7] < min(crowded[:7])

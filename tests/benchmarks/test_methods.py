@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import eager, methods, methods_figure, resnet_gradient
-from benchmarks.resnet_gradient import Gradients
+from benchmarks import eager, methods, methods_figure, model_gradient
+from benchmarks.model_gradient import Gradients
 from nuq.registry import METHODS
 
 SHAPES = {"conv": (16, 8, 3, 3), "bias": (16,), "linear": (10, 64)}
@@ -24,7 +24,7 @@ def gradients(stand_in: bool = False) -> Gradients:
 
 
 def test_the_json_and_the_figures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(resnet_gradient, "recorded", gradients)
+    monkeypatch.setattr(model_gradient, "recorded", lambda model: gradients())
     monkeypatch.setattr(methods_figure.style, "FORMATS", ("png",))
     cases = ["supersgd", "qsgd bits=4", "topk ratio=0.1", "dgc", "alq"]
     methods.main(["--quick", "--threads", "1", "--out", str(tmp_path), "--methods", *cases])
@@ -53,6 +53,20 @@ def test_cases_that_are_not_legal(case: str, capsys: pytest.CaptureFixture[str])
     with pytest.raises(SystemExit, match="2"):
         methods.main(["--methods", case])
     assert case.split()[-1].partition("=")[0] in capsys.readouterr().err
+
+
+def test_gradients_of_every_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    small = {"cifar_resnet18": {"model": "lenet"}, "gpt": {"model.width": 12}}
+    known = {name: (words, {**settings, **small[name]}) for name, (words, settings) in model_gradient.MODELS.items()}
+    monkeypatch.setattr(model_gradient, "MODELS", known)
+    monkeypatch.setattr(model_gradient, "CACHE", tmp_path)
+    monkeypatch.setattr(model_gradient, "BATCH_SIZE", 2)
+    monkeypatch.setenv("NUQ_DATA", str(tmp_path))
+    for name in known:
+        found = model_gradient._recorded(name, stand_in=True)
+        assert len(found.measure) == 3 and found.num_coordinates == sum(map(math.prod, found.shapes.values())) > 10_000
+        again = model_gradient._recorded(name, stand_in=True)  # from what was kept
+        assert all(torch.equal(a, b) for a, b in zip(found.measure, again.measure, strict=True)) and again.shapes == found.shapes
 
 
 def test_scope_is_the_methods() -> None:

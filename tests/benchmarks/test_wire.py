@@ -145,8 +145,9 @@ def test_a_rank_that_ends_is_named_with_its_last_words(monkeypatch):
             wire.ask_all([waits], {"do": "measure"})
     finally:
         for one in (answers, dies, waits):
-            with one.process, one.errors:
-                one.process.kill()
+            one.process.kill()
+            one.process.communicate()  # reaps it, whether or not it has read its last command
+            one.errors.close()
 
 
 # --- the rivals ---

@@ -135,8 +135,14 @@ def _elsewhere(made: Bench) -> Iterator[Bench]:
         shutil.copytree(made.root, f"{name}/checkout")
         shutil.copy(made.family, f"{name}/mine.py")
         moved = dataclasses.replace(made, root=Path(name, "checkout"), family=Path(name, "mine.py"))
+        sbatch = Path(name, "bin", "sbatch")  # the stand-in's folder is closed to others, who would see none
+        sbatch.parent.mkdir()
+        sbatch.write_text("#!/bin/sh\nexit 1\n")
+        sbatch.chmod(0o755)
         try:
-            yield moved
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("PATH", str(sbatch.parent), prepend=os.pathsep)
+                yield moved
         finally:
             for folder, _, _ in os.walk(name):
                 os.chmod(folder, 0o755)

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 import args
-from grid import dgc, everything, layerwise
+from grid import dgc, everything, layerwise, smaq
 from grid.engine import epochs, rates
 from grid.engine.families import load
 from grid.engine.sweep import Experiment
+from nuq.layers import parsed_format
 from nuq.registry import METHODS, Method
 from nuq.settings import setting
+from text_settings import TASKS
 
 
 def rows(family: str, run_name: str) -> dict[str, Experiment]:
@@ -31,17 +33,23 @@ def test_an_epoch_is_that_of_the_order_of_training() -> None:
     for data, batch_size, workers in (("cifar10", 128, 4), ("cifar10", 512, 1), ("mnist", 128, 4), ("digits", 16, 2)):
         order = Order(epochs.NUM_TRAIN[data], batch_size, workers, seed=1)
         assert epochs.steps_per_epoch(data, batch_size, workers) == order.steps_per_epoch
-    assert epochs.steps_per_epoch("imagenet", 32, 256) == 1_281_167 // 8192 == 156
+        accumulated = Order(epochs.NUM_TRAIN[data], batch_size, workers, seed=1, accumulate=3)
+        assert epochs.steps_per_epoch(data, batch_size, workers, 3) == accumulated.steps_per_epoch
+    assert epochs.steps_per_epoch("imagenet", 32, 256) == 1_281_167 // 8192 == 156 == epochs.steps_per_epoch("imagenet", 32, 32, 8)
     assert epochs.at_epochs([0, 30, 60.5], 10) == [0, 300, 605]
 
 
-def test_the_digits_are_as_many_as_is_said() -> None:
+def test_the_data_sets_are_as_large_as_is_said() -> None:
     import torch
 
     from train import data
 
     found = data.load(args.resolve({"data": "digits"}), torch.device("cpu"))
     assert found.num_train == epochs.NUM_TRAIN["digits"]
+    pictures = {name: kind.num_train for name, kind in data.KINDS.items() if kind.num_train is not None}
+    chosen = {"imdb": {"data": "imdb"}, **{task: {"data": "glue", "data.task": task} for task in TASKS}}
+    sentences = {name: data.true_size(args.resolve({**settings, "model": "bert"})).num_train for name, settings in chosen.items()}
+    assert pictures | sentences == epochs.NUM_TRAIN
 
 
 # --- DGC ----------------------------------------------------------------------------------------------------------
@@ -146,12 +154,23 @@ def test_layerwise_training_is_the_24_epoch_recipe() -> None:
     assert len(layerwise.methods([0.1])[1]) == 4
 
 
+DEEPER = {"resnet32", "cifar_resnet50", "cifar_resnet110", "cifar_resnet152", "vgg11_bn"}
+ATOMO = [
+    ("lenet_mnist", "mnist", {"lenet"}, 117),
+    ("resnet18_cifar10", "cifar10", {"cifar_resnet18"}, 97),
+    ("networks_cifar10", "cifar10", DEEPER, 97),
+    ("svhn", "svhn", DEEPER | {"cifar_resnet18"}, 143),
+    ("cifar100", "cifar100", DEEPER | {"cifar_resnet18"}, 97),
+]
+
+
 def test_atomo_is_trained_as_by_its_authors() -> None:
-    for run_name, data, model, epoch in (("lenet_mnist", "mnist", "lenet", 117), ("resnet18_cifar10", "cifar10", "cifar_resnet18", 97)):
+    for run_name, data, models, epoch in ATOMO:
         found = rows("atomo", run_name)
+        assert {item.config["model"]["name"] for item in found.values()} == models
         for item in found.values():
             config = args.result_settings(item.config)
-            assert (config["data"]["name"], config["model"]["name"], config["batch_size"]) == (data, model, 128)
+            assert (config["data"]["name"], config["batch_size"], config["steps"]) == (data, 128, 100 * epoch)
             assert config["optim"] == {"name": "sgd", "lr": 0.01, "momentum": 0.5, "nesterov": False, "weight_decay": 0.0}
             assert config["schedule"] == {"name": "exponential", "factor": 0.95, "period": epoch}
         ranks = {item.config["method"]["svd_rank"] for item in found.values() if item.config["method"]["name"] == "atomo"}
@@ -169,6 +188,46 @@ def test_topk_at_atomos_bytes_has_its_ratio_from_the_models_matrices() -> None:
 def test_casq_over_clusters_and_cells() -> None:
     found = [item.config["method"] for item in rows("lss", "resnet18_cifar10").values() if item.config["method"]["name"] == "casq"]
     assert {(method["clusters"], method["cells_ratio"]) for method in found} == {(k, c) for k in (2, 4, 8, 16) for c in (0.001, 0.01, 0.1)}
+
+
+# --- SmaQ ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("run_name", ["cifar10_resnet34", "cifar10_others", "cifar100", "bert_stsb", "bert_imdb", "cifar10_cpu", "cpu"])
+def test_every_format_is_that_of_all_tensors(run_name: str) -> None:
+    found = {}
+    for label, item in rows("smaq", run_name).items():
+        method, tensors = item.config["method"], item.config["tensors"]
+        assert item.config["workers"] == 1
+        if " only" in label:
+            given = [kind for kind in smaq.KINDS if tensors[kind]] + ["gradients"] * (method["name"] == "smaq")
+            assert label == f"SmaQ {given[0].replace('_', ' ')} only" and len(given) == 1 and not tensors["all"]
+            continue
+        name = label.split("=")[-1].split(" ", 1)[-1] if label.startswith("model=") else label
+        found[name] = tensors["all"]
+        if name == "FP32":
+            assert (method["name"], tensors["all"]) == ("supersgd", "")
+        else:
+            kept, own = parsed_format(tensors["activation_gradients"] or tensors["all"])
+            assert {"name": kept, **dataclasses.asdict(own)} == method, "both kinds of gradients have one format"
+        assert tensors["master"] == (name == "SmaQ master weights")
+    assert found == {
+        "FP32": "", "FP16": "fp16 scale=none", "BF16": "bf16", "FP8": "fp8 table=e5m2 scale=none", "S2FP8": "s2fp8", "SmaQ": "smaq",
+        "NNW-BDI": "nnw_bdi", "FP8 e4m3 scaled": "fp8", "SmaQ master weights": "smaq", "SmaQ, gradients to 16 sigma": "smaq",
+    }  # fmt: skip
+
+
+def test_smaq_is_trained_as_by_its_authors() -> None:
+    for item in rows("smaq", "cifar10_resnet34").values():
+        config = args.result_settings(item.config)
+        assert config["optim"] == {"name": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": False, "weight_decay": 5e-5}
+        assert config["schedule"] == {"name": "step", "at": [39_000, 58_500, 78_000], "factor": 0.1}
+        assert (config["batch_size"], config["steps"], config["model"]["name"]) == (128, 97_500, "resnet34")
+    for run_name, epoch in (("bert_stsb", 574), ("bert_imdb", 2500)):
+        for item in rows("smaq", run_name).values():
+            config = item.config
+            assert (config["batch_size"], config["steps"], config["model"]["name"]) == (10, 6 * epoch, "bert")
+            assert (config["optim"]["name"], config["optim"]["lr"], config["optim"]["weight_decay"]) == ("adamw", 2e-5, 0.01)
 
 
 # --- GPT ----------------------------------------------------------------------------------------------------------

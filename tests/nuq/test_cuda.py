@@ -1,17 +1,11 @@
-"""The Triton kernels: the reference's bits in Triton's interpreter and, where there is one, on a GPU; and what they compile to.
-
-Interpreted kernels need ``TRITON_INTERPRET=1`` before Triton is first imported, so all of them run in one process of their own: this
-file as a program, which prints what differed.
-"""
+"""The Triton kernels: the reference's bits in Triton's interpreter and, where there is one, on a GPU; and what they compile to."""
 
 from __future__ import annotations
 
 import json
-import os
-import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -22,8 +16,8 @@ from torch import Tensor
 
 from nuq import coding, ops, reference
 from nuq.cuda import kernels
+from tests.nuq.without_gpu import ROOT, check_machine_code, interpreted, recorded
 
-ROOT = Path(__file__).parents[2]
 K0, K1 = 0x1234567, 0xFEDCBA98
 MULTIPLE = 2.5
 
@@ -244,11 +238,7 @@ def _interpret() -> None:
 
 
 def test_interpreter_equals_reference() -> None:
-    pytest.importorskip("triton", reason="Triton is not installed: no interpreter")
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, str(Path(__file__))], cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == {}
+    assert interpreted(__file__) == {}
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here: the kernels were interpreted and compiled, not run")
@@ -258,8 +248,6 @@ def test_gpu_equals_reference() -> None:
 
 # --- what they compile to --------------------------------------------------------------------------------------------
 
-# Whatever rounds otherwise than the specification, or flushes small numbers to zero.
-FORBIDDEN = ("fma.rn.f32", "fma.rn.f64", "div.full", "div.approx", "sqrt.approx", "rcp.approx", "ex2.approx", ".ftz")
 LARGE = Case(1 << 15, 8192)
 COMPILED: dict[str, Callable[[], Any]] = {
     "levels, 3 bits": lambda: encoded(kernels, LARGE, "cpu"),
@@ -287,86 +275,14 @@ COMPILED: dict[str, Callable[[], Any]] = {
 ON_BOTH = ("levels, 3 bits", "uniform, 4 bits", "ternary", "decode, 3 bits", "hadamard")
 
 
-class Recorder:
-    """Stands in for a kernel: keeps the arguments of its launches."""
-
-    def __init__(self, kernel: Any) -> None:
-        self.kernel, self.launches = kernel, []
-
-    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
-        assert all(isinstance(size, int) and size >= 1 for size in grid)
-        return lambda *arguments, **settings: self.launches.append((arguments, settings))
-
-    def compile(self, architecture: int) -> Iterator[Any]:
-        """Every launch as it would be compiled on a GPU whose tensors begin at multiples of 16 bytes."""
-        import triton
-        from triton.backends.compiler import GPUTarget
-        from triton.compiler import ASTSource
-
-        for arguments, settings in self.launches:
-            types = dict(zip(self.kernel.arg_names, map(_type, arguments), strict=False))
-            constants = {name: settings[name] for name in self.kernel.arg_names if name in settings}
-            options = {name: value for name, value in settings.items() if name not in constants}
-            aligned = {
-                (i,): [["tt.divisibility", 16]] for i, name in enumerate(self.kernel.arg_names) if types.get(name, "").startswith("*")
-            }
-            source = ASTSource(self.kernel, {**types, **dict.fromkeys(constants, "constexpr")}, constants, aligned)
-            yield triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
-
-
-def _type(argument: Any) -> str:
-    if isinstance(argument, Tensor):
-        names = {"uint8": "u8", "int16": "i16", "int32": "i32", "float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16"}
-        return "*" + names[str(argument.dtype).removeprefix("torch.")]
-    return "fp32" if isinstance(argument, float) else "i32"
-
-
-@pytest.fixture
-def recorders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Recorder]:
-    pytest.importorskip("triton", reason="Triton is not installed: no compiler")
-    if os.environ.get("TRITON_INTERPRET") == "1":
-        pytest.skip("TRITON_INTERPRET=1: interpreted kernels cannot be compiled")
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    modules = kernels._device_code()
-    assert modules is not None
-    monkeypatch.setattr(kernels, "check_scales", lambda *_: None)  # nothing is computed
-    found = []
-    for module in modules:
-        for name in [name for name in vars(module) if name.endswith("_kernel")]:
-            found.append(Recorder(getattr(module, name)))
-            monkeypatch.setattr(module, name, found[-1])
-    return found
-
-
 @pytest.mark.parametrize(("name", "architecture"), [*((name, 80) for name in COMPILED), *((name, 90) for name in ON_BOTH)])
-def test_compiled_kernels_round_as_specified_and_do_not_spill(recorders: list[Recorder], name: str, architecture: int) -> None:
+def test_compiled_kernels_round_as_specified_and_do_not_spill(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, architecture: int
+) -> None:
+    recorders = recorded(monkeypatch, tmp_path)
+    monkeypatch.setattr(kernels, "check_scales", lambda *_: None)  # nothing is computed
     COMPILED[name]()
-    compiled = [kernel for recorder in recorders for kernel in recorder.compile(architecture)]
-    assert compiled
-    for kernel in compiled:
-        ptx = kernel.asm["ptx"]
-        assert f".target sm_{architecture}" in ptx
-        assert not [word for word in FORBIDDEN if word in ptx]
-        spilled, machine_code = disassembled(kernel.asm["cubin"])
-        assert spilled == 0
-        if "div.rn" not in ptx and "sqrt.rn" not in ptx:  # those are sequences with fused steps, correctly rounded in the end
-            assert not re.findall(r"\b[DF]FMA\b", machine_code)
-
-
-def disassembled(cubin: bytes) -> tuple[int, str]:
-    """Bytes of stack (spilled registers) of a thread, and the instructions, by the tools that come with Triton."""
-    import triton
-
-    tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-    file = Path(os.environ["TRITON_CACHE_DIR"]) / "kernel.cubin"
-    file.write_bytes(cubin)
-    usage, code = (
-        subprocess.run([tools / tool, option, file], capture_output=True, text=True, check=True).stdout
-        for tool, option in (("cuobjdump", "-res-usage"), ("nvdisasm", "-c"))
-    )
-    stack = re.search(r"STACK:(\d+)", usage)
-    assert stack
-    return int(stack[1]), code
+    check_machine_code(recorders, architecture)
 
 
 # --- without Triton --------------------------------------------------------------------------------------------------
@@ -374,14 +290,14 @@ def disassembled(cubin: bytes) -> tuple[int, str]:
 
 def test_without_triton_the_reference_runs_after_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "triton", None)
-    kernels._device_code.cache_clear()
+    kernels.device_code.cache_clear()
     try:
         with pytest.warns(RuntimeWarning, match="triton is not installed"):
             assert difference(Case(100, 64), kernels, "cpu") == ""
         assert difference(Case(100, 64, uniform=True), kernels, "cpu") == ""  # a second warning would be an error
         assert rotation_difference(100, 32, False, kernels, "cpu") == ""
     finally:
-        kernels._device_code.cache_clear()
+        kernels.device_code.cache_clear()
 
 
 def test_importing_nuq_imports_no_triton() -> None:

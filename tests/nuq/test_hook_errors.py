@@ -136,6 +136,25 @@ def test_a_gradient_that_is_not_finite_is_raised_on_all_ranks(collective, ranks)
     ranks.run(raises, collective)
 
 
+def overflows_float16(group):
+    """A mean that float32 holds, and the bucket does not: one coordinate in a hundred travels, a hundred times as large."""
+    for policy in ("raise", "propagate"):
+        settings: dict[str, Any] = {"method": "randomk", "ratio": 0.01, "min_size": 0, "on_non_finite": policy}
+        model, state = hooked(group, nn.Linear(400, 1).half(), **settings)
+        loss = model(torch.full((1, 400), 2000.0, dtype=torch.float16)).sum()
+        if policy == "raise":
+            with pytest.raises(RuntimeError, match="the mean gradient of 'weight' is not finite or overflows float16"):
+                loss.backward()
+        else:
+            loss.backward()
+            assert bool(torch.isnan(gradients(model)).any()) and state.error is None
+        state.close()
+
+
+def test_a_mean_beyond_float16_is_not_an_infinity(ranks):
+    ranks.run(overflows_float16, world=2)
+
+
 def propagates(group):
     """As a gradient scaler wants it: the step is lost on all ranks, and the next one is well."""
     rank = dist.get_rank(group)
@@ -304,8 +323,10 @@ def small_tensors_with_momentum(group):
     for settings in refused:
         with pytest.raises(ValueError, match="sends gradients without the momentum that feedback='momentum' has taken from the optimizer"):
             hooked(group, net(), method="dgc", **settings)
-    with pytest.raises(ValueError, match=r"skip_1d=True: the momentum of '0\.bias' acts in its method, qsgd, .* layers="):
+    with pytest.raises(ValueError, match=r"skip_1d=True: the momentum of '0\.bias' acts in its method, qsgd, .* layers=.*supersgd'\]$"):
         hooked(group, net(), method="qsgd", feedback="momentum", momentum=0.5, skip_1d=True)
+    with pytest.raises(ValueError, match=r"as in layers=\['\*bias = supersgd'\], with feedback='momentum'"):
+        hooked(group, net(), method="dgc", scope="model", skip_1d=True)
     model, state = hooked(group, net(), method="qsgd", feedback="momentum", momentum=0.5, layers=["*bias = supersgd"], bits=2)
     sums = {name: torch.zeros_like(parameter) for name, parameter in model.module.named_parameters()}
     for step in range(3):  # what that error tells to do

@@ -1,3 +1,4 @@
+import numpy as np
 import torch
 
 from nuq.workers import joined
@@ -16,3 +17,8 @@ def test_parts_that_do_not_are_copied_in_order():
         vector = joined(parts)
         assert torch.equal(vector, torch.cat([part.reshape(-1) for part in parts]))
         assert vector.data_ptr() != flat.data_ptr()
+
+
+def test_storages_that_share_their_memory():
+    numbers = np.arange(10, dtype=np.float32)
+    assert torch.equal(joined([torch.from_numpy(numbers[:4]), torch.from_numpy(numbers)[4:]]), torch.arange(10.0))

@@ -265,7 +265,16 @@ def whole(root: Path, slurm: Slurm, sweeps: str, name: str, site: str = SITE) ->
     """A copy of the tree, real main.py included, with a sweep of its own."""
     ignored = shutil.ignore_patterns("__pycache__")
     root.mkdir(parents=True)
-    for part in ("args.py", "command_line.py", "task_settings.py", "grid_run.py", "main.py", "constraints.txt"):
+    for part in (
+        "args.py",
+        "command_line.py",
+        "run_settings.py",
+        "task_settings.py",
+        "text_settings.py",
+        "grid_run.py",
+        "main.py",
+        "constraints.txt",
+    ):
         shutil.copy2(ROOT / part, root / part)
     for part in ("grid", "nuq", "train"):
         shutil.copytree(ROOT / part, root / part, ignore=ignored)

@@ -18,7 +18,7 @@ import torch
 from tests.slurm.checkout import Checkout, accounted, queued, whole
 from tests.slurm.cluster import Slurm
 
-SHORT, LONG = 40, 3000  # long enough not to end between the preemption and its signal (SLURM sends a SIGCONT first)
+SHORT, LONG = 40, 6000  # long enough not to end between the preemption and its signal (SLURM sends a SIGCONT first)
 SWEEPS = f'''
 """The same task on two nodes, in a partition that is preempted, and alone."""
 

@@ -45,15 +45,24 @@ def cases() -> dict[str, dict]:
         more = UPDATES if name.startswith("alq") else {}
         every[name] = {"method": name.split()[0], "layers": lines, "exchange.collective": collective, **more}
     every["powersgd auto"] = {"method": "powersgd", "exchange.collective": "auto"}
+    for collective in ("gather", "two_stage"):  # what comes out of the exchange is clipped, on every rank alike
+        every[f"qsgdinf clipped {collective}"] = {
+            "method": "qsgdinf",
+            "exchange.collective": collective,
+            "optim.clip_norm": 0.5,
+            "optim.clip_value": 0.05,
+        }
     every["casq refreshed"] = {"method": "casq", "method.refresh_every": 8, "method.sample_size": 256}
     every["qsgdinf auto"] = {"method": "qsgdinf", "exchange.collective": "auto"}
     every["qsgdinf sgd trajectory"] = {"method": "qsgdinf", "trajectory": "sgd", "measure.every": 10, "measure.num_samples": 2}
+    formats = {"tensors.all": "smaq", "tensors.master": True, "tensors.min_size": 64, "optim": "adamw"}
+    every["smaq tensors"] = {"method": "smaq", **formats}
     return every
 
 
 FEWER = [  # also on two and three ranks
     *("sgd", "supersgd", "amq", "trn", "alq fresh tensor", "qsgdinf sgd trajectory"),
-    *("supersgd two_stage", "alq two_stage", "trn server", "alq server", "alq layers"),
+    *("supersgd two_stage", "alq two_stage", "trn server", "alq server", "alq layers", "qsgdinf clipped two_stage", "smaq tensors"),
 ]
 # What depends on the split or on who comes first, so that only the ranks are alike; workers of its own, for three ranks.
 RANKS_ONLY: dict[str, dict] = {

@@ -166,8 +166,10 @@ def test_a_strangers_checkpoint_runs_no_code(form: str, tmp_path: Path) -> None:
         (tmp_path / FILE).write_bytes(pickle.dumps(state))
     else:
         torch.save(state, tmp_path / FILE)
-    with pytest.raises(CheckpointError, match=r"checkpoint\.pt is damaged"):
+    kind = "damaged" if form == "bare pickle" else "no checkpoint of a run"
+    with pytest.raises(CheckpointError, match=rf"checkpoint\.pt is {kind} \([^\n\x1b]+\): move it away") as told:
         checkpoint.load(tmp_path, "a", CPU)
+    assert "weights_only" not in str(told.value), "torch advises to trust it"
     assert not proof.exists()
     torch.load(tmp_path / FILE, weights_only=False) if form != "bare pickle" else pickle.loads((tmp_path / FILE).read_bytes())
     assert proof.exists()  # so it would have
@@ -203,12 +205,12 @@ def test_a_damaged_newest_never_takes_the_place_of_a_whole_previous(tmp_path: Pa
     (tmp_path / PREVIOUS).write_bytes(both[0])
     (tmp_path / f".{FILE}.123.tmp").write_bytes(b"of an attempt that was killed")
     with pytest.warns(UserWarning, match="going on from") as told:
-        state = checkpoint.restore(tmp_path, "a", CPU, Links(None))
-    assert state is not None and is_state(state, OLD) and len(told) == 1
+        found = checkpoint.restore(tmp_path, "a", CPU, Links(None))
+    assert found is not None and is_state(found.state, OLD) and len(told) == 1
     assert {path.name for path in tmp_path.iterdir()} == {DAMAGED, PREVIOUS}
     assert (tmp_path / DAMAGED).read_bytes() == both[1][:-1]
     again = checkpoint.restore(tmp_path, "a", CPU, Links(None))  # killed before the next checkpoint: no warning, the same state
-    assert again is not None and is_state(again, OLD)
+    assert again is not None and is_state(again.state, OLD)
     checkpoint.save(tmp_path, NEW)
     assert (tmp_path / PREVIOUS).read_bytes() == both[0]
     assert is_state(loaded(tmp_path)[0], NEW)
@@ -224,6 +226,34 @@ def test_both_damaged_is_one_error_and_nothing_is_lost(tmp_path: Path, both: tup
         "move them away to start this run anew"
     )
     assert (tmp_path / FILE).read_bytes() == b"" and (tmp_path / PREVIOUS).read_bytes() == both[0][:500]
+
+
+class Wire:
+    """Of two ranks that take turns: what the first says is kept, and read by the second."""
+
+    world = 2
+
+    def __init__(self) -> None:
+        self.rank, self.said = 0, list[Any]()
+
+    def texts(self, text: str, what: str) -> list[str]:
+        self.said += [] if self.rank else [text]
+        return [self.said.pop(0)] if self.rank else [text]
+
+    def broadcast(self, chunk: torch.Tensor, what: str) -> None:
+        self.said += [] if self.rank else [chunk.clone()]
+        if self.rank:
+            chunk.copy_(self.said.pop(0))
+
+
+@pytest.mark.parametrize("name", [FILE, PREVIOUS])
+def test_another_rank_knows_which_file_its_state_is_of(name: str, tmp_path: Path, both: tuple[bytes, bytes]) -> None:
+    (tmp_path / name).write_bytes(both[1])
+    wire: Any = Wire()
+    for wire.rank in (0, 1):
+        found = checkpoint.restore(tmp_path, "a", CPU, wire)
+        assert found is not None and found.path == tmp_path / name and is_state(found.state, NEW)
+    assert not wire.said
 
 
 class Died(BaseException):
@@ -281,7 +311,7 @@ def test_killed_at_any_call_of_a_save_a_whole_generation_is_there(
         else:
             assert is_state(state, NEW) or (is_state(state, OLD) and not ended)
             again = checkpoint.restore(folder, "a", CPU, Links(None))
-            assert again is not None and again["step"] == state["step"]
+            assert again is not None and again.state["step"] == state["step"]
             assert not list(folder.glob(".*"))
             checkpoint.save(folder, {**NEW, "step": 3})
             assert torch.load(folder / PREVIOUS, weights_only=True)["step"] == state["step"]

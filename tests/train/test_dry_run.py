@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import args
+from grid.engine.families import find, load
 from nuq.workers import Workers
 from train import data, dry_run, status
+from train.order import Order
 from train.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -67,6 +69,10 @@ def test_evaluation_of_both_splits_takes_both_true_sizes(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("one_second_each")
+def test_a_run_that_never_evaluates_spends_no_time_on_it(tmp_path: Path) -> None:
+    assert dry_run.dry_run(config(tmp_path, steps=10, eval_every=0))["evaluate_s"] == 0
+
+
 @pytest.mark.parametrize("collective", ["two_stage", "server", "hierarchical"])
 def test_any_collective_can_be_tried_in_one_process(collective: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chosen = config(tmp_path, steps=10, stand_in=True, exchange__collective=collective)
@@ -102,6 +108,35 @@ def test_the_estimate_of_memory_holds_a_large_batch(tmp_path: Path) -> None:
 def test_activations_are_counted_per_example(tmp_path: Path) -> None:
     small, large = (dry_run._activations(Trainer(config(tmp_path, stand_in=True, batch_size=size), device=CPU)) for size in (4, 16))
     assert sum(small) == pytest.approx(sum(large), rel=0.02)
+
+
+def test_accumulated_minibatches_are_in_memory_one_at_a_time(tmp_path: Path) -> None:
+    alone, several = (_kept(tmp_path, accumulate) for accumulate in (1, 4))
+    assert alone == several
+
+
+def _kept(tmp_path: Path, accumulate: int) -> list[int]:
+    return sorted(dry_run._activations(Trainer(config(tmp_path, stand_in=True, batch_size=4, compute__accumulate=accumulate), device=CPU)))
+
+
+@pytest.mark.usefixtures("one_second_each")
+def test_accumulated_minibatches_take_their_time_and_one_minibatchs_memory(tmp_path: Path) -> None:
+    one, sixteen = (
+        dry_run.dry_run(config(tmp_path, steps=10, batch_size=64, workers=2, compute__accumulate=accumulate)) for accumulate in (1, 16)
+    )
+    assert one["train_s"] == 10 * 2 * 64 / dry_run.BATCH_SIZE
+    assert sixteen["train_s"] == 10 * 2 * 16 * 64 / (dry_run.ACCUMULATE * dry_run.BATCH_SIZE)  # a pass of the trial has two minibatches
+    assert sixteen["sent_gb"] == one["sent_gb"]
+    assert sixteen["memory_gb"] == pytest.approx(one["memory_gb"], rel=0.1)
+
+
+def test_the_largest_run_of_dgc_can_be_tried() -> None:
+    """32 workers of 8 minibatches: more samples a step than there are stand-ins."""
+    large = find(load("dgc", "imagenet_resnet50").experiments(), "gpus=256 as 32 nodes DGC wm5").config
+    tiny = dry_run.shrunk({**large, "stand_in": True})
+    assert (large["compute"]["accumulate"], large["workers"], tiny["compute"]["accumulate"]) == (8, 32, 2)
+    dataset = data.stand_in(tiny, CPU)
+    assert Order(dataset.num_train, tiny["batch_size"], tiny["workers"], 1, accumulate=tiny["compute"]["accumulate"]).steps_per_epoch == 1
 
 
 @given(

@@ -217,6 +217,16 @@ def test_a_run_that_never_starts_and_one_whose_end_is_lost(run_dir: Path, capsys
     assert "has not started for patience_s=0.2 seconds" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("values", [{"state": ["done"]}, {"state": "failed", "failure": 3}])
+def test_a_damaged_status_is_named(values: dict[str, Any], run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told(run_dir, **values)
+    assert run(settings(run_dir)) == 1
+    out, errors = capsys.readouterr()
+    assert out.count("waiting for another status") == 1 and errors.count("\n") == 1
+    assert errors.startswith(f"main.py: {run_dir}/status.json is damaged (")
+    assert sorted(results(run_dir)) == [4, 6], "what is there is evaluated nevertheless"
+
+
 def test_a_heartbeat_alone_is_no_sign_that_it_gets_on(run_dir: Path) -> None:
     told(run_dir, state="running")
     script = Script(*[lambda: (time.sleep(0.02), told(run_dir, heartbeat=time.time()))] * 50)
@@ -280,7 +290,7 @@ def test_a_strangers_checkpoint_runs_no_code(run_dir: Path, capsys: pytest.Captu
 
     torch.save({"identity": "x", "step": 6, "model": Evil()}, run_dir / checkpoint.FILE)
     assert run(settings(run_dir)) == 1
-    assert "is damaged" in capsys.readouterr().err and not (run_dir / "ran").exists()
+    assert "is no checkpoint of a run" in capsys.readouterr().err and not (run_dir / "ran").exists()
 
 
 def test_weights_that_training_began_with_are_not_asked_for(run_dir: Path) -> None:

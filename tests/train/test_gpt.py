@@ -16,7 +16,7 @@ from torch.nn import functional as F
 import args
 from nuq.registry import METHODS
 from tests.train.test_models import build, size
-from train import data, dry_run, gradients
+from train import data, dry_run, objective
 from train.checkpoint import CheckpointError
 from train.data import text
 from train.launch import launch
@@ -189,7 +189,7 @@ def test_the_loss_is_a_mean_over_all_places_and_evaluation_counts_characters() -
     logits = trainer.model(x).detach()
     shares = torch.log_softmax(logits, dim=-1)
     by_hand = -sum(float(shares[row, place, y[row, place]]) for row in range(3) for place in range(16)) / 48
-    assert float(gradients.loss_of(logits, y)) == pytest.approx(by_hand, rel=1e-5)
+    assert float(objective.loss_of(logits, y)) == pytest.approx(by_hand, rel=1e-5)
     found = trainer.evaluate("test")
     assert found["Vcorrect"] + found["Vwrong"] == trainer.data.num_test * 16
     assert found["Vloss"] == pytest.approx(math.log(97), rel=0.05)
@@ -250,7 +250,7 @@ def test_a_run_says_its_text_and_goes_on_with_it_alone(
     real = text.encode
     monkeypatch.setattr(text, "encode", lambda content: real(content.replace(b"e", b"3")))
     other = Trainer(chosen, device=CPU)
-    with pytest.raises(CheckpointError, match=rf"began on a text with the fingerprint {fingerprint}, and this Python's has [0-9a-f]{{14}}"):
+    with pytest.raises(CheckpointError, match=rf"began on a text with the fingerprint {fingerprint}, and text's here has [0-9a-f]{{14}}"):
         other.load_state_dict(state)
 
 

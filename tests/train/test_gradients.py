@@ -10,8 +10,8 @@ import args
 from nuq.ops import NonFiniteError
 from nuq.workers import non_finite_parameter, surely_finite
 from tests.train.test_resume import Killed, attempt, bits, config
-from train.gradients import loss_of
 from train.loss_scale import LARGEST, LossScale
+from train.objective import loss_of
 from train.order import Order, generator
 from train.trainer import Trainer
 

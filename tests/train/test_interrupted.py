@@ -15,7 +15,7 @@ import torch
 
 import args
 from tests.faults.compare import flat, logged
-from train import checkpoint, launch
+from train import checkpoint, joining, launch
 from train.log import Log
 from train.running import Preempted, run
 from train.status import Status, read
@@ -119,7 +119,9 @@ def test_a_signal_while_data_is_loaded(ranks: str, code: int | None, tmp_path: P
 
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR2)]
     monkeypatch.setattr(launch, "Trainer", loading)
-    monkeypatch.setattr(launch, "process_group", lambda device, timeout_s: contextlib.nullcontext())
+    monkeypatch.setattr(joining, "process_group", lambda device, timeout_s, stop: contextlib.nullcontext())
+    for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "0")
     monkeypatch.setenv("WORLD_SIZE", ranks)
     try:
         assert launch.launch(args.resolve({**SETTINGS, "run_dir": str(tmp_path)})) == (code or 2)

@@ -11,7 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
+from tests.train.test_models import build
 from train.status import read
 
 ROOT = Path(__file__).parents[2]
@@ -104,11 +106,37 @@ def test_ranks_that_never_come(tmp_path: Path) -> None:
     assert (status["state"], status["exit_code"], status["phase"]) == ("failed", 1, "starting")
 
 
-def test_ranks_with_other_settings_end_before_the_first_step(tmp_path: Path) -> None:
-    start = f"{sys.executable} {ROOT / 'main.py'} {' '.join(SETTINGS)} method=alq method.bits=$((3 + RANK / 2))"
+def _torchrun(folder: Path, words: str) -> subprocess.CompletedProcess[str]:
+    """Three ranks, of a shell each, which knows $RANK in the folder's name and in the words."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={WORLD}", "--no-python"]
-    done = subprocess.run([*torchrun, "bash", "-c", start], cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False)
+    command = f"cd {folder} && exec {sys.executable} {ROOT / 'main.py'} {' '.join(SETTINGS)} {words}"
+    return subprocess.run([*torchrun, "bash", "-c", command], capture_output=True, text=True, timeout=90, check=False)
+
+
+def test_ranks_with_other_settings_end_before_the_first_step(tmp_path: Path) -> None:
+    done = _torchrun(tmp_path, "method=alq method.bits=$((3 + RANK / 2))")
     assert done.returncode != 0
     assert "rank 0 has method.bits=3 and rank 2 has method.bits=4: all ranks need the same" in done.stderr
     (run_dir,) = (tmp_path / "runs" / "main").iterdir()
     assert read(run_dir)["exit_code"] == 2
+
+
+@pytest.mark.parametrize("third", ["missing", "another"])
+def test_a_file_that_one_rank_lacks_or_has_otherwise(third: str, tmp_path: Path) -> None:
+    """The rank that is alone with it tells the first one why it leaves."""
+    for rank in range(WORLD):
+        (tmp_path / f"{rank}").mkdir()
+        if rank < 2 or third == "another":
+            torch.save(build("cnn", (1, 8, 8), 10, seed=rank // 2).state_dict(), tmp_path / f"{rank}" / "start.pt")
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    (run_dir / "failure.rank1.json").write_text('{"exit_code": 3, "signature": "Old", "message": "of an earlier attempt"}')
+    done = _torchrun(tmp_path / "$RANK", f"model.weights_file=start.pt run_dir={run_dir}")
+    status = read(run_dir)
+    words = {
+        "missing": "rank 2: model.weights_file=start.pt: no such file; expected a state_dict of cnn",
+        "another": "rank 0 has the SHA-256 of model.weights_file=start.pt='",
+    }
+    assert status["failure"]["message"].startswith(words[third]) and f"main.py: {words[third]}" in done.stderr
+    assert (status["state"], status["exit_code"], status["step"]) == ("failed", 2, 0)
+    assert status["failure"]["signature"].startswith("WeightsError at ")

@@ -20,11 +20,13 @@ from train import data, models, torchvision_import
 from train.models import cifar_resnet, small
 
 SHAPES = {name: kind.input_shape or (100,) for name, kind in data.KINDS.items()} | {"text": (64,), "folder": (3, 32, 32)}
+SHAPES |= dict.fromkeys(("glue", "imdb"), (2, 128))
 FOR_MNIST = ["mnist_cnn", "mnist_convnet", "bigcnn", "mnist_mlp", "smlp", "ssmlp"]
 LARGE = {"bigcnn", "resnet1202", *(f"cifar_resnet{depth}" for depth in (101, 110, 152))}  # built without weights where they are counted
 SHALLOW: dict[str, dict[str, object]] = {
     "wide_resnet": {"model.depth": 10, "model.widen": 1},
     "gpt": {"data": "text", "model.layers": 1, "model.width": 16},
+    "bert": {"data": "imdb", "data.length": 24, "data.vocabulary": 200, "model.layers": 1, "model.width": 16},
 }
 OF_COLOUR = {
     *(f"resnet{depth}" for depth in (8, 9, 18, 20, 32, 34, 44, 50, 56, 110, 1202)),
@@ -36,13 +38,20 @@ OF_COLOUR = {
 
 def input_shape(name: str) -> tuple[int, ...]:
     """One that the model takes."""
-    return {"logreg": (100,), "gpt": (20,), **dict.fromkeys(FOR_MNIST, (1, 28, 28))}.get(name, (3, 32, 32))
+    return {"logreg": (100,), "gpt": (20,), "bert": (2, 24), **dict.fromkeys(FOR_MNIST, (1, 28, 28))}.get(name, (3, 32, 32))
 
 
 def build(name: str, shape: tuple[int, ...] = (3, 32, 32), num_classes: int = 10, /, **chosen: object) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(str(chosen.pop("seed", 0))))
         return models.build(args.resolve({"data": "cifar10", "model": name, **chosen}), shape, num_classes)
+
+
+def needs(name: str) -> None:
+    """Skip where the model's package is missing."""
+    if name == "bert":
+        torchvision_import.torchvision()  # before transformers, which imports it
+        pytest.importorskip("transformers", reason="pip install '.[nlp]'")
 
 
 def size(model: nn.Module) -> int:
@@ -89,10 +98,16 @@ def test_sizes_of_the_small_models() -> None:
 
 @pytest.mark.parametrize("name", [name for name in models.MODELS if name not in LARGE])
 def test_logits_and_a_gradient_for_every_parameter(name: str) -> None:
+    needs(name)
     shape = input_shape(name)
     model = build(name, shape, 7, **SHALLOW.get(name, {}))
     draws = torch.Generator().manual_seed(0)
-    if name == "gpt":
+    if name == "bert":
+        tokens = torch.randint(5, 200, (3, 24), generator=draws)
+        logits = model(torch.stack([tokens, torch.tensor([1] * 10 + [2] * 14).expand(3, 24)], dim=1))
+        assert logits.shape == (3, 7)
+        F.cross_entropy(logits, torch.tensor([0, 3, 6])).backward()
+    elif name == "gpt":
         logits = model(torch.randint(7, (3, *shape), generator=draws))
         assert logits.shape == (3, *shape, 7)
         F.cross_entropy(logits.flatten(0, 1), torch.arange(60) % 7).backward()
@@ -107,6 +122,7 @@ def test_logits_and_a_gradient_for_every_parameter(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in models.MODELS if name not in LARGE])
 def test_weights_come_from_the_callers_seed(name: str) -> None:
+    needs(name)
     first, again, other = (build(name, input_shape(name), seed=seed, **SHALLOW.get(name, {})).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(first[key], again[key]) for key in first)
     assert any(not torch.equal(first[key], other[key]) for key in first)
@@ -196,13 +212,14 @@ def test_the_cnn_learns_the_digits() -> None:
 @pytest.mark.parametrize("name", list(models.MODELS))
 def test_a_model_takes_the_data_or_names_those_that_do(data_name: str, name: str) -> None:
     config, shape = args.resolve({"data": data_name, "model": name}), SHAPES[data_name]
-    legal = {"mlp", "logreg"} if data_name != "text" else {"gpt"}
+    tokens = {"text": {"gpt"}, "glue": {"bert"}, "imdb": {"bert"}}
+    legal = tokens.get(data_name, {"mlp", "logreg"})
     legal |= {"cnn"} if len(shape) == 3 else set()
     legal |= set(FOR_MNIST) if shape == (1, 28, 28) else set()
     legal |= {"lenet"} if len(shape) == 3 and 28 <= shape[1] <= 32 else set()
     legal |= {"cifar_cnn", "cifar_mlp"} if shape == (3, 32, 32) else set()
     legal |= OF_COLOUR if shape[0] == 3 else set()
-    assert set(models.legal_models(shape, tokens=data_name == "text")) == legal
+    assert set(models.legal_models(shape, tokens=data_name in tokens)) == legal
     if name not in legal:
         with pytest.raises(ValueError, match=f"model={name} needs .*data={data_name} has the shape") as error:
             models.build(config, shape, 10)
@@ -255,7 +272,7 @@ class Attack:
 def test_a_file_that_is_no_state_dict_is_named_and_runs_no_code(tmp_path: Path) -> None:
     path, victim = tmp_path / "weights.pt", tmp_path / "made-by-the-file"
     chosen = {"model.weights_file": str(path)}
-    with pytest.raises(FileNotFoundError, match=r"weights\.pt: no such file"):
+    with pytest.raises(ValueError, match=r"weights\.pt: no such file"):
         build("resnet18", **chosen)
     torch.save({"fc.weight": Attack(str(victim))}, path)
     with pytest.raises(ValueError, match="cannot be read as a state_dict"):

@@ -227,7 +227,7 @@ def test_the_true_rate_is_used_and_logged(tmp_path: Path) -> None:
         trainer(DIGITS, optim__lr=0.1, **warm),
     )
     with pytest.raises(Preempted):
-        run(ours, tmp_path, Status(None, 8, "cpu", 1), log, lambda: ours.step == 3)  # asked before every step
+        run(ours, tmp_path, Status(None, 8, "cpu", 1), log, lambda: ours.step == 4)  # asked after every step
     assert [values["lr"] for values in log.kept if "lr" in values] == pytest.approx([0.05, 0.0625, 0.075, 0.0875])
     assert ours.optimizer.param_groups[0]["lr"] == log.kept[-1]["lr"]
     for _ in range(4):
@@ -255,6 +255,17 @@ OLD_GROUPS = {  # what checkpoints held of each group before decay could spare a
     "sgd": torch.optim.SGD,
     "adam": torch.optim.Adam,
 }
+
+
+def test_what_groups_are_set_to_is_the_settings_business(tmp_path: Path) -> None:
+    undisturbed = attempt(config("qsgdinf"), tmp_path / "undisturbed")
+    with pytest.raises(Killed):
+        attempt(config("qsgdinf"), tmp_path / "odd", kill_at=5)
+    saved = torch.load(tmp_path / "odd" / checkpoint.FILE, weights_only=True)
+    for group in saved["optimizer"]["param_groups"]:
+        group |= {"momentum": "much", "weight_decay": 3.0}
+    checkpoint.save(tmp_path / "odd", saved)
+    assert bits(attempt(config("qsgdinf"), tmp_path / "odd")) == bits(undisturbed)
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam", "dgc"])

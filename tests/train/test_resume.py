@@ -151,7 +151,9 @@ def test_damaged_checkpoints_are_named(tmp_path):
 def test_a_checkpoint_of_another_kind_of_state_is_named(tmp_path):
     settings = config("sgd")
     checkpoint.save(tmp_path, {"identity": args.identity(settings), "step": 3, "model": {}})
-    with pytest.raises(checkpoint.CheckpointError, match=r"does not fit this run .RuntimeError: Error.s. in loading state_dict"):
+    with pytest.raises(
+        checkpoint.CheckpointError, match=r"checkpoint.pt does not fit this run .it has no model.conv1.weight.: move it away"
+    ):
         attempt(settings, tmp_path)
 
 
@@ -175,12 +177,13 @@ def test_any_damage_to_a_checkpoint_is_named_and_exits_2(damage, tmp_path, capsy
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("status.json", "{"), ("status.json", "[]"), ("config.yaml", ""), ("config.yaml", "a: ["), ("config.yaml", None)]
+    ("name", "text"),
+    [("status.json", b"{"), ("status.json", b"[]")] + [("config.yaml", text) for text in (b"", b"a: [", b'a: "\x80\xff"', None)],
 )
 def test_damaged_files_of_a_run_are_named_and_exit_2(name, text, tmp_path, capsys):
     settings = config("sgd", run_dir=str(tmp_path), steps=2, eval_every=2)
     assert launch(settings) == 0
-    (tmp_path / name).unlink() if text is None else (tmp_path / name).write_text(text)
+    (tmp_path / name).unlink() if text is None else (tmp_path / name).write_bytes(text)
     assert launch(settings) == 2
     assert name in capsys.readouterr().err
 
@@ -267,7 +270,26 @@ def test_exit_codes_and_a_finished_run(tmp_path):
     assert run("steps=3", "eval_every=3").returncode == 0
     before = (tmp_path / "status.json").read_text()
     again = run("steps=3", "eval_every=3")
-    assert again.returncode == 0 and "done already" in again.stdout
+    assert again.returncode == 0 and "done already" in again.stdout and again.stderr == ""
     assert (tmp_path / "status.json").read_text() == before and json.loads(before)["step"] == 3
     other = run("steps=4")
     assert other.returncode == 2 and "other settings" in other.stderr
+
+
+def test_a_finished_run_whose_last_checkpoint_is_damaged(tmp_path, capsys):
+    settings = config("sgd", run_dir=str(tmp_path), steps=1, eval_every=0)
+    assert launch(settings) == 0
+    (tmp_path / checkpoint.FILE).write_bytes(b"")
+    capsys.readouterr()
+    assert launch(settings) == 0
+    told = f"main.py: {tmp_path / checkpoint.FILE}, the last checkpoint of this run, is damaged (it is empty)\n"
+    assert capsys.readouterr() == (f"{tmp_path}: done already\n", told)
+    (tmp_path / checkpoint.FILE).unlink()
+    assert launch(settings) == 0 and capsys.readouterr().err == "", "it may be wanted no more"
+
+
+def test_what_killed_attempts_left_half_written_is_tidied(tmp_path):
+    for name in ("status.json", "config.yaml", checkpoint.FILE):
+        (tmp_path / f".{name}.99.tmp").touch()
+    assert launch(config("sgd", run_dir=str(tmp_path), steps=1, eval_every=0)) == 0
+    assert not list(tmp_path.glob(".*"))

@@ -37,6 +37,10 @@ def test_every_split_gives_the_same_bits(name, ranks):
     assert found == dict.fromkeys(found, alone)
 
 
+def test_the_clipped_cases_are_clipped(ranks):
+    assert ranks[0]["qsgdinf clipped gather on 4"] != ranks[0]["qsgdinf on 4"]
+
+
 @pytest.mark.parametrize(("name", "size"), [("hierarchical", 4), ("first of three", 3), ("first two of three", 3)])
 def test_all_ranks_end_alike_where_a_simulation_cannot_know(name, size, ranks):
     found = [result[f"{name} among {size}"] for result in ranks[:size]]

@@ -59,6 +59,37 @@ def test_records_of_older_code_are_gone_on_with(tmp_path: Path, before: dict[str
     assert read(tmp_path)["metrics"] == {"loss": 1.0}
 
 
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("{", "Expecting"),
+        ("[]", "it holds no object"),
+        ("[" * 100_000, "maximum recursion depth"),
+        ('{"attempt": "x"}', "attempt is 'x', which is no number"),
+        ('{"seconds": NaN}', "seconds is nan, which is no number"),
+        ('{"seconds": -Infinity}', "seconds is -inf, which is no number"),
+        ('{"saved_step": []}', r"saved_step is \[\], which is no number"),
+        ('{"state": ["done"]}', r"state is \['done'\], which is no word"),
+        ('{"failure": 3}', "failure is 3, which is no object"),
+    ],
+)
+def test_a_damaged_status_says_what_becomes_of_the_run(text: str, what: str, tmp_path: Path) -> None:
+    (tmp_path / "status.json").write_text(text)
+    with pytest.raises(
+        ValueError, match=rf"status\.json is damaged \({what}.*\): move it away, and the run goes on from its checkpoint, where it has one"
+    ):
+        _status(tmp_path)
+
+
+def test_no_two_attempts_bear_one_number(tmp_path: Path) -> None:
+    """Also where status.json was moved away: later event files win, which is told by this number."""
+    for name in ("events.out.tfevents.1.host.a2", "events.out.tfevents.2.host.a10", "events.out.tfevents.3.host.apart"):
+        (tmp_path / name).touch()
+    assert _status(tmp_path).attempt == 11
+    (tmp_path / "events.out.tfevents.2.host.a10").unlink()
+    assert _status(tmp_path).attempt == 12
+
+
 def _fail(depth: int) -> None:
     if depth:
         _fail(depth - 1)

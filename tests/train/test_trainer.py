@@ -195,7 +195,7 @@ def test_what_an_exchange_takes_is_logged(tmp_path):
 
 
 def test_histograms_are_logged_at_measurements_but_not_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("train.running.MOST_HISTOGRAMS", 3)
+    monkeypatch.setattr("train.log.MOST_HISTOGRAMS", 3)
     for steps, expected in {3: [0, 1, 2], 7: [0, 3, 6]}.items():
         log = Kept()
         (tmp_path / str(steps)).mkdir()

@@ -16,10 +16,11 @@ import torch
 
 from nuq.settings import unknown
 
+from . import wordpiece
 from .augment import Augmentation, Cutout
 from .dataset import Arrays, DataSet, InMemory, Normalization
 
-__all__ = ["KINDS", "DataSet", "Size", "holds_tokens", "load", "stand_in", "true_size"]
+__all__ = ["KINDS", "DataSet", "Size", "holds_tokens", "load", "num_tokens", "stand_in", "true_size"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Kind:
     num_test: int | None = None
     in_memory: bool = True  # decoded on the training device; False: read from disk, batch by batch
     num_stand_ins: int = 1024  # training examples of a stand-in; a quarter as many to test
-    tokens: bool = False  # a text: int64 of settings["length"], with a label at every place
+    tokens: bool = False  # inputs are int64 tokens: of a text (length,), with a label at every place, or of sentences (2, length)
 
 
 KINDS: dict[str, Kind] = {
@@ -53,6 +54,8 @@ KINDS: dict[str, Kind] = {
     "svhn": Kind("svhn", 10, (3, 32, 32), 73_257, 26_032),
     "imagenet": Kind("imagenet", 1000, (3, 224, 224), 1_281_167, 50_000, in_memory=False, num_stand_ins=256),
     "folder": Kind("folder", 10, num_stand_ins=256),  # its classes and numbers are the folder's own
+    "glue": Kind("glue", 1, tokens=True),  # a score; other tasks of it have classes
+    "imdb": Kind("imdb", 2, tokens=True),
 }
 
 
@@ -72,6 +75,10 @@ def _kind(config: Mapping[str, Any]) -> Kind:
     return KINDS[name]
 
 
+def _module(kind: Kind) -> Any:
+    return importlib.import_module(f"{__name__}.{kind.module}")
+
+
 def _input_shape(kind: Kind, settings: Mapping[str, Any]) -> tuple[int, ...]:
     if kind.input_shape is not None:
         return kind.input_shape
@@ -79,19 +86,20 @@ def _input_shape(kind: Kind, settings: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def holds_tokens(config: Mapping[str, Any]) -> bool:
-    """Whether the data set is a text: its inputs and its labels are class numbers, int64 (length,)."""
+    """Whether inputs are numbers of tokens, int64: a text, which has a label at every place, or sentences."""
     return _kind(config).tokens
+
+
+def num_tokens(config: Mapping[str, Any]) -> int:
+    """How many different ones there are in sentences; 0 where inputs are something else."""
+    return wordpiece.num_tokens(config["data"]) if "tokenizer" in config["data"] else 0
 
 
 def true_size(config: Mapping[str, Any]) -> Size:
     """The size of the complete data set, whether or not its files are here; FileNotFoundError where only the files could tell."""
     kind, settings = _kind(config), config["data"]
-    if kind.tokens:
-        counts = settings["num_train"], settings["num_test"]
-        return Size(*counts, sum(count * settings["length"] + 1 for count in counts))  # a byte a character
-    if settings["name"] == "folder":
-        folder = importlib.import_module(f"{__name__}.folder")
-        return Size(*folder.true_size(config))
+    if kind.tokens or settings["name"] == "folder":
+        return Size(*_module(kind).true_size(config))
     num_train = settings["num_train"] if kind.num_train is None else kind.num_train
     num_test = settings["num_test"] if kind.num_test is None else kind.num_test
     example_bytes = math.prod(_input_shape(kind, settings)) * (4 if kind.input_shape is None else 1)
@@ -108,16 +116,14 @@ def load(config: Mapping[str, Any], device: torch.device | str) -> DataSet:
     kind = _kind(config)
     if config["stand_in"]:
         return stand_in(config, device)
-    module = importlib.import_module(f"{__name__}.{kind.module}")
-    return module.load(config, torch.device(device))
+    return _module(kind).load(config, torch.device(device))
 
 
 def stand_in(config: Mapping[str, Any], device: torch.device | str) -> DataSet:
     """Random tensors, always the same, with the data set's shape, type, classes and augmentation of small images."""
     kind, settings = _kind(config), config["data"]
     if kind.tokens:
-        text = importlib.import_module(f"{__name__}.{kind.module}")
-        return text.stand_in(config, torch.device(device), kind.num_stand_ins, kind.num_stand_ins // 4)
+        return _module(kind).stand_in(config, torch.device(device), kind.num_stand_ins, kind.num_stand_ins // 4)
     shape = _input_shape(kind, settings)
     draws = np.random.default_rng(0)
 

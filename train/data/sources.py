@@ -35,9 +35,17 @@ def missing(what: str, expected: str, remedy: str) -> FileNotFoundError:
     return FileNotFoundError(f"{what} not found: expected {expected}; {remedy}")
 
 
-def damaged(path: Path, expected: str, found: object) -> ValueError:
+class DataError(ValueError):
+    """A file of a data set that is not what it should be; met while training, it ends the run as bad data do at its start."""
+
+
+# What loading raises where data cannot be used: a bad setting or file, a missing one, a folder in its place, none that may be read.
+UNUSABLE = (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+
+
+def damaged(path: Path, expected: str, found: object) -> DataError:
     """The error for a file that is not what it should be, in one form for all data sets."""
-    return ValueError(f"{path}: damaged or not the right file: expected {expected}, found {found}")
+    return DataError(f"{path}: damaged or not the right file: expected {expected}, found {found}")
 
 
 def first_existing(candidates: Iterable[Path]) -> Path | None:

@@ -118,6 +118,13 @@ def source_files(home: Path) -> dict[str, list[str]]:
     }
 
 
+def true_size(config: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Windows of the two splits, and the bytes that they take in memory: one a character."""
+    settings = config["data"]
+    counts = settings["num_train"], settings["num_test"]
+    return *counts, sum(count * settings["length"] + 1 for count in counts)
+
+
 def stand_in(config: Mapping[str, Any], device: torch.device, num_train: int, num_test: int) -> DataSet:
     """Random characters, always the same."""
     settings, draws = config["data"], np.random.default_rng(0)

@@ -16,15 +16,15 @@ from torch import nn
 from nuq.settings import unknown
 from train import data
 
-from . import classic, gpt, original, small
+from . import bert, classic, gpt, original, small
 from .cifar_resnet import CifarResNet
 from .cifar_stem_resnet import CifarStemResNet
 from .inception import CifarInception
 from .resnet9 import ResNet9
-from .weights import load_weights
+from .weights import WeightsError, load_weights, restore, state_of
 from .wide_resnet import WideResNet
 
-__all__ = ["MODELS", "build", "legal_models"]
+__all__ = ["MODELS", "WeightsError", "build", "legal_models", "load_weights_file", "restore", "state_of", "without_weights_file"]
 
 Shape = tuple[int, ...]
 Make = Callable[[Mapping[str, Any], Shape, int], nn.Module]  # of settings, the shape of an input and the number of classes
@@ -37,7 +37,7 @@ class Model:
     make: Make
     takes: Callable[[Shape], bool]
     needs: str
-    tokens: bool = False  # takes a text, with a prediction at every place, and nothing else
+    tokens: bool = False  # takes a text or sentences, and nothing else
 
 
 def _is_image(shape: Shape) -> bool:
@@ -119,6 +119,10 @@ def _gpt(settings: Mapping[str, Any], shape: Shape, num_classes: int) -> nn.Modu
     return gpt.GPT(num_classes, shape[0], **chosen)
 
 
+def _bert(settings: Mapping[str, Any], shape: Shape, num_classes: int) -> nn.Module:
+    return bert.build(settings, settings["num_tokens"], shape[1], num_classes)
+
+
 MODELS: dict[str, Model] = {
     "cnn": Model(lambda _, shape, classes: small.CNN(shape, classes), _is_image, "images of at least 8x8 pixels"),
     "mlp": _for_anything(lambda _, shape, classes: small.mlp(shape, classes)),
@@ -143,11 +147,12 @@ MODELS: dict[str, Model] = {
     **{name: _for_colour_images(_torchvision(name)) for name in ("resnet18", "resnet34", "resnet50")},
     "torchvision": _for_colour_images(_torchvision_by_name),
     "gpt": Model(_gpt, lambda shape: len(shape) == 1, "a text (data=text)", tokens=True),
+    "bert": Model(_bert, lambda shape: len(shape) == 2, "sentences (data=glue, data=imdb)", tokens=True),
 }
 
 
 def legal_models(input_shape: Shape, *, tokens: bool = False) -> list[str]:
-    """The names of the models that take such inputs; ``tokens``: the inputs are a text."""
+    """The names of the models that take such inputs; ``tokens``: the inputs are a text or sentences."""
     return [name for name, model in MODELS.items() if model.tokens == tokens and model.takes(tuple(input_shape))]
 
 
@@ -158,6 +163,20 @@ def build(config: Mapping[str, Any], input_shape: Shape, num_classes: int) -> nn
     ``weights_file``.  Raises ValueError, with the legal models, for a model that cannot take the data set's shape; for a file see
     ``load_weights``.
     """
+    made = without_weights_file(config, input_shape, num_classes)
+    load_weights_file(config, made)
+    return made
+
+
+def load_weights_file(config: Mapping[str, Any], model: nn.Module) -> None:
+    """Load ``model.weights_file``, where the configuration names one (see ``load_weights``)."""
+    settings = config["model"]
+    if settings["weights_file"]:
+        load_weights(model, settings.get("arch", settings["name"]), Path(settings["weights_file"]))
+
+
+def without_weights_file(config: Mapping[str, Any], input_shape: Shape, num_classes: int) -> nn.Module:
+    """``build`` for who may have a checkpoint, which is past the file: it may be gone."""
     settings, shape = config["model"], tuple(input_shape)
     name = settings["name"]
     if name not in MODELS:
@@ -168,11 +187,9 @@ def build(config: Mapping[str, Any], input_shape: Shape, num_classes: int) -> nn
             f"model={name} needs {model.needs}, but data={config['data']['name']} has the shape {'x'.join(map(str, shape))} "
             f"(legal: {', '.join(legal_models(shape, tokens=tokens))})"
         )
-    made = model.make(settings, shape, num_classes)
+    made = model.make({**settings, "num_tokens": data.num_tokens(config)}, shape, num_classes)
     if settings.get("zero_init"):
         zero_residuals(made, settings.get("arch", name))
-    if settings["weights_file"]:
-        load_weights(made, settings.get("arch", name), Path(settings["weights_file"]))
     return made
 
 

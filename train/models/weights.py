@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from train.checkpoint import UNREADABLE, reason
+
 AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")  # torchvision's files of GoogLeNet and Inception hold classifiers that only training had
+FLAG = "transform_input"  # of these two: pictures are taken as those weights know them
+
+
+class WeightsError(ValueError):
+    """A weights file that is not there, cannot be read or does not fit."""
+
+
+def state_of(model: nn.Module) -> dict[str, Any]:
+    """What a checkpoint holds of a model."""
+    return {"model": model.state_dict(), **({FLAG: True} if getattr(model, FLAG, False) else {})}
+
+
+def restore(model: nn.Module, state: Mapping[str, Any]) -> None:
+    """What ``state_of`` gave, in a model of the same settings; RuntimeError where it is another's."""
+    model.load_state_dict(state["model"])
+    if hasattr(model, FLAG):
+        setattr(model, FLAG, bool(state.get(FLAG, False)))
 
 
 def load_weights(model: nn.Module, name: str, path: Path) -> None:
@@ -19,23 +38,24 @@ def load_weights(model: nn.Module, name: str, path: Path) -> None:
     A file with auxiliary classifiers is torchvision's own of GoogLeNet or Inception: they are left out, and the model is told to take
     pictures as those weights know them (``transform_input``).
 
-    Raises FileNotFoundError, or ValueError that names the first entries that do not fit.
+    Raises WeightsError that names the first entries that do not fit.
     """
     if not path.is_file():
         expected = f"a state_dict of {name}, as torch.save writes it"
-        raise FileNotFoundError(f"model.weights_file={path}: no such file; expected {expected}")
+        raise WeightsError(f"model.weights_file={path}: no such file; expected {expected}")
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"model.weights_file={path}: cannot be read as a state_dict of tensors: {reason}") from error
-    weights = content["model"] if _is_checkpoint(content) else content
-    if not isinstance(weights, Mapping) or not all(isinstance(value, Tensor) for value in weights.values()):
-        raise ValueError(f"model.weights_file={path}: expected a state_dict (names and tensors), found {_outline(weights)}")
+        with warnings.catch_warnings(action="ignore"):  # of formats that are not read either
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except (*UNREADABLE, OSError) as error:
+        raise WeightsError(f"model.weights_file={path}: cannot be read as a state_dict of tensors: {reason(error)}") from error
+    state = content if _is_checkpoint(content) else {"model": content}
+    weights = state["model"]
+    if not isinstance(weights, Mapping) or not all(isinstance(key, str) and _is_plain(value) for key, value in weights.items()):
+        raise WeightsError(f"model.weights_file={path}: expected a state_dict (names and dense tensors), found {_outline(weights)}")
     own = model.state_dict()
-    if hasattr(model, "transform_input") and any(key.startswith(AUXILIARY) for key in weights):
+    if hasattr(model, FLAG) and any(key.startswith(AUXILIARY) for key in weights):
         weights = {key: value for key, value in weights.items() if not key.startswith(AUXILIARY)}
-        model.transform_input = True  # type: ignore[assignment]
+        state = {FLAG: True}
     counters = {key: value for key, value in own.items() if key.endswith("num_batches_tracked")}  # torchvision's oldest files lack them
     weights = {**counters, **weights}
     absent, strange = sorted(set(own) - set(weights)), sorted(set(weights) - set(own))
@@ -45,12 +65,12 @@ def load_weights(model: nn.Module, name: str, path: Path) -> None:
             for what, keys in (("missing", absent), ("unknown", strange))
             if keys
         ]
-        raise ValueError(f"model.weights_file={path}: not the weights of {name}: {' and '.join(parts)} of {len(own)} entries")
+        raise WeightsError(f"model.weights_file={path}: not the weights of {name}: {' and '.join(parts)} of {len(own)} entries")
     for key, value in own.items():
         if weights[key].shape != value.shape:
             shapes = f"{list(weights[key].shape)}, but this {name} needs {list(value.shape)}"
-            raise ValueError(f"model.weights_file={path}: {key} has shape {shapes}")
-    model.load_state_dict(weights)
+            raise WeightsError(f"model.weights_file={path}: {key} has shape {shapes}")
+    restore(model, {**state, "model": weights})
 
 
 def _is_checkpoint(content: Any) -> bool:
@@ -58,7 +78,19 @@ def _is_checkpoint(content: Any) -> bool:
     return isinstance(content, Mapping) and {"identity", "step", "model"} <= set(content)
 
 
+def _is_plain(value: object) -> bool:
+    """Whether it is a tensor of real numbers that are all there."""
+    return isinstance(value, Tensor) and value.layout == torch.strided and not (value.is_meta or value.is_complex() or value.is_quantized)
+
+
 def _outline(content: object) -> str:
     if isinstance(content, Mapping):
-        return f"a mapping with {', '.join(map(str, list(content)[:4])) or 'nothing in it'}"
+        return f"a mapping with {', '.join(_described(*item) for item in list(content.items())[:4]) or 'nothing in it'}"
     return f"a {type(content).__name__}"
+
+
+def _described(key: object, value: object) -> str:
+    if not isinstance(value, Tensor) or _is_plain(value):
+        return str(key)
+    kind = "meta" if value.is_meta else value.layout if value.layout != torch.strided else value.dtype
+    return f"{key} ({str(kind).removeprefix('torch.')})"

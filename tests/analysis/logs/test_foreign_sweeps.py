@@ -52,6 +52,6 @@ def test_the_originals_runs_and_smaqs_stand_in_one_sweep(tmp_path: Path, capsys:
     assert sorted(logs.of_tag("Vacc").loc[100]) == [75.0, 81.0]
     assert logs.of_tag("compression_ratio").to_numpy().tolist() == [[4.75]]
     assert list(select(logs, ["method=amq", "bits=3"]).settings.index) == ["runs_cifar10/exp_001"]
-    assert {"AMQ", "smaq"} <= {cell.label for cell in cells(logs.settings)}
+    assert {"AMQ", "SmaQ"} <= {cell.label for cell in cells(logs.settings)}
     assert len(tables.table(logs)) == 2
     assert not (tmp_path / "touched").exists()

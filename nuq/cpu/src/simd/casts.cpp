@@ -46,6 +46,23 @@ struct Natural {
     }
 };
 
+template <int MANTISSA>
+struct Float8 {
+    Cast job;
+    template <bool ALIGNED>
+    U codes(F x, uint32_t c) const {
+        constexpr int SHIFT = 23 - MANTISSA;
+        constexpr uint32_t LEAST = MANTISSA == 2 ? 113 : 121;  // the exponent field of the smallest normal number
+        const U hash = Hash{job.k0, job.k1}.at<ALIGNED>(c), size = (U)x & 0x7FFFFFFF;
+        const U normal = (size + (hash >> (32 - SHIFT)) - ((LEAST - 1) << 23)) >> SHIFT;
+        const F units = at_most((F)size, splat(MANTISSA == 2 ? 0x1p-14f : 0x1p-6f)) * (MANTISSA == 2 ? 0x1p16f : 0x1p9f);
+        const I whole = truncate(units);
+        const U small = add_where_below((U)whole, to_float(hash >> 8) * 0x1p-24f, units - to_float(whole));
+        const U code = where_less(size, LEAST << 23, small, normal);
+        return where_less(code, job.most, code, splat(job.most)) | ((U)x >> 24 & 0x80);
+    }
+};
+
 template <class Rounding, class Code>
 void run(const Rounding& rounding, int64_t first, int64_t last) {
     Code* to = static_cast<Code*>(rounding.job.codes);
@@ -66,7 +83,9 @@ void run(const Rounding& rounding, int64_t first, int64_t last) {
 void cast(const Cast& job, int64_t first, int64_t last) {
     if (job.format == BFLOAT16_CODE) run<Bfloat16, uint16_t>({job}, first, last);
     else if (job.format == FLOAT16_CODE) run<Float16, uint16_t>({job}, first, last);
-    else run<Natural, uint8_t>({job}, first, last);
+    else if (job.format == NATURAL_CODE) run<Natural, uint8_t>({job}, first, last);
+    else if (job.least == 2) run<Float8<2>, uint8_t>({job}, first, last);
+    else run<Float8<3>, uint8_t>({job}, first, last);
 }
 }  // namespace NUQ_ISA
 }  // namespace nuq

@@ -69,7 +69,7 @@ void in_runs(const Encode& job, int64_t first, int64_t last, const Round& round)
     for (int64_t chunk = first, count; chunk < last; chunk += count) {
         if (direct && chunk == end) end += job.bucket, bucket = Bucket(job, ++index), fresh = true;
         count = std::min(CHUNK, (direct ? std::min(end, last) : last) - chunk);
-        const float* x = widened(job, chunk, count, room);
+        const float* x = widened(job.vector, job.dtype, chunk, count, room);
         if (direct) {
             // put may write 7 bytes more than its own, which must be this range's to write
             const int64_t straight = std::max<int64_t>(0, std::min(count, last - chunk - 64) / (4 * W) * (4 * W));

@@ -112,7 +112,7 @@ void measure(const Encode& job, int64_t bucket, int64_t first, int64_t last, dou
     const int64_t start = bucket * job.bucket, end = std::min(start + job.bucket, job.size);
     for (int64_t block = first; block < last; ++block) {
         const int64_t at = start + block * BLOCK, count = std::min(BLOCK, end - at);
-        const float* x = widened(job, at, count, room);
+        const float* x = widened(job.vector, job.dtype, at, count, room);
         if (job.bucket > SMALL_BUCKET && job.dtype == FLOAT32)  // a pass of its own over memory
             for (int64_t i = 0; i < count; i += 16) prefetch(x + i + AHEAD);
         if (needs_sum(job)) sums[block] = block_sum(x, count);

@@ -38,10 +38,10 @@ inline void widen_float16(const uint16_t* from, int64_t count, float* to) {
 }
 
 // Coordinates [first, first + count) of the vector, in ``room`` unless they are float32 already.
-inline const float* widened(const Encode& job, int64_t first, int64_t count, float* room) {
-    if (job.dtype == FLOAT32) return static_cast<const float*>(job.vector) + first;
-    const uint16_t* from = static_cast<const uint16_t*>(job.vector) + first;
-    if (job.dtype == BFLOAT16)
+inline const float* widened(const void* vector, int dtype, int64_t first, int64_t count, float* room) {
+    if (dtype == FLOAT32) return static_cast<const float*>(vector) + first;
+    const uint16_t* from = static_cast<const uint16_t*>(vector) + first;
+    if (dtype == BFLOAT16)
         widen_bfloat16(from, count, room);
     else
         widen_float16(from, count, room);

@@ -1,4 +1,4 @@
-"""Gradients of a ResNet-18 on CIFAR-10, 11 million coordinates, from the first steps of a run of the ``train`` package."""
+"""Gradients of a model from the first steps of a run of the ``train`` package: of a ResNet-18 on CIFAR-10, or of a GPT on text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 
 import args
-from task_settings import MODELS
 from train.trainer import Trainer
 
 CACHE = Path("runs") / "methods"
-MODEL = "cifar_resnet18" if "cifar_resnet18" in MODELS else "resnet18"
+MODELS = {  # name: what it is trained on, in words, and the settings of its run
+    "cifar_resnet18": ("CIFAR-10", {"data": "cifar10"}),
+    "gpt": ("text", {"data": "text", "model.layers": 6, "model.heads": 6, "model.width": 384, "optim": "adamw"}),  # 10.8 million parameters
+}
 BATCH_SIZE = 32
 LEARN_AT, MEASURE_AT = (6, 8), (10, 12, 14)  # steps
 
@@ -41,21 +43,22 @@ class Gradients:
         return {name: piece.view(shape) for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)}
 
 
-def recorded() -> Gradients:
-    """One worker's gradients, kept in ``runs/``; of a stand-in where CIFAR-10 is not there."""
+def recorded(model: str) -> Gradients:
+    """One worker's gradients of one of ``MODELS``, kept in ``runs/``; of a stand-in where the data is not there."""
     try:
-        return _recorded(stand_in=False)
+        return _recorded(model, stand_in=False)
     except FileNotFoundError:
-        return _recorded(stand_in=True)
+        return _recorded(model, stand_in=True)
 
 
-def _recorded(stand_in: bool) -> Gradients:
-    title = f"{MODEL} on {'a stand-in for CIFAR-10' if stand_in else 'CIFAR-10'}, batch {BATCH_SIZE}"
-    place = CACHE / f"{MODEL}-{BATCH_SIZE}-{MEASURE_AT[-1]}{'-stand-in' if stand_in else ''}.pt"
+def _recorded(model: str, stand_in: bool) -> Gradients:
+    data, settings = MODELS[model]
+    title = f"{model} on {'a stand-in for ' if stand_in else ''}{data}, batch {BATCH_SIZE}"
+    place = CACHE / f"{model}-{BATCH_SIZE}-{MEASURE_AT[-1]}{'-stand-in' if stand_in else ''}.pt"
     if place.exists():
         kept = torch.load(place, weights_only=True)
         return Gradients(title, kept["shapes"], kept["learn"], kept["measure"], stand_in)
-    chosen = {"method": "supersgd", "data": "cifar10", "model": MODEL, "batch_size": BATCH_SIZE, "workers": 1, "stand_in": stand_in}
+    chosen = {"method": "supersgd", "model": model, **settings, "batch_size": BATCH_SIZE, "workers": 1, "stand_in": stand_in}
     trainer = Trainer(args.resolve({**chosen, "threads": torch.get_num_threads()}), device=torch.device("cpu"))
     shapes = {name: tuple(parameter.shape) for name, parameter in trainer.parameters.items()}
     learn, measure = [], []

@@ -1,0 +1,173 @@
+"""Memory that training takes, with packed activations and without: ``python -m benchmarks.memory [--model NAME] [--batch N] [--rounds N]``.
+
+A bare loop (model in channels-last order, cross-entropy, SGD with momentum) on random images of CIFAR's shape, as it is and with
+``nuq.CompressedTraining(model, activations=FORMAT)``.  One process for each variant; all take their steps in turns, in another order every
+round, none while another does.
+
+- peak: the process's largest resident memory (VmHWM) over all steps, less what was resident before the first: activations, gradients,
+  momenta and whatever computing takes beside them.  Model, images and libraries are there before.
+- All variants give freed memory back at once (``train.memory.return_freed_memory``), as every run with packed activations does.
+- slowdown: time of a step over that of fp32 in the same round; median and quartiles over the rounds.
+- loss: after all steps, so that one sees that they train; held: bytes that autograd's tensors take, before over after.
+
+Claims, of smaq: peak_ratio <= .42, slowdown <= 1.5.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+PLAIN, CLAIMED = "fp32", "smaq"
+VARIANTS = (PLAIN, CLAIMED, "bf16", "fp8")
+LIMITS = {"peak_ratio": 0.42, "slowdown": 1.5}
+WARM_UP = 1  # rounds that are not timed
+ROOT = Path(__file__).parent.parent
+
+
+def resident_bytes(name: str) -> int:
+    """VmRSS or VmHWM of this process, from the kernel."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(f"{name}:"))
+    return 1024 * int(line.split()[1])
+
+
+def child(model_name: str, spec: str, batch: int, threads: int) -> None:
+    """Take a step for every line of standard input and answer with its seconds; at the end one JSON object."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    import args
+    import nuq
+    from train import models
+    from train.memory import return_freed_memory
+
+    torch.set_num_threads(threads)
+    return_freed_memory()
+    torch.manual_seed(1)
+    config = args.resolve({"model": model_name, "data": "cifar10"})
+    model = models.build(config, (3, 32, 32), 10).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    compressed = nuq.CompressedTraining(model, optimizer, activations=spec)
+    x = torch.randn(batch, 3, 32, 32).contiguous(memory_format=torch.channels_last)
+    y = torch.randint(0, 10, (batch,))
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # the peak so far is of loading
+    before, loss = resident_bytes("VmRSS"), 0.0
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        started = time.perf_counter()
+        optimizer.zero_grad()
+        of_this = cross_entropy(model(x), y)
+        of_this.backward()
+        optimizer.step()
+        loss = of_this.item()
+        print(time.perf_counter() - started, flush=True)
+    held = compressed.ratios().get("compression_ratio_forward_autograd", 1.0)
+    print(json.dumps({"peak_mb": (resident_bytes("VmHWM") - before) / 1e6, "held": held, "loss": loss}), flush=True)
+
+
+class Variant:
+    """A process of its own."""
+
+    def __init__(self, model: str, spec: str, batch: int, threads: int) -> None:
+        options = ["--child", spec, "--model", model, "--batch", str(batch), "--threads", str(threads)]
+        environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+        command = [sys.executable, "-m", "benchmarks.memory", *options]
+        self._process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdin and self._process.stdout
+        self._to, self._from = self._process.stdin, self._process.stdout
+        self._answer()
+
+    def _answer(self) -> str:
+        line = self._from.readline()
+        if not line:
+            raise RuntimeError(f"the process of a variant ended with {self._process.wait()}")
+        return line
+
+    def step(self) -> float:
+        """One training step's seconds."""
+        self._to.write("step\n")
+        self._to.flush()
+        return float(self._answer())
+
+    def end(self) -> dict[str, float]:
+        """What it found."""
+        self._to.close()
+        found = json.loads(self._answer())
+        self._process.wait()
+        return found
+
+    def kill(self) -> None:
+        """For good, if it is still there."""
+        self._process.kill()
+        self._process.wait()
+        self._to.close()
+        self._from.close()
+
+
+def measured(model: str, specs: Sequence[str], batch: int, rounds: int, threads: int) -> dict[str, dict[str, float]]:
+    """One row for each variant; ``fp32`` has to be among them."""
+    with contextlib.ExitStack() as ends:
+        variants: dict[str, Variant] = {}
+        for spec in specs:
+            variants[spec] = Variant(model, spec, batch, threads)
+            ends.callback(variants[spec].kill)
+        times: dict[str, list[float]] = {spec: [] for spec in specs}
+        for number in range(WARM_UP + rounds):
+            for place in range(len(specs)):
+                spec = specs[(number + place) % len(specs)]
+                times[spec].append(variants[spec].step())
+        rows = {spec: variant.end() for spec, variant in variants.items()}
+    for spec, row in rows.items():
+        ratios = [mine / plain for mine, plain in zip(times[spec][WARM_UP:], times[PLAIN][WARM_UP:], strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
+        row |= {"peak_ratio": row["peak_mb"] / rows[PLAIN]["peak_mb"], "step_s": statistics.median(times[spec][WARM_UP:])}
+        row |= {"slowdown": middle, "slowdown_low": low, "slowdown_high": high}
+    return rows
+
+
+def line(spec: str, row: dict[str, float]) -> str:
+    """One variant's line of the table."""
+    quartiles = f"({row['slowdown_low']:.2f} .. {row['slowdown_high']:.2f})"
+    peak = f"{row['peak_mb']:10.0f}{row['peak_ratio']:8.3f}{row['held']:8.2f}"
+    return f"{spec:24}{peak}{row['step_s']:9.2f}{row['slowdown']:9.2f}{quartiles:>18}{row['loss']:9.3f}"
+
+
+HEAD = f"{'activations':24}{'peak MB':>10}{'ratio':>8}{'held':>8}{'step s':>9}{'slower':>9}{'quartiles':>18}{'loss':>9}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table, then one JSON object."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--model", default="cifar_resnet18", metavar="NAME", help="one that takes CIFAR's images")
+    parser.add_argument("--batch", type=int, default=256, help="images of a step")
+    parser.add_argument("--rounds", type=int, default=8, help="timed steps of each variant, at least 2; one more warms up")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="CPU threads")
+    parser.add_argument("--formats", nargs="+", default=list(VARIANTS), metavar="FORMAT", help=f"of activations; {PLAIN} is among them")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    chosen = parser.parse_args(arguments)
+    if chosen.child:
+        child(chosen.model, chosen.child, chosen.batch, chosen.threads)
+        return
+    if PLAIN not in chosen.formats or chosen.rounds < 2:
+        parser.error(f"--formats must have {PLAIN}, which the others are compared with, and --rounds be at least 2")
+    told = {"model": chosen.model, "batch": chosen.batch, "threads": chosen.threads, "rounds": chosen.rounds, "load": os.getloadavg()[0]}
+    print(f"{chosen.model}, {chosen.batch} images a step, {chosen.threads} threads; load {told['load']:.1f}\n{HEAD}", flush=True)
+    rows = measured(chosen.model, chosen.formats, chosen.batch, chosen.rounds, chosen.threads)
+    for spec, row in rows.items():
+        print(line(spec, row), flush=True)
+    found = {name: rows[CLAIMED][name] for name in LIMITS if CLAIMED in rows}
+    claims = {name: value <= LIMITS[name] for name, value in found.items()}
+    print(json.dumps({**told, **found, "claims": claims, "formats": rows}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""NNW-BDI: blocks of 64 fixed-point words, each as deltas from zero or from one base in as few bits as the block needs.
+
+After Bersatti et al. (MEMSYS 2020), who quantize a network's weights and adjust base-delta-immediate compression (Pekhimenko et al., 2012)
+to them.  Theirs are the quantization, the blocks and the two bases, one of which is zero ("immediate"); what follows is ours, in the
+simplest form that keeps a tensor's bytes exact (``nuq.base_delta`` specifies it):
+
+- Words are in units of a power of two of their block's own, so that the block's largest takes all bits.
+- A block is one of three kinds: all deltas from zero; all from its first word; or a bit per word tells which, the base being the first
+  word that does not fit.  The kind of the fewest bytes is taken: zeros take no deltas, a repeated word is one base, and incompressible
+  blocks are words.
+- Their random choice of the base and their downscaling of the network are left out; constant tensors are exact.
+
+To the nearest (a contraction, the same bytes under every key) or at random (unbiased below 2^127).
+
+Body of a message::
+
+    bits uint8, constant uint8, 2 zero bytes, the constant float32           a constant tensor ends here
+    kinds uint8, exponents uint8         of each block
+    blocks                               base, bit per word, deltas (``nuq.base_delta``, step 5)
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+
+import torch
+from torch import Tensor
+
+from nuq import base_delta
+from nuq.base_delta import BLOCK
+from nuq.compressors.decoding import InPlace
+from nuq.message import HEADER_BYTES, Message, MessageError, Reader, flat
+from nuq.ops import Key, NonFiniteError
+from nuq.settings import check
+from nuq.settings.formats import NNWBDI as Settings
+
+TAG = b"NBDI"
+_HEAD = struct.Struct("<BBxxf")
+
+
+class NNWBDI(InPlace):
+    """settings: see ``nuq.settings.formats``, whose ranges hold here too."""
+
+    exact_bytes = False
+
+    def __init__(self, settings: Settings) -> None:
+        check(type(settings), vars(settings), "")
+        self.bits = settings.bits
+        self.stochastic = settings.rounding == "stochastic"
+
+    def encode(self, vector: Tensor, key: Key) -> Message:
+        """NonFiniteError for a tensor that is not finite."""
+        x = flat(vector)
+        n = x.numel()
+        lowest, highest = (float(end) for end in x.aminmax()) if n else (0.0, 0.0)
+        if not math.isfinite(lowest) or not math.isfinite(highest):
+            raise NonFiniteError("the tensor is not finite")
+        constant = lowest == highest
+        head = torch.frombuffer(bytearray(_HEAD.pack(self.bits, constant, lowest if constant else 0.0)), dtype=torch.uint8).to(x.device)
+        parts = () if constant else base_delta.encode(x, self.bits, key.words() if self.stochastic else None)
+        return Message(TAG, n, torch.cat([head, *parts]))
+
+    def _decode(self, message: Message, total: Tensor, *, accumulate: bool) -> None:
+        if message.tag != TAG:
+            raise MessageError(f"a message tagged {message.tag!r} is not of base-delta blocks ({TAG!r})")
+        reader, n = Reader(message.body), message.num_coordinates
+        bits, constant, value = reader.numbers(_HEAD)
+        if not 3 <= bits <= 8 or constant > 1 or not math.isfinite(value):
+            raise MessageError(f"{bits} bits, constant {constant} of {value}: damaged")
+        if constant:
+            reader.end()
+            total.add_(value) if accumulate else total.fill_(value)
+            return
+        if not n:
+            raise MessageError("blocks of no coordinates: damaged")
+        kinds, exponents = reader.take(base_delta.num_blocks(n)), reader.take(base_delta.num_blocks(n))
+        if not base_delta.decode(kinds, exponents, reader.rest(), bits, total, accumulate=accumulate):
+            raise MessageError(f"{message.body.numel()} bytes are not the blocks of {n} coordinates: damaged")
+
+    def message_bytes(self, num_coordinates: int) -> int:
+        """The most: words, no deltas."""
+        return HEADER_BYTES + _HEAD.size + base_delta.num_blocks(num_coordinates) * (2 + BLOCK // 8 * self.bits)

@@ -1,0 +1,97 @@
+"""S2FP8: a byte per coordinate, e5m2 of a power of the coordinate (Cambier et al., ICLR 2020, "shifted and squeezed").
+
+With m the mean and M the largest of log2 |x| over the nonzeros, ``alpha = 15 / (M - m)`` and ``beta = -alpha m``, a coordinate travels
+as e5m2 of ``y = +- 2^(alpha log2 |x| + beta)``, whose logarithms have mean 0 and maximum 15; decoded, ``|x| = 2^((log2 |y| - beta) /
+alpha)``.  To the nearest y (the paper: biased; a coordinate in the middle of two goes to the upper one), or at random between the two
+decoded values (ours: unbiased, with less reach: what lies below the smallest becomes it or zero).
+
+It is one table of 241 values per tensor, ``+- 2^((log2 y - 15) (M - m) / 15)`` in units of the largest ``|x|``, in which the operators
+of ``nuq.ops`` find the code.  Zeros are exact, and so are constant tensors, the largest coordinate being y = 2^15.
+
+Differences from the paper: the mean is that of ``nuq.logs``; ``M - m`` is kept within 2^-10 .. 60, so that neither a nearly constant
+tensor nor one of very different sizes makes a table that float32 cannot tell apart; a tensor below 2^-126 becomes zeros.
+
+Body of a message::
+
+    M - m, largest |x|      float32
+    codes uint8             the place in the table, one per coordinate
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nuq import code_tables, ops
+from nuq.compressors.decoding import InPlace
+from nuq.logs import mean_log2
+from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
+from nuq.ops import Key
+from nuq.settings import check
+from nuq.settings.formats import S2FP8 as Settings
+
+TAG = b"S2F8"
+_HEAD = struct.Struct("<ff")
+_TOP = 15  # log2 of the largest y
+_LEAST_REACH, _MOST_REACH = 2.0**-10, 60.0
+_SIZES = np.array([y for y in code_tables.float8(5, 2, infinities=True) * 57344 if 0 < y <= 2**_TOP])
+
+
+@lru_cache(maxsize=16)
+def _table(reach: float, nearest: bool) -> Tensor:
+    """float32, rising from -1 to 1: the values of the codes, or (nearest) the thresholds between them."""
+    sizes = np.concatenate([(_SIZES[1:] + _SIZES[:-1]) / 2, [2.0**_TOP]]) if nearest else _SIZES
+    sizes = np.concatenate([_SIZES[:1] / 2, sizes]) if nearest else sizes
+    positive = np.exp2((np.log2(sizes) - _TOP) * (reach / _TOP))
+    return torch.from_numpy(np.concatenate([-positive[::-1], [] if nearest else [0.0], positive]).astype(np.float32))
+
+
+class S2FP8(InPlace):
+    """settings: see ``nuq.settings.formats``, whose ranges hold here too."""
+
+    exact_bytes = True
+
+    def __init__(self, settings: Settings) -> None:
+        check(type(settings), vars(settings), "")
+        self.stochastic = settings.rounding == "stochastic"
+
+    def encode(self, vector: Tensor, key: Key) -> Message:
+        """NonFiniteError for a tensor that is not finite."""
+        vector = vector.contiguous().to(torch.float32)
+        n = vector.numel()
+        how: dict[str, Any] = {"bucket_size": max(n, 1), "norm": "linf"}
+        largest = float(ops.bucket_scales(vector, **how)) if n else 0.0
+        spread = math.log2(largest) - mean_log2(vector) if largest else 0.0
+        reach = float(np.float32(min(max(spread, _LEAST_REACH), _MOST_REACH)))
+        message = Message.room_for(TAG, n, _HEAD.size + n, vector.device)
+        if n:
+            scales = torch.empty(1, device=vector.device)
+            table = _table(reach, not self.stochastic).to(vector.device)
+            ops.encode_(vector, table, scales, message.body[_HEAD.size :], packing=8, key=key, stochastic=self.stochastic, **how)
+        message.body[: _HEAD.size] = torch.frombuffer(bytearray(_HEAD.pack(reach, largest)), dtype=torch.uint8)
+        return message
+
+    def _decode(self, message: Message, total: Tensor, *, accumulate: bool) -> None:
+        body, n = message.body, message.num_coordinates
+        if message.tag != TAG or body.numel() != _HEAD.size + n:
+            raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not {TAG!r} with a byte a coordinate")
+        reach, largest = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
+        if not _LEAST_REACH <= reach <= _MOST_REACH or not math.isfinite(largest):
+            raise MessageError(f"reach {reach}, largest {largest}: damaged")
+        if not n:
+            return
+        scales = from_bytes(body[4 : _HEAD.size], torch.float32)
+        how: dict[str, Any] = {"bucket_size": n, "packing": 8, "accumulate": accumulate}
+        try:
+            ops.decode_(body[_HEAD.size :], scales, _table(reach, False).to(body.device), total, **how)
+        except ValueError as error:
+            raise MessageError(str(error)) from error
+
+    def message_bytes(self, num_coordinates: int) -> int:
+        return HEADER_BYTES + _HEAD.size + num_coordinates

@@ -1,0 +1,119 @@
+"""SmaQ: short codes near the mean, longer ones for outliers, in units of the tensor's standard deviation.
+
+A coordinate within one standard deviation of the mean takes 6 bits, one of them its class and one its sign, in steps of 1/15; an outlier
+takes 8, in steps of 1.5/63 from 1 to 2.5 standard deviations, where it is clamped.  Rounded at random.  On a normal law that is 6.635
+bits a coordinate, 4.82 times fewer than float32's, all told.  Biased by the clamp, whose error grows with the tails, so neither unbiased
+nor a contraction.
+
+The paper's table says no more; what else a tensor of a training run needs is ours (``nuq.smaq`` specifies it):
+
+- Exact zeros.  Where they are many (ReLU's outputs) a bitmap of the nonzeros takes their place, the statistics are the nonzeros' and
+  only these have codes; masked zeros stay exactly zero.
+- Signs.  Decoded numbers are clamped to the tensor's own range, and a tensor whose nonzeros have one sign has a mask for its zeros
+  however few: what is not negative stays so, zeros stay zeros, and what is positive stays positive, which ReLU's backward pass asks for.
+- Constant, one-element and empty tensors, and those of one number and zeros, are exact.
+- Statistics in float64: neither the largest nor the smallest numbers overflow.
+- ``samples``: from random places (the paper draws 16); all coordinates count where the sampled ones are alike.
+
+Body of a message::
+
+    flags uint8 (1: zeros are masked), bits inside, bits of outliers uint8, 1 zero byte
+    threshold, limit, mean, standard deviation, lowest, highest      float32
+    codes of each block uint16                                       where zeros are masked
+    outliers of each block uint16
+    blocks of 4096 coordinates: mask, classes, low parts, further bits of outliers (``nuq.smaq``, step 5)
+
+A constant tensor is the first 28 bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nuq import smaq
+from nuq.compressors.decoding import InPlace
+from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
+from nuq.ops import MAX_COORDINATES, Key
+from nuq.settings import check
+from nuq.settings.formats import SmaQ as Settings
+
+TAG = b"SMAQ"
+_HEAD = struct.Struct("<BBBx6f")
+_MASKED = 1
+
+
+class SmaQ(InPlace):
+    """settings: see ``nuq.settings.formats``, whose ranges hold here too; ValueError also for settings that leave outliers no room."""
+
+    exact_bytes = False
+
+    def __init__(self, settings: Settings) -> None:
+        check(type(settings), vars(settings), "")
+        short, long, near, far = settings.bits_inlier, settings.bits_outlier, settings.inlier_threshold, settings.outlier_limit
+        if long < short:
+            raise ValueError(f"bits_outlier={long}: must be at least bits_inlier={short}")
+        if not np.float32(far) > np.float32(near):
+            raise ValueError(f"outlier_limit={far}: must be above inlier_threshold={near}")
+        self.codes = smaq.Codes(short, long, float(np.float32(near)), float(np.float32(far)))
+        self.samples = settings.samples
+        self.stochastic = settings.rounding == "stochastic"
+
+    def encode(self, vector: Tensor, key: Key) -> Message:
+        """NonFiniteError for a tensor that is not finite."""
+        vector, n, words, codes = vector.detach().contiguous(), vector.numel(), key.words(), self.codes
+        if n > MAX_COORDINATES:
+            raise ValueError(f"num_coordinates={n}: one message holds at most 2^31 coordinates; cut it into several")
+        law, masked = smaq.law(vector, codes.bits_inlier, self.samples, words) if n else (smaq.Law(0.0, 0.0, 0.0, 0.0), False)
+        settings = (codes.bits_inlier, codes.bits_outlier, codes.threshold, codes.limit)
+        head = _HEAD.pack(_MASKED * masked, *settings, law.mean, law.std, law.lowest, law.highest)
+        if law.constant and not masked:
+            message = Message.room_for(TAG, n, _HEAD.size, vector.device)
+            write = None
+        else:
+            counts, size, write = smaq.encode(vector, codes, law, masked, words if self.stochastic else None)
+            counts = (counts if masked else counts[1]).reshape(-1).view(torch.uint8)
+            message = Message.room_for(TAG, n, _HEAD.size + counts.numel() + size, vector.device)
+            message.body[_HEAD.size : _HEAD.size + counts.numel()] = counts
+            write(message.body[_HEAD.size + counts.numel() :])
+        message.body[: _HEAD.size] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
+        return message
+
+    def _decode(self, message: Message, total: Tensor, *, accumulate: bool) -> None:
+        body, n = message.body, message.num_coordinates
+        if message.tag != TAG or body.numel() < _HEAD.size:
+            raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of SmaQ's codes ({TAG!r})")
+        flags, short, long, near, far, *numbers = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
+        law, masked = smaq.Law(*numbers), flags == _MASKED
+        if flags > _MASKED or not 3 <= short <= long <= 8 or not 0 < near < far < math.inf:
+            raise MessageError(f"flags {flags}, {short} and {long} bits, threshold {near}, limit {far}: damaged")
+        if not all(map(math.isfinite, numbers)) or law.lowest > law.highest or law.std < 0:
+            raise MessageError(f"mean {law.mean}, deviation {law.std}, range {law.lowest} to {law.highest}: damaged")
+        if law.constant and not masked:
+            if body.numel() != _HEAD.size:
+                raise MessageError(f"{body.numel()} bytes where a constant takes {_HEAD.size}: damaged")
+            total.add_(law.mean) if accumulate else total.fill_(law.mean)
+            return
+        blocks = smaq.num_blocks(n)
+        data = body[_HEAD.size :]
+        listed = 2 * blocks * (2 if masked else 1)
+        if data.numel() < listed or not blocks:
+            raise MessageError(f"{body.numel()} bytes, too few for {n} coordinates: the message is cut short")
+        counts = from_bytes(data[:listed], torch.int16).view(-1, blocks)
+        codes = smaq.Codes(short, long, near, far)
+        if not smaq.decode(data[listed:], counts, codes, law, masked, total, accumulate=accumulate):
+            raise MessageError(f"{body.numel()} bytes do not hold the codes of {n} coordinates: damaged")
+
+    def message_bytes(self, num_coordinates: int) -> int:
+        """The most: every coordinate an outlier, all but one of them not zero."""
+        low, extra = self.codes.low_bits, self.codes.extra_bits
+
+        def block(n: int) -> int:
+            return 4 + 2 * -(-n // 8) + -(-n * low // 8) + -(-n * extra // 8)
+
+        whole, rest = divmod(num_coordinates, smaq.BLOCK)
+        return HEADER_BYTES + _HEAD.size + whole * block(smaq.BLOCK) + (block(rest) if rest else 0)

@@ -1,0 +1,28 @@
+"""Hooks on modules that belong to this process and this model: pickled and deep copies go without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class Hook:
+    """What a module calls; functions that are defined on the spot cannot be pickled, and would take a whole optimizer along."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
+
+    def __call__(self, *args: Any) -> Any:
+        return self._call(*args)
+
+    def __reduce__(self) -> Any:
+        return _without, ()
+
+
+def _without() -> Callable[..., None]:
+    return nothing
+
+
+def nothing(*args: Any) -> None:
+    """The hook of a copy of a model that hooks were attached to."""
+    del args

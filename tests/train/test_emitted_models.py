@@ -1,0 +1,107 @@
+"""Every model through its emitted script: trained, stopped by a signal, started again and evaluated, every step logged once.
+
+``test_emitted_scripts`` runs the scripts themselves.  For sixty models, two starts of Python and torch each would take ten minutes: here
+the words that a script hands to main.py are read back out of it, and what main.py does with them is done in this process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import args
+import command_line
+import main
+import task_settings
+from tests.faults.compare import differences, logged
+from tests.train.emitted import BERT, STEPS, emit, signals_kept, words, write
+from tests.train.glue_files import needs_extra
+from train import evaluator
+from train.models import MODELS
+from train.trainer import Trainer
+
+OWN: dict[str, dict[str, Any]] = {
+    "cnn": {"data": "digits"},
+    "mlp": {"data": "logreg10"},
+    "logreg": {"data": "logreg5"},
+    "lenet": {"data": "svhn"},
+    "wide_resnet": {"data": "cifar100", "model.depth": 10, "model.widen": 1},  # the default has 36 million parameters
+    "bert": {"data": "imdb", **BERT},
+    "gpt": {"data": "text", "model.layers": 2, "model.width": 16},
+    "resnet50": {"model.zero_init": True},  # from its own start the test loss of two steps of two pictures is no number
+    "torchvision": {"model.arch": "mobilenet_v3_small"},
+}
+# The first of each family: a step of one worker takes .1 to .4 s.
+LARGE = ("resnet9", "cifar_resnet18", "alexnet", "vgg11", "inception", "resnet18")
+# The same code, deeper or wider, at up to two seconds a step and checkpoints of half a gigabyte: 20 steps of all would take ten minutes.
+LARGER = {
+    *("bigcnn", "resnet110", "resnet1202", "resnet34", "resnet50", "vgg11_bn"),
+    *(f"cifar_resnet{depth}" for depth in (34, 50, 101, 110, 152)),
+    *(f"vgg{depth}{norm}" for depth in (13, 16, 19) for norm in ("", "_bn")),
+}
+FEW_STEPS = 2
+COMPARED = ("cnn", "gpt", "mlp", "logreg", "lenet", "resnet8", "torchvision")  # with an undisturbed run, bit by bit
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    for data in ("mnist", "cifar10", "cifar100", "svhn", "imdb"):
+        write(data, folder)
+    return folder
+
+
+def settings(name: str) -> dict[str, Any]:
+    chosen = {"data": "cifar10" if MODELS[name].takes((3, 32, 32)) else "mnist", "model": name, "method": "qsgdinf", **OWN.get(name, {})}
+    if name in LARGE or name in LARGER:
+        chosen |= {"workers": 1, "eval_train": False, "eval_every": STEPS, "checkpoint_every": STEPS}
+    if name in LARGER:
+        chosen |= {"steps": FEW_STEPS, "eval_every": FEW_STEPS, "optim.momentum": 0.0}  # nor twice the checkpoint
+    return chosen
+
+
+def train(run_dir: Path) -> int:
+    with signals_kept():
+        return main.run(args.resolve(args.parse_overrides(words(run_dir))))
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[needs_extra] * (name == "bert")) for name in task_settings.MODELS])
+def test_a_model_trains_is_stopped_goes_on_and_is_evaluated(
+    name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, undisturbed = tmp_path / "runs" / "stopped", tmp_path / "runs" / "undisturbed"
+    config = emit(folder, data_dir, settings(name)).config
+    steps = config["steps"]
+    assert steps == (FEW_STEPS if name in LARGER else STEPS)
+    stop_at = steps // 3 + 1
+    with monkeypatch.context() as patch:
+        step = Trainer.train_step
+
+        def halting(trainer: Trainer, stop: bool = False) -> Any:
+            if trainer.step == stop_at - 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return step(trainer, stop)
+
+        patch.setattr(Trainer, "train_step", halting)
+        assert train(folder) == 75
+    status = json.loads((folder / "status.json").read_text())
+    assert (status["state"], status["saved_step"]) == ("preempted", stop_at)
+    assert train(folder) == 0
+    rows = logged(folder)
+    assert sorted(step for tag, step in rows if tag == "loss") == list(range(1, steps + 1))
+    assert main.evaluate(command_line.evaluation({"run": str(folder), "once": True})) == 0
+    (found,) = json.loads((folder / evaluator.FOLDER / evaluator.RESULTS).read_text())
+    assert found["step"] == steps
+    assert found["Vloss"] == pytest.approx(struct.unpack("<d", rows["Vloss", steps])[0], rel=1e-6)  # of other weights it is another
+    if name in COMPARED:
+        emit(undisturbed, data_dir, settings(name))
+        assert train(undisturbed) == 0
+        assert differences(folder, undisturbed, dict(config)) == []
+    shutil.rmtree(tmp_path)  # gigabytes for all of them

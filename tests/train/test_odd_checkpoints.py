@@ -1,0 +1,150 @@
+"""Files with a fitting checksum that no run has saved: one sentence, of those who go on from them and of those who evaluate them."""
+
+import math
+
+import pytest
+import torch
+
+import args
+import command_line
+from nuq.statistics import NUM_BINS
+from train import checkpoint, evaluator
+from train.launch import launch
+from train.trainer import Totals
+
+BASE = {"data": "digits", "model": "cnn", "method": "qsgdinf", "batch_size": 8, "steps": 2, "eval_every": 0, "eval_train": False}
+
+ODD = {  # of the shape that the model has
+    "complex64": torch.zeros(16, 1, 3, 3, dtype=torch.complex64),
+    "float16": torch.zeros(16, 1, 3, 3, dtype=torch.float16),
+    "sparse_coo float32": torch.zeros(16, 1, 3, 3).to_sparse(),
+    "meta float32": torch.zeros(16, 1, 3, 3, device="meta"),
+}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"step": -4}, "its step is -4; legal: 0 to 2"),
+        ({"step": 3}, "its step is 3; legal: 0 to 2"),
+        ({"step": 10**30}, f"its step is {10**30}; legal: 0 to 2"),
+        ({"totals": {"bytes": "many"}}, "its totals.bytes is 'many', which is no number from 0 on"),
+        ({"totals": {"update_s": math.nan}}, "its totals.update_s is nan, which is no number from 0 on"),
+        ({"totals": {"bytes": True}}, "its totals.bytes is True, which is no number from 0 on"),
+        ({"totals": {"bytes": 1, "update_s": 0}}, "it has no totals.measure_s"),
+        ({"totals": {**vars(Totals()), "miles": 1}}, "its totals.miles is unknown to this run"),
+        ({"totals": 3}, "its totals is 3, where this run has a dict"),
+        ({"model": 3}, "its model is 3, where this run has a dict"),
+        ({"model": {}}, "it has no model.conv1.weight"),
+        ({"model": {"conv1.weight": 1}}, "its model.conv1.weight is 1, where this run has float32[16, 1, 3, 3]"),
+        *(
+            ({"model": {"conv1.weight": odd}}, f"its model.conv1.weight is {words}[16, 1, 3, 3], where this run")
+            for words, odd in ODD.items()
+        ),
+        ({"model": {"conv1.weight": torch.zeros(2, 3)}}, "its model.conv1.weight is float32[2, 3], where this run"),
+    ],
+)
+def test_odd_contents_are_told_in_one_sentence(values, words, tmp_path, capsys):
+    settings = args.resolve(BASE | {"run_dir": str(tmp_path)})
+    assert launch(settings) == 0
+    (tmp_path / "status.json").unlink()
+    state = torch.load(tmp_path / checkpoint.FILE, weights_only=True)
+    checkpoint.save(tmp_path, state | values)
+    capsys.readouterr()
+    begins = (lambda: evaluator.run(command_line.evaluation({"run": str(tmp_path), "once": True})), lambda: launch(settings))
+    for begin in begins:
+        assert begin() == 2
+        (error,) = capsys.readouterr().err.splitlines()
+        assert error.startswith(f"main.py: {tmp_path / checkpoint.FILE} does not fit this run (") and words in error
+        assert ("move it away" in error) == (begin is not begins[0])
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"step": True}, "its step is True; legal: int"),
+        ({"evaluated": torch.zeros(2)}, "its evaluated is float32[2]; legal: bool"),
+        ({"evaluated": "no"}, "its evaluated is 'no'; legal: bool"),
+        ({"fingerprint": torch.zeros(3)}, "its fingerprint is float32[3]; legal: str"),
+        ({"transform_input": torch.zeros(3)}, "its transform_input is float32[3]; legal: bool"),
+    ],
+)
+def test_what_no_run_saves_is_damage_and_the_previous_is_gone_on_from(values, words, tmp_path, capsys):
+    settings = args.resolve(BASE | {"run_dir": str(tmp_path)})
+    assert launch(settings) == 0
+    (tmp_path / "status.json").unlink()
+    checkpoint.save(tmp_path, torch.load(tmp_path / checkpoint.FILE, weights_only=True) | values)
+    elsewhere = command_line.evaluation({"run": str(tmp_path), "once": True})
+    assert evaluator.run(elsewhere) == 0
+    told = f"main.py: {tmp_path / checkpoint.FILE} is damaged ({words})"
+    assert capsys.readouterr().err == f"{told}: evaluating {tmp_path / checkpoint.PREVIOUS}, of step 2\n"
+    (tmp_path / checkpoint.PREVIOUS).unlink()
+    assert (evaluator.run(elsewhere), launch(settings)) == (2, 2)
+    assert capsys.readouterr().err == f"{told}\n{told}: move it away to start this run anew\n"
+
+
+STEPS_TAKEN = "its optimizer has taken a number of steps below 0"
+MOMENT, SHAPE = "its optimizer.state.0.", "where this run has float32[16, 1, 3, 3]"
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "words"),
+    [
+        ("sgd", {0: {"momentum_buffer": 3}}, f"{MOMENT}momentum_buffer is 3, {SHAPE}"),
+        ("sgd", {0: {"momentum_buffer": None}}, f"{MOMENT}momentum_buffer is None, {SHAPE}"),
+        ("sgd", {0: {"momentum_buffer": torch.zeros(2)}}, f"{MOMENT}momentum_buffer is float32[2], {SHAPE}"),
+        ("sgd", {0: [1]}, "its optimizer.state.0 is a list, where this run has a dict"),
+        ("sgd", [1], "its optimizer.state is a list, where this run has a dict"),
+        ("adam", {0: {"step": torch.zeros(()), "exp_avg": ODD["complex64"]}}, f"{MOMENT}exp_avg is complex64[16, 1, 3, 3], {SHAPE}"),
+        ("adam", {0: {"step": torch.zeros(()), "exp_avg": torch.zeros(16, 1, 3, 3)}}, "it has no optimizer.state.0.exp_avg_sq"),
+        ("adam", {0: {"step": 3}}, f"{MOMENT}step is 3, where this run has float32[]"),
+        ("adam", {0: {"step": torch.tensor(-1.0), **dict.fromkeys(("exp_avg", "exp_avg_sq"), torch.zeros(16, 1, 3, 3))}}, STEPS_TAKEN),
+    ],
+)
+def test_an_odd_optimizer_is_told_in_one_sentence(name, state, words, tmp_path, capsys):
+    settings = args.resolve(BASE | {"run_dir": str(tmp_path), "optim": name})
+    assert launch(settings) == 0
+    saved = torch.load(tmp_path / checkpoint.FILE, weights_only=True)
+    for content in ({**saved["optimizer"], "state": state}, {**saved["optimizer"], "param_groups": []}):
+        (tmp_path / "status.json").unlink()
+        checkpoint.save(tmp_path, saved | {"step": 1, "optimizer": content})
+        capsys.readouterr()
+        assert launch(settings) == 2
+        words, found = "its optimizer's groups are of other parameters", words
+        assert capsys.readouterr().err == f"main.py: {tmp_path / checkpoint.FILE} does not fit this run ({found}): move it away\n"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({}, "the memory of worker 1 is of [], and here of ['momenta', 'residuals']"),
+        ({"conv1.weight": torch.zeros(2)}, "the memory of worker 1 has float32[2] of 'conv1.weight', whose coordinates are 144"),
+        ({"conv1.weight": ODD["complex64"].flatten()}, "the memory of worker 1 has complex64[144] of 'conv1.weight', whose"),
+    ],
+)
+def test_an_odd_memory_is_told_in_one_sentence(values, words, tmp_path, capsys):
+    settings = args.resolve(BASE | {"run_dir": str(tmp_path), "method": "dgc", "workers": 2})
+    assert launch(settings) == 0
+    (tmp_path / "status.json").unlink()
+    saved = torch.load(tmp_path / checkpoint.FILE, weights_only=True)
+    of_worker = saved["workers"]["memories"][0]["workers"][1]
+    of_worker["residuals"].update(values) if values else of_worker.clear()
+    checkpoint.save(tmp_path, saved | {"step": 1})
+    capsys.readouterr()
+    assert launch(settings) == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert error.startswith(f"main.py: {tmp_path / checkpoint.FILE} does not fit this run ({words}") and error.endswith("): move it away")
+
+
+def test_odd_statistics_are_told_in_one_sentence(tmp_path, capsys):
+    settings = args.resolve(BASE | {"run_dir": str(tmp_path), "method": "alq", "workers": 2})
+    assert launch(settings) == 0
+    (tmp_path / "status.json").unlink()
+    saved = torch.load(tmp_path / checkpoint.FILE, weights_only=True)
+    statistics = saved["workers"]["statistics"][1].view(torch.float64)
+    statistics[-3 * NUM_BINS] = -1.0  # the first weight of the histogram
+    checkpoint.save(tmp_path, saved | {"step": 1})
+    capsys.readouterr()
+    assert launch(settings) == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert "does not fit this run (a worker's statistics have a weight below zero)" in error

@@ -1,0 +1,158 @@
+"""GLUE's tasks (Wang and others, "GLUE: a multi-task benchmark and analysis platform for natural language understanding", 2018).
+
+From the files of its archive as they are: tab-separated, quotes being characters like others, a header in all but CoLA.  dev is the test
+split, as the labels of the true one are not given out; of MNLI it is dev_matched.  QQP's own files hold a few rows that are cut short,
+which are left out as everyone does.  MRPC is read from train.tsv and dev.tsv, or from Microsoft's msr_paraphrase_train.txt and GLUE's
+dev_ids.tsv, which says which of its pairs are dev.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from text_settings import TASKS, Task
+from train import objective
+
+from . import sentences
+from .dataset import DataSet
+from .sources import damaged, first_existing, missing
+
+HIGHEST_SCORE = 5.0
+CUT_SHORT = 1e-3  # share of QQP's rows that may be: its training file has 3 of 363,849
+Row = tuple[int, dict[str, str]]  # number of its line, from 1, and its fields by column
+
+
+def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
+    """FileNotFoundError for files that are not there, ValueError for damaged ones, naming the line."""
+    task = TASKS[config["data"]["task"]]
+    folder = _folder(config, task)
+    train, dev = folder / "train.tsv", folder / task.dev
+    if train.exists() and dev.exists():
+        splits = {"train": rows(train, task), "test": rows(dev, task)}
+    elif task is TASKS["mrpc"] and (folder / PARAPHRASES).exists():
+        train = dev = folder / PARAPHRASES
+        splits = _paraphrases(folder, task)
+    else:
+        raise _missing(config, task, dev if train.exists() else train)
+    read = {"train": examples(train, splits["train"], task), "test": examples(dev, splits["test"], task)}
+    return sentences.tokenized(config["data"], read, task.num_classes, _objective(task), device)  # type: ignore[arg-type]
+
+
+def true_size(config: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Examples of the two splits, and the bytes that they take in memory."""
+    task = TASKS[config["data"]["task"]]
+    return task.num_train, task.num_dev, sentences.num_bytes(config["data"], task.num_train + task.num_dev)
+
+
+def stand_in(config: Mapping[str, Any], device: torch.device, num_train: int, num_test: int) -> DataSet:
+    """Random tokens, always the same."""
+    task = TASKS[config["data"]["task"]]
+    return sentences.random(config["data"], (num_train, num_test), len(task.texts) == 2, task.num_classes, _objective(task), device)
+
+
+def _objective(task: Task) -> objective.Objective:
+    return objective.classes(task.scores) if task.labels else objective.numbers(task.scores)
+
+
+# --- files --------------------------------------------------------------------------------------------------------
+
+PARAPHRASES, DEV_IDS = "msr_paraphrase_train.txt", "dev_ids.tsv"
+
+
+def _folder(config: Mapping[str, Any], task: Task) -> Path:
+    data_dir = Path(config["data_dir"])
+    found = first_existing(data_dir / home / task.folder for home in ("glue", "glue_data", "GLUE"))
+    if found is None:
+        raise _missing(config, task, data_dir / "glue" / task.folder / "train.tsv")
+    return found
+
+
+def _missing(config: Mapping[str, Any], task: Task, path: Path) -> FileNotFoundError:
+    what = f"{path}, with {task.dev if path.name == 'train.tsv' else 'train.tsv'} beside it, as in GLUE's own archive"
+    if task is TASKS["mrpc"]:
+        what += f" (or {PARAPHRASES} and {DEV_IDS})"
+    remedy = f"set data_dir (now {config['data_dir']}) to the folder that holds glue/{task.folder}; nothing is downloaded here"
+    return missing(f"GLUE's {config['data']['task']}", what, remedy)
+
+
+def _text(path: Path) -> str:
+    if path.is_dir():
+        raise damaged(path, "a file", "a folder")
+    content = path.read_bytes()
+    try:
+        return content.decode("utf-8-sig")  # Microsoft's own files begin with a mark
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise damaged(path, "text in UTF-8", f"byte {content[error.start]:#x} in line {line}") from error
+
+
+def rows(path: Path, task: Task) -> Iterator[Row]:
+    """The rows of a file; ValueError, with its line, for one that lacks fields."""
+    lines = [line.removesuffix("\r") for line in _text(path).rstrip("\r\n").split("\n")]
+    columns = task.columns
+    if not columns:
+        columns = tuple(lines[0].split("\t"))
+        absent = [name for name in (*task.texts, task.label) if name not in columns]
+        if absent:
+            raise damaged(path, f"the column {absent[0]!r} in its first line", f"the columns {', '.join(map(repr, columns))}")
+        twice = [name for name in (*task.texts, task.label) if columns.count(name) > 1]
+        if twice:
+            raise damaged(path, f"the column {twice[0]!r} once in its first line", f"it {columns.count(twice[0])} times")
+    first = 1 if task.columns else 2
+    allowed = CUT_SHORT * len(lines) if task is TASKS["qqp"] else 0
+    for number, line in enumerate(lines[first - 1 :], start=first):
+        fields = line.split("\t")
+        if len(fields) < len(columns):
+            allowed -= 1
+            if allowed < 0:
+                raise damaged(path, f"{len(columns)} fields in each line", f"{len(fields)} in line {number}")
+            continue
+        yield number, dict(zip(columns, fields, strict=False))  # a stray tab behind the last one is nobody's
+
+
+def examples(path: Path, found: Iterator[Row], task: Task) -> sentences.Examples:
+    """Texts and labels of rows of ``path``; ValueError, with its line, for a label that is none, or a file without rows."""
+    texts, labels = [], []
+    for number, row in found:
+        texts.append(tuple(row[name] for name in task.texts))
+        labels.append(_label(path, number, row[task.label], task))
+    if not texts:
+        raise damaged(path, "at least one row", "none")
+    return texts, labels
+
+
+def _label(path: Path, number: int, word: str, task: Task) -> float:
+    if task.labels:
+        if word not in task.labels:
+            raise damaged(path, f"{' or '.join(task.labels)} in the column {task.label!r}", f"{word!r} in line {number}")
+        return task.labels.index(word)
+    try:
+        score = float(word)
+    except ValueError:
+        score = math.nan
+    if not 0 <= score <= HIGHEST_SCORE:
+        raise damaged(path, f"a score from 0 to {HIGHEST_SCORE:g} in the column {task.label!r}", f"{word!r} in line {number}")
+    return score
+
+
+def _paraphrases(folder: Path, task: Task) -> dict[str, Iterator[Row]]:
+    """Microsoft's training pairs, those apart that GLUE took for dev."""
+    path, ids = folder / PARAPHRASES, folder / DEV_IDS
+    if not ids.exists():
+        raise missing(
+            "GLUE's list of MRPC's dev pairs", str(ids), f"it lies in GLUE's own archive; or give train.tsv and dev.tsv in {folder}"
+        )
+    taken = {tuple(line.split("\t")[:2]) for line in _text(ids).replace("\r", "").split("\n") if line}
+    found = list(rows(path, task))
+    names = [name for name in ("#1 ID", "#2 ID") if name not in found[0][1]] if found else []
+    if names:
+        raise damaged(path, f"the column {names[0]!r} in its first line", f"the columns {', '.join(map(repr, found[0][1]))}")
+    is_dev = [(row["#1 ID"], row["#2 ID"]) in taken for _, row in found]
+    if len(set(is_dev)) == 1:
+        raise damaged(ids, f"the two numbers of some pairs of {path.name}, not of all", "all of them" if is_dev[0] else "none of them")
+    return {split: iter([row for row, dev in zip(found, is_dev, strict=True) if dev == (split == "test")]) for split in ("train", "test")}

@@ -1,0 +1,138 @@
+"""What a data set asks of a model: the loss that is trained on, and what an evaluation tells.  Classes, unless it says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, mse_loss
+
+Score = Callable[[np.ndarray, np.ndarray], float]  # of the predictions for a whole split, and its labels
+
+
+class Loss(Protocol):
+    """Of outputs and labels: their mean, or with reduction="sum" their sum."""
+
+    def __call__(self, output: Tensor, target: Tensor, *, label_smoothing: float = 0.0, reduction: str = "mean") -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Objective:
+    """loss: what is trained on; predicted: of outputs; counts: whether predictions are right or wrong, so that there is an accuracy.
+
+    scores: what else an evaluation tells, by name: functions of all predictions and labels of a split.
+    """
+
+    loss: Loss
+    predicted: Callable[[Tensor], Tensor]
+    counts: bool = True
+    scores: Mapping[str, Score] = field(default_factory=dict)
+
+
+def loss_of(output: Tensor, target: Tensor, *, label_smoothing: float = 0.0, reduction: str = "mean") -> Tensor:
+    """Cross-entropy of logits (..., num_classes) against labels (...), over all predictions: a text has one at every place."""
+    return cross_entropy(output.reshape(-1, output.shape[-1]), target.reshape(-1), label_smoothing=label_smoothing, reduction=reduction)
+
+
+def squared_error(output: Tensor, target: Tensor, *, label_smoothing: float = 0.0, reduction: str = "mean") -> Tensor:
+    """(output - target)^2 of outputs (batch, 1) against numbers (batch); settings refuse to smooth them."""
+    assert label_smoothing == 0
+    return mse_loss(output.squeeze(-1), target, reduction=reduction)
+
+
+def most_likely(output: Tensor) -> Tensor:
+    """The class with the largest logit: (..., num_classes) to (...)."""
+    return output.argmax(dim=-1)
+
+
+CLASSES = Objective(loss_of, most_likely)
+
+
+def objective_of(dataset: object) -> Objective:
+    """What a data set says that its examples ask for; classes where it says nothing."""
+    return getattr(dataset, "objective", CLASSES)
+
+
+# --- scores -------------------------------------------------------------------------------------------------------
+
+
+def pearson(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """Their correlation, in [-1, 1]; 0 where either is constant, and so tells nothing of the other."""
+    x, y = (values - values.mean() for values in (predictions.astype(np.float64), labels.astype(np.float64)))
+    norm = np.sqrt((x @ x) * (y @ y))
+    return float(x @ y / norm) if norm else 0.0
+
+
+def spearman(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """The correlation of their ranks, of which equal values share the mean."""
+    from scipy.stats import rankdata  # takes half a second to import, and few runs have scores
+
+    return pearson(rankdata(predictions), rankdata(labels))
+
+
+def matthews(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """Matthews' correlation of two classes, in [-1, 1], which is Pearson's; 0 where all are predicted alike."""
+    return pearson(predictions, labels)
+
+
+def f1(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """Of class 1: 2 hits / (2 hits + misses + false alarms), in [0, 1]; 0 where there is none of it."""
+    hits, either = int(((predictions == 1) & (labels == 1)).sum()), int((predictions == 1).sum() + (labels == 1).sum())
+    return 2 * hits / either if either else 0.0
+
+
+SCORES: dict[str, Score] = {"pearson": pearson, "spearman": spearman, "matthews": matthews, "f1": f1}
+
+
+def classes(scores: Iterable[str] = ()) -> Objective:
+    """Classes, with these of SCORES beside their accuracy."""
+    return Objective(loss_of, most_likely, scores={name: SCORES[name] for name in scores})
+
+
+def numbers(scores: Iterable[str]) -> Objective:
+    """Numbers to come near to; there is no accuracy, and these of SCORES are what an evaluation tells."""
+    return Objective(squared_error, lambda output: output.squeeze(-1), counts=False, scores={name: SCORES[name] for name in scores})
+
+
+class Tally:
+    """Outputs and labels of a split, batch by batch, and what they come to."""
+
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
+        self.loss, self.correct, self.total = 0.0, 0, 0
+        self._kept: list[tuple[Tensor, Tensor]] = []
+
+    def add(self, output: Tensor, target: Tensor) -> None:
+        """One batch."""
+        self.loss += float(self.objective.loss(output, target, reduction="sum"))
+        predicted = self.objective.predicted(output)
+        if self.objective.counts:
+            self.correct += int((predicted == target).sum())
+        self.total += target.numel()
+        if self.objective.scores:
+            self._kept.append((predicted.cpu(), target.cpu()))
+
+    def values(self) -> dict[str, float]:
+        """``loss``, then ``correct wrong acc error`` (the last two in per cent) where answers are right or wrong, then the scores."""
+        total, correct, found = self.total, self.correct, {"loss": self.loss / self.total}
+        if self.objective.counts:
+            shares = {"correct": correct, "wrong": total - correct, "acc": 100 * correct / total, "error": 100 * (total - correct) / total}
+            found |= {name: float(value) for name, value in shares.items()}
+        if self._kept:
+            predicted, target = (torch.cat(parts).numpy() for parts in zip(*self._kept, strict=True))
+            found |= {name: score(predicted, target) for name, score in self.objective.scores.items()}
+        return found
+
+
+WORDS = {"pearson": "Pearson's correlation", "spearman": "Spearman's", "matthews": "Matthews' correlation", "f1": "F1"}
+
+
+def told(values: Mapping[str, float]) -> str:
+    """An evaluation of the test split in words: ``test accuracy 91.30 %, test loss 0.2713``."""
+    parts = [f"test accuracy {values['Vacc']:.2f} %"] if "Vacc" in values else []
+    parts += [f"test {word} {values[f'V{name}']:.4f}" for name, word in WORDS.items() if f"V{name}" in values]
+    return ", ".join([*parts, f"test loss {values['Vloss']:.4f}"])

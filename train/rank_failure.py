@@ -1,0 +1,62 @@
+"""What ended another rank, told to the first one, which alone keeps the status: else it would know no more than that the rank is gone.
+
+A small file in the run folder, which the machines of a run share, written before the rank leaves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from nuq.links import RankLost
+from nuq.ops import NonFiniteError
+from train import status as statuses
+from train.checkpoint import CheckpointError
+from train.data.sources import DataError
+from train.models import WeightsError
+from train.signals import Preempted
+
+BAD_SETTINGS = (CheckpointError, WeightsError, DataError)  # what people can put right
+_FILES = "failure.rank*.json"
+
+
+def forget(run_dir: Path) -> None:
+    """Delete what ranks of an earlier attempt have told.  For the first rank, before the others can join it."""
+    for path in run_dir.glob(_FILES):
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def told(run_dir: Path, rank: int) -> Iterator[None]:
+    """What goes wrong inside is told to the first rank; not what it knows itself, that a rank is lost or that all were asked to stop."""
+    try:
+        yield
+    except (RankLost, Preempted):
+        raise
+    except Exception as error:
+        diverged = statuses.EXIT_DIVERGED if isinstance(error, NonFiniteError) else statuses.EXIT_CRASH
+        tell(run_dir, rank, statuses.EXIT_BAD_SETTINGS if isinstance(error, BAD_SETTINGS) else diverged, error)
+        raise
+
+
+def tell(run_dir: Path, rank: int, exit_code: int, failure: BaseException) -> None:
+    """Nothing where the folder cannot be written: then the first rank says that this one is gone."""
+    if rank:
+        with contextlib.suppress(OSError):
+            found = {"exit_code": exit_code, **statuses.account(failure)}
+            statuses.write_text(run_dir / f"failure.rank{rank}.json", json.dumps(found, indent=1))
+
+
+def found(run_dir: Path) -> tuple[int, statuses.RankFailed] | None:
+    """Exit code and failure that another rank has told, the one that told it first; None where none has."""
+    try:
+        path = min(run_dir.glob(_FILES), key=lambda path: path.stat().st_mtime_ns, default=None)
+        if path is None:
+            return None
+        content = json.loads(path.read_text())
+        rank = path.stem.removeprefix("failure.rank")
+        return int(content["exit_code"]), statuses.RankFailed(f"rank {rank}: {content['message']}", str(content["signature"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
