@@ -24,7 +24,8 @@ from torch import Tensor
 
 _TAG_BITS = 18  # exchanges before the tags of one Links begin anew; gloo matches sends and receives by tag
 _ROLL_CALL = timedelta(seconds=5)
-_STORE_STAYS_S = 1.0
+_STORE_STAYS_S = 2.0
+_ROLL_CALL_TAG, _SILENT_TAG, _FIRST_TAG = range(3)  # the second is never sent
 _built: Counter[str] = Counter()  # Links of every group so far
 
 
@@ -121,7 +122,7 @@ class Links:
         self._abandoned: list[object] = []  # what failed operations may still read or write
 
     def next_tag(self) -> int:
-        return (self._number << _TAG_BITS) | (next(self._exchanges) % ((1 << _TAG_BITS) - 1) + 1)
+        return (self._number << _TAG_BITS) | (next(self._exchanges) % ((1 << _TAG_BITS) - _FIRST_TAG) + _FIRST_TAG)
 
     def abandon(self, swap: Swap) -> None:
         """Keep what a failed exchange may still read or write."""
@@ -210,7 +211,7 @@ class Links:
         if self._nccl:  # after an error it cannot be used again
             return None
         others = [rank for rank in range(self.world) if rank != self.rank]
-        word, tag = torch.zeros(1, dtype=torch.uint8), self._number << _TAG_BITS
+        word, tag = torch.zeros(1, dtype=torch.uint8), (self._number << _TAG_BITS) | _ROLL_CALL_TAG
         for call in (dist.isend, dist.irecv):  # where the connection is closed, at once
             for rank in others:
                 direction = {"group_src": rank} if call is dist.irecv else {"group_dst": rank}
@@ -222,6 +223,22 @@ class Links:
                 except RuntimeError:
                     return rank
         return others[0]
+
+    def _hang_up(self) -> None:
+        """Close this rank's connections in the group, which the lost one has broken: who waits for this rank then asks the store, too.
+
+        Without that, such a rank would notice first when this process ends, and the store may end with it.
+        """
+        if self._nccl:
+            return
+        for rank in range(self.world):
+            if rank != self.rank:
+                with suppress(RuntimeError):  # gloo closes them all where an operation times out
+                    word, tag = torch.zeros(1, dtype=torch.uint8), (self._number << _TAG_BITS) | _SILENT_TAG
+                    work = dist.irecv(word, group=self.group, tag=tag, group_src=rank)
+                    self._abandoned.append((work, word))
+                    assert work is not None
+                    work.wait(timedelta(milliseconds=1))
 
     def lost(self, rank: int | None, error: BaseException, *, grace_s: float = 0.0) -> RankLost:
         """The error that names the rank which was found missing first, by its number among all, as far as the store still tells.
@@ -239,6 +256,7 @@ class Links:
         if first := _first_told(None if name is None else f"{name} {how}"):
             number, _, how = first.partition(" ")
             name = int(number)
+            self._hang_up()
         if dist.get_rank() == 0:  # it may keep the store, which the others have yet to ask
             time.sleep(_STORE_STAYS_S)
         world = dist.get_world_size()

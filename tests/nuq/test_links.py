@@ -82,7 +82,7 @@ def test_the_others_name_the_rank_that_is_lost(collective, world, victim, how):
 
 
 SCRIPT = """
-import os, sys
+import os, sys, time
 import torch, torch.distributed as dist
 from torch import nn
 import nuq
@@ -92,18 +92,28 @@ model = nn.parallel.DistributedDataParallel(nn.Linear(50, 50))
 state = nuq.CompressionState(model, method="alq", collective="two_stage", min_size=0, timeout_s=5.0)
 model.register_comm_hook(state, nuq.compress_hook)
 for step in range(6):
-    if step == 3 and dist.get_rank() == 1:
-        os._exit(9)
+    if step == 3:
+        time.sleep(float(sys.argv[1]) * (2, 1, 0)[dist.get_rank()])
+        if dist.get_rank() == 1:
+            os._exit(9)
     model(torch.randn(4, 50)).sum().backward()
 """
 
 
-def test_the_others_end_with_an_error_of_their_own():
-    """Real processes to their real ends: an interpreter that shuts down with a thread and exchanges under way."""
+@pytest.mark.parametrize("apart_s", [0.0, 0.3])
+def test_the_others_end_with_an_error_of_their_own(apart_s):
+    """Real processes to their real ends: an interpreter that shuts down with a thread and exchanges under way.
+
+    With time between them, the last rank waits for the first when rank 1 ends, and the first cannot even begin.
+    """
     environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "3", "OMP_NUM_THREADS": "1"}
     started = [
         subprocess.Popen(
-            [sys.executable, "-c", SCRIPT], cwd=ROOT, env=os.environ | environment | {"RANK": str(rank)}, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", SCRIPT, str(apart_s)],
+            cwd=ROOT,
+            env=os.environ | environment | {"RANK": str(rank)},
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for rank in range(3)
     ]
