@@ -1,8 +1,8 @@
 """Memory that training takes, with packed activations and without: ``python -m benchmarks.memory [--model NAME] [--batch N] [--rounds N]``.
 
-A bare loop (model in channels-last order, cross-entropy, SGD with momentum) on random images of CIFAR's shape, as it is and with
-``nuq.CompressedTraining(model, activations=FORMAT)``.  One process for each variant; all take their steps in turns, in another order every
-round, none while another does.
+A bare loop (model in channels-last order, cross-entropy, SGD with momentum) on random images of CIFAR's shape (a GPT: characters), as it is
+and with ``nuq.CompressedTraining(model, activations=FORMAT)``.  One process for each variant; all take their steps in turns, in another
+order every round, none while another does.
 
 - peak: the process's largest resident memory (VmHWM) over all steps, less what was resident before the first: activations, gradients,
   momenta and whatever computing takes beside them.  Model, images and libraries are there before.
@@ -26,7 +26,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-PLAIN, CLAIMED = "fp32", "smaq"
+PLAIN, CLAIMED, GPT = "fp32", "smaq", "gpt"
 VARIANTS = (PLAIN, CLAIMED, "bf16", "fp8")
 LIMITS = {"peak_ratio": 0.42, "slowdown": 1.5}
 WARM_UP = 1  # rounds that are not timed
@@ -47,17 +47,22 @@ def child(model_name: str, spec: str, batch: int, threads: int) -> None:
     import args
     import nuq
     from train import models
+    from train.data.text import NUM_CODES
     from train.memory import return_freed_memory
 
     torch.set_num_threads(threads)
     return_freed_memory()
     torch.manual_seed(1)
-    config = args.resolve({"model": model_name, "data": "cifar10"})
-    model = models.build(config, (3, 32, 32), 10).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    config = args.resolve({"model": model_name, "data": "text" if model_name == GPT else "cifar10"})
+    shape, num_classes = ((config["data"]["length"],), NUM_CODES) if model_name == GPT else ((3, 32, 32), 10)
+    model = models.build(config, shape, num_classes).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     compressed = nuq.CompressedTraining(model, optimizer, activations=spec)
-    x = torch.randn(batch, 3, 32, 32).contiguous(memory_format=torch.channels_last)
-    y = torch.randint(0, 10, (batch,))
+    if model_name == GPT:
+        text = torch.randint(num_classes, (batch, shape[0] + 1))
+        x, y = text[:, :-1], text[:, 1:]
+    else:
+        x, y = torch.randn(batch, *shape).contiguous(memory_format=torch.channels_last), torch.randint(num_classes, (batch,))
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # the peak so far is of loading
     before, loss = resident_bytes("VmRSS"), 0.0
@@ -65,7 +70,7 @@ def child(model_name: str, spec: str, batch: int, threads: int) -> None:
     for _ in sys.stdin:
         started = time.perf_counter()
         optimizer.zero_grad()
-        of_this = cross_entropy(model(x), y)
+        of_this = cross_entropy(model(x).flatten(0, -2), y.flatten())
         of_this.backward()
         optimizer.step()
         loss = of_this.item()
@@ -147,8 +152,8 @@ HEAD = f"{'activations':24}{'peak MB':>10}{'ratio':>8}{'held':>8}{'step s':>9}{'
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table, then one JSON object."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--model", default="cifar_resnet18", metavar="NAME", help="one that takes CIFAR's images")
-    parser.add_argument("--batch", type=int, default=256, help="images of a step")
+    parser.add_argument("--model", default="cifar_resnet18", metavar="NAME", help="one that takes CIFAR's images, or gpt")
+    parser.add_argument("--batch", type=int, default=256, help="images of a step, or a GPT's windows of 64 characters")
     parser.add_argument("--rounds", type=int, default=8, help="timed steps of each variant, at least 2; one more warms up")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="CPU threads")
     parser.add_argument("--formats", nargs="+", default=list(VARIANTS), metavar="FORMAT", help=f"of activations; {PLAIN} is among them")
@@ -160,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if PLAIN not in chosen.formats or chosen.rounds < 2:
         parser.error(f"--formats must have {PLAIN}, which the others are compared with, and --rounds be at least 2")
     told = {"model": chosen.model, "batch": chosen.batch, "threads": chosen.threads, "rounds": chosen.rounds, "load": os.getloadavg()[0]}
-    print(f"{chosen.model}, {chosen.batch} images a step, {chosen.threads} threads; load {told['load']:.1f}\n{HEAD}", flush=True)
+    print(f"{chosen.model}, {chosen.batch} examples a step, {chosen.threads} threads; load {told['load']:.1f}\n{HEAD}", flush=True)
     rows = measured(chosen.model, chosen.formats, chosen.batch, chosen.rounds, chosen.threads)
     for spec, row in rows.items():
         print(line(spec, row), flush=True)

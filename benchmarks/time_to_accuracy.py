@@ -1,9 +1,9 @@
 """Training to a fixed accuracy over a slow link: ``python -m benchmarks.time_to_accuracy [--data digits --seeds 3 --out FILE]``, as root.
 
-Two ranks, one thread each, in network namespaces whose links carry 100 Mbit/s (``benchmarks.network``), train an MLP with some million
-parameters under DDP on gloo: with SuperSGD, whose mean travels in bfloat16 (the fastest form of ``benchmarks.rivals``), and with
-``nuq.compress_hook`` and ALQ, AMQ, QSGDinf (3 bits) and TRN, at their defaults.  Weights, minibatches and learning rate are the
-same for all methods, which take turns, seed by seed.  Levels are updated at two early steps, on the clock.
+Two ranks, one thread each, in network namespaces whose links carry 100 Mbit/s (``benchmarks.network``), train a model of about a million
+parameters under DDP on gloo, an MLP on pictures or a GPT on text: with SuperSGD, whose mean travels in bfloat16 (the fastest form of
+``benchmarks.rivals``), and with ``nuq.compress_hook`` and ALQ, AMQ, QSGDinf (3 bits) and TRN, at their defaults.  Weights, minibatches and
+learning rate are the same for all methods, which take turns, seed by seed.  Levels are updated at two early steps, on the clock.
 
 The clock counts training alone: it stops for the evaluations.  Time to accuracy is what it shows at the first evaluation that reaches the
 target.  ``--from FILE`` prints and draws again what ``--out FILE`` has kept.
@@ -32,10 +32,11 @@ ROOT = Path(__file__).parent.parent
 RATE_MBIT, RANKS, PORT = 100, 2, 29411
 SHOWN = ("supersgd", "alq", "amq", "qsgdinf", "trn")
 TASKS = {
-    "digits": Task("digits", hidden=1024, lr=0.02, batch_size=16, steps=140, eval_every=5, target=96.0, levels_at=(10, 50)),
-    "cifar10": Task("cifar10", hidden=320, lr=0.01, batch_size=32, steps=300, eval_every=10, target=36.0, levels_at=(10, 100)),
+    "digits": Task("digits", "mlp", width=1024, lr=0.02, batch_size=16, steps=140, eval_every=5, target=96.0, levels_at=(10, 50)),
+    "cifar10": Task("cifar10", "mlp", width=320, lr=0.01, batch_size=32, steps=300, eval_every=10, target=36.0, levels_at=(10, 100)),
+    "text": Task("text", "gpt", width=128, lr=0.003, batch_size=8, steps=300, eval_every=10, target=40.0, levels_at=(10, 100)),
 }
-TITLES = {"digits": "digits", "cifar10": "CIFAR-10"}
+TITLES = {"digits": "digits", "cifar10": "CIFAR-10", "text": "text"}
 Row = dict[str, Any]
 
 
@@ -153,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", choices=list(TASKS), default="digits", help="cifar10 is looked for as main.py does (NUQ_DATA)")
     parser.add_argument("--methods", nargs="+", choices=SHOWN, default=SHOWN)
     parser.add_argument("--seeds", type=int, default=3, help="how many")
-    parser.add_argument("--target", type=float, default=None, help="accuracy in percent, in place of the data set's own")
+    parser.add_argument("--target", type=float, default=None, help="accuracy in percent, in place of the task's own")
     parser.add_argument("--out", type=Path, help="keep the rows in this file, one JSON object each")
     parser.add_argument("--from", dest="source", type=Path, help="rows of an earlier run, in place of a new one")
     parser.add_argument("--folder", type=Path, default=Path("docs"), help="of the figure")

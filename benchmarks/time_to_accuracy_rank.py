@@ -26,6 +26,7 @@ from benchmarks import rivals
 from nuq.registry import METHODS
 from train import data
 from train.data.dataset import DataSet
+from train.models.gpt import GPT
 from train.order import Order, generator
 
 DENSE = "supersgd"
@@ -35,10 +36,14 @@ TEST_BATCH = 1000
 
 @dataclass(frozen=True)
 class Task:
-    """What is learned, and how: an MLP of two equal hidden layers, SGD with momentum .9.  target: accuracy in percent."""
+    """What is learned, and how.  target: accuracy in percent, of images or of characters that are told from those before them.
+
+    model: ``mlp`` has two hidden layers of ``width``, and SGD with momentum .9; ``gpt`` four blocks of it, and AdamW.
+    """
 
     data: str
-    hidden: int
+    model: str
+    width: int
     lr: float
     batch_size: int
     steps: int
@@ -47,9 +52,18 @@ class Task:
     levels_at: tuple[int, ...]
 
 
-def mlp(shape: tuple[int, ...], hidden: int, num_classes: int) -> nn.Module:
-    layers = [nn.Linear(math.prod(shape), hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, num_classes)]
+def model_of(task: Task, dataset: DataSet) -> nn.Module:
+    shape, width, num_classes = dataset.input_shape, task.width, dataset.num_classes
+    if task.model == "gpt":
+        return GPT(num_classes, shape[0], layers=4, heads=4, width=width, dropout=0.0, tied=False)
+    layers = [nn.Linear(math.prod(shape), width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, num_classes)]
     return nn.Sequential(nn.Flatten(), *layers)
+
+
+def optimizer_of(task: Task, model: nn.Module) -> torch.optim.Optimizer:
+    if task.model == "gpt":
+        return torch.optim.AdamW(model.parameters(), lr=task.lr)
+    return torch.optim.SGD(model.parameters(), lr=task.lr, momentum=0.9)
 
 
 def with_method(model: DistributedDataParallel, name: str, task: Task, seed: int) -> Any:
@@ -64,10 +78,13 @@ def with_method(model: DistributedDataParallel, name: str, task: Task, seed: int
 
 
 def accuracy(model: nn.Module, dataset: DataSet) -> float:
-    """Of the test images, in percent."""
+    """Of the test images or characters, in percent."""
+    right = count = 0
     with torch.no_grad():
-        right = sum(int((model(x).argmax(dim=1) == y).sum()) for x, y in dataset.batches("test", TEST_BATCH))
-    return 100 * right / dataset.num_test
+        for x, y in dataset.batches("test", TEST_BATCH):
+            right += int((model(x).argmax(dim=-1) == y).sum())
+            count += y.numel()
+    return 100 * right / count
 
 
 def trained(task: Task, dataset: DataSet, name: str, seed: int) -> Iterator[dict[str, Any]]:
@@ -75,10 +92,10 @@ def trained(task: Task, dataset: DataSet, name: str, seed: int) -> Iterator[dict
     rank, world = dist.get_rank(), dist.get_world_size()
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model = mlp(dataset.input_shape, task.hidden, dataset.num_classes)
+        model = model_of(task, dataset)
     replica = DistributedDataParallel(model)
     sent = with_method(replica, name, task, seed)
-    optimizer = torch.optim.SGD(replica.parameters(), lr=task.lr, momentum=0.9)
+    optimizer = optimizer_of(task, replica)
     order = Order(dataset.num_train, task.batch_size, world, seed, "train")
     seconds = 0.0
     for step in range(task.steps):
@@ -87,7 +104,7 @@ def trained(task: Task, dataset: DataSet, name: str, seed: int) -> Iterator[dict
             started = time.perf_counter()
         x, y = batch_of(dataset, order, seed, step, rank)
         optimizer.zero_grad()
-        cross_entropy(replica(x), y).backward()
+        cross_entropy(replica(x).flatten(0, -2), y.flatten()).backward()
         optimizer.step()
         if (step + 1) % task.eval_every == 0:
             dist.barrier()
@@ -106,7 +123,8 @@ def main() -> None:
     torch.set_num_threads(1)
     wanted = json.loads(sys.argv[1])
     task = Task(**wanted["task"])
-    config = args.resolve({"method": "supersgd", "data": task.data, "model": "mlp"})
+    few = {"data.num_test": 128} if task.data == "text" else {}
+    config = args.resolve({"method": "supersgd", "data": task.data, "model": task.model, **few})
     dataset = data.load(config, torch.device("cpu"))
     dist.init_process_group("gloo")
     for seed in wanted["seeds"]:

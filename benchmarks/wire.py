@@ -1,8 +1,9 @@
 """Training steps over slow links: ``python -m benchmarks.wire [--ranks 2 --models mlp --rates 100M --rounds 3 --out FILE]``, as root.
 
 Two and four ranks, one thread each, in network namespaces of their own (``benchmarks.network``), train models of 11 million parameters
-under DDP on gloo: an MLP 3072-2560-1280-10, and ResNet-18 for images of 32x32.  ALQ at 3 bits (second stage 4, automatic collective)
-against fp32, the best bf16 and PowerSGD (``benchmarks.rivals``), in turns in one set of processes; at 10 Gbit/s also ALQ with its gate.
+under DDP on gloo: an MLP 3072-2560-1280-10, ResNet-18 for images of 32x32, and a GPT on windows of 128 characters.  ALQ at 3 bits (second
+stage 4, automatic collective) against fp32, the best bf16 and PowerSGD (``benchmarks.rivals``), in turns in one set of processes; at
+10 Gbit/s also ALQ with its gate.
 
 A step is forward, backward and SGD; its time is the slowest rank's, the median over the rounds; a ratio is taken round by round.  Exposed
 communication is what a step takes beyond one that does not communicate.  Bytes are what a rank counts itself, and what its interface sent
@@ -30,7 +31,7 @@ from benchmarks.network import INTERFACE, Network, network
 
 ROOT = Path(__file__).parent.parent
 RATES_MBIT = {"100M": 100, "1G": 1000, "10G": 10_000}
-BATCHES = {"mlp": (32,), "resnet18": (2, 8, 32)}
+BATCHES = {"mlp": (32,), "resnet18": (2, 8, 32), "gpt": (1, 4, 16)}
 VARIANTS = ("nothing", "fp32", "bf16", "powersgd", "alq")
 GATED = "alq_gate"
 NOT_MEASURED = "not measured"
@@ -299,7 +300,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rates", nargs="+", choices=list(RATES_MBIT), default=list(RATES_MBIT))
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=VARIANTS, help="`nothing` always takes part")
     parser.add_argument(
-        "--rounds", type=int, default=0, help="turns of the variants; by default 5 (MLP), 3 or, with 4 ranks, 2 (ResNet-18)"
+        "--rounds", type=int, default=0, help="turns of the variants; by default 5 (MLP), 3 or, with 4 ranks, 2 (the others)"
     )
     parser.add_argument("--out", type=Path, help="write one JSON object per variant and case to this file")
     chosen = parser.parse_args(arguments)

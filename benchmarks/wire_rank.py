@@ -25,8 +25,11 @@ from torch.nn.parallel import DistributedDataParallel
 import nuq
 from benchmarks import rivals
 from benchmarks.network import read_counters
+from train.data.text import NUM_CODES
 from train.models import imagenet_resnet
+from train.models.gpt import GPT
 
+LENGTH = 128  # characters of a GPT's window
 LEVEL_UPDATE = 2  # the step whose statistics set the adaptive levels: after DDP has rebuilt its buckets, before anything is timed
 TIMEOUT = timedelta(minutes=2)  # a rank that is lost ends the others
 _parameters = inspect.signature(DistributedDataParallel.__init__).parameters
@@ -46,7 +49,12 @@ def resnet18() -> nn.Module:
     return model
 
 
-MODELS: dict[str, Callable[[], nn.Module]] = {"mlp": mlp, "resnet18": resnet18}
+def gpt() -> nn.Module:
+    """Six blocks of width 384, for windows of 128 characters of ``data=text``; 10,771,200 parameters."""
+    return GPT(NUM_CODES, LENGTH, layers=6, heads=6, width=384, dropout=0.0, tied=False)
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {"mlp": mlp, "resnet18": resnet18, "gpt": gpt}
 
 
 @dataclass(frozen=True)
@@ -58,9 +66,12 @@ class Replica:
     sent: Any
 
 
-def batch_of(size: int) -> tuple[Tensor, Tensor]:
-    """Images and classes of this rank's own, the same at every call."""
+def batch_of(model: nn.Module, size: int) -> tuple[Tensor, Tensor]:
+    """Inputs and labels of this rank's own, the same at every call: images and classes, or windows of characters and those that follow."""
     generator = torch.Generator().manual_seed(10 + dist.get_rank())
+    if isinstance(model, GPT):
+        text = torch.randint(NUM_CODES, (size, LENGTH + 1), generator=generator)
+        return text[:, :-1], text[:, 1:]
     return torch.randn(size, 3, 32, 32, generator=generator), torch.randint(10, (size,), generator=generator)
 
 
@@ -82,7 +93,7 @@ def prepare(name: str, variants: Iterable[str], batch: int, steps: int) -> dict[
     torch.manual_seed(1)
     model = MODELS[name]()
     replicas = {variant: replica_of(model, variant) for variant in variants}
-    inputs, targets = batch_of(batch)
+    inputs, targets = batch_of(model, batch)
     for replica in replicas.values():
         for _ in range(steps):
             step(replica, inputs, targets)
@@ -91,7 +102,7 @@ def prepare(name: str, variants: Iterable[str], batch: int, steps: int) -> dict[
 
 def step(replica: Replica, inputs: Tensor, targets: Tensor) -> None:
     replica.optimizer.zero_grad()
-    nn.functional.cross_entropy(replica.model(inputs), targets).backward()
+    nn.functional.cross_entropy(replica.model(inputs).flatten(0, -2), targets.flatten()).backward()
     replica.optimizer.step()
 
 
@@ -102,7 +113,7 @@ def stages_of(replica: Replica) -> dict[str, float]:
 
 def measure(replica: Replica, variant: str, batch: int, steps: int) -> dict[str, Any]:
     """A barrier's own bytes (some hundreds) are counted by the interface."""
-    inputs, targets = batch_of(batch)
+    inputs, targets = batch_of(replica.model.module, batch)
     dist.barrier()
     interface, own, stages = read_counters(), replica.sent.bytes_sent, stages_of(replica)
     start = time.perf_counter()
