@@ -34,7 +34,19 @@ SHOWN = ("supersgd", "alq", "amq", "qsgdinf", "trn")
 TASKS = {
     "digits": Task("digits", "mlp", width=1024, lr=0.02, batch_size=16, steps=140, eval_every=5, target=96.0, levels_at=(10, 50)),
     "cifar10": Task("cifar10", "mlp", width=320, lr=0.01, batch_size=32, steps=300, eval_every=10, target=36.0, levels_at=(10, 100)),
-    "text": Task("text", "gpt", width=128, lr=0.003, batch_size=8, steps=300, eval_every=10, target=40.0, levels_at=(10, 100)),
+    "text": Task(
+        "text",
+        "gpt",
+        width=128,
+        lr=0.003,
+        batch_size=16,
+        steps=240,
+        eval_every=10,
+        target=42.0,
+        levels_at=(10, 100),
+        warm_up=30,
+        clip_norm=1.0,
+    ),
 }
 TITLES = {"digits": "digits", "cifar10": "CIFAR-10", "text": "text"}
 Row = dict[str, Any]

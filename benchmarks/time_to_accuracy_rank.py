@@ -38,7 +38,8 @@ TEST_BATCH = 1000
 class Task:
     """What is learned, and how.  target: accuracy in percent, of images or of characters that are told from those before them.
 
-    model: ``mlp`` has two hidden layers of ``width``, and SGD with momentum .9; ``gpt`` four blocks of it, and AdamW.
+    model: ``mlp`` has two hidden layers of ``width``, and SGD with momentum .9; ``gpt`` four blocks of it, and AdamW.  The learning rate
+    rises over ``warm_up`` steps; the mean gradient is cut to the norm ``clip_norm``.
     """
 
     data: str
@@ -50,6 +51,8 @@ class Task:
     eval_every: int
     target: float
     levels_at: tuple[int, ...]
+    warm_up: int = 1
+    clip_norm: float | None = None
 
 
 def model_of(task: Task, dataset: DataSet) -> nn.Module:
@@ -96,6 +99,7 @@ def trained(task: Task, dataset: DataSet, name: str, seed: int) -> Iterator[dict
     replica = DistributedDataParallel(model)
     sent = with_method(replica, name, task, seed)
     optimizer = optimizer_of(task, replica)
+    warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / task.warm_up))
     order = Order(dataset.num_train, task.batch_size, world, seed, "train")
     seconds = 0.0
     for step in range(task.steps):
@@ -105,7 +109,10 @@ def trained(task: Task, dataset: DataSet, name: str, seed: int) -> Iterator[dict
         x, y = batch_of(dataset, order, seed, step, rank)
         optimizer.zero_grad()
         cross_entropy(replica(x).flatten(0, -2), y.flatten()).backward()
+        if task.clip_norm is not None:
+            nn.utils.clip_grad_norm_(replica.parameters(), task.clip_norm)
         optimizer.step()
+        warm_up.step()
         if (step + 1) % task.eval_every == 0:
             dist.barrier()
             seconds += time.perf_counter() - started
