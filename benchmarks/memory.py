@@ -10,7 +10,7 @@ order every round, none while another does.
 - slowdown: time of a step over that of fp32 in the same round; median and quartiles over the rounds.
 - loss: after all steps, so that one sees that they train; held: bytes that autograd's tensors take, before over after.
 
-Claims, of smaq: peak_ratio <= .42, slowdown <= 1.5.
+Claims, of smaq on ResNet-18 with the CIFAR stem: peak_ratio <= .42, slowdown <= 1.5.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-PLAIN, CLAIMED, GPT = "fp32", "smaq", "gpt"
+PLAIN, CLAIMED = "fp32", "smaq"
+RESNET18, GPT = "cifar_resnet18", "gpt"
 VARIANTS = (PLAIN, CLAIMED, "bf16", "fp8")
 LIMITS = {"peak_ratio": 0.42, "slowdown": 1.5}
 WARM_UP = 1  # rounds that are not timed
@@ -152,7 +153,7 @@ HEAD = f"{'activations':24}{'peak MB':>10}{'ratio':>8}{'held':>8}{'step s':>9}{'
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table, then one JSON object."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--model", default="cifar_resnet18", metavar="NAME", help="one that takes CIFAR's images, or gpt")
+    parser.add_argument("--model", default=RESNET18, metavar="NAME", help="one that takes CIFAR's images, or gpt")
     parser.add_argument("--batch", type=int, default=256, help="images of a step, or a GPT's windows of 64 characters")
     parser.add_argument("--rounds", type=int, default=8, help="timed steps of each variant, at least 2; one more warms up")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="CPU threads")
@@ -170,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for spec, row in rows.items():
         print(line(spec, row), flush=True)
     found = {name: rows[CLAIMED][name] for name in LIMITS if CLAIMED in rows}
-    claims = {name: value <= LIMITS[name] for name, value in found.items()}
+    claims = {name: value <= LIMITS[name] for name, value in found.items() if chosen.model == RESNET18}
     print(json.dumps({**told, **found, "claims": claims, "formats": rows}))
 
 

@@ -48,7 +48,7 @@ TASKS = {
         clip_norm=1.0,
     ),
 }
-TITLES = {"digits": "digits", "cifar10": "CIFAR-10", "text": "text"}
+TITLES = {"digits": "digits", "cifar10": "CIFAR-10", "text": "next character of a text"}
 Row = dict[str, Any]
 
 

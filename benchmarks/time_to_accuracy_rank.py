@@ -55,6 +55,11 @@ class Task:
     clip_norm: float | None = None
 
 
+def data_of(task: Task) -> DataSet:
+    few = {"data.num_test": 128} if task.data == "text" else {}
+    return data.load(args.resolve({"method": DENSE, "data": task.data, "model": task.model, **few}), torch.device("cpu"))
+
+
 def model_of(task: Task, dataset: DataSet) -> nn.Module:
     shape, width, num_classes = dataset.input_shape, task.width, dataset.num_classes
     if task.model == "gpt":
@@ -130,9 +135,7 @@ def main() -> None:
     torch.set_num_threads(1)
     wanted = json.loads(sys.argv[1])
     task = Task(**wanted["task"])
-    few = {"data.num_test": 128} if task.data == "text" else {}
-    config = args.resolve({"method": "supersgd", "data": task.data, "model": task.model, **few})
-    dataset = data.load(config, torch.device("cpu"))
+    dataset = data_of(task)
     dist.init_process_group("gloo")
     for seed in wanted["seeds"]:
         for name in wanted["methods"]:

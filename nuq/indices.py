@@ -8,12 +8,13 @@ Nothing at all where k is 0 or n.  Else one byte for the form and
   quotient ``g >> r``.  Parameters; low bits one after another, padded to a byte; quotients in unary (as many zeros, then a one), padded;
 - 3, rANS: the class of ``g + 1``, its exponent e and 3 bits after the leading one, by ``nuq.entropy``; as context the number of bits
   of the block's mean gap less the smallest of them, at most 15, of 4 bits a block.  Contexts; bytes of the coded classes uint32; classes;
-  the ``e - 3`` low bits of every gap, one after another.
+  the ``e - 3`` low bits of every gap, one after another;
+- 4, the others: where more than 15 of 16 coordinates are meant, those that are not, in one of the forms above.
 
 Rice codes (Golomb, 1966; Rice, 1979) take about 1.5 bits and log2(n / k) for places at random, within .1 bits of the entropy, and follow by
 their parameters a density that changes from layer to layer.  rANS takes .02 bits more than the entropy for many places at random, and gains
 more where a block's gaps are not geometric.  The sender tells the form by size: exact for the first three, an estimate in integers for
-the fourth, which is tried where it promises to be smaller.
+rANS, which is tried where it promises to be smaller.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from nuq.entropy_tables import Bytes, Ints, quantised, rans_bits, write_table
 from nuq.message import MessageError
 
 FORMS = ("auto", "int32", "bitmap", "delta")
-INT32, BITMAP, RICE, RANS = range(4)
+INT32, BITMAP, RICE, RANS, OTHERS = range(5)
 BLOCK = 512  # gaps with one parameter: its byte adds 1/64 bit to each
 _MANTISSA = 3
 _NUM_CLASSES = 32 << _MANTISSA
@@ -95,6 +96,10 @@ def encode(places: Tensor, n: int, form: str = "auto") -> Tensor:
 def _encode(raw: Ints, n: int, form: str) -> Bytes:
     k = raw.size
     plain = {INT32: 4 * k, BITMAP: -(-n // 8)}
+    if form in ("auto", "delta") and 16 * (n - k) < n:
+        others = _encode(_others(raw, n), n, form)
+        if others.size < min(plain.values()):
+            return np.concatenate([_form(OTHERS), others])
     if form in ("auto", "delta"):
         gaps = _gaps(raw)
         options = {**(plain if form == "auto" else {INT32: 4 * k}), RICE: gaps.rice_bytes}
@@ -120,14 +125,21 @@ def decode(data: Tensor, k: int, n: int) -> Tensor:
         return torch.arange(k, dtype=torch.int32, device=data.device)
     if not 0 < k < n or not data.numel():
         raise MessageError(f"{data.numel()} bytes are not {k} places among {n}")
-    raw = np.ascontiguousarray(data.cpu().numpy())
+    places = _decode(np.ascontiguousarray(data.cpu().numpy()), k, n)
+    return torch.from_numpy(places.astype(np.int32)).to(data.device)
+
+
+def _decode(raw: Bytes, k: int, n: int) -> Ints:
     form, body = int(raw[0]), raw[1:]
-    if form > RANS:
-        raise MessageError(f"places of form {form}: must be one of 0, 1, 2, 3")
-    places = (_decode_int32, _decode_bitmap, _decode_rice, _decode_rans)[form](body, k, n)
+    legal = {INT32: _decode_int32, BITMAP: _decode_bitmap, RICE: _decode_rice, RANS: _decode_rans}
+    if 2 * k > n:  # so that it comes once
+        legal[OTHERS] = _decode_others
+    if form not in legal:
+        raise MessageError(f"places of form {form}: must be one of {', '.join(map(str, legal))}")
+    places = legal[form](body, k, n)
     if places.size != k or places[0] < 0 or places[-1] >= n or not (places[1:] > places[:-1]).all():
         raise MessageError(f"places that do not ascend, or do not lie among {n}: damaged")
-    return torch.from_numpy(places.astype(np.int32)).to(data.device)
+    return places
 
 
 def _form(form: int) -> Bytes:
@@ -157,6 +169,21 @@ def _exactly(bitmap: Bytes, k: int) -> Ints:
     if found is None or found.size != k:
         raise MessageError(f"a bitmap that has not {k} bits set: damaged")
     return found
+
+
+def _decode_others(body: Bytes, k: int, n: int) -> Ints:
+    if not body.size:
+        raise _cut_short(0, 1)
+    others = _decode(np.ascontiguousarray(body), n - k, n)
+    stretches = np.diff(others - np.arange(n - k), prepend=0, append=k)  # of the places between them
+    return np.arange(k) + np.repeat(np.arange(n - k + 1), stretches)
+
+
+def _others(places: Ints, n: int) -> Ints:
+    """The places below n that are not among these."""
+    absent = np.ones(n, dtype=bool)
+    absent[places] = False
+    return np.flatnonzero(absent)
 
 
 # --- Rice ---------------------------------------------------------------------------------------------------------

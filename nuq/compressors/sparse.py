@@ -13,8 +13,8 @@ error feedback and momentum correction are wrappers around any method.
 
 What limits the speed: the choice is one pass over the gradient (random-k, and DGC's threshold, too), coded places take 25 to 40 ns each on
 one core, so that above some 3 % of the coordinates ``indices=auto`` takes longer than the choice; ``bitmap`` takes 4.  So a threshold
-that an eighth of the coordinates reach (thresholdv) encodes .8 GB/s a core, and one that nearly all reach (nonzero) .9, the time of
-writing places and values to fresh memory.
+that an eighth of the coordinates reach (thresholdv) encodes .8 GB/s a core, and one that nearly all reach (nonzero) .4, the time of
+finding those that are absent and of writing places and values to fresh memory, twice.
 
 Sources: top-k (Aji and Heafield, EMNLP 2017; Stich et al., NeurIPS 2018), random-k (Stich et al.; Wangni et al., NeurIPS 2018),
 ThresholdV and AdaptiveThreshold (Dutta et al., AAAI 2020, arXiv 1911.08250; the latter after AdaComp, Chen et al., AAAI 2018), DGC (Lin et

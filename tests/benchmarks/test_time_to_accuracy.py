@@ -1,9 +1,12 @@
-"""What ``benchmarks.time_to_accuracy`` makes of its rows, by hand, and its errors."""
+"""What ``benchmarks.time_to_accuracy`` makes of its rows, by hand, its trainings in one process, and its errors."""
+
+from dataclasses import replace
 
 import pytest
 
 from benchmarks import network, time_to_accuracy
 from benchmarks.time_to_accuracy import TASKS, figures_of, reached, summary, with_range
+from benchmarks.time_to_accuracy_rank import data_of, trained
 
 
 def training(method, seed, seconds_per_step, accuracies):
@@ -52,3 +55,12 @@ def test_where_no_network_can_be_made_one_sentence_says_why(monkeypatch):
     monkeypatch.setattr(network, "why_not", lambda: "no namespaces here")
     with pytest.raises(SystemExit, match=r"^benchmarks\.time_to_accuracy: no namespaces here$"):
         time_to_accuracy.main(["--seeds", "1"])
+
+
+@pytest.mark.parametrize("name", ["digits", "text"])
+def test_a_task_trains_and_counts_its_bytes(alone, name):
+    task = replace(TASKS[name], width=16, steps=6, eval_every=3, levels_at=(2,))
+    rows = {method: list(trained(task, data_of(task), method, seed=1)) for method in ("supersgd", "alq")}
+    for found in rows.values():
+        assert [row["step"] for row in found] == [3, 6]
+        assert all(0 < row["accuracy"] < 100 and row["seconds"] > 0 for row in found)

@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
-from torch._C._distributed_c10d import HashStore
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks import network, rivals, wire
+from benchmarks import network, rivals, wire, wire_rank
 from benchmarks.network import Counters, counters_of
 from benchmarks.wire import Case, Rank
 
@@ -150,15 +148,21 @@ def test_a_rank_that_ends_is_named_with_its_last_words(monkeypatch):
             one.errors.close()
 
 
+# --- the models ---
+
+
+def test_every_model_has_eleven_million_parameters_and_its_own_batches(alone):
+    assert list(wire_rank.MODELS) == list(wire.BATCHES)
+    for make in wire_rank.MODELS.values():
+        model = make()
+        assert sum(parameter.numel() for parameter in model.parameters()) == pytest.approx(11e6, rel=0.03)
+        inputs, labels = wire_rank.batch_of(model, 2)
+        assert torch.equal(inputs, wire_rank.batch_of(model, 2)[0])
+        with torch.no_grad():
+            assert model(inputs).shape[:-1] == labels.shape
+
+
 # --- the rivals ---
-
-
-@pytest.fixture(scope="module")
-def alone():
-    """A group of one rank: a hook's mean is its own gradient."""
-    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 @dataclass(frozen=True)
