@@ -230,7 +230,9 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def main(given: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="CASQ's signed errors by kind of layer, over clusters and cells, and its rivals.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.lss", description="CASQ's signed errors by kind of layer, over clusters and cells, and its rivals."
+    )
     parser.add_argument("--data", default="digits", help="what the model trains on (default: %(default)s)")
     parser.add_argument("--model", default="cnn", help="the model (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=100, help="steps of training (default: %(default)s)")

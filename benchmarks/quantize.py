@@ -200,7 +200,9 @@ def on_gpu(size: int, repeats: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Speed of encode, decode and rotation against Tensor.copy_")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.quantize", description="Speed of encode, decode and rotation against Tensor.copy_"
+    )
     parser.add_argument("--size", type=int, default=1 << 25, help="coordinates")
     parser.add_argument("--repeats", type=int, default=15, help="timed calls of each operation")
     chosen = parser.parse_args()

@@ -293,7 +293,7 @@ def run(ranks: int, chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Training steps over slow links")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.wire", description="Training steps over slow links")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--models", nargs="+", choices=list(BATCHES), default=list(BATCHES))
     parser.add_argument("--batches", type=int, nargs="+", default=[], help="only these")

@@ -30,6 +30,11 @@ class Counts:
         self._now: dict[str, Bytes] = {}
         self.last: dict[str, Bytes] = {}
 
+    @property
+    def latest(self) -> dict[str, Bytes]:
+        """Of the last whole step; where none has ended, as without an optimizer, of all passes so far."""
+        return self.last or self._now
+
     def add(self, kind: str, before: int, after: int) -> None:
         """One tensor that went through its format."""
         sums = self._now.get(kind, (0, 0))

@@ -135,9 +135,9 @@ class CompressedTraining:
         """``compression_ratio`` and, by kind, ``compression_ratio_<tag>``: float32 bytes over packed bytes, in the last whole step.
 
         Tags: optimizer_weight, optimizer_grad, optimizer_momentum, forward_autograd, backward_autograd.  Only tensors that went through a
-        format count.
+        format count.  Where no step has ended, as without an optimizer: of all passes so far.
         """
-        return ratios(self.counts.last)
+        return ratios(self.counts.latest)
 
     def state_dict(self) -> dict[str, Any]:
         """The settings, the step and the float32 copies of master=True; to be saved beside the model's and the optimizer's."""

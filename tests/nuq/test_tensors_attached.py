@@ -250,3 +250,14 @@ def test_formats_that_pack_nothing_are_warned_of_once_in_the_first_step_with_gra
     with pytest.warns(UserWarning, match=rf"{kind}='smaq': none was packed in the first step; .* min_size={min_size} coordinates or more$"):
         optimizer.step()
     optimizer.step()
+
+
+def test_without_an_optimizer_ratios_are_of_all_passes() -> None:
+    model = nn.Linear(128, 128)
+    compressed = nuq.CompressedTraining(model, activations="bf16")
+    assert compressed.ratios() == {}
+    for _ in range(2):
+        x = torch.randn(64, 128)
+        model(x).sum().backward()
+    ratio = 4 * x.numel() / Format("bf16").pack(x, Key(0, 0, 0)).nbytes
+    assert compressed.ratios() == {"compression_ratio": ratio, "compression_ratio_forward_autograd": ratio}
