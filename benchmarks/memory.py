@@ -152,7 +152,9 @@ HEAD = f"{'activations':24}{'peak MB':>10}{'ratio':>8}{'held':>8}{'step s':>9}{'
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table, then one JSON object."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.memory", description="Memory that training takes, with packed activations and without."
+    )
     parser.add_argument("--model", default=RESNET18, metavar="NAME", help="one that takes CIFAR's images, or gpt")
     parser.add_argument("--batch", type=int, default=256, help="images of a step, or a GPT's windows of 64 characters")
     parser.add_argument("--rounds", type=int, default=8, help="timed steps of each variant, at least 2; one more warms up")
@@ -160,14 +162,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--formats", nargs="+", default=list(VARIANTS), metavar="FORMAT", help=f"of activations; {PLAIN} is among them")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
+    if chosen.batch < 1 or chosen.threads < 1:
+        parser.error(f"--batch {chosen.batch} --threads {chosen.threads}: must be at least 1")
     if chosen.child:
-        child(chosen.model, chosen.child, chosen.batch, chosen.threads)
+        try:
+            child(chosen.model, chosen.child, chosen.batch, chosen.threads)
+        except ValueError as error:
+            raise SystemExit(f"benchmarks.memory: {error}") from error
         return
     if PLAIN not in chosen.formats or chosen.rounds < 2:
         parser.error(f"--formats must have {PLAIN}, which the others are compared with, and --rounds be at least 2")
     told = {"model": chosen.model, "batch": chosen.batch, "threads": chosen.threads, "rounds": chosen.rounds, "load": os.getloadavg()[0]}
     print(f"{chosen.model}, {chosen.batch} examples a step, {chosen.threads} threads; load {told['load']:.1f}\n{HEAD}", flush=True)
-    rows = measured(chosen.model, chosen.formats, chosen.batch, chosen.rounds, chosen.threads)
+    try:
+        rows = measured(chosen.model, chosen.formats, chosen.batch, chosen.rounds, chosen.threads)
+    except RuntimeError as error:
+        raise SystemExit(f"benchmarks.memory: {error}") from error
     for spec, row in rows.items():
         print(line(spec, row), flush=True)
     found = {name: rows[CLAIMED][name] for name in LIMITS if CLAIMED in rows}

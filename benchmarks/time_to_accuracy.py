@@ -162,7 +162,9 @@ def summary(found: dict[str, Row], task: Task) -> Row:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure or read, print the table, draw, and print one JSON object."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.time_to_accuracy", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.time_to_accuracy", description="Training to a fixed accuracy over a slow link."
+    )
     parser.add_argument("--data", choices=list(TASKS), default="digits", help="cifar10 is looked for as main.py does (NUQ_DATA)")
     parser.add_argument("--methods", nargs="+", choices=SHOWN, default=SHOWN)
     parser.add_argument("--seeds", type=int, default=3, help="how many")

@@ -50,7 +50,15 @@ class Machines:
         machine = rank // per_machine
         first = rank % per_machine == 0
         local, told = _links(groups[machine], timeout_s, device), _links(groups[machine], 3 * timeout_s, device)
-        return cls(local, told, _links(leaders, 2 * timeout_s, device) if first else None, machine, len(blocks))
+        made = cls(local, told, _links(leaders, 2 * timeout_s, device) if first else None, machine, len(blocks))
+        for links in made.every:
+            links.siblings = [other for other in made.every if other is not links]
+        return made
+
+    @property
+    def every(self) -> list[Links]:
+        """What this rank has of them."""
+        return [links for links in (self.local, self.told, self.leaders) if links is not None]
 
 
 def _links(group: object, timeout_s: float, device: torch.device) -> Links:
@@ -78,8 +86,7 @@ class Hierarchical:
     @property
     def inner_links(self) -> list[Links]:
         """Beside ``links``, what carries the bytes."""
-        every = (self.machines.local, self.machines.told, self.machines.leaders)
-        return [links for links in every if links is not None]
+        return self.machines.every
 
     def mean(self, vectors: Vectors, parts: Sequence[Part], key: Key, out: Tensor) -> None:
         hosted = [vectors[worker].to(torch.float32) for worker in self.hosts.shares[self.links.rank]]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import queue
 import threading
+import weakref
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
@@ -228,6 +229,7 @@ class CompressionState:
         if self._thread is not None:
             self._jobs.put(None)
             self._thread.join()
+            self._at_exit.detach()
             self._thread = None
         settle = getattr(self._compressing, "settle", None) if self._names else None
         if settle is not None and self.error is None:
@@ -254,6 +256,7 @@ class CompressionState:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, daemon=True, name="nuq exchange")
             self._thread.start()
+            self._at_exit = weakref.finalize(self, _end, self._thread, self._jobs)
         self._jobs.put(job)
         return done.then(lambda _: self._result(job))
 
@@ -373,6 +376,12 @@ class CompressionState:
         data = learner.rows(self.links.device)[self.links.rank].view(torch.uint8)
         learner.forget()
         learner.update([learner.read(row) for row in self.links.to_all(data, [data.numel()] * self.links.world, "levels")])
+
+
+def _end(thread: threading.Thread, jobs: queue.SimpleQueue[Bucket | None]) -> None:
+    """Before the interpreter goes, which a thread that comes back from C++ afterwards would end by an abort."""
+    jobs.put(None)
+    thread.join(2.0)
 
 
 def compress_hook(state: CompressionState, bucket: GradBucket) -> torch.futures.Future[Tensor]:

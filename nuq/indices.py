@@ -14,7 +14,8 @@ Nothing at all where k is 0 or n.  Else one byte for the form and
 Rice codes (Golomb, 1966; Rice, 1979) take about 1.5 bits and log2(n / k) for places at random, within .1 bits of the entropy, and follow by
 their parameters a density that changes from layer to layer.  rANS takes .02 bits more than the entropy for many places at random, and gains
 more where a block's gaps are not geometric.  The sender tells the form by size: exact for the first three, an estimate in integers for
-rANS, which is tried where it promises to be smaller.
+rANS, which is tried where it promises to be smaller.  The others (4) are taken where they are smaller than 0 and 1; where the absent
+places lie in runs, 2 or 3 might have been some hundred bytes smaller, which is nothing beside so many values.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -21,36 +21,69 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch._C._distributed_c10d import Store
 
 _TAG_BITS = 18  # exchanges before the tags of one Links begin anew; gloo matches sends and receives by tag
 _ROLL_CALL = timedelta(seconds=5)
-_STORE_STAYS_S = 2.0
+_STORE_STAYS_S = 5.0
+_GRACE_S = 1.0  # who finds a connection closed may have lost a rank that has given up on another, which it tells first
 _ROLL_CALL_TAG, _SILENT_TAG, _FIRST_TAG = range(3)  # the second is never sent
 _built: Counter[str] = Counter()  # Links of every group so far
+_asked: list[int] = []  # whether this process has, once it missed a rank
 
 
-def _first_told(mine: str | None) -> str:
-    """What the first rank to notice wrote into the store, which is ``mine`` where nobody was before; empty where the store does not tell.
+def _ask_store(ask: Callable[[Store], str]) -> str:
+    """What the group's store answers; empty where it does not.
 
     It may have died or fallen silent with the rank that kept it, and its timeout is no limit then: a thread asks it.
     """
     told: list[str] = []
 
-    def ask() -> None:
+    def asking() -> None:
         with suppress(Exception):
             assert dist.group.WORLD is not None
             store = dist.group.WORLD.get_group_store()
             store.set_timeout(_ROLL_CALL)
-            told.append((store.compare_set("nuq/lost", "", mine) if mine else store.get("nuq/lost")).decode())
+            told.append(ask(store))
 
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(2 * _ROLL_CALL.total_seconds())
+    thread = threading.Thread(target=asking, daemon=True)
+    thread.start()
+    thread.join(2 * _ROLL_CALL.total_seconds())
     return told[0] if told else ""
 
 
+def _first_told(mine: str | None, grace_s: float) -> str:
+    """What the first rank to notice wrote into the store, for which there are ``grace_s``; then ``mine`` is written there."""
+
+    def ask(store: Store) -> str:
+        until = time.monotonic() + grace_s
+        while time.monotonic() < until and not store.check(["nuq/lost"]):
+            time.sleep(0.02)
+        told = (store.compare_set("nuq/lost", "", mine) if mine else store.get("nuq/lost")).decode()
+        if not _asked:
+            _asked.append(store.add("nuq/asked", 1))
+        return told
+
+    return _ask_store(ask)
+
+
+def _until_all_have_asked() -> None:
+    """For the first rank, with which the store may end: until all but the lost one have asked, or for some seconds."""
+
+    def ask(store: Store) -> str:
+        until = time.monotonic() + _STORE_STAYS_S
+        while time.monotonic() < until and store.add("nuq/asked", 0) < dist.get_world_size() - 1:
+            time.sleep(0.05)
+        return ""
+
+    _ask_store(ask)
+
+
 class RankLost(RuntimeError):
-    """Another rank died or fell silent."""
+    """Another rank died or fell silent.
+
+    The group of the exchange is closed with that, lest others wait for this rank: who goes on without the lost one makes a new group.
+    """
 
 
 def apart(group: dist.ProcessGroup) -> dist.ProcessGroup:
@@ -101,7 +134,7 @@ class Links:
     """The ranks of a process group (None: this process alone).
 
     timeout_s: how long to wait for a rank before it counts as lost.  device: where the gradients lie (the CPU, unless told otherwise).
-    bytes_sent: by purpose, this rank's own.
+    bytes_sent: by purpose, this rank's own.  siblings: others, of other groups, that are of no use any more when a rank of these is lost.
     All ranks have to build the Links of a group in the same order: their number keeps their messages apart.
     """
 
@@ -119,6 +152,7 @@ class Links:
         cuda = device is not None and device.type == "cuda"
         self._nccl = cuda and group is not None and backend_of(group, "cuda") == "nccl"
         self.device = device if self._nccl and device is not None else torch.device("cpu")  # where tensors have to lie to be sent
+        self.siblings: list[Links] = []
         self._abandoned: list[object] = []  # what failed operations may still read or write
 
     def next_tag(self) -> int:
@@ -229,10 +263,8 @@ class Links:
 
         Without that, such a rank would notice first when this process ends, and the store may end with it.
         """
-        if self._nccl:
-            return
         for rank in range(self.world):
-            if rank != self.rank:
+            if rank != self.rank and not self._nccl:
                 with suppress(RuntimeError):  # gloo closes them all where an operation times out
                     word, tag = torch.zeros(1, dtype=torch.uint8), (self._number << _TAG_BITS) | _SILENT_TAG
                     work = dist.irecv(word, group=self.group, tag=tag, group_src=rank)
@@ -246,19 +278,22 @@ class Links:
         rank: with which an operation failed; None: it does not say, so the ranks are called one by one.
         grace_s: time left to that rank to say first whom it misses itself.
         """
-        time.sleep(grace_s)
         rank = self._missing() if rank is None else rank
         assert self.group is not None and dist.group.WORLD is not None
         name = None if rank is None else dist.get_global_rank(self.group, rank)
         text = (str(error) or type(error).__name__).strip().splitlines()[0]
         why = re.sub(r"^\[[^]]*\] *", "", text).split(". ")[0]  # without the place in gloo's sources
         how = "did not answer in time" if "imed out" in why else "is gone"
-        if first := _first_told(None if name is None else f"{name} {how}"):
-            number, _, how = first.partition(" ")
-            name = int(number)
-            self._hang_up()
-        if dist.get_rank() == 0:  # it may keep the store, which the others have yet to ask
-            time.sleep(_STORE_STAYS_S)
+        if how == "is gone" and dist.get_world_size() > 2:
+            grace_s = max(grace_s, min(_GRACE_S, self.timeout.total_seconds() / 4))  # before others give up on this one
+        if first := _first_told(None if name is None else f"{name} {how}", grace_s):
+            number, _, told = first.partition(" ")
+            if int(number) != dist.get_rank():  # else somebody gave up on this one, which knows better
+                name, how = int(number), told
+            for links in (self, *self.siblings):
+                links._hang_up()
+            if dist.get_rank() == 0:
+                _until_all_have_asked()
         world = dist.get_world_size()
         who = f"rank {name} of {world}" if name is not None else f"one of the {world} ranks"
         return RankLost(f"{who} {how} (rank {dist.get_rank()} saw: {why})")

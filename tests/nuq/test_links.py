@@ -60,6 +60,7 @@ def dies(group, collective, victim, how):
         ("server", 3, 2, "dies"),
         ("server", 3, 0, "dies"),
         ("dense", 3, 1, "dies"),
+        ("hierarchical", 4, 1, "dies"),
         ("hierarchical", 4, 3, "dies"),
         ("hierarchical", 4, 2, "falls silent"),
     ],
@@ -77,6 +78,32 @@ def test_the_others_name_the_rank_that_is_lost(collective, world, victim, how):
             if rank != victim:
                 assert f"rank {victim} of {world} " in str(outcome.value), (rank, outcome)
                 assert "is gone" in outcome.value or "did not answer in time" in outcome.value
+    finally:
+        group.stop()
+
+
+def stops_between(group):
+    """Rank 1 serves rank 2 and not rank 0, for which rank 2 then waits in its turn."""
+    rank, links = dist.get_rank(group), Links(group, timeout_s=1.0 if dist.get_rank(group) == 0 else SILENT_S)
+    word = torch.zeros(100, dtype=torch.uint8)
+    links.barrier()
+    try:
+        for other in {0: (1, 2), 1: (2,), 2: (1, 0)}[rank]:
+            links.swap({other: word}, {other: 100}, "m")
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+    except RankLost as error:
+        return str(error)
+    raise AssertionError("nobody noticed")
+
+
+def test_who_waits_for_one_that_gave_up_names_the_silent_one():
+    group = Ranks(3)
+    group.start()
+    try:
+        outcomes = group.outcomes(stops_between, timeout_s=40, without=(1,))
+        assert "rank 1 of 3 did not answer in time" in str(outcomes[0].value), outcomes
+        assert "rank 1 of 3 did not answer in time" in str(outcomes[2].value), outcomes
     finally:
         group.stop()
 
