@@ -26,7 +26,8 @@ from torch._C._distributed_c10d import Store
 _TAG_BITS = 18  # exchanges before the tags of one Links begin anew; gloo matches sends and receives by tag
 _ROLL_CALL = timedelta(seconds=5)
 _STORE_STAYS_S = 5.0
-_GRACE_S = 1.0  # who finds a connection closed may have lost a rank that has given up on another, which it tells first
+_GRACE_S = 1.0  # for ranks that notice at about the same time to say whom they miss
+_LATE, _GONE = "did not answer in time", "is gone"
 _ROLL_CALL_TAG, _SILENT_TAG, _FIRST_TAG = range(3)  # the second is never sent
 _built: Counter[str] = Counter()  # Links of every group so far
 _asked: list[int] = []  # whether this process has, once it missed a rank
@@ -53,18 +54,45 @@ def _ask_store(ask: Callable[[Store], str]) -> str:
 
 
 def _first_told(mine: str | None, grace_s: float) -> str:
-    """What the first rank to notice wrote into the store, for which there are ``grace_s``; then ``mine`` is written there."""
+    """Who is lost and how, on all ranks the same; ``mine``: whom this rank misses ("2 is gone"), None where it cannot tell.
+
+    It may miss one that has only given up on another in its turn.  So each rank writes whom it misses, leaves the others ``grace_s`` to do
+    so, and follows what they wrote; the first one's answer is everyone's.
+    """
+    me = dist.get_rank()
 
     def ask(store: Store) -> str:
+        if mine:
+            store.set(f"nuq/missed by {me}", mine)
         until = time.monotonic() + grace_s
         while time.monotonic() < until and not store.check(["nuq/lost"]):
             time.sleep(0.02)
-        told = (store.compare_set("nuq/lost", "", mine) if mine else store.get("nuq/lost")).decode()
+
+        def missed_by(rank: int) -> str:
+            key = f"nuq/missed by {rank}"
+            return store.get(key).decode() if store.check([key]) else ""
+
+        told = (store.compare_set("nuq/lost", "", culprit(me, missed_by)) if mine else store.get("nuq/lost")).decode()
         if not _asked:
             _asked.append(store.add("nuq/asked", 1))
         return told
 
     return _ask_store(ask)
+
+
+def culprit(start: int, missed_by: Callable[[int], str]) -> str:
+    """From whom ``start`` misses to whom that one misses, and so on, to the rank that misses nobody: "2 is gone".
+
+    missed_by: the same of any rank, empty for one that has not said.  A rank that was late finds that the others have gone: it is blamed.
+    """
+    said, seen = missed_by(start), {start}
+    while True:
+        rank = int(said.split()[0])
+        further = missed_by(rank)
+        if not further or rank in seen or (said.endswith(_LATE) and not further.endswith(_LATE)):
+            return said
+        said = further
+        seen.add(rank)
 
 
 def _until_all_have_asked() -> None:
@@ -283,13 +311,12 @@ class Links:
         name = None if rank is None else dist.get_global_rank(self.group, rank)
         text = (str(error) or type(error).__name__).strip().splitlines()[0]
         why = re.sub(r"^\[[^]]*\] *", "", text).split(". ")[0]  # without the place in gloo's sources
-        how = "did not answer in time" if "imed out" in why else "is gone"
-        if how == "is gone" and dist.get_world_size() > 2:
-            grace_s = max(grace_s, min(_GRACE_S, self.timeout.total_seconds() / 4))  # before others give up on this one
+        how = _LATE if "imed out" in why else _GONE
+        if dist.get_world_size() > 2:
+            grace_s = max(grace_s, min(_GRACE_S, self.timeout.total_seconds() / 4))  # shorter than others wait for this one
         if first := _first_told(None if name is None else f"{name} {how}", grace_s):
-            number, _, told = first.partition(" ")
-            if int(number) != dist.get_rank():  # else somebody gave up on this one, which knows better
-                name, how = int(number), told
+            number, _, how = first.partition(" ")
+            name = int(number)
             for links in (self, *self.siblings):
                 links._hang_up()
             if dist.get_rank() == 0:

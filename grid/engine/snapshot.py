@@ -186,8 +186,9 @@ def _build(root: Path, folder: Path, code: Code, marks: Mapping[str, str]) -> No
     """Copy aside, then rename.  Who finds a snapshot in place meanwhile is content with it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     for left in folder.parent.glob(".*.building.*"):
-        if time.time() - left.stat().st_mtime > ABANDONED_S:
-            shutil.rmtree(left, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):  # another one's, which is ready now
+            if time.time() - left.stat().st_mtime > ABANDONED_S:
+                shutil.rmtree(left, ignore_errors=True)
     aside = folder.with_name(f".{folder.name}.building.{secrets.token_hex(4)}")
     try:
         aside.mkdir()

@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from nuq.links import Links, RankLost
+from nuq.links import Links, RankLost, culprit
 from tests.nuq.ranks import Ranks, free_port
 from tests.nuq.small_training import backward, hooked, net
 
@@ -95,6 +95,20 @@ def stops_between(group):
     except RankLost as error:
         return str(error)
     raise AssertionError("nobody noticed")
+
+
+@pytest.mark.parametrize(
+    ("missed", "lost"),
+    [
+        ({0: "1 is gone", 2: "1 is gone"}, "1 is gone"),
+        ({0: "1 did not answer in time", 2: "0 is gone"}, "1 did not answer in time"),  # 0 gave up on 1, 2 lost sight of 0
+        ({0: "1 did not answer in time", 1: "2 did not answer in time"}, "2 did not answer in time"),  # a chain of waits
+        ({0: "2 did not answer in time", 1: "2 did not answer in time", 2: "0 is gone"}, "2 did not answer in time"),  # 2 was late
+        ({0: "1 is gone", 1: "0 did not answer in time"}, "0 did not answer in time"),  # 0 was late
+    ],
+)
+def test_all_ranks_blame_the_same_one(missed, lost):
+    assert {culprit(rank, lambda one: missed.get(one, "")) for rank in missed} == {lost}
 
 
 def test_who_waits_for_one_that_gave_up_names_the_silent_one():
