@@ -1,8 +1,8 @@
 """Bytes from rank to rank, counted where they are handed to the network, over any torch.distributed backend.
 
 Everything that the collectives of this library send goes through ``Links.swap``: every rank sends to and receives from others directly.
-An operation that fails therefore fails with a certain rank, and the error names it; the first rank to notice writes that name into
-the group's store, so that those who only lost sight of *it* name the same one.
+An operation that fails therefore fails with a certain rank.  That one may only have given up on another: so each rank writes into the
+group's store whom it misses, all follow that to the rank that misses nobody, and every error names the same one.
 """
 
 from __future__ import annotations
