@@ -63,28 +63,30 @@ def alq(distribution: Distribution, bits: int, *, symmetric: bool = True, solver
 def alq_gradient(distribution: Distribution, bits: int, *, symmetric: bool = True, solver: str = "exact") -> Fitted:
     """ALQ-G: as ``alq``, by projected gradient descent on all levels at once, steps at most half the smaller gap.
 
-    The exact solver reaches the levels of ``alq``; the paper solver takes 300 steps of rate 1 (the public code has none).
+    The exact solver reaches the levels of ``alq``; the paper solver takes 30 sweeps of one step of rate .1 per level.
     """
     _check(bits, solver)
     if solver == "paper":
-        return _paper(solver_paper.projected_steps, distribution, bits, symmetric)
+        return _paper(solver_paper.projected_sweeps, distribution, bits, symmetric)
     return _exact(solver_exact.projected_descent, distribution, bits, symmetric)
 
 
-def amq(distribution: Distribution, bits: int, *, solver: str = "exact") -> Fitted:
+def amq(distribution: Distribution, bits: int, *, solver: str = "exact", previous: float | None = None, norm_less: bool = False) -> Fitted:
     """AMQ: levels +-p^j, j = 0 .. 2^(bits-1) - 1, of smallest Psi; ``Fitted.p`` is the learned p in (0, 1), None at 1 bit.
 
     distribution: a law on [-1, 1] of any mean.  solver: exact (every local minimum refined, the best kept) or paper (40 steps of
-    rate .7 from eight starts; chosen by the cost of the positive half without the centre, as in the original).
+    rate .7 from seven or eight starts; chosen by the cost of the positive half without the centre, as in the original).  Of the paper
+    solver's starts, previous is the p of the update before (None: this is the first), and norm_less says that they are AMQ-N's.
     """
     _check(bits, solver)
     if bits == 1:
         return _unmoved(distribution)
     law = distribution.tabulated()
     if solver == "paper":
-        multipliers, costs = solver_paper.multipliers(law, bits)
+        starts = solver_paper.multiplier_starts(previous, norm_less=norm_less)
+        multipliers, costs = solver_paper.multipliers(law, bits, starts)
         place = int(np.argmin(costs))
-        p, start = float(multipliers[place]), float(solver_paper.AMQ_STARTS[place])
+        p, start = float(multipliers[place]), float(starts[place])
     else:
         p, start = solver_exact.multiplier(Objective.of(law, True), bits)
     levels = level_sets.exponential(bits, p)

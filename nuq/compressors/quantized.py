@@ -31,7 +31,7 @@ from nuq.statistics import Statistics
 TAG = b"LVLS"
 ROTATION_BLOCK = 1024  # coordinates: what stays in the first cache, and is mixed well enough for a normal law
 _NORMAL_QUANTILE_REACH = 0.03  # largest coordinate / (64 q) of some thousand normal ones
-Update = Callable[[Distribution], adapt.Fitted]
+Update = Callable[[Distribution, float | None], adapt.Fitted]  # of a law and the multiplier of the update before
 
 
 class Quantizer:
@@ -159,7 +159,7 @@ class AdaptiveQuantizer(Quantizer):
         size = settings.bucket_size
         reach = _NORMAL_QUANTILE_REACH if settings.norm == "quantile" else 1.0
         spread = size**-0.5 if settings.norm == "l2" else (2 * np.log(max(size, 2))) ** -0.5
-        fitted = solve(TruncNorm(0.0, min(spread, 0.5)))
+        fitted = solve(TruncNorm(0.0, min(spread, 0.5)), None)
         super().__init__(level_sets.stretched(fitted.levels, reach), settings, settings.norm, multiplier=fitted.p)
 
     def observe(self, vector: Tensor, key: Key, statistics: Statistics) -> None:
@@ -172,7 +172,7 @@ class AdaptiveQuantizer(Quantizer):
             return
         reach = statistics.reach
         law = statistics.fit(self.settings.fit, getattr(self.settings, "weights", "norm2"), reach=reach)
-        fitted = self._solve(law)
+        fitted = self._solve(law, None if self.gap is None else self.multiplier)
         self.gap = adapt.gap(fitted, law, symmetric=self.settings.symmetric)
         self.set_levels(level_sets.stretched(fitted.levels, reach), fitted.p)
 
@@ -235,22 +235,23 @@ def trn(settings: TRN) -> Quantizer:
 
 def alq(settings: Adaptive) -> AdaptiveQuantizer:
     """ALQ and ALQ-N: coordinate descent on the levels."""
-    return AdaptiveQuantizer(settings, lambda law: adapt.alq(law, settings.bits, symmetric=settings.symmetric, solver=settings.solver))
+    return AdaptiveQuantizer(settings, lambda law, _: adapt.alq(law, settings.bits, symmetric=settings.symmetric, solver=settings.solver))
 
 
 def alq_g(settings: Adaptive) -> AdaptiveQuantizer:
     """ALQ-G and ALQ-GN: projected gradient descent on the levels."""
     return AdaptiveQuantizer(
-        settings, lambda law: adapt.alq_gradient(law, settings.bits, symmetric=settings.symmetric, solver=settings.solver)
+        settings, lambda law, _: adapt.alq_gradient(law, settings.bits, symmetric=settings.symmetric, solver=settings.solver)
     )
 
 
 def optimal(settings: Optimal) -> AdaptiveQuantizer:
     """The global optimum, of any number of levels (QUIVER, NeurIPS 2024): what the others' ``gap`` is measured from."""
     num_levels = settings.num_levels or 2**settings.bits
-    return AdaptiveQuantizer(settings, lambda law: adapt.optimal(law, num_levels, symmetric=settings.symmetric))
+    return AdaptiveQuantizer(settings, lambda law, _: adapt.optimal(law, num_levels, symmetric=settings.symmetric))
 
 
 def amq(settings: AMQ) -> AdaptiveQuantizer:
-    """AMQ and AMQ-N: levels +-p^j with p learned."""
-    return AdaptiveQuantizer(settings, lambda law: adapt.amq(law, settings.bits, solver=settings.solver))
+    """AMQ and AMQ-N (``fit=normal``): levels +-p^j with p learned."""
+    how: dict[str, Any] = {"solver": settings.solver, "norm_less": settings.fit == "normal"}
+    return AdaptiveQuantizer(settings, lambda law, previous: adapt.amq(law, settings.bits, previous=previous, **how))

@@ -273,13 +273,6 @@ def test_paper_solver_keeps_the_order_of_its_updates(symmetric):
     np.testing.assert_allclose(solver_paper.finite_difference_sweeps(law, start[None], num_sweeps)[0], x, rtol=1e-6)
 
 
-def test_paper_gradient_steps_are_at_most_half_the_smaller_gap():
-    edges = np.array([[0.0, 0.001, 0.3, 1.0]])
-    moved = solver_paper.projected_steps(TruncNorm(0.0, 0.1), edges, 1)
-    gaps = np.diff(edges)[0]
-    assert (np.abs(moved - edges)[0, 1:-1] <= np.minimum(gaps[:-1], gaps[1:]) / 2).all() and (moved != edges).any()
-
-
 @pytest.mark.parametrize("solve", [adapt.alq, adapt.alq_gradient, adapt.amq])
 def test_bad_arguments_are_named(solve):
     with pytest.raises(ValueError, match=r"unknown solver 'exakt'; did you mean 'exact'\?.*exact, paper"):
