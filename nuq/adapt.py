@@ -10,7 +10,7 @@ in NumPy elsewhere, to the same minima up to rounding.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,27 +48,28 @@ def expected_variance(levels: Levels, distribution: Distribution) -> float:
 
 
 def alq(distribution: Distribution, bits: int, *, symmetric: bool = True, solver: str = "exact") -> Fitted:
-    """ALQ: 2^bits levels of smallest Psi, from quantile, uniform and exponential starts (exact: and companded), the best kept.
+    """ALQ: 2^bits levels of smallest Psi, from quantile, uniform and exponential starts, the best kept.
 
     distribution: a law on [-1, 1].  bits: 1 to 8.  symmetric: levels come in pairs +-l and are fitted to the law of |r|; else every
-    level moves by itself.  solver: exact (coordinate descent to convergence) or paper (30 sweeps of finite differences; its symmetric
-    levels have the original's phantom level at zero).  ValueError for other values.
+    level moves by itself.  solver: exact (coordinate descent to convergence, also from companded levels and from the dynamic program's:
+    the levels of ``optimal``, and exact as far as that is; from the three starts alone it ends in local minima from 5 bits on) or paper
+    (30 sweeps of finite differences; its symmetric levels have the original's phantom level at zero).  ValueError for other values.
     """
     _check(bits, solver)
     if solver == "paper":
         return _paper(solver_paper.finite_difference_sweeps, distribution, bits, symmetric)
-    return _exact(solver_exact.descend, distribution, bits, symmetric)
+    return _exact(solver_exact.descend, distribution, 2**bits, symmetric)
 
 
 def alq_gradient(distribution: Distribution, bits: int, *, symmetric: bool = True, solver: str = "exact") -> Fitted:
-    """ALQ-G: as ``alq``, by projected gradient descent on all levels at once, steps at most half the smaller gap.
+    """ALQ-G: as ``alq``, by projected gradient descent, steps at most half the smaller gap.
 
-    The exact solver reaches the levels of ``alq``; the paper solver takes 30 sweeps of one step of rate .1 per level.
+    The exact solver moves all levels at once and reaches those of ``alq``; the paper solver takes 30 sweeps of one step of rate .1 a level.
     """
     _check(bits, solver)
     if solver == "paper":
         return _paper(solver_paper.projected_sweeps, distribution, bits, symmetric)
-    return _exact(solver_exact.projected_descent, distribution, bits, symmetric)
+    return _exact(solver_exact.projected_descent, distribution, 2**bits, symmetric)
 
 
 def amq(distribution: Distribution, bits: int, *, solver: str = "exact", previous: float | None = None, norm_less: bool = False) -> Fitted:
@@ -100,27 +101,15 @@ def optimal(distribution: Distribution, num_levels: int, *, symmetric: bool = Tr
     (1.1 % at worst in 7,000 of them, 4e-5 on histograms of ``nuq.statistics``).
 
     distribution: a law on [-1, 1].  num_levels: 2 to 256.  symmetric: the best of the sets +-l, without a zero level for an even
-    number and with one for an odd; else the best of all sets.  ValueError for another number.  Never above ``alq``, whose starts
-    are descended too.
+    number and with one for an odd; else the best of all sets.  ValueError for another number.  ALQ's starts are descended too, so that
+    for 2^bits levels this is ``alq``.
 
     >>> from nuq.distributions import TruncNorm
     >>> optimal(TruncNorm(0.0, 1 / 32), 5).levels.values.round(4).tolist()
     [-1.0, -0.0701, 0.0, 0.0701, 1.0]
     """
-    num_levels = level_sets.check_num_levels(num_levels)
-    law = distribution.tabulated()
-    if num_levels == 2:
-        return _unmoved(distribution)
-    if not symmetric:
-        objective, first, intervals = Objective(law, symmetric=False), -1.0, num_levels - 1
-    else:
-        objective, first, intervals = Objective(law.folded(), symmetric=num_levels % 2 == 0), 0.0, num_levels // 2
-    bits = num_levels.bit_length() - 1
-    starts = _exact_starts(law, bits, symmetric).values() if num_levels == 2**bits else []
-    rows = np.array([objective.edges(levels) for levels in starts]).reshape(-1, intervals + 1)
-    edges = solver_optimal.optima(objective, first, intervals, rows)
-    found = [_with_zero(row) if symmetric and num_levels % 2 else objective.levels(row) for row in edges]
-    return _best(distribution, law, found, ["dynamic program"] * len(found))
+    found = _exact(solver_exact.descend, distribution, level_sets.check_num_levels(num_levels), symmetric)
+    return replace(found, start=solver_optimal.NAME)
 
 
 def _with_zero(edges: Array) -> Levels:
@@ -159,19 +148,26 @@ def _starts(law: Distribution, bits: int, symmetric: bool) -> dict[str, Levels]:
     }
 
 
-def _exact_starts(law: Distribution, bits: int, symmetric: bool) -> dict[str, Levels]:
-    """With one more, which lies next to the optimum at many bits, where the others end in worse minima."""
+def exact_starts(law: Distribution, bits: int, symmetric: bool) -> dict[str, Levels]:
+    """With one more, which lies nearer the optimum at many bits."""
     return _starts(law, bits, symmetric) | {"companded": level_sets.companded(bits, law, symmetric=symmetric)}
 
 
-def _exact(solve: Callable[[Objective, Array], tuple[Array, Array]], distribution: Distribution, bits: int, symmetric: bool) -> Fitted:
-    if bits == 1:
+def _exact(solve: solver_optimal.Solve, distribution: Distribution, num_levels: int, symmetric: bool) -> Fitted:
+    """The best of what ``solve`` makes of the starts (of 2^bits levels) and of the dynamic program's answers."""
+    if num_levels == 2:
         return _unmoved(distribution)
     law = distribution.tabulated()
-    starts = _exact_starts(law, bits, symmetric)
-    objective = Objective.of(law, symmetric)
-    edges, _ = solve(objective, np.stack([objective.edges(levels) for levels in starts.values()]))
-    return _best(distribution, law, [objective.levels(row) for row in edges], list(starts))
+    if not symmetric:
+        objective, first, intervals = Objective(law, symmetric=False), -1.0, num_levels - 1
+    else:
+        objective, first, intervals = Objective(law.folded(), symmetric=num_levels % 2 == 0), 0.0, num_levels // 2
+    bits = num_levels.bit_length() - 1
+    starts = exact_starts(law, bits, symmetric) if num_levels == 2**bits else {}
+    rows = np.array([objective.edges(levels) for levels in starts.values()]).reshape(-1, intervals + 1)
+    edges = solver_optimal.optima(solve, objective, first, intervals, rows)
+    found = [_with_zero(row) if symmetric and num_levels % 2 else objective.levels(row) for row in edges]
+    return _best(distribution, law, found, [*starts, solver_optimal.NAME, solver_optimal.NAME])
 
 
 def _paper(solve: Callable[[Distribution, Array], Array], distribution: Distribution, bits: int, symmetric: bool) -> Fitted:

@@ -12,29 +12,32 @@ between points are allowed, since the answer is the start of ``solver_exact.desc
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from nuq.cpu import levels as kernels
 from nuq.law import Array, Distribution
 from nuq.objective import Objective
-from nuq.solver_exact import descend
 
+NAME = "dynamic program"
+Solve = Callable[[Objective, Array], tuple[Array, Array]]  # edges float64[S, n + 1] to those of minima, and Psi there
 MIN_POINTS, POINTS_PER_LEVEL, MAX_POINTS = 2048, 16, 8192
 _NEARBY = np.array([0.0, 1 / 16, 1 / 8, 1 / 4, 1 / 2])  # of the gap to the next edge
 
 
-def optima(objective: Objective, first: float, intervals: int, starts: Array) -> Array:
+def optima(solve: Solve, objective: Objective, first: float, intervals: int, starts: Array) -> Array:
     """Edges float64[S + 2 or S + 1, intervals + 1] from ``first`` to 1: the optimum is the best of them.
 
-    The best edges of a grid and the ``starts`` (float64[S, intervals + 1], S >= 0) are descended to the minima beside them; a second
-    program on points close around the best of those combines what is good in each.
+    The ``starts`` (float64[S, intervals + 1], S >= 0) and the best edges of a grid are descended by ``solve`` to the minima beside them; a
+    second program on points close around the best of those combines what is good in each.
     """
     points = candidates(objective.law, first, intervals)
-    edges, psi = descend(objective, np.concatenate([_best_edges(objective, points, intervals)[None], starts]))
-    near = np.unique(np.concatenate([_around(edges[row]) for row in {0, int(np.argmin(psi))}]))
+    edges, psi = solve(objective, np.concatenate([starts, _best_edges(objective, points, intervals)[None]]))
+    near = np.unique(np.concatenate([_around(edges[row]) for row in {len(starts), int(np.argmin(psi))}]))
     if len(near) <= intervals:  # where the law is a few points and edges have met
         return edges
-    return np.concatenate([edges, descend(objective, _best_edges(objective, near, intervals)[None])[0]])
+    return np.concatenate([edges, solve(objective, _best_edges(objective, near, intervals)[None])[0]])
 
 
 def _best_edges(objective: Objective, points: Array, intervals: int) -> Array:

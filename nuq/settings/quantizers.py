@@ -145,7 +145,7 @@ _WEIGHTS = "weights of the mixture: norm2 follows E[norm^2 Psi]; norm is what th
 
 @dataclass
 class ALQ(Adaptive):
-    """Levels by coordinate descent (exact: to convergence; paper: 30 sweeps, as published)."""
+    """Levels by coordinate descent (exact: to convergence, the dynamic program among its starts; paper: 30 sweeps, as published)."""
 
     weights: str = setting("norm2", _WEIGHTS, choices=("norm2", "norm"), read_if=("fit", "mixture"))
 
