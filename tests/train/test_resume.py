@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import args
+from nuq import adapt
 from nuq.registry import METHODS
 from train import checkpoint
 from train.launch import launch, only_process_in
@@ -70,6 +71,20 @@ def test_killed_and_stopped_equals_undisturbed(name, tmp_path):
     resumed = attempt(settings, folder)
     assert bits(resumed) == bits(undisturbed)
     assert resumed.totals.bytes == undisturbed.totals.bytes
+
+
+def test_the_p_of_amqs_last_update_is_among_its_starts_after_a_resume(tmp_path, monkeypatch):
+    seen, solve = [], adapt.amq
+    monkeypatch.setattr(adapt, "amq", lambda law, bits, **how: seen.append(how["previous"]) or solve(law, bits, **how))
+    settings = config("amq", **{"method.solver": "paper", "method.fit": "mixture", "method.bits": 4})
+    undisturbed = attempt(settings, tmp_path / "undisturbed")
+    last = [p for p in seen if p is not None]  # of the two encoders, at step 6; nothing before, when they are made and at step 2
+    assert len(last) == 2 and seen == [None] * 4 + last
+    with pytest.raises(Preempted):
+        attempt(settings, tmp_path / "disturbed", stop_at=4)
+    seen.clear()
+    assert bits(attempt(settings, tmp_path / "disturbed")) == bits(undisturbed)
+    assert seen[-2:] == last
 
 
 @pytest.mark.parametrize("collective", ["two_stage", "server"])
