@@ -219,6 +219,12 @@ def check_identity(path: Path, state: dict[str, Any], identity: str) -> None:
         raise CheckpointError(f"{path} {rule}", "use another run_dir")
 
 
+def other_data(state: dict[str, Any], name: str, fingerprint: str) -> str:
+    """Why a state cannot go with this data, in words; empty where it can, or where it is older than fingerprints."""
+    its = state.get("fingerprint") or fingerprint
+    return f"the run began on data with the fingerprint {its}, and {name}'s here have {fingerprint}" if its != fingerprint else ""
+
+
 def checked(file: IO[bytes]) -> IO[bytes]:
     """A file whose last line fits the rest of it; CheckpointError where it does not.
 

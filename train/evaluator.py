@@ -64,10 +64,9 @@ class Evaluator:
     def evaluate(self, path: Path, state: dict[str, Any], saved_at_s: float) -> dict[str, float]:
         """V* and T* scalars of a file's state, which are kept before they are returned.  CheckpointError where it is another run's."""
         checkpoint.check_identity(path, state, self.identity)
-        its, ours = state.get("fingerprint", ""), getattr(self.data, "fingerprint", "")
-        if its != ours:
-            files = f"the run is on data with the fingerprint {its or 'none'}, and {self.data.name}'s here have {ours or 'none'}"
-            raise CheckpointError(f"{path}: {files}: evaluate it with the files (of data=text: the Python) that it began with")
+        if words := checkpoint.other_data(state, self.data.name, self.data.fingerprint):
+            way_out = "evaluate it with the files that it began with (data_dir, NUQ_DATA; of data=text: the Python)"
+            raise CheckpointError(f"{path}: {words}: {way_out}")
         try:
             checkpoint.check_values(state, {"model": self.model.state_dict(), "totals": vars(Totals())}, self.config["steps"])
             models.restore(self.model, state)

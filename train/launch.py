@@ -120,8 +120,8 @@ def _train(config: dict[str, Any], run_dir: Path, device: torch.device, status: 
                 rank_failure.tell(run_dir, rank, statuses.EXIT_BAD_SETTINGS, error)
                 return _leave(status, statuses.EXIT_BAD_SETTINGS, error)
             method, model = config["method"]["name"], config["model"]["name"]
-            which = f" (fingerprint {trainer.fingerprint})" if trainer.fingerprint else ""
-            log.line(f"{run_dir}: {method}, {model} on {trainer.data.name}{which}, {config['workers']} workers")
+            on = f"{trainer.data.name} (fingerprint {trainer.data.fingerprint})"
+            log.line(f"{run_dir}: {method}, {model} on {on}, {config['workers']} workers")
             try:
                 run(trainer, run_dir, status, log, lambda: stop.requested)
             except Preempted:  # all processes together, their state saved

@@ -75,6 +75,8 @@ class _Attempt:
                 raise checkpoint.CheckpointError(what, "move it away") from error
             self.saved = (trainer.step, trainer.evaluated)
             self.status.saved(trainer.step)
+        data = trainer.data
+        self.status.trains_on({"fingerprint": data.fingerprint, "num_train": data.num_train, "num_test": data.num_test})
         try:
             if found is None:
                 trainer.begin()

@@ -158,6 +158,7 @@ class Status:
             "threads": threads,
             "seconds": self._seconds_before,
             "metrics": dict(metrics) if isinstance(metrics := before.get("metrics"), dict) else {},
+            "data": dict(data) if isinstance(data := before.get("data"), dict) else {},
         }
         self._write()
 
@@ -221,6 +222,10 @@ class Status:
     def saved(self, step: int) -> None:
         """A checkpoint of this step is on the disk: a run that is lost goes on from there, behind the step that it told last."""
         self._values.update(step=step, saved_step=step)
+
+    def trains_on(self, data: Mapping[str, Any]) -> None:
+        """Which data the run's steps are made on, for the next heartbeat: the fingerprint and the sizes."""
+        self._values["data"] = dict(data)
 
     def tell(self, values: Mapping[str, float]) -> None:
         """Keep the latest of ``METRICS`` for the next heartbeat."""

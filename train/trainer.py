@@ -55,7 +55,6 @@ class Trainer:
         self.group = group
         self.rank = dist.get_rank(group) if group is not None else 0
         self.data = dataset or data.load(config, device)
-        self.fingerprint: str = getattr(self.data, "fingerprint", "")  # of data that differ from one installation to the next
         self.gradients = Gradients(config, self.data, device)
         self.model, self.parameters = self.gradients.model, self.gradients.parameters
         self.loss_scale = self.gradients.scale
@@ -81,8 +80,7 @@ class Trainer:
         flat: dict[str, Any] = {"torch": torch.__version__, "message version": VERSION}
         for name, value in args.result_settings(self.config).items():
             flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
-        if self.fingerprint:
-            flat["fingerprint of the text"] = self.fingerprint
+        flat["fingerprint of the data"] = self.data.fingerprint
         links = Links(self.group, timeout_s=self.config["exchange"]["timeout_s"], device=self.device)
         agreement.check_settings(links, flat)
 
@@ -271,7 +269,7 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "workers": self.workers.state_dict(),
             "totals": vars(self.totals),
-            **({"fingerprint": self.fingerprint} if self.fingerprint else {}),
+            "fingerprint": self.data.fingerprint,
             **({"loss_scale": vars(self.loss_scale)} if self.loss_scale is not None else {}),
             **({"tensors": self.tensors.state_dict()} if self.tensors is not None else {}),
         }
@@ -289,12 +287,9 @@ class Trainer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """CheckpointError where it is of other data; ValueError, or another of ``checkpoint.UNREADABLE``, where it does not fit."""
-        if state.get("fingerprint", "") != self.fingerprint:
-            its, ours = state.get("fingerprint") or "none", self.fingerprint or "none"
-            raise checkpoint.CheckpointError(
-                f"the run began on a text with the fingerprint {its}, and {self.data.name}'s here has {ours}: "
-                "go on with the files (of data=text: the Python) that it began with, or choose another run_dir"
-            )
+        if words := checkpoint.other_data(state, self.data.name, self.data.fingerprint):
+            way_out = "go on with the files that it began with (data_dir, NUQ_DATA; of data=text: the Python), or choose another run_dir"
+            raise checkpoint.CheckpointError(words, way_out)
         checkpoint.check_values(state, self._outline(), self.config["steps"])
         models.restore(self.model, state)
         optim.restore(self.optimizer, state["optimizer"])

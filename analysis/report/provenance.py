@@ -12,6 +12,7 @@ from typing import Any
 
 from analysis.report.runs import Runs
 from grid.engine import snapshot
+from grid.engine.judge import data_told
 
 ROOT = Path(__file__).parents[2]
 _PACKAGES = ("numpy", "pandas", "scipy", "matplotlib", "bokeh")
@@ -30,6 +31,7 @@ def facts(runs: Runs) -> dict[str, str]:
         "CPU": _counted(machines, _cpu),
         "GPU": _counted(machines, lambda machine: _text(machine, "gpu") or ("none" if machine else "")),
         "device": _counted(records, lambda record: _text(record, "device")),
+        "data": _counted(records, lambda record: data_told(record.get("data"))),
         "hosts": _counted(records, lambda record: _text(record, "host")),
         "begun": _dates(_numbers(records, "start")),
         "ended": _dates(_numbers(records, "end")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,22 @@ def run(argv: Sequence[str], root: Path) -> int:
 
     check_slots(options.slots)
     runs = runs_named(options, root)
-    return run_with_progress(runs, options.slots, in_the_queue(runs, root)).exit_code
+    busy = in_the_queue(runs, root)
+    check(runs, busy, root)
+    return run_with_progress(runs, options.slots, busy).exit_code
+
+
+def check(runs: Sequence[Run], busy: Collection[str], root: Path) -> None:
+    """ValueError where runs would end before their first step, or where earlier ones were made on other data."""
+    from grid.engine.rehearsal import rehearse
+
+    states = {run.run_dir: run.state() for run in runs}
+    start = [run for run in runs if states[run.run_dir].may_start and run.run_dir not in busy]
+    found = rehearse(start, runs, states, root)
+    for note in found.notes:
+        print(f"note: {note}")
+    if found.problems:
+        raise ValueError("nothing was started: " + "; ".join(found.problems))
 
 
 def in_the_queue(runs: Sequence[Run], root: Path) -> dict[str, str]:

@@ -50,6 +50,7 @@ def status(argv: Sequence[str], root: Path) -> int:
 
 def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
     from grid.commands.report import counted
+    from grid.engine.rehearsal import mixed
     from grid.engine.runs import left_over
 
     if every:
@@ -64,7 +65,7 @@ def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
     if silent := [run for run in runs if view.states[run.run_dir].stale]:
         longest = max(view.states[run.run_dir].age_s or 0 for run in silent)
         print(f"silent: {count(len(silent), 'running one')} without a sign of getting on for up to {longest / 60:.0f} min")
-    for line in [*_eta(runs, view), *_cells(runs, view)]:
+    for line in [*_eta(runs, view), *mixed(runs, view.states), *_cells(runs, view)]:
         print(line)
     kept = {run: state for run, state in view.others.items() if run not in view.claims or not view.claims[run].recalled}
     if also := [state for state in kept.values() if state.word in ("pending", "running", "unknown")]:

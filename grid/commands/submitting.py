@@ -75,7 +75,7 @@ def plan(argv: Sequence[str], root: Path) -> int:
 
     made = planning.make(_options(parsed), root, max_age_s=0)
     _show(made, root)
-    found = planning.check(made, root) if made.plan.submit else []
+    found = [*(planning.check(made, root) if made.plan.submit else []), *_rehearsed(made, root)]
     for text in found:
         print(f"problem: {text}")
     if parsed.scripts and made.plan.submit:
@@ -86,6 +86,16 @@ def plan(argv: Sequence[str], root: Path) -> int:
     if made.plan.submit or made.plan.cancel:
         print(f"\nnext: {again('submit', parsed.grid, parsed.run_name)}")
     return 0
+
+
+def _rehearsed(made: Made, root: Path) -> Sequence[str]:
+    """What ``planning.rehearsed`` has against the plan; what it could not look at is printed."""
+    from grid.engine import planning
+
+    found = planning.rehearsed(made, root)
+    for text in found.notes:
+        print(f"note: {text}")
+    return found.problems
 
 
 def _write_scripts(made: Made, root: Path) -> None:
@@ -180,7 +190,7 @@ def submit(argv: Sequence[str], root: Path) -> int:
         if not made.plan.submit and not made.plan.cancel:
             print("nothing to submit")
             return 0
-        if found := planning.check(made, root) if made.plan.submit else []:
+        if found := [*planning.check(made, root), *_rehearsed(made, root)] if made.plan.submit else []:
             raise ValueError("nothing was submitted: " + "; ".join(found))
         if made.plan.cancel and not _cancel_unwanted(made, parsed.yes, root):
             print("nothing was cancelled and nothing submitted")
@@ -296,13 +306,16 @@ def retry(argv: Sequence[str], root: Path) -> int:
             return 0
         if not parsed.here:
             made = planning.make(dataclasses.replace(options, retry=chosen), root)
-            if found := planning.check(made, root):
+            if found := [*planning.check(made, root), *_rehearsed(made, root)]:
                 raise ValueError("nothing was submitted: " + "; ".join(found))
             _report(planning.apply(made, root, _note), made.options)
             return 0
+    from grid.commands.here import check
     from grid.engine.local import run_with_progress
 
-    return run_with_progress([run for run in made.runs if run.run_dir in chosen], parsed.slots).exit_code
+    here = [run for run in made.runs if run.run_dir in chosen]
+    check(here, (), root)
+    return run_with_progress(here, parsed.slots).exit_code
 
 
 def _inherited(options: Options, before: Reviewed | None) -> Options:

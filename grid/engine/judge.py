@@ -51,6 +51,7 @@ class State:
     element: str = ""  # the array element or job that runs it, is to run it, or ran it last
     metrics: Mapping[str, float] = field(default_factory=dict)  # the latest it told
     code: str = ""  # the digest of the code it ran
+    data: str = ""  # fingerprint and sizes of what its steps were made on (``data_told``)
 
     @property
     def may_start(self) -> bool:
@@ -111,7 +112,15 @@ def judge(record: Record, claim: Claim | None, job: Job | None, answer: Answer |
         element=element,
         metrics=seen.metrics,
         code=seen.code,
+        data=seen.data,
     )
+
+
+def data_told(values: Any) -> str:
+    """``45d9852abc54d5 (1442 training and 355 test examples)``, from what a run notes of its data; empty where it notes none."""
+    if not isinstance(values, Mapping) or not (fingerprint := _text(values.get("fingerprint"))):
+        return ""
+    return f"{fingerprint} ({_number(values.get('num_train')):.0f} training and {_number(values.get('num_test')):.0f} test examples)"
 
 
 def own_element(record: Mapping[str, Any]) -> str | None:
@@ -159,6 +168,7 @@ class _Seen:
     attempt: float
     metrics: dict[str, float]
     code: str
+    data: str
 
     @classmethod
     def of(cls, record: Mapping[str, Any], now: float, alive: Alive) -> _Seen:
@@ -177,6 +187,7 @@ class _Seen:
             cluster=_text(slurm.get("SLURM_CLUSTER_NAME")) if isinstance(slurm, Mapping) else "",
             metrics={str(key): _number(value) for key, value in metrics.items()} if isinstance(metrics, Mapping) else {},
             code=_text(record.get("code")),
+            data=data_told(record.get("data")),
             **numbers,
         )
 

@@ -15,6 +15,7 @@ from grid.engine import evidence, scheduler, slurm, snapshot, submission
 from grid.engine.evidence import View
 from grid.engine.plan import FRESH, Cancelled, Plan, Planned, arrays, differences, digest
 from grid.engine.preflight import problems
+from grid.engine.rehearsal import Rehearsal, rehearse
 from grid.engine.resources import Resources
 from grid.engine.runs import Run, named, prepare, runs_of
 from grid.engine.script import from_script, job_script
@@ -241,6 +242,12 @@ def check(made: Made, root: Path) -> list[str]:
     bare = {chunk.name: dataclasses.replace(chunk, after=()) for chunk in plan.chunks}
     text = lambda name: sbatch_text(item, bare[name], root, made.site)  # noqa: E731
     return problems(plan, made.runs, root, made.site, slurm.test_only if slurm_is_here() else None, text)
+
+
+def rehearsed(made: Made, root: Path) -> Rehearsal:
+    """What building the plan's runs once, and looking at the data of earlier ones, tells."""
+    wanted = {item.run_dir for item in made.plan.submit}
+    return rehearse([run for run in made.runs if run.run_dir in wanted], made.runs, made.view.states, root, made.site)
 
 
 def apply(made: Made, root: Path, note: Callable[[Chunk], None]) -> Submission:

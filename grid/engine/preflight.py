@@ -12,6 +12,7 @@ from pathlib import Path
 import task_settings
 from grid.engine import slurm
 from grid.engine.plan import Plan
+from grid.engine.rehearsal import data_place
 from grid.engine.resources import Resources, seconds
 from grid.engine.runs import Run
 from grid.engine.site import Site
@@ -49,14 +50,12 @@ def _too_short(plan: Plan, site: Site) -> list[str]:
 def _data(runs: Iterable[Run], root: Path, site: Site) -> list[str]:
     """Data sets that are read from files and are not there."""
     found: dict[str, str] = {}
-    given = dict(site.environment).get("NUQ_DATA")
     for run in runs:
         config = run.experiment.config
         name = config["data"]["name"]
         if not issubclass(task_settings.DATA[name], task_settings.OnDisk) or config["stand_in"] or config["data"].get("download"):
             continue
-        place = config["data_dir"] if "data_dir" in run.experiment.settings or given is None else os.path.expandvars(given)
-        if "$" in place:  # known only inside the job
+        if not (place := data_place(run, site)):  # known only inside the job
             continue
         folder = root / place
         if not folder.is_dir() or not any(_belongs(entry.name, name) for entry in folder.iterdir()):

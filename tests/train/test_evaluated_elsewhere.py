@@ -49,16 +49,26 @@ def test_other_data_than_the_runs_are_refused(run_dir: Path, capsys: pytest.Capt
     checkpoint.save(run_dir, {**torch.load(path, weights_only=True), "fingerprint": "abc"})
     for once in (True, False):
         assert run(settings(run_dir, once=once)) == 2
-        assert "the run is on data with the fingerprint abc, and digits's here have none: evaluate it with" in capsys.readouterr().err
+        told = "the run began on data with the fingerprint abc, and digits's here have 45d9852abc54d5: evaluate it with the files"
+        assert told in capsys.readouterr().err
         shutil.copy(path, run_dir / checkpoint.PREVIOUS)
 
 
-def test_a_run_that_goes_on_on_other_data_is_told_of_a_missing_fingerprint(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_does_not_go_on_on_other_data(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint.save(run_dir, {**torch.load(run_dir / checkpoint.FILE, weights_only=True), "fingerprint": "abc"})
     (run_dir / "status.json").unlink()
     assert launch(args.resolve(SETTINGS | {"run_dir": str(run_dir)})) == 2
-    told = f"main.py: {run_dir / checkpoint.FILE}: the run began on a text with the fingerprint abc, and digits's here has none: go on with"
-    assert capsys.readouterr().err.startswith(told)
+    told = "the run began on data with the fingerprint abc, and digits's here have 45d9852abc54d5: go on with the files that it began with"
+    assert capsys.readouterr().err.startswith(f"main.py: {run_dir / checkpoint.FILE}: {told}")
+
+
+def test_a_checkpoint_older_than_fingerprints_goes_on(run_dir: Path) -> None:
+    state = torch.load(run_dir / checkpoint.FILE, weights_only=True)
+    del state["fingerprint"]
+    checkpoint.save(run_dir, state)
+    (run_dir / "status.json").unlink()
+    assert launch(args.resolve(SETTINGS | {"run_dir": str(run_dir)})) == 0
+    assert run(settings(run_dir, once=True)) == 0
 
 
 @pytest.mark.parametrize(
@@ -66,7 +76,7 @@ def test_a_run_that_goes_on_on_other_data_is_told_of_a_missing_fingerprint(run_d
     [
         ({"model": [1]}, "does not fit this run (its model is a list, where this run has a dict)"),
         ({"identity": "another"}, "was written with other settings (identity another, this run is"),
-        ({"fingerprint": "abc"}, "the run is on data with the fingerprint abc"),
+        ({"fingerprint": "abc"}, "the run began on data with the fingerprint abc"),
     ],
 )
 def test_an_odd_previous_is_told_once_and_the_newest_evaluated(

@@ -250,7 +250,7 @@ def test_a_run_says_its_text_and_goes_on_with_it_alone(
     real = text.encode
     monkeypatch.setattr(text, "encode", lambda content: real(content.replace(b"e", b"3")))
     other = Trainer(chosen, device=CPU)
-    with pytest.raises(CheckpointError, match=rf"began on a text with the fingerprint {fingerprint}, and text's here has [0-9a-f]{{14}}"):
+    with pytest.raises(CheckpointError, match=rf"began on data with the fingerprint {fingerprint}, and text's here have [0-9a-f]{{14}}"):
         other.load_state_dict(state)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from . import fingerprint
 from .augment import Augmentation, Cutout
 
 Split = Literal["train", "test"]
@@ -34,6 +35,11 @@ class DataSet(Protocol):
     @property
     def is_stand_in(self) -> bool:
         """Whether the examples are random numbers of the right shape: results from them mean nothing."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """14 hexadecimal digits that other examples do not have (see ``fingerprint``): a run does not go on on others."""
         ...
 
     def train_batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -122,6 +128,7 @@ class InMemory:
         self.input_shape = tuple(train.inputs.shape[1:])
         self.num_classes = num_classes
         self.is_stand_in = is_stand_in
+        self.fingerprint = fingerprint.of_arrays((arrays.inputs, arrays.labels) for arrays in (train, test))
         self.device = device
         self._splits = {
             split: (torch.from_numpy(arrays.inputs).to(device), torch.from_numpy(arrays.labels).to(device))

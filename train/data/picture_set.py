@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from . import augment, pictures
+from . import augment, fingerprint, pictures
 from .dataset import Normalization, Split, normalized
 
 MOST_AHEAD_BYTES = 2**28  # decoded before they are asked for: 1,783 pictures of 224x224
@@ -63,6 +63,7 @@ class PictureSet:
         self.input_shape = (3, size, size)
         self.num_classes = len(train.classes)
         self.is_stand_in = False
+        self.fingerprint = fingerprint.of_trees((train, test))
         self.device = device
         self._splits = {split: (tree.paths(), torch.from_numpy(tree.labels())) for split, tree in (("train", train), ("test", test))}
         self._size, self._central = size, pictures.central(size, short_side)
