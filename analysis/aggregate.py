@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
 from analysis.cells import Cell
 from analysis.logs.load import Logs
 
 CONFIDENCE = 0.95
 UNFINISHED = "unfinished"
+RELATIVE_VARIANCE = "est_var / super_var"
+_NORMAL = float(ndtri((1 + CONFIDENCE) / 2))  # of an error that is known, so without Student's t
 
 
 @dataclass(frozen=True)
@@ -211,6 +213,29 @@ def late(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
         return float(np.exp(np.log(values[-max(1, len(values) // 4) :]).mean())) if len(values) else np.nan
 
     return pd.Series({run: of_run(table[run].to_numpy()) for run in runs}, dtype=float)
+
+
+def relative_variance_error(logs: Logs, runs: list[str]) -> pd.Series:
+    """Standard error of the log of each run's ``late`` relative variance, from what its measurements say of theirs; NaN where they do not.
+
+    Measurements draw minibatches of their own, so their errors are independent.
+    """
+    if "relative_var_se" not in logs.tags:
+        return pd.Series(np.nan, index=runs, dtype=float)
+    value, error = wide(logs, RELATIVE_VARIANCE, runs), wide(logs, "relative_var_se", runs)
+
+    def of_run(run: str) -> float:
+        steps = value.index[(value[run] > 0).to_numpy()]
+        last = error[run].reindex(steps[-max(1, len(steps) // 4) :]).to_numpy(float)
+        return float(np.sqrt(np.square(last).sum()) / len(last)) if len(last) else np.nan
+
+    return pd.Series({run: of_run(run) for run in runs}, dtype=float)
+
+
+def with_own_error(value: np.ndarray | float, log_error: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of the interval of values whose logarithms have these standard errors."""
+    width = np.exp(_NORMAL * np.asarray(log_error, float))
+    return value / width, value * width
 
 
 def geometric_mean(values: pd.Series | np.ndarray) -> float:

@@ -59,7 +59,8 @@ COLUMNS = (
         "variance",
         "variance",
         2,
-        "variance: of the gradient estimate relative to SuperSGD's on the same minibatches, last quarter of the measurements",
+        "variance: of the gradient estimate relative to SuperSGD's on the same minibatches, last quarter of the measurements, in brackets "
+        "the 95 % interval of these measurements",
         4,
     ),
     Column(
@@ -132,6 +133,8 @@ def written(row: Mapping[Hashable, Any], column: Column, plus_minus: str, missin
     small = 0 < abs(value) < 10 ** (1 - digits) and not column.interval  # two digits that count: 0.014 steps/s
     words = f"{value:#.2g}" if small else f"{value:.{digits}f}"
     words = words.removeprefix("-") if not float(words) else words  # no -0.00
+    if np.isfinite(low := float(row.get(f"{column.name}_low", np.nan))):
+        words += f" ({low:.{digits}f}-{float(row[f'{column.name}_high']):.{digits}f})"
     if column.interval:
         half_width, n = float(row[f"{column.name}_pm"]), int(row[f"{column.name}_n"])
         words += f" {plus_minus} {half_width:.{digits}f}" if np.isfinite(half_width) else ""

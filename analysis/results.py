@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.aggregate import average, best, final, late
+from analysis.aggregate import RELATIVE_VARIANCE, average, best, final, late, relative_variance_error, with_own_error
 from analysis.logs.load import Logs
 from analysis.tensor_formats import FULL_PRECISION, compressor
 from nuq.registry import METHODS
@@ -16,13 +16,15 @@ def of_runs(logs: Logs) -> pd.DataFrame:
 
     ``final``, ``best``: accuracy in percent; ``correlation``: last, of predictions and labels, for data that log one; ``loss``: last
     validation loss; ``bits``: sent per coordinate, last step; ``ratio``: of ``compression_ratio``; ``sent_mb``: by one worker, 10^6 bytes;
-    ``variance``: relative to SuperSGD's, last quarter of the measurements;
+    ``variance``: relative to SuperSGD's, last quarter of the measurements; ``variance_low``, ``variance_high``: its own 95 % interval;
     ``steps_per_s``: by the mean duration of a training step, level updates in, measurements and evaluations not; ``images_per_s``: of
     all workers that train; ``seconds``: the whole run.
     """
     runs = list(logs.settings.index)
     step_s = average(logs, "time/step_s", runs)
     steps_per_s = 1 / step_s.where(step_s > 0)
+    variance = late(logs, RELATIVE_VARIANCE, runs).to_numpy()
+    low, high = with_own_error(variance, relative_variance_error(logs, runs).to_numpy())
     found = pd.DataFrame(
         {
             "final": final(logs, "Vacc", runs),
@@ -32,7 +34,9 @@ def of_runs(logs: Logs) -> pd.DataFrame:
             "bits": final(logs, "comm/bits_per_coordinate", runs),
             "ratio": compression_ratio(logs),
             "sent_mb": 1e-6 * final(logs, "comm/bytes", runs),
-            "variance": late(logs, "est_var / super_var", runs),
+            "variance": variance,
+            "variance_low": low,
+            "variance_high": high,
             "steps_per_s": steps_per_s,
             "images_per_s": steps_per_s * images_per_step(logs.settings),
         },

@@ -66,7 +66,7 @@ def table(logs: Logs) -> pd.DataFrame:
         row |= _with_interval("final_correlation", estimate(own["correlation"]))
         row |= _with_interval("difference_percent", compared) | {"p_value": compared.p}
         row |= {name: estimate(own[short]).mean for name, short in _MEANS.items()}
-        row["relative_variance"] = geometric_mean(own["variance"])
+        row |= _relative_variance(own["variance"], own["variance_high"])
         row |= _published(logs.sweep, cell, settings, final.mean)
         rows.append(row | {str(name): _plain(settings[name]) for name in differing})
     found = pd.DataFrame(rows)
@@ -76,6 +76,14 @@ def table(logs: Logs) -> pd.DataFrame:
 
 def _with_interval(name: str, found: Estimate) -> dict[str, float]:
     return {name: found.mean, f"{name}_pm": found.half_width, f"{name}_n": found.n}
+
+
+def _relative_variance(values: np.ndarray, high: np.ndarray) -> dict[str, float]:
+    """The geometric mean, and the ends of its interval: of the measurements' own errors, which those of several runs share out."""
+    known = np.isfinite(values) & (values > 0)
+    mean, errors = geometric_mean(values), np.log(high[known] / values[known])
+    width = float(np.exp(np.sqrt(np.square(errors).sum()) / len(errors))) if len(errors) else np.nan
+    return {"relative_variance": mean, "relative_variance_low": mean / width, "relative_variance_high": mean * width}
 
 
 def _plain(value: object) -> object:

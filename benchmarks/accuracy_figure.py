@@ -47,7 +47,7 @@ def _shown(curves: Curves, method: str, settings: Mapping[str, Any]) -> list[Poi
 
 def draw(panels: Mapping[str, Curves], folder: Path) -> list[Path]:
     """PNG and PDF in ``folder``; panels: title -> curves."""
-    with pyplot.rc_context(style.RC):
+    with pyplot.rc_context(style.OWN_TEXT):
         rows = len(panels) // COLUMNS + 1  # at least one cell is left for the legend
         figure, axes = pyplot.subplots(rows, COLUMNS, figsize=(style.WIDTHS["page"], rows * PANEL_HEIGHT), sharex=True, sharey=True)
         cells = axes.ravel()

@@ -24,7 +24,7 @@ AXES = {"clusters": "clusters of either sign", "cells": "cells over coordinates"
 
 def draw(rows: Sequence[Row], kinds: Sequence[str], title: str, folder: Path) -> list[Path]:
     """PNG and PDF in ``folder``."""
-    with pyplot.rc_context(style.RC):
+    with pyplot.rc_context(style.OWN_TEXT):
         figure, axes = pyplot.subplots(3, 3, figsize=(style.WIDTHS["page"], 6.6))
         for row, study in zip(axes, AXES, strict=False):
             of_study = [measured for measured in rows if measured.study == study]

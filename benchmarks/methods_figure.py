@@ -28,7 +28,7 @@ def draw(rows: Mapping[str, Row], title: str, folder: Path) -> list[Path]:
     """Two figures, PNG and PDF, in ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     paths: list[Path] = []
-    with pyplot.rc_context(style.RC):
+    with pyplot.rc_context(style.OWN_TEXT):
         for name, make in (("methods_error", _errors), ("methods_speed", _speeds)):
             figure = make(rows, title)
             for form in style.FORMATS:

@@ -22,7 +22,7 @@ def draw(
 
     titles: of the methods that are drawn; times: mean seconds to the target, None where it was not reached.
     """
-    with pyplot.rc_context(style.RC):
+    with pyplot.rc_context(style.OWN_TEXT):
         figure, axis = pyplot.subplots(figsize=(style.WIDTHS["page"] * 0.62, 2.9))
         for method, title in titles.items():
             look = style.look(Cell(method, 0, title, (), {}))

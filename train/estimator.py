@@ -7,6 +7,8 @@ From S samples of M workers' minibatch gradients g_{s,w} (S*M passes in all; the
 - ``X_var``: mean over coordinates of the unbiased sample variance of X;
 - ``X_nvar``: mean over coordinates of sum (X - mean)^2 / (sum X^2 + 1e-7); ``X_snr``: mean of log(sum X^2 + 1e-10) -
   log(sum (X - mean)^2 + 1e-10), both sums over the samples, as in the original code;
+- ``relative_var_se``: standard error of log(est_var / super_var), a jackknife over the S samples (``log_ratio_se``): one worker's SGD must
+  have M times SuperSGD's variance, and shows it within this error;
 - ``grad_bias``: mean over coordinates of |mean est - mean sgd|;
 - ``nb_error``: Psi of the current levels under the CondTruncNormHist mixture of the sampled buckets, and
   ``nb_error_measured``: the same under the measured coordinates themselves (their norm^2-weighted histogram);
@@ -22,6 +24,7 @@ same expectation at half the cost.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -70,6 +73,51 @@ class Moments:
         }
 
 
+SPREAD_COORDINATES = 2**19  # that ``Rows`` keeps of every sample, 2 MB; of a longer gradient the error is rather too large than too small
+
+
+class Rows:
+    """A part of each sample, evenly spread over its coordinates, and which of the S samples it came from."""
+
+    def __init__(self) -> None:
+        self._rows: list[np.ndarray] = []
+        self._groups: list[int] = []
+
+    def add(self, sample: Tensor, group: int) -> None:
+        self._rows.append(sample[:: -(-len(sample) // SPREAD_COORDINATES)].cpu().to(torch.float32).numpy())
+        self._groups.append(group)
+
+    @property
+    def num_groups(self) -> int:
+        return len(set(self._groups))
+
+    def variances_without(self) -> np.ndarray:
+        """float64[S]: the sum over coordinates of the sample variance, each time without one of the groups."""
+        rows, groups = np.stack(self._rows), np.array(self._groups)
+        total = rows.sum(axis=0, dtype=np.float64)
+        squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+        found = []
+        for group in range(groups.max() + 1):
+            out = groups == group
+            left, rest = len(groups) - out.sum(), total - rows[out].sum(axis=0, dtype=np.float64)
+            found.append((squares[~out].sum() - rest @ rest / left) / (left - 1))
+        return np.array(found)
+
+
+def log_ratio_se(numerator: Rows, denominator: Rows) -> float:
+    """Jackknife standard error of the log of a ratio of two variances over the same groups of samples; nan for fewer than 3 groups.
+
+    Efron and Stein, "The jackknife estimate of variance" (1981): (S - 1)/S sum (x_(s) - mean x_(.))^2, x_(s) the log ratio without group s.
+    """
+    if denominator.num_groups < 3:
+        return math.nan
+    above, below = numerator.variances_without(), denominator.variances_without()
+    if not (above > 0).all() or not (below > 0).all():
+        return math.nan
+    logs = np.log(above / below)
+    return math.sqrt((len(logs) - 1) * np.square(logs - logs.mean()).mean())
+
+
 class Measured(NamedTuple):
     """scalars: the tags above and those of the levels; histograms: tag -> float64[len(HISTOGRAM_EDGES) - 1], empty without a fit."""
 
@@ -80,6 +128,7 @@ class Measured(NamedTuple):
 def measure(workers: Workers, samples: Iterable[list[list[Tensor]]], seed: int, step: int) -> Measured:
     """samples: S lists of M gradients (a gradient is one tensor per parameter)."""
     est, sgd, super_, normalized = Moments(), Moments(), Moments(), Moments()
+    est_rows, super_rows = Rows(), Rows()
     statistics = Statistics.empty(getattr(workers.settings, "num_components", 350))
     has_vectors = any(part.encoder == 0 for part in workers.parts)  # none where every layer has a method of its own
     quantizer = workers.compressor if has_vectors and isinstance(workers.compressor, Quantizer) else None
@@ -91,8 +140,10 @@ def measure(workers: Workers, samples: Iterable[list[list[Tensor]]], seed: int, 
         flat = [torch.cat([part.reshape(-1) for part in gradient]) for gradient in gradients]
         payloads = [workers.encode(gradient, Key(seed, step, worker, f"measure/{number}")) for worker, gradient in enumerate(gradients)]
         for group in [payloads] if workers.num_workers > 1 else [[payload] for payload in payloads]:
-            est.add(workers.average(group))
-        super_.add(torch.stack(flat).mean(dim=0))
+            est.add(estimate := workers.average(group))
+            est_rows.add(estimate, number)
+        super_.add(mean := torch.stack(flat).mean(dim=0))
+        super_rows.add(mean, number)
         for vector in flat:
             sgd.add(vector)
         if quantizer is not None:
@@ -102,6 +153,8 @@ def measure(workers: Workers, samples: Iterable[list[list[Tensor]]], seed: int, 
                 statistics.add(rotated, quantizer.bucket_size, quantizer.norm)
                 normalized.add(torch.cat([_normalized(vector, quantizer) for vector in vectors.values()]))
     values = {**est.scalars("est"), **sgd.scalars("sgd"), "super_var": super_.scalars("super")["super_var"]}
+    if math.isfinite(error := log_ratio_se(est_rows, super_rows)):
+        values["relative_var_se"] = error
     values["comm/bits_per_coordinate"] = 8 * payloads[0].numel() / workers.num_coordinates
     values["grad_bias"] = float((est.mean - sgd.mean).abs().mean())
     histograms: dict[str, np.ndarray] = {}

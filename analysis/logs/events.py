@@ -16,6 +16,7 @@ import numpy as np
 from analysis.logs.crc32c import crc32c, masked
 from analysis.logs.framing import FOOTER, HEADER, records
 from analysis.logs.protobuf import event_scalars
+from grid.engine.plain_files import Unreadable, read_bytes
 
 _AT_ONCE = 1 << 17  # records
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: spreads the bits of a word (Knuth, TAOCP 3, 6.4)
@@ -86,9 +87,9 @@ def _content(paths: Sequence[Path], damage: dict[int, str]) -> tuple[_Content, n
     sizes = np.zeros(len(paths), np.int64)
     for index, path in enumerate(paths):
         try:
-            content = path.read_bytes()
-        except OSError as error:
-            damage[index] = f"cannot be read ({type(error).__name__})"
+            content = read_bytes(path, None)
+        except (OSError, Unreadable) as error:
+            damage[index] = str(error) if isinstance(error, Unreadable) else f"cannot be read ({type(error).__name__})"
             content = b""
         found = records(content)
         if found.end < len(content):

@@ -18,6 +18,7 @@ from analysis.logs.crc32c import crc32c, masked
 from analysis.logs.framing import FOOTER, HEADER, Records, records
 from analysis.logs.protobuf import decode, signed, varint
 from analysis.logs.reading import attempt, merged
+from grid.engine.plain_files import Unreadable, read_bytes
 
 COORDINATES, FIT = "stats/coordinates", "stats/fit"  # the tags that training logs
 
@@ -42,8 +43,8 @@ def read(folder: Path, tag: str) -> list[Histogram]:
     found: dict[int, Histogram] = {}  # index into ``steps`` -> what was logged there
     for file, path in enumerate(sorted(folder.glob("events.out.tfevents.*"), key=lambda path: attempt(path.name))):
         content = b""
-        with suppress(OSError):
-            content = path.read_bytes()
+        with suppress(OSError, Unreadable):
+            content = read_bytes(path, None)
         for step, histogram in _values(content, tag.encode()):
             if histogram is not None:
                 found[len(steps)] = Histogram(step, *histogram)

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 
 import args
 from analysis.logs import cache as kept
@@ -25,8 +24,8 @@ from analysis.logs.cache import Entry, Seen
 from analysis.logs.discovery import CONFIG, STATUS, Run, find
 from analysis.logs.reading import merged as merged
 from analysis.logs.rows import Rows, rows
+from grid.engine.plain_files import Unreadable, read_json, read_yaml
 
-_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _JUST_NOW_NS = 10**9  # two changes so close may leave a file with the same time
 
 
@@ -233,9 +232,11 @@ def _seen(run: Run, kind: str, old: Seen | None, now: int) -> Seen:
 def _mapping(path: Path, notes: list[str]) -> dict[str, Any]:
     """A small YAML or JSON file; empty where it cannot be read, with a note."""
     try:
-        text = path.read_text()
-        content = json.loads(text) if path.suffix == ".json" else yaml.load(text, _YAML)
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        content = read_json(path) if path.suffix == ".json" else read_yaml(path)
+    except Unreadable as error:
+        notes.append(f"{path.name} {error}")
+        return {}
+    except OSError as error:
         notes.append(f"{path.name} cannot be read ({type(error).__name__})")
         return {}
     if not isinstance(content, dict):

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from analysis.aggregate import final, geometric_mean, late, wide
+from analysis.aggregate import RELATIVE_VARIANCE, final, geometric_mean, late, wide
 from analysis.cells import Cell
 from analysis.logs.load import Logs
 from analysis.plots.across import Mean, Panel, along, arithmetic, geometric, trade_offs
@@ -49,7 +49,7 @@ _ACCURACY = _Quantity(
 )
 _VARIANCE = _Quantity(
     "variance relative to SuperSGD",
-    lambda logs, runs: late(logs, "est_var / super_var", runs),
+    lambda logs, runs: late(logs, RELATIVE_VARIANCE, runs),
     True,
     "no complete run has logged est_var and super_var",
 )
@@ -139,7 +139,7 @@ def excess(logs: Logs, runs: list[str]) -> pd.Series:
     est_var is the variance of the mean of all workers' quantized gradients, super_var that of the mean of the gradients
     themselves, both from the same minibatches: what is left is the variance that quantization adds, in units of the other.
     """
-    table = wide(logs, "est_var / super_var", runs)
+    table = wide(logs, RELATIVE_VARIANCE, runs)
     found = {run: table[run].where(np.isfinite(table[run])).dropna() for run in runs}
     return pd.Series(
         {run: rows.iloc[-max(1, len(rows) // 4) :].mean() - 1 if len(rows) else np.nan for run, rows in found.items()}, dtype=float

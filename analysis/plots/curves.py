@@ -19,7 +19,18 @@ from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from analysis.aggregate import UNFINISHED, any_complete, fewer, marked, mean_and_interval, runs_to_use, seeds, wide
+from analysis.aggregate import (
+    RELATIVE_VARIANCE,
+    UNFINISHED,
+    any_complete,
+    fewer,
+    marked,
+    mean_and_interval,
+    runs_to_use,
+    seeds,
+    wide,
+    with_own_error,
+)
 from analysis.axes import MISSING, positions, unit
 from analysis.cells import Cell, Group, title
 from analysis.decay import drops
@@ -52,11 +63,11 @@ class Plot:
 
 PLOTS = (
     Plot("est_var", "Variance of the gradient estimate", ("est_var",), "variance of the gradient", True, BOTH, references=True),
-    Plot("relative_var", "Variance relative to SuperSGD", ("est_var / super_var",), "variance relative to SuperSGD", True, BOTH),
+    Plot("relative_var", "Variance relative to SuperSGD", (RELATIVE_VARIANCE,), "variance relative to SuperSGD", True, BOTH),
     Plot("est_nvar", "Variance over the second moment", ("est_nvar",), "variance / second moment", True, BOTH),
     Plot("est_snr", "Logarithm of signal over noise", ("est_snr",), "log signal-to-noise ratio", False, BOTH),
     Plot("norm_var", "Variance of the normalised coordinates", ("norm_var",), "var. of normalised coordinates", True, BOTH),
-    Plot("nb_error", "Expected error of the levels", ("nb_error",), "error of the levels $\\Psi$", True, BOTH),
+    Plot("nb_error", "Expected error of the levels", ("nb_error",), "error of the levels \N{GREEK CAPITAL LETTER PSI}", True, BOTH),
     Plot("validation_loss", "Validation loss", ("Vloss",), "validation loss", True),
     Plot("training_loss", "Training loss", ("Tloss", "loss"), "training loss", True),
     Plot("accuracy", "Validation accuracy", ("Vacc",), "validation accuracy (%)", False, steep=True),
@@ -137,7 +148,11 @@ def _curve(group: Group, used: _Used, tag: str, log: bool) -> _Curve:
     cell, found = used.cell, seeds(group.logs, tag, used.runs, geometric=log)
     label = marked(cell.label, fewer(cell, len(found.runs)) if used.complete else UNFINISHED)
     step = found.step.astype(float)
-    return _Curve(cell, label, used.complete, found.runs, step, step, *mean_and_interval(found.values, geometric=log))
+    mean, low, high = mean_and_interval(found.values, geometric=log)
+    if tag == RELATIVE_VARIANCE and len(found.runs) == 1 and "relative_var_se" in group.logs.tags:  # no seeds tell its interval
+        error = wide(group.logs, "relative_var_se", found.runs)[found.runs[0]].reindex(found.step)
+        low, high = with_own_error(mean, error.to_numpy(float))
+    return _Curve(cell, label, used.complete, found.runs, step, step, mean, low, high)
 
 
 # --- one panel ----------------------------------------------------------------------------------------------------
@@ -271,6 +286,9 @@ def x_axis(axes: Axes, label: str, num_ticks: int = 5, *, whole: bool = False) -
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
+_RAISED = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
+
+
 def plain(value: float, _position: int = 0) -> str:
     """A tick's number: as it is, or with a power of ten where that is shorter."""
     return f"{value:g}" if value == 0 or 1e-3 <= abs(value) < 1e5 else _scientific(value)
@@ -278,8 +296,8 @@ def plain(value: float, _position: int = 0) -> str:
 
 def _scientific(value: float, _position: int = 0) -> str:
     mantissa, exponent = f"{value:.1e}".split("e")
-    power = f"10^{{{int(exponent)}}}"
-    return f"${power}$" if mantissa == "1.0" else f"${mantissa.removesuffix('.0')}{{\\times}}{power}$"
+    power = f"10{str(int(exponent)).translate(_RAISED)}"
+    return power if mantissa == "1.0" else f"{mantissa.removesuffix('.0')}\N{MULTIPLICATION SIGN}{power}"
 
 
 def log_ticks(axes: Axes) -> None:

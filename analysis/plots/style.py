@@ -55,7 +55,7 @@ RC: dict[Any, Any] = {
     "xtick.labelsize": 7.5,
     "ytick.labelsize": 7.5,
     "legend.fontsize": 7,
-    "mathtext.fontset": "dejavusans",
+    "text.parse_math": False,  # names of runs, settings and tags come from files, and a dollar in one is a dollar
     "axes.linewidth": 0.6,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -79,6 +79,7 @@ RC: dict[Any, Any] = {
     "ps.fonttype": 42,
     "figure.constrained_layout.use": True,
 }
+OWN_TEXT = {**RC, "text.parse_math": True}  # of figures whose every word is in our code
 
 
 @dataclass(frozen=True)

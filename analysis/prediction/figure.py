@@ -35,7 +35,7 @@ def draw(question: Question, workers: Sequence[int], bandwidths: Sequence[float]
     shown = [workers[number] for number in picked]
     decades = math.log10(bandwidths[-1] / bandwidths[0])
     grid = np.geomspace(bandwidths[0], bandwidths[-1], round(_POINTS_PER_DECADE * decades) + 2)
-    with rc_context(style.RC):
+    with rc_context(style.OWN_TEXT):
         columns = min(len(shown), COLUMNS)
         rows = math.ceil(len(shown) / columns)
         width = style.WIDTHS["column"] if columns == 1 else style.WIDTHS["page"]

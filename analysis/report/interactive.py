@@ -130,7 +130,7 @@ def _quantity(plot: Plot, drawn: Sequence[Any], slots: Mapping[str, int], places
         curve = {"cell": slots[each.cell.label], "label": each.label, "n": len(each.runs), "x": xs}
         made.append({**curve, **{name: _short(value[kept]) for name, value in values.items()}})
     labels = {axis: label for axis, label in places.labels.items() if axis in there}
-    return {"title": plot.title, "label": _plain(plot.label), "log": plot.log, "axes": labels, "curves": made}
+    return {"title": plot.title, "label": plot.label, "log": plot.log, "axes": labels, "curves": made}
 
 
 def _spread(length: int, most: int) -> np.ndarray:
@@ -146,10 +146,6 @@ def _short(values: np.ndarray) -> list[float | None]:
 def _number(value: float) -> float:
     short = float(f"{value:.{_DIGITS}g}")
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
-
-
-def _plain(label: str) -> str:
-    return label.replace("$\\Psi$", "\N{GREEK CAPITAL LETTER PSI}")
 
 
 def _drawn_as(cell: Cell) -> dict[str, Any]:

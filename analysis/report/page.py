@@ -182,9 +182,8 @@ def _picture(picture: Picture) -> str:
     is_wide = picture.width > _PAGE_POINTS
     scale = _PIXELS_PER_POINT["page" if is_wide else "column"]
     width, height = round(picture.width * scale), round(picture.height * scale)
-    caption = picture.title.replace("$\\Psi$", "\N{GREEK CAPITAL LETTER PSI}")
-    image = f'<img data-packed="{picture.packed}" width="{width}" height="{height}" alt="{escape(caption)}">'
-    below = f"<figcaption>{escape(caption)} <code>{escape(picture.name)}</code></figcaption>"
+    image = f'<img data-packed="{picture.packed}" width="{width}" height="{height}" alt="{escape(picture.title)}">'
+    below = f"<figcaption>{escape(picture.title)} <code>{escape(picture.name)}</code></figcaption>"
     return f'<figure{_class("wide" * is_wide)} style="width:{width + 18}px">{image}{below}</figure>'
 
 

@@ -130,6 +130,8 @@ RESULTS = (
     Result("ratio", "ratio", "compression_ratio", 2),
     Result("sent_mb", "MB sent", "MB_sent", 2),
     Result("variance", "rel. variance", "relative_variance", 3),
+    Result("variance_low", "from", "relative_variance_from", 3),
+    Result("variance_high", "to", "relative_variance_to", 3),
     Result("seconds", "seconds", "seconds", 1),
 )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import args
+from grid.engine.plain_files import Unreadable, read_yaml
 from grid.engine.script import from_script, run_script
 from grid.engine.state import RunFolder, State, write_text
 from grid.engine.sweep import Experiment, Sweep, load, parse_seeds
@@ -74,10 +75,8 @@ def left_over(experiments: Sequence[Experiment], root: Path) -> list[Path]:
 
 def read_config(folder: Path) -> dict[str, Any] | None:
     """The configuration kept in a run folder; None where it cannot be read."""
-    import yaml
-
     try:
-        config = yaml.load((folder / "config.yaml").read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError):
+        config = read_yaml(folder / "config.yaml")
+    except (OSError, Unreadable):
         return None
     return config if isinstance(config, dict) else None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grid.engine import preamble
+from grid.engine import plain_files, preamble
 from grid.engine.preamble import Stage
 from grid.engine.resources import Resources, megabytes, seconds, time_text
 from nuq.settings import unknown
@@ -129,7 +129,7 @@ def load_site(path: str | Path | None = None) -> Site:
         if path is None:
             return Site()
     file = Path(path).expanduser()
-    if not file.is_file():
+    if not file.exists():
         examples = {example.stem: example for example in EXAMPLES.glob("*.yaml")}
         if str(path) not in examples:
             names = ", ".join(sorted(examples))
@@ -138,9 +138,10 @@ def load_site(path: str | Path | None = None) -> Site:
             )
         file = examples[str(path)]
     try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file}: is no text in UTF-8") from error
+        text = plain_files.read_text(file)
+        plain_files.check_yaml(text)
+    except plain_files.Unreadable as error:
+        raise ValueError(f"{file}: {error}") from error
     from grid.engine.site_yaml import read_site
 
     return read_site(text, str(file), file.stem)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
+from grid.engine.plain_files import Unreadable, checked
 from grid.engine.preamble import Stage
 from grid.engine.resources import WORD, Resources, megabytes, seconds
 from grid.engine.site import Mail, Partition, Site
@@ -73,7 +74,9 @@ def _parse(text: str, where: str) -> Any:
         values = yaml.load(text, Loader=Plain)
         if isinstance(values, dict) and isinstance(values.get("environment"), dict):
             values["environment"] = yaml.load(text, Loader=yaml.BaseLoader)["environment"]  # as written: 007 stays 007
-        return values
+        return checked(values)
+    except Unreadable as error:
+        raise ValueError(f"{where}: {error}") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""

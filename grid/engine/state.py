@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from grid.engine.answers import array_id
 from grid.engine.judge import STALE_S, STARTABLE, WORDS, Claim, Damaged, Record, State, judge, own_element
+from grid.engine.plain_files import Unreadable, opened, read_bytes, read_json
 
 __all__ = [
     "STALE_S",
@@ -70,16 +70,15 @@ class RunFolder:
     def record(self) -> Record:
         """What the run says of itself.  None where it never spoke; NotADirectoryError where a file stands in the folder's place."""
         try:
-            with open(self.status, "rb") as file:
-                values = json.loads(file.read())
+            values = read_json(self.status)
         except FileNotFoundError:
             return None
         except NotADirectoryError:
             raise
         except OSError as error:  # another user's, or a file system in trouble
             return Damaged(f"{self.status.name} cannot be read: {error.strerror or error}")
-        except (ValueError, RecursionError) as error:
-            return Damaged(f"{self.status.name} cannot be read ({error}); delete it to start the run again")
+        except Unreadable as error:
+            return Damaged(f"{self.status.name} {error}; delete it to start the run again")
         return (
             values if isinstance(values, dict) else Damaged(f"{self.status.name} is no record of a run; delete it to start the run again")
         )
@@ -104,18 +103,18 @@ class RunFolder:
 def tail(path: Path, count: int = TAIL_BYTES) -> str:
     """The last bytes of a text file, without the line that they begin in; empty where it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - count))
-            return file.read().decode(errors="replace")
-    except OSError:
+            return file.read(count).decode(errors="replace")
+    except (OSError, Unreadable):
         return ""
 
 
 def read_ledger(path: Path) -> dict[str, int]:
     """Run folder -> the last exit code that its job script noted (lines ``<code> <run_dir>``); empty where it cannot be read."""
     try:
-        text = path.read_bytes().decode(errors="replace")
-    except OSError:
+        text = read_bytes(path).decode(errors="replace")
+    except (OSError, Unreadable):
         return {}
     found = {}
     for line in text.split("\n"):

@@ -127,6 +127,7 @@ def check(figure: Figure, name: str) -> None:
         assert within(box, page), name
     shown = [text for text in figure.findobj(Text) if isinstance(text, Text) and text.get_visible() and text.get_text()]
     assert min(float(text.get_fontsize()) for text in shown) >= 7, name
+    assert not any("$" in text.get_text() for text in shown), (name, "a name may hold dollars, so nothing is set as mathematics")
     for axes in figure.axes:
         assert within(axes.get_tightbbox(), page), (name, "a label is cut")
     for (first, one), (second, other) in itertools.combinations(ticks_and_labels(figure), 2):

@@ -273,3 +273,20 @@ def test_a_sweep_without_runs_is_a_table_without_rows(tmp_path: Path) -> None:
     assert len(tables.arranged(found, "final")) == 0
     for path in tables.write(found, tmp_path):
         assert path.is_file()
+
+
+def test_every_relative_variance_has_the_interval_of_its_measurements(write_run: Callable[..., Path], tmp_path: Path) -> None:
+    for seed in (1, 2):
+        measurements = [(tag, step, value) for step in (0, 10, 20, 30, 40, 50, 60, 70)
+                        for tag, value in (("est_var", 8.0), ("super_var", 2.0), ("relative_var_se", 0.1 * seed))]  # fmt: skip
+        write_run("s", {"method": "sgd", "seed": seed}, [*measurements, ("Vacc", 70, 80.0)])
+    write_run("s", {"method": "alq"}, [("est_var", 10, 3.0), ("super_var", 10, 2.0), ("Vacc", 70, 80.0)])
+    logs = load(tmp_path / "runs", "s")
+    found = tables.table(logs).set_index("method")
+    # two measurements of each seed: sqrt(2 * .1^2)/2 and sqrt(2 * .2^2)/2; of both seeds sqrt of the sum of their squares, halved
+    error = np.sqrt((0.1**2 + 0.2**2) / 2) / 2
+    ends = tuple(found.loc["sgd", ["relative_variance", "relative_variance_low", "relative_variance_high"]])
+    assert ends == pytest.approx((4, 4 * np.exp(-1.959964 * error), 4 * np.exp(1.959964 * error)))
+    assert "4.00 (3.43-4.67)" in tables.text(tables.table(logs))
+    assert np.isnan(found.loc["alq", "relative_variance_low"]), "logs of before say nothing of it"
+    assert "1.50 " in tables.text(tables.table(logs))

@@ -152,3 +152,44 @@ def test_under_quantile_the_law_is_logged_as_one_of_r():
 def test_without_a_quantizer_there_is_nothing_to_draw():
     assert measured(workers("supersgd"), samples()).histograms == {}
     assert measured(workers("alq"), np.zeros((2, 4, 130), np.float32)).histograms == {}
+
+
+def by_hand(above: list[np.ndarray], below: list[np.ndarray]) -> float:
+    """The jackknife in plain NumPy: each sample is left out, and everything computed anew."""
+    logs = []
+    for out in range(len(above)):
+        variances = [
+            np.concatenate([rows for group, rows in enumerate(groups) if group != out]).astype(float).var(axis=0, ddof=1).mean()
+            for groups in (above, below)
+        ]
+        logs.append(np.log(variances[0] / variances[1]))
+    return float(np.sqrt((len(logs) - 1) / len(logs) * np.square(np.array(logs) - np.mean(logs)).sum()))
+
+
+def test_the_error_of_the_relative_variance_is_the_jackknifes():
+    values = samples(7) * np.linspace(1, 3, 7, dtype=np.float32)[:, None, None]
+    means = [sample.mean(axis=0, keepdims=True) for sample in values]
+    assert measure(workers("sgd"), values)["relative_var_se"] == pytest.approx(by_hand(list(values), means), rel=1e-4)
+    assert measure(workers("supersgd"), values)["relative_var_se"] == pytest.approx(0, abs=1e-6)
+    assert "relative_var_se" not in measure(workers("sgd"), values[:2])
+
+
+def test_one_workers_sgd_has_four_times_the_variance_within_its_interval():
+    """The control of every relative variance, on heavy-tailed gradients; the interval covers as often as it says."""
+    rng, covered, errors = np.random.default_rng(3), 0, []
+    of = workers("sgd")
+    for _ in range(60):
+        scale = np.exp(rng.standard_normal((10, 4, 1)))  # a minibatch is large or small as a whole
+        got = measure(of, (rng.standard_normal((10, 4, 130)) * scale).astype(np.float32))
+        error = np.log(got["est_var"] / got["super_var"] / 4)
+        covered += abs(error) < 1.96 * got["relative_var_se"]
+        errors.append(error)
+    assert 48 <= covered <= 60
+    assert 0.01 < np.std(errors) < 0.5
+
+
+def test_of_a_long_gradient_a_part_tells_no_smaller_an_error(monkeypatch: pytest.MonkeyPatch):
+    values = samples(8) * np.linspace(1, 3, 8, dtype=np.float32)[:, None, None]
+    whole = measure(workers("sgd"), values)["relative_var_se"]
+    monkeypatch.setattr(estimator, "SPREAD_COORDINATES", 40)
+    assert whole < measure(workers("sgd"), values)["relative_var_se"] < 4 * whole

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.logs.foreign.values import literal
+from grid.engine.plain_files import opened
 
 SYSTEM = "learning-to-quantize"
 _METHODS = {
@@ -67,8 +68,8 @@ def read(folder: Path) -> dict[str, Any]:
 def _logged_options(path: Path) -> dict[str, Any]:
     """The dict in the first line of ``log.txt``; empty where there is none."""
     try:
-        with open(path, errors="replace") as file:
-            line = file.readline(1 << 16)
+        with opened(path) as file:
+            line = file.readline(1 << 16).decode(errors="replace")
         options = ast.literal_eval(line[line.index("{") : line.rindex("}") + 1])
     except (OSError, ValueError, SyntaxError, MemoryError, RecursionError):
         return {}

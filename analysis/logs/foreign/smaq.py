@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.logs.foreign.values import literal, plain_yaml
+from grid.engine.plain_files import read_bytes
 
 SYSTEM = "smaq"
 _FORMATS = ("fp32", "fp8", "smaq", "s2fp8", "fp16", "bf16", "fp32")  # CompressionType of its first versions, by number
@@ -39,7 +40,7 @@ def read(folder: Path) -> dict[str, Any]:
     for place in places:
         for name, parse in (("hparams.yaml", plain_yaml), ("meta_tags.csv", _csv)):
             try:
-                options = parse((place / name).read_text(errors="replace"))
+                options = parse(read_bytes(place / name).decode(errors="replace"))
             except (OSError, ValueError):
                 continue
             if isinstance(options, dict) and isinstance(items := options.get("dictitems"), dict):  # a dict of a class of its own

@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from grid.engine.plain_files import check_yaml, checked
+
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PYTHON = "tag:yaml.org,2002:python/"
 
@@ -16,7 +18,7 @@ def literal(text: str) -> Any:
     """A number, truth value or None where the text is one."""
     try:
         value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
         return text
     return value if isinstance(value, int | float | bool | None) else text
 
@@ -30,8 +32,9 @@ def plain_yaml(text: str) -> Any:
 
     A class or function becomes its dotted name, an object its attributes, a call (how enumerations are kept) its arguments.
     """
+    check_yaml(text)
     try:
-        return yaml.load(text, _Loader)  # _Loader builds plain values only
+        return checked(yaml.load(text, _Loader))  # _Loader builds plain values only
     except (yaml.YAMLError, RecursionError, TypeError) as error:
         raise ValueError(f"no YAML: {type(error).__name__}") from error
 

@@ -1,0 +1,136 @@
+"""Reads files that anybody may have written: only regular ones of a sane size, and of JSON and YAML only plain values.
+
+A run folder is writable by whoever runs there, and one odd file in it must cost that run alone.  So whatever is wrong with a file is an
+Unreadable, a ValueError with the reason in words; OSError stays what it is (no file, no permission).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+TEXT_BYTES = 4 * 2**20  # of a configuration, a status or a profile, which have some kB
+MOST_DEPTH = 64  # of lists and tables in each other
+MOST_VALUES = 200_000  # of a file, each counted as often as an alias repeats it
+LARGEST = 2**64  # of whole numbers: a seed may have 64 bits
+_KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a folder"}
+
+
+class Unreadable(ValueError):
+    """Why a file is not read, in words that follow its name: ``is a FIFO, no regular file``."""
+
+
+def read_bytes(path: Path, most_bytes: int | None = TEXT_BYTES) -> bytes:
+    """The contents of a regular file of at most so many bytes (None: of any size)."""
+    with opened(path) as file:
+        if most_bytes is None:
+            return file.read(os.fstat(file.fileno()).st_size)
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise Unreadable(f"is larger than {most_bytes / 2**20:g} MB")
+    return content
+
+
+def opened(path: Path) -> BinaryIO:
+    """A regular file to read; nothing is waited for, and nothing else is opened."""
+    _check_regular(os.stat(path))  # opening a device may do something
+    file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # noqa: SIM115
+    try:
+        _check_regular(os.fstat(file.fileno()))  # it may be another by now
+    except Unreadable:
+        file.close()
+        raise
+    return file
+
+
+def _check_regular(about: os.stat_result) -> None:
+    if not stat.S_ISREG(about.st_mode):
+        raise Unreadable(f"is {_KINDS.get(stat.S_IFMT(about.st_mode), 'something else')}, no regular file")
+
+
+def read_text(path: Path) -> str:
+    """UTF-8 of at most TEXT_BYTES."""
+    try:
+        return read_bytes(path).decode()
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"is no UTF-8 ({error.reason} at byte {error.start})") from error
+
+
+def read_json(path: Path) -> Any:
+    """One JSON value; nan and inf, as Python writes them, are numbers."""
+    try:
+        value = json.loads(read_text(path))
+    except Unreadable:
+        raise
+    except RecursionError as error:
+        raise Unreadable(_too_deep()) from error
+    except ValueError as error:
+        raise Unreadable(f"is no JSON ({error})") from error
+    return checked(value)
+
+
+def read_yaml(path: Path) -> Any:
+    """One YAML document of plain, finite values (dates among them): no setting may be infinite."""
+    import yaml
+
+    text = read_text(path)
+    check_yaml(text)
+    try:
+        return checked(yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)), finite=True)
+    except Unreadable:
+        raise
+    except (yaml.YAMLError, RecursionError, ValueError, TypeError, AttributeError) as error:
+        raise Unreadable(f"is no YAML ({type(error).__name__})") from error
+
+
+def check_yaml(text: str) -> None:
+    """Unreadable where nesting or aliases would be too much for who builds the values; other mistakes are left to that one."""
+    import yaml
+
+    if text.count("[") + text.count("{") + text.count("- ") + text.count("? ") + text.count("&") < MOST_DEPTH:
+        return  # what is nested by indentation alone needs a line, and more and more blanks, for each level
+    depth = 0
+    try:
+        for event in yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MOST_DEPTH:
+                raise Unreadable(_too_deep())
+    except yaml.YAMLError:
+        return
+
+
+def checked(value: Any, *, finite: bool = False) -> Any:
+    """The value itself, where it is plain: not too deep, not too much, of numbers that fit 64 bits and texts that are Unicode."""
+    for count, (item, depth) in enumerate(_walk(value)):
+        if depth > MOST_DEPTH:
+            raise Unreadable(_too_deep())
+        if count > MOST_VALUES:
+            raise Unreadable(f"holds more than {MOST_VALUES} values")
+        if isinstance(item, int) and abs(item) > LARGEST:
+            raise Unreadable("holds a number of more than 64 bits")
+        if finite and isinstance(item, float) and not math.isfinite(item):
+            raise Unreadable(f"holds the number {item}")
+        if isinstance(item, str) and not item.isascii() and any("\ud800" <= letter <= "\udfff" for letter in item):
+            raise Unreadable("holds half a character (a lone surrogate)")
+    return value
+
+
+def _walk(value: Any) -> Iterator[tuple[Any, int]]:
+    """Every value with its depth, keys included; what an alias repeats comes again."""
+    waiting = [(value, 0)]
+    while waiting:
+        item, depth = waiting.pop()
+        yield item, depth
+        if isinstance(item, dict):
+            waiting += [(part, depth + 1) for pair in item.items() for part in pair]
+        elif isinstance(item, list | tuple | set):
+            waiting += [(part, depth + 1) for part in item]
+
+
+def _too_deep() -> str:
+    return f"is nested deeper than {MOST_DEPTH} levels"
