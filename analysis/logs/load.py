@@ -24,7 +24,7 @@ from analysis.logs.cache import Entry, Seen
 from analysis.logs.discovery import CONFIG, STATUS, Run, find
 from analysis.logs.reading import merged as merged
 from analysis.logs.rows import Rows, rows
-from grid.engine.plain_files import Unreadable, read_json, read_yaml
+from grid.engine.plain_files import Unreadable, checked, read_json, read_yaml
 
 _JUST_NOW_NS = 10**9  # two changes so close may leave a file with the same time
 
@@ -225,7 +225,10 @@ def _seen(run: Run, kind: str, old: Seen | None, now: int) -> Seen:
         content = _plain(_flat(_mapping(run.folder / CONFIG, notes)))
     elif kind == "settings":
         found = foreign.settings(run.folder)
-        content = None if found is None else _plain(found)
+        try:
+            content = None if found is None else _plain(checked(found, finite=True))
+        except Unreadable as error:
+            notes.append(f"its settings cannot be read: what they stand in {error}")
     return Seen(_trusted(about, now, notes), content, notes)
 
 
@@ -234,7 +237,7 @@ def _mapping(path: Path, notes: list[str]) -> dict[str, Any]:
     try:
         content = read_json(path) if path.suffix == ".json" else read_yaml(path)
     except Unreadable as error:
-        notes.append(f"{path.name} {error}")
+        notes.append(f"{path.name} cannot be read: it {error}")
         return {}
     except OSError as error:
         notes.append(f"{path.name} cannot be read ({type(error).__name__})")

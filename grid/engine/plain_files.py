@@ -18,7 +18,7 @@ TEXT_BYTES = 4 * 2**20  # of a configuration, a status or a profile, which have 
 MOST_DEPTH = 64  # of lists and tables in each other
 MOST_VALUES = 200_000  # of a file, each counted as often as an alias repeats it
 LARGEST = 2**64  # of whole numbers: a seed may have 64 bits
-_KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a folder"}
+_KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}  # folders and sockets cannot be opened
 
 
 class Unreadable(ValueError):
@@ -37,20 +37,13 @@ def read_bytes(path: Path, most_bytes: int | None = TEXT_BYTES) -> bytes:
 
 
 def opened(path: Path) -> BinaryIO:
-    """A regular file to read; nothing is waited for, and nothing else is opened."""
-    _check_regular(os.stat(path))  # opening a device may do something
-    file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # noqa: SIM115
-    try:
-        _check_regular(os.fstat(file.fileno()))  # it may be another by now
-    except Unreadable:
+    """A regular file to read; nobody is waited for who would write to a FIFO."""
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    kind = stat.S_IFMT(os.fstat(file.fileno()).st_mode)
+    if kind != stat.S_IFREG:
         file.close()
-        raise
+        raise Unreadable(f"is {_KINDS.get(kind, 'something else')}, no regular file")
     return file
-
-
-def _check_regular(about: os.stat_result) -> None:
-    if not stat.S_ISREG(about.st_mode):
-        raise Unreadable(f"is {_KINDS.get(stat.S_IFMT(about.st_mode), 'something else')}, no regular file")
 
 
 def read_text(path: Path) -> str:
@@ -61,8 +54,8 @@ def read_text(path: Path) -> str:
         raise Unreadable(f"is no UTF-8 ({error.reason} at byte {error.start})") from error
 
 
-def read_json(path: Path) -> Any:
-    """One JSON value; nan and inf, as Python writes them, are numbers."""
+def read_json(path: Path, *, any_number: bool = False) -> Any:
+    """One JSON value; nan and inf, as Python writes them, are numbers; any_number: and so are those of more than 64 bits."""
     try:
         value = json.loads(read_text(path))
     except Unreadable:
@@ -71,7 +64,7 @@ def read_json(path: Path) -> Any:
         raise Unreadable(_too_deep()) from error
     except ValueError as error:
         raise Unreadable(f"is no JSON ({error})") from error
-    return checked(value)
+    return checked(value, any_number=any_number)
 
 
 def read_yaml(path: Path) -> Any:
@@ -104,14 +97,14 @@ def check_yaml(text: str) -> None:
         return
 
 
-def checked(value: Any, *, finite: bool = False) -> Any:
+def checked(value: Any, *, finite: bool = False, any_number: bool = False) -> Any:
     """The value itself, where it is plain: not too deep, not too much, of numbers that fit 64 bits and texts that are Unicode."""
     for count, (item, depth) in enumerate(_walk(value)):
         if depth > MOST_DEPTH:
             raise Unreadable(_too_deep())
         if count > MOST_VALUES:
             raise Unreadable(f"holds more than {MOST_VALUES} values")
-        if isinstance(item, int) and abs(item) > LARGEST:
+        if isinstance(item, int) and abs(item) > LARGEST and not any_number:
             raise Unreadable("holds a number of more than 64 bits")
         if finite and isinstance(item, float) and not math.isfinite(item):
             raise Unreadable(f"holds the number {item}")

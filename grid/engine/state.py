@@ -70,7 +70,7 @@ class RunFolder:
     def record(self) -> Record:
         """What the run says of itself.  None where it never spoke; NotADirectoryError where a file stands in the folder's place."""
         try:
-            values = read_json(self.status)
+            values = read_json(self.status, any_number=True)
         except FileNotFoundError:
             return None
         except NotADirectoryError:

@@ -331,7 +331,7 @@ def test_the_last_line_of_a_ledger_counts(tmp_path: Path) -> None:
 
 
 def test_what_another_user_keeps_to_himself_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no(*args: object) -> None:
+    def no(*args: object, **more: object) -> None:
         raise PermissionError(13, "Permission denied", str(tmp_path))
 
     monkeypatch.setattr("builtins.open", no)  # a test may run as root, who may read everything
@@ -345,7 +345,7 @@ def test_one_open_is_all_that_a_run_costs(tmp_path: Path, monkeypatch: pytest.Mo
     with monkeypatch.context() as patch:
         for name, module in {"open": "builtins", "stat": "os", "lstat": "os", "listdir": "os", "scandir": "os"}.items():
             real = getattr(sys.modules[module], name)
-            patch.setattr(f"{module}.{name}", lambda *args, name=name, real=real: (calls.append(name), real(*args))[1])
+            patch.setattr(f"{module}.{name}", lambda *args, name=name, real=real, **more: (calls.append(name), real(*args, **more))[1])
         found = judge(RunFolder(tmp_path).record(), CLAIM, RUNNING, ASKED, NOW, lambda host, pid: None)
     assert (found.word, calls) == ("running", ["open"])
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from grid.engine.plain_files import check_yaml, checked
+from grid.engine.plain_files import check_yaml
 
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PYTHON = "tag:yaml.org,2002:python/"
@@ -34,7 +34,7 @@ def plain_yaml(text: str) -> Any:
     """
     check_yaml(text)
     try:
-        return checked(yaml.load(text, _Loader))  # _Loader builds plain values only
+        return yaml.load(text, _Loader)  # _Loader builds plain values only
     except (yaml.YAMLError, RecursionError, TypeError) as error:
         raise ValueError(f"no YAML: {type(error).__name__}") from error
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from analysis.logs import cache, events, load, parts, reading
 from analysis.logs.load import Logs
+from grid.engine import plain_files
 from tests.analysis.logs.event_files import event_file, scalar
 
 CHANGES = ("append", "cut", "attempt", "new run", "delete run", "touch", "config", "status", "rewrite", "remove file", "nested")
@@ -102,7 +103,6 @@ def sweep(tmp_path: Path) -> Changing:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The run files that are read from now on."""
     names: list[str] = []
-    read_bytes, read_text = Path.read_bytes, Path.read_text
 
     def noted(call):
         def read(path, *rest, **more):
@@ -112,8 +112,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return read
 
-    monkeypatch.setattr(Path, "read_bytes", noted(read_bytes))
-    monkeypatch.setattr(Path, "read_text", noted(read_text))
+    monkeypatch.setattr(plain_files, "opened", noted(plain_files.opened))
     return names
 
 

@@ -11,7 +11,9 @@ import pytest
 import yaml
 
 from analysis.aggregate import incomplete
+from analysis.logs import events as events_module
 from analysis.logs.load import load
+from grid.engine import plain_files
 from tests.analysis.conftest import measured, write_events
 from tests.analysis.logs.event_files import event_file, scalar
 
@@ -155,15 +157,15 @@ def test_what_cannot_be_read_is_a_sentence(write_run: Callable[..., Path], tmp_p
     folder = write_run("s", {}, [("loss", 0, 1.0)])
     (events,) = folder.glob("events.*")
     (folder / "events.out.tfevents.9").symlink_to(tmp_path / "nowhere")
-    read_bytes, denied = Path.read_bytes, []
+    read_bytes, denied = plain_files.read_bytes, []
 
-    def may(path: Path) -> bytes:
+    def may(path: Path, most_bytes: int | None) -> bytes:
         if path.name == events.name and not denied:
             denied.append(path)
             raise PermissionError(13, "Permission denied")
-        return read_bytes(path)
+        return read_bytes(path, most_bytes)
 
-    monkeypatch.setattr(Path, "read_bytes", may)
+    monkeypatch.setattr(events_module, "read_bytes", may)
     logs = load(tmp_path / "runs", "s")
     assert logs.notes == (
         f"{folder.name}: {events.name} cannot be read (PermissionError)",
