@@ -24,6 +24,9 @@ VARIANTS = (
     "alq_n norm=linf coding=rans",
     "nuqsgd rotation=hadamard coding=rans",
     "ecdq rotation=hadamard",
+    "eden levels=uniform coding=rans",
+    "eden levels=uniform coding=huffman bits=1",
+    "eden levels=uniform coding=rans bits=7 scale=mse",
     "block8 rounding=stochastic",
     "block8 table=linear",
     "block8 table=linear rounding=stochastic",
@@ -70,6 +73,7 @@ CLAIMS = {
     "rounding=nearest": {"deterministic": True},
     "scale=none": {"contractive": False},
     "scaled=false": {"unbiased": False},
+    "scale=mse": {"unbiased": False},
     "rows=0": {"contractive": True, "deterministic": True},
 }
 

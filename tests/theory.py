@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from scipy import optimize, special
 from torch import Tensor
 
 from nuq import atoms, code_tables, lloyd_max, ops, reference
@@ -25,8 +26,8 @@ def expected_error(compressor: object, x: Tensor, key: Key) -> float | None:
     if isinstance(compressor, FullPrecision):
         return 0.0
     if isinstance(compressor, Eden):
-        distortion = lloyd_max.distortion(compressor.bits)
-        return float(x.double().square().sum()) * distortion / (1 - distortion)
+        along, square = _of_rotated(compressor.bits, compressor.uniform)
+        return float(x.double().square().sum()) * (1 - along**2 / square if compressor.mse else square / along**2 - 1)
     if isinstance(compressor, Quantizer):
         return _of_quantizer(compressor, compressor.rotated(x, key))
     wide = x.double().numpy()
@@ -45,6 +46,23 @@ def expected_error(compressor: object, x: Tensor, key: Key) -> float | None:
     if isinstance(compressor, NaturalCompression):
         return _between(np.abs(wide), 2.0 ** np.floor(np.log2(np.abs(wide))))
     return None
+
+
+def _of_rotated(bits: int, uniform: bool) -> tuple[float, float]:
+    """EDEN, Section 4: E y q and E q^2 of a normal y and its level, from which the error of either scale follows."""
+    if not uniform:
+        return (1 - lloyd_max.distortion(bits),) * 2
+    step = optimize.brentq(lambda step: _multiples(step)[0] - bits, 0.02, 9.0)
+    return _multiples(step)[1:]
+
+
+def _multiples(step: float) -> tuple[float, float, float]:
+    """Entropy of the nearest multiple q of a normal y, E y q, E q^2."""
+    edges = (np.arange(-512, 512) + 0.5) * step
+    p = np.diff(special.ndtr(edges))
+    q = np.arange(-511, 512) * step
+    density = np.exp(-0.5 * edges**2) / np.sqrt(2 * np.pi)
+    return float(special.entr(p).sum() / np.log(2)), float((q * (density[:-1] - density[1:])).sum()), float((p * q**2).sum())
 
 
 def _of_random_places(wide: np.ndarray, compressor: Keyed) -> float:
