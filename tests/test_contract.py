@@ -27,6 +27,7 @@ VARIANTS = (
     "eden levels=uniform coding=rans",
     "eden levels=uniform coding=huffman bits=1",
     "eden levels=uniform coding=rans bits=7 scale=mse",
+    "sign scale=rms",
     "block8 rounding=stochastic",
     "block8 table=linear",
     "block8 table=linear rounding=stochastic",
@@ -73,6 +74,7 @@ CLAIMS = {
     "rounding=nearest": {"deterministic": True},
     "scale=none": {"contractive": False},
     "scaled=false": {"unbiased": False},
+    "scale=rms": {"contractive": False},
     "scale=mse": {"unbiased": False},
     "rows=0": {"contractive": True, "deterministic": True},
 }

@@ -128,7 +128,9 @@ def _between(size: np.ndarray, step: np.ndarray | float) -> float:
 
 
 def _of_sides(x: np.ndarray, compressor: Sides) -> float:
-    """EF-signSGD, Section 4: |x|^2 - |x|_1^2 / d; 1-bit SGD: the variance within either side."""
+    """EF-signSGD, Section 4: |x|^2 - |x|_1^2 / d; with r the rms |x - r sign(x)|^2; 1-bit SGD: the variance within either side."""
+    if compressor.overshoots:
+        return float(2 * (x**2).sum() - 2 * np.abs(x).sum() * np.sqrt((x**2).mean()))
     if compressor.values_per_bucket == 1:
         return float((x**2).sum() - np.abs(x).sum() ** 2 / len(x))
     return sum(float(((side - side.mean()) ** 2).sum()) for side in (x[x < 0], x[x >= 0]) if len(side))
