@@ -38,6 +38,7 @@ VARIANTS = (
     "fp16 rounding=stochastic",
     "bf16 rounding=stochastic",
     "smaq samples=16",
+    "smaq zeros=coded",
     "smaq rounding=nearest bits_inlier=5 bits_outlier=6",
     "smaq bits_inlier=3 inlier_threshold=0.5 outlier_limit=6.0",
     "s2fp8 rounding=stochastic",
