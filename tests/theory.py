@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from scipy import optimize, special
@@ -51,8 +53,9 @@ def expected_error(compressor: object, x: Tensor, key: Key) -> float | None:
 def _of_rotated(bits: int, uniform: bool) -> tuple[float, float]:
     """EDEN, Section 4: E y q and E q^2 of a normal y and its level, from which the error of either scale follows."""
     if not uniform:
-        return (1 - lloyd_max.distortion(bits),) * 2
-    step = optimize.brentq(lambda step: _multiples(step)[0] - bits, 0.02, 9.0)
+        along = 1 - lloyd_max.distortion(bits)
+        return along, along
+    step: Any = optimize.brentq(lambda step: _multiples(step)[0] - bits, 0.02, 9.0)
     return _multiples(step)[1:]
 
 

@@ -1,6 +1,7 @@
 """EDEN and DRIVE: their published errors, no bias where one rotation has one, and messages that stand alone."""
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -94,7 +95,7 @@ HARD = {
 }
 
 
-def bias_in_sigmas(x: torch.Tensor, bits: int, rotations: int, **settings: str) -> float:
+def bias_in_sigmas(x: torch.Tensor, bits: int, rotations: int, **settings: Any) -> float:
     """T |mean_T - x|^2 against T independent errors' mean square, in standard deviations of the former; T = 16,000.
 
     A message carries 160 copies of x, each in a bucket of its own, rotated by signs of its own.
@@ -125,7 +126,7 @@ def test_without_the_guard_sparse_input_is_biased(monkeypatch):
     assert small_part(0.001, 3) > 20
 
 
-def small_part(small: float, bits: int, **settings: str) -> float:
+def small_part(small: float, bits: int, **settings: Any) -> float:
     """By how many standard errors the mean of a coordinate beside one that is 1/small times larger is off."""
     x, compressor = torch.tensor([1.0, -small]), Eden(EDEN(bits=bits, **settings))
     draws = torch.stack([decoded(compressor, x, Key(1, step, 0, "x"))[1] for step in range(2000)]).double()

@@ -80,9 +80,9 @@ def errors_of_the_mean(
     """Squared error, over the true mean's square, of the mean over t = STEPS of the answers to two workers with constant gradients."""
     generator = torch.Generator().manual_seed(1)
     gradients = [torch.randn(1 << 17, generator=generator) for _ in range(2)]
-    true, total, found = sum(gradients) / 2, torch.zeros(1 << 17), []
+    true, total, found = torch.stack(gradients).mean(dim=0), torch.zeros(1 << 17), []
     for step in range(1, STEPS[-1] + 1):
-        total += answer(sum(send(worker, x, step) for worker, x in enumerate(gradients)) / 2)
+        total += answer(torch.stack([send(worker, x, step) for worker, x in enumerate(gradients)]).mean(dim=0))
         if step in STEPS:
             found.append(float((total / step - true).square().sum() / true.square().sum()))
     return found
