@@ -19,6 +19,7 @@ from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.message import parse
 from nuq.ops import Key
 from nuq.registry import METHODS
+from nuq.settings import check
 from nuq.statistics import Statistics
 
 RATES = (2, 3, 4)
@@ -30,6 +31,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "norm": ("l2", "linf", "quantile"),
     "form": ("signed", "magnitude"),
     "bucket_size": (8192, 256, WHOLE),
+    "levels": ("lloyd_max", "uniform"),
     "coding": ("packed", "rans"),
 }
 # What sets the rate, best first, and its values; an entropy coder takes the larger ones to fewer bits than they name.
@@ -39,9 +41,16 @@ RATE_SETTINGS: dict[str, tuple[float, ...]] = {
 }
 FREE_RATES = tuple(0.75 + 0.5 * i for i in range(13))
 MOST_BITS = 6  # packed, more bits are off the scale
-LETTERS = {"hadamard": "R", "subtractive": "D", "magnitude": "M", "rans": "rANS", str(WHOLE): "W"}
-_WORDS = {"hadamard": "rotated", "subtractive": "dithered", "rans": "rANS", "256": "buckets of 256", str(WHOLE): "one bucket"}
-_PLAIN = ("none", "signed", "packed", "8192")
+LETTERS = {"hadamard": "R", "subtractive": "D", "magnitude": "M", "rans": "rANS", "uniform": "U", str(WHOLE): "W"}
+_WORDS = {
+    "hadamard": "rotated",
+    "subtractive": "dithered",
+    "rans": "rANS",
+    "uniform": "uniform steps",
+    "256": "buckets of 256",
+    str(WHOLE): "one bucket",
+}
+_PLAIN = ("none", "signed", "packed", "lloyd_max", "8192")
 
 
 @dataclass(frozen=True)
@@ -68,9 +77,11 @@ class Family:
     def kinds(self) -> list[str]:
         """The contests that it takes part in."""
         if self.is_eden:
-            return ["eden", *(["eden_packed"] if self.settings["coding"] == "packed" else [])]
+            form = "eden_uniform" if self.settings.get("levels") == "uniform" else "eden_lloyd_max"
+            return ["all", "eden", form, *(["eden_packed"] if self.settings["coding"] == "packed" else [])]
         given = {
-            "ours": True,
+            "all": True,
+            "others": True,
             "adaptive": METHODS[self.method].adaptive,
             "dithered": self.settings.get("dither") == "subtractive",
             "unrotated": self.settings["rotation"] == "none",
@@ -100,7 +111,17 @@ def families() -> list[Family]:
             legal = fields[option].metadata["choices"]
             options[option] = tuple(value for value in values if legal is None or value in legal)
         found += [Family(name, tuple(zip(options, values, strict=True))) for values in itertools.product(*options.values())]
-    return found
+    return [family for family in found if _legal(family)]
+
+
+def _legal(family: Family) -> bool:
+    """Whether these options go together: uniform levels want an entropy coder."""
+    schema = METHODS[family.method].settings
+    try:
+        check(schema, vars(schema(**family.settings)), "")
+    except ValueError:
+        return False
+    return True
 
 
 def rate_setting(family: Family) -> tuple[str | None, tuple[float | None, ...]]:
@@ -163,20 +184,24 @@ Curves = dict[Family, list[Point]]
 def curves_of(source: Source) -> Curves:
     """Every family's points, by rate."""
     curves: Curves = {}
-    errors: dict[tuple[str, Any, float | None], float] = {}  # a coding changes the bytes, never the error
+    errors: dict[tuple[Family, float | None], float] = {}  # a coding changes the bytes, never the error
     for family in families():
-        rest = tuple(option for option in family.options if option[0] != "coding")
+        rest = _without_coding(family)
         points = []
         for value in rate_setting(family)[1]:
             compressor = build(family, value, source)
             if compressor is not None:
-                bits, error = measure(compressor, source, errors.get((family.method, rest, value)))
-                errors[family.method, rest, value] = error
+                bits, error = measure(compressor, source, errors.get((rest, value)))
+                errors[rest, value] = error
                 points.append(Point(bits, error, value))
         curves[family] = sorted(points, key=lambda point: point.bits)
         if rate_setting(family)[1] is FREE_RATES:
             _tune(family, curves[family], source)
     return curves
+
+
+def _without_coding(family: Family) -> Family:
+    return Family(family.method, tuple(option for option in family.options if option[0] != "coding"))
 
 
 def _tune(family: Family, points: list[Point], source: Source) -> None:
@@ -246,9 +271,8 @@ def check_unbiased(source: Source) -> dict[str, float]:
     """Method -> the largest excess of T |mean - x|^2 over its families, in sigmas, on 4096 coordinates of the source."""
     x = source.measure[0][:4096]
     worst: dict[str, float] = {}
-    for family in families():
-        if dict(family.options)["coding"] != "packed":
-            continue
+    every = {_without_coding(family): family for family in families()}  # whose errors differ
+    for family in every.values():
         values = rate_setting(family)[1]
         compressor = build(family, values[len(values) // 2], source)
         worst[family.method] = max(worst.get(family.method, -math.inf), bias_in_sigmas(compressor, x))

@@ -21,6 +21,7 @@ SHOWN: tuple[tuple[str, dict[str, Any], int, str], ...] = (
     ("ecdq", {"dither": "subtractive", "coding": "rans"}, 1, "ECDQ: dithered, rANS"),
     ("ecdq", {"dither": "subtractive", "coding": "rans", "bucket_size": WHOLE}, 2, "ECDQ: dithered, rANS, one bucket"),
     ("eden", {"coding": "rans"}, 1, "EDEN: rANS"),
+    ("eden", {"coding": "rans", "levels": "uniform"}, 2, "EDEN: uniform steps, rANS"),
     ("eden", {}, 0, "EDEN (at 1 bit: DRIVE)"),
     ("optimal", {"coding": "rans"}, 0, "Optimal levels: rANS"),
     ("alq", {}, 0, "ALQ"),
@@ -30,7 +31,15 @@ SHOWN: tuple[tuple[str, dict[str, Any], int, str], ...] = (
     ("nuqsgd", {}, 0, "NUQSGD"),
     ("trn", {}, 0, "TRN"),
 )
-PLAIN = {"rotation": "none", "dither": "none", "norm": "l2", "form": "signed", "bucket_size": 8192, "coding": "packed"}
+PLAIN = {
+    "rotation": "none",
+    "dither": "none",
+    "norm": "l2",
+    "form": "signed",
+    "bucket_size": 8192,
+    "coding": "packed",
+    "levels": "lloyd_max",
+}
 
 
 def _shown(curves: Curves, method: str, settings: Mapping[str, Any]) -> list[Point]:

@@ -4,8 +4,9 @@ The gradient is a real one of 11 million coordinates, of a ResNet-18 on CIFAR-10
 (``benchmarks.model_gradient``; where the images are not there, a stand-in's, and then nothing is claimed).  A method may come with
 settings: ``--methods qsgd "topk ratio=0.001"``.
 
-- error: ``|x - C(x)|^2 / |x|^2`` of what another instance decodes from the bytes, the median over three gradients and keys; of an unbiased
-  method it is the variance.  Adaptive methods learn their levels from two earlier gradients.
+- error: ``|x - C(x)|^2 / |x|^2`` of what another instance decodes from the bytes: the median over the gradients of three steps, 10, 12 and
+  14, each under a key of its own (least .. largest); of an unbiased method it is the variance.  Three gradients early in one run say no
+  more than that range.  Adaptive methods learn their levels from those of steps 6 and 8; what remembers goes through the three in turn.
 - bits: ``8 * bytes / coordinates``, of whole messages; where ``scope=tensor``, of one message per parameter.
 - GB/s of float32 input: ``encode`` up to the bytes with their checksum, ``decode`` from them to float32.  Medians.
 - eager: the method as a user would write it in PyTorch (``benchmarks.eager``), which stops before the bytes; timed right before every
@@ -53,7 +54,9 @@ class Row:
 
     title: str
     unbiased: bool
-    error: float
+    error: float  # median, least and largest over the gradients
+    error_low: float
+    error_high: float
     bits_per_coordinate: float
     encode_gb_per_s: float
     decode_gb_per_s: float
@@ -111,15 +114,15 @@ class Contender:
         by = by or self.compressor
         return [by.decode(parse(message)) for message in messages]
 
-    def accuracy(self) -> tuple[float, float]:
-        """Median relative error over gradients and keys, as a fresh instance decodes them, and bits per coordinate."""
+    def accuracy(self) -> tuple[list[float], float]:
+        """Relative errors of the gradients, each under a key of its own, as a fresh instance decodes them, and bits per coordinate."""
         errors, num_bytes = [], 0
         for step, vector in enumerate(self.gradients.measure):
             messages = self.encode(self.parts(vector), step)
             num_bytes += sum(message.numel() for message in messages)
             decoded = torch.cat(self.decode(messages, self.entry.load()(self.settings)))
             errors.append(float((decoded - vector).double().square().sum() / vector.double().square().sum()))
-        return statistics.median(errors), 8 * num_bytes / (self.gradients.num_coordinates * len(errors))
+        return errors, 8 * num_bytes / (self.gradients.num_coordinates * len(errors))
 
 
 def seconds(call: Callable[[], object], device: str) -> float:
@@ -135,7 +138,7 @@ def seconds(call: Callable[[], object], device: str) -> float:
 def measure(case: str, gradients: Gradients, pairs: int = PAIRS, budget_s: float = BUDGET_S, device: str = "cpu") -> Row:
     """One method: its accuracy, then eager, encode and decode in turns, until there are enough pairs or the time is up."""
     of = Contender(case, gradients)
-    error, bits = of.accuracy()
+    errors, bits = of.accuracy()
     parts = of.parts(gradients.measure[0])
     slow: list[float] = []
     encode: list[float] = []
@@ -157,7 +160,9 @@ def measure(case: str, gradients: Gradients, pairs: int = PAIRS, budget_s: float
     return Row(
         title=" ".join([of.entry.title, *case.split()[1:]]),
         unbiased=of.entry.unbiased,
-        error=error,
+        error=statistics.median(errors),
+        error_low=min(errors),
+        error_high=max(errors),
         bits_per_coordinate=bits,
         encode_gb_per_s=gb / statistics.median(encode),
         decode_gb_per_s=gb / statistics.median(decode),
@@ -169,7 +174,7 @@ def measure(case: str, gradients: Gradients, pairs: int = PAIRS, budget_s: float
     )
 
 
-HEAD = f"{'':34}{'error':>12}{'bits':>9}{'encode':>9}{'decode':>9}{'eager':>9}{'encode / eager':>24}"
+HEAD = f"{'':34}{'error':>12}{'least .. largest':>24}{'bits':>9}{'encode':>9}{'decode':>9}{'eager':>9}{'encode / eager':>24}"
 
 
 def line(row: Row) -> str:
@@ -178,7 +183,8 @@ def line(row: Row) -> str:
     mark = "" if row.reached else "   below"
     rates = f"{row.encode_gb_per_s:9.2f}{row.decode_gb_per_s:9.2f}"
     biased = "" if row.unbiased else " b"
-    return f"{row.title + biased:34}{row.error:12.4g}{row.bits_per_coordinate:9.4f}{rates}{rival:32}{mark}"
+    error = f"{row.error:12.4g}{f'{row.error_low:.4g} .. {row.error_high:.4g}':>24}"
+    return f"{row.title + biased:34}{error}{row.bits_per_coordinate:9.4f}{rates}{rival:32}{mark}"
 
 
 def table(cases: Sequence[str], gradients: Gradients, pairs: int, budget_s: float, device: str = "cpu") -> dict[str, Row]:
@@ -240,7 +246,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     memory = copy_gb_per_s(gradients.num_coordinates)
     how = f"{chosen.threads} threads, wall time" if chosen.threads > 1 else "1 thread, its own time"
     print(f"{gradients.title}: {gradients.num_coordinates:,} coordinates; {how}, {kernels}; copy_ {memory:.1f} GB/s")
-    print("b: biased; encode, decode, eager: GB/s of float32 input; below: neither 10x the eager one nor 1 GB/s")
+    print(
+        f"error: the median of {len(gradients.measure)} gradients, and their range; b: biased; below: neither 10x the eager one nor 1 GB/s"
+    )
+    print("encode, decode, eager: GB/s of float32 input")
     rows = table(chosen.methods, gradients, pairs, budget_s)
     result = {
         "gradient": gradients.title,

@@ -3,7 +3,9 @@
 **Error feedback** (Seide et al., 2014; Karimireddy et al., ICML 2019): with p = gradient + residual and q = decoded(encoded(p)), the
 message stands for beta q and the residual becomes p - beta q, where beta = <p, q> / <q, q> within [0, 1] makes every message a
 contraction: |p - beta q| <= |p|, also for unbiased quantizers, whose error alone may be larger than p.  (The usual remedy divides by
-1 + w with w the worst case of the variance; beta is the best such factor for the message at hand.)
+1 + w with w the worst case of the variance; beta is the best such factor for the message at hand.)  The least residual now is not the
+least over steps: a method that says so (``overshoots``: signs times their root mean square) has its messages as they are, beta = 1, up to
+1.9 times the best beta, where |p - beta q| <= |p| still, by a margin.
 
 **Momentum correction** (Lin et al., Deep Gradient Compression, ICLR 2018, Section 3.1): the optimizer's momentum m acts before the
 compression, in each worker: u = m u + g, p = residual + u, or with Nesterov's u = m (u + g), p = residual + u + g; then as above.  What
@@ -28,6 +30,7 @@ from nuq.message import HEADER_BYTES, Message, MessageError, parse
 from nuq.ops import Key
 
 TAG = b"BETA"
+OVERSHOOT = 1.9  # times the best factor; from 2 on a residual may be longer than what was wanted
 _FACTOR = struct.Struct("<f")
 _PLACE = re.compile(r"(?P<name>.*?)(\[(?P<first>\d+)\])?")
 Memory = dict[str, dict[str, Tensor]]  # kind -> parameter -> float32[size]
@@ -102,6 +105,7 @@ class ErrorFeedback:
         decoded, wanted = self.inner.decode(message), owed.wanted.reshape(-1)
         square = _dot(decoded, decoded)
         factor = _dot(wanted, decoded) / square if square > 0 else 0.0
+        factor *= OVERSHOOT if getattr(self.inner, "overshoots", False) else 1.0
         head = torch.frombuffer(bytearray(_FACTOR.pack(min(max(factor, 0.0), 1.0))), dtype=torch.uint8)
         self.keep(owed, decoded.mul_(_FACTOR.unpack(bytes(head.numpy()))[0]), message)
         return Message(TAG, vector.numel(), torch.cat([head.to(vector.device), message.to_bytes()]))

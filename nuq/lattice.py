@@ -3,15 +3,20 @@ r"""The rate of a lattice on normal coordinates, and the step that a rate afford
 Stochastic rounding to a lattice of step D takes ``y = x / D`` to ``k = floor(y + u)``, u uniform in [0, 1).  The entropy of k is the
 rate, less where the coder knows the leading bits of u (all of them: h(x + D u) - log2 D, Zamir and Feder, IEEE Trans. IT 1992); the
 error after subtractive dither is ``D^2 / 12``.
+
+Rounding to the nearest multiple takes u = 1/2 for all: less entropy than a random u without dither, as much as with it.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 from scipy import optimize, special
 
+MOST_POINTS = 511  # an odd number that the entropy coder takes
+_REACH = 8.0  # standard deviations: fewer than one normal coordinate in 10^14 lies beyond
 _ROOT_2_PI = np.sqrt(2 * np.pi)
 
 
@@ -42,4 +47,29 @@ def rate_of_step(step: float, known_bits: int = 0) -> float:
 def step_of_rate(bits: float, known_bits: int = 0) -> float:
     """The step, in standard deviations, at which normal coordinates take ``bits`` bits each."""
     log_step: Any = optimize.brentq(lambda log: rate_of_step(np.exp(log), known_bits) - bits, np.log(1e-3), np.log(50.0), xtol=1e-12)
+    return float(np.exp(log_step))
+
+
+def nearest_points(step: float) -> int:
+    """How many multiples of the step, zero in their middle, reach eight standard deviations; at most ``MOST_POINTS``."""
+    return min(2 * int(np.ceil(_REACH / step)) + 1, MOST_POINTS)
+
+
+def rate_of_nearest(step: float) -> float:
+    """Bits per normal coordinate, rounded to the nearest of ``nearest_points(step)`` multiples, after ideal entropy coding.
+
+    >>> round(rate_of_nearest(0.5224), 3)
+    3.0
+    """
+    borders = (np.arange(nearest_points(step) // 2) + 0.5) * step  # those above zero
+    above = special.ndtr(-borders)
+    p = np.append(-np.diff(above), above[-1])  # of the points above zero; the last one takes all that is left
+    p = np.concatenate([[1 - 2 * above[0]], p, p])
+    return float(-special.xlogy(p, p).sum() / np.log(2))
+
+
+@cache
+def step_of_nearest(bits: float) -> float:
+    """The step, in standard deviations, at which normal coordinates, rounded to the nearest multiple, take ``bits`` bits (1 to 8) each."""
+    log_step: Any = optimize.brentq(lambda log: rate_of_nearest(np.exp(log)) - bits, np.log(0.01), np.log(50.0), xtol=1e-12)
     return float(np.exp(log_step))

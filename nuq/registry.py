@@ -18,7 +18,7 @@ from nuq.settings.atomo import ATOMO
 from nuq.settings.formats import NNWBDI, S2FP8, SmaQ
 from nuq.settings.powersgd import PowerSGD
 from nuq.settings.quantizers import ALQ, AMQ, DRIVE, ECDQ, EDEN, NUQSGD, QSGD, SGD, TRN, AMQNormal, Normal, Optimal, SuperSGD
-from nuq.settings.rivals import BF16, FP8, FP16, Block8, Natural, Signs
+from nuq.settings.rivals import BF16, FP8, FP16, Block8, Natural, Sign, Signs
 from nuq.settings.sketches import CASQ, SketchML
 from nuq.settings.sparse import DGC, AdaptiveThreshold, RandomK, Sparse, ThresholdV, TopK
 
@@ -70,7 +70,7 @@ METHODS: dict[str, Method] = {
     "ecdq": Method("ECDQ", ECDQ, _QUANTIZED + "ecdq"),
     "eden": Method("EDEN", EDEN, _EDEN + "eden"),
     "drive": Method("DRIVE", DRIVE, _EDEN + "drive", second="eden"),
-    "sign": Method("Sign", Signs, "nuq.compressors.signs:sign", second="qsgdinf", feedback="error", **_NEAREST),
+    "sign": Method("Sign", Sign, "nuq.compressors.signs:sign", second="qsgdinf", feedback="error", **_NEAREST),
     "onebit": Method("1-bit", Signs, "nuq.compressors.signs:onebit", second="qsgdinf", feedback="error", **_NEAREST),
     "natural": Method("Natural", Natural, "nuq.compressors.natural:NaturalCompression"),
     "block8": Method("Block-8", Block8, "nuq.compressors.blockwise:Blockwise", **_NEAREST),

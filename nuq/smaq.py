@@ -6,9 +6,9 @@ Three implementations give the same bytes: plain PyTorch (``nuq.smaq_reference``
 1. Statistics in float64, of the nonzeros: sums of ``x - pivot`` and of its square, in each block by 16 lanes (``i mod 16``) in turn, the
    lanes and then the blocks (padded with zeros to a power of two) by halving; lowest, highest, number of zeros.  The pivot is 0, and
    once more the float32 mean where the variance is below ``mean^2 / 2^20``, which cancellation would spoil.
-2. The zeros are masked where they outnumber ``n / bits_inlier``, and where all nonzeros have one sign.  Mean and standard deviation are
-   those of the nonzeros then, else of all; of a sample where one is asked for and its coordinates differ; both float32, the latter at
-   least ``2^-126``.  Where lowest = highest there is nothing to code but the mask.
+2. The zeros are masked, if masks are wanted, where they outnumber ``n / bits_inlier``, and where all nonzeros have one sign.  Mean,
+   standard deviation, lowest and highest are those of the nonzeros then, else of all; the former two of a sample where one is asked for
+   and its coordinates differ; both float32, the deviation at least ``2^-126``.  Where lowest = highest nothing but the mask is coded.
 3. With ``factor`` = 1/4 where some ``|x|`` reaches ``2^126``, else 1: ``z = (x factor - mean factor) / (std factor)``, the division as a
    product with the float32 inverse.  ``|z| > threshold`` makes an outlier.  ``q = min(|z| (S - 1) / threshold, S - 1)`` with
    ``S = 2^(bits_inlier - 2)``, of outliers ``q = min((|z| - threshold) (T - 1) / (limit - threshold), T - 1)`` with
@@ -113,7 +113,7 @@ def _float32(value: float) -> float:
     return float(np.float32(value))
 
 
-def law(vector: Tensor, bits_inlier: int, samples: int, words: Words) -> tuple[Law, bool]:
+def law(vector: Tensor, bits_inlier: int, samples: int, words: Words, *, masks: bool = True) -> tuple[Law, bool]:
     """Steps 1 and 2: of a vector that is not empty; and whether its zeros are masked.  NonFiniteError for one not finite."""
     n = vector.numel()
     total, squares, zeros, lowest, highest = _measure(vector, 0.0)
@@ -121,8 +121,10 @@ def law(vector: Tensor, bits_inlier: int, samples: int, words: Words) -> tuple[L
         raise NonFiniteError("the tensor is not finite")
     if zeros == n:
         return Law(0.0, 0.0, 0.0, 0.0), False
-    masked = zeros > 0 and (zeros * bits_inlier > n or lowest > 0 or highest < 0)
-    if lowest == highest and (masked or not zeros):
+    masked = masks and zeros > 0 and (zeros * bits_inlier > n or lowest > 0 or highest < 0)
+    if zeros and not masked:
+        lowest, highest = min(lowest, 0.0), max(highest, 0.0)
+    if lowest == highest:
         return Law(lowest, 0.0, lowest, highest), masked
     count = n - zeros if masked else n
     mean, variance = _moments(total, squares, count, 0.0, 0)

@@ -24,6 +24,10 @@ VARIANTS = (
     "alq_n norm=linf coding=rans",
     "nuqsgd rotation=hadamard coding=rans",
     "ecdq rotation=hadamard",
+    "eden levels=uniform coding=rans",
+    "eden levels=uniform coding=huffman bits=1",
+    "eden levels=uniform coding=rans bits=7 scale=mse",
+    "sign scale=rms",
     "block8 rounding=stochastic",
     "block8 table=linear",
     "block8 table=linear rounding=stochastic",
@@ -34,6 +38,7 @@ VARIANTS = (
     "fp16 rounding=stochastic",
     "bf16 rounding=stochastic",
     "smaq samples=16",
+    "smaq zeros=coded",
     "smaq rounding=nearest bits_inlier=5 bits_outlier=6",
     "smaq bits_inlier=3 inlier_threshold=0.5 outlier_limit=6.0",
     "s2fp8 rounding=stochastic",
@@ -70,6 +75,8 @@ CLAIMS = {
     "rounding=nearest": {"deterministic": True},
     "scale=none": {"contractive": False},
     "scaled=false": {"unbiased": False},
+    "scale=rms": {"contractive": False},
+    "scale=mse": {"unbiased": False},
     "rows=0": {"contractive": True, "deterministic": True},
 }
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
+from scipy import optimize, special
 from torch import Tensor
 
 from nuq import atoms, code_tables, lloyd_max, ops, reference
@@ -25,8 +28,8 @@ def expected_error(compressor: object, x: Tensor, key: Key) -> float | None:
     if isinstance(compressor, FullPrecision):
         return 0.0
     if isinstance(compressor, Eden):
-        distortion = lloyd_max.distortion(compressor.bits)
-        return float(x.double().square().sum()) * distortion / (1 - distortion)
+        along, square = _of_rotated(compressor.bits, compressor.uniform)
+        return float(x.double().square().sum()) * (1 - along**2 / square if compressor.mse else square / along**2 - 1)
     if isinstance(compressor, Quantizer):
         return _of_quantizer(compressor, compressor.rotated(x, key))
     wide = x.double().numpy()
@@ -45,6 +48,24 @@ def expected_error(compressor: object, x: Tensor, key: Key) -> float | None:
     if isinstance(compressor, NaturalCompression):
         return _between(np.abs(wide), 2.0 ** np.floor(np.log2(np.abs(wide))))
     return None
+
+
+def _of_rotated(bits: int, uniform: bool) -> tuple[float, float]:
+    """EDEN, Section 4: E y q and E q^2 of a normal y and its level, from which the error of either scale follows."""
+    if not uniform:
+        along = 1 - lloyd_max.distortion(bits)
+        return along, along
+    step: Any = optimize.brentq(lambda step: _multiples(step)[0] - bits, 0.02, 9.0)
+    return _multiples(step)[1:]
+
+
+def _multiples(step: float) -> tuple[float, float, float]:
+    """Entropy of the nearest multiple q of a normal y, E y q, E q^2."""
+    edges = (np.arange(-512, 512) + 0.5) * step
+    p = np.diff(special.ndtr(edges))
+    q = np.arange(-511, 512) * step
+    density = np.exp(-0.5 * edges**2) / np.sqrt(2 * np.pi)
+    return float(special.entr(p).sum() / np.log(2)), float((q * (density[:-1] - density[1:])).sum()), float((p * q**2).sum())
 
 
 def _of_random_places(wide: np.ndarray, compressor: Keyed) -> float:
@@ -110,7 +131,9 @@ def _between(size: np.ndarray, step: np.ndarray | float) -> float:
 
 
 def _of_sides(x: np.ndarray, compressor: Sides) -> float:
-    """EF-signSGD, Section 4: |x|^2 - |x|_1^2 / d; 1-bit SGD: the variance within either side."""
+    """EF-signSGD, Section 4: |x|^2 - |x|_1^2 / d; with r the rms |x - r sign(x)|^2; 1-bit SGD: the variance within either side."""
+    if compressor.overshoots:
+        return float(2 * (x**2).sum() - 2 * np.abs(x).sum() * np.sqrt((x**2).mean()))
     if compressor.values_per_bucket == 1:
         return float((x**2).sum() - np.abs(x).sum() ** 2 / len(x))
     return sum(float(((side - side.mean()) ** 2).sum()) for side in (x[x < 0], x[x >= 0]) if len(side))

@@ -7,6 +7,9 @@ the nearest centroid ``q`` of the Lloyd-Max quantizer of N(0, |x|^2 / d); the re
   quantizer's distortion: .5708 .1331 .0358 .0096 at 1 .. 4 bits, on any input;
 - ``mse``: ``S = <y, q> / |q|^2``, the smallest error, D, but biased.
 
+``levels=uniform`` is EDEN's form for an entropy coder (ICML 2022, Section 4.3): ``q`` is the nearest multiple of a step, and the step
+brings normal coordinates to so many bits once they are coded: 1.0824, .5224, .2590 standard deviations for 2, 3, 4 (``nuq.lattice``).
+
 R is a Hadamard transform after random signs, cheap but not uniform over all rotations.  One of them misses x by about
 ``c^2 (sum x^6 / |x|^6 - (sum x^4 / |x|^4)^2)`` of ``|x|^2``, c = 1/3 at one bit: nothing for a dense bucket, far too much for a sparse
 or a short one.  Two of them are an XOR convolution, which keeps the coordinates of a very sparse bucket in correlated pairs: some
@@ -25,18 +28,20 @@ Where few coordinates hold nearly all of a bucket, even three rotations leave va
 hundred times smaller than the largest is rounded away: biased by up to its whole size.  A bucket with ``sum x^4 / |x|^4`` above 1/16
 and 6/d (fewer than 16 coordinates that count) is therefore rounded at random to equally spaced levels between plus and minus its
 largest rotated value: exactly unbiased, with more error (at one bit 7 to 11 times ``|x|^2`` for such a bucket, in place of .57;
-``scale=mse`` is biased anyway and does without).  What is left, at T = 2,500: 33 equal coordinates in a bucket of 128 and one a thousand
+``scale=mse`` is biased anyway and does without); with ``levels=uniform`` to multiples of the step, which is widened where that value lies
+beyond the last one.  What is left, at T = 2,500: 33 equal coordinates in a bucket of 128 and one a thousand
 times smaller, 2.0; in a bucket of 64, twelve of them and one, 5.0, so the settings allow no bucket below 128.
 
 Differences from the papers: that guard; buckets, where they rotate the whole vector; three rotations (``rotations=1`` is theirs);
+no more than 511 uniform levels, which at 8 bits cut off what lies beyond 4.1 standard deviations (and D is a sixth above step^2 / 12);
 the rest after the last whole bucket is cut into powers of two down to 128, each a bucket with its own scale, the last one padded
 with zeros.
 
 Body of a message::
 
-    log2 of the bucket size, bits, coder, rotations: uint8 each
+    log2 of the bucket size, bits, coder (+ 16: levels=uniform), rotations: uint8 each
     k0, k1 uint32          of the sender's key: the receiver repeats its signs
-    scales float32         one per bucket; negative: rounded at random, the largest rotated value
+    scales float32         one per bucket; negative: rounded at random, the largest level
     codes                  packed (``nuq.coding``) or entropy coded (``nuq.entropy``)
 
 For n coordinates, a multiple of d, that makes ``28 + 12 + 4 n/d + n b / 8`` bytes, header included.
@@ -52,7 +57,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq import coding, entropy, lloyd_max, ops
+from nuq import coding, entropy, lattice, lloyd_max, ops
 from nuq.compressors.body import CODINGS
 from nuq.levels import equally_spaced
 from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
@@ -63,6 +68,7 @@ from nuq.settings.quantizers import DRIVE, EDEN, LEAST_ROTATED
 TAG = b"EDEN"
 MOST_ROTATIONS = 3
 _HEAD = struct.Struct("<BBBBII")
+_CODERS = dict(enumerate([(name, False) for name in CODINGS])) | {16 + CODINGS.index(name): (name, True) for name in entropy.CODERS}
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,22 @@ class Layout:
     bits: int
     coder: str
     rotations: int
+    uniform: bool = False
     words: Words = (0, 0)
+
+    @property
+    def num_levels(self) -> int:
+        return lattice.nearest_points(lattice.step_of_nearest(self.bits)) if self.uniform else 1 << self.bits
+
+    @property
+    def reach(self) -> float:
+        """The largest of the uniform levels, in standard deviations."""
+        return (self.num_levels // 2) * lattice.step_of_nearest(self.bits)
+
+    @property
+    def levels(self) -> np.ndarray:
+        """What the codes stand for, in standard deviations, smallest first: float64[num_levels]."""
+        return self.reach * equally_spaced(self.num_levels).values if self.uniform else lloyd_max.centroids(self.bits)
 
     @property
     def padded(self) -> int:
@@ -95,7 +116,7 @@ class Layout:
     @property
     def packing(self) -> int:
         """Of the codes as the operators write and read them: packed, or raw where a coder stands between."""
-        return self.bits if self.coder == "packed" else coding.raw_packing(1 << self.bits)
+        return self.bits if self.coder == "packed" else coding.raw_packing(self.num_levels)
 
     @property
     def codes_at(self) -> int:
@@ -105,7 +126,7 @@ class Layout:
         """Length of a packed body; the most that a coded one can take."""
         if self.coder == "packed":
             return self.codes_at + coding.packed_bytes(self.padded, self.bits)
-        return self.codes_at + entropy.encoded_bound(self.padded, 1 << self.bits)
+        return self.codes_at + entropy.encoded_bound(self.padded, self.num_levels)
 
     def rotation_keys(self) -> list[Words]:
         keys = [ops.rotation_words(self.words)]
@@ -115,7 +136,8 @@ class Layout:
 
     def head(self) -> Tensor:
         """The bytes before the scales, on the CPU."""
-        data = _HEAD.pack(self.bucket_size.bit_length() - 1, self.bits, CODINGS.index(self.coder), self.rotations, *self.words)
+        coder = next(number for number, form in _CODERS.items() if form == (self.coder, self.uniform))
+        data = _HEAD.pack(self.bucket_size.bit_length() - 1, self.bits, coder, self.rotations, *self.words)
         return torch.frombuffer(bytearray(data), dtype=torch.uint8)
 
     @classmethod
@@ -130,11 +152,11 @@ class Layout:
         if (
             not LEAST_ROTATED <= 1 << log_size <= 1 << 31
             or not 1 <= bits <= 8
-            or coder >= len(CODINGS)
+            or coder not in _CODERS
             or not 1 <= rotations <= MOST_ROTATIONS
         ):
             raise MessageError(f"bucket size 2^{log_size}, {bits} bits, coder {coder}, {rotations} rotations: damaged")
-        layout = cls(message.num_coordinates, 1 << log_size, bits, CODINGS[coder], rotations, (k0, k1))
+        layout = cls(message.num_coordinates, 1 << log_size, bits, _CODERS[coder][0], rotations, _CODERS[coder][1], (k0, k1))
         longest = layout.body_bytes()
         shortest = longest if layout.coder == "packed" else layout.codes_at
         if not shortest <= body.numel() <= longest:
@@ -147,7 +169,7 @@ class Layout:
         if self.coder == "packed":
             return data
         try:
-            codes = entropy.decode(data.cpu().numpy(), self.padded, 1 << self.bits, self.coder, threads=torch.get_num_threads())
+            codes = entropy.decode(data.cpu().numpy(), self.padded, self.num_levels, self.coder, threads=torch.get_num_threads())
         except ValueError as error:
             raise MessageError(str(error)) from error
         return torch.from_numpy(codes.view("uint8")).to(body.device)
@@ -165,27 +187,29 @@ class Eden:
         self.bits: int = getattr(settings, "bits", 1)
         self.coder = settings.coding
         self.rotations = settings.rotations
-        self._mse = settings.scale == "mse"
+        self.uniform = getattr(settings, "levels", "lloyd_max") == "uniform"
+        self.mse = settings.scale == "mse"
 
     def layout(self, num_coordinates: int, words: Words = (0, 0)) -> Layout:
-        return Layout(num_coordinates, self.bucket_size, self.bits, self.coder, self.rotations, words)
+        return Layout(num_coordinates, self.bucket_size, self.bits, self.coder, self.rotations, self.uniform, words)
 
     def encode(self, vector: Tensor, key: Key) -> Message:
         layout = self.layout(vector.numel(), key.words())
         y = torch.nn.functional.pad(vector.to(torch.float32), (0, layout.padded - vector.numel()))
         y = y.clone() if y.data_ptr() == vector.data_ptr() else y
-        dominated = [] if self._mse else [_dominated(y[start : start + size * count], size) for start, size, count in layout.runs]
+        dominated = [] if self.mse else [_dominated(y[start : start + size * count], size) for start, size, count in layout.runs]
         for words in layout.rotation_keys():
             ops.hadamard_(y, layout.bucket_size, words)
         codes = torch.empty(coding.packed_bytes(layout.padded, layout.packing), dtype=torch.uint8, device=y.device)
         scales = [
-            _quantize(y[start : start + size * count], size, layout, part, self._mse) for start, size, count, part in _parts(layout, codes)
+            _quantize(y[start : start + size * count], size, layout, part, self.mse) for start, size, count, part in _parts(layout, codes)
         ]
         for (start, size, count, part), chosen, scale in zip(_parts(layout, codes), dominated, scales, strict=False):
             if bool(chosen.any()):
                 _round_at_random(y[start : start + size * count].view(-1, size), chosen, layout, part, scale)
         if layout.coder != "packed":
-            coded = entropy.encode(codes.cpu().numpy().view(np.uint8), 1 << layout.bits, layout.coder, threads=torch.get_num_threads())
+            symbols = codes.cpu().numpy().view(np.uint8 if layout.packing == 8 else np.uint16)
+            coded = entropy.encode(symbols, layout.num_levels, layout.coder, threads=torch.get_num_threads())
             codes = torch.from_numpy(coded).to(y.device)
         message = Message.room_for(TAG, vector.numel(), layout.codes_at + codes.numel(), y.device)
         message.body[: _HEAD.size] = layout.head()
@@ -212,6 +236,12 @@ class Eden:
         """Length of its messages; with entropy coding, the most it can be."""
         return HEADER_BYTES + self.layout(num_coordinates).body_bytes()
 
+    def usual_bytes(self, num_coordinates: int) -> int:
+        """The same, but with uniform levels what normal coordinates take, and rotated ones are nearly normal."""
+        layout = self.layout(num_coordinates)
+        coded = layout.codes_at + coding.packed_bytes(layout.padded, self.bits)
+        return HEADER_BYTES + (coded if self.uniform else layout.body_bytes())
+
     def state_dict(self) -> dict[str, Any]:
         return {}
 
@@ -226,9 +256,10 @@ def _parts(layout: Layout, codes: Tensor) -> list[tuple[int, int, int, Tensor]]:
 
 
 def _quantize(y: Tensor, size: int, layout: Layout, codes: Tensor, mse: bool) -> Tensor:
-    """The nearest centroid of every coordinate into ``codes``; the scale of every bucket: float32[y.numel() / size]."""
+    """The nearest level of every coordinate into ``codes``; the scale of every bucket: float32[y.numel() / size]."""
     # The operator divides by the L2 norm, so N(0, 1/d) is the law, and takes the inner levels as thresholds.
-    borders = torch.tensor([-1.0, *(lloyd_max.thresholds(layout.bits) * size**-0.5), 1.0], dtype=torch.float32, device=y.device)
+    middles = 0.5 * (layout.levels[1:] + layout.levels[:-1]) * size**-0.5
+    borders = torch.tensor([-1.0, *middles, 1.0], dtype=torch.float32, device=y.device)
     norms = torch.empty(y.numel() // size, dtype=torch.float32, device=y.device)
     ops.encode_(y, borders, norms, codes, bucket_size=size, norm="l2", packing=layout.packing, key=(0, 0), stochastic=False)
     q = torch.empty_like(y)
@@ -249,22 +280,23 @@ def _dominated(x: Tensor, size: int) -> Tensor:
 
 def _round_at_random(rows: Tensor, chosen: Tensor, layout: Layout, codes: Tensor, scales: Tensor) -> None:
     """Codes and (negative) scales of the chosen buckets anew.  rows: float32[buckets, size]; chosen: bool[buckets]."""
-    y, packing, bits = rows[chosen].reshape(-1), layout.packing, layout.bits
+    y, packing = rows[chosen].reshape(-1), layout.packing
     packed = torch.empty(coding.packed_bytes(y.numel(), packing), dtype=torch.uint8, device=y.device)
     largest = torch.empty(int(chosen.sum()), dtype=torch.float32, device=y.device)
     key = ops.rotation_words((layout.words[1], layout.words[0]))  # of no rotation
-    ops.encode_uniform_(y, 1 << bits, largest, packed, bucket_size=rows.shape[1], norm="linf", packing=packing, key=key)
+    how: dict[str, Any] = {"norm": "rms", "multiple": layout.reach} if layout.uniform else {"norm": "linf"}
+    ops.encode_uniform_(y, layout.num_levels, largest, packed, bucket_size=rows.shape[1], packing=packing, key=key, **how)
     codes.view(len(rows), -1)[chosen] = packed.view(len(largest), -1)
     scales[chosen] = -largest
 
 
 def _values(codes: Tensor, scales: Tensor, size: int, layout: Layout, out: Tensor) -> None:
-    """scale * centroid of every coordinate into ``out``."""
-    table = torch.tensor(lloyd_max.centroids(layout.bits), dtype=torch.float32, device=out.device)
+    """scale * level of every coordinate into ``out``."""
+    table = torch.tensor(layout.levels, dtype=torch.float32, device=out.device)
     ops.decode_(codes, scales, table, out, bucket_size=size, packing=layout.packing, accumulate=False)
     random = scales < 0
     if bool(random.any()):
-        levels = torch.tensor(equally_spaced(1 << layout.bits).values, dtype=torch.float32, device=out.device)
+        levels = torch.tensor(equally_spaced(layout.num_levels).values, dtype=torch.float32, device=out.device)
         part = torch.empty(int(random.sum()) * size, dtype=torch.float32, device=out.device)
         chosen = codes.view(len(scales), -1)[random].reshape(-1)
         ops.decode_(chosen, -scales[random], levels, part, bucket_size=size, packing=layout.packing, accumulate=False)
@@ -272,7 +304,7 @@ def _values(codes: Tensor, scales: Tensor, size: int, layout: Layout, out: Tenso
 
 
 def eden(settings: EDEN) -> Eden:
-    """EDEN with Lloyd-Max centroids of 1 to 8 bits."""
+    """EDEN of 1 to 8 bits: Lloyd-Max centroids, or uniform steps."""
     return Eden(settings)
 
 

@@ -1,12 +1,25 @@
 """One bit per coordinate, and one or two float32 values per bucket: biased, and contractions, so they want error feedback.
 
 - ``sign``: the compressor of EF-signSGD (Karimireddy et al., ICML 2019), ``(|x|_1 / d) sign(x)``.  Its error is
-  ``|x|_2^2 - |x|_1^2 / d``, the least that any scale gives: .3634 of ``|x|_2^2`` on N(0, 1) (``|x|_2 / sqrt(d)``, which some codes
-  have, gives .4042).
+  ``|x|_2^2 - |x|_1^2 / d``, the least that any scale gives: .3634 of ``|x|_2^2`` on N(0, 1).  ``scale=rms`` is ``|x|_2 / sqrt(d)``, as in
+  1-bit Adam (Tang et al., ICML 2021) and DeepSpeed: .4042, and more than ``|x|_2^2`` where few coordinates hold most of it.
 - ``onebit``: 1-bit SGD (Seide et al., Interspeech 2014): the coordinates below zero become their mean, the others theirs.
 
+With error feedback the larger scale is the better one.  Every coordinate moves by the scale, so a larger one does not leave as fast as it
+comes in: its residual grows until the scale, which grows with the residuals, has reached it.  The mean over t steps errs by the last
+residual over t.  Two workers, 2^18 normal coordinates each, the same at every step; squared error of the mean at t = 1, 8, 16, 32, 64,
+relative to the true mean's square::
+
+    mean                       .364    .0759   .0391   .0205   .0107      residuals grow as the root of t, and the error falls as 1/t
+    rms                        .405    .0475   .0170   .0060   .0020
+    mean, both stages 1 bit    .680    .125    .060    .030    .015       (not here: the mean of the messages as signs again, with a
+    rms, both stages 1 bit     .869    .077    .029    .0097   .0032      memory of its own; with rms DeepSpeed's)
+
+Of half a million coordinates of two gradients of a ResNet-18 .0433 and .0058 at t = 64.  So that no message makes a memory grow,
+``nuq.feedback`` shortens those of ``rms`` that would.
+
 A bit cannot hold a zero: zeros go with the positive coordinates and decode to their value, which error feedback takes back at the next
-step; an all-zero bucket decodes to zeros.  Both contract with zeros too: ``|x - C(x)|^2 <= |x|^2 - |x|_1^2 / d``.
+step; an all-zero bucket decodes to zeros.  Both contract with zeros too, but for ``rms``: ``|x - C(x)|^2 <= |x|^2 - |x|_1^2 / d``.
 
 Differences from the papers: buckets, where EF-signSGD has one scale for each layer and 1-bit SGD two values for each column of a weight
 matrix.  The memories that both papers have are not here: they go around any method.  1-bit SGD sends the mean back in one bit, too; here
@@ -33,14 +46,14 @@ from nuq.compressors.decoding import InPlace
 from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
 from nuq.ops import Key
 from nuq.settings import check
-from nuq.settings.rivals import Signs
+from nuq.settings.rivals import Sign, Signs
 
 TAG = b"SIGN"
 _HEAD = struct.Struct("<IB3x")
 
 
 class Sides(InPlace):
-    """values_per_bucket: 1: plus or minus the mean of ``|x|``; 2: the mean of either side."""
+    """values_per_bucket: 1: plus or minus the scale; 2: the mean of either side."""
 
     exact_bytes = True
 
@@ -48,6 +61,7 @@ class Sides(InPlace):
         check(type(settings), vars(settings), "")
         self.bucket_size = settings.bucket_size
         self.values_per_bucket = values_per_bucket
+        self.overshoots = isinstance(settings, Sign) and settings.scale == "rms"  # the least error, for less of it over steps
 
     def _bits_at(self, num_coordinates: int) -> int:
         return _bits_at(num_coordinates, self.bucket_size, self.values_per_bucket)
@@ -67,8 +81,10 @@ class Sides(InPlace):
 
     def _values(self, vector: Tensor) -> Tensor:
         """float32[buckets] or float32[buckets, 2]"""
-        sums, counts = signs.side_sums(vector, self.bucket_size)
         lengths = reference.bucket_lengths(vector.numel(), self.bucket_size, vector.device)
+        if self.overshoots:
+            return (ops.bucket_scales(vector, self.bucket_size, "l2") / lengths.sqrt()).to(torch.float32)
+        sums, counts = signs.side_sums(vector, self.bucket_size)
         if self.values_per_bucket == 1:
             return (sums.sum(dim=1) / lengths).to(torch.float32)
         others = counts.to(torch.float64)
@@ -99,8 +115,8 @@ def _bits_at(num_coordinates: int, bucket_size: int, values_per_bucket: int) -> 
     return _HEAD.size + 4 * values_per_bucket * ops.num_buckets(num_coordinates, bucket_size)
 
 
-def sign(settings: Signs) -> Sides:
-    """EF-signSGD's compressor: the mean of ``|x|``, with signs."""
+def sign(settings: Sign) -> Sides:
+    """EF-signSGD's compressor: the mean of ``|x|``, with signs; or 1-bit Adam's: the root mean square."""
     return Sides(settings, 1)
 
 

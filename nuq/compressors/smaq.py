@@ -8,7 +8,8 @@ nor a contraction.
 The paper's table says no more; what else a tensor of a training run needs is ours (``nuq.smaq`` specifies it):
 
 - Exact zeros.  Where they are many (ReLU's outputs) a bitmap of the nonzeros takes their place, the statistics are the nonzeros' and
-  only these have codes; masked zeros stay exactly zero.
+  only these have codes; masked zeros stay exactly zero.  So a ratio may exceed 32/6 = 5.33, the most of the published format, which
+  ``zeros=coded`` is: zeros have codes like all others, and those that ReLU made may come back as positive numbers.
 - Signs.  Decoded numbers are clamped to the tensor's own range, and a tensor whose nonzeros have one sign has a mask for its zeros
   however few: what is not negative stays so, zeros stay zeros, and what is positive stays positive, which ReLU's backward pass asks for.
 - Constant, one-element and empty tensors, and those of one number and zeros, are exact.
@@ -62,13 +63,16 @@ class SmaQ(InPlace):
         self.codes = smaq.Codes(short, long, float(np.float32(near)), float(np.float32(far)))
         self.samples = settings.samples
         self.stochastic = settings.rounding == "stochastic"
+        self.masks = settings.zeros == "masked"
 
     def encode(self, vector: Tensor, key: Key) -> Message:
         """NonFiniteError for a tensor that is not finite."""
         vector, n, words, codes = vector.detach().contiguous(), vector.numel(), key.words(), self.codes
         if n > MAX_COORDINATES:
             raise ValueError(f"num_coordinates={n}: one message holds at most 2^31 coordinates; cut it into several")
-        law, masked = smaq.law(vector, codes.bits_inlier, self.samples, words) if n else (smaq.Law(0.0, 0.0, 0.0, 0.0), False)
+        law, masked = smaq.Law(0.0, 0.0, 0.0, 0.0), False
+        if n:
+            law, masked = smaq.law(vector, codes.bits_inlier, self.samples, words, masks=self.masks)
         settings = (codes.bits_inlier, codes.bits_outlier, codes.threshold, codes.limit)
         head = _HEAD.pack(_MASKED * masked, *settings, law.mean, law.std, law.lowest, law.highest)
         if law.constant and not masked:

@@ -40,6 +40,13 @@ class SmaQ(Tensorwise):
         2.5, "standard deviations from the mean at which coordinates are clamped; above inlier_threshold", low=0.25, high=16.0
     )
     rounding: str = setting("stochastic", _ROUNDING, choices=("stochastic", "nearest"))
+    zeros: str = setting(
+        "masked",
+        "masked: ours, a bit each where they are many or all others have one sign, so that ratios may exceed the format's own 32 / "
+        "bits_inlier; coded: the published format, like all others, and most come back as other numbers",
+        choices=("masked", "coded"),
+        identity="unless default",
+    )
 
 
 @dataclass

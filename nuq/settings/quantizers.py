@@ -220,4 +220,12 @@ class DRIVE:
 class EDEN(DRIVE):
     """The nearest centroid of every rotated coordinate."""
 
-    bits: int = setting(3, "bits of one code", low=1, high=8)
+    bits: int = setting(3, "bits of one code; levels=uniform: that normal coordinates take once entropy coded", low=1, high=8)
+    levels: str = setting(
+        "lloyd_max",
+        "lloyd_max: the 2^bits centroids of least error; uniform: EDEN's own form for an entropy coder, the nearest multiple of the step "
+        "that brings the codes to so many bits: less error at the same length",
+        choices=("lloyd_max", "uniform"),
+        identity="unless default",
+        read_if=("coding", ("huffman", "rans")),
+    )

@@ -35,6 +35,19 @@ class Signs(Scoped):
 
 
 @dataclass
+class Sign(Signs):
+    """One bit per coordinate: its sign."""
+
+    scale: str = setting(
+        "mean",
+        "mean: of the sizes, EF-signSGD's, the least error of one message; rms: 1-bit Adam's, with error feedback the least error of the "
+        "mean over many steps (nuq/compressors/signs.py)",
+        choices=("mean", "rms"),
+        identity="unless default",
+    )
+
+
+@dataclass
 class Natural(Scoped):
     """The nearest powers of two at random, in a byte: nothing to choose."""
 

@@ -176,6 +176,7 @@ def test_ours_stand_in_their_rows_and_a_dash_where_there_are_none(write_run: Wri
         "SmaQ", "84.74", "84.50", "+-", "6.35", "(n=2)", "4.92", "4.90", "+-", "0.00", "(n=2)", "0.794", "-", "4.95", "-",
     ]  # fmt: skip
     assert lines[3].split() == ["S2FP8", "20.32", "-", "3.87", "-", "-", "-", "-", "-"]
+    assert "masks zeros" in lines[-1] and "5.33" in lines[-1]
     assert lines[7].split() == ["FP32", "89.20", "-", "1.00", "-", "0.793", "0.812", "(n=1)", "-", "-"]
 
 

@@ -35,6 +35,11 @@ def test_the_json_and_the_figures(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         assert row["claim"] is (row["encode_gb_per_s"] >= 1 or row["ratio"] >= 10) and row["claim"] is not (case in told["below"])
         assert row["ratio_low"] <= row["ratio"] <= row["ratio_high"] and row["pairs"] >= 3
         assert min(row["encode_gb_per_s"], row["decode_gb_per_s"], row["eager_gb_per_s"]) > 0
+        assert row["error_low"] <= row["error"] <= row["error_high"]
+        line = next(line for line in lines if line.startswith(f"{row['title']} "))
+        assert f"{row['error_low']:.4g} .. {row['error_high']:.4g}" in line, "what the median hides"
+    assert any("the median of 3 gradients" in line for line in lines)
+    assert told["methods"]["alq"]["error_low"] < told["methods"]["alq"]["error_high"]
     assert told["claim"] is (not told["below"])
     assert told["methods"]["supersgd"]["error"] == 0 < told["methods"]["alq"]["error"] < told["methods"]["qsgd bits=4"]["error"]
     assert told["methods"]["supersgd"]["bits_per_coordinate"] == 32 + 8 * 28 / told["num_coordinates"]

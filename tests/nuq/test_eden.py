@@ -1,5 +1,8 @@
 """EDEN and DRIVE: their published errors, no bias where one rotation has one, and messages that stand alone."""
 
+import itertools
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -43,6 +46,23 @@ def test_the_published_error_on_any_law(law, bits):
     assert relative_error(Eden(EDEN(bits=bits)), x, Key(0, 0, 0, "x")) == pytest.approx(VNMSE[bits], rel=0.01)
 
 
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize(("bits", "error"), [(2, 0.0982), (3, 0.0229), (4, 0.00565)])
+def test_uniform_steps_with_rans_have_less_error_at_the_same_length(law, bits, error):
+    """EDEN's Section 4.3; the errors are those of whole messages at exactly so many bits, which these miss by some thousandths."""
+    x = LAWS[law](1 << 19)
+    compressor = Eden(EDEN(bits=bits, levels="uniform", coding="rans"))
+    message = compressor.encode(x, Key(0, 0, 0, "x"))
+    rate = 8 * message.num_bytes / x.numel()
+    assert rate == pytest.approx(bits, abs=0.02) and message.num_bytes <= 1.01 * compressor.usual_bytes(x.numel())
+    assert relative_error(compressor, x, Key(0, 0, 0, "x")) * 4 ** (rate - bits) == pytest.approx(error, rel=0.01)
+
+
+def test_uniform_steps_want_an_entropy_coder():
+    with pytest.raises(ValueError, match=r"levels='uniform': .* it is read with coding='huffman' or 'rans' only"):
+        Eden(EDEN(levels="uniform"))
+
+
 def test_the_mse_scale_has_the_distortion_itself():
     x = normal(1 << 18)
     assert relative_error(Eden(EDEN(bits=2, scale="mse")), x, Key(0, 0, 0, "x")) == pytest.approx(0.1175, rel=0.01)
@@ -75,12 +95,12 @@ HARD = {
 }
 
 
-def bias_in_sigmas(x: torch.Tensor, bits: int, rotations: int) -> float:
+def bias_in_sigmas(x: torch.Tensor, bits: int, rotations: int, **settings: Any) -> float:
     """T |mean_T - x|^2 against T independent errors' mean square, in standard deviations of the former; T = 16,000.
 
     A message carries 160 copies of x, each in a bucket of its own, rotated by signs of its own.
     """
-    compressor = Eden(EDEN(bits=bits, bucket_size=128, rotations=rotations))
+    compressor = Eden(EDEN(bits=bits, bucket_size=128, rotations=rotations, **settings))
     draws = torch.cat([decoded(compressor, x.repeat(160), Key(2, step, 0, "x")).view(160, 128) for step in range(100)])
     errors = (draws - x).double()
     each = errors.square().mean(dim=0)
@@ -93,6 +113,11 @@ def test_unbiased_on_sparse_short_and_structured_input(x, bits):
     assert bias_in_sigmas(x, bits, rotations=3) < 3
 
 
+@pytest.mark.parametrize("x", HARD.values(), ids=HARD)
+def test_uniform_steps_are_unbiased_there_too(x):
+    assert bias_in_sigmas(x, 2, rotations=3, levels="uniform", coding="rans") < 3
+
+
 def test_without_the_guard_sparse_input_is_biased(monkeypatch):
     """What rotations and guard are for, and that the test above can fail."""
     monkeypatch.setattr("nuq.compressors.eden._dominated", lambda x, size: torch.zeros(x.numel() // size, dtype=torch.bool))
@@ -101,9 +126,9 @@ def test_without_the_guard_sparse_input_is_biased(monkeypatch):
     assert small_part(0.001, 3) > 20
 
 
-def small_part(small: float, bits: int) -> float:
+def small_part(small: float, bits: int, **settings: Any) -> float:
     """By how many standard errors the mean of a coordinate beside one that is 1/small times larger is off."""
-    x, compressor = torch.tensor([1.0, -small]), Eden(EDEN(bits=bits))
+    x, compressor = torch.tensor([1.0, -small]), Eden(EDEN(bits=bits, **settings))
     draws = torch.stack([decoded(compressor, x, Key(1, step, 0, "x"))[1] for step in range(2000)]).double()
     return abs(float((draws.mean() + small) / draws.std())) * 2000**0.5
 
@@ -112,6 +137,7 @@ def small_part(small: float, bits: int) -> float:
 @pytest.mark.parametrize("bits", [1, 3, 4])
 def test_a_small_coordinate_beside_a_large_one_is_not_rounded_away(small, bits):
     assert small_part(small, bits) < 4
+    assert small_part(small, bits, levels="uniform", coding="huffman") < 4
 
 
 @pytest.mark.parametrize("n", [1, 3, 127, 300])
@@ -130,16 +156,19 @@ def test_unbiased_on_short_vectors(n):
     st.integers(0, 3000),
     st.integers(1, 8),
     st.sampled_from([128, 256, 1024]),
-    st.sampled_from(["packed", "huffman", "rans"]),
+    st.sampled_from([("packed", "lloyd_max"), *itertools.product(["huffman", "rans"], ["lloyd_max", "uniform"])]),
     st.sampled_from(["unbiased", "mse"]),
 )
-def test_any_length_any_bits(n, bits, bucket_size, coding, scale):
-    compressor, x = Eden(EDEN(bits=bits, bucket_size=bucket_size, coding=coding, scale=scale)), normal(n)
+def test_any_length_any_bits(n, bits, bucket_size, form, scale):
+    coding, levels = form
+    compressor, x = Eden(EDEN(bits=bits, bucket_size=bucket_size, coding=coding, scale=scale, levels=levels)), normal(n)
     data = compressor.encode(x, Key(1, 2, 3, "x")).to_bytes()
     assert data.numel() == compressor.message_bytes(n) if coding == "packed" else data.numel() <= compressor.message_bytes(n)
     got = Eden(DRIVE()).decode(parse(data))
-    packed = Eden(EDEN(bits=bits, bucket_size=bucket_size, scale=scale))
-    assert got.shape == x.shape and torch.equal(got, decoded(packed, x, Key(1, 2, 3, "x")))
+    other = Eden(
+        EDEN(bits=bits, bucket_size=bucket_size, scale=scale, levels=levels, coding="packed" if levels == "lloyd_max" else "huffman")
+    )
+    assert got.shape == x.shape and torch.equal(got, decoded(other, x, Key(1, 2, 3, "x")))
     whole = n // 128 * 128  # a padded bucket may be one that few coordinates make up
     if whole > 300:
         assert (got - x)[:whole].square().sum() < 2.0 ** (1 - 1.5 * bits) * x[:whole].square().sum()
@@ -188,10 +217,10 @@ def test_the_input_stays_as_it_was():
     assert torch.equal(x, before)
 
 
-@pytest.mark.parametrize("coding", ["packed", "huffman", "rans"])
-def test_damage_is_an_error_or_harmless(coding):
+@pytest.mark.parametrize(("coding", "levels"), [*((coding, "lloyd_max") for coding in ("packed", "huffman", "rans")), ("rans", "uniform")])
+def test_damage_is_an_error_or_harmless(coding, levels):
     """Bodies changed behind the checksum's back: MessageError, or finite numbers of the right shape."""
-    compressor = Eden(EDEN(bits=3, bucket_size=128, coding=coding))
+    compressor = Eden(EDEN(bits=3, bucket_size=128, coding=coding, levels=levels))
     message = compressor.encode(normal(400), Key(1, 0, 0, "x"))
     generator = torch.Generator().manual_seed(1)
     errors = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -68,6 +69,73 @@ def test_a_coordinate_that_is_always_rounded_away_arrives():
     lost = torch.stack([of.inner.decode(of.inner.encode(x, key(step))) for step in range(300)]).mean(dim=0)
     kept = torch.stack([of.decode(of.encode(x, key(step))) for step in range(300)]).mean(dim=0)
     assert abs(lost[7] - 1) > 0.5 > 0.2 > abs(kept[7] - 1)
+
+
+STEPS = (1, 8, 16, 32, 64)
+
+
+def errors_of_the_mean(
+    send: Callable[[int, torch.Tensor, int], torch.Tensor], answer: Callable[[torch.Tensor], torch.Tensor]
+) -> list[float]:
+    """Squared error, over the true mean's square, of the mean over t = STEPS of the answers to two workers with constant gradients."""
+    generator = torch.Generator().manual_seed(1)
+    gradients = [torch.randn(1 << 17, generator=generator) for _ in range(2)]
+    true, total, found = torch.stack(gradients).mean(dim=0), torch.zeros(1 << 17), []
+    for step in range(1, STEPS[-1] + 1):
+        total += answer(torch.stack([send(worker, x, step) for worker, x in enumerate(gradients)]).mean(dim=0))
+        if step in STEPS:
+            found.append(float((total / step - true).square().sum() / true.square().sum()))
+    return found
+
+
+class OneBit:
+    """1-bit Adam's compressor with its memory: DeepSpeed's ``compressed_allreduce`` has one a worker, one in the server."""
+
+    def __init__(self, scale: str) -> None:
+        self.scale, self.left = scale, torch.zeros(1 << 17)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        wanted = x + self.left
+        size = wanted.abs().mean() if self.scale == "mean" else wanted.square().mean().sqrt()
+        sent = size * torch.where(wanted >= 0, 1.0, -1.0)
+        self.left = wanted - sent
+        return sent
+
+
+@pytest.mark.parametrize(
+    ("scale", "published"),
+    [("rms", [0.867, 0.0765, 0.0297, 0.0095, 0.0031]), ("mean", [0.677, 0.123, 0.0586, 0.0299, 0.0150])],
+)
+def test_the_scale_is_what_parts_sign_from_one_bit_adam(scale: str, published: list[float]) -> None:
+    """Both stages in one bit, both with a memory: 4.9 times less error after 64 steps for nothing but the larger scale."""
+    workers, server = [OneBit(scale), OneBit(scale)], OneBit(scale)
+    assert errors_of_the_mean(lambda worker, x, step: workers[worker](x), server) == pytest.approx(published, rel=0.06)
+
+
+def test_the_root_mean_square_lets_large_coordinates_catch_up() -> None:
+    """Less error than 1-bit Adam's, whose means are in one bit too: .0020 after 64 steps, of the mean of sizes .0107."""
+    found = {}
+    for scale in ("mean", "rms"):
+        of = ErrorFeedback(METHODS["sign"].load()(METHODS["sign"].settings(scale=scale)), {"p": 1 << 17})
+        found[scale] = errors_of_the_mean(
+            lambda worker, x, step, of=of: of.decode(of.encode(x, Key(1, step, worker).of("p"))), torch.Tensor.clone
+        )
+    assert found["mean"] == pytest.approx([0.360, 0.0757, 0.0391, 0.0205, 0.0107], rel=0.03)
+    assert found["rms"] == pytest.approx([0.401, 0.0476, 0.0170, 0.0060, 0.0020], rel=0.03)
+
+
+@pytest.mark.parametrize("count", [1, 3, 40, SIZE])
+def test_no_message_of_the_root_mean_square_makes_a_memory_grow(count: int) -> None:
+    """Of few coordinates it would: of one among 300 its square nearly doubles."""
+    of = ErrorFeedback(METHODS["sign"].load()(METHODS["sign"].settings(scale="rms")), {"p": SIZE})
+    x, before = torch.zeros(SIZE), torch.zeros(SIZE)
+    x[:count] = torch.randn(count, generator=torch.Generator().manual_seed(count))
+    plain = of.inner.decode(of.inner.encode(x, key(0)))
+    assert ((plain - x).norm() > x.norm()) == (count < 50)
+    for step in range(40):
+        of.encode(x, key(step))
+        assert residual(of).norm() < (x + before).norm()
+        before = residual(of).clone()
 
 
 def test_pieces_share_the_memory_of_their_parameter():

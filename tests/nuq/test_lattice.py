@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from nuq.lattice import code_probabilities, rate_of_step, step_of_rate
+from nuq.lattice import code_probabilities, nearest_points, rate_of_nearest, rate_of_step, step_of_nearest, step_of_rate
 from nuq.ops import Key
 from nuq.registry import METHODS
 
@@ -31,6 +31,22 @@ def test_probabilities_are_those_of_drawn_codes(step, known):
 def test_the_step_affords_the_rate(bits):
     for known in (0, 3):
         assert rate_of_step(step_of_rate(bits, known), known) == pytest.approx(bits, rel=1e-6)
+
+
+@pytest.mark.parametrize(("bits", "step"), [(2, 1.0824), (3, 0.5224), (4, 0.2590)])
+def test_steps_of_rounding_to_the_nearest_are_those_of_eden(bits, step):
+    """Its Section 4.3."""
+    assert step_of_nearest(bits) == pytest.approx(step, abs=5e-5)
+    codes = np.rint(np.random.default_rng(0).standard_normal(1 << 20) / step).astype(int)
+    p = np.unique(codes, return_counts=True)[1] / codes.size
+    assert -(p * np.log2(p)).sum() == pytest.approx(bits, abs=0.005)
+
+
+@pytest.mark.parametrize("bits", range(1, 9))
+def test_the_step_of_rounding_to_the_nearest_affords_the_rate(bits):
+    step = step_of_nearest(bits)
+    assert rate_of_nearest(step) == pytest.approx(bits, abs=1e-9)
+    assert nearest_points(step) <= 511 and (nearest_points(step) // 2) * step > (8 if bits < 8 else 4)
 
 
 def test_a_message_takes_the_bits_that_were_asked_for():

@@ -23,6 +23,7 @@ CHOICES = (
     Settings(bits_inlier=8),
     Settings(bits_inlier=4, bits_outlier=7, outlier_limit=6.0),
 )
+CODED = Settings(zeros="coded")
 
 
 def normal(n: int, seed: int = 0) -> torch.Tensor:
@@ -56,7 +57,7 @@ def coded(settings_: Settings, x: torch.Tensor) -> tuple[torch.Tensor, torch.Ten
 
 
 @pytest.mark.skipif(not cpu.instruction_sets(), reason="the C++ kernels are not built")
-@pytest.mark.parametrize("settings_", CHOICES, ids=str)
+@pytest.mark.parametrize("settings_", [*CHOICES, CODED], ids=str)
 @pytest.mark.parametrize("x", INPUTS.values(), ids=INPUTS)
 def test_all_implementations_give_the_same_bits(settings_, x, monkeypatch):
     found = []
@@ -86,6 +87,28 @@ def test_threads_change_no_bit():
 def test_the_papers_ratio():
     x = normal(1 << 20)
     assert round(4 * x.numel() / SmaQ(Settings()).encode(x, KEY).num_bytes, 2) == 4.82
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 0.97])
+def test_without_masks_no_ratio_exceeds_the_formats_own(share):
+    """32 / 6 = 5.33: what is above comes from masks of zeros, which are ours."""
+    x = normal(1 << 17)
+    x[torch.rand(1 << 17, generator=torch.Generator().manual_seed(1)) < share] = 0.0
+    for rectified in (x, x.abs()):
+        masked, coded_ = (SmaQ(settings_).encode(rectified, KEY) for settings_ in (Settings(), CODED))
+        assert 4.5 < 4 * x.numel() / coded_.num_bytes < 32 / 6 and coded_.body[0] == 0
+        assert (masked.body[0] == 1) == (4 * x.numel() / masked.num_bytes > 32 / 6) == (share > 0)
+        if not share:
+            assert torch.equal(masked.body, coded_.body)
+
+
+@pytest.mark.parametrize("x", [INPUTS["relu"], INPUTS["a number and zeros"], INPUTS["not positive"], INPUTS["few zeros"]])
+def test_zeros_that_have_codes_stay_in_the_tensors_range(x):
+    decoded = SmaQ(CODED).decode(SmaQ(CODED).encode(x, KEY))
+    assert bool((decoded >= x.min()).all()) and bool((decoded <= x.max()).all())
+    error = (decoded - x).double() / x.double().std(correction=0)
+    inside = ((x.double() - x.double().mean()) / x.double().std(correction=0)).abs() < 2.5
+    assert float(error[inside].abs().max()) < 1 / 15 + 1e-3
 
 
 @pytest.mark.parametrize("x", [normal(20_000) * 0.3 + 5, normal(20_000)], ids=["shifted", "centred"])
