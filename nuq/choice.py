@@ -161,9 +161,17 @@ class Coders:
         """Whether a parameter's momentum acts in its encoder, which it may then not bypass."""
         return self.every[self._encoders[parameter]].memory_kind(feedback) == "momentum"
 
-    def check_vectors(self, shapes: Mapping[str, Sequence[int]], feedback: Feedback) -> None:
-        """ValueError where skip_1d=True would leave out a vector's momentum, but for methods that send vectors in full precision anyway."""
-        for name in (name for name, shape in shapes.items() if len(shape) < 2 and self.corrects_momentum(name, feedback)):
+    def check_momentum(self, shapes: Mapping[str, Sequence[int]], feedback: Feedback, dense: str, *, skip_1d: bool) -> None:
+        """ValueError where a parameter would pass by the encoder in which its momentum acts.
+
+        dense: the setting that sends all so, or empty.  skip_1d: vectors do, but with methods that send them in full precision anyway.
+        """
+        corrected = [name for name in shapes if self.corrects_momentum(name, feedback)]
+        if dense and corrected:
+            raise ValueError(
+                f"{dense}: sends gradients without the momentum that feedback='momentum' has taken from the optimizer; leave it out"
+            )
+        for name in (name for name in corrected if skip_1d and len(shapes[name]) < 2):
             coder = self.every[self._encoders[name]]
             if coder.scope == "model" or not getattr(coder.settings, "dense_1d", False):
                 kept = "" if feedback.kind == "momentum" else ", with feedback='momentum', which keeps theirs"
