@@ -81,7 +81,8 @@ def replica_of(model: nn.Module, variant: str) -> Replica:
     own = DistributedDataParallel(copy.deepcopy(model), **local)
     sent: Any
     if variant.startswith("alq"):
-        sent = nuq.CompressionState(own, method="alq", bits=3, second_bits=4, gate=variant == "alq_gate", update_at=[LEVEL_UPDATE])
+        how: dict[str, Any] = {"collective": "two_stage", "second_bits": 4} if dist.get_world_size() > 2 else {"collective": "gather"}
+        sent = nuq.CompressionState(own, method="alq", bits=3, gate=variant == "alq_gate", update_at=[LEVEL_UPDATE], **how)
         own.register_comm_hook(sent, nuq.compress_hook)
     else:
         sent = rivals.with_rival(own, variant)

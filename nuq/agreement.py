@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
@@ -20,29 +19,6 @@ def check_settings(links: Links, mine: dict[str, Any]) -> None:
             if rows[0].get(name) != row.get(name):
                 here, there = (f"{name}={found.get(name)!r}" if name in found else f"no {name}" for found in (rows[0], row))
                 raise ValueError(f"rank 0 has {here} and rank {rank} has {there}: all ranks need the same")
-
-
-def check_saved(saved: Mapping[str, Any], present: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
-    """ValueError where the encoders' saved state is not one of the present settings.  sizes: coordinates of every parameter."""
-    theirs, ours = (_kinds(state) for state in (saved, present))
-    if theirs != ours:
-        raise ValueError(f"a state with {theirs or 'no memory'}: the feedback of these settings takes one with {ours or 'none'}")
-    for name in ("compressor", "second"):
-        counts = [len(state[name].get("levels", ())) for state in (saved, present)]
-        if counts[0] != counts[1]:
-            raise ValueError(f"a state with {counts[0]} levels: these settings have {counts[1]}")
-    for memory in saved.get("memories", ()):
-        for kind, of_kind in ((kind, of_kind) for of_worker in memory["workers"].values() for kind, of_kind in of_worker.items()):
-            for parameter, tensor in of_kind.items():
-                name = parameter.removeprefix("mean/")
-                if sizes.get(name) != tensor.numel():
-                    has = sizes.get(name, "left the model")
-                    raise ValueError(f"{kind} of {tensor.numel()} coordinates for {name!r}, which has {has}")
-
-
-def _kinds(state: Mapping[str, Any]) -> str:
-    """What a saved state remembers, in words: empty for nothing."""
-    return ", then ".join(" and ".join(memory["kinds"]) for memory in state.get("memories", ()))
 
 
 def check_same(links: Links, what: str, tensor: Tensor) -> None:

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from nuq.links import Links, backend_of
+from nuq.links import Links, absence, backend_of
 
 MOST_BEHIND = 16  # exchanges
 _PATIENCE = 2  # times longer than rank 0 for a worker: rank 0 waits for them, and should be the one to say who is missing
@@ -55,6 +55,7 @@ class Arrivals:
             work.wait(self._links.timeout * (1 if self._links.rank == 0 else _PATIENCE))
         except RuntimeError as error:
             raise self._links.lost(min(suspects, default=rank), error, grace_s=0.5 * bool(self._links.rank)) from error
+        absence.begins()
         return data
 
     # --- the workers' ranks ---
@@ -62,6 +63,7 @@ class Arrivals:
     def ask(self, payloads: Mapping[int, Tensor]) -> Tensor:
         """Send this rank's payloads, by worker; the answer to everyone."""
         sent = []
+        absence.ends()
         for worker, payload in payloads.items():
             head = torch.tensor([self._exchange, self._links.rank, worker, payload.numel()], dtype=torch.int64).view(torch.uint8)
             sent += [self._send(0, head, self._heads), self._send(0, payload, self._payloads)]
@@ -80,6 +82,7 @@ class Arrivals:
         """The first ``count`` payloads of this exchange to arrive, by worker.  ranks: of the workers of other ranks."""
         self._hosted = {rank: list(ranks.values()).count(rank) for rank in set(ranks.values())}
         found: dict[int, Tensor] = {}
+        absence.ends()
         while len(found) < min(count, len(ranks)):
             exchange, worker, payload = self._next({rank for other, rank in ranks.items() if other not in found})
             if exchange == self._exchange:  # an earlier one: too late

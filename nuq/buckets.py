@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from nuq.arrangement import Arrangement
+from nuq.ops import DTYPES
 from nuq.payload import Part
 
 
@@ -65,6 +67,24 @@ class Plan:
         return views
 
 
+def made(
+    names: Sequence[str],
+    parameters: Mapping[str, nn.Parameter],
+    arrange: Callable[[Mapping[str, Sequence[int]]], Arrangement],
+    *,
+    waits: bool,
+    shaped: bool,
+) -> Plan:
+    """Of a bucket: one part per parameter, small neighbours together in full precision; or (waits) of all buckets, in the model's order.
+
+    shaped: the encoders look at matrices, whose rows must lie one after another.
+    """
+    listed = [name for name in parameters if name in names] if waits else list(names)
+    arrangement = arrange({name: tuple(parameters[name].shape) for name in listed})
+    copied = waits or (shaped and not all(parameters[name].is_contiguous() for name in names))
+    return Plan(arrangement.parts, tuple(arrangement.arranged(listed)) if copied else None, parameters)
+
+
 def dense(tensor: Tensor) -> bool:
     """Whether its numbers lie in one stretch of memory, in whatever order."""
     expected = 1
@@ -73,6 +93,21 @@ def dense(tensor: Tensor) -> bool:
             return False
         expected *= size
     return True
+
+
+def trained(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters to exchange, by name.  ValueError for those of other types, and for those whose gradients are sparse."""
+    parameters = named(model)
+    for name, p in parameters.items():
+        if p.dtype not in DTYPES:
+            raise ValueError(f"parameter {name!r} is of {p.dtype}: must be one of {', '.join(map(str, DTYPES))}")
+    sparse = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse}
+    if found := [name for name, p in parameters.items() if id(p) in sparse]:
+        raise ValueError(
+            f"sparse=True: the gradient of {found[0]!r} is sparse, and dense ones are compressed; build its module with sparse=False, "
+            "or freeze it"
+        )
+    return parameters
 
 
 def named(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -19,6 +19,7 @@ from nuq.feedback import ErrorFeedback, MomentumCorrection
 from nuq.hierarchy import Hierarchical, Machines
 from nuq.layers import Layer, matched
 from nuq.links import Links
+from nuq.mean_error import least_bits, second_settings
 from nuq.payload import Codec, Part, within
 from nuq.power import Encoder, Power
 from nuq.registry import method
@@ -27,18 +28,6 @@ from nuq.settings.exchange import Exchange
 from nuq.settings.feedback import Feedback
 
 _LONG = 1 << 20  # coordinates: what a message costs beside its codes is then small
-
-
-def second_settings(name: str, settings: Any, second_bits: int) -> tuple[str, Any]:
-    """The method, and its settings, that encodes means: the same one with other bits, or the one the table names."""
-    second = method(name).second or name
-    schema = method(second).settings
-    shared = {item.name: getattr(settings, item.name) for item in dataclasses.fields(schema) if hasattr(settings, item.name)}
-    if "bits" in {item.name for item in dataclasses.fields(schema)}:
-        shared["bits"] = type(schema().bits)(second_bits)
-    if "num_levels" in shared:  # in place of the bits
-        shared["num_levels"] = 0
-    return second, schema(**shared)
 
 
 def sorted_settings(name: str, others: Sequence[type], given: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[Any]:
@@ -67,8 +56,20 @@ class Coder:
         self.name, self.settings = name, settings
         self.codec = self.bare = Codec(method(name).load()(settings), settings)
         self.memories: list[ErrorFeedback] = []
-        second, second_set = second_settings(name, settings, second_bits)
-        self.second = Codec(method(second).load()(second_set), second_set)
+        self.second = self.encoder_of_means(second_bits)
+
+    def encoder_of_means(self, second_bits: int) -> Codec:
+        """Means in so many bits, by an encoder without a memory."""
+        second, settings = second_settings(self.name, self.settings, second_bits)
+        return Codec(method(second).load()(settings), settings)
+
+    def encode_means_by(self, second: Codec) -> None:
+        """From now on; a memory of means stays around it."""
+        around = self.second.compressor
+        if isinstance(around, ErrorFeedback):
+            around.inner = second.compressor
+            second = Codec(around, second.settings)
+        self.second = second
 
     def remember(
         self, feedback: Feedback, sizes: Mapping[str, int], num_workers: int, momentum: float = 0.0, nesterov: bool = False
@@ -131,6 +132,7 @@ class Coders:
         self.name, self.settings, self.layers = name, settings, list(layers)
         self.single_worker = method(name).single_worker
         self.every = [Coder(name, settings, second_bits), *(Coder(layer.method, layer.settings, second_bits) for layer in layers)]
+        self.second_bits = [second_bits] * len(self.every)  # of the means, by encoder
         self.shares = [1.0] + [0.0] * len(layers)  # of the coordinates
         self._encoders: dict[str, int] = {}  # by parameter
         self._join()
@@ -140,6 +142,13 @@ class Coders:
             Codec(first.compressor, first.settings, others)
             for first, *others in zip(*((coder.bare, coder.codec, coder.second) for coder in self.every), strict=True)
         )
+
+    def encode_means_by(self, seconds: Sequence[Codec], second_bits: Sequence[int]) -> None:
+        """Other encoders of means, one for each of ``every``, and their bits."""
+        for coder, second in zip(self.every, seconds, strict=True):
+            coder.encode_means_by(second)
+        self.second_bits = list(second_bits)
+        self._join()
 
     def assign(self, shapes: Mapping[str, Sequence[int]]) -> None:
         """Tell all parameters, in the model's order; ValueError for a line of the list that is left none of them."""
@@ -152,9 +161,17 @@ class Coders:
         """Whether a parameter's momentum acts in its encoder, which it may then not bypass."""
         return self.every[self._encoders[parameter]].memory_kind(feedback) == "momentum"
 
-    def check_vectors(self, shapes: Mapping[str, Sequence[int]], feedback: Feedback) -> None:
-        """ValueError where skip_1d=True would leave out a vector's momentum, but for methods that send vectors in full precision anyway."""
-        for name in (name for name, shape in shapes.items() if len(shape) < 2 and self.corrects_momentum(name, feedback)):
+    def check_momentum(self, shapes: Mapping[str, Sequence[int]], feedback: Feedback, dense: str, *, skip_1d: bool) -> None:
+        """ValueError where a parameter would pass by the encoder in which its momentum acts.
+
+        dense: the setting that sends all so, or empty.  skip_1d: vectors do, but with methods that send them in full precision anyway.
+        """
+        corrected = [name for name in shapes if self.corrects_momentum(name, feedback)]
+        if dense and corrected:
+            raise ValueError(
+                f"{dense}: sends gradients without the momentum that feedback='momentum' has taken from the optimizer; leave it out"
+            )
+        for name in (name for name in corrected if skip_1d and len(shapes[name]) < 2):
             coder = self.every[self._encoders[name]]
             if coder.scope == "model" or not getattr(coder.settings, "dense_1d", False):
                 kept = "" if feedback.kind == "momentum" else ", with feedback='momentum', which keeps theirs"
@@ -209,18 +226,39 @@ def by_encoder(state: dict[str, Any]) -> list[dict[str, Any]]:
     return [state, *state.get("layers", ())]
 
 
-def fewest_bytes(coders: Coders, num_workers: int) -> str:
-    """gather or two_stage, by what one rank sends (``nuq.collectives``); gather, which errs less, where they are alike."""
-    if coders.single_worker:
+def fewest_bytes(coders: Coders, links: Links, num_workers: int) -> str:
+    """gather or two_stage, by what one rank sends (``nuq.collectives``); gather, which errs less, where they are alike.
+
+    Two stages encode means in as many bits as it takes to err little more than gather (``nuq.mean_error``), and in ``second_bits`` at
+    least; the coders take that over where it is chosen.  A collective call: every rank makes it.
+    """
+    if coders.single_worker or not _pays(coders, [coder.second for coder in coders.every], num_workers):
         return "gather"
-    first, second = (_usual_bytes(codec, coders.shares) for codec in (coders.codec, coders.second))
-    return "gather" if num_workers * first <= first + second + _LONG / 100 else "two_stage"
+    others = [coder for coder in coders.every if method(coder.name).collective != "power"]  # whose means are exact
+    bits = [
+        least_bits(coder.name, coder.settings, fewest, num_workers) if coder in others else fewest
+        for coder, fewest in zip(coders.every, coders.second_bits, strict=True)
+    ]
+    bits = links.numbers(bits, "control")[0]  # measured, so one rank's word
+    seconds = [coder.encoder_of_means(number) for coder, number in zip(coders.every, bits, strict=True)]
+    if not _pays(coders, seconds, num_workers):
+        return "gather"
+    coders.encode_means_by(seconds, bits)
+    return "two_stage"
 
 
-def _usual_bytes(codec: Codec, shares: Sequence[float]) -> float:
-    """Of a long payload; the most it can be, where a method does not say better."""
-    several = zip((one.compressor for one in codec.every), shares, strict=True)
-    return sum(share * getattr(within(of), "usual_bytes", of.message_bytes)(_LONG) for of, share in several)
+def _pays(coders: Coders, seconds: Sequence[Codec], num_workers: int) -> bool:
+    """Whether one rank sends less in two stages, the second one by these, than in one."""
+    first, second = (
+        sum(share * _usual_bytes(codec) for codec, share in zip(codecs, coders.shares, strict=True))
+        for codecs in ([coder.codec for coder in coders.every], seconds)
+    )
+    return num_workers * first > first + second + _LONG / 100
+
+
+def _usual_bytes(codec: Codec) -> float:
+    """Of a long payload of one encoder's; the most it can be, where a method does not say better."""
+    return getattr(within(codec.compressor), "usual_bytes", codec.compressor.message_bytes)(_LONG)
 
 
 def ranks_per_machine() -> int:
@@ -242,7 +280,7 @@ def build(
     if name == "auto":
         per_machine = per_machine or ranks_per_machine()
         several = 1 < per_machine < links.world and links.world % per_machine == 0 and links.world == dist.get_world_size()
-        name = "hierarchical" if several and not coders.single_worker else fewest_bytes(coders, workers)
+        name = "hierarchical" if several and not coders.single_worker else fewest_bytes(coders, links, workers)
     elif coders.single_worker and name != "gather":
         raise ValueError(f"collective={name!r}: {coders.name} sends one worker's gradient alone; legal here: auto, gather")
     if name in ("gather", "two_stage"):
@@ -260,9 +298,9 @@ def build(
     if links.group is None:
         raise ValueError("collective='hierarchical' is about several machines: start it with torchrun; in one process choose gather")
     machines = Machines.of(links.group, per_machine or ranks_per_machine(), links.timeout.total_seconds(), links.device)
+    inner = dataclasses.replace(exchange, collective=fewest_bytes(coders, links, machines.count))
 
     def between(outer: Links, every_machine: Hosts, inner_account: Account) -> Collective:
-        inner = dataclasses.replace(exchange, collective=fewest_bytes(coders, machines.count))
         return build(coders, inner, outer, every_machine, inner_account)[1]
 
     return name, Hierarchical(machines, links, hosts, between, account)
@@ -277,7 +315,7 @@ def _power(coders: Coders, powers: Mapping[int, Coder], exchange: Exchange, link
     of_factors = exchange.collective if not fewest else "gather" if hosts.num_workers <= 2 else "two_stage"
     rest: Collective | None = None
     if len(powers) < len(coders.every):
-        of_rest = fewest_bytes(coders, hosts.num_workers) if fewest else exchange.collective
+        of_rest = fewest_bytes(coders, links, hosts.num_workers) if fewest else exchange.collective
         rest = _of_messages(of_rest, coders, links, hosts, account)
     return Power(links, hosts, encoders, of_factors == "two_stage", rest, account)
 

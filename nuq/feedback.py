@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -163,23 +163,11 @@ def _copied(memory: Memory, device: torch.device | None = None) -> Memory:
     return {kind: {name: tensor.to(device, copy=True) for name, tensor in of_kind.items()} for kind, of_kind in memory.items()}
 
 
-def keep_fitting(saved: dict[str, Any], sizes: Mapping[str, int]) -> None:
-    """Drop from a saved memory what is of parameters that are gone or have another size."""
-    for memory in saved["workers"].values():
+def keep_fitting(encoders: Sequence[Mapping[str, Any]], sizes: Mapping[str, int]) -> None:
+    """Drop from the memories in the encoders' states what is of parameters that are gone or have another size."""
+    for memory in (of_worker for own in encoders for saved in own.get("memories", ()) for of_worker in saved["workers"].values()):
         for kind, of_kind in memory.items():
             memory[kind] = {name: t for name, t in of_kind.items() if sizes.get(name.removeprefix("mean/")) == t.numel()}
-
-
-def of_rank(coders: dict[str, Any], rank: int) -> dict[str, Any]:
-    """A state of encoders with what is kept for one worker as that of worker ``rank``: ranks may be numbered anew after a restart."""
-
-    def renamed(by_worker: Mapping[int, Any]) -> dict[int, Any]:
-        return dict(zip([rank], by_worker.values(), strict=False))
-
-    memories = [{**saved, "workers": renamed(saved["workers"])} for saved in coders.get("memories", ())]
-    own = coders["compressor"]
-    own = {**own, "by_worker": renamed(own["by_worker"])} if "by_worker" in own else own
-    return {**coders, "compressor": own, "memories": memories, "layers": [of_rank(layer, rank) for layer in coders.get("layers", ())]}
 
 
 class MomentumCorrection(ErrorFeedback):

@@ -12,7 +12,8 @@ from nuq.links import Links
 from nuq.ops import Key
 from nuq.payload import Part
 
-_MOST = 1 << 21  # coordinates of the probe: 4 MB in bfloat16
+STEP = 2  # at which a hook measures: DDP has rebuilt its buckets, and first steps' costs are over
+MOST = 1 << 21  # coordinates of the probe: 4 MB in bfloat16
 _ROUNDS = 3
 
 
@@ -21,7 +22,7 @@ def seconds(collectives: list[Collective], links: Links, num_coordinates: int, d
 
     A collective call: every rank makes it.
     """
-    n = max(min(num_coordinates, _MOST), 1)
+    n = max(min(num_coordinates, MOST), 1)
     generator = torch.Generator().manual_seed(links.rank)
     vector = torch.randn(n, generator=generator).to(device)
     out = torch.empty_like(vector)

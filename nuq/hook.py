@@ -12,6 +12,7 @@ deadlocks); DDP waits for the buckets' futures.  What lasts is keyed by paramete
 
 from __future__ import annotations
 
+import functools
 import math
 import queue
 import threading
@@ -26,23 +27,22 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket
 
-from nuq import agreement, gate
+from nuq import agreement, gate, saved_state, summary
 from nuq import layers as layer_list
-from nuq.buckets import Bucket, Plan, named
+from nuq.buckets import Bucket, Plan, made, trained
 from nuq.choice import Coders, Dense, build, by_encoder, sorted_settings
-from nuq.collectives import Account, Collective, Hosts
-from nuq.feedback import keep_fitting, of_rank
+from nuq.collectives import Account, Hosts
+from nuq.feedback import keep_fitting
 from nuq.learning import Learner, learners
 from nuq.links import Links, apart, backend_of
 from nuq.message import VERSION
-from nuq.ops import DTYPES, Key, NonFiniteError
+from nuq.ops import Key, NonFiniteError
 from nuq.payload import Part, check_mean
 from nuq.settings.exchange import Hook, HookExchange
 from nuq.settings.feedback import HookFeedback
 
 # one vector per parameter; a first update long before the paper's, since the levels of a normal law do not fit real gradients
 _OTHER_DEFAULTS: dict[str, Any] = {"scope": "tensor", "update_at": [10, 100, 2000]}
-_GATE_STEP = 2  # DDP has rebuilt its buckets, and first steps' costs are over
 
 
 class CompressionState:
@@ -57,10 +57,14 @@ class CompressionState:
     group: of the ranks, for this state alone; unless told otherwise the module's own, or all ranks once more where that would be mixed up
     with DDP's own collectives (``nuq.links.apart``).
 
-    ValueError for a setting that does not exist or is out of range, and where ranks differ in settings, versions or parameters.
-    Errors of an exchange end the backward pass as RuntimeError with their text; ``error`` has them as they were: NonFiniteError names the
-    worker and the parameter, RankLost the rank that died, MessageError a message that came damaged.
+    ValueError for a setting that does not exist or is out of range, for sparse gradients, and where ranks differ in settings, versions or
+    parameters.  Errors of an exchange end the backward pass, and ``error`` keeps them: NonFiniteError names the worker and the parameter,
+    RankLost the rank that died, MessageError a message that came damaged.  (In DDP's ``join``, as RuntimeError with their text.)
     """
+
+    exchange: HookExchange
+    hook: Hook
+    feedback: HookFeedback
 
     def __init__(
         self,
@@ -71,14 +75,15 @@ class CompressionState:
         layers: Sequence[str] = (),
         **settings: Any,
     ) -> None:
-        self.method_settings, self.exchange, self.hook, self.feedback = _sorted_settings(method, settings)
+        every = sorted_settings(method, (HookExchange, Hook, HookFeedback), settings, _OTHER_DEFAULTS)
+        self.method_settings, self.exchange, self.hook, self.feedback = every
         self.method, self.layers = method, layer_list.listed(layers)
         self._lines = layer_list.parsed(self.layers, _OTHER_DEFAULTS, beside=method)
         self.feedback.check([method, *(line.method for line in self._lines)], self.exchange.collective)
         for own in (self.method_settings, *(line.settings for line in self._lines)):
             if getattr(own, "statistics", "running") != "running":
                 raise ValueError(f"statistics={own.statistics!r}: the hook sees the training's own gradients alone; legal here: running")
-        self.step = 0
+        self.step = self._begun = 0  # the latter: of the training at which this process began
         self.error: BaseException | None = None
         self.gate_s: dict[str, float] = {}  # what the gate measured: seconds by collective
         self._saved: dict[str, Any] | None = None
@@ -99,15 +104,11 @@ class CompressionState:
             carried = self.state_dict()
         if not dist.is_available() or not dist.is_initialized():
             raise ValueError("a CompressionState exchanges between processes: call torch.distributed.init_process_group first")
-        parameters = named(model)
-        for name, p in parameters.items():
-            if p.dtype not in DTYPES:
-                raise ValueError(f"parameter {name!r} is of {p.dtype}: must be one of {', '.join(map(str, DTYPES))}")
+        parameters = self._parameters = trained(model)
         self._model = model  # keeps the parameters alive, whose identities are the keys
-        device = next(iter(parameters.values())).device if parameters else torch.device("cpu")
+        device = self._device = next(iter(parameters.values())).device if parameters else torch.device("cpu")
         self._sizes = {name: p.numel() for name, p in parameters.items()}
         self._shapes = {name: tuple(p.shape) for name, p in parameters.items()}
-        self._parameters = parameters
         shared = getattr(model, "process_group", None) or dist.group.WORLD
         assert isinstance(shared, dist.ProcessGroup)
         versions = {"message version": VERSION, "torch": torch.__version__}
@@ -118,13 +119,8 @@ class CompressionState:
         dense = self.exchange.collective == "dense" or self.hook.gate  # all else that gloo sends is matched by tag
         self._coders = Coders(self.method, self.method_settings, self.exchange.second_bits, self._lines)
         self._coders.assign(self._shapes)
-        if dense and any(self._coders.corrects_momentum(name, self.feedback.settings()) for name in self._shapes):
-            of = "gate=True" if self.hook.gate else "collective='dense'"
-            raise ValueError(
-                f"{of}: sends gradients without the momentum that feedback='momentum' has taken from the optimizer; leave it out"
-            )
-        if self.hook.skip_1d:
-            self._coders.check_vectors(self._shapes, self.feedback.settings())
+        of_dense = "gate=True" if self.hook.gate else "collective='dense'" if dense else ""
+        self._coders.check_momentum(self._shapes, self.feedback.settings(), of_dense, skip_1d=self.hook.skip_1d)
         if group is None and (dense or backend_of(shared, device.type) == "nccl"):
             group = apart(shared)
         self.group = group or shared
@@ -137,10 +133,13 @@ class CompressionState:
         for memory in self._coders.memories:
             memory.may_undo = self.hook.on_non_finite == "propagate"
         self._dense = Dense(self.links, account=self.account)
-        self.collective, self._collective = self._chosen()
+        self.collective, self._collective = "dense", self._dense
+        if self.exchange.collective != "dense":
+            hosts = Hosts.of(1 if self._coders.single_worker else self.links.world, self.links.world)
+            found = build(self._coders, self.exchange, self.links, hosts, self.account, per_machine=self.hook.per_machine)
+            self.collective, self._collective = found
         self._compressing = self._collective  # also where the gate turns to the dense one
-        self._agreed = False
-        self._learners = learners(self._coders, [self.links.rank])
+        self._agreed, self._learners = False, learners(self._coders, [self.links.rank])
         self._waits = self.exchange.collective != "dense" and any(coder.scope == "model" for coder in self._coders.every)
         self._shaped = any(codec.shaped for codec in self._coders.codec.every)
         self._plans: dict[tuple[str, ...], Plan] = {}
@@ -149,16 +148,13 @@ class CompressionState:
         self._names = {id(p): name for name, p in parameters.items()}
         if carried is not None:
             if carried is not self._saved:
-                for memory in (memory for own in by_encoder(carried["coders"]) for memory in own.get("memories", ())):
-                    keep_fitting(memory, self._vectors)
-            self.load_state_dict(carried)
+                keep_fitting(by_encoder(carried["coders"]), self._vectors)
+            try:
+                self.load_state_dict(carried)
+            except ValueError:
+                self._names = {}
+                raise
         self._saved = None
-
-    def _chosen(self) -> tuple[str, Collective]:
-        if self.exchange.collective == "dense":
-            return "dense", self._dense
-        hosts = Hosts.of(1 if self._coders.single_worker else self.links.world, self.links.world)
-        return build(self._coders, self.exchange, self.links, hosts, self.account, per_machine=self.hook.per_machine)
 
     def __getstate__(self) -> dict[str, Any]:
         settings = vars(self.method_settings) | vars(self.exchange) | vars(self.hook) | vars(self.feedback)
@@ -175,6 +171,7 @@ class CompressionState:
         return {
             "method": self.method,
             "step": self.step,
+            "rank": self.links.rank,
             "collective": self.collective,
             "coders": self._coders.state_dict(),
             "layers": self.layers,
@@ -182,26 +179,22 @@ class CompressionState:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a ``state_dict`` of this rank, all of the same step; ValueError for one of another method or of other settings.
+        """Go on from a ``state_dict`` of this rank, all of the same step; residuals are in the units of gradients, or a gradient scaler's.
 
-        Residuals are in the units of the gradients, so of a gradient scaler's scale, too.
+        Where nothing is remembered another rank's state will do: levels are alike, statistics begin anew.  ValueError, with nothing
+        changed, for one of another method, other settings or another rank, and for entries that ``state_dict`` cannot have given.
         """
-        if missing := {"method", "step", "collective", "coders", "statistics"} - state.keys():
-            raise ValueError(f"a state without {', '.join(sorted(missing))}: it takes what state_dict gave")
-        if state.get("method") != self.method:
-            raise ValueError(f"a state of method={state.get('method')!r}: this one has method={self.method!r}")
-        if (theirs := list(state.get("layers", ()))) != self.layers:
-            raise ValueError(f"a state of layers={theirs!r}: this one has layers={self.layers!r}")
+        saved_state.check_head(state, self.method, self.layers)
         if not self._names:
             self._saved = state
             return
-        for pair in zip(by_encoder(state["coders"]), by_encoder(self._coders.state_dict()), strict=True):
-            agreement.check_saved(*pair, self._vectors)
-        self.step, self._agreed = state["step"], False
-        self._coders.load_state_dict(of_rank(state["coders"], self.links.rank))
-        rows = state["statistics"] if isinstance(state["statistics"], dict) else {0: state["statistics"]}  # before there were layers
-        for learner in self._learners:
-            learner.statistics = {self.links.rank: learner.read(rows[learner.encoder])}
+        rank, second = self.links.rank, self.exchange.collective not in ("auto", "hierarchical")
+        coders = saved_state.checked(state, self.state_dict(), self._vectors, rank, second=second)
+        statistics = saved_state.statistics(state, self._learners, rank)
+        self.step, self._begun, self._agreed = state["step"], state["step"], False
+        self._coders.load_state_dict(coders, self._device)
+        for learner, found in zip(self._learners, statistics, strict=True):
+            learner.statistics = {rank: found}
         if self.hook.gate and state["collective"] == "dense":  # its word still holds
             self.collective, self._collective = "dense", self._dense
 
@@ -223,6 +216,15 @@ class CompressionState:
     def seconds(self) -> dict[str, float]:
         """What the exchanging thread spent its time on: encode, wire, decode, levels."""
         return dict(self.account.seconds) if self._names else {}
+
+    def summary(self) -> str:
+        """What the exchanges since ``attach`` took and saved, this rank's word: collective, gate, bytes, time; to print at the end."""
+        if not self._names:
+            return f"{self.method}: without a model, nothing has been exchanged."
+        size, steps = sum(self._sizes.values()), self.step - self._begun
+        first = f"{self.method} by {self.collective}: {steps} steps of {size:,} coordinates on {self.links.world} ranks."
+        of_gate = summary.of_gate(self.hook.gate, self.gate_s, size, self.collective, self.step - gate.STEP)
+        return f"{first} {summary.of_bytes(self.bytes_sent, size, self.links.world, steps)} {of_gate} {summary.of_seconds(self.seconds)}"
 
     def close(self) -> None:
         """End the thread, after what it was given."""
@@ -252,18 +254,26 @@ class CompressionState:
         cuda = buffer.device.type == "cuda"
         ready = torch.cuda.current_stream(buffer.device).record_event() if cuda else None
         done: torch.futures.Future[None] = torch.futures.Future(devices=[buffer.device] if cuda else [])
+        inside = torch._C._current_graph_task_id() != -1  # of a backward pass, unlike in DDP's join
         job = Bucket(buffer, names, bucket.is_last(), done, ready)
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, daemon=True, name="nuq exchange")
             self._thread.start()
             self._at_exit = weakref.finalize(self, _end, self._thread, self._jobs)
         self._jobs.put(job)
-        return done.then(lambda _: self._result(job))
+        if inside and job.last:  # an error that a future carries becomes a RuntimeError in DDP, one of the backward pass stays what it is
+            after = torch.autograd.Variable._execution_engine.queue_callback
+            after(lambda: after(self._raise))  # behind DDP's own callback, which is not there yet and waits for all futures
+        return done.then(lambda _: self._result(job, told=inside))
 
-    def _result(self, job: Bucket) -> Tensor:
+    def _result(self, job: Bucket, *, told: bool) -> Tensor:
+        if not told:
+            self._raise()
+        return job.buffer
+
+    def _raise(self) -> None:
         if self.error is not None:
             raise self.error
-        return job.buffer
 
     def _work(self) -> None:
         """The thread: bucket after bucket, in the order in which DDP gives them, which is the same on all ranks."""
@@ -328,11 +338,8 @@ class CompressionState:
     def _plan(self, names: tuple[str, ...]) -> Plan:
         """Of a bucket: one part per parameter, small neighbours together in full precision; or of all buckets, in the model's order."""
         if names not in self._plans:
-            listed = [name for name in self._shapes if name in names] if self._waits else list(names)
-            arrangement = self._coders.arrange({name: self._shapes[name] for name in listed}, self._exact)
-            copied = self._waits or (self._shaped and not all(self._parameters[name].is_contiguous() for name in names))
-            order = tuple(arrangement.arranged(listed)) if copied else None
-            self._plans[names] = Plan(arrangement.parts, order, self._parameters)
+            arrange = functools.partial(self._coders.arrange, exact=self._exact)
+            self._plans[names] = made(names, self._parameters, arrange, waits=self._waits, shaped=self._shaped)
         return self._plans[names]
 
     # --- before a step ---
@@ -342,7 +349,7 @@ class CompressionState:
             levels = zlib.crc32(repr([compressor.levels.values.tolist() for compressor in self._coders.adaptive]).encode())
             agreement.check_settings(self._told, {"step": self.step, "collective": self.collective, "checksum of the levels": levels})
             self._agreed = True
-        if self.hook.gate and self.step == _GATE_STEP and self.collective != "dense":
+        if self.hook.gate and self.step == gate.STEP and self.collective != "dense":
             pair = [self._collective, self._dense]
             spent = gate.seconds(pair, self.links, sum(self._sizes.values()), device)
             self.gate_s = dict(zip((self.collective, "dense"), spent, strict=True))
@@ -391,9 +398,3 @@ def compress_hook(state: CompressionState, bucket: GradBucket) -> torch.futures.
 
 # DDP compares a hook's annotations with these objects, and deferred ones are strings
 compress_hook.__annotations__.update({"bucket": GradBucket, "return": torch.futures.Future[Tensor]})
-
-
-def _sorted_settings(name: str, given: dict[str, Any]) -> tuple[Any, HookExchange, Hook, HookFeedback]:
-    """The method's, the collective's and the hook's own settings; ValueError for one that nobody reads."""
-    own, exchange, hook, feedback = sorted_settings(name, (HookExchange, Hook, HookFeedback), given, _OTHER_DEFAULTS)
-    return own, exchange, hook, feedback

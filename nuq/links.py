@@ -2,7 +2,8 @@
 
 Everything that the collectives of this library send goes through ``Links.swap``: every rank sends to and receives from others directly.
 An operation that fails therefore fails with a certain rank.  That one may only have given up on another: so each rank writes into the
-group's store whom it misses, all follow that to the rank that misses nobody, and every error names the same one.
+group's store whom it misses, all follow that to the rank that misses nobody, and every error names the same one.  Where the store has ended
+with the others, a rank that was away for longer than they wait for it names itself.
 """
 
 from __future__ import annotations
@@ -31,6 +32,25 @@ _LATE, _GONE = "did not answer in time", "is gone"
 _ROLL_CALL_TAG, _SILENT_TAG, _FIRST_TAG = range(3)  # the second is never sent
 _built: Counter[str] = Counter()  # Links of every group so far
 _asked: list[int] = []  # whether this process has, once it missed a rank
+
+
+class Absence:
+    """How long this process took from one exchange to the next: a rank that the others have given up by then knows it from that."""
+
+    def __init__(self) -> None:
+        self._ended = time.monotonic()
+        self.seconds = 0.0
+
+    def ends(self) -> None:
+        """An exchange begins."""
+        self.seconds = time.monotonic() - self._ended
+
+    def begins(self) -> None:
+        """An exchange has ended well."""
+        self._ended = time.monotonic()
+
+
+absence = Absence()
 
 
 def _ask_store(ask: Callable[[Store], str]) -> str:
@@ -155,6 +175,7 @@ class Swap:
             except RuntimeError as error:
                 self._links.abandon(self)
                 raise self._links.lost(rank, error) from error
+        absence.begins()
         return self._received
 
 
@@ -200,6 +221,7 @@ class Links:
     def post(self, outgoing: Mapping[int, Tensor], sizes: Mapping[int, int], purpose: str) -> Swap:
         """The same, without waiting: what is received is there after ``wait``."""
         tag = self.next_tag()
+        absence.ends()
         received = {rank: torch.empty(size, dtype=torch.uint8, device=self.device) for rank, size in sizes.items()}
         operations = [(rank, dist.irecv, tensor) for rank, tensor in received.items() if tensor.numel()]
         outgoing = {rank: tensor.to(self.device) for rank, tensor in outgoing.items()}
@@ -258,6 +280,7 @@ class Links:
         self.bytes_sent[purpose] += 2 * (self.world - 1) * tensor.numel() * tensor.element_size() // self.world
         if self.world == 1:
             return
+        absence.ends()
         try:
             work = dist.all_reduce(tensor, group=self.group, async_op=True)
             assert work is not None
@@ -267,6 +290,7 @@ class Links:
                 work.wait(self.timeout)
         except RuntimeError as error:
             raise self.lost(None, error) from error
+        absence.begins()
 
     def _missing(self) -> int | None:
         """The rank that does not answer, after an operation of all ranks that does not tell which one broke it; None: not to be found."""
@@ -321,6 +345,8 @@ class Links:
                 links._hang_up()
             if dist.get_rank() == 0:
                 _until_all_have_asked()
+        elif how == _GONE and absence.seconds > self.timeout.total_seconds():  # the others gave up, and the store ended with them
+            name, how = dist.get_rank(), f"{_LATE}, {absence.seconds:.0f} s after its last exchange"
         world = dist.get_world_size()
         who = f"rank {name} of {world}" if name is not None else f"one of the {world} ranks"
         return RankLost(f"{who} {how} (rank {dist.get_rank()} saw: {why})")

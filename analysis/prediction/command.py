@@ -141,7 +141,7 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         "--collective",
         choices=("auto", *predict.SPARSE_COLLECTIVES),
         default="auto",
-        help="default: auto, the quickest predicted (nuq itself takes the fewest bytes)",
+        help="default: auto, the quickest predicted (nuq itself takes the fewest bytes within a bound on the error)",
     )
     add("--per_machine", type=int, default=1, help="workers that share a machine and its link (default: 1)")
     add("--local_bandwidth", default="100G", help="bit/s of a worker's link inside its machine (default: 100G)")

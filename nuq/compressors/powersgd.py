@@ -38,7 +38,7 @@ from nuq.settings import check
 from nuq.settings.powersgd import PowerSGD as Settings
 
 TAG = b"POWR"
-_START = "start of "  # before a vector's name, in a state
+START = "start of "  # before a vector's name, in a state
 _HEAD = struct.Struct("<BxHIhxx")
 _WHOLE, _HALF = 1, 2
 _TOP_HALF = 15  # the largest number is brought below 2^15, so that rounding cannot overflow
@@ -107,10 +107,10 @@ class PowerSGD:
         return HEADER_BYTES + _HEAD.size + numbers * (2 if self.half else 4)
 
     def state_dict(self) -> dict[str, Any]:
-        return {f"{_START}{name}": right.clone() for name, right in self.starts.items()}
+        return {f"{START}{name}": right.clone() for name, right in self.starts.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.starts = {name.removeprefix(_START): right.clone() for name, right in state.items()}
+        self.starts = {name.removeprefix(START): right.clone() for name, right in state.items()}
 
 
 def _message(num_coordinates: int, head: bytes, numbers: Sequence[Tensor]) -> Message:

@@ -38,7 +38,8 @@ class Quantizer:
     """Stochastic rounding of bucket-normalised coordinates to fixed levels.  Unbiased unless it clips.
 
     settings: bucket size, rotation and coding; dither where they have it.  uniform: the levels are equally spaced.  multiple: of the
-    rms norm (``nuq.ops``, step 2).  multiplier: the p of exponential levels, where the levels have one.
+    rms norm (``nuq.ops``, step 2).  multiplier: the p of exponential levels, where the levels have one.  rate: bits of a coded normal
+    coordinate, where they are known.
     """
 
     def __init__(
@@ -51,7 +52,9 @@ class Quantizer:
         multiple: float = 0.0,
         clip_sigma: float = 0.0,
         multiplier: float | None = None,
+        rate: float | None = None,
     ) -> None:
+        self.rate = rate
         self.bucket_size = settings.bucket_size
         self.norm = norm
         self.multiple = multiple
@@ -137,6 +140,10 @@ class Quantizer:
         """Length of its messages; with entropy coding, the most it can be."""
         return HEADER_BYTES + self._layout(num_coordinates).body_bytes()
 
+    def usual_bytes(self, num_coordinates: int) -> int:
+        """Of normal coordinates, where that is known; ``message_bytes``, else."""
+        return self.message_bytes(num_coordinates) if self.rate is None else HEADER_BYTES + round(self.rate * num_coordinates / 8)
+
     def state_dict(self) -> dict[str, Any]:
         return {"levels": torch.tensor(self.levels.values, dtype=torch.float64), "multiplier": self.multiplier}
 
@@ -220,7 +227,8 @@ def ecdq(settings: ECDQ) -> Quantizer:
     """
     lattice = level_sets.equally_spaced(511)
     known_bits = CONTEXT_BITS if settings.dither == "subtractive" and settings.coding == "rans" else 0
-    return Quantizer(lattice, settings, "rms", uniform=True, multiple=255 * step_of_rate(settings.bits, known_bits))
+    rate = None if settings.coding == "packed" else settings.bits
+    return Quantizer(lattice, settings, "rms", uniform=True, multiple=255 * step_of_rate(settings.bits, known_bits), rate=rate)
 
 
 def nuqsgd(settings: NUQSGD) -> Quantizer:

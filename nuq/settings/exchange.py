@@ -15,13 +15,15 @@ class Exchange:
         "gather",
         "gather: every message to every process; two_stage: stretches to their owners, whose means are encoded again, less to send from "
         "three workers on; server: to worker 0, who answers all; hierarchical: dense inside a machine, messages between machines; "
-        "auto: the fewest bytes.  PowerSGD averages factors by the first two, each of which then gives the same bits",
+        "auto: the fewest bytes whose mean errs at most 1.5 times as much as gather's.  PowerSGD averages factors by the first two, each "
+        "of which then gives the same bits",
         choices=("auto", "gather", "two_stage", "server", "hierarchical"),
         identity="unless default",
     )
     second_bits: int = setting(
         4,
-        "bits of the means that are encoded again; their error is not divided by the number of workers, so more than bits",
+        "bits of the means that are encoded again; their error is not divided by the number of workers, so more than bits; auto takes more "
+        "where its bound on the error asks for it",
         low=1,
         high=8,
         identity="unless default",
@@ -42,8 +44,8 @@ class HookExchange(Exchange):
 
     collective: str = setting(
         "auto",
-        "auto: the one with the fewest bytes; gather, two_stage, server, hierarchical: as in main.py; dense: bfloat16 by the backend's own "
-        "all-reduce",
+        "auto: the fewest bytes whose mean errs at most 1.5 times as much as gather's; gather, two_stage, server, hierarchical: as in "
+        "main.py; dense: bfloat16 by the backend's own all-reduce",
         choices=("auto", "gather", "two_stage", "server", "hierarchical", "dense"),
     )
 

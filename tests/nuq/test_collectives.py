@@ -283,11 +283,29 @@ def test_the_simulated_server_draws_who_comes_first():
 
 
 @pytest.mark.parametrize(
-    ("name", "workers", "choice"),
-    [("alq", 1, "gather"), ("alq", 2, "gather"), ("alq", 3, "two_stage"), ("alq", 8, "two_stage"), ("sgd", 8, "gather")],
+    ("name", "bits", "workers", "choice"),
+    [
+        ("qsgdinf", 3, 1, "gather"),
+        ("qsgdinf", 3, 2, "gather"),
+        ("qsgdinf", 3, 3, "two_stage"),
+        ("qsgdinf", 3, 8, "two_stage"),
+        ("eden", 8, 2, "gather"),  # two stages would send less in 4 bits, and err by hundreds of times as much
+        ("sgd", 32, 8, "gather"),
+    ],
 )
-def test_auto_takes_the_fewest_bytes(name, workers, choice):
-    assert fewest_bytes(Coders(name, settings_of(name, bits=3) if name == "alq" else settings_of(name), 4), workers) == choice
+def test_auto_takes_the_fewest_bytes_within_its_bound(name, bits, workers, choice):
+    coders = Coders(name, settings_of(name, bits=bits), 4)
+    assert fewest_bytes(coders, Links(None), workers) == choice
+    (second_bits,) = coders.second_bits
+    (second,) = coders.second.every
+    assert second_bits > bits if choice == "two_stage" else second_bits == 4
+    assert name == "sgd" or second.settings.bits == second_bits
+
+
+def test_means_travel_in_the_bits_that_were_asked_for_at_least():
+    coders = Coders("qsgdinf", settings_of("qsgdinf"), 8)
+    assert fewest_bytes(coders, Links(None), 8) == "two_stage"
+    assert coders.second_bits == [8]
 
 
 @pytest.mark.parametrize(

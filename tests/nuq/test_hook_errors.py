@@ -126,9 +126,11 @@ def raises(group, collective):
     if rank == 2:
         model.module[2].register_full_backward_hook(lambda *_: None)
         model.module[2].weight.register_hook(lambda gradient: gradient.index_fill(0, torch.tensor([3]), math.nan))
-    with pytest.raises(RuntimeError, match=rf"the gradient of '2\.weight' on {where} is not finite"):
+    with pytest.raises(NonFiniteError, match=rf"the gradient of '2\.weight' on {where} is not finite") as raised:
         backward(model, rank, 1)
-    assert isinstance(state.error, NonFiniteError)
+    assert state.error is raised.value
+    with pytest.raises(RuntimeError, match="an earlier exchange failed: the gradient of"):
+        backward(model, rank, 2)
 
 
 @pytest.mark.parametrize("collective", ["gather", "two_stage", "server", "hierarchical"])
@@ -143,7 +145,7 @@ def overflows_float16(group):
         model, state = hooked(group, nn.Linear(400, 1).half(), **settings)
         loss = model(torch.full((1, 400), 2000.0, dtype=torch.float16)).sum()
         if policy == "raise":
-            with pytest.raises(RuntimeError, match="the mean gradient of 'weight' is not finite or overflows float16"):
+            with pytest.raises(NonFiniteError, match="the mean gradient of 'weight' is not finite or overflows float16"):
                 loss.backward()
         else:
             loss.backward()
@@ -203,11 +205,11 @@ def overlaps(group):
         assert again.wait(20), "the hook waited for the exchange"
         mean(*arguments)
 
-    def callback(job):
+    def callback(job, **told):
         inside.append(threading.get_ident())
         time.sleep(0.01)
         try:
-            return result(job)
+            return result(job, **told)
         finally:
             inside.pop()
 

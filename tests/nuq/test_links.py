@@ -168,6 +168,48 @@ def test_the_others_end_with_an_error_of_their_own(apart_s):
         assert "rank 1 of 3 is gone" in text, text
 
 
+LATE = """
+import sys, time
+import torch, torch.distributed as dist
+from torch import nn
+import nuq, nuq.links
+
+nuq.links._STORE_STAYS_S = 0.1  # so that the store, which the first rank keeps, has gone when the late one comes
+dist.init_process_group("gloo")
+model = nn.parallel.DistributedDataParallel(nn.Linear(50, 50))
+state = nuq.CompressionState(model, method="qsgdinf", collective=sys.argv[1], min_size=0, timeout_s=2.0)
+model.register_comm_hook(state, nuq.compress_hook)
+for step in range(3):
+    if step == 2 and dist.get_rank() == 1:
+        sys.stdin.read()  # until the first rank has ended
+        time.sleep(2.5)
+    model(torch.randn(4, 50)).sum().backward()
+"""
+
+
+@pytest.mark.parametrize("collective", ["gather", "server"])
+def test_a_rank_that_comes_after_all_have_gone_names_itself(collective):
+    environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", LATE, collective],
+            cwd=ROOT,
+            env=os.environ | environment | {"RANK": str(rank)},
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        said = [process.communicate(timeout=90)[1] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    assert "rank 1 of 2 did not answer in time" in said[0], said
+    assert "rank 1 of 2 did not answer in time, " in said[1] and "s after its last exchange" in said[1], said
+
+
 # --- a link that works ---
 
 

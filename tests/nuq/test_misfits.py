@@ -26,7 +26,7 @@ def older_on_one_rank(group):
         state.load_state_dict(before)
     else:
         state.load_state_dict(state.state_dict())
-    with pytest.raises(RuntimeError, match="rank 0 has step=1 and rank 1 has step=0: all ranks need the same"):
+    with pytest.raises(ValueError, match="rank 0 has step=1 and rank 1 has step=0: all ranks need the same"):
         backward(model, rank, 1)
 
 

@@ -1,0 +1,103 @@
+"""collective="auto" errs at most BOUND times as much as gather on the mean: every method, on laws that the choice was not made on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from nuq.mean_error import BOUND
+from nuq.registry import METHODS
+from nuq.settings.exchange import Exchange
+from nuq.workers import Workers
+from tests.nuq.small_training import assert_same_bits, backward, gradients, hooked, net, of_all
+
+SHAPE = torch.Size([64, 256])
+DRAWS = 2
+EXCHANGING = [name for name, entry in METHODS.items() if not entry.single_worker and not entry.collective]
+
+
+def normal(generator: torch.Generator) -> Tensor:
+    return torch.randn(SHAPE, generator=generator)
+
+
+def lognormal(generator: torch.Generator) -> Tensor:
+    return (1.5 * normal(generator)).exp() * normal(generator).sign()
+
+
+def layered(generator: torch.Generator) -> Tensor:
+    """Rows of lengths from 1 to 1000, as the layers of a network."""
+    return normal(generator) * 10 ** (3 * torch.rand(SHAPE[0], 1, generator=generator))
+
+
+CASES: list[tuple[Callable[[torch.Generator], Tensor], float]] = [(lognormal, 0.03), (layered, 0.3), (normal, 10.0)]  # R from 1 to M
+
+
+def workers_of(law: Callable[[torch.Generator], Tensor], workers: int, noise: float) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(workers)
+    common = law(generator)
+    return [common + noise * law(generator) for _ in range(workers)]
+
+
+def error(simulation: Workers, given: list[Tensor]) -> float:
+    """The mean over DRAWS of |out - mean|^2, levels having been fitted to these gradients."""
+    every, mean, total = {w: [x] for w, x in enumerate(given)}, torch.stack(given).double().mean(dim=0).reshape(-1), 0.0
+    simulation.observe(every, 0)
+    simulation.update_levels()
+    for step in range(DRAWS):
+        out = simulation.exchange(every, dict.fromkeys(every, 0.0), step + 1).mean
+        total += float((out.double() - mean).square().sum())
+    return total / DRAWS
+
+
+def simulated(name: str, settings: Any, collective: str, workers: int) -> Workers:
+    return Workers(name, settings, workers, {"a": SHAPE}, 5, torch.device("cpu"), exchange=Exchange(collective=collective))
+
+
+def of_bits(name: str) -> list[dict[str, Any]]:
+    """Few and many bits, where the method has them; buckets that no stretch cuts."""
+    fields = {item.name for item in dataclasses.fields(METHODS[name].settings)}
+    small = {"bucket_size": 512} if "bucket_size" in fields else {}
+    if "bits" not in fields:
+        return [small]
+    return [small | {"bits": type(METHODS[name].settings().bits)(bits)} for bits in (3, 7)]
+
+
+@pytest.mark.parametrize("workers", [2, 3, 8])
+@pytest.mark.parametrize("name", EXCHANGING)
+def test_auto_errs_little_more_than_gather(name: str, workers: int) -> None:
+    for given in of_bits(name):
+        settings = METHODS[name].settings(**given)
+        auto = simulated(name, settings, "auto", workers)
+        if auto.collective_name == "gather":
+            continue
+        gather = simulated(name, settings, "gather", workers)
+        for law, noise in CASES:
+            vectors = workers_of(law, workers, noise)
+            found, of_gather = error(auto, vectors), error(gather, vectors)
+            assert found <= BOUND * of_gather + 1e-12, (given, law.__name__, auto.coders.second_bits, found / of_gather)
+
+
+def under_ddp(group, method, bits):
+    """The first gradient's error, of ranks whose gradients differ, beside that of gather."""
+    rank, errors = dist.get_rank(group), []
+    for collective in ("auto", "gather"):
+        local, (model, state) = net(), hooked(group, net(), method=method, bits=bits, collective=collective)
+        for each in (local, model):
+            backward(each, rank, 0)
+        assert_same_bits(group, gradients(model))
+        mean = torch.stack(of_all(group, gradients(local))).mean(dim=0)
+        errors.append(float((gradients(model) - mean).square().sum() / mean.square().sum()))
+        state.close()
+    return errors
+
+
+@pytest.mark.parametrize(("method", "bits"), [("eden", 8), ("qsgdinf", 4)])
+def test_the_hooks_auto_errs_little_more_than_gather(method, bits, ranks):
+    for errors in ranks.run(under_ddp, method, bits, world=2) + ranks.run(under_ddp, method, bits, world=3):
+        assert 0 < errors[0] <= BOUND * errors[1], errors

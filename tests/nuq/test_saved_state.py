@@ -1,0 +1,250 @@
+"""A state that is loaded is this rank's own and whole, or nothing is taken from it; and what a state says about its exchanges."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import nuq
+from tests.nuq.ranks import second_group
+from tests.nuq.small_training import backward, descend, hooked, net, wrapped
+
+FEEDBACK: dict[str, Any] = {"method": "alq", "bucket_size": 64, "feedback": "error", "update_at": [1], "num_samples": 1}
+CASQ: dict[str, Any] = {"method": "casq", "refresh_every": 4, "clusters": 3, "sample_size": 64}
+POWER: dict[str, Any] = {"method": "powersgd", "rank": 1}
+LAYERS: dict[str, Any] = {"method": "qsgd", "layers": ["4 = amq bucket_size=64"]}
+NAN = torch.full((480,), torch.nan)
+ODD: list[tuple[dict[str, Any], list[Any], Any, str]] = [
+    (FEEDBACK, ["step"], "3", "step='3': must be a whole number"),
+    (FEEDBACK, ["step"], True, "step=True: must be a whole number"),
+    (FEEDBACK, ["step"], -1, "step=-1: must be a whole number from 0 on"),
+    (FEEDBACK, ["step"], float("nan"), "step=nan: must be a whole number"),
+    (FEEDBACK, ["method"], None, "a state of method=None: this one has method='alq'"),
+    (FEEDBACK, ["layers"], 3, "a state of layers=3"),
+    (FEEDBACK, ["collective"], "ring", "collective='ring': must be one of gather"),
+    (FEEDBACK, ["rank"], "0", "rank='0': must be a whole number"),
+    (FEEDBACK, ["coders"], None, "coders=None: must be a dictionary"),
+    (FEEDBACK, ["coders", "compressor"], [], "coders.compressor=[]: must be a dictionary"),
+    (FEEDBACK, ["coders", "compressor"], {}, "a state with 0 levels: these settings have 8"),
+    (FEEDBACK, ["coders", "compressor", "levels"], [-1.0, 1.0], "coders.compressor.levels=[-1.0, 1.0]: must be a float64 tensor"),
+    (FEEDBACK, ["coders", "compressor", "levels"], torch.linspace(-1, 1, 8), "levels='float32[8]': must be a float64 tensor"),
+    (FEEDBACK, ["coders", "compressor", "levels"], torch.full((8,), torch.nan).double(), "infinite or none"),
+    (FEEDBACK, ["coders", "compressor", "levels"], torch.linspace(1, -1, 8).double(), "levels run from 1.0 to -1.0"),
+    (FEEDBACK, ["coders", "compressor", "gap"], "small", "gap='small': must be a finite number or None"),
+    (FEEDBACK, ["coders", "compressor", "multiplier"], 0.5, "multiplier=0.5: must be None"),
+    (FEEDBACK, ["coders", "memories"], None, "coders.memories=None: must be a list"),
+    (FEEDBACK, ["coders", "memories"], [7], "coders.memories[0]=7: must be a dictionary"),
+    (FEEDBACK, ["coders", "memories", 0, "kinds"], "residuals", "kinds='residuals': must be a list of names"),
+    (FEEDBACK, ["coders", "memories", 0, "workers"], [], "workers=[]: must be a dictionary"),
+    (FEEDBACK, ["coders", "memories", 0, "workers"], {0: {}}, "has no residuals"),
+    (FEEDBACK, ["coders", "memories", 0, "workers", 0, "residuals", "0.weight"], NAN, "residuals of '0.weight'"),
+    (FEEDBACK, ["coders", "memories", 0, "workers", 0, "residuals", "0.weight"], torch.zeros(480).double(), "'float64[480]'"),
+    (FEEDBACK, ["coders", "memories", 0, "workers", 0, "residuals", "0.weight"], torch.zeros(40, 12), "for '0.weight', which has 480"),
+    (FEEDBACK, ["coders", "memories", 0, "workers", 0, "residuals", "0.weight"], 3.0, "must be a float32 tensor"),
+    (FEEDBACK, ["coders", "memories", 0, "workers", 0, "residuals", "9.weight"], torch.zeros(4), "which has left the model"),
+    (FEEDBACK, ["statistics"], 4, "statistics=4: must be a dictionary"),
+    (FEEDBACK, ["statistics"], {}, "statistics has no 0"),
+    (FEEDBACK, ["statistics", 0], torch.zeros(3).double(), "statistics[0]=[3]: must be of shape"),
+    (CASQ, ["coders", "compressor", "by_worker"], {"0": {}}, "by_worker"),
+    (CASQ, ["coders", "compressor", "by_worker", 0], {"0.weight": [0, [[1.0, 2.0], [1.0]]]}, "two rows of thresholds"),
+    (CASQ, ["coders", "compressor", "by_worker", 0], {"0.weight": [0, [[float("nan")], [1.0]]]}, "two rows of thresholds"),
+    (POWER, ["coders", "compressor", "start of 0.weight"], NAN, "infinite or none"),
+    (POWER, ["coders", "compressor", "start of 0.weight"], torch.zeros(3), "must be of two dimensions"),
+    (LAYERS, ["coders", "layers"], {}, "coders.layers={}: must be a list"),
+    (LAYERS, ["coders", "layers"], [], "coders.layers=[]: must be as many as here, 1"),
+    (LAYERS, ["coders", "layers", 0, "compressor", "multiplier"], 1.5, "multiplier=1.5: must be a number between 0 and 1"),
+]
+
+
+def replaced(state: dict[str, Any], path: list[Any], value: Any) -> dict[str, Any]:
+    """A copy with another value at one place."""
+    state = copy.deepcopy(state)
+    place: Any = state
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return state
+
+
+def shown(state: Any) -> str:
+    """Every number of a state."""
+    return repr(_plain(state))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def odd_entries(group) -> None:
+    states: dict[str, Any] = {}
+    for settings, path, value, sentence in ODD:
+        name = settings["method"]
+        if name not in states:
+            model, states[name] = hooked(group, net(), **settings)
+            for step in range(3):
+                descend(model, lambda model=model, step=step: backward(model, 0, step))
+        state = states[name]
+        before = shown(state.state_dict())
+        with pytest.raises(ValueError, match=re.escape(sentence)):
+            state.load_state_dict(replaced(state.state_dict(), path, value))
+        assert shown(state.state_dict()) == before, (path, value)
+        state.load_state_dict(state.state_dict())
+        assert shown(state.state_dict()) == before
+    state = states["alq"]
+    for value in (None, [], "state", 3):
+        with pytest.raises(ValueError, match="must be what state_dict gave"):
+            state.load_state_dict(value)
+    for key in ("step", "coders", "statistics"):
+        with pytest.raises(ValueError, match=f"a state without {key}"):
+            state.load_state_dict({name: part for name, part in state.state_dict().items() if name != key})
+    for each in states.values():
+        each.close()
+
+
+def test_odd_entries_are_refused_and_nothing_is_taken(ranks: Any) -> None:
+    ranks.run(odd_entries, world=1)
+
+
+def odd_at_attach(group) -> None:
+    model, state = hooked(group, net(), **FEEDBACK)
+    backward(model, 0, 0)
+    saved = state.state_dict()
+    again = nuq.CompressionState(min_size=0, **FEEDBACK)
+    again.load_state_dict(replaced(saved, ["statistics"], {}))
+    with pytest.raises(ValueError, match="statistics has no 0"):
+        again.attach(model)
+    with pytest.raises(ValueError, match="has no model"):
+        again.submit(None)  # type: ignore[arg-type]
+    again.load_state_dict(saved)
+    again.attach(model)
+    assert again.step == 1
+
+
+def test_a_state_that_does_not_fit_leaves_the_model_unattached(ranks: Any) -> None:
+    ranks.run(odd_at_attach, world=1)
+
+
+# --- whose state it is ---
+
+
+def of_first_rank(group) -> None:
+    """What rank 0 saved, on every rank."""
+    rank = dist.get_rank(group)
+    for settings, own in ((FEEDBACK, True), (CASQ, True), ({**FEEDBACK, "feedback": "none", "update_at": [1, 4], "num_samples": 3}, False)):
+        model, state = hooked(group, net(), **settings)
+        for step in range(3):
+            backward(model, rank, step)
+        mine = state.state_dict()
+        told: list[Any] = [mine if rank == 0 else None]
+        dist.broadcast_object_list(told, src=0, group=group)
+        if rank and own:
+            sentence = rf"a state of rank 0, loaded on rank {rank}: .* every rank saves its own .*f'state{{rank}}\.pt', and loads it again"
+            with pytest.raises(ValueError, match=sentence):
+                state.load_state_dict(told[0])
+            old = {key: part for key, part in told[0].items() if key != "rank"}  # before states said it
+            if settings is FEEDBACK:
+                with pytest.raises(ValueError, match=sentence):
+                    state.load_state_dict(old)
+            assert shown(state.state_dict()) == shown(mine)
+        elif not own:
+            state.load_state_dict(told[0])  # levels are the same on all ranks
+            assert not any(bool(row.any()) for row in state.state_dict()["statistics"].values()) or rank == 0
+        backward(model, rank, 3)
+        backward(model, rank, 4)
+        state.close()
+
+
+def test_the_first_ranks_state_is_not_everyones(ranks: Any) -> None:
+    ranks.run(of_first_rank, world=3)
+
+
+def other_number_of_ranks(group) -> None:
+    """auto may encode means in other bits then: what is known of them is left out."""
+    settings: dict[str, Any] = {"method": "amq", "bucket_size": 64, "update_at": [1], "num_samples": 1}
+    model, state = hooked(group, net(), **settings)
+    for step in range(3):
+        backward(model, dist.get_rank(group), step)
+    saved = state.state_dict()
+    saved["coders"]["second"] = {"levels": torch.linspace(-1, 1, 4).double(), "multiplier": 0.3, "gap": None}
+    state.load_state_dict(saved)
+    backward(model, dist.get_rank(group), 3)
+    _, fixed = hooked(group, net(), **settings, collective="two_stage")
+    with pytest.raises(ValueError, match="a state with 4 levels: these settings have 16"):
+        fixed.load_state_dict(saved)
+    for each in (state, fixed):
+        each.close()
+
+
+def test_a_state_of_another_number_of_ranks(ranks: Any) -> None:
+    ranks.run(other_number_of_ranks, world=2)
+
+
+# --- sparse gradients ---
+
+
+class Words(nn.Module):
+    def __init__(self, kind: type[nn.Embedding | nn.EmbeddingBag]) -> None:
+        super().__init__()
+        self.table, self.last = kind(20, 8, sparse=True), nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.last(self.table(x))
+
+
+def sparse(group) -> None:
+    for kind in (nn.Embedding, nn.EmbeddingBag):
+        model = wrapped(group, Words(kind))
+        with pytest.raises(ValueError, match=r"the gradient of 'table\.weight' is sparse, .* sparse=False, or freeze it"):
+            nuq.CompressionState(model)
+    frozen = Words(nn.Embedding)
+    frozen.table.weight.requires_grad_(False)
+    model, state = hooked(group, frozen)
+    model(torch.tensor([1, 2])).sum().backward()
+    state.close()
+
+
+def test_sparse_gradients_are_refused_when_the_state_is_built(ranks: Any) -> None:
+    ranks.run(sparse, world=1)
+
+
+# --- what it says ---
+
+
+def says(group) -> list[str]:
+    rank, found = dist.get_rank(group), [nuq.CompressionState(method="alq").summary()]
+    settings: dict[str, Any] = {"method": "qsgdinf", "bits": 2, "bucket_size": 64, "collective": "gather"}
+    for gate in (False, True):
+        model, state = hooked(group, net(), own=second_group(group) if gate else None, gate=gate, **settings)
+        for step in range(5):
+            if step == 2:
+                found.append(state.summary())
+            backward(model, rank, step)
+        state.close()
+        found.append(state.summary())
+        size = sum(p.numel() for p in model.parameters())
+        assert f"5 steps of {size:,} coordinates on 2 ranks." in found[-1]
+        ratio = re.search(r"all-reduce of float32 sends .*? \((.*?) times as much\)", found[-1])
+        assert ratio is not None and float(ratio[1]) == pytest.approx(5 * 4 * size / state.bytes_sent, abs=0.051)
+    return found
+
+
+def test_a_summary_says_bytes_gate_and_time(ranks: Any) -> None:
+    for alone, early, plain, waiting, gated in ranks.run(says, world=2):
+        assert alone == "alq: without a model, nothing has been exchanged."
+        assert "2 steps of" in early and "Spent: encode" in early
+        assert plain.startswith("qsgdinf by gather: ") and "Time against bfloat16 was not measured (gate=True does)." in plain
+        assert "The gate has not measured yet." in waiting
+        pattern = (
+            r"The gate measured [\d.e+-]+ ms by gather and [\d.e+-]+ ms in bfloat16 for 2,365 coordinates: .* since, which saved about .* s"
+        )
+        assert re.search(pattern, gated), gated
