@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[1]
 HEARTBEAT_S = 2.0
 PATIENCE_S = 60.0  # heartbeats may fail for so long before they end a run: file servers have short troubles
 EXIT_DONE, EXIT_BAD_SETTINGS, EXIT_DIVERGED, EXIT_REQUEUE, EXIT_INTERRUPTED, EXIT_CRASH = 0, 2, 3, 75, 130, 1
+EXIT_HELD = 4  # another process has the folder: no word on the run
 METRICS = ("loss", "Vloss", "Vacc")  # the latest of these are told; everything else is in the logs
 SLURM = ("JOB_ID", "TASK_ID", "RESTART_COUNT", "CLUSTER_NAME")  # which job this is, and which of its lives
 MESSAGE_CHARACTERS = 2000
@@ -100,6 +101,10 @@ class FolderGone(OSError):
     """The run folder was removed, moved or replaced under the run."""
 
 
+class FolderTaken(FolderGone):
+    """Another process has taken the run over: this one was silent for so long that it counted as dead."""
+
+
 class Progress:
     """What a run is at: told by the thread that trains, read by the one that writes the heartbeat."""
 
@@ -134,7 +139,8 @@ class Status:
         before = read(run_dir) if run_dir else {}
         self.attempt = max(before.get("attempt", 0), _last_attempt(run_dir) if run_dir else 0) + 1
         self._seconds_before = before.get("seconds", 0.0)
-        self._started = self._written = time.time()
+        self._started = time.time()
+        self._written = 0.0  # when this process last wrote, or tried to
         self._values: dict[str, Any] = {
             "state": "running",
             "attempt": self.attempt,
@@ -166,11 +172,24 @@ class Status:
         done = self.progress
         self._values.update(heartbeat=now, seconds=self._seconds_before + now - self._started)
         self._values.update(phase=done.phase, progress=done.at, stepped=done.stepped)
+        self.check_own()
         self._written = now
         if self._path:
             if _inode(self._path.parent) != self._folder:
                 raise FolderGone(errno.ENOENT, "removed, moved or replaced while the run was in it", str(self._path.parent))
             write_text(self._path, json.dumps(self._values, indent=1))
+
+    def check_own(self) -> None:
+        """FolderTaken where another process has written here since this one last did, which no lock has kept out."""
+        if not (self._path and self._written):
+            return
+        try:
+            found = json.loads(self._path.read_bytes())
+        except (OSError, ValueError, RecursionError):  # it comes back with the next heartbeat
+            return
+        if isinstance(found, dict) and (found.get("host"), found.get("pid")) != (self._values["host"], self._values["pid"]):
+            who = f"taken over by process {found.get('pid')} on {found.get('host')}"
+            raise FolderTaken(errno.EBUSY, who, str(self._path.parent))
 
     def _refresh(self) -> None:
         """Write, unless it is being written; what goes wrong is kept for ``beat`` to judge."""
