@@ -302,7 +302,8 @@ def retry(argv: Sequence[str], root: Path) -> int:
             return 0
     from grid.engine.local import run_with_progress
 
-    return run_with_progress([run for run in made.runs if run.run_dir in chosen], parsed.slots).exit_code
+    ready = [run for run in made.runs if run.run_dir in chosen and made.view.states[run.run_dir].may_start]
+    return run_with_progress(ready, parsed.slots).exit_code
 
 
 def _inherited(options: Options, before: Reviewed | None) -> Options:

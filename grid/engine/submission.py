@@ -153,7 +153,8 @@ def claims(submissions: Sequence[Submission], root: Path) -> dict[str, Claim]:
                 ended = read_ledger(base.with_name(f"{base.name}_{index}.ended"))
                 for turn, run in enumerate(runs):
                     if run not in found or found[run].submitted_at <= chunk.at:
-                        found[run] = Claim(element, chunk.at, turn == 0, ended.get(run), chunk.cluster)
+                        code, life, written = ended.get(run, (None, 0, 0.0))
+                        found[run] = Claim(element, chunk.at, turn == 0, code, chunk.cluster, ended_life=life, ended_at=written)
     return found
 
 
