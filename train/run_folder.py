@@ -53,10 +53,12 @@ def await_silence(run_dir: Path, keeps_locks: bool, stopped: Callable[[], bool])
     """Return once no other process can be alive in a folder that this one holds.
 
     What says that it runs on another machine may do so, for its lock may not have travelled.  Its clock may differ from ours, so its
-    heartbeat is watched for NUQ_LAG_S, and not compared with our time unless it is older than ``STALE_S``.  ``Held`` where it moves,
-    Preempted where this process is asked to stop meanwhile, ValueError where the status is damaged.
+    heartbeat is watched for NUQ_LAG_S, and not compared with our time unless it is older than ``STALE_S``.  ``Held`` where it moves, or
+    where the run has been finished meanwhile, Preempted where this process is asked to stop, ValueError where the status is damaged.
     """
     before = statuses.read(run_dir)
+    if before.get("state") == "done":
+        raise Held(f"run_dir={str(run_dir)!r}: another process has finished this run just now")
     host, pid, heartbeat = (before.get(name) for name in ("host", "pid", "heartbeat"))
     is_here = host == socket.gethostname()
     gone = is_here and (keeps_locks or not (isinstance(pid, int) and Path(f"/proc/{pid}").exists()))

@@ -164,6 +164,11 @@ class Slurm:
         processes.kill(self.folder, node)
         self._reap(f"slurmd-{node}")
 
+    def kill_slurmd(self, node: str) -> None:
+        """SIGKILL to a node's slurmd alone: the processes of its jobs run on, and SLURM gives the node up after about 10 to 20 s."""
+        self.children[f"slurmd-{node}"].kill()
+        self._reap(f"slurmd-{node}")
+
     def close(self) -> None:
         """End everything, as ``down`` does."""
         try:

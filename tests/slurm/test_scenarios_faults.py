@@ -183,6 +183,37 @@ def limits(slurm: Slurm) -> str:
     return slurm.run("scontrol", "show", "assoc_mgr", "flags=assoc")
 
 
+def test_runs_that_step_on_beside_the_next_life_of_their_job(slurm: Slurm, tmp_path: Path) -> None:
+    # The slurmd of their node dies and they do not; SLURM starts their job again on the other node, where a word comes late, too.
+    checkout = stand_in(tmp_path / "checkout", slurm, 3, {1: "wait", 2: "late", 3: "wait"})
+    job = checkout.submit("--per_script", "2", "--cpus", "4")
+    checkout.wait_for_starts({1: 1, 2: 1})
+    (node,) = {event.node for event in checkout.history("start") if event.seed == 1}
+    checkout.slurm.wait_until(lambda: queued(slurm, job)[f"{job}_1"] == "COMPLETED")
+    assert checkout.states()[2] == "unknown", "its script and its job have ended, and its own word has not come"
+    assert "nothing to submit" in checkout.run("plan")
+    (late,) = (checkout.root / "runs/some").glob("*/late")
+    late.rename(late.with_name("status.json"))
+    assert checkout.states()[2] == "done"
+    slurm.kill_slurmd(node)
+    try:
+        slurm.wait_until(lambda: any(event.what == "held" for event in checkout.history()))
+        checkout.go(3)  # its turn has come in the second life
+        slurm.wait_until(lambda: queued(slurm, job)[f"{job}_0"] == "PENDING")  # it asked to look again
+        assert checkout.states()[1] in ("running", "pending")
+        assert "no run has failed" in checkout.run("failures")
+        assert "nothing to retry" in checkout.run("retry", "--code", "--yes")
+        checkout.go(1)
+        slurm.wait_until(lambda: checkout.told(1)["state"] == "done")
+        checkout.wait_until_over()
+    finally:
+        slurm.start_node(node)
+    assert checkout.starts() == {1: 1, 2: 1, 3: 1}
+    assert checkout.states() == {1: "done", 2: "done", 3: "done"}
+    lives = {event.seed: event.restart for event in checkout.history("start")}
+    assert (lives[1], lives[3]) == (0, 1)
+
+
 def test_a_node_dies(slurm: Slurm, tmp_path: Path) -> None:
     # Two fit each node.  Those of n2: one that SLURM may start again, and one that it may not.
     checkout = stand_in(tmp_path / "checkout", slurm, 4, dict.fromkeys(ONCE, "wait ok"))

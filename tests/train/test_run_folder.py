@@ -126,6 +126,15 @@ def test_where_there_are_no_locks_a_process_of_this_machine_is_watched_too(tmp_p
         assert launch(_settings(tmp_path)) == 4
 
 
+def test_a_run_that_is_finished_between_two_looks_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _left(tmp_path, state="done")
+    looks = iter([{"state": "running"}])
+    read = statuses.read
+    monkeypatch.setattr(statuses, "read", lambda run_dir: next(looks, None) or read(run_dir))
+    assert launch(_settings(tmp_path)) == 4
+    assert read(tmp_path)["state"] == "done"
+
+
 def test_a_signal_ends_the_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUQ_LAG_S", "3600")
     record = _left(tmp_path)
