@@ -41,6 +41,7 @@ class State:
     element: str = ""  # the array element or job that runs it, is to run it, or ran it last
     metrics: Mapping[str, float] = field(default_factory=dict)  # the latest it told
     code: str = ""  # the digest of the code it ran
+    memory_bytes: float = 0.0  # what its processes took at most; 0 where it does not tell
 
     @property
     def may_start(self) -> bool:
@@ -103,6 +104,7 @@ def judge(record: Record, claim: Claim | None, job: Job | None, answer: Answer |
         element=element,
         metrics=seen.metrics,
         code=seen.code,
+        memory_bytes=seen.memory_bytes,
     )
 
 
@@ -132,6 +134,9 @@ def process_alive(host: str, pid: int) -> bool | None:
     return fields[:1] != [b"Z"]
 
 
+_NUMBERS = ("start", "heartbeat", "step", "steps", "seconds", "attempt", "memory_bytes")
+
+
 @dataclass(frozen=True)
 class _Seen:
     """A record with every value checked for its kind."""
@@ -150,12 +155,13 @@ class _Seen:
     steps: float
     seconds: float
     attempt: float
+    memory_bytes: float
     metrics: dict[str, float]
     code: str
 
     @classmethod
     def of(cls, record: Mapping[str, Any], now: float, alive: Alive) -> _Seen:
-        numbers = {key: _number(record.get(key)) for key in ("start", "heartbeat", "step", "steps", "seconds", "attempt")}
+        numbers = {key: _number(record.get(key)) for key in _NUMBERS}
         word, host, failure, slurm = (record.get(key) for key in ("state", "host", "failure", "slurm"))
         metrics = record.get("metrics")
         is_running = word == "running" and isinstance(host, str)

@@ -16,9 +16,9 @@ from typing import Any
 from grid.engine.runs import Run, prepare, runs_of
 from grid.engine.sweep import Sweep, axis, point, product
 
-# Behaves as the file `behaviour` beside it says, a JSON object seed -> exit code, "wait" (until a signal), "go" (until there is a file go
-# in its folder), "deaf" (but to USR2), "stuck" (deaf to that, too), "silent" (exit code 0 without a word) or "raise" (a bug), or a list of
-# these: one for each attempt.  It ends with 4 where another process has its folder.
+# Behaves as the file `behaviour` beside it says, a JSON object seed -> exit code, "wait" (until a signal), "eats 300" (so many MB, then as
+# wait), "go" (until there is a file go in its folder), "deaf" (but to USR2), "stuck" (deaf to that, too), "silent" (exit code 0 without a
+# word) or "raise" (a bug), or a list of these: one for each attempt.  It ends with 4 where another process has its folder.
 MAIN = """
 import fcntl, json, os, signal, socket, sys, time
 settings = dict(word.split("=", 1) for word in sys.argv[1:])
@@ -64,7 +64,10 @@ signal.signal(signal.SIGTERM, stop if behaviour not in ("deaf", "stuck") else si
 tell("running", None)
 print("args", json.dumps(sys.argv[1:]), flush=True)
 open(folder + "/started", "a").write("x")
-if behaviour in ("wait", "deaf", "stuck"):
+if isinstance(behaviour, str) and behaviour.startswith("eats "):  # so many megabytes
+    status["memory_bytes"] = int(behaviour.split()[1]) << 20
+    tell("running", None)
+if behaviour in ("wait", "deaf", "stuck") or "memory_bytes" in status:
     time.sleep(60)
 while behaviour == "go" and not os.path.exists(folder + "/go"):
     time.sleep(0.05)
