@@ -22,6 +22,7 @@ OVER = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"}
 # What a run does is in runs/behaviour.json: seed -> the words of its attempts, of which the last is repeated.
 #   ok: done at once      fail: a traceback      deaf: wait, and ignore every warning
 #   late: as ok, and its last word is not seen before the test renames "late" to status.json
+#   eats: takes 20 MB more every .2 s, tells how much it has, and never ends
 #   wait: done once runs/go or runs/go-<seed> exists, checkpointed (75) at USR2 and TERM
 # It ends with 4 where another process has its folder.  Every start and every end is a line of runs/history: what happened, whatever the
 # states say.
@@ -83,6 +84,13 @@ if word != "ok":
     tell("running", None)
 print("begun, attempt", attempt, flush=True)
 released = lambda: os.path.exists("runs/go") or os.path.exists("runs/go-" + seed)
+kept = []
+while word == "eats":
+    kept.append(bytearray(20_000_000))
+    (peak,) = [line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM:")]
+    status["memory_bytes"] = 1024 * int(peak)
+    tell("running", None)
+    time.sleep(0.2)
 while word in ("wait", "deaf") and not released():
     time.sleep(0.1)
     if time.time() - status["heartbeat"] > 2:
@@ -108,7 +116,7 @@ def some() -> Sweep:
 '''
 
 SITE = """
-defaults: {cpus: 1, mem: 200M, gpus: 0}
+defaults: {cpus: 1, mem: 2G, gpus: 0}
 signal_s: 30
 """
 
