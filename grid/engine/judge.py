@@ -327,8 +327,9 @@ def _when_over(seen: _Seen | None, mine: bool, later: bool, claim: Claim, job: J
     )
     settling_s = STALE_S if word in NODE_FAILURES else LAG_S
     ended = job.end if job and job.end is not None else gone
-    is_settled = ended is None or now - ended > settling_s
     spoke = seen if mine or later else None
+    is_ours = job is None and spoke is not None and spoke.process is False  # of this machine, whose files we see at once
+    is_settled = ended is None or now - ended > settling_s or is_ours
     if spoke is not None and spoke.word != "running":
         if mine and word == "CANCELLED" and spoke.word == "preempted":
             return State("cancelled", told, held=not is_settled)

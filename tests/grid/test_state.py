@@ -300,6 +300,7 @@ def test_a_process_of_this_machine_that_is_gone_is_believed_where_nothing_may_st
     assert judge(FRESH, None, None, None, NOW, gone).word == "unknown", "its array element may be queued again"
     assert judge(FRESH, CLAIM, RUNNING, ASKED, NOW, gone).word == "unknown"
     assert judge(FRESH, CLAIM, None, ASKED, NOW, gone).word == "lost"
+    assert judge(FRESH, CLAIM, None, FORGETFUL, NOW, gone).word == "lost", "this machine sees its own files at once"
     assert judge(SILENT, CLAIM, None, ASKED, NOW, lambda host, pid: True).word == "unknown"
 
 
