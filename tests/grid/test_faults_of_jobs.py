@@ -109,7 +109,7 @@ def test_a_run_whose_word_comes_late_is_not_lost(here: Bench) -> None:
     assert here.states() == {1: "done", 2: "done", 3: "unknown"}
     here.age()
     for path in (here.root / "jobs" / "sweeps").glob("*/*/*.ended"):
-        os.utime(path, (time.time() - 130,) * 2)
+        os.utime(path, (time.time() - 130, time.time() - 130))
     assert here.states() == {1: "done", 2: "done", 3: "lost"}
 
 

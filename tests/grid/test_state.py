@@ -154,6 +154,7 @@ OLDER = {"start": BEGUN - 500}
 EARLIER = _record("failed", slurm=OTHER) | OLDER
 RECALLED = replace(CLAIM, recalled=True)
 BEFORE = {"start": BEGUN}  # of the job's life before it was queued again
+AFTER = _record("running", 90.0)
 Evidence = tuple[Any, Any, Any, Any, str, bool, str]
 
 TABLE: dict[str, Evidence] = {
@@ -202,7 +203,8 @@ TABLE: dict[str, Evidence] = {
     "its end is of another life": (FRESH, replace(CLAIM, ended_code=2, ended_life=1), RUNNING, ASKED, "running", False, "5 s old"),
     "it is, and its job is over": (FRESH, replace(CLAIM, ended_code=137, ended_life=1), _job("FAILED"), ASKED, "running", False, "137"),
     "it is, and it fell silent": (SILENT, replace(CLAIM, ended_code=2, ended_life=1), None, ASKED, "failed", True, "exit code 2"),
-    "it lives on beside its job's next life": (FRESH | BEFORE, FIRST, _job("FAILED"), ASKED, "unknown", False, "5 s old"),
+    "it lives on beside its job's next life": (AFTER | BEFORE, FIRST, _job("FAILED", 130), ASKED, "unknown", False, "90 s old"),
+    "a life before, and it fell silent": (SILENT | BEFORE, FIRST, _job("FAILED"), ASKED, "failed", True, "FAILED"),
     "in other hands": (FRESH, replace(CLAIM, ended_code=4), RUNNING, ASKED, "running", False, ""),
     "in other hands, over": (FRESH | BEFORE, replace(CLAIM, ended_code=4), _job("COMPLETED"), ASKED, "unknown", False, "5 s old"),
     "never got under way": (None, replace(CLAIM, ended_code=2), RUNNING, DOWN, "failed", True, "exit code 2"),
