@@ -265,6 +265,17 @@ def default_run_dir(config: Mapping[str, Any]) -> str:
 # --- help and Hydra -----------------------------------------------------------------------------------------------
 
 
+def lag_s(text: str | None) -> float:
+    """The value of NUQ_LAG_S, how late files of other nodes may be seen and how far clocks differ: seconds; 120 where it is not set."""
+    try:
+        value = float(text or "120")
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 3600:
+        raise ValueError(f"NUQ_LAG_S={text!r}: must be a number of seconds from 0 to 3600")
+    return value
+
+
 def help_text() -> str:
     """Every setting with its default and the reason for it."""
     return command_line.help_text(Config, SECTIONS, GROUPS, DEFAULTS)

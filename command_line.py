@@ -79,8 +79,8 @@ def help_text(config: type, sections: Mapping[str, type], groups: Mapping[str, M
         for schema, names in by_schema.items():
             lines += [f" {group}={'|'.join(names)}", *(_lines(schema, f"{group}.") or ["      no settings"])]
     lines += ["", f"mode=evaluate: {Evaluation.__doc__}", *_lines(Evaluation, "")]
-    codes = "0 finished; 75 checkpointed on a signal, please requeue; 2 bad settings or data; 3 diverged; 130 interrupted; 1 anything else"
-    lines += ["", f"Exit codes: {codes}."]
+    codes = "0 finished; 75 checkpointed on a signal, please requeue; 2 bad settings or data; 3 diverged; 4 another process has the folder"
+    lines += ["", f"Exit codes: {codes}; 130 interrupted; 1 anything else."]
     return "\n".join(lines)
 
 

@@ -6,8 +6,10 @@ One process hosts all workers; under torchrun the workers are dealt to the proce
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from train.signals import StopSignal
@@ -42,6 +44,7 @@ def main() -> None:
 
     import args
     import command_line
+    from train.status import EXIT_HELD
 
     words = get_args_parser().parse_args()
     try:
@@ -78,7 +81,7 @@ def main() -> None:
             sys.stdout.flush()
     except BrokenPipeError:  # who read it has seen enough, as in ``main.py --help | head``
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    _end(max(codes, default=0))
+    _end(max(codes, key=lambda code: (code not in (0, EXIT_HELD), code), default=0))  # a run that others have has not failed
 
 
 def _refuse(error: Exception, *, tell: bool = True) -> int:
@@ -92,6 +95,10 @@ def _refuse(error: Exception, *, tell: bool = True) -> int:
 
 
 def _end(code: int) -> NoReturn:
+    """The first rank also leaves its code where run.sh asks for it: torchrun would swallow it."""
+    if (path := os.environ.get("NUQ_EXIT_CODE")) and os.environ.get("RANK", "0") == "0":
+        with contextlib.suppress(OSError):
+            Path(path).write_text(str(code))
     if "train.joining" in sys.modules:  # else no rank has waited for others
         sys.modules["train.joining"].leave(code)
     sys.exit(code)

@@ -29,8 +29,9 @@ from train.checkpoint import CheckpointError
 from train.data.sources import UNUSABLE
 from train.event_file import EventFile
 from train.gradients import Gradients, evaluate
-from train.launch import choose_device, only_process_in
+from train.launch import choose_device
 from train.objective import WORDS
+from train.run_folder import Held, only_process_in
 from train.trainer import Totals
 from train.update import not_finite
 
@@ -109,7 +110,10 @@ _WORDS |= {f"V{name}": f"test {word}" for name, word in WORDS.items()}
 
 
 def run(settings: Evaluation) -> int:
-    """Evaluate as ``settings`` say.  Returns the exit code: 0 where the run is done (or ``once``), 2 for what cannot be read, else 1."""
+    """Evaluate as ``settings`` say.
+
+    Returns the exit code: 0 where the run is done (or ``once``), 2 for what cannot be read, 4 where another process evaluates it, else 1.
+    """
     try:
         evaluator = Evaluator(settings)
         folder = evaluator.run_dir / FOLDER
@@ -125,7 +129,7 @@ def run(settings: Evaluation) -> int:
         return statuses.EXIT_BAD_SETTINGS
     except ValueError as error:
         print(f"main.py: {error}", file=sys.stderr)
-        return statuses.EXIT_BAD_SETTINGS
+        return statuses.EXIT_HELD if isinstance(error, Held) else statuses.EXIT_BAD_SETTINGS
     except OSError as error:
         print(f"main.py: {statuses.describe(error)}", file=sys.stderr)
         return statuses.EXIT_CRASH

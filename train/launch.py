@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import platform
 import sys
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from train.checkpoint import FILE, PREVIOUS, CheckpointError, checked
 from train.data.sources import UNUSABLE
 from train.log import Log
 from train.memory import keep_freed_memory, return_freed_memory
+from train.run_folder import Held, await_silence, only_process_in
 from train.running import run
 from train.signals import Preempted, StopSignal
 from train.trainer import Trainer
@@ -43,23 +42,6 @@ def choose_device(name: str, local_rank: int) -> torch.device:
     device = torch.device("cuda", local_rank % torch.cuda.device_count())
     torch.cuda.set_device(device)
     return device
-
-
-@contextlib.contextmanager
-def only_process_in(folder: Path, held: str = "") -> Iterator[None]:
-    """Hold a folder: two processes that train in one would overwrite each other.  ValueError, which says ``held``, where it is held."""
-    held = held or f"run_dir={str(folder)!r}: another process is training in this folder; wait for it or choose another"
-    lock = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ValueError(held) from error
-        except OSError as error:  # a file system without locks
-            warnings.warn(f"{folder} cannot be locked ({error}): take care that only one process works in it", stacklevel=2)
-        yield
-    finally:
-        os.close(lock)
 
 
 def launch(config: dict[str, Any], stop: StopSignal | None = None) -> int:
@@ -87,12 +69,16 @@ def launch(config: dict[str, Any], stop: StopSignal | None = None) -> int:
             device = choose_device(config["device"], int(os.environ.get("LOCAL_RANK", "0")))
             if rank == 0:
                 run_dir.mkdir(parents=True, exist_ok=True)
-                held.enter_context(only_process_in(run_dir))
-                statuses.tidy(run_dir, "config.yaml", "status.json")
+                await_silence(run_dir, held.enter_context(only_process_in(run_dir)), lambda: stop.requested)
+                statuses.tidy(run_dir, "config.yaml", "status.json", "exit_code")
                 rank_failure.forget(run_dir)
                 statuses.write_text(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False))
             here = machine.describe(device, statuses.ROOT) if rank == 0 else {}
             status = statuses.Status(run_dir if rank == 0 else None, config["steps"], _describe(device), config["threads"], here)
+        except Held as error:
+            return _refuse(error, statuses.EXIT_HELD)
+        except Preempted as why:
+            return _refuse(why, statuses.EXIT_REQUEUE)
         except ValueError as error:
             return _refuse(error)
         except OSError as error:
@@ -194,6 +180,8 @@ def _leave(status: statuses.Status, code: int, why: Exception) -> int:
     print(f"main.py: {why}", file=sys.stderr)
     try:
         status.end(code, why)
+    except statuses.FolderTaken:  # what stands there is another's word
+        return statuses.EXIT_HELD
     except OSError as error:
         print(f"main.py: nor can the end of the run be noted: {statuses.describe(error)}", file=sys.stderr)
     return code
@@ -201,7 +189,9 @@ def _leave(status: statuses.Status, code: int, why: Exception) -> int:
 
 def _unwritable(error: OSError, run_dir: Path) -> OSError:
     """What people are told of a run that a file system ended; it counts as raised where ``error`` was."""
-    if isinstance(error, statuses.FolderGone) or not run_dir.is_dir():
+    if isinstance(error, statuses.FolderTaken):
+        text = statuses.describe(error)
+    elif isinstance(error, statuses.FolderGone) or not run_dir.is_dir():
         text = f"{run_dir}: the run folder was removed, moved or replaced while the run was in it; what it held is where it is now"
     else:
         where = "" if error.filename else f"{run_dir}: "

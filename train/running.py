@@ -92,6 +92,7 @@ class _Attempt:
             return
         state = trainer.state_dict()
         if trainer.rank == 0:
+            self.status.check_own()
             self.log.flush()
             checkpoint.save(self.run_dir, state)
         self.saved = (trainer.step, trainer.evaluated)

@@ -2,7 +2,8 @@
 
 Three times tell a run that works from one that is stuck and from one that is gone, all in unix seconds: ``heartbeat``, when its process
 last wrote this file, which a thread does whatever the run is at; ``progress``, when the run itself last got on (a step, a batch of an
-evaluation, a sampled gradient, or the beginning of its ``phase``); ``stepped``, when it last finished a step.
+evaluation, a sampled gradient, or the beginning of its ``phase``); ``stepped``, when it last finished a step.  ``memory_bytes`` is what
+its processes on this machine have taken at most.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from train import footprint
+
 ROOT = Path(__file__).parents[1]
 HEARTBEAT_S = 2.0
+LOOK_S, GROWN = 0.25, 1.1  # memory that grows is told sooner: who runs out of it is killed without a last word
 PATIENCE_S = 60.0  # heartbeats may fail for so long before they end a run: file servers have short troubles
 EXIT_DONE, EXIT_BAD_SETTINGS, EXIT_DIVERGED, EXIT_REQUEUE, EXIT_INTERRUPTED, EXIT_CRASH = 0, 2, 3, 75, 130, 1
+EXIT_HELD = 4  # another process has the folder: no word on the run
 METRICS = ("loss", "Vloss", "Vacc")  # the latest of these are told; everything else is in the logs
 SLURM = ("JOB_ID", "TASK_ID", "RESTART_COUNT", "CLUSTER_NAME")  # which job this is, and which of its lives
 MESSAGE_CHARACTERS = 2000
@@ -100,6 +105,10 @@ class FolderGone(OSError):
     """The run folder was removed, moved or replaced under the run."""
 
 
+class FolderTaken(FolderGone):
+    """Another process has taken the run over: this one was silent for so long that it counted as dead."""
+
+
 class Progress:
     """What a run is at: told by the thread that trains, read by the one that writes the heartbeat."""
 
@@ -129,12 +138,14 @@ class Status:
         self._path = run_dir / "status.json" if run_dir else None
         self._folder = _inode(run_dir) if run_dir else None
         self._lock = threading.Lock()
+        self._peak_bytes = 0  # of this process, as of the last heartbeat
         self._failing: tuple[float, OSError] | None = None  # since when (monotonic), and the last error
         self.progress = Progress()
         before = read(run_dir) if run_dir else {}
         self.attempt = max(before.get("attempt", 0), _last_attempt(run_dir) if run_dir else 0) + 1
         self._seconds_before = before.get("seconds", 0.0)
-        self._started = self._written = time.time()
+        self._started = time.time()
+        self._written = 0.0  # when this process last wrote, or tried to
         self._values: dict[str, Any] = {
             "state": "running",
             "attempt": self.attempt,
@@ -157,6 +168,7 @@ class Status:
             "machine": dict(machine or {}),
             "threads": threads,
             "seconds": self._seconds_before,
+            "memory_bytes": 0,
             "metrics": dict(metrics) if isinstance(metrics := before.get("metrics"), dict) else {},
             "data": dict(data) if isinstance(data := before.get("data"), dict) else {},
         }
@@ -167,11 +179,27 @@ class Status:
         done = self.progress
         self._values.update(heartbeat=now, seconds=self._seconds_before + now - self._started)
         self._values.update(phase=done.phase, progress=done.at, stepped=done.stepped)
+        self.check_own()
+        if self._path:
+            self._peak_bytes = footprint.process_peak_bytes()
+            self._values["memory_bytes"] = max(self._values["memory_bytes"], footprint.peak_bytes())
         self._written = now
         if self._path:
             if _inode(self._path.parent) != self._folder:
                 raise FolderGone(errno.ENOENT, "removed, moved or replaced while the run was in it", str(self._path.parent))
             write_text(self._path, json.dumps(self._values, indent=1))
+
+    def check_own(self) -> None:
+        """FolderTaken where another process has written here since this one last did, which no lock has kept out."""
+        if not (self._path and self._written):
+            return
+        try:
+            found = json.loads(self._path.read_bytes())
+        except (OSError, ValueError, RecursionError):  # it comes back with the next heartbeat
+            return
+        if isinstance(found, dict) and (found.get("host"), found.get("pid")) != (self._values["host"], self._values["pid"]):
+            who = f"taken over by process {found.get('pid')} on {found.get('host')}"
+            raise FolderTaken(errno.EBUSY, who, str(self._path.parent))
 
     def _refresh(self) -> None:
         """Write, unless it is being written; what goes wrong is kept for ``beat`` to judge."""
@@ -189,12 +217,15 @@ class Status:
 
     @contextmanager
     def beating(self) -> Iterator[None]:
-        """Inside, a thread refreshes the heartbeat every HEARTBEAT_S, so that long passes are not silence."""
+        """Inside, a thread refreshes the heartbeat every HEARTBEAT_S, so that long passes are not silence, and when memory has grown."""
         stop = threading.Event()
 
         def beat() -> None:
-            while not stop.wait(HEARTBEAT_S):
-                self._refresh()
+            last = time.monotonic()
+            while not stop.wait(min(LOOK_S, HEARTBEAT_S)):
+                if time.monotonic() - last >= HEARTBEAT_S or footprint.process_peak_bytes() > GROWN * self._peak_bytes:
+                    self._refresh()
+                    last = time.monotonic()
 
         thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
         if self._path:

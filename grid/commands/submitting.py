@@ -313,7 +313,7 @@ def retry(argv: Sequence[str], root: Path) -> int:
     from grid.commands.here import check
     from grid.engine.local import run_with_progress
 
-    here = [run for run in made.runs if run.run_dir in chosen]
+    here = [run for run in made.runs if run.run_dir in chosen and made.view.states[run.run_dir].may_start]
     check(here, (), root)
     return run_with_progress(here, parsed.slots).exit_code
 

@@ -60,6 +60,12 @@ class Answer:
     error: str = ""
     ids: frozenset[str] = frozenset()  # asked for
     cluster: str = ""
+    missed: Mapping[str, float] = field(default_factory=dict)  # element or id -> when it was first looked for in vain; see ``gone``
+    keeps_s: float = 0.0  # an ended job stays in the queue's list at least so long
+
+    def gone(self, element: str) -> float:
+        """A moment by which an element that is not in the queue had ended."""
+        return self.missed.get(element, self.missed.get(array_id(element), self.asked)) - self.keeps_s
 
     def covers(self, element: str) -> bool:
         """Whether the absence of this element means something."""
@@ -88,6 +94,7 @@ class Known:
     """One cluster's section of the file, in the form it is written."""
 
     ids: dict[str, tuple[float, dict[str, Job]]] = field(default_factory=dict)  # array id -> when asked, its jobs
+    missed: dict[str, dict[str, float]] = field(default_factory=dict)  # array id -> when it, and when an element, was first not there
     history: dict[str, float] = field(default_factory=dict)  # array id -> when accounting was asked
     failures: tuple[int, float, str] = (0, 0.0, "")  # in a row, when the last one was, its words
     facts: tuple[float, Facts] | None = None
@@ -99,13 +106,18 @@ class Known:
             if array_id(element) in found:
                 found[array_id(element)][element] = job
         for name, new in found.items():
-            ended = {element: job for element, job in self.ids.get(name, (0.0, {}))[1].items() if job.is_over}
+            before = self.ids.get(name, (0.0, {}))[1]
+            ended = {element: job for element, job in before.items() if job.is_over}
             self.ids[name] = (now, {**ended, **new})
+            missed = self.missed.setdefault(name, {name: now})  # whatever was never seen had ended by the first look
+            for element in before.keys() - new.keys() - ended.keys():
+                missed.setdefault(element, now)
 
     def answer(self, ids: Collection[str], source: str, cluster: str) -> Answer:
         """All that is known of these ids, which must have been asked for."""
         jobs = {element: job for name in ids for element, job in self.ids[name][1].items()}
-        return Answer(min((self.ids[name][0] for name in ids), default=0.0), jobs, True, source, "", frozenset(ids), cluster)
+        missed = {element: at for name in ids for element, at in self.missed.get(name, {}).items()}
+        return Answer(min((self.ids[name][0] for name in ids), default=0.0), jobs, True, source, "", frozenset(ids), cluster, missed)
 
 
 # --- the file -----------------------------------------------------------------------------------------------------
@@ -121,8 +133,9 @@ def write(path: Path | None, cluster: str, known: Known, now: float) -> None:
     if path is None:
         return
     kept = {name: entry for name, entry in known.ids.items() if now - entry[0] < KEEP_S}
+    entries = {name: {"asked": asked, "jobs": {el: _brief(job) for el, job in jobs.items()}} for name, (asked, jobs) in kept.items()}
     section = {
-        "ids": {name: {"asked": asked, "jobs": {el: _brief(job) for el, job in jobs.items()}} for name, (asked, jobs) in kept.items()},
+        "ids": {name: {**entry, "missed": known.missed.get(name, {})} for name, entry in entries.items()},
         "history": {name: asked for name, asked in known.history.items() if name in kept},
         "failures": list(known.failures),
         "facts": {"asked": known.facts[0], **asdict(known.facts[1])} if known.facts else None,
@@ -160,6 +173,7 @@ def _known(section: Any) -> Known:
         jobs = {element: job for element, value in _table(entry.get("jobs")).items() if (job := _checked(Job, value))}
         if isinstance(asked := entry.get("asked"), float) and len(jobs) == len(_table(entry.get("jobs"))):
             known.ids[name] = (asked, jobs)
+            known.missed[name] = {element: at for element, at in _table(entry.get("missed")).items() if isinstance(at, float)}
     known.history = {name: asked for name, asked in _table(values.get("history")).items() if isinstance(asked, float)}
     match values.get("failures"):
         case [int() as count, float() as at, str() as words]:

@@ -44,6 +44,8 @@ def look(run_dirs: Collection[str], folders: Iterable[str], root: Path, *, max_a
     answer = None
     if ids := ids_to_ask((record, claims.get(run)) for run, record in records.items()):
         answer = scheduler.ask(ids, cache=root / CACHE, max_age_s=max_age_s)
+        if any(claim.element and answer.covers(claim.element) and not answer.job(claim.element) for claim in claims.values()):
+            answer = replace(answer, keeps_s=_keeps_s(root))
     now = time.time()
     states, jobs = {}, {}
     for run, record in records.items():
@@ -75,6 +77,14 @@ def _explained(view: View, records: Mapping[str, Record], recalled: Collection[s
             jobs[run] = job
             states[run] = judge(records[run], view.claims.get(run), job, answer, now)
     return replace(view, states=states, jobs=jobs)
+
+
+def _keeps_s(root: Path) -> float:
+    """How long the queue lists what has ended; 0 where nobody tells."""
+    try:
+        return scheduler.facts(root / CACHE).min_job_age_s
+    except scheduler.Unreachable:
+        return 0.0
 
 
 def _accounts(elements: Sequence[str], since: float, root: Path) -> dict[str, Job]:

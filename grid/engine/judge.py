@@ -12,27 +12,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import args
 from grid.engine.answers import FAILURES, LIVE, NODE_FAILURES, WAITING, Answer, Job
-
-
-def lag_s(text: str | None) -> float:
-    """The value of NUQ_LAG_S: seconds; 120 where it is not set."""
-    try:
-        value = float(text or "120")
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 3600:
-        raise ValueError(f"NUQ_LAG_S={text!r}: must be a number of seconds from 0 to 3600")
-    return value
-
 
 STALE_S = 600.0  # a running experiment refreshes its heartbeat about every 2 s; this leaves room for long passes
 # How old what we see may be: files of other nodes appear up to a minute late, and clocks differ by as much.
-LAG_S = lag_s(os.environ.get("NUQ_LAG_S"))
+LAG_S = args.lag_s(os.environ.get("NUQ_LAG_S"))
 MARGIN_S = 5.0  # a heartbeat this much later than a look was written after it, as far as clocks agree
 WORDS = ("new", "pending", "running", "done", "failed", "diverged", "preempted", "cancelled", "lost", "unknown")
 ENDED = {"done", "failed", "diverged", "preempted"}
 STARTABLE = {"new", "failed", "diverged", "preempted", "cancelled", "lost"}  # the others may be alive: leave them alone
+HELD = 4  # the exit code of run.sh where another process has the folder: no end of the run
 CODES = {3: "diverged", 75: "preempted", 130: "preempted"}  # exit codes of run.sh; others than 0 are failures
 
 
@@ -52,6 +42,7 @@ class State:
     metrics: Mapping[str, float] = field(default_factory=dict)  # the latest it told
     code: str = ""  # the digest of the code it ran
     data: str = ""  # fingerprint and sizes of what its steps were made on (``data_told``)
+    memory_bytes: float = 0.0  # what its processes took at most; 0 where it does not tell
 
     @property
     def may_start(self) -> bool:
@@ -81,6 +72,8 @@ class Claim:
     ended_code: int | None = None  # the last exit code that the script noted for it (see read_ledger)
     cluster: str = ""
     recalled: bool = False  # cancelled from here: SLURM does not start it again
+    ended_life: int = 0  # the restart count of the life of its job that noted it
+    ended_at: float = 0.0  # when that note was last added to, in the time of the file system
 
 
 Record = Mapping[str, Any] | Damaged | None
@@ -113,6 +106,7 @@ def judge(record: Record, claim: Claim | None, job: Job | None, answer: Answer |
         metrics=seen.metrics,
         code=seen.code,
         data=seen.data,
+        memory_bytes=seen.memory_bytes,
     )
 
 
@@ -149,6 +143,9 @@ def process_alive(host: str, pid: int) -> bool | None:
     return fields[:1] != [b"Z"]
 
 
+_NUMBERS = ("start", "heartbeat", "step", "steps", "seconds", "attempt", "memory_bytes")
+
+
 @dataclass(frozen=True)
 class _Seen:
     """A record with every value checked for its kind."""
@@ -161,18 +158,20 @@ class _Seen:
     idle_s: float  # since it last got on
     process: bool | None  # alive, gone, or not to be told
     element: str
+    life: int  # restart count of its job
     cluster: str
     step: float
     steps: float
     seconds: float
     attempt: float
+    memory_bytes: float
     metrics: dict[str, float]
     code: str
     data: str
 
     @classmethod
     def of(cls, record: Mapping[str, Any], now: float, alive: Alive) -> _Seen:
-        numbers = {key: _number(record.get(key)) for key in ("start", "heartbeat", "step", "steps", "seconds", "attempt")}
+        numbers = {key: _number(record.get(key)) for key in _NUMBERS}
         word, host, failure, slurm = (record.get(key) for key in ("state", "host", "failure", "slurm"))
         metrics = record.get("metrics")
         is_running = word == "running" and isinstance(host, str)
@@ -184,6 +183,7 @@ class _Seen:
             idle_s=now - min(progress, numbers["heartbeat"]),
             process=alive(str(host), int(_number(record.get("pid")))) if is_running else None,
             element=own_element(record) or "",
+            life=int(_id(slurm.get("SLURM_RESTART_COUNT")) or 0) if isinstance(slurm, Mapping) else 0,
             cluster=_text(slurm.get("SLURM_CLUSTER_NAME")) if isinstance(slurm, Mapping) else "",
             metrics={str(key): _number(value) for key, value in metrics.items()} if isinstance(metrics, Mapping) else {},
             code=_text(record.get("code")),
@@ -227,8 +227,11 @@ def _verdict(seen: _Seen | None, claim: Claim | None, job: Job | None, answer: A
     if seen is not None and seen.beats and not mine:
         return State("running", "" if later else f"started before job {claim.element} was submitted for it")
     standing, why = _standing(claim, job, answer)
-    if claim.ended_code not in (None, 75) and not later:
-        return _by_ledger(seen if mine else None, claim.ended_code or 0, standing)
+    if claim.ended_code not in (None, 75, HELD) and not later:
+        if seen is not None and mine and seen.beats and seen.life != claim.ended_life:
+            told = f"its script noted exit code {claim.ended_code} in another life of job {claim.element}"
+            return State("running", f"{told}; its last heartbeat is {seen.age_s:.0f} s old")
+        return _by_ledger(seen if mine else None, claim, standing, now)
     if claim.recalled and standing in ("waiting", "live") and not (seen and mine and _has_failed(seen, job)):
         return State("cancelled", "being cancelled", held=True)
     if standing == "waiting":
@@ -238,7 +241,8 @@ def _verdict(seen: _Seen | None, claim: Claim | None, job: Job | None, answer: A
         return _while_live(seen if mine else None, claim, job)
     if standing == "silent":
         return _without_answer(seen if mine or later else None, why)
-    return _when_over(seen, mine, later, claim, job if standing == "over" else None, now)
+    gone = answer.gone(claim.element) if answer is not None and answer.covers(claim.element) else None
+    return _when_over(seen, mine, later, claim, job if standing == "over" else None, gone, now)
 
 
 def _standing(claim: Claim, job: Job | None, answer: Answer | None) -> tuple[str, str]:
@@ -278,11 +282,11 @@ def _by_files(seen: _Seen) -> State:
     return State("lost", f"{seen.silence} from its machine")
 
 
-def _by_ledger(seen: _Seen | None, code: int, standing: str) -> State:
+def _by_ledger(seen: _Seen | None, claim: Claim, standing: str, now: float) -> State:
     """Its script noted an end that it will not start again.  seen: the record, where the claim's element wrote it."""
-    over = standing in ("over", "absent")
+    over, code = standing in ("over", "absent"), claim.ended_code or 0
     if code == 0:
-        if over and not (seen and seen.beats):
+        if over and now - claim.ended_at > LAG_S and not (seen and seen.beats):
             return State("lost", "its script noted exit code 0, yet it does not say that it is done")
         return State("unknown", "its script noted exit code 0; the run's own word is not here yet")
     word, reason = CODES.get(code, "failed"), f"exit code {code}"
@@ -324,8 +328,8 @@ def _without_answer(seen: _Seen | None, why: str) -> State:
     return State(seen.word, seen.message or why, held=seen.in_array or seen.word == "preempted")
 
 
-def _when_over(seen: _Seen | None, mine: bool, later: bool, claim: Claim, job: Job | None, now: float) -> State:
-    """Its job has ended (job), or is no longer in the queue (None)."""
+def _when_over(seen: _Seen | None, mine: bool, later: bool, claim: Claim, job: Job | None, gone: float | None, now: float) -> State:
+    """Its job has ended (job), or is no longer in the queue (None).  gone: when it had ended at the latest, where nobody says when."""
     word = job.word if job else ""
     told = (
         f"job {claim.element} ended: {' '.join(part for part in (word, job.reason) if part)}"
@@ -333,19 +337,23 @@ def _when_over(seen: _Seen | None, mine: bool, later: bool, claim: Claim, job: J
         else f"job {claim.element} is no longer in the queue"
     )
     settling_s = STALE_S if word in NODE_FAILURES else LAG_S
-    is_settled = job is None or job.end is None or now - job.end > settling_s
+    ended = job.end if job and job.end is not None else gone
     spoke = seen if mine or later else None
+    is_ours = job is None and spoke is not None and spoke.process is False  # of this machine, whose files we see at once
+    is_settled = ended is None or now - ended > settling_s or is_ours
     if spoke is not None and spoke.word != "running":
         if mine and word == "CANCELLED" and spoke.word == "preempted":
             return State("cancelled", told, held=not is_settled)
-        return State(spoke.word, spoke.message, held=not is_settled)
+        return State(spoke.word, spoke.message, held=job is not None and not is_settled)
     if not is_settled and word == "CANCELLED" and not later:
         return State("cancelled", told, held=True)
     if not is_settled:
-        return State("unknown", f"{told} moments ago; the run's own word may still come")
+        return State("unknown", f"{told}{' moments ago' if job else ' since moments'}; the run's own word may still come")
     if spoke is not None:
-        outlives = job is not None and job.end is not None and spoke.heartbeat > job.end + LAG_S
-        if spoke.process or outlives or (spoke.beats and (job is None or job.end is None or word in NODE_FAILURES)):
+        outlives = job is not None and job.end is not None and spoke.heartbeat > job.end + LAG_S / 2
+        # SLURM ends the processes of a job's last life, where it reaches them; those of a life before ran on where it did not
+        is_ended = job is not None and job.end is not None and job.start is not None and word not in NODE_FAILURES
+        if spoke.process or outlives or (spoke.beats and not (is_ended and not _is_before(spoke, job))):
             return State("unknown", f"{told}, yet its last heartbeat is {spoke.age_s:.0f} s old")
     # a job that was requeued at once may fail before the run's turn comes again: a record from about its start tells nothing of that
     at_its_start = seen is not None and job is not None and job.start is not None and seen.heartbeat <= job.start + LAG_S / 2

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from grid.engine.judge import HELD
 from grid.engine.machine import Machine, Share, ranks_of
 from grid.engine.progress import Bars, Display, Lines, title
 from grid.engine.runs import Run, prepare
@@ -21,7 +22,7 @@ from grid.engine.runs import Run, prepare
 POLL_S = 0.1
 GRACE_S = 30.0  # between SIGTERM and SIGKILL: time to write a checkpoint
 LAST_LINES = 5
-BAD_SETTINGS = 2  # the exit code of main.py for bad settings or data, and for a folder that another process holds
+BAD_SETTINGS = 2  # the exit code of main.py for bad settings or data
 ENOUGH_REFUSALS = 2
 
 
@@ -89,7 +90,7 @@ def run_all(runs: Sequence[Run], slots: int | None, display: Display, busy: Mapp
                     del children[slot]
                     machine.give_back(child.share)
                     failure = _failure(child, code)
-                    if code == BAD_SETTINGS and _is_taken(child.run):
+                    if code == HELD:
                         failure = "another process runs it already"
                         outcome.left.append((child.run, failure))
                     elif failure:
@@ -122,11 +123,6 @@ def _passed(run: Run, outcome: Outcome, busy: Mapping[str, str]) -> str:
     else:
         outcome.left.append((run, f"{state.word}: {state.reason or 'it runs already'}"))
     return state.word
-
-
-def _is_taken(run: Run) -> bool:
-    """Whether main.py refused this folder because another process trains in it, or just did."""
-    return run.state().word in ("running", "done") or run.folder.is_locked()
 
 
 @contextlib.contextmanager

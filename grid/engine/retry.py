@@ -6,13 +6,15 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grid.engine.blame import ALONE, MEGABYTE, Memory, culprits
 from grid.engine.resources import Resources, megabytes, seconds, time_text
-from grid.engine.submission import log_of
-from grid.engine.triage import KINDS, Failure, classify
+from grid.engine.state import RunFolder, own_element
+from grid.engine.submission import log_of, log_path
+from grid.engine.triage import KINDS, Failure, classify, says_out_of_memory
 from nuq.settings import unknown
 
 if TYPE_CHECKING:
@@ -20,8 +22,9 @@ if TYPE_CHECKING:
     from grid.engine.planning import Made
     from grid.engine.runs import Run
     from grid.engine.site import Site
+    from grid.engine.state import State
 
-FAILED = {"failed", "diverged"}
+FAILED = {"failed", "diverged", "lost"}
 STUBBORN = {"code", "settings", "cuda_oom", "non_finite"}  # the same again, unless somebody changes something
 NO_FAILURES = {"preempted", "cancelled"}  # plan and submit start them again
 SPACE = {"disk"}  # somebody has to make room first
@@ -38,11 +41,42 @@ class Remedy:
 def failures_of(runs: Sequence[Run], view: View, root: Path) -> dict[str, Failure]:
     """Run folder -> what went wrong, of the runs that failed."""
     found = {}
-    for run in runs:
-        if view.states[run.run_dir].word in FAILED:
-            log = log_of(view.submissions, run.run_dir, root)  # SLURM's own notices are there
-            found[run.run_dir] = classify(run.folder, view.states[run.run_dir], view.jobs.get(run.run_dir), [log] if log else [])
+    failed = [run for run in runs if view.states[run.run_dir].word in FAILED]
+    memories = _memories([run.run_dir for run in failed], view, root)
+    for run in failed:
+        log = log_of(view.submissions, run.run_dir, root)  # SLURM's own notices are there
+        memory = memories.get(run.run_dir, ALONE)
+        found[run.run_dir] = classify(run.folder, view.states[run.run_dir], view.jobs.get(run.run_dir), [log] if log else [], memory)
     return found
+
+
+def _memories(failed: Sequence[str], view: View, root: Path) -> dict[str, Memory]:
+    """What is known of the memory of these runs, and of those that shared their jobs, which may have taken it from them."""
+    states = {**view.others, **view.states}
+    elements = {states[run].element for run in failed}
+    found = {}
+    for item in view.submissions:
+        for chunk in item.chunks:
+            for index, mates in chunk.indexed():
+                element = f"{chunk.job_id}_{index}"
+                if element not in elements:
+                    continue
+                share = MEGABYTE * megabytes(Resources(**chunk.resources).mem)
+                own = {run: Memory(states[run].memory_bytes, share) for run in mates if run in states and states[run].element == element}
+                log = log_path(item, chunk, index, root)
+                is_told = any(run in view.jobs and view.jobs[run].word == "OUT_OF_MEMORY" for run in own) or says_out_of_memory(log)
+                blamed = culprits({run: own[run] for run in own if _was_killed(run, states[run], root)}) if is_told and len(own) > 1 else ()
+                names = {Path(run).name for run in blamed}
+                found |= {run: replace(memory, culprits=names) for run, memory in own.items()}
+    return found
+
+
+def _was_killed(run: str, state: State, root: Path) -> bool:
+    """Whether it had begun in its job, and was ended there without a word of its own, or with no more than that a rank of it is gone."""
+    record = RunFolder(root / run).record()
+    if state.word not in FAILED or not isinstance(record, Mapping) or own_element(record) != state.element:
+        return False
+    return record.get("state") == "running" or classify(RunFolder(root / run), state).kind == "network_timeout"
 
 
 def choose(

@@ -79,9 +79,10 @@ if [ "$ranks" -le 1 ]; then
   exit "$code"
 fi
 
-# torchrun swallows the ranks' exit codes: rank 0 leaves the true one in status.json.
+# torchrun swallows the ranks' exit codes: rank 0 leaves its own in a file, for status.json may be written by another job's ranks.
 unset OMP_DYNAMIC
-before="$(cat "$run_dir/status.json" 2>/dev/null)"
+export NUQ_EXIT_CODE="$run_dir/.exit_code.$$.tmp"
+rm -f "$NUQ_EXIT_CODE"
 nodes="${{NUQ_NODES:-1}}"
 for most in "${{SLURM_JOB_NUM_NODES:-1}}" "$ranks"; do
   if [ "$nodes" -gt "$most" ]; then nodes="$most"; fi
@@ -126,10 +127,8 @@ for number in range(high - low):
     --signals-to-handle=SIGTERM,SIGINT,SIGUSR2 --shutdown-timeout="$shutdown_s" main.py "${{overrides[@]}}" &
 fi
 finish
-told=
-if [ "$(cat "$run_dir/status.json" 2>/dev/null)" != "$before" ]; then
-  told="$(sed -n 's/.*"exit_code": *\\([0-9][0-9]*\\).*/\\1/p' "$run_dir/status.json" | head -n 1)"
-fi
+told="$(cat "$NUQ_EXIT_CODE" 2>/dev/null)"
+rm -f "$NUQ_EXIT_CODE"
 if [ "$code" -ne 0 ]; then
   if [ -n "$told" ]; then code="$told"; elif [ -n "$signalled" ]; then code=75; fi
 fi
@@ -146,7 +145,8 @@ def run_script(experiment: Experiment, run_dir: str, checkout: str) -> str:
     label = " ".join(experiment.label.split()) or experiment.name
     head = _HEAD.format(
         what=f"{label}, seed {experiment.seed}: one experiment of the sweep {experiment.folder}; written by grid_run.py",
-        how="bash run.sh works from any folder. Exit codes: 0 done, 75 checkpointed on a signal, 2 bad settings, 3 diverged, else a crash",
+        how="bash run.sh works from any folder. Exit codes: 0 done, 75 checkpointed on a signal, 2 bad settings, 3 diverged,"
+        "\n# 4 another process has its folder, else a crash",
     )
     lines = "\n".join(f"  {shlex.quote(text)}" for text in pinned(experiment, run_dir))
     body = _RUN.format(
@@ -164,8 +164,9 @@ def from_script(steps_up: int) -> str:
     return '"$(dirname "${BASH_SOURCE[0]}")' + "/.." * steps_up + '"'
 
 
-# Exit codes are kept beside the script.  After a requeue, what ended for good before it is not run again; a script that is
-# started anew runs everything that is not done.
+# Exit codes are kept beside the script, with the restart count of the life of the job that saw them (none: its first).  After a
+# requeue, what ended for good before it is not run again; a script that is started anew runs everything that is not done.  A run
+# that another process has (4) has not ended: it is looked for again after a requeue.
 _LEDGER = """case "${{BASH_SOURCE[0]}}" in
   /*) ended="${{BASH_SOURCE[0]%.sh}}.ended" ;;
   *) ended="$PWD/${{BASH_SOURCE[0]%.sh}}.ended" ;;
@@ -182,7 +183,7 @@ if [ "${{SLURM_RESTART_COUNT:-0}}" -eq 0 ]; then
   : >"$ended"
 elif [ -f "$ended" ]; then
   while read -r code run; do
-    case "$code" in '' | *[!0-9]*) ;; *) before["$run"]="$code" ;; esac
+    case "${{code%@*}}" in '' | *[!0-9]*) ;; *) before["$run"]="${{code%@*}}" ;; esac
   done <"$ended"
 fi
 
@@ -202,10 +203,11 @@ start() {{
   bash "$1/run.sh"{output} &
   finish
   echo "$(date '+%F %T') exit code $code: $1"
-  echo "$code $1" >>"$ended"
+  if [ "$code" -ne 4 ]; then echo "$code${{SLURM_RESTART_COUNT:+@$SLURM_RESTART_COUNT}} $1" >>"$ended"; fi
 }}
 
 failed=()
+held=()
 """
 
 _ONE_AFTER_ANOTHER = """for index in "${!runs[@]}"; do
@@ -221,7 +223,11 @@ _ONE_AFTER_ANOTHER = """for index in "${!runs[@]}"; do
       exit 75
     fi
   fi
-  if [ "$code" -ne 0 ]; then failed+=("$code $run"); fi
+  case "$code" in
+    0) ;;
+    4) held+=("$run") ;;
+    *) failed+=("$code $run") ;;
+  esac
 done
 """
 
@@ -293,6 +299,7 @@ for index in "${{!runs[@]}}"; do
   if [ -z "$code" ] && [ -z "$signalled" ] && [ ! -e "$taken/stop" ]; then code=137; fi # its slot was killed
   case "$code" in
     0) ;;
+    4) held+=("${{runs[$index]}}") ;;
     '' | 75) left=$((left + 1)) ;;
     *) failed+=("$code ${{runs[$index]}}") ;;
   esac
@@ -307,8 +314,12 @@ _RESULT = """
 if [ "${#failed[@]}" -gt 0 ]; then
   echo "${#failed[@]} of ${#runs[@]} failed (exit code, folder; see stdout.log there):"
   printf '  %s\\n' "${failed[@]}"
-  exit 1
 fi
+if [ "${#held[@]}" -gt 0 ]; then
+  echo "${#held[@]} of ${#runs[@]} in the hands of other processes: asking to be requeued, to look again"
+  exit 75
+fi
+if [ "${#failed[@]}" -gt 0 ]; then exit 1; fi
 echo "all ${#runs[@]} done"
 """
 
@@ -333,7 +344,7 @@ def job_script(
     pace = f"{parallel} at a time" if parallel > 1 else "one after another"
     head = _HEAD.format(
         what=f"{count} of {title}, {pace}; what is done is skipped; written by grid_run.py",
-        how="Exit codes: 0 all done, 75 checkpointed on a signal (please requeue), 1 some failed",
+        how="Exit codes: 0 all done, 75 checkpointed on a signal or in other hands (please requeue), 1 some failed",
     )
     slots = min(parallel, len(run_dirs))
     runs = _RUNS.format(
@@ -364,7 +375,7 @@ run() {
   "$PYTHON" main.py "$@"
   code=$?
   if [ "$code" -eq 75 ]; then exit 75; fi # checkpointed on a signal: start this file again to go on
-  if [ "$code" -ne 0 ]; then failed=1; fi
+  if [ "$code" -ne 0 ] && [ "$code" -ne 4 ]; then failed=1; fi # 4: another process has its folder
 }
 """
 

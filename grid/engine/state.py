@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
+import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from grid.engine.answers import array_id
 from grid.engine.judge import STALE_S, STARTABLE, WORDS, Claim, Damaged, Record, State, judge, own_element
-from grid.engine.plain_files import Unreadable, opened, read_bytes, read_json
+from grid.engine.plain_files import Unreadable, opened, read_json
 
 __all__ = [
     "STALE_S",
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 TAIL_BYTES = 16384
+_NOTED = re.compile(r"([0-9]{1,9})(?:@([0-9]{1,9}))? (.+)")
 
 
 def write_text(path: Path, text: str, *, executable: bool = False) -> None:
@@ -87,10 +89,6 @@ class RunFolder:
         """The state from ``status.json`` alone; ``new`` where there is none."""
         return judge(self.record(), None, None, None, time.time() if now is None else now)
 
-    def is_locked(self) -> bool:
-        """Whether a process holds this folder's lock right now: its own lock, or that of the file .lock in it."""
-        return any(_is_locked(path) for path in (self.path, self.path / ".lock"))
-
     def last_lines(self, count: int) -> list[str]:
         """The end of the log, empty lines left out."""
         return [line for line in self.tail().splitlines() if line.strip()][-count:]
@@ -110,17 +108,25 @@ def tail(path: Path, count: int = TAIL_BYTES) -> str:
         return ""
 
 
-def read_ledger(path: Path) -> dict[str, int]:
-    """Run folder -> the last exit code that its job script noted (lines ``<code> <run_dir>``); empty where it cannot be read."""
+class Ended(NamedTuple):
+    """A line of a ledger: an exit code, the restart count of the life of the job that saw it, and when the file was last written."""
+
+    code: int
+    life: int
+    at: float
+
+
+def read_ledger(path: Path) -> dict[str, Ended]:
+    """Run folder -> the last end that its job script noted (lines ``<code>[@<life>] <run_dir>``); empty where it cannot be read."""
     try:
-        text = read_bytes(path).decode(errors="replace")
+        with opened(path) as file:
+            text, at = file.read().decode(errors="replace"), os.fstat(file.fileno()).st_mtime
     except (OSError, Unreadable):
         return {}
     found = {}
     for line in text.split("\n"):
-        code, _, run_dir = line.partition(" ")
-        if code.isascii() and code.isdecimal() and run_dir:
-            found[run_dir] = int(code)
+        if (noted := _NOTED.match(line)) is not None:
+            found[noted[3]] = Ended(int(noted[1]), int(noted[2] or 0), at)
     return found
 
 
@@ -133,19 +139,3 @@ def ids_to_ask(cases: Iterable[tuple[Record, Claim | None]]) -> set[str]:
         if element and values.get("state") != "done":
             ids.add(array_id(element))
     return ids
-
-
-def _is_locked(path: Path) -> bool:
-    try:
-        file = os.open(path, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # a file system without locks
-        return False
-    finally:
-        os.close(file)
-    return False

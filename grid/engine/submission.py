@@ -153,7 +153,8 @@ def claims(submissions: Sequence[Submission], root: Path) -> dict[str, Claim]:
                 ended = read_ledger(base.with_name(f"{base.name}_{index}.ended"))
                 for turn, run in enumerate(runs):
                     if run not in found or found[run].submitted_at <= chunk.at:
-                        found[run] = Claim(element, chunk.at, turn == 0, ended.get(run), chunk.cluster)
+                        code, life, written = ended.get(run, (None, 0, 0.0))
+                        found[run] = Claim(element, chunk.at, turn == 0, code, chunk.cluster, ended_life=life, ended_at=written)
     return found
 
 
@@ -178,11 +179,16 @@ def log_of(submissions: Sequence[Submission], run: str, root: Path) -> Path | No
         for chunk in item.chunks:
             if not chunk.is_settled or (latest and latest[0] > chunk.at):
                 continue
-            base = item.base(root, chunk)
             for index, runs in chunk.indexed():
                 if run in runs:
-                    latest = chunk.at, base.parent / "logs" / f"{base.name}_{chunk.job_id}_{index}.log"
+                    latest = chunk.at, log_path(item, chunk, index, root)
     return latest[1] if latest else None
+
+
+def log_path(item: Submission, chunk: Chunk, index: int, root: Path) -> Path:
+    """The log of the job of an element."""
+    base = item.base(root, chunk)
+    return base.parent / "logs" / f"{base.name}_{chunk.job_id}_{index}.log"
 
 
 # --- handing over -------------------------------------------------------------------------------------------------

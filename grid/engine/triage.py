@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grid.engine.answers import NODE_FAILURES, Job
-from grid.engine.state import RunFolder, State, tail
+from grid.engine.blame import ALONE, Memory
+from grid.engine.state import RunFolder, State, own_element, tail
 
 KINDS = (
     "cuda_oom",
@@ -27,8 +28,10 @@ KINDS = (
     "time_limit",
     "preempted",
     "cancelled",
+    "killed",
     "lost",
 )
+KILLED = 137  # the exit code of what SIGKILL ended
 LINE_CHARACTERS = 200
 MESSAGE_CHARACTERS = 80
 
@@ -112,8 +115,11 @@ class _Raised:
         return _kind_of(self.text) or "code"
 
 
-def classify(folder: RunFolder, state: State, job: Job | None = None, logs: Sequence[Path] = ()) -> Failure:
-    """The kind and signature of a run's failure.  ``logs``: of its job, where SLURM's notices are; never raises for what they hold."""
+def classify(folder: RunFolder, state: State, job: Job | None = None, logs: Sequence[Path] = (), memory: Memory = ALONE) -> Failure:
+    """The kind and signature of a run's failure.
+
+    logs: of its job, where SLURM's notices are; never raises for what they hold.  memory: the run's, and who of its job's ran out of it.
+    """
     example = "/".join(folder.path.parts[-3:])
     record = folder.record()
     values = record if isinstance(record, Mapping) else {}
@@ -122,6 +128,8 @@ def classify(folder: RunFolder, state: State, job: Job | None = None, logs: Sequ
     notices = "\n".join(found[0] for part in [text, *parts] for found in _NOTICE.finditer(part))
     raised = [item for item in [*_tracebacks(text), *_recorded(values)] if item.type.rpartition(".")[2] not in _WRAPPERS]
     word = job.word if job else ""
+    is_innocent = bool(memory.culprits) and folder.path.name not in memory.culprits  # of what its job says of memory
+    is_killed = state.reason == f"exit code {KILLED}"
 
     def found(kind: str, signature: str, line: str) -> Failure:
         return Failure(kind, signature, example, line.strip()[:LINE_CHARACTERS])
@@ -136,10 +144,13 @@ def classify(folder: RunFolder, state: State, job: Job | None = None, logs: Sequ
         for item in reversed(raised):
             if item.kind == kind:
                 return found(kind, item.signature, item.text)
-        if line := _line(notices, _NOTICES.get(kind)):
-            return found(kind, normal(line)[:MESSAGE_CHARACTERS], line)
-    if word == "OUT_OF_MEMORY":
-        return found("host_oom", word, state.reason)
+        own_notices = "\n".join(found[0] for found in _NOTICE.finditer(text))
+        if line := _line(own_notices if is_innocent and kind == "host_oom" else notices, _NOTICES.get(kind)):
+            return found(kind, normal(line)[:MESSAGE_CHARACTERS], memory.beside(line) if kind == "host_oom" else line)
+    if word == "OUT_OF_MEMORY" and not is_innocent:
+        return found("host_oom", word, memory.beside(state.reason))
+    if is_killed and memory.is_full:
+        return found("host_oom", f"{state.reason} with its memory full", memory.beside(state.reason))
     if values.get("exit_code") == 2 or (not raised and state.reason == "exit code 2"):
         own = _recorded(values)
         return found("settings", own[0].signature if own else "bad settings", own[0].text if own else _last_line(text))
@@ -149,14 +160,27 @@ def classify(folder: RunFolder, state: State, job: Job | None = None, logs: Sequ
         return found("code", own[-1].signature, own[-1].text)
     closed = all(re.search("closed|reset|pipe|is gone", item.text) for item in raised)  # what the end of a job does to those who still talk
     ending = _ending(word, notices)
+    said = None if raised else _by_log(text)
+    if is_innocent and closed and not ending and (said is None or said[0] == "network_timeout"):
+        begun = own_element(values) == state.element
+        turn = "killed" if begun else "its turn had not come"
+        who = ", ".join(sorted(memory.culprits))
+        return found("killed", f"{turn} when another run of its script ran out of memory", f"out of memory: {who}")
     if raised and not (closed and ending):
         return found("network_timeout", raised[-1].signature, raised[-1].text)
-    if not raised and not ending and (said := _by_log(text)):
+    if said and not ending:
         return found(said[0], normal(said[1])[:MESSAGE_CHARACTERS], said[1])
     if ending:
         return found(ending, word or ending, _line(notices, _NOTICES.get(ending)) or state.reason)
     reason = state.reason or state.word
+    if is_killed:
+        return found("killed", reason, memory.beside(_last_line(text) or reason))
     return found("lost", normal(reason)[:MESSAGE_CHARACTERS], _last_line(text) or reason)
+
+
+def says_out_of_memory(log: Path) -> bool:
+    """Whether a job's log has SLURM's notice that a process of it was killed for want of memory."""
+    return bool(_line("\n".join(found[0] for found in _NOTICE.finditer(tail(log))), _NOTICES["host_oom"]))
 
 
 def groups(failures: Iterable[Failure]) -> list[Group]:

@@ -93,6 +93,10 @@ class Slurm:
         """The node is gone: jobs on it die, and are requeued where that is allowed, else NODE_FAIL."""
         self._control("fail_node", node=node)
 
+    def lose_node(self, node: str) -> None:
+        """The node does not answer: as ``fail_node``, and the processes of its jobs live on."""
+        self._control("lose_node", node=node)
+
     def resume_node(self, node: str) -> None:
         """The node is back."""
         self._control("resume_node", node=node)

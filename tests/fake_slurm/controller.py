@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,7 @@ class Controller:
         self.controller_down = False
         self.sacct_down = False
         self.refusals: dict[int, str] = {}  # sbatch calls yet to come (1: the next) that fail, and with which words
+        self.orphans: list[subprocess.Popen[bytes]] = []  # scripts of nodes that do not answer: they run on
         self.lost_replies: set[int] = set()  # sbatch calls yet to come that work but say they did not
 
     # --- look up ---
@@ -126,7 +128,8 @@ class Controller:
         if batch:
             processes.send([job.process.pid], number)
         else:
-            processes.send(processes.of_job(f"{self.folder}:{job.id}", job.process.pid, steps_only=steps), number)
+            lost = {orphan.pid for orphan in self.orphans}
+            processes.send(processes.of_job(f"{self.folder}:{job.id}", job.process.pid, steps_only=steps, without=lost), number)
 
     def end(self, job: Job, ending: Ending, why: str = "", *, number: int = signal.SIGTERM) -> None:
         """Tell a running job's processes to leave; SIGKILL follows at ``ending.kill_at``."""
@@ -192,6 +195,15 @@ class Controller:
                     self.send_signal(job, signal.SIGKILL)
                 self.end(job, Ending("NODE_FAIL", time.time(), requeue=job.request.requeue), number=signal.SIGKILL)
 
+    def lose_node(self, name: str) -> None:
+        """It does not answer: its jobs are given up or requeued, and their processes live on, out of reach."""
+        self.down_nodes.add(name)
+        for job in list(self.jobs.values()):
+            if job.state == "RUNNING" and name in job.nodes and job.process and not job.ending:
+                self.orphans.append(job.process)
+                job.process, job.end = None, time.time()
+                self._ended(job, Ending("NODE_FAIL", time.time(), requeue=job.request.requeue))
+
     def time_out(self, job: Job) -> None:
         """The limit is over."""
         self.end(job, Ending("TIMEOUT", self._kill_at()), " DUE TO TIME LIMIT")
@@ -218,6 +230,10 @@ class Controller:
             job.exit_code = f"0:{-code}" if code < 0 else f"{code}:0"
             job.reason = "None" if code == 0 else "NonZeroExitCode"
             return
+        self._ended(job, ending)
+
+    def _ended(self, job: Job, ending: Ending) -> None:
+        """What becomes of a job that was ended."""
         job.ending = None
         if ending.requeue:
             job.history.append(Attempt(ending.state, job.start or job.submit, job.end or time.time(), job.nodes))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 MARK = "FAKE_SLURM_JOB"  # in the environment of everything a job starts: FOLDER:JOBID
@@ -30,8 +30,8 @@ def spawn(
         )
 
 
-def of_job(mark: str, session: int | None = None, *, steps_only: bool = False) -> list[int]:
-    """Processes that carry the mark (``FOLDER:ID``, or ``FOLDER:`` for all jobs), or that live in the session."""
+def of_job(mark: str, session: int | None = None, *, steps_only: bool = False, without: Collection[int] = ()) -> list[int]:
+    """Processes that carry the mark (``FOLDER:ID``, or ``FOLDER:`` for all jobs), or that live in the session; no sessions ``without``."""
     wanted = f"\0{MARK}={mark}".encode() + (b"" if mark.endswith(":") else b"\0")
     found = []
     for entry in os.listdir("/proc"):
@@ -43,6 +43,8 @@ def of_job(mark: str, session: int | None = None, *, steps_only: bool = False) -
                 continue
             environ = b"\0" + Path("/proc", entry, "environ").read_bytes() + b"\0"
         except OSError:
+            continue
+        if int(its_session) in without:
             continue
         if (wanted in environ or int(its_session) == session) and (not steps_only or b"\0SLURM_STEP_ID=" in environ):
             found.append(int(entry))

@@ -102,6 +102,8 @@ def _control(controller: Controller, do: str, arguments: dict[str, Any]) -> Any:
                     job.deadline = time.time() + lead_s
         case "fail_node":
             controller.fail_node(arguments["node"])
+        case "lose_node":
+            controller.lose_node(arguments["node"])
         case "resume_node":
             controller.down_nodes.discard(arguments["node"])
         case "set":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
 import os
 import shlex
@@ -131,9 +132,8 @@ class Bench:
     def states(self) -> dict[int, str]:
         """seed -> state, as ``collect`` tells it; the scheduler is asked afresh."""
         (self.root / "jobs" / "scheduler.json").unlink(missing_ok=True)
-        lines = [line.split(",") for line in self.good("collect --out -").splitlines()]
-        seed, state = lines[0].index("setting.seed"), lines[0].index("state")
-        return {int(line[seed]): line[state] for line in lines[1:]}
+        rows = csv.DictReader(self.good("collect --out -").splitlines())
+        return {int(row["setting.seed"]): row["state"] for row in rows}
 
     def element(self, seed: int) -> str:
         """SLURM's name of the array element that was last to run this seed's run."""

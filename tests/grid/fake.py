@@ -16,10 +16,11 @@ from typing import Any
 from grid.engine.runs import Run, prepare, runs_of
 from grid.engine.sweep import Sweep, axis, point, product
 
-# Behaves as the file `behaviour` beside it says, a JSON object seed -> exit code, "wait" (until a signal), "deaf" (but to USR2), "stuck"
-# (deaf to that, too), "silent" (exit code 0 without a word) or "raise" (a bug), or a list of these: one for each attempt.
+# Behaves as the file `behaviour` beside it says, a JSON object seed -> exit code, "wait" (until a signal), "eats 300" (so many MB, then as
+# wait), "go" (until there is a file go in its folder), "deaf" (but to USR2), "stuck" (deaf to that, too), "silent" (exit code 0 without a
+# word) or "raise" (a bug), or a list of these: one for each attempt.  It ends with 4 where another process has its folder.
 MAIN = """
-import json, os, signal, socket, sys, time
+import fcntl, json, os, signal, socket, sys, time
 settings = dict(word.split("=", 1) for word in sys.argv[1:])
 folder = settings["run_dir"]
 behaviour = json.load(open("behaviour.json")).get(settings["seed"], 0)
@@ -27,14 +28,31 @@ attempt = os.path.getsize(folder + "/started") if os.path.exists(folder + "/star
 if isinstance(behaviour, list):
     behaviour = behaviour[min(attempt, len(behaviour) - 1)]
 status = {"state": "running", "host": socket.gethostname(), "pid": os.getpid(), "heartbeat": time.time(), "step": 3, "steps": 7}
-ids = ("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID")
+ids = ("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT")
 status |= {"start": time.time(), "attempt": attempt + 1, "slurm": {name: os.environ[name] for name in ids if name in os.environ}}
+
+def leave_code(code):
+    if "NUQ_EXIT_CODE" in os.environ:
+        open(os.environ["NUQ_EXIT_CODE"], "w").write(str(code))
+
+if os.environ.get("RANK", "0") == "0":
+    try:
+        fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        leave_code(4)
+        sys.exit(4)
+    if os.path.exists(folder + "/status.json") and json.load(open(folder + "/status.json"))["state"] == "done":
+        print("args", json.dumps(sys.argv[1:]), flush=True)
+        leave_code(0)
+        sys.exit(0)
 
 def tell(state, code):
     status.update(state=state, exit_code=code)
     with open(folder + "/aside", "w") as file:
         json.dump(status, file, indent=1)
     os.replace(folder + "/aside", folder + "/status.json")
+    if code is not None:
+        leave_code(code)
 
 def stop(number, frame):
     os.write(1, f"heard {signal.Signals(number).name}\\n".encode())  # in one piece: the ranks share a log
@@ -46,8 +64,17 @@ signal.signal(signal.SIGTERM, stop if behaviour not in ("deaf", "stuck") else si
 tell("running", None)
 print("args", json.dumps(sys.argv[1:]), flush=True)
 open(folder + "/started", "a").write("x")
-if behaviour in ("wait", "deaf", "stuck"):
+if isinstance(behaviour, str) and behaviour.startswith("eats "):  # so many megabytes
+    status["memory_bytes"] = int(behaviour.split()[1]) << 20
+    tell("running", None)
+if behaviour in ("wait", "deaf", "stuck") or "memory_bytes" in status:
     time.sleep(60)
+while behaviour == "go" and not os.path.exists(folder + "/go"):
+    time.sleep(0.05)
+    status["heartbeat"] = time.time()
+    tell("running", None)
+if behaviour == "go":
+    behaviour = 0
 if behaviour == "silent":
     sys.exit(0)
 if behaviour == "raise":

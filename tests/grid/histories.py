@@ -17,6 +17,7 @@ T0 = 1_000_000.0
 SKEW_S = LAG_S = 60.0
 OLD_S = 40.0
 SLURMD_TIMEOUT_S = 120.0  # a node is silent for longer (300 s by default) before SLURM gives it up: what runs there began before
+HELD = 4  # the exit code of a run whose folder another process has
 CUTS = ("term", "kill", "cancel_term", "cancel_kill", "timeout", "oom", "node_fail", "node_fail_requeue", "script_fails")
 WORDS = {"timeout": "TIMEOUT", "oom": "OUT_OF_MEMORY", "node_fail": "NODE_FAIL", "node_fail_requeue": "NODE_FAIL", "script_fails": "FAILED"}
 
@@ -47,7 +48,8 @@ class Element:
     first: bool
     queue: Timeline = field(default_factory=Timeline)  # Job, in the controller's clock; None once forgotten
     history: Timeline = field(default_factory=Timeline)  # Job, what accounting says
-    ledger: Timeline = field(default_factory=Timeline)
+    ledger: Timeline = field(default_factory=Timeline)  # (exit code, life, when), the last in the file server's clock
+    life: int = 0
     over_at: float = 0.0
     recalled: Timeline = field(default_factory=Timeline)  # whether it was cancelled from here, and we noted it
     may_run: Timeline = field(default_factory=Timeline)  # whether it can still start the run, or runs it
@@ -65,7 +67,8 @@ class World:
     attempt: int = 0
 
     def __post_init__(self) -> None:
-        self.controller_s, self.node_s, self.observer_s = (self.random.choice([0.0, SKEW_S, self.random.uniform(0, SKEW_S)]) for _ in "cno")
+        skews = (self.random.choice([0.0, SKEW_S, self.random.uniform(0, SKEW_S)]) for _ in "cnof")
+        self.controller_s, self.node_s, self.observer_s, self.files_s = skews
         self.forget_s = self.random.choice([2.0, 300.0])
         self.has_accounting = self.random.random() < 0.5
 
@@ -78,7 +81,8 @@ class World:
         self.elements.append(element)
         now = at
         element.may_run.put(now, True)
-        for life in range(4):
+        for element.life in range(4):
+            life = element.life
             self._queued(element, now, Job("PENDING", random.choice(["Priority", "Resources", "BeginTime"])))
             now += random.uniform(0, 400) if life == 0 else random.uniform(5, 200)
             if random.random() < 0.05:
@@ -89,6 +93,8 @@ class World:
             now, again = self._life(element, now, cut)
             if not again:
                 break
+        else:
+            self._over(element, now, "FAILED")
         element.over_at = now
 
     def _life(self, element: Element, start: float, cut: str | None) -> tuple[float, bool]:
@@ -97,11 +103,13 @@ class World:
         self._queued(element, start, Job("RUNNING", node="n1", start=start + self.controller_s))
         cut_at = start + random.choice([random.uniform(0, 30), random.uniform(0, 3000)]) if cut else float("inf")
         now = start + (random.uniform(0, 5) if element.first else random.uniform(0, 1500))  # the runs before it
-        code = element.ledger.at(now)
-        if now < cut_at and not self._is_done() and (self.by_hand or code in (None, 75)):
+        code = self._noted(element, now)
+        if now < cut_at and not self._is_done(now) and (self.by_hand or code in (None, 75)):
             now, code = self._run(element, now, cut, cut_at)
         if now < cut_at:  # the runs after it
             end = now + random.choice([random.uniform(0.2, 5), random.uniform(0.2, 1000)])
+            if end < cut_at and code == HELD:
+                return end, True
             if end < cut_at:
                 self._over(element, end, "FAILED" if random.random() < 0.3 or (code or 0) != 0 else "COMPLETED")
                 return end, False
@@ -110,23 +118,33 @@ class World:
     def _run(self, element: Element, start: float, cut: str | None, cut_at: float) -> tuple[float, int | None]:
         """The process of the run: its heartbeats and its end, by itself or by the cut."""
         random = self.random
-        self.attempt += 1
         begun = start + random.uniform(0.5, 30)  # python and torch are being loaded
+        if begun < cut_at and any(begun < stop for _, stop in self.alive):  # the folder is in the hands of an earlier life
+            if random.random() < 0.7 or self.by_hand or element.may_run.times[-1] > begun:
+                return begun, HELD
+            self._note(element, begun, 2)  # what it needs is not on this node
+            self.failed.append(begun)
+            element.may_run.put(begun, False)
+            return begun, 2
+        if self._is_done(begun):
+            return begun, 0
+        self.attempt += 1
         natural = begun + random.choice([random.uniform(0, 60), random.uniform(0, 4000)])
-        is_cut_off = cut == "node_fail" and begun < cut_at - SLURMD_TIMEOUT_S and random.random() < 0.7
+        is_cut_off = cut in ("node_fail", "node_fail_requeue") and begun < cut_at - SLURMD_TIMEOUT_S and random.random() < 0.7
         orphan_s = random.uniform(0, 2000) if is_cut_off else 0.0  # it lives on, out of the controller's reach
         stop = min(natural, cut_at + orphan_s)
         now = begun
         ids = dict(zip(("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"), element.name.split("_"), strict=True))
+        ids |= {"SLURM_RESTART_COUNT": str(element.life)} if element.life else {}
         record: dict[str, Any] = {"state": "running", "host": "n1", "pid": 77, "start": begun + self.node_s, "slurm": ids}
         while now < stop:
             self._write(now, {**record, "heartbeat": now + self.node_s})
             now += random.choice([2.0, 30.0, random.uniform(2, 400)])
         self.alive.append((start, stop))
-        if natural >= cut_at:
+        if natural >= cut_at + orphan_s:
             if cut in ("term", "cancel_term") and begun < cut_at:
                 self._write(stop, {**record, "heartbeat": stop + self.node_s, "state": "preempted", "exit_code": 75})
-                element.ledger.put(stop + 0.01, 75)
+                self._note(element, stop + 0.01, 75)
             elif cut in WORDS:
                 self.failed.append(cut_at)
             return cut_at, None
@@ -139,15 +157,24 @@ class World:
         else:
             self.failed.append(stop)
         if not self.by_hand:
-            element.ledger.put(stop + 0.01, code)
+            self._note(element, stop + 0.01, code)
         if not self.by_hand or code == 0:
             element.may_run.put(stop + 0.01, False)
-        return stop + 0.01, code
+        return min(stop + 0.01, cut_at), code
+
+    def _note(self, element: Element, at: float, code: int) -> None:
+        """A line of the ledger.  Its file may be written again soon after, for the next run of the script."""
+        later_s = self.random.choice([0.0, self.random.uniform(0, 100)])
+        element.ledger.put(at, (code, element.life, at + later_s + self.files_s))
+
+    def _noted(self, element: Element, at: float) -> int | None:
+        found = element.ledger.at(at)
+        return found[0] if found else None
 
     def _cut(self, element: Element, cut: str, at: float) -> tuple[float, bool]:
         if cut in ("term", "kill", "node_fail_requeue"):
             return at, True
-        if cut in WORDS and not self._is_done() and element.first:
+        if cut in WORDS and not self._is_done(at) and element.first:
             self.failed.append(at)
         if cut in ("cancel_term", "cancel_kill"):
             self._recall(element, at)
@@ -174,8 +201,8 @@ class World:
     def _write(self, at: float, record: dict[str, Any]) -> None:
         self.status.put(max(at, self.status.times[-1] if self.status.times else 0.0), record)
 
-    def _is_done(self) -> bool:
-        return bool(self.finished)
+    def _is_done(self, at: float) -> bool:
+        return any(end <= at for end in self.finished)
 
     # --- what is true ---
 
@@ -206,10 +233,10 @@ class World:
         if self.by_hand:
             return None
         element = self.elements[-1]
-        code = element.ledger.at(at - self.random.choice([0.0, LAG_S, self.random.uniform(0, LAG_S)]))
+        code, life, when = element.ledger.at(at - self.random.choice([0.0, LAG_S, self.random.uniform(0, LAG_S)])) or (None, 0, 0.0)
         name = None if self.random.random() < 0.1 else element.name
         cluster, recalled = self.random.choice(["", "here"]), bool(name and element.recalled.at(at))
-        return Claim(name, element.submitted_at + self.observer_s, element.first, code, cluster, recalled)
+        return Claim(name, element.submitted_at + self.observer_s, element.first, code, cluster, recalled, life, when)
 
     def seen_answer(self, at: float, element: str | None) -> tuple[Answer | None, Job | None]:
         """The scheduler's answer, and the job in it or in accounting."""
@@ -232,7 +259,12 @@ class World:
             job = found.history.at(asked)
         if job is None and found.recalled.at(at):  # our own word
             job = Job("CANCELLED")
-        return Answer(asked + self.observer_s, {}, ids=ids, cluster="here"), job
+        missed, keeps_s = asked, self.random.choice([0.0, self.forget_s])
+        if found.queue.at(asked) is None:
+            missed = self.random.uniform(found.queue.times[-1], asked)
+        return Answer(
+            asked + self.observer_s, {}, ids=ids, cluster="here", missed={found.name: missed + self.observer_s}, keeps_s=keeps_s
+        ), job
 
     def failures(self, at: float) -> bool:
         return any(time <= at for time in self.failed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import os
 import shutil
 import sys
 import time
@@ -64,6 +65,52 @@ def test_a_node_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         here.wait(restarts=1)
         assert here.starts() == {1: 2, 2: 2, 3: 2}
         assert set(here.states().values()) == {"done"}
+
+
+def _go(here: Bench, *seeds: int) -> None:
+    """Let these runs, which wait for it, end well."""
+    for seed in seeds:
+        (path,) = (here.root / "runs" / "tiny").glob(f"*-s{seed}-*")
+        (path / "go").touch()
+
+
+def test_runs_that_step_on_beside_the_next_life_of_their_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with bench.bench(tmp_path, capsys, nodes=2, cpus=3, requeue_delay_s=1) as here:
+        here.behave({1: "go", 2: "go", 3: "go"})
+        here.good("plan --per_script 2")
+        here.good("submit")
+        here.until_started({1: 1, 2: 1})
+        (node,) = here.slurm.jobs(here.element(1))[0]["nodes"]
+        here.slurm.lose_node(node)
+        here.until_started(ONCE)  # the second life of its job passes the first run over
+        _go(here, 3)
+        fake.until(lambda: here.slurm.jobs(here.element(1))[0]["restarts"] == 2, "its job did not ask to look again", 30)
+        states = here.states()
+        assert {states[1], states[2]} <= {"running", "pending"}, states
+        assert "nothing to retry" in here.good("retry --yes --code")
+        assert "nothing to submit" in here.good("plan")
+        _go(here, 1, 2)
+        here.wait()
+        assert here.starts() == ONCE
+        assert set(here.states().values()) == {"done"}
+
+
+def test_a_run_whose_word_comes_late_is_not_lost(here: Bench) -> None:
+    """The script's ledger and the queue are seen before the status of its run, or instead of an older one."""
+    here.behave({3: "silent"})
+    here.good("plan")
+    here.good("submit")
+    here.wait()
+    (word,) = (here.root / "runs" / "tiny").glob("*-s1-*/status.json")
+    late = word.rename(word.with_name("late"))
+    assert here.states() == {1: "unknown", 2: "done", 3: "unknown"}
+    assert "nothing to submit" in here.good("plan")
+    late.rename(word)
+    assert here.states() == {1: "done", 2: "done", 3: "unknown"}
+    here.age()
+    for path in (here.root / "jobs" / "sweeps").glob("*/*/*.ended"):
+        os.utime(path, (time.time() - 130, time.time() - 130))
+    assert here.states() == {1: "done", 2: "done", 3: "lost"}
 
 
 def test_cancelled_by_hand(here: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -133,6 +134,28 @@ def test_the_ledger_lies_beside_the_script_wherever_it_is_started_from(tmp_path:
     (root / "jobs" / "x_0.sh").write_text(job_script("s", [runs[0].run_dir], from_script(1), 1))
     subprocess.run(["bash", "x_0.sh"], cwd=root / "jobs", env=fake.environment(), check=True, capture_output=True, timeout=30)
     assert (root / "jobs" / "x_0.ended").read_text() == f"0 {runs[0].run_dir}\n"
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_a_run_in_other_hands_is_no_failure_and_is_looked_for_again(tmp_path: Path, parallel: int) -> None:
+    root = fake.checkout(tmp_path, {2: 1})
+    runs = fake.runs(root, 3)
+    path = root / "jobs" / "x_0.sh"
+    path.parent.mkdir()
+    path.write_text(job_script("s", [run.run_dir for run in runs], from_script(1), Resources(gpus=0), parallel=parallel))
+    held = os.open(runs[0].folder.path, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    first = fake.bash(path)
+    os.close(held)
+    assert first.returncode == 75, first.stdout
+    assert "1 of 3 in the hands of other processes: asking to be requeued" in first.stdout
+    assert f"1 of 3 failed (exit code, folder; see stdout.log there):\n  1 {runs[1].run_dir}\n" in first.stdout
+    ledger = path.with_suffix(".ended")
+    assert sorted(ledger.read_text().splitlines()) == [f"0 {runs[2].run_dir}", f"1 {runs[1].run_dir}"], "it has not ended"
+    assert fake.bash(path, SLURM_RESTART_COUNT="1").returncode == 1
+    assert ledger.read_text().splitlines()[-1] == f"0@1 {runs[0].run_dir}", "by the second life of the job"
+    assert fake.bash(path, SLURM_RESTART_COUNT="2").returncode == 1, "what lives note is read again"
+    assert _begun(runs) == ["x", "x", "x"]
 
 
 # --- several at a time --------------------------------------------------------------------------------------------

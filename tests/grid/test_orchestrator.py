@@ -6,6 +6,8 @@ import csv
 import io
 import itertools
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,6 +82,53 @@ def test_from_plan_to_results(here: Bench) -> None:
     shown = here.good("plan")
     assert "done   3" in shown
     assert "next:" not in shown
+
+
+def test_out_of_memory_in_a_script_of_several_runs(here: Bench) -> None:
+    """The one that ate it gets more, those that were killed with it or had yet to come run as they were."""
+    here.sweep((1, 2, 3, 4))
+    here.behave({1: "eats 300", 2: "eats 200", 3: "eats 1500", 4: 0})
+    here.good("plan --per_script 4 --parallel 3")
+    here.good("submit")
+    here.until_started({1: 1, 2: 1, 3: 1})
+    here.slurm.oom("1_0")
+    here.wait()
+    here.age()
+    shown = here.good("failures")
+    assert "1 run: host_oom: " in shown
+    assert "qsgd-3b-cnn-digits-s3" in shown and "1500 of 1024 MB; " in shown
+    assert "2 runs: killed: killed when another run of its script ran out of memory" in shown
+    assert "1 run: killed: its turn had not come when another run of its script ran out of memory" in shown
+    assert shown.count("out of memory: qsgd-3b-cnn-digits-s3") == 2
+    here.behave({})
+    shown = here.good("retry --yes")
+    assert "1 host_oom: again with 2048 MB instead of 1G" in shown
+    assert "3 killed: again as it was" in shown
+    asked = {chunk.resources["mem"]: sum(len(runs) for runs in chunk.elements) for chunk in here.records()[-1].chunks}
+    assert asked == {"1G": 3, "2048M": 1}
+    here.wait()
+    assert here.starts() == {1: 2, 2: 2, 3: 2, 4: 1}
+    assert set(here.states().values()) == {"done"}
+
+
+def test_one_run_of_several_is_killed(here: Bench) -> None:
+    """As the kernel does it: the script lives, and notes 137; the others go on."""
+    here.sweep((1, 2, 3))
+    here.behave({1: "eats 1000", 2: "eats 200", 3: 0})
+    here.good("plan --per_script 3 --parallel 3")
+    here.good("submit")
+    here.until_started({1: 1, 2: 1, 3: 1})
+    folder = here.root / "runs" / "tiny"
+    for seed in (1, 2):
+        (path,) = folder.glob(f"*-s{seed}-*/status.json")
+        os.kill(json.loads(path.read_text())["pid"], signal.SIGKILL)
+    here.wait()
+    shown = here.good("failures")
+    assert "1 run: host_oom: exit code 137 with its memory full" in shown and "-s1-" in shown
+    assert "1 run: killed: exit code 137" in shown
+    shown = here.good("retry --yes")
+    assert "1 host_oom: again with 2048 MB instead of 1G" in shown
+    assert "1 killed: again as it was" in shown
 
 
 def test_each_kind_of_failure_has_its_remedy(here: Bench) -> None:

@@ -380,5 +380,5 @@ def test_an_answer_of_a_thousand_elements_is_kept_small(tmp_path: Path) -> None:
     assert path.stat().st_size < 60_000
     assert answers.read(path, "here").ids == known.ids
     assert answers.read(path, "here").answer(["1"], "cache", "here") == Answer(
-        5.0, known.ids["1"][1], True, "cache", "", frozenset({"1"}), "here"
+        5.0, known.ids["1"][1], True, "cache", "", frozenset({"1"}), "here", {"1": 5.0}
     )  # fmt: skip

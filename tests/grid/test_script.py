@@ -186,6 +186,24 @@ def test_an_old_exit_code_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
     assert _ranks(root, 2, run)[0] == 1
 
 
+HELD = """
+import json, os, sys
+settings = dict(word.split("=", 1) for word in sys.argv[1:])
+with open(settings["run_dir"] + "/status.json", "w") as file:  # by those who have the folder
+    json.dump({"state": "running", "exit_code": 75, "heartbeat": os.getpid()}, file)
+open(os.environ["NUQ_EXIT_CODE"], "w").write("4")
+sys.exit(4)
+"""
+
+
+def test_the_status_of_others_is_no_exit_code(tmp_path: Path) -> None:
+    root = fake.checkout(tmp_path)
+    (run,) = fake.runs(root, 1)
+    (root / "main.py").write_text(HELD)
+    assert _ranks(root, 2, run)[0] == 4
+    assert not list(run.folder.path.glob(".*")), "nothing is left behind"
+
+
 # --- pinned code and several nodes --------------------------------------------------------------------------------
 
 

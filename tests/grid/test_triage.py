@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grid.engine.answers import Job
+from grid.engine.blame import Memory, culprits
 from grid.engine.state import RunFolder, State
 from grid.engine.triage import KINDS, Failure, classify, groups, normal
 
@@ -77,6 +79,7 @@ SETTINGS: dict[str, Any] = {"state": "failed", "exit_code": 2, "failure": {"sign
 NAN = State("diverged", "step 120: the loss of worker 3 is nan")
 NO_PYTHON = "/home/a/runs/x/y/run.sh: line 36: python: command not found\n"
 REFUSED = State("failed", "exit code 2")
+KILLED = State("failed", "exit code 137")
 
 Case = tuple[str, dict[str, Any], State, str, str, str]
 # (log, status.json, state, the job's word) -> (kind, a part of the signature)
@@ -130,7 +133,9 @@ CASES: dict[str, Case] = {
     "settings, by the script's code": ("main.py: bits=9: legal are 1..8\n", {}, REFUSED, "", "settings", "bad settings"),
     "not finite": ("", {"state": "diverged"}, NAN, "", "non_finite", "step N: the loss of worker N"),
     "cancelled": (BEGUN, {}, State("cancelled", "job 1_2 ended: CANCELLED"), "CANCELLED", "cancelled", "CANCELLED"),
-    "no word at all": ("", {}, State("failed", "exit code 137"), "", "lost", "exit code 137"),
+    "no word at all": ("", {}, State("lost", "job 1_2 ended: COMPLETED"), "COMPLETED", "lost", "job N_N ended: COMPLETED"),
+    "killed": (BEGUN, {"state": "running"}, KILLED, "", "killed", "exit code 137"),
+    "killed by the time limit": (BEGUN, {"state": "running"}, KILLED, "TIMEOUT", "time_limit", "TIMEOUT"),
     "no such program": (NO_PYTHON, {}, State("failed", "exit code 127"), "", "settings", "exit code 127: PATH: line N: python: comm"),
     "no such program, after a crash": (
         BEGUN + CUDA_OOM + NO_PYTHON, {}, State("failed", "exit code 127"), "", "settings", "exit code 127: ",
@@ -172,6 +177,54 @@ def test_what_slurm_wrote_into_the_log_of_the_job_counts(tmp_path: Path) -> None
     folder = _folder(tmp_path, BEGUN, {})
     assert classify(folder, FAILED, None, [job_log]).kind == "host_oom"
     assert classify(folder, FAILED, None, [tmp_path / "none.log"]).kind == "lost"
+
+
+MB = 1 << 20
+FULL, ROOM = Memory(950.0 * MB, 1000.0 * MB), Memory(400.0 * MB, 1000.0 * MB)
+
+
+def test_what_was_killed_is_out_of_memory_where_its_memory_was_full(tmp_path: Path) -> None:
+    folder = _folder(tmp_path, BEGUN, {"state": "running"})
+    found = classify(folder, KILLED, memory=FULL)
+    assert (found.kind, found.signature, found.line) == ("host_oom", "exit code 137 with its memory full", "950 of 1000 MB; exit code 137")
+    found = classify(folder, KILLED, memory=ROOM)
+    assert (found.kind, found.line[:15]) == ("killed", "400 of 1000 MB;")
+    assert classify(folder, KILLED, memory=Memory(9e9, 0.0)).kind == "killed", "its share is not known"
+    assert classify(folder, State("failed", "exit code 1"), memory=FULL).kind == "lost"
+
+
+def test_of_the_runs_of_a_script_the_one_that_ran_out_of_memory_is_blamed(tmp_path: Path) -> None:
+    job_log = tmp_path / "chunk_123_4.log"
+    job_log.write_text(STEPD_OOM)
+    ids = {"SLURM_ARRAY_JOB_ID": "123", "SLURM_ARRAY_TASK_ID": "4"}
+    own = {"state": "running", "slurm": ids}
+    blamed = replace(ROOM, culprits={"eater"})
+    state, job = State("failed", "job 123_4 ended: OUT_OF_MEMORY", element="123_4"), Job("OUT_OF_MEMORY")
+    found = classify(_folder(tmp_path, BEGUN, own, "eater"), state, job, [job_log], blamed)
+    assert found.kind == "host_oom" and found.line.startswith("400 of 1000 MB; ")
+    cases = {
+        "killed": (BEGUN, own, "killed", "killed when another run of its script ran out of memory"),
+        "its rank": (BEGUN + LOST, {**own, **OWN_LOST}, "killed", "killed when another run"),
+        "late": ("", {}, "killed", "its turn had not come when another run"),
+        "bug": (BEGUN + KEY_ERROR, own, "code", "KeyError"),
+        "full": (BEGUN + NUMPY, own, "host_oom", "_Arr"),
+        "own notice": (BEGUN + STEPD_OOM, own, "host_oom", "oom_kill"),
+    }
+    for name, (log, record, kind, signature) in cases.items():
+        found = classify(_folder(tmp_path, log, record, name), state, job, [job_log], blamed)
+        assert found.kind == kind and signature in found.signature, (name, found)
+        if kind == "killed":
+            assert found.line == "out of memory: eater"
+
+
+def test_culprits() -> None:
+    killed = {"a": Memory(100, 200), "b": Memory(250, 200), "c": Memory(180, 200), "d": Memory(0, 200)}
+    assert culprits(killed) == {"b"}
+    assert culprits({**killed, "d": Memory(201, 200)}) == {"b", "d"}
+    assert culprits({**killed, "b": Memory(150, 200)}) == {"c"}, "what it told last is a moment older than its end"
+    assert culprits({"a": Memory(300), "b": Memory(400)}) == {"b"}, "where nobody knows what they asked for"
+    assert culprits({"a": Memory(0, 200), "b": Memory(0, 200)}) == {"a", "b"}, "nothing tells them apart"
+    assert culprits({}) == set()
 
 
 SITE = "site profile lab on gpu-12.cluster: "

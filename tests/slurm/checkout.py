@@ -21,10 +21,13 @@ OVER = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"}
 
 # What a run does is in runs/behaviour.json: seed -> the words of its attempts, of which the last is repeated.
 #   ok: done at once      fail: a traceback      deaf: wait, and ignore every warning
+#   late: as ok, and its last word is not seen before the test renames "late" to status.json
+#   eats: takes 20 MB more every .2 s, tells how much it has, and never ends
 #   wait: done once runs/go or runs/go-<seed> exists, checkpointed (75) at USR2 and TERM
-# Every start and every end is a line of runs/history: what happened, whatever the states say.
+# It ends with 4 where another process has its folder.  Every start and every end is a line of runs/history: what happened, whatever the
+# states say.
 MAIN = """
-import json, os, signal, sys, time
+import fcntl, json, os, signal, sys, time
 
 settings = dict(word.split("=", 1) for word in sys.argv[1:])
 folder, seed, environ = settings["run_dir"], settings["seed"], os.environ
@@ -56,7 +59,7 @@ def tell(state, code):
     status.update(state=state, exit_code=code, heartbeat=time.time(), seconds=before.get("seconds", 0) + time.time() - begun)
     with open(folder + "/aside", "w") as file:
         json.dump(status, file)
-    os.replace(folder + "/aside", folder + "/status.json")
+    os.replace(folder + "/aside", folder + ("/late" if word == "late" else "/status.json"))
 
 
 def stop(number, frame):
@@ -69,11 +72,25 @@ def stop(number, frame):
 
 for number in (signal.SIGUSR2, signal.SIGTERM):
     signal.signal(number, signal.SIG_IGN if word == "deaf" else stop)
+try:
+    fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    note("held")
+    os._exit(4)
+if before.get("state") == "done":  # since its script looked
+    os._exit(0)
 note("start")
 if word != "ok":
     tell("running", None)
 print("begun, attempt", attempt, flush=True)
 released = lambda: os.path.exists("runs/go") or os.path.exists("runs/go-" + seed)
+kept = []
+while word == "eats":
+    kept.append(bytearray(20_000_000))
+    (peak,) = [line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM:")]
+    status["memory_bytes"] = 1024 * int(peak)
+    tell("running", None)
+    time.sleep(0.2)
 while word in ("wait", "deaf") and not released():
     time.sleep(0.1)
     if time.time() - status["heartbeat"] > 2:
@@ -99,7 +116,7 @@ def some() -> Sweep:
 '''
 
 SITE = """
-defaults: {cpus: 1, mem: 200M, gpus: 0}
+defaults: {cpus: 1, mem: 2G, gpus: 0}
 signal_s: 30
 """
 

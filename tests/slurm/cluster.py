@@ -36,6 +36,7 @@ PartitionName=low Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE GraceTime=6
 PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF
 """
 
+# Without cgroups SLURM itself samples the memory of jobs, every 30 s or as --acctg-freq has it, and kills what has too much.
 # cred_expire is also how long a requeued job waits before it may start again: 120 s unless it is named.
 SLURM_CONF = """\
 ClusterName=throwaway
@@ -80,6 +81,7 @@ SchedulerParameters=sched_interval=1,sched_min_interval=0,batch_sched_delay=0,bf
 SlurmdParameters=config_overrides
 JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=30
+JobAcctGatherParams=OverMemoryKill
 AccountingStoreFlags=job_comment
 {accounting}
 {nodes}
@@ -162,6 +164,11 @@ class Slurm:
     def kill_node(self, node: str) -> None:
         """The power cut: SIGKILL to a node's slurmd and to all its jobs' processes.  SLURM notices after about 10 to 20 s."""
         processes.kill(self.folder, node)
+        self._reap(f"slurmd-{node}")
+
+    def kill_slurmd(self, node: str) -> None:
+        """SIGKILL to a node's slurmd alone: the processes of its jobs run on, and SLURM gives the node up after about 10 to 20 s."""
+        self.children[f"slurmd-{node}"].kill()
         self._reap(f"slurmd-{node}")
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.checkout import SITE, Checkout, accounted, queued, stand_in
+from tests.slurm.checkout import OVER, SITE, Checkout, accounted, queued, stand_in
 from tests.slurm.cluster import Slurm
 
 SMALL_ARRAYS = SITE + "max_array_size: 3\n"  # two elements each
@@ -183,6 +184,37 @@ def limits(slurm: Slurm) -> str:
     return slurm.run("scontrol", "show", "assoc_mgr", "flags=assoc")
 
 
+def test_runs_that_step_on_beside_the_next_life_of_their_job(slurm: Slurm, tmp_path: Path) -> None:
+    # The slurmd of their node dies and they do not; SLURM starts their job again on the other node, where a word comes late, too.
+    checkout = stand_in(tmp_path / "checkout", slurm, 3, {1: "wait", 2: "late", 3: "wait"})
+    job = checkout.submit("--per_script", "2", "--cpus", "4")
+    checkout.wait_for_starts({1: 1, 2: 1})
+    (node,) = {event.node for event in checkout.history("start") if event.seed == 1}
+    checkout.slurm.wait_until(lambda: queued(slurm, job)[f"{job}_1"] == "COMPLETED")
+    assert checkout.states()[2] == "unknown", "its script and its job have ended, and its own word has not come"
+    assert "nothing to submit" in checkout.run("plan")
+    (late,) = (checkout.root / "runs/some").glob("*/late")
+    late.rename(late.with_name("status.json"))
+    assert checkout.states()[2] == "done"
+    slurm.kill_slurmd(node)
+    try:
+        slurm.wait_until(lambda: any(event.what == "held" for event in checkout.history()))
+        checkout.go(3)  # its turn has come in the second life
+        slurm.wait_until(lambda: queued(slurm, job)[f"{job}_0"] == "PENDING")  # it asked to look again
+        assert checkout.states()[1] in ("running", "pending")
+        assert "no run has failed" in checkout.run("failures")
+        assert "nothing to retry" in checkout.run("retry", "--code", "--yes")
+        checkout.go(1)
+        slurm.wait_until(lambda: checkout.told(1)["state"] == "done")
+        checkout.wait_until_over()
+    finally:
+        slurm.start_node(node)
+    assert checkout.starts() == {1: 1, 2: 1, 3: 1}
+    assert checkout.states() == {1: "done", 2: "done", 3: "done"}
+    lives = {event.seed: event.restart for event in checkout.history("start")}
+    assert (lives[1], lives[3]) == (0, 1)
+
+
 def test_a_node_dies(slurm: Slurm, tmp_path: Path) -> None:
     # Two fit each node.  Those of n2: one that SLURM may start again, and one that it may not.
     checkout = stand_in(tmp_path / "checkout", slurm, 4, dict.fromkeys(ONCE, "wait ok"))
@@ -223,3 +255,29 @@ def test_a_node_dies(slurm: Slurm, tmp_path: Path) -> None:
     states = accounted(slurm, [job])
     assert states[given_up.element] == "NODE_FAIL"
     assert states[again.element] == "COMPLETED"
+
+
+def test_a_run_eats_the_memory_of_those_that_share_its_job(slurm: Slurm, tmp_path: Path) -> None:
+    # Three at a time with 100 MB each: SLURM finds more than 300 MB in the job, and kills all of it before the fourth has its turn.
+    site = SITE.replace("2G", "100M") + "sbatch: [--acctg-freq=1]\n"
+    checkout = stand_in(tmp_path / "checkout", slurm, 4, {1: "wait ok", 2: "wait ok", 3: "eats ok"}, site)
+    job = checkout.submit("--per_script", "4", "--parallel", "3")
+    slurm.wait_until(lambda: queued(slurm, job)[f"{job}_0"] in OVER | {"OUT_OF_MEMORY"})
+    late = 0.1
+    told = checkout.call("failures", "sweeps.py", "some", hours_later=late).out
+    assert "1 run: host_oom: " in told, told
+    assert " of 100 MB; slurmstepd" in told, "what it had taken, and what it had asked for"
+    assert "2 runs: killed: killed when another run of its script ran out of memory" in told
+    assert "1 run: killed: its turn had not come when another run of its script ran out of memory" in told
+    (eater,) = set(re.findall(r"out of memory: (\S+)", told))
+    assert "-s3-" in eater
+    done = checkout.call("retry", "sweeps.py", "some", "--yes", hours_later=late)
+    assert done.code == 0, done.out
+    again = [(run, chunk) for chunk in checkout.records()[-1]["chunks"] for runs in chunk["elements"] for run in runs]
+    asked = {Path(run).name: chunk["resources"]["mem"] for run, chunk in again}
+    assert len(asked) == 4
+    assert {run for run, mem in asked.items() if mem != "100M"} == {eater}
+    assert asked[eater] == "200M"
+    checkout.wait_until_over()
+    assert checkout.states() == dict.fromkeys(ONCE, "done")
+    assert checkout.starts() == {1: 2, 2: 2, 3: 2, 4: 1}

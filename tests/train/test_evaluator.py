@@ -21,7 +21,8 @@ import command_line
 from analysis.logs.load import load
 from train import checkpoint, evaluator
 from train.evaluator import Evaluator, follow, run
-from train.launch import launch, only_process_in
+from train.launch import launch
+from train.run_folder import only_process_in
 
 ROOT = Path(__file__).parents[2]
 STEPS = 6
@@ -279,7 +280,7 @@ def test_what_is_no_run_is_refused_in_one_sentence(
 def test_one_evaluator_at_a_time(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _held(run_dir)
     with only_process_in(run_dir / evaluator.FOLDER):
-        assert run(settings(run_dir)) == 2
+        assert run(settings(run_dir)) == 4
     assert "another process is evaluating this run" in capsys.readouterr().err
 
 

@@ -15,7 +15,7 @@ import args
 from nuq import adapt
 from nuq.registry import METHODS
 from train import checkpoint
-from train.launch import launch, only_process_in
+from train.launch import launch
 from train.log import Log
 from train.running import Preempted, run
 from train.status import Status, read
@@ -201,14 +201,6 @@ def test_damaged_files_of_a_run_are_named_and_exit_2(name, text, tmp_path, capsy
     (tmp_path / name).unlink() if text is None else (tmp_path / name).write_bytes(text)
     assert launch(settings) == 2
     assert name in capsys.readouterr().err
-
-
-def test_one_process_per_folder(tmp_path, capsys):
-    settings = config("sgd", run_dir=str(tmp_path), steps=2, eval_every=2)
-    with only_process_in(tmp_path):
-        assert launch(settings) == 2
-    assert "another process is training" in capsys.readouterr().err
-    assert launch(settings) == 0
 
 
 def test_divergence_keeps_the_last_good_checkpoint(tmp_path, capsys):

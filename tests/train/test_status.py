@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import resource
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from train import status
+from train import footprint, status
 from train.status import Status, read
 
 
@@ -126,3 +130,41 @@ def test_the_ranks_that_keep_no_status_write_nothing(tmp_path: Path) -> None:
     run.beat(1)
     run.end(0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_memory_that_the_processes_of_a_run_take_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "HEARTBEAT_S", 0.0)
+    run = _status(tmp_path)
+    before = read(tmp_path)["memory_bytes"]
+    assert abs(before - resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024) < before / 10, "its own, as the system counts it"
+    eater = "import sys; kept = bytearray(200_000_000); print(len(kept), flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", eater], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None and child.stdout.readline()
+        run.beat(1)
+        assert 200_000_000 < read(tmp_path)["memory_bytes"] - before < 300_000_000
+        child.communicate()
+    run.beat(2)
+    assert read(tmp_path)["memory_bytes"] > before + 200_000_000, "the most there ever was"
+
+
+def test_memory_that_grows_is_told_before_the_next_heartbeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who runs out of it is killed without a last word."""
+    monkeypatch.setattr(status, "HEARTBEAT_S", 3600.0)
+    monkeypatch.setattr(status, "LOOK_S", 0.01)
+    sizes = [100]
+    for name in ("peak_bytes", "process_peak_bytes"):
+        monkeypatch.setattr(footprint, name, lambda: sizes[-1])
+    run = _status(tmp_path)
+    with run.beating():
+        for size in (105, 120):
+            sizes.append(size)
+            deadline = time.monotonic() + (0.2 if size == 105 else 20)
+            while read(tmp_path)["memory_bytes"] != size and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert read(tmp_path)["memory_bytes"] == (100 if size == 105 else 120), "a little more makes no heartbeat"
+
+
+def test_where_there_is_no_proc_memory_is_not_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(footprint, "_read", lambda path: "")
+    _status(tmp_path)
+    assert read(tmp_path)["memory_bytes"] == 0

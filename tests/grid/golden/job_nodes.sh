@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # 3 experiments of nuq.x, one after another; what is done is skipped; written by grid_run.py
-# Exit codes: 0 all done, 75 checkpointed on a signal (please requeue), 1 some failed
+# Exit codes: 0 all done, 75 checkpointed on a signal or in other hands (please requeue), 1 some failed
 set -u
 case "${BASH_SOURCE[0]}" in
   /*) ended="${BASH_SOURCE[0]%.sh}.ended" ;;
@@ -42,7 +42,7 @@ if [ "${SLURM_RESTART_COUNT:-0}" -eq 0 ]; then
   : >"$ended"
 elif [ -f "$ended" ]; then
   while read -r code run; do
-    case "$code" in '' | *[!0-9]*) ;; *) before["$run"]="$code" ;; esac
+    case "${code%@*}" in '' | *[!0-9]*) ;; *) before["$run"]="${code%@*}" ;; esac
   done <"$ended"
 fi
 
@@ -62,10 +62,11 @@ start() {
   bash "$1/run.sh" &
   finish
   echo "$(date '+%F %T') exit code $code: $1"
-  echo "$code $1" >>"$ended"
+  if [ "$code" -ne 4 ]; then echo "$code${SLURM_RESTART_COUNT:+@$SLURM_RESTART_COUNT} $1" >>"$ended"; fi
 }
 
 failed=()
+held=()
 for index in "${!runs[@]}"; do
   run="${runs[$index]}"
   if ! is_over "$run"; then
@@ -79,12 +80,20 @@ for index in "${!runs[@]}"; do
       exit 75
     fi
   fi
-  if [ "$code" -ne 0 ]; then failed+=("$code $run"); fi
+  case "$code" in
+    0) ;;
+    4) held+=("$run") ;;
+    *) failed+=("$code $run") ;;
+  esac
 done
 
 if [ "${#failed[@]}" -gt 0 ]; then
   echo "${#failed[@]} of ${#runs[@]} failed (exit code, folder; see stdout.log there):"
   printf '  %s\n' "${failed[@]}"
-  exit 1
 fi
+if [ "${#held[@]}" -gt 0 ]; then
+  echo "${#held[@]} of ${#runs[@]} in the hands of other processes: asking to be requeued, to look again"
+  exit 75
+fi
+if [ "${#failed[@]}" -gt 0 ]; then exit 1; fi
 echo "all ${#runs[@]} done"

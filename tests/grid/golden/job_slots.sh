@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # 3 experiments of nuq.x, 2 at a time; what is done is skipped; written by grid_run.py
-# Exit codes: 0 all done, 75 checkpointed on a signal (please requeue), 1 some failed
+# Exit codes: 0 all done, 75 checkpointed on a signal or in other hands (please requeue), 1 some failed
 set -u
 case "${BASH_SOURCE[0]}" in
   /*) ended="${BASH_SOURCE[0]%.sh}.ended" ;;
@@ -44,7 +44,7 @@ if [ "${SLURM_RESTART_COUNT:-0}" -eq 0 ]; then
   : >"$ended"
 elif [ -f "$ended" ]; then
   while read -r code run; do
-    case "$code" in '' | *[!0-9]*) ;; *) before["$run"]="$code" ;; esac
+    case "${code%@*}" in '' | *[!0-9]*) ;; *) before["$run"]="${code%@*}" ;; esac
   done <"$ended"
 fi
 
@@ -64,10 +64,11 @@ start() {
   bash "$1/run.sh" >/dev/null &
   finish
   echo "$(date '+%F %T') exit code $code: $1"
-  echo "$code $1" >>"$ended"
+  if [ "$code" -ne 4 ]; then echo "$code${SLURM_RESTART_COUNT:+@$SLURM_RESTART_COUNT} $1" >>"$ended"; fi
 }
 
 failed=()
+held=()
 gpus=()
 if [ -n "${CUDA_VISIBLE_DEVICES+set}" ]; then
   IFS=, read -r -a gpus <<<"$CUDA_VISIBLE_DEVICES"
@@ -129,6 +130,7 @@ for index in "${!runs[@]}"; do
   if [ -z "$code" ] && [ -z "$signalled" ] && [ ! -e "$taken/stop" ]; then code=137; fi # its slot was killed
   case "$code" in
     0) ;;
+    4) held+=("${runs[$index]}") ;;
     '' | 75) left=$((left + 1)) ;;
     *) failed+=("$code ${runs[$index]}") ;;
   esac
@@ -141,6 +143,10 @@ fi
 if [ "${#failed[@]}" -gt 0 ]; then
   echo "${#failed[@]} of ${#runs[@]} failed (exit code, folder; see stdout.log there):"
   printf '  %s\n' "${failed[@]}"
-  exit 1
 fi
+if [ "${#held[@]}" -gt 0 ]; then
+  echo "${#held[@]} of ${#runs[@]} in the hands of other processes: asking to be requeued, to look again"
+  exit 75
+fi
+if [ "${#failed[@]}" -gt 0 ]; then exit 1; fi
 echo "all ${#runs[@]} done"

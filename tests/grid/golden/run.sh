@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # ALQ, seed 1: one experiment of the sweep cifar10_full_resnet32; written by grid_run.py
-# bash run.sh works from any folder. Exit codes: 0 done, 75 checkpointed on a signal, 2 bad settings, 3 diverged, else a crash
+# bash run.sh works from any folder. Exit codes: 0 done, 75 checkpointed on a signal, 2 bad settings, 3 diverged,
+# 4 another process has its folder, else a crash
 set -u
 checkout="$(dirname "${BASH_SOURCE[0]}")/../../.."
 CDPATH='' cd -- "${NUQ_CODE:-$checkout}" || exit 2
@@ -93,9 +94,10 @@ if [ "$ranks" -le 1 ]; then
   exit "$code"
 fi
 
-# torchrun swallows the ranks' exit codes: rank 0 leaves the true one in status.json.
+# torchrun swallows the ranks' exit codes: rank 0 leaves its own in a file, for status.json may be written by another job's ranks.
 unset OMP_DYNAMIC
-before="$(cat "$run_dir/status.json" 2>/dev/null)"
+export NUQ_EXIT_CODE="$run_dir/.exit_code.$$.tmp"
+rm -f "$NUQ_EXIT_CODE"
 nodes="${NUQ_NODES:-1}"
 for most in "${SLURM_JOB_NUM_NODES:-1}" "$ranks"; do
   if [ "$nodes" -gt "$most" ]; then nodes="$most"; fi
@@ -140,10 +142,8 @@ for number in range(high - low):
     --signals-to-handle=SIGTERM,SIGINT,SIGUSR2 --shutdown-timeout="$shutdown_s" main.py "${overrides[@]}" &
 fi
 finish
-told=
-if [ "$(cat "$run_dir/status.json" 2>/dev/null)" != "$before" ]; then
-  told="$(sed -n 's/.*"exit_code": *\([0-9][0-9]*\).*/\1/p' "$run_dir/status.json" | head -n 1)"
-fi
+told="$(cat "$NUQ_EXIT_CODE" 2>/dev/null)"
+rm -f "$NUQ_EXIT_CODE"
 if [ "$code" -ne 0 ]; then
   if [ -n "$told" ]; then code="$told"; elif [ -n "$signalled" ]; then code=75; fi
 fi
