@@ -113,8 +113,7 @@ def _write_scripts(options: argparse.Namespace, root: Path, sweep: Sweep, runs: 
     from grid.engine.script import from_script, job_script
     from grid.engine.state import write_text
 
-    for run in runs:
-        prepare(run)
+    prepare(runs)
     (root / "jobs" / "logs").mkdir(parents=True, exist_ok=True)
     first, last = options.run0_id, options.run0_id + scripts - 1
     shares = [[run.run_dir for run in share] for share in deal(runs, scripts)]

@@ -61,7 +61,7 @@ class Plan:
     def essence(self) -> dict[str, Any]:
         """What has to be the same when the plan is applied, as plain values."""
         return {
-            "runs": {item.run_dir: dict(item.resources) for item in self.submit},
+            "runs": {item.run_dir: item.resources for item in self.submit},
             "cancel": sorted(item.run_dir for item in self.cancel),
             "code": self.code.get("digest", ""),
             "site": self.site,
@@ -114,8 +114,12 @@ def arrays(
     more chunks than that, they queue up in ``cap`` lanes.
     """
     shapes: dict[str, list[Planned]] = {}
+    texts: dict[str, str] = {}  # written out once for thousands of runs
     for item in planned:
-        shapes.setdefault(json.dumps(dict(item.resources), sort_keys=True), []).append(item)
+        key = repr(item.resources)
+        if key not in texts:
+            texts[key] = json.dumps(dict(item.resources), sort_keys=True)
+        shapes.setdefault(texts[key], []).append(item)
     chunks: list[Chunk] = []
     rest: list[int] = []  # positions of the chunks that share the cap
     for number, runs in enumerate(shapes.values()):
@@ -176,7 +180,7 @@ def moved_defaults(runs: Sequence[Run], left: Mapping[str, Settings]) -> tuple[l
     sets for one of its experiments is as it was.
     """
     index: dict[tuple[str, ...], dict[str, Run]] = {}
-    for run in runs:
+    for run in runs if left else ():
         names = tuple(sorted(run.experiment.settings))
         index.setdefault(names, {})[_values(run.experiment.config, names)] = run
     groups: dict[tuple[str, str, str], Moved] = {}

@@ -49,6 +49,7 @@ def _too_short(plan: Plan, site: Site) -> list[str]:
 def _data(runs: Iterable[Run], root: Path, site: Site) -> list[str]:
     """Data sets that are read from files and are not there."""
     found: dict[str, str] = {}
+    looked: set[tuple[str, str]] = set()
     given = dict(site.environment).get("NUQ_DATA")
     for run in runs:
         config = run.experiment.config
@@ -56,8 +57,9 @@ def _data(runs: Iterable[Run], root: Path, site: Site) -> list[str]:
         if not issubclass(task_settings.DATA[name], task_settings.OnDisk) or config["stand_in"] or config["data"].get("download"):
             continue
         place = config["data_dir"] if "data_dir" in run.experiment.settings or given is None else os.path.expandvars(given)
-        if "$" in place:  # known only inside the job
+        if "$" in place or (name, place) in looked:  # known only inside the job, or asked before
             continue
+        looked.add((name, place))
         folder = root / place
         if not folder.is_dir() or not any(_belongs(entry.name, name) for entry in folder.iterdir()):
             found[f"{name} {place}"] = (

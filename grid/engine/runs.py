@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,12 @@ class Run:
     """An experiment and the folder where it is kept."""
 
     experiment: Experiment
-    folder: RunFolder
-    run_dir: str  # the folder as seen from the checkout
+    root: Path  # the checkout
+    run_dir: str  # the folder as seen from there
+
+    @property
+    def folder(self) -> RunFolder:
+        return RunFolder(self.root / self.run_dir)
 
     def state(self) -> State:
         """The state from the run's own files alone."""
@@ -42,20 +46,30 @@ def named(family: str, run_name: str, seeds: str | None = None, overrides: Seque
 
 def runs_of(experiments: Sequence[Experiment], root: Path) -> list[Run]:
     """The run of each experiment, below ``root``."""
-    places = [f"{RUNS}/{item.folder}/{item.name}" for item in experiments]
-    return [Run(item, RunFolder(root / place), place) for item, place in zip(experiments, places, strict=True)]
+    return [Run(item, root, f"{RUNS}/{item.folder}/{item.name}") for item in experiments]
 
 
-def prepare(run: Run) -> None:
-    """Create the run folder with its configuration and script.  What a run already wrote about itself stays."""
+def prepare(runs: Iterable[Run]) -> None:
+    """Create the run folders with their configurations and scripts.  What a run already wrote about itself stays."""
+    texts: dict[str, str] = {}
+    for run in runs:
+        run.folder.path.mkdir(parents=True, exist_ok=True)
+        if not run.folder.status.exists():
+            _write_if_changed(run.folder.config, _yaml({**run.experiment.config, "run_dir": run.run_dir}, texts))
+        _write_if_changed(run.folder.script, run_script(run.experiment, run.run_dir, from_script(3)), executable=True)
+
+
+def _yaml(config: Mapping[str, Any], texts: dict[str, str]) -> str:
+    """The configuration as YAML; ``texts`` keeps what was written of other runs, for most of thousands is equal."""
     import yaml
 
-    run.folder.path.mkdir(parents=True, exist_ok=True)
-    config: dict[str, Any] = {**run.experiment.config, "run_dir": run.run_dir}
-    if not run.folder.status.exists():
-        dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-        _write_if_changed(run.folder.config, yaml.dump(config, Dumper=dumper, sort_keys=False))
-    _write_if_changed(run.folder.script, run_script(run.experiment, run.run_dir, from_script(3)), executable=True)
+    parts = []
+    for item in config.items():
+        key = repr(item)
+        if key not in texts:
+            texts[key] = yaml.dump(dict([item]), Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False)
+        parts.append(texts[key])
+    return "".join(parts)
 
 
 def _write_if_changed(path: Path, text: str, *, executable: bool = False) -> None:

@@ -140,7 +140,7 @@ def _edit_resources(made: Bench) -> None:
 
 def _status(made: Bench, number: int, **values: object) -> None:
     run = runs_of(named(str(made.family), "tiny")[1], made.root)[number]
-    prepare(run)
+    prepare([run])
     run.folder.status.write_text(json.dumps({"host": "elsewhere", "pid": 1, "heartbeat": time.time(), "step": 1, "steps": 7, **values}))
 
 

@@ -191,11 +191,11 @@ def test_prepare_keeps_the_record_of_a_run_that_has_begun(tmp_path: Path) -> Non
     before = run.folder.script.stat().st_mtime_ns
     run.folder.config.write_text("as it was")
     run.folder.status.write_text("{}")
-    prepare(run)
+    prepare([run])
     assert run.folder.config.read_text() == "as it was"
     assert run.folder.script.stat().st_mtime_ns == before, "an unchanged script is not written again"
     run.folder.status.unlink()
-    prepare(run)
+    prepare([run])
     assert run.folder.config.read_text().startswith("method:\n  name: qsgd\n")
 
 
