@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from grid.commands.options import count
 
-NUMBERS = re.compile(r"\b\d[\d_.]*")  # of jobs, steps, seconds: what makes equal reasons differ
+NUMBERS = re.compile(r"(?<![\w.])\d[\d_.]*(?!\w)")  # of jobs, steps, seconds: what makes equal reasons differ
 
 if TYPE_CHECKING:
     from grid.engine.evidence import View
