@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grid.commands.options import command_parser, runs_named
+from grid.commands.options import again, command_parser, runs_named
 
 if TYPE_CHECKING:
     from grid.engine.runs import Run
@@ -22,7 +23,14 @@ def run(argv: Sequence[str], root: Path) -> int:
 
     check_slots(options.slots)
     runs = runs_named(options, root)
-    return run_with_progress(runs, options.slots, in_the_queue(runs, root)).exit_code
+    left = {**_diverged(runs, options), **in_the_queue(runs, root)}
+    return run_with_progress(runs, options.slots, left).exit_code
+
+
+def _diverged(runs: Sequence[Run], options: argparse.Namespace) -> dict[str, str]:
+    """Run folder -> why it is not started again, of what diverges each time: as ``retry`` leaves it alone."""
+    retry = f"{again('retry', options.grid, options.run_name)} --here --kind non_finite"
+    return {run.run_dir: f"it diverged, and would again ({retry} starts it all the same)" for run in runs if run.state().word == "diverged"}
 
 
 def in_the_queue(runs: Sequence[Run], root: Path) -> dict[str, str]:

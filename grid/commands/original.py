@@ -126,7 +126,10 @@ def _write_scripts(options: argparse.Namespace, root: Path, sweep: Sweep, runs: 
     print(f"wrote jobs/{options.prefix}_{first}.sh .. jobs/{options.prefix}_{last}.sh")
     if scripts > len(runs):
         enough = ",".join([str(len(runs)), *options.cluster_args.split(",")[1:]])
-        print(f"hint: {scripts - len(runs)} scripts are empty; --cluster_args {enough} would do")
+        print(
+            f"hint: {scripts - len(runs)} scripts are empty, jobs/{options.prefix}_{first + len(runs)}.sh and on: the sweep has "
+            f"{count(len(runs), 'experiment')}, and the original too writes as many scripts as it is told; --cluster_args {enough} would do"
+        )
     return shares
 
 

@@ -100,26 +100,43 @@ class Experiment:
         return self.config["seed"]
 
 
+def first_seeds(number: int, what: str) -> tuple[int, ...]:
+    """The seeds 1, 2, ... of a count; ValueError that names ``what`` where it is none."""
+    if not 1 <= number <= 1000:
+        raise ValueError(f"{what}: a count must be 1..1000")
+    return tuple(range(1, number + 1))
+
+
 @dataclass(frozen=True)
 class Sweep:
     """A list of points, multiplied by seeds."""
 
     points: Sequence[Point]
-    seeds: Sequence[int] = (1,)
+    seeds: Sequence[int] | int = (1,)  # or a count, as --seeds takes it: 3 is 1, 2, 3
     folder: str = ""  # below runs/; the run name unless another sweep has it already
     resources: Settings | Callable[[Settings], Settings] = field(default_factory=dict)  # of all, or of a configuration; a point's win
     grid: str = ""  # filled in by load
     run_name: str = ""
     doc: str = ""
 
+    def __post_init__(self) -> None:
+        if isinstance(self.seeds, int) and not isinstance(self.seeds, bool):
+            object.__setattr__(self, "seeds", first_seeds(self.seeds, f"seeds={self.seeds}"))
+
     @property
     def title(self) -> str:
         return f"{self.grid}.{self.run_name}"
 
     @property
+    def all_seeds(self) -> Sequence[int]:
+        """The seeds, where a count was given too."""
+        assert not isinstance(self.seeds, int), "a count is replaced when the sweep is made"
+        return self.seeds
+
+    @property
     def num_points(self) -> int:
         """Points as listed, before aliases are joined."""
-        return len(self.points) * len(self.seeds)
+        return len(self.points) * len(self.all_seeds)
 
     def override(self, settings: Settings) -> Sweep:
         """Every experiment with these settings; a method's setting where the method reads it (ValueError if none does)."""
@@ -156,7 +173,7 @@ class Sweep:
         labels: dict[tuple[str, int], str] = {}  # (label, seed) -> identity
         several: dict[tuple[str, int], dict[str, None]] = {}  # the same where there are more
         sound: dict[str, Settings] = {}  # resources that are checked already, shared by those that ask for the same
-        resolver, seeds = args.Resolver(), [{"seed": seed} for seed in self.seeds]
+        resolver, seeds = args.Resolver(), [{"seed": seed} for seed in self.all_seeds]
         for item in self.points:
             try:
                 settings = _settings(item)
@@ -164,7 +181,7 @@ class Sweep:
                 asked = [self._asked(item, config, sound) for config, _ in found]
             except ValueError as error:
                 raise ValueError(f"{self.title}, point {item.label!r}: {error}") from error
-            for seed, (config, key), resources in zip(self.seeds, found, asked, strict=True):
+            for seed, (config, key), resources in zip(self.all_seeds, found, asked, strict=True):
                 if (before := labels.setdefault((item.label, seed), key)) != key:
                     several.setdefault((item.label, seed), {before: None})[key] = None
                 if key in first:
