@@ -86,7 +86,7 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
     cancel = (
         _unwanted(view, wanted, sweep.title) if options.retry is None and not options.is_part else []
     )  # a part of the sweep says nothing of the others
-    code = snapshot.current(root)
+    code, files = snapshot.marked(root)
     chunks = arrays(
         submit,
         per_script=options.per_script,
@@ -94,7 +94,8 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
         canary=options.canary,
         max_elements=_max_elements(site, root) if submit else SMALLEST_ARRAY,
     )
-    plan = Plan("", sweep.title, folder, dataclasses.asdict(options), dataclasses.asdict(code), submit, cancel, chunks, digest(repr(site)))
+    values = dataclasses.asdict(options), dataclasses.asdict(code)
+    plan = Plan("", sweep.title, folder, *values, submit, cancel, chunks, digest(repr(site)), files)
     return Made(dataclasses.replace(plan, id=submission.new_id(time.time())), options, sweep, runs, view, asked, site)
 
 
