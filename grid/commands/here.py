@@ -20,9 +20,15 @@ def run(argv: Sequence[str], root: Path) -> int:
     options = parser.parse_args(argv)
     from grid.engine.local import run_with_progress
     from grid.engine.machine import check_slots
+    from grid.engine.runs import shared, sign
+    from grid.engine.sweep import load
 
     check_slots(options.slots)
     runs = runs_named(options, root)
+    sweep = load(options.grid, options.run_name)
+    for line in shared(sweep, root):
+        print(line)
+    sign(sweep, root)
     left = {**_diverged(runs, options), **in_the_queue(runs, root)}
     return run_with_progress(runs, options.slots, left).exit_code
 

@@ -109,10 +109,13 @@ def write(argv: Sequence[str], root: Path, epilog: str = "") -> int:
 def _write_scripts(options: argparse.Namespace, root: Path, sweep: Sweep, runs: Sequence[Run], scripts: int, ranks: int) -> list[list[str]]:
     """The run folders and the job scripts; the runs of each script."""
     from grid.engine.plan import deal
-    from grid.engine.runs import prepare
+    from grid.engine.runs import prepare, shared, sign
     from grid.engine.script import from_script, job_script
     from grid.engine.state import write_text
 
+    for line in shared(sweep, root):
+        print(line)
+    sign(sweep, root)
     prepare(runs)
     (root / "jobs" / "logs").mkdir(parents=True, exist_ok=True)
     first, last = options.run0_id, options.run0_id + scripts - 1

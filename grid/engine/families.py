@@ -100,8 +100,9 @@ def load(family: str, run_name: str, seeds: Sequence[int] | None = None) -> Swee
         raise ValueError(f"--grid {family}: {run_name}({', '.join(needed)}) needs arguments; a sweep is a function without any")
     made = _call(family, function)
     _check(f"--grid {family}: {run_name}()", made)
-    grid_name = Path(family).stem if family.endswith(".py") else family
-    made = dataclasses.replace(made, grid=grid_name, run_name=run_name, doc=inspect.getdoc(function) or "")
+    own = Path(family) if family.endswith(".py") else None
+    made = dataclasses.replace(made, grid=own.stem if own else family, run_name=run_name, doc=inspect.getdoc(function) or "")
+    made = dataclasses.replace(made, file=str(own.resolve()) if own else "")
     asked = made.resources
     if callable(asked):
         made = dataclasses.replace(made, resources=lambda config: _call(family, lambda: asked(config)))

@@ -17,7 +17,7 @@ from grid.engine.evidence import View
 from grid.engine.plan import FRESH, Cancelled, Plan, Planned, arrays, differences, digest
 from grid.engine.preflight import problems
 from grid.engine.resources import Resources
-from grid.engine.runs import Run, named, prepare, runs_of
+from grid.engine.runs import Run, named, others, prepare, runs_of, sign
 from grid.engine.script import from_script, job_script
 from grid.engine.site import Site, load_site
 from grid.engine.state import State, write_text
@@ -83,9 +83,9 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
             chosen, changes = run.run_dir in options.retry and state.may_start, options.retry.get(run.run_dir, {})
         if chosen:
             submit.append(Planned(run.run_dir, run.experiment.label, state.word, shapes.checked(run.experiment, changes)))
-    cancel = (
-        _unwanted(view, wanted, sweep.title) if options.retry is None and not options.is_part else []
-    )  # a part of the sweep says nothing of the others
+    # a part of the sweep says nothing of the others, and a title does not tell the files of two sweeps apart
+    is_whole = options.retry is None and not options.is_part and not others(sweep, root)
+    cancel = _unwanted(view, wanted, sweep.title) if is_whole else []
     code, files = snapshot.marked(root)
     chunks = arrays(
         submit,
@@ -276,6 +276,7 @@ def apply(made: Made, root: Path, note: Callable[[Chunk], None]) -> Submission:
     _, path = snapshot.snapshot(root)
     item = submission_of(made, path)
     wanted = {planned.run_dir for planned in made.plan.submit}
+    sign(made.sweep, root)
     prepare(run for run in made.runs if run.run_dir in wanted)
     item.save(root)
     return go_on(item, made.site, root, note)

@@ -13,6 +13,7 @@ from grid.engine.state import RunFolder, State, write_text
 from grid.engine.sweep import Experiment, Sweep, load, parse_seeds
 
 RUNS = "runs"
+SIGNED = ".sweeps"  # beside the runs: a line for each sweep that was started there
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,46 @@ def _yaml(config: Mapping[str, Any], texts: dict[str, str]) -> str:
             texts[key] = yaml.dump(dict([item]), Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False)
         parts.append(texts[key])
     return "".join(parts)
+
+
+# --- whose folder it is -------------------------------------------------------------------------------------------
+
+
+def sign(sweep: Sweep, root: Path) -> None:
+    """Note in the folder of runs that this sweep's are in it."""
+    path = _signed(sweep, root)
+    lines = _lines(path)
+    if (own := _signature(sweep)) not in lines:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, "".join(f"{line}\n" for line in [*lines, own]))
+
+
+def others(sweep: Sweep, root: Path) -> list[str]:
+    """The sweeps of other files, as far as these still exist, whose runs are in this sweep's folder: ``/a/file.py: name``."""
+    found = [line for line in _lines(_signed(sweep, root)) if line != _signature(sweep)]
+    return [line for line in found if (file := line.rpartition(": ")[0]) and (Path(file).is_file() or not file.endswith(".py"))]
+
+
+def shared(sweep: Sweep, root: Path) -> list[str]:
+    """A sentence where other sweeps have the same folder of runs, and this one did not ask for it by name."""
+    if sweep.folder or not (found := others(sweep, root)):
+        return []
+    return [f"runs/{sweep.run_name} is also the folder of {', '.join(found)}: give one of them its own, Sweep(..., folder=...)"]
+
+
+def _signed(sweep: Sweep, root: Path) -> Path:
+    return root / RUNS / (sweep.folder or sweep.run_name) / SIGNED
+
+
+def _signature(sweep: Sweep) -> str:
+    return f"{' '.join((sweep.file or sweep.grid).split())}: {sweep.run_name}"
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 def _write_if_changed(path: Path, text: str, *, executable: bool = False) -> None:

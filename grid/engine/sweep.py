@@ -109,15 +109,16 @@ def first_seeds(number: int, what: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A list of points, multiplied by seeds."""
+    """A list of points, multiplied by seeds; ``grid`` and what follows are filled in by ``load``."""
 
     points: Sequence[Point]
     seeds: Sequence[int] | int = (1,)  # or a count, as --seeds takes it: 3 is 1, 2, 3
     folder: str = ""  # below runs/; the run name unless another sweep has it already
     resources: Settings | Callable[[Settings], Settings] = field(default_factory=dict)  # of all, or of a configuration; a point's win
-    grid: str = ""  # filled in by load
+    grid: str = ""
     run_name: str = ""
     doc: str = ""
+    file: str = ""  # the absolute path of a user's own family
 
     def __post_init__(self) -> None:
         if isinstance(self.seeds, int) and not isinstance(self.seeds, bool):
@@ -148,7 +149,8 @@ class Sweep:
             changed = product(changed, axis(name, [value]))
             if not any(name in kept(item) for item in changed):
                 raise ValueError(f"{name}={value!r}: no method of {self.title} reads this setting")
-        labelled = [dataclasses.replace(new, label=old.label) for new, old in zip(changed, self.points, strict=True)]
+        other = f" method={settings['method']}" if "method" in settings else ""
+        labelled = [dataclasses.replace(new, label=old.label + other) for new, old in zip(changed, self.points, strict=True)]
         return dataclasses.replace(self, points=labelled)
 
     def experiments(self) -> list[Experiment]:
@@ -177,6 +179,7 @@ class Sweep:
         for item in self.points:
             try:
                 settings = _settings(item)
+                item = dataclasses.replace(item, label=item.full_label(settings.get("method", args.DEFAULTS["method"])))
                 found = resolver.resolved(settings, seeds)
                 asked = [self._asked(item, config, sound) for config, _ in found]
             except ValueError as error:
