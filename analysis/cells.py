@@ -300,13 +300,13 @@ def begun(logs: Logs) -> Logs:
 
     Nothing is known of such settings, and figures, labels and file names must not be called by them.
     """
-    dead = ~logs.status["logged"].astype(bool) & logs.status["state"].isin(["failed", "diverged"])
+    dead = ~logs.status["logged"].to_numpy(bool) & logs.status["state"].isin(["failed", "diverged"]).to_numpy(bool)
     if not dead.any() or dead.all():
         return logs
     names = [name for name in logs.settings if name not in no_result_names()]
-    keys = pd.Series(["\n".join(map(shown, row)) for row in logs.settings[names].itertuples(index=False)], index=logs.settings.index)
-    gone = dead & ~keys.isin(keys[~dead].tolist())
-    return logs.keep(logs.settings.index[~gone.to_numpy()])
+    keys = [tuple(map(shown, row)) for row in logs.settings[names].itertuples(index=False)]
+    living = {key for key, is_dead in zip(keys, dead, strict=True) if not is_dead}
+    return logs.keep(run for run, key, is_dead in zip(logs.settings.index, keys, dead, strict=True) if not is_dead or key in living)
 
 
 def groups(logs: Logs) -> list[Group]:
