@@ -21,7 +21,7 @@ from nuq.registry import METHODS, method
 from nuq.settings import check, converted, setting, types_of, unknown
 from nuq.settings.feedback import Feedback, check_masking, check_memory, memory_kinds
 from nuq.settings.tensors import Tensors
-from run_settings import Compute, Exchange, Measure, Untrain, check_tensors
+from run_settings import Compute, Exchange, Measure, Untrain, check_compute, check_tensors
 from task_settings import DATA, MODELS, OPTIMIZERS, SCHEDULES, check_model, check_optimizer, check_schedule
 from text_settings import check_text
 
@@ -115,37 +115,76 @@ def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
     Raises ValueError for an unknown name or choice (with the legal ones and the nearest match), for a setting that the
     chosen method, data set or model does not read, and for a value of the wrong type or outside its range.
     """
-    schemas: dict[str, type] = dict(SECTIONS)
-    config: dict[str, Any] = {}
-    for group, options in GROUPS.items():
-        name = settings.get(group, DEFAULTS[group])
-        if not isinstance(name, str) or name not in options:
-            raise unknown(group, name, options)
-        schemas[group] = options[name]
-        config[group] = {"name": name}
-    for section, schema in schemas.items():
-        config.setdefault(section, {}).update({key: _copy(default) for key, (_, default) in _fields(schema).items()})
-    top = {key: value for key, value in _fields(Config).items() if key not in SECTIONS}
-    config.update({key: _copy(default) for key, (_, default) in top.items()})
+    return Resolver().resolved(settings, [{}])[0][0]
 
+
+class Resolver:
+    """``resolve`` and ``identity`` for thousands of experiments: equal sections are checked once, and shared by their configurations."""
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[type, str], tuple[dict[str, Any], dict[str, str]]] = {}  # by schema and what is given of it
+
+    def resolved(self, settings: Mapping[str, Any], variants: Sequence[Mapping[str, Any]]) -> list[tuple[dict[str, Any], str]]:
+        """(configuration, identity) of ``settings`` with each of ``variants``, of which nothing else depends: seeds.
+
+        ValueError as ``resolve``.
+        """
+        schemas: dict[str, type] = {}
+        for group, options in GROUPS.items():
+            name = settings.get(group, DEFAULTS[group])
+            if not isinstance(name, str) or name not in options:
+                raise unknown(group, name, options)
+            schemas[group] = options[name]
+        schemas |= SECTIONS
+        given = _by_section(settings, schemas)
+        heads = {group: {"name": settings.get(group, DEFAULTS[group])} for group in GROUPS}
+        parts = {part: self._part(schema, given[part], f"{part}.", heads.get(part, {})) for part, schema in schemas.items()}
+        shared = {part: values for part, (values, _) in parts.items()}
+        texts = {part: _joined(texts) for part, (_, texts) in parts.items() if texts}
+        found = []
+        for variant in variants:
+            top, own = self._part(Config, {**given[""], **variant}, "", {})
+            config = {**shared, **top}
+            if not found:
+                _check_together(config)
+            found.append((config, _digits(_joined({**own, **texts}))))
+        return found
+
+    def _part(self, schema: type, given: Mapping[str, Any], where: str, head: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+        """The values of a section after those of ``head``, checked; and the canonical JSON of each that makes the identity."""
+        key = schema, repr((head, given))
+        if key not in self._parts:
+            fields = {name: field for name, field in _fields(schema).items() if name not in SECTIONS}
+            values = {name: _copy(default) for name, (_, default) in fields.items()}
+            values |= {name: converted(value, fields[name][0], where + name) for name, value in given.items()}
+            check(schema, values, where)
+            counting = _counting(schema, {**head, **values})
+            self._parts[key] = {**head, **values}, {name: _canonical(value) for name, value in counting.items()}
+        return self._parts[key]
+
+
+def _by_section(settings: Mapping[str, Any], schemas: Mapping[str, type]) -> dict[str, dict[str, Any]]:
+    """Section ("" for none) -> what is set of it; ValueError for what is no setting."""
+    top = [name for name in _fields(Config) if name not in SECTIONS]
+    given: dict[str, dict[str, Any]] = {"": {}, **{part: {} for part in schemas}}
     for key, value in settings.items():
         section, _, name = key.partition(".")
         if key in GROUPS:
             continue
         if not name:
             if key not in top:
-                raise unknown("setting", key, [*top, *GROUPS, *(f"{part}.*" for part in SECTIONS)])
-            config[key] = converted(value, top[key][0], key)
+                own = [part for part, schema in schemas.items() if key in _fields(schema)]
+                meant = [f"{part}.{key}" for part in [part for part in own if part in GROUPS] or own]  # lr: the optimizer's, not untrain's
+                raise unknown("setting", key, [*top, *GROUPS, *(f"{part}.*" for part in SECTIONS)], meant)
+            given[""][key] = value
             continue
         if section not in schemas:
             raise unknown("setting", key, [*top, *(f"{part}.*" for part in schemas)])
-        legal = _fields(schemas[section])
-        if name not in legal:
-            chosen = f" of {section}={config[section]['name']}" if section in GROUPS else ""
-            raise unknown(f"setting{chosen}", key, [f"{section}.{item}" for item in legal])
-        config[section][name] = converted(value, legal[name][0], key)
-    validate(config)
-    return config
+        if name not in _fields(schemas[section]):
+            chosen = f" of {section}={settings.get(section, DEFAULTS[section])}" if section in GROUPS else ""
+            raise unknown(f"setting{chosen}", key, [f"{section}.{item}" for item in _fields(schemas[section])])
+        given[section][name] = value
+    return given
 
 
 def _copy(value: Any) -> Any:
@@ -159,6 +198,11 @@ def validate(config: Mapping[str, Any]) -> None:
         check(schema, config[section], f"{section}.")
     for group, options in GROUPS.items():
         check(options[config[group]["name"]], config[group], f"{group}.")
+    _check_together(config)
+
+
+def _check_together(config: Mapping[str, Any]) -> None:
+    """Raise ValueError for values, each legal, that do not go together."""
     if config["trajectory"] == "sgd" and config["measure"]["every"] == 0 and config["method"]["name"] != "sgd":
         raise ValueError("trajectory='sgd' measures the method without training on it: measure.every must be above 0")
     check_model(config["model"])
@@ -166,21 +210,10 @@ def validate(config: Mapping[str, Any]) -> None:
     check_schedule(config["schedule"])
     check_optimizer(config)
     named_layers(config)
-    _validate_compute(config)
+    check_compute(config)
     _validate_exchange(config)
     _validate_feedback(config)
     check_tensors(config, momentum_in_workers=momentum_acts_in_workers(config) and not config["layers"])
-
-
-def _validate_compute(config: Mapping[str, Any]) -> None:
-    """Raise ValueError for ways to compute that do not go together."""
-    compute = config["compute"]
-    if compute["cuda_graphs"] and config["device"] == "cpu":
-        raise ValueError(
-            "compute.cuda_graphs=True: records the kernels of a CUDA device, so device=cpu is not legal with it; auto, cuda are"
-        )
-    if compute["cuda_graphs"] and compute["compile"]:
-        raise ValueError("compute.cuda_graphs=True: does not go with compute.compile=True, whose kernels are not recorded; choose one")
 
 
 def _validate_feedback(config: Mapping[str, Any]) -> None:
@@ -214,9 +247,15 @@ def _validate_exchange(config: Mapping[str, Any]) -> None:
 # --- identity -----------------------------------------------------------------------------------------------------
 
 
+@functools.cache
+def _rules(schema: type) -> dict[str, tuple[Any, Any]]:
+    """(whether it counts, default) of every field of a settings dataclass."""
+    return {item.name: (item.metadata.get("identity", True), _default(item)) for item in dataclasses.fields(schema)}
+
+
 def _counting(schema: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """The values that make the identity: not those that cannot change a result, nor defaults that count ``unless default``."""
-    rules = {item.name: (item.metadata.get("identity", True), _default(item)) for item in dataclasses.fields(schema)}
+    rules = _rules(schema)
 
     def counts(key: str, value: Any) -> bool:
         rule, default = rules.get(key, (True, None))
@@ -229,32 +268,50 @@ def _default(item: dataclasses.Field[Any]) -> Any:
     return item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
 
 
+@functools.cache
+def _younger() -> dict[str, Mapping[str, Any]]:
+    """The sections in which nothing counts by default: configurations older than one of them do without it."""
+    return {part: {} for part, schema in SECTIONS.items() if not _counting(schema, vars(schema()))}
+
+
 def result_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration less what cannot change a result: what the identity is made of.
 
     A section in which nothing counts is left out; it may be missing, as it is in configurations older than it.
     """
     schemas = SECTIONS | {group: options[config[group]["name"]] for group, options in GROUPS.items()}
-    younger = {part: {} for part, schema in SECTIONS.items() if not _counting(schema, vars(schema()))}
-    parts = {part: _counting(schema, {**younger, **config}[part]) for part, schema in schemas.items()}
+    whole = {**_younger(), **config}
+    parts = {part: _counting(schema, whole[part]) for part, schema in schemas.items()}
     return {key: value for key, value in {**_counting(Config, config), **parts}.items() if value != {}}
 
 
 def identity(config: Mapping[str, Any]) -> str:
     """14 hexadecimal digits (56 bits) of SHA-256 over the canonical JSON of ``result_settings``."""
-    text = json.dumps(result_settings(config), sort_keys=True, separators=(",", ":"))
+    return _digits(_canonical(result_settings(config)))
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _joined(texts: Mapping[str, str]) -> str:
+    """A canonical JSON object, of the texts of its values."""
+    return "{" + ",".join(f'"{name}":{texts[name]}' for name in sorted(texts)) + "}"
+
+
+def _digits(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:14]
 
 
-def run_name(config: Mapping[str, Any]) -> str:
-    """The readable part of a run folder, then its identity: ``alq-3b-resnet8-cifar10-s1-0123456789abcd``.
+def run_name(config: Mapping[str, Any], known: str = "") -> str:
+    """The readable part of a run folder, then its identity (``known`` where it is): ``alq-3b-resnet8-cifar10-s1-0123456789abcd``.
 
     With layers of other methods: ``alq-3b+topk+supersgd-resnet8-...``.
     """
     bits = f"-{config['method']['bits']}b" if "bits" in config["method"] else ""
     others = "".join(f"+{name}" for name in dict.fromkeys(_methods(config)[1:]))
     parts = f"{config['method']['name']}{bits}{others}-{config['model']['name']}-{config['data']['name']}-s{config['seed']}"
-    return f"{parts}-{identity(config)}"
+    return f"{parts}-{known or identity(config)}"
 
 
 def default_run_dir(config: Mapping[str, Any]) -> str:

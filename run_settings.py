@@ -78,6 +78,17 @@ class Exchange(exchange.Exchange):
     )
 
 
+def check_compute(config: Mapping[str, Any]) -> None:
+    """Raise ValueError for ways to compute that do not go together."""
+    compute = config["compute"]
+    if compute["cuda_graphs"] and config["device"] == "cpu":
+        raise ValueError(
+            "compute.cuda_graphs=True: records the kernels of a CUDA device, so device=cpu is not legal with it; auto, cuda are"
+        )
+    if compute["cuda_graphs"] and compute["compile"]:
+        raise ValueError("compute.cuda_graphs=True: does not go with compute.compile=True, whose kernels are not recorded; choose one")
+
+
 def check_tensors(config: Mapping[str, Any], *, momentum_in_workers: bool) -> None:
     """Raise ValueError where formats of tensors are none, do not go with the rest of a full configuration, or have no effect.
 

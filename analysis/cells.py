@@ -295,6 +295,20 @@ def _sortable(value: Any) -> tuple[int, float, str]:
     return (0, float(value), shown(value)) if number else (1, 0.0, shown(value))
 
 
+def begun(logs: Logs) -> Logs:
+    """The runs without those that failed before they logged anything, in settings that no other run has.
+
+    Nothing is known of such settings, and figures, labels and file names must not be called by them.
+    """
+    dead = ~logs.status["logged"].to_numpy(bool) & logs.status["state"].isin(["failed", "diverged"]).to_numpy(bool)
+    if not dead.any() or dead.all():
+        return logs
+    names = [name for name in logs.settings if name not in no_result_names()]
+    keys = [tuple(map(shown, row)) for row in logs.settings[names].itertuples(index=False)]
+    living = {key for key, is_dead in zip(keys, dead, strict=True) if not is_dead}
+    return logs.keep(run for run, key, is_dead in zip(logs.settings.index, keys, dead, strict=True) if not is_dead or key in living)
+
+
 def groups(logs: Logs) -> list[Group]:
     """The sweep cut into figures: by trajectory, then by the settings that make curves incomparable.
 
@@ -302,6 +316,7 @@ def groups(logs: Logs) -> list[Group]:
     size where two or more methods have several.  Runs that do not read such a setting (SGD has no bits) stand in every
     figure, as references; where no figure has their other settings, in one of their own.
     """
+    logs = begun(logs)
     found = []
     trajectories = logs.settings["trajectory"].where(logs.settings["trajectory"] == "sgd", "method")
     for trajectory in ("method", "sgd"):

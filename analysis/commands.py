@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import hashlib
 import re
 import sys
@@ -14,6 +15,7 @@ from analysis import fresh
 from analysis.aggregate import incomplete
 from analysis.cells import select
 from analysis.logs.load import Logs, load
+from analysis.paired import without_partner
 
 if TYPE_CHECKING:
     from analysis.report.write import How
@@ -32,7 +34,11 @@ def folder_of(options: argparse.Namespace) -> Path:
 
 def loaded(options: argparse.Namespace) -> Logs:
     """The chosen runs; FileNotFoundError for a sweep and ValueError for a condition that does not exist."""
-    return select(load(options.runs, options.sweep, cache=not options.no_cache), options.where)
+    every = load(options.runs, options.sweep, cache=not options.no_cache)
+    chosen = select(every, options.where)
+    if not options.where:
+        return chosen
+    return dataclasses.replace(chosen, notes=(*chosen.notes, *without_partner(every.settings, chosen.settings, options.where)))
 
 
 def note(texts: Sequence[str]) -> None:

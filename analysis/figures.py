@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
 from analysis.axes import TITLES, checked
-from analysis.cells import Group, groups, shown
+from analysis.cells import Group, begun, groups, shown
 from analysis.logs.load import Logs
 from analysis.plots import level_figures
 from analysis.plots.accuracy_per_bit import accuracy_per_bit
@@ -137,6 +137,7 @@ def named(
     other axes (``est_var-time``); last the figures across settings.
     """
     wanted = checked(axes)
+    logs = begun(logs)
     for of_group in means_of(logs) if means is None else means:
         group = of_group.group
         section = _section(group)

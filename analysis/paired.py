@@ -18,6 +18,7 @@ from scipy.special import stdtr
 from analysis.aggregate import Estimate, estimate
 from analysis.cells import no_result_names, of_the_method
 from analysis.tensor_formats import keeps
+from nuq.registry import METHODS
 
 BASELINE = "supersgd"
 _ROUNDING = 1e-12  # differences of equal numbers, relative to the numbers
@@ -78,3 +79,14 @@ def _exact(value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return repr(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
+def without_partner(every: pd.DataFrame, chosen: pd.DataFrame, conditions: Sequence[str], baseline: str = BASELINE) -> list[str]:
+    """A sentence where ``conditions`` chose runs (settings ``chosen`` of ``every``) without the baseline's that they are compared with."""
+    with_one = partners(every, baseline).dropna()
+    lost = [run for run, partner in with_one.items() if run in chosen.index and partner not in chosen.index]
+    if not lost:
+        return []
+    named = next((text for text in conditions if text.partition("=")[0] in ("method", "method.name")), "")
+    way_out = f"; {named},{baseline} keeps it" if named else ""
+    return [f"--where leaves out {METHODS[baseline].title}, with which {len(lost)} of these runs would be compared{way_out}"]

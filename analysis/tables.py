@@ -15,7 +15,7 @@ from rich.table import Table
 
 from analysis import published
 from analysis.aggregate import Estimate, estimate, geometric_mean
-from analysis.cells import Cell, cells, shown
+from analysis.cells import Cell, begun, cells, shown
 from analysis.columns import COLUMNS, PAGE, WIDTH, Column, column_named, left_out, legend, shown_columns, written
 from analysis.logs.load import Logs
 from analysis.paired import difference, partners
@@ -45,6 +45,7 @@ def table(logs: Logs) -> pd.DataFrame:
     Only complete runs count; a cell without any has NaN throughout.  ``attrs``: ``notes``, sentences on what
     is compared; ``settings``, the names of those settings.
     """
+    every, logs = logs, begun(logs)
     complete = logs.status["complete"].to_numpy(bool)
     place = {str(run): index for index, run in enumerate(logs.settings.index)}
     values = {name: of_run.to_numpy(float) for name, of_run in of_runs(logs).where(logs.status["complete"].astype(bool)).items()}
@@ -70,7 +71,7 @@ def table(logs: Logs) -> pd.DataFrame:
         row |= _published(logs.sweep, cell, settings, final.mean)
         rows.append(row | {str(name): _plain(settings[name]) for name in differing})
     found = pd.DataFrame(rows)
-    found.attrs |= {"notes": _notes(logs), "settings": tuple(differing)}
+    found.attrs |= {"notes": (*_notes(logs), *_left_out(every, logs)), "settings": tuple(differing)}
     return found
 
 
@@ -111,6 +112,17 @@ def _notes(logs: Logs) -> tuple[str, ...]:
     if theirs is None or not others:
         return ()
     return (f"The paper trains for {theirs} steps; these runs for {', '.join(map(str, others))}.",)
+
+
+def _left_out(every: Logs, logs: Logs) -> list[str]:
+    """A sentence on the runs that have no row."""
+    number = len(every.settings) - len(logs.settings)
+    own = (
+        "failed before it logged anything, in settings of its own, and has"
+        if number == 1
+        else ("failed before they logged anything, in settings of their own, and have")
+    )
+    return [f"{number} run{'s' * (number > 1)} {own} no row."] if number else []
 
 
 def arranged(found: pd.DataFrame, by: str, *, descending: bool = False) -> pd.DataFrame:

@@ -3,7 +3,8 @@
 10,000 experiments with all their settings are expanded to configurations and identities; a rival, Hydra's own ``compose``, does a
 sample of the same rows in the same run, in turns (its time is scaled up).  2,000 runs in two resource shapes are planned, submitted and
 looked at, with stand-ins for SLURM's commands that answer at once and note that they were called: what is timed is ours.
-Medians over the turns, with the smallest and the largest.
+100,000 runs are planned and 20,000 submitted, each once and in a process of its own, whose peak of memory is shown; the disk is said
+to have room for them.  Medians over the turns, with the smallest and the largest.
 """
 
 from __future__ import annotations
@@ -45,11 +46,33 @@ def ten_thousand() -> Sweep:
     axes = [axis("method.bits", range(2, 7)), sizes, axis("optim.lr", [.01, .02, .05, .1, .2])]
     return Sweep(product(TASK, METHODS, *axes), seeds=range(1, 11))
 
+def hundred_thousand() -> Sweep:
+    '''The same with a hundred seeds.'''
+    return Sweep(ten_thousand().points, seeds=range(1, 101), resources={"gpus": 0})
+
+def every_other() -> Sweep:
+    '''A hundred thousand points of one seed: each with settings of its own.'''
+    points = product(ten_thousand().points, axis("optim.momentum", [0.005 * i for i in range(100)]))
+    return Sweep(points, seeds=(1,), resources={"gpus": 0})
+
+def twenty_thousand() -> Sweep:
+    '''The same with twenty seeds.'''
+    return Sweep(ten_thousand().points, seeds=range(1, 21), resources={"gpus": 0})
+
 def two_thousand() -> Sweep:
     '''2,000 runs in two resource shapes.'''
     axes = [axis("method.bits", range(2, 7)), axis("method.bucket_size", [512, 8192]), axis("optim.lr", [.01, .02, .05, .1])]
     needs = lambda config: {"gpus": 0, "time": "4:00:00" if config["method"]["bits"] == 6 else "1:00:00"}
     return Sweep(product(TASK, METHODS, *axes), seeds=range(1, 11), resources=needs)
+"""
+# One command of grid_run.py; then its peak of memory in MB.
+MEASURED = """
+import pathlib, resource, shutil, sys, types
+import grid_run
+shutil.disk_usage = lambda path: types.SimpleNamespace(total=2**50, used=0, free=2**50)
+code = grid_run.main(sys.argv[2:], pathlib.Path(sys.argv[1]))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+sys.exit(code)
 """
 # Each command notes that it was called; sbatch counts its jobs, squeue prints the file `queue` beside it.
 STAND_IN = """#!/bin/sh
@@ -156,18 +179,43 @@ def history(root: Path, family: Path, bench: Path) -> None:
     (bench / "queue").write_text("\n".join(queue) + "\n")
 
 
+def checkout(folder: Path) -> tuple[Path, Path]:
+    """(folder of the stand-ins, a copy of this checkout without what is generated)."""
+    bench, root = folder / "bin", folder / "checkout"
+    bench.mkdir()
+    generated = ("runs", "jobs", "figures", "data", ".venv", ".git", "__pycache__")
+    shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(*generated), symlinks=True)
+    (root / "jobs").mkdir()
+    (bench / "queue").write_text("")
+    stand_ins(bench)
+    return bench, root
+
+
+def large(family: Path) -> dict[str, Any]:
+    """Planning 100,000 runs and submitting 20,000: seconds and peaks of memory of whole processes."""
+    figures: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        _, root = checkout(Path(folder))
+
+        def measured(command: str, sweep: str, name: str) -> None:
+            words = [sys.executable, "-c", MEASURED, str(root), command, str(family), sweep]
+            started = time.perf_counter()
+            done = subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True)
+            figures[f"{name}_s"] = round(time.perf_counter() - started, 3)
+            figures[f"{name}_peak_mb"] = int(done.stdout.splitlines()[-1])
+
+        measured("plan", "hundred_thousand", "plan_100000")
+        measured("plan", "every_other", "plan_100000_points")
+        measured("plan", "twenty_thousand", "plan_20000")
+        measured("submit", "twenty_thousand", "submit_20000")
+    return figures
+
+
 def submitting(family: Path, turns: int) -> dict[str, Any]:
     """Planning, submitting and looking at 2,000 runs."""
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        bench, root = Path(folder) / "bin", Path(folder) / "checkout"
-        bench.mkdir()
-        shutil.copytree(
-            ROOT, root, ignore=shutil.ignore_patterns("runs", "jobs", "figures", "data", ".venv", ".git", "__pycache__"), symlinks=True
-        )
-        (root / "jobs").mkdir()
-        (bench / "queue").write_text("")
-        stand_ins(bench)
+        bench, root = checkout(Path(folder))
         name = [str(family), "two_thousand"]
         figures["plan_2000_s"] = round(seconds(lambda: quietly(["plan", *name, "--max_running", "50"], root)), 3)
         figures["submit_2000_s"] = round(seconds(lambda: quietly(["submit", *name], root)), 3)
@@ -205,12 +253,14 @@ def main() -> None:
         ratios = [their / own for their, own in zip(rival, ours, strict=True)]
         figures["expand_speedup_over_hydra"] = summary(ratios)
         figures |= submitting(family, turns)
+        figures |= large(family)
     settings = sum(len(part) if isinstance(part, dict) else 1 for part in args.resolve({}).values())
     for name, value in figures.items():
         text = f"{value['median']:9.3f}  ({value['low']:.3f} - {value['high']:.3f})" if isinstance(value, dict) else f"{value:9}"
         print(f"{name:28} {text}")
     last = {f"{name}_s": figures[name]["median"] for name in ("expand_10000", "help", "list", "status_2000_runs")}
     last |= {name: figures[name] for name in ("submit_2000_sbatch_calls", "shapes", "chunks", "status_2000_runs_queries")}
+    last |= {name: value for name, value in figures.items() if name.startswith(("plan_", "submit_"))}
     print(json.dumps({**last, "settings_per_experiment": settings, "figures": figures}))
 
 

@@ -274,3 +274,20 @@ def test_help_names_every_setting_with_default_and_reason() -> None:
 def test_every_reason_says_something() -> None:
     short = {name: item.metadata["reason"] for _, name, item in SETTINGS if len(item.metadata["reason"]) < 12}
     assert set(short) <= {"data.num_test"}, short  # "test points"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "hint"),
+    [
+        ({"lr": 0.1}, "unknown setting 'lr'; did you mean 'optim.lr'? (legal:"),
+        ({"bits": 3}, "unknown setting 'bits'; did you mean 'method.bits'?"),
+        ({"stpes": 3}, "unknown setting 'stpes'; did you mean 'steps'?"),
+        ({"method": "alg"}, "unknown method 'alg'; did you mean 'alq'?"),
+        ({"method": "qsgq"}, "unknown method 'qsgq'; did you mean 'qsgd'?"),
+        ({"optim.lrr": 0.1}, "did you mean 'optim.lr'?"),
+    ],
+)
+def test_hints_name_what_was_meant(chosen: dict[str, Any], hint: str) -> None:
+    with pytest.raises(ValueError) as error:
+        args.resolve(chosen)
+    assert hint in str(error.value)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grid.commands.options import command_parser, runs_named
+from grid.commands.options import again, command_parser, runs_named
 
 if TYPE_CHECKING:
     from grid.engine.runs import Run
@@ -19,12 +20,18 @@ def run(argv: Sequence[str], root: Path) -> int:
     options = parser.parse_args(argv)
     from grid.engine.local import run_with_progress
     from grid.engine.machine import check_slots
+    from grid.engine.runs import shared, sign
+    from grid.engine.sweep import load
 
     check_slots(options.slots)
     runs = runs_named(options, root)
-    busy = in_the_queue(runs, root)
-    check(runs, busy, root)
-    return run_with_progress(runs, options.slots, busy).exit_code
+    sweep = load(options.grid, options.run_name)
+    for line in shared(sweep, root):
+        print(line)
+    left = {**_diverged(runs, options), **in_the_queue(runs, root)}
+    check(runs, left, root)
+    sign(sweep, root)
+    return run_with_progress(runs, options.slots, left).exit_code
 
 
 def check(runs: Sequence[Run], busy: Collection[str], root: Path) -> None:
@@ -38,6 +45,12 @@ def check(runs: Sequence[Run], busy: Collection[str], root: Path) -> None:
         print(f"note: {note}")
     if found.problems:
         raise ValueError("nothing was started: " + "; ".join(found.problems))
+
+
+def _diverged(runs: Sequence[Run], options: argparse.Namespace) -> dict[str, str]:
+    """Run folder -> why it is not started again, of what diverges each time: as ``retry`` leaves it alone."""
+    retry = f"{again('retry', options.grid, options.run_name)} --here --kind non_finite"
+    return {run.run_dir: f"it diverged, and would again ({retry} starts it all the same)" for run in runs if run.state().word == "diverged"}
 
 
 def in_the_queue(runs: Sequence[Run], root: Path) -> dict[str, str]:

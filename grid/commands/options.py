@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -106,8 +107,20 @@ def aliases(sweep: Sweep, experiments: Sequence[Experiment]) -> str:
     return "" if sweep.num_points == len(experiments) else f" ({sweep.num_points} points; those that mean the same run are run once)"
 
 
+NAMES = {"LABEL", "RUNNING", "GRID", "RUN_NAME"}  # columns of names that users give
+NAME_CHARACTERS = 60
+
+
+def clipped(text: str, most: int) -> str:
+    """One line of at most so many characters: what is not printable escaped, the middle of what is longer left out."""
+    line = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+    return line if len(line) <= most else f"{line[: most - most // 3 - 3]}...{line[len(line) - most // 3 :]}"
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print columns."""
+    """Print columns; names that are long or hold line ends are clipped."""
+    most = [NAME_CHARACTERS if name in NAMES else sys.maxsize for name in head]
+    rows = [[clipped(cell, size) for cell, size in zip(row, most, strict=True)] for row in rows]
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
     for row in [head, *rows]:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -109,12 +109,14 @@ def write(argv: Sequence[str], root: Path, epilog: str = "") -> int:
 def _write_scripts(options: argparse.Namespace, root: Path, sweep: Sweep, runs: Sequence[Run], scripts: int, ranks: int) -> list[list[str]]:
     """The run folders and the job scripts; the runs of each script."""
     from grid.engine.plan import deal
-    from grid.engine.runs import prepare
+    from grid.engine.runs import prepare, shared, sign
     from grid.engine.script import from_script, job_script
     from grid.engine.state import write_text
 
-    for run in runs:
-        prepare(run)
+    for line in shared(sweep, root):
+        print(line)
+    sign(sweep, root)
+    prepare(runs)
     (root / "jobs" / "logs").mkdir(parents=True, exist_ok=True)
     first, last = options.run0_id, options.run0_id + scripts - 1
     shares = [[run.run_dir for run in share] for share in deal(runs, scripts)]
@@ -127,7 +129,10 @@ def _write_scripts(options: argparse.Namespace, root: Path, sweep: Sweep, runs: 
     print(f"wrote jobs/{options.prefix}_{first}.sh .. jobs/{options.prefix}_{last}.sh")
     if scripts > len(runs):
         enough = ",".join([str(len(runs)), *options.cluster_args.split(",")[1:]])
-        print(f"hint: {scripts - len(runs)} scripts are empty; --cluster_args {enough} would do")
+        print(
+            f"hint: {scripts - len(runs)} scripts are empty, jobs/{options.prefix}_{first + len(runs)}.sh and on: the sweep has "
+            f"{count(len(runs), 'experiment')}, and the original too writes as many scripts as it is told; --cluster_args {enough} would do"
+        )
     return shares
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from grid.commands.options import count
 
-NUMBERS = re.compile(r"\b\d[\d_.]*")  # of jobs, steps, seconds: what makes equal reasons differ
+NUMBERS = re.compile(r"(?<![\w.])\d[\d_.]*(?!\w)")  # of jobs, steps, seconds: what makes equal reasons differ
 
 if TYPE_CHECKING:
     from grid.engine.evidence import View
@@ -29,7 +29,9 @@ def counted(view: View, word: str) -> str:
 def changes(made: Made, root: Path) -> Iterator[str]:
     """What became of earlier runs: defaults that moved, experiments that left the sweep."""
     from grid.engine.plan import moved_defaults
-    from grid.engine.runs import left_over, read_config
+    from grid.engine.runs import left_over, read_config, shared
+
+    yield from shared(made.sweep, root)
 
     folders = left_over([run.experiment for run in made.runs], root)
     configs = {folder.name: config for folder in folders if (config := read_config(folder)) is not None}

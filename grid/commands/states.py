@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections import Counter
@@ -9,12 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grid.commands.options import again, as_planned, command_parser, count, runs_named, table
+from grid.commands.options import again, as_planned, clipped, command_parser, count, runs_named, table
 
 if TYPE_CHECKING:
     from grid.engine.evidence import View
     from grid.engine.runs import Run
-    from grid.engine.state import State
 
 FEW = 40  # so many runs are listed one by one
 REFRESH_S = 15.0  # of the files; the scheduler is asked every 40 s at most, whatever looks
@@ -25,10 +25,11 @@ LINE_BYTES = 400  # of a log, generously
 def status(argv: Sequence[str], root: Path) -> int:
     """The state of every experiment of a sweep."""
     parser = command_parser("status", "The state of every experiment, from its own files and one query of the scheduler.")
-    parser.add_argument("--all", action="store_true", help=f"one line for every run (default: up to {FEW} runs)")
+    parser.add_argument("--all", action="store_true", help=f"one line for every run (default: up to {FEW} runs; --watch: one screen)")
     parser.add_argument("--watch", action="store_true", help=f"again every {REFRESH_S:.0f} s until everything has ended, or Ctrl-C")
     parser.add_argument("--now", action="store_true", help="ask the scheduler now, however fresh its last answer is")
     parsed = parser.parse_args(argv)
+    from grid.commands.overview import screen
     from grid.engine import evidence, scheduler
 
     as_planned(parsed, root)
@@ -38,9 +39,17 @@ def status(argv: Sequence[str], root: Path) -> int:
     while True:
         view = evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=max_age_s)
         max_age_s = scheduler.MAX_AGE_S
+        size = shutil.get_terminal_size((80, 24))
+        one_screen = parsed.watch and not parsed.all and len(runs) > size.lines // 2
+        title = f"{Path(parsed.grid).name} {parsed.run_name}"
+        more = [line for line in (_asked(view).strip(), *_beside(view)) if line]
+        lines = screen(title, runs, view, root, more, size.lines - 3, size.columns) if one_screen else []
         if parsed.watch and sys.stdout.isatty():
             print("\033[H\033[2J", end="")
-        _show(runs, view, root, every=parsed.all or len(runs) <= FEW)
+        if one_screen:
+            print("\n".join(lines))
+        else:
+            _show(runs, view, root, every=parsed.all or len(runs) <= FEW)
         alive = [state for state in [*view.states.values(), *view.others.values()] if state.word in ("running", "pending", "unknown")]
         if not parsed.watch or not alive:
             return 0
@@ -65,16 +74,20 @@ def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
     if silent := [run for run in runs if view.states[run.run_dir].stale]:
         longest = max(view.states[run.run_dir].age_s or 0 for run in silent)
         print(f"silent: {count(len(silent), 'running one')} without a sign of getting on for up to {longest / 60:.0f} min")
-    for line in [*_eta(runs, view), *mixed(runs, view.states), *_cells(runs, view)]:
+    for line in [*_eta(runs, view), *mixed(runs, view.states), *_cells(runs, view), *_beside(view)]:
         print(line)
+    if old := left_over([item.experiment for item in runs], root):
+        some = ", ".join(path.name for path in old[:5]) + (" ..." if len(old) > 5 else "")
+        print(f"{count(len(old), 'folder')} of other settings or seeds beside them: {some}")
+
+
+def _beside(view: View) -> Iterator[str]:
+    """Runs in the queue that are not among those asked for."""
     kept = {run: state for run, state in view.others.items() if run not in view.claims or not view.claims[run].recalled}
     if also := [state for state in kept.values() if state.word in ("pending", "running", "unknown")]:
         jobs = ", ".join(sorted({state.element.partition("_")[0] for state in also if state.element}))
         where = "also in the queue" if any(state.word != "unknown" for state in also) else "perhaps in the queue too"
-        print(f"{where}: {count(len(also), 'run')} of other settings or seeds, job {jobs}")
-    if old := left_over([item.experiment for item in runs], root):
-        some = ", ".join(path.name for path in old[:5]) + (" ..." if len(old) > 5 else "")
-        print(f"{count(len(old), 'folder')} of other settings or seeds beside them: {some}")
+        yield f"{where}: {count(len(also), 'run')} of other settings or seeds, job {jobs}"
 
 
 def _asked(view: View) -> str:
@@ -97,15 +110,15 @@ def _one_by_one(runs: Sequence[Run], view: View) -> None:
 
 
 def _running(runs: Sequence[Run], view: View) -> None:
-    """The running ones: how far, how well, how long still, and when they were last heard of."""
+    """The running ones, the slowest first: how far, how well, how long still, and when they were last heard of."""
+    from grid.commands.overview import left_s
     from grid.commands.report import duration
 
     rows = []
-    for run in runs:
+    running = [run for run in runs if view.states[run.run_dir].word == "running"]
+    for run in sorted(running, key=lambda run: -left_s(view.states[run.run_dir]))[:FEW]:
         state = view.states[run.run_dir]
-        if state.word != "running":
-            continue
-        left = _left_s(state)
+        left = left_s(state)
         job = view.jobs.get(run.run_dir)
         where = state.element or "here"
         heard = f"{duration(state.age_s or 0)} ago{f': {state.reason}' if state.reason else ''}"
@@ -115,30 +128,22 @@ def _running(runs: Sequence[Run], view: View) -> None:
         )  # fmt: skip
     if rows:
         table(("RUNNING", "SEED", "STEP", "LEFT", "LATEST", "WHERE", "HEARD"), rows)
+    if len(running) > FEW:
+        print(f"... and {len(running) - FEW} more that need less time still (--all lists every run)")
 
 
 def _metrics(metrics: Mapping[str, float]) -> str:
     return " ".join(f"{name}={value:.4g}" for name, value in list(metrics.items())[:METRICS])
 
 
-def _left_s(state: State) -> float:
-    """Seconds that a run still needs at the speed that it had; 0 where that is not known."""
-    return state.seconds / state.step * max(state.steps - state.step, 0) if state.step and state.seconds else 0.0
-
-
 def _eta(runs: Sequence[Run], view: View) -> Iterator[str]:
-    """When everything will have ended, if as many runs as now keep running, each as long as the average one."""
+    """When everything will have ended."""
+    from grid.commands.overview import eta_s
     from grid.commands.report import duration
 
-    running = [view.states[run.run_dir] for run in runs if view.states[run.run_dir].word == "running"]
-    waiting = sum(1 for state in view.states.values() if state.word in ("pending", "new", "preempted", "lost"))
-    known = [state.seconds for state in view.states.values() if state.word == "done" and state.seconds]
-    known = known or [state.seconds / state.step * state.steps for state in running if state.step]
-    if not running or not known:
-        return
-    each = sum(known) / len(known)
-    left = sum(_left_s(state) if state.step else each for state in running) + waiting * each
-    yield f"about {duration(left / len(running))} left, if {len(running)} keep running at a time"
+    states = [view.states[run.run_dir] for run in runs]
+    if (left := eta_s(states)) is not None:
+        yield f"about {duration(left)} left, if {sum(state.word == 'running' for state in states)} keep running at a time"
 
 
 def _cells(runs: Sequence[Run], view: View) -> Iterator[str]:
@@ -243,7 +248,7 @@ def failures(argv: Sequence[str], root: Path) -> int:
         return 0
     for group in groups(found.values()):
         print(f"{count(group.count, 'run')}: {group.kind}: {group.signature}")
-        print(f"    for example {group.example}: {group.line}")
+        print(f"    for example {group.example}: {clipped(group.line, 2 * LINE_BYTES)}")
     print(f"\nretry: {again('retry', parsed.grid, parsed.run_name)} [--kind KIND] [--code]")
     return 0
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grid.commands.options import again, as_planned, command_parser, count, table
+from grid.commands.options import again, as_planned, command_parser, count, table, words_of
 
 if TYPE_CHECKING:
     from grid.engine.planning import Made, Options, Reviewed
@@ -84,7 +84,11 @@ def plan(argv: Sequence[str], root: Path) -> int:
     if found:
         return 1
     if made.plan.submit or made.plan.cancel:
-        print(f"\nnext: {again('submit', parsed.grid, parsed.run_name)}")
+        if planning.slurm_is_here():
+            print(f"\nnext: {again('submit', parsed.grid, parsed.run_name)}")
+        else:
+            here = f"{again('run', parsed.grid, parsed.run_name)} {words_of(made.options)}".rstrip()
+            print(f"\nsubmit needs sbatch, which is not here; on this machine: {here}")
     return 0
 
 

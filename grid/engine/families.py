@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import grid
 from grid.engine.points import Point
-from grid.engine.sweep import Experiment, Sweep
+from grid.engine.sweep import Experiment, Sweep, first_seeds
 from nuq.settings import unknown
 
 Made = TypeVar("Made")
@@ -32,7 +32,7 @@ def families() -> list[str]:
 
 def load_family(name: str) -> dict[str, Callable[[], Sweep]]:
     """run name -> sweep function, of ``grid/<name>.py`` or of the file at path ``name``."""
-    module = _load_file(Path(name)) if name.endswith(".py") else _load_module(name)
+    module = _module(name)
     return {
         key: value
         for key, value in vars(module).items()
@@ -40,6 +40,10 @@ def load_family(name: str) -> dict[str, Callable[[], Sweep]]:
         and value.__module__ == module.__name__
         and value.__annotations__.get("return") in (Sweep, "Sweep", "sweep.Sweep")
     }
+
+
+def _module(name: str) -> ModuleType:
+    return _load_file(Path(name)) if name.endswith(".py") else _load_module(name)
 
 
 def _load_module(name: str) -> ModuleType:
@@ -81,7 +85,9 @@ def _call(family: str, function: Callable[[], Made]) -> Made:
 
 def load(family: str, run_name: str, seeds: Sequence[int] | None = None) -> Sweep:
     """The sweep that function ``run_name`` of ``family`` makes, with these seeds where they are given."""
-    functions = load_family(family)
+    module, functions = _module(family), load_family(family)
+    if run_name not in functions and inspect.isfunction(plain := vars(module).get(run_name)) and plain.__module__ == module.__name__:
+        raise ValueError(f"--grid {family}: {run_name}() does not say that it makes a sweep: write `def {run_name}() -> Sweep:`")
     if not functions:
         raise ValueError(f"--grid {family}: holds no sweep; a sweep is a function whose return is annotated '-> Sweep'")
     if run_name not in functions:
@@ -94,8 +100,9 @@ def load(family: str, run_name: str, seeds: Sequence[int] | None = None) -> Swee
         raise ValueError(f"--grid {family}: {run_name}({', '.join(needed)}) needs arguments; a sweep is a function without any")
     made = _call(family, function)
     _check(f"--grid {family}: {run_name}()", made)
-    grid_name = Path(family).stem if family.endswith(".py") else family
-    made = dataclasses.replace(made, grid=grid_name, run_name=run_name, doc=inspect.getdoc(function) or "")
+    own = Path(family) if family.endswith(".py") else None
+    made = dataclasses.replace(made, grid=own.stem if own else family, run_name=run_name, doc=inspect.getdoc(function) or "")
+    made = dataclasses.replace(made, file=str(own.resolve()) if own else "")
     asked = made.resources
     if callable(asked):
         made = dataclasses.replace(made, resources=lambda config: _call(family, lambda: asked(config)))
@@ -108,8 +115,8 @@ def _check(what: str, made: object) -> None:
         raise ValueError(f"{what} returned a {type(made).__name__}; it must return a Sweep")
     if not isinstance(made.points, Sequence) or not all(isinstance(item, Point) for item in made.points):
         raise ValueError(f"{what}: points must be a list of points, as product() and union() give it")
-    if not isinstance(made.seeds, Sequence):
-        raise ValueError(f"{what}: seeds={made.seeds!r} must be a list of whole numbers")
+    if not isinstance(made.seeds, Sequence) or isinstance(made.seeds, str):
+        raise ValueError(f"{what}: seeds={made.seeds!r} must be a list of whole numbers, or a count")
     if not isinstance(made.resources, Mapping) and not callable(made.resources):
         raise ValueError(f"{what}: resources={made.resources!r} must be a dict such as {{'gpus': 2}}, or a function of the configuration")
     if not made.points or not made.seeds:
@@ -126,9 +133,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     numbers = [int(part) for part in parts]
     if "," in text:
         return tuple(dict.fromkeys(numbers))
-    if not 1 <= numbers[0] <= 1000:
-        raise ValueError(f"--seeds {text}: a count must be 1..1000")
-    return tuple(range(1, numbers[0] + 1))
+    return first_seeds(numbers[0], f"--seeds {text}")
 
 
 def find(experiments: Sequence[Experiment], name: str) -> Experiment:

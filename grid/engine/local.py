@@ -76,7 +76,7 @@ def run_all(runs: Sequence[Run], slots: int | None, display: Display, busy: Mapp
                         machine.give_back(share)
                         display.passed(run, f"now {why}, by another process; not started here")
                         continue
-                    prepare(run)
+                    prepare([run])
                     children[share.slot] = _Child(run, _start(run, share), time.monotonic(), share)
                     display.started(share.slot, run)
                 if stopping():

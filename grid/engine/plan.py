@@ -5,6 +5,7 @@ A plan is made of values alone, so that it can be shown, kept, and compared with
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from grid.engine import snapshot
 from grid.engine.resources import Resources
 from grid.engine.runs import Run
 from grid.engine.state import State
@@ -57,14 +59,16 @@ class Plan:
     cancel: Sequence[Cancelled] = ()
     chunks: Sequence[Chunk] = ()
     site: str = ""  # a digest of the cluster's profile
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of the code, with their marks
 
     def essence(self) -> dict[str, Any]:
         """What has to be the same when the plan is applied, as plain values."""
         return {
-            "runs": {item.run_dir: dict(item.resources) for item in self.submit},
+            "runs": {item.run_dir: item.resources for item in self.submit},
             "cancel": sorted(item.run_dir for item in self.cancel),
             "code": self.code.get("digest", ""),
             "site": self.site,
+            "files": dict(self.files),
         }
 
 
@@ -72,15 +76,16 @@ def differences(reviewed: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
     """How the essence of a plan differs from the reviewed one, in words; empty where it does not."""
     found = []
     if reviewed["code"] != now["code"]:
-        found.append("the code has changed since")
+        names = snapshot.changed(reviewed["files"], now["files"]) if reviewed.get("files") else []
+        found.append(f"the code has changed since{f' ({_some(names)})' if names else ''}")
     if reviewed.get("site") != now["site"]:
         found.append("the site's profile has changed since")
     for word, runs in (("no longer to be submitted", _less(reviewed["runs"], now["runs"])), ("new", _less(now["runs"], reviewed["runs"]))):
         if runs:
-            found.append(f"{len(runs)} {word} ({_some(runs)})")
+            found.append(f"{len(runs)} {word} ({_some(_short(runs))})")
     both = [run for run in now["runs"] if run in reviewed["runs"] and reviewed["runs"][run] != now["runs"][run]]
     if both:
-        found.append(f"other resources for {len(both)} ({_some(both)})")
+        found.append(f"other resources for {len(both)} ({_some(_short(both))})")
     if reviewed["cancel"] != now["cancel"]:
         found.append(f"{len(now['cancel'])} to cancel, {len(reviewed['cancel'])} were")
     return found
@@ -91,8 +96,11 @@ def _less(left: Iterable[str], right: Iterable[str]) -> list[str]:
     return [run for run in left if run not in taken]
 
 
-def _some(runs: Sequence[str]) -> str:
-    names = [Path(run).name for run in runs]
+def _short(runs: Sequence[str]) -> list[str]:
+    return [Path(run).name for run in runs]
+
+
+def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
@@ -114,8 +122,12 @@ def arrays(
     more chunks than that, they queue up in ``cap`` lanes.
     """
     shapes: dict[str, list[Planned]] = {}
+    texts: dict[str, str] = {}  # written out once for thousands of runs
     for item in planned:
-        shapes.setdefault(json.dumps(dict(item.resources), sort_keys=True), []).append(item)
+        key = repr(item.resources)
+        if key not in texts:
+            texts[key] = json.dumps(dict(item.resources), sort_keys=True)
+        shapes.setdefault(texts[key], []).append(item)
     chunks: list[Chunk] = []
     rest: list[int] = []  # positions of the chunks that share the cap
     for number, runs in enumerate(shapes.values()):
@@ -176,7 +188,7 @@ def moved_defaults(runs: Sequence[Run], left: Mapping[str, Settings]) -> tuple[l
     sets for one of its experiments is as it was.
     """
     index: dict[tuple[str, ...], dict[str, Run]] = {}
-    for run in runs:
+    for run in runs if left else ():
         names = tuple(sorted(run.experiment.settings))
         index.setdefault(names, {})[_values(run.experiment.config, names)] = run
     groups: dict[tuple[str, str, str], Moved] = {}

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from grid.engine import evidence, scheduler, slurm, snapshot, submission
@@ -17,7 +18,7 @@ from grid.engine.plan import FRESH, Cancelled, Plan, Planned, arrays, difference
 from grid.engine.preflight import problems
 from grid.engine.rehearsal import Rehearsal, rehearse
 from grid.engine.resources import Resources
-from grid.engine.runs import Run, named, prepare, runs_of
+from grid.engine.runs import Run, named, others, prepare, runs_of, sign
 from grid.engine.script import from_script, job_script
 from grid.engine.site import Site, load_site
 from grid.engine.state import State, write_text
@@ -72,22 +73,21 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
     folder = experiments[0].folder
     view = evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=max_age_s)
     wanted = {run.run_dir for run in runs}
-    asked = {run.run_dir: resources_of(run.experiment, options, site) for run in runs}
+    shapes = _Shapes(options, site)
+    asked = {run.run_dir: shapes.of(run.experiment).resources for run in runs}
     submit = []
     for run in runs:
         state = view.states[run.run_dir]
         if options.retry is None:
-            chosen, needs = state.word in FRESH and state.may_start, asked[run.run_dir]
+            chosen, changes = state.word in FRESH and state.may_start, {}
         else:
-            chosen = run.run_dir in options.retry and state.may_start
-            needs = asked[run.run_dir].merged(options.retry.get(run.run_dir, {}))
+            chosen, changes = run.run_dir in options.retry and state.may_start, options.retry.get(run.run_dir, {})
         if chosen:
-            site.check(needs, options.parallel)
-            submit.append(Planned(run.run_dir, run.experiment.label, state.word, dataclasses.asdict(needs)))
-    cancel = (
-        _unwanted(view, wanted, sweep.title) if options.retry is None and not options.is_part else []
-    )  # a part of the sweep says nothing of the others
-    code = snapshot.current(root)
+            submit.append(Planned(run.run_dir, run.experiment.label, state.word, shapes.checked(run.experiment, changes)))
+    # a part of the sweep says nothing of the others, and a title does not tell the files of two sweeps apart
+    is_whole = options.retry is None and not options.is_part and not others(sweep, root)
+    cancel = _unwanted(view, wanted, sweep.title) if is_whole else []
+    code, files = snapshot.marked(root)
     chunks = arrays(
         submit,
         per_script=options.per_script,
@@ -95,14 +95,42 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
         canary=options.canary,
         max_elements=_max_elements(site, root) if submit else SMALLEST_ARRAY,
     )
-    plan = Plan("", sweep.title, folder, dataclasses.asdict(options), dataclasses.asdict(code), submit, cancel, chunks, digest(repr(site)))
+    values = dataclasses.asdict(options), dataclasses.asdict(code)
+    plan = Plan("", sweep.title, folder, *values, submit, cancel, chunks, digest(repr(site)), files)
     return Made(dataclasses.replace(plan, id=submission.new_id(time.time())), options, sweep, runs, view, asked, site)
 
 
-def resources_of(experiment: Experiment, options: Options, site: Site) -> Resources:
-    """What an experiment asks for: the command line's word, then its own and its sweep's, then the site's, then the built-in."""
-    own = {**experiment.resources, **options.resources}
-    return Resources().merged(site.resources(own.get("partition"))).merged(own)
+@dataclass
+class _Shape:
+    """Resources that many runs ask for, once for all of them."""
+
+    resources: Resources
+    values: Mapping[str, Any]
+    is_checked: bool = False
+
+
+class _Shapes:
+    """What experiments ask for: the command line's word, then their own and their sweep's, then the site's, then the built-in."""
+
+    def __init__(self, options: Options, site: Site) -> None:
+        self._options, self._site = options, site
+        self._known: dict[str, _Shape] = {}
+
+    def of(self, experiment: Experiment, changes: Mapping[str, Any] = MappingProxyType({})) -> _Shape:
+        key = repr((experiment.resources, changes))
+        if key not in self._known:
+            own = {**experiment.resources, **self._options.resources}
+            made = Resources().merged(self._site.resources(own.get("partition"))).merged(own).merged(changes)
+            self._known[key] = _Shape(made, dataclasses.asdict(made))
+        return self._known[key]
+
+    def checked(self, experiment: Experiment, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """As plain values; ValueError where the site cannot give them."""
+        shape = self.of(experiment, changes)
+        if not shape.is_checked:
+            self._site.check(shape.resources, self._options.parallel)
+            shape.is_checked = True
+        return shape.values
 
 
 def _unwanted(view: View, wanted: set[str], title: str) -> list[Cancelled]:
@@ -255,9 +283,8 @@ def apply(made: Made, root: Path, note: Callable[[Chunk], None]) -> Submission:
     _, path = snapshot.snapshot(root)
     item = submission_of(made, path)
     wanted = {planned.run_dir for planned in made.plan.submit}
-    for run in made.runs:
-        if run.run_dir in wanted:
-            prepare(run)
+    sign(made.sweep, root)
+    prepare(run for run in made.runs if run.run_dir in wanted)
     item.save(root)
     return go_on(item, made.site, root, note)
 

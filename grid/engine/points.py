@@ -44,6 +44,20 @@ class Point:
     optional: frozenset[str] = frozenset()
     resources: Settings = field(default_factory=dict)  # what Resources names
 
+    is_nameless: bool = False  # its method was set without a label
+
+    def __post_init__(self) -> None:
+        if not self.label and "method" in self.settings:
+            object.__setattr__(self, "is_nameless", True)
+
+    def full_label(self, method: str) -> str:
+        """The label, with the method's title before it where nobody named the method."""
+        title = METHODS[method].title
+        if not self.label:
+            return title
+        is_named = any(name.casefold() in self.label.casefold() for name in (method, title))
+        return f"{title} {self.label}" if self.is_nameless and not is_named else self.label
+
 
 @dataclass(frozen=True)
 class When:
@@ -235,6 +249,7 @@ def _merge(left: Point, right: Point) -> Point:
         {**left.settings, **right.settings},
         (left.optional - right.settings.keys()) | right.optional,
         {**left.resources, **right.resources} if right.resources else left.resources,
+        right.is_nameless if "method" in right.settings else left.is_nameless,
     )
 
 

@@ -50,13 +50,16 @@ def _too_short(plan: Plan, site: Site) -> list[str]:
 def _data(runs: Iterable[Run], root: Path, site: Site) -> list[str]:
     """Data sets that are read from files and are not there."""
     found: dict[str, str] = {}
+    looked: set[tuple[str, str]] = set()
     for run in runs:
         config = run.experiment.config
         name = config["data"]["name"]
         if not issubclass(task_settings.DATA[name], task_settings.OnDisk) or config["stand_in"] or config["data"].get("download"):
             continue
-        if not (place := data_place(run, site)):  # known only inside the job
+        place = data_place(run, site)
+        if not place or (name, place) in looked:  # known only inside the job, or asked before
             continue
+        looked.add((name, place))
         folder = root / place
         if not folder.is_dir() or not any(_belongs(entry.name, name) for entry in folder.iterdir()):
             found[f"{name} {place}"] = (

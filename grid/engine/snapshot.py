@@ -1,7 +1,8 @@
 """The code that submitted runs execute: a copy of the tree, named by its contents, that later edits do not reach.
 
 A snapshot is ``jobs/code/<first 12 digits of the digest>/``.  It holds every file that git tracks or would add (outside git
-every file), links to the generated folders of the checkout, so that relative paths keep working there, and the built library.
+every file) but notes (UNREAD), links to the generated folders of the checkout, so that relative paths keep working there, and
+the built library.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ LIBRARY = "nuq/cpu/libnuq.so"  # built from files of the snapshot, so no part of
 LINKED = ("runs", "data", "figures", ".venv")  # linked even where the checkout does not have them yet
 GENERATED = {*LINKED, "jobs", "build", "dist"}  # of the top level
 CACHES = {"__pycache__", ".git", ".pytest_cache", ".ruff_cache", ".mypy_cache", ".hypothesis", ".ipynb_checkpoints"}  # of any level
+UNREAD = {".md", ".rst", ".pdf", ".ipynb", ".log"}  # what people write and no run reads: no part of the code
 LARGEST_UNTRACKED_BYTES = 20 * 2**20
 ABANDONED_S = 3600.0  # what a killed process left half-built is removed after this time
 TRIES = 3
@@ -42,7 +44,13 @@ class Code:
 
 def current(root: Path) -> Code:
     """The code of the tree as it is.  ValueError for a large file that would be copied, or where git cannot read the tree."""
-    return _code(root, _marks(root))
+    return marked(root)[0]
+
+
+def marked(root: Path) -> tuple[Code, dict[str, str]]:
+    """``current``, and a mark for each of its files, which changes with it."""
+    marks = _marks(root)
+    return _code(root, marks), marks
 
 
 def snapshot(root: Path) -> tuple[Code, str]:
@@ -76,8 +84,12 @@ def drift(root: Path, digest: str) -> list[str]:
         then: dict[str, str] = json.loads(path.read_text())["files"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path.parent}: there is no whole snapshot of the code here ({error})") from None
-    now = _marks(root)
-    return sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+    return changed(then, _marks(root))
+
+
+def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Files whose marks differ, sorted; also of records that hold files which count no longer."""
+    return sorted(name for name in {*then, *now} if then.get(name) != now.get(name) and not _is_generated(name))
 
 
 class _Changed(Exception):
@@ -131,7 +143,9 @@ def _code(root: Path, marks: Mapping[str, str]) -> Code:
 
 def _is_generated(name: str) -> bool:
     parts = PurePosixPath(name).parts
-    return parts[0] in GENERATED or not CACHES.isdisjoint(parts) or any(part.endswith(".egg-info") for part in parts) or name == LIBRARY
+    if parts[0] in GENERATED or not CACHES.isdisjoint(parts) or any(part.endswith(".egg-info") for part in parts):
+        return True
+    return PurePosixPath(name).suffix in UNREAD or name == LIBRARY
 
 
 def _walk(root: Path, below: str = "") -> Iterator[str]:
@@ -285,5 +299,5 @@ def _target(root: Path, name: str, folder: Path) -> str:
 def _links(root: Path, marks: Mapping[str, str]) -> list[str]:
     """Names of the top level that are no code: generated folders, and whatever else the checkout keeps out of git."""
     own = {PurePosixPath(name).parts[0] for name in marks}
-    there = {entry.name for entry in os.scandir(root) if not entry.name.endswith((".egg-info", ".pyc", ".tmp"))}
+    there = {entry.name for entry in os.scandir(root) if not entry.name.endswith((".egg-info", ".pyc", ".tmp", *UNREAD))}
     return sorted(({*LINKED} | (there - CACHES - {"jobs", "build", "dist"})) - own)

@@ -43,8 +43,9 @@ def write_text(path: Path, text: str, *, executable: bool = False) -> None:
         if executable:
             aside.chmod(0o755)
         os.replace(aside, path)
-    finally:
+    except BaseException:
         aside.unlink(missing_ok=True)
+        raise
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,8 @@ class Submission:
     def save(self, root: Path) -> None:
         """Write the record, and have it on the disk when this returns."""
         self.place(root).mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"version": 1, **dataclasses.asdict(self)})
+        values = {**vars(self), "chunks": [vars(chunk) for chunk in self.chunks]}  # asdict copies every run's name, at every step
+        text = json.dumps({"version": 1, **values})
         write_text(self.place(root) / RECORD, text)
         with (self.place(root) / RECORD).open() as file:
             os.fsync(file.fileno())

@@ -88,37 +88,56 @@ class Experiment:
     settings: Settings  # what the sweep sets, in dotted names
     config: Settings  # the full configuration
     resources: Settings = field(default_factory=dict)  # what sweep and point ask for, in the names of Resources
+    identity: str = ""  # of the configuration, where it is known; empty: it follows from it
 
     @functools.cached_property
     def name(self) -> str:
         """The run folder's name: a readable part and the identity."""
-        return args.run_name(self.config)
+        return args.run_name(self.config, self.identity)
 
     @property
     def seed(self) -> int:
         return self.config["seed"]
 
 
+def first_seeds(number: int, what: str) -> tuple[int, ...]:
+    """The seeds 1, 2, ... of a count; ValueError that names ``what`` where it is none."""
+    if not 1 <= number <= 1000:
+        raise ValueError(f"{what}: a count must be 1..1000")
+    return tuple(range(1, number + 1))
+
+
 @dataclass(frozen=True)
 class Sweep:
-    """A list of points, multiplied by seeds."""
+    """A list of points, multiplied by seeds; ``grid`` and what follows are filled in by ``load``."""
 
     points: Sequence[Point]
-    seeds: Sequence[int] = (1,)
+    seeds: Sequence[int] | int = (1,)  # or a count, as --seeds takes it: 3 is 1, 2, 3
     folder: str = ""  # below runs/; the run name unless another sweep has it already
     resources: Settings | Callable[[Settings], Settings] = field(default_factory=dict)  # of all, or of a configuration; a point's win
-    grid: str = ""  # filled in by load
+    grid: str = ""
     run_name: str = ""
     doc: str = ""
+    file: str = ""  # the absolute path of a user's own family
+
+    def __post_init__(self) -> None:
+        if isinstance(self.seeds, int) and not isinstance(self.seeds, bool):
+            object.__setattr__(self, "seeds", first_seeds(self.seeds, f"seeds={self.seeds}"))
 
     @property
     def title(self) -> str:
         return f"{self.grid}.{self.run_name}"
 
     @property
+    def all_seeds(self) -> Sequence[int]:
+        """The seeds, where a count was given too."""
+        assert not isinstance(self.seeds, int), "a count is replaced when the sweep is made"
+        return self.seeds
+
+    @property
     def num_points(self) -> int:
         """Points as listed, before aliases are joined."""
-        return len(self.points) * len(self.seeds)
+        return len(self.points) * len(self.all_seeds)
 
     def override(self, settings: Settings) -> Sweep:
         """Every experiment with these settings; a method's setting where the method reads it (ValueError if none does)."""
@@ -130,7 +149,8 @@ class Sweep:
             changed = product(changed, axis(name, [value]))
             if not any(name in kept(item) for item in changed):
                 raise ValueError(f"{name}={value!r}: no method of {self.title} reads this setting")
-        labelled = [dataclasses.replace(new, label=old.label) for new, old in zip(changed, self.points, strict=True)]
+        other = f" method={settings['method']}" if "method" in settings else ""
+        labelled = [dataclasses.replace(new, label=old.label + other) for new, old in zip(changed, self.points, strict=True)]
         return dataclasses.replace(self, points=labelled)
 
     def experiments(self) -> list[Experiment]:
@@ -152,28 +172,32 @@ class Sweep:
     def _expanded(self) -> tuple[list[Experiment], list[str]]:
         first: dict[str, Experiment] = {}  # by identity
         others: dict[str, list[Point]] = {}  # later points of the same identity
-        labels: dict[tuple[str, int], dict[str, None]] = {}  # (label, seed) -> identities
-        sound: set[tuple[tuple[str, Any], ...]] = set()  # resources that are checked already
+        labels: dict[tuple[str, int], str] = {}  # (label, seed) -> identity
+        several: dict[tuple[str, int], dict[str, None]] = {}  # the same where there are more
+        sound: dict[str, Settings] = {}  # resources that are checked already, shared by those that ask for the same
+        resolver, seeds = args.Resolver(), [{"seed": seed} for seed in self.all_seeds]
         for item in self.points:
             try:
                 settings = _settings(item)
-                configs = [args.resolve({**settings, "seed": seed}) for seed in self.seeds]
-                asked = [self._asked(item, config, sound) for config in configs]
+                item = dataclasses.replace(item, label=item.full_label(settings.get("method", args.DEFAULTS["method"])))
+                found = resolver.resolved(settings, seeds)
+                asked = [self._asked(item, config, sound) for config, _ in found]
             except ValueError as error:
                 raise ValueError(f"{self.title}, point {item.label!r}: {error}") from error
-            for seed, config, resources in zip(self.seeds, configs, asked, strict=True):
-                key = args.identity(config)
-                labels.setdefault((item.label, seed), {})[key] = None
+            for seed, (config, key), resources in zip(self.all_seeds, found, asked, strict=True):
+                if (before := labels.setdefault((item.label, seed), key)) != key:
+                    several.setdefault((item.label, seed), {before: None})[key] = None
                 if key in first:
                     others.setdefault(key, []).append(dataclasses.replace(item, resources=resources))
                 else:
-                    first[key] = Experiment(self.folder or self.run_name, item.label, (), {**settings, "seed": seed}, config, resources)
+                    folder = self.folder or self.run_name
+                    first[key] = Experiment(folder, item.label, (), {**settings, "seed": seed}, config, resources, key)
         for key, points in others.items():
             aliases = dict.fromkeys(item.label for item in points if item.label != first[key].label)
             first[key] = dataclasses.replace(first[key], aliases=tuple(aliases))
-        return list(first.values()), list(dict.fromkeys(_reports(first, others, labels)))
+        return list(first.values()), list(dict.fromkeys(_reports(first, others, several)))
 
-    def _asked(self, item: Point, config: Settings, sound: set[tuple[tuple[str, Any], ...]]) -> Settings:
+    def _asked(self, item: Point, config: Settings, sound: dict[str, Settings]) -> Settings:
         """What the sweep asks for this configuration, and then the point."""
         shared = self.resources(config) if callable(self.resources) else self.resources
         if not isinstance(shared, Mapping):
@@ -181,16 +205,11 @@ class Sweep:
                 f"resources={shared!r}: must be a dict such as {{'gpus': 2}}, or a function of the configuration that gives one"
             )
         asked = {**shared, **item.resources}
-        if asked:
-            key = tuple(asked.items())
-            try:
-                known = key in sound
-            except TypeError:  # a list, say: the check below says what is wrong with it
-                known = False
-            if not known:
-                check_resources(asked)
-                sound.add(key)
-        return asked
+        key = repr(asked)
+        if key not in sound:
+            check_resources(asked)
+            sound[key] = asked
+        return sound[key]
 
 
 def _settings(item: Point) -> dict[str, Any]:
@@ -202,7 +221,7 @@ def _settings(item: Point) -> dict[str, Any]:
 
 
 def _reports(
-    first: Mapping[str, Experiment], others: Mapping[str, Sequence[Point]], labels: Mapping[tuple[str, int], Mapping[str, None]]
+    first: Mapping[str, Experiment], others: Mapping[str, Sequence[Point]], several: Mapping[tuple[str, int], Mapping[str, None]]
 ) -> list[str]:
     found = []
     for key, points in others.items():
@@ -214,7 +233,6 @@ def _reports(
             found.append(f"{one.label!r} is listed {twice + 1} times with the same settings")
         if any(item.resources != one.resources for item in points):
             found.append(f"{one.label!r} is asked for with different resources; the first point's count")
-    for (label, _), keys in labels.items():
-        if len(keys) > 1:
-            found.append(f"label {label!r} names {len(keys)} different runs: {', '.join(first[key].name for key in keys)}")
+    for (label, _), keys in several.items():
+        found.append(f"label {label!r} names {len(keys)} different runs: {', '.join(first[key].name for key in keys)}")
     return found

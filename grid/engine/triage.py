@@ -60,6 +60,7 @@ _NOTICE = re.compile(
 )
 _RANK = re.compile(r"^\[(rank|default)\d+\]:\s?", re.MULTILINE)
 _FRAME = re.compile(r'^\s+File "(.+)", line (\d+), in (.+)$')
+_LINE_NUMBER = re.compile(r":\d+(?= in )")
 _LAST = re.compile(r"^((?:[A-Za-z_][\w]*\.)*[A-Z]\w*)(?:: (.*))?$")
 _BEGUN = re.compile(r"^.+: \S+, \S+ on .+, \d+ workers$\n?", re.MULTILINE)  # the first line of every attempt that got under way
 _WRAPPERS = {"ChildFailedError", "SystemExit", "KeyboardInterrupt", "SignalException", "Preempted"}
@@ -106,9 +107,15 @@ class _Raised:
         return f"{self.type}: {self.message}" if self.message else self.type
 
     @property
+    def words(self) -> str:
+        """The text, and where it was raised."""
+        return f"{self.text.strip()[: LINE_CHARACTERS - 40]}{f' ({self.place.partition(chr(32))[0]})' if self.place else ''}"
+
+    @property
     def signature(self) -> str:
         message = normal(self.message.partition("\n")[0])[:MESSAGE_CHARACTERS].rstrip()
-        return f"{self.type}{f' at {self.place}' if self.place else ''}{f': {message}' if message else ''}"
+        place = _LINE_NUMBER.sub("", self.place)  # which moves with every edit of the file
+        return f"{self.type}{f' at {place}' if place else ''}{f': {message}' if message else ''}"
 
     @property
     def kind(self) -> str:
@@ -143,7 +150,7 @@ def classify(folder: RunFolder, state: State, job: Job | None = None, logs: Sequ
     for kind in ("cuda_oom", "host_oom", "disk", "non_finite"):
         for item in reversed(raised):
             if item.kind == kind:
-                return found(kind, item.signature, item.text)
+                return found(kind, item.signature, item.words)
         own_notices = "\n".join(found[0] for found in _NOTICE.finditer(text))
         if line := _line(own_notices if is_innocent and kind == "host_oom" else notices, _NOTICES.get(kind)):
             return found(kind, normal(line)[:MESSAGE_CHARACTERS], memory.beside(line) if kind == "host_oom" else line)
@@ -153,11 +160,11 @@ def classify(folder: RunFolder, state: State, job: Job | None = None, logs: Sequ
         return found("host_oom", f"{state.reason} with its memory full", memory.beside(state.reason))
     if values.get("exit_code") == 2 or (not raised and state.reason == "exit code 2"):
         own = _recorded(values)
-        return found("settings", own[0].signature if own else "bad settings", own[0].text if own else _last_line(text))
+        return found("settings", own[0].signature if own else "bad settings", own[0].words if own else _last_line(text))
     if word in NODE_FAILURES or _line(notices, _NOTICES["node_failure"]):
         return found("node_failure", word or "NODE_FAIL", state.reason)
     if own := [item for item in raised if item.kind == "code"]:
-        return found("code", own[-1].signature, own[-1].text)
+        return found("code", own[-1].signature, own[-1].words)
     closed = all(re.search("closed|reset|pipe|is gone", item.text) for item in raised)  # what the end of a job does to those who still talk
     ending = _ending(word, notices)
     said = None if raised else _by_log(text)
@@ -167,7 +174,7 @@ def classify(folder: RunFolder, state: State, job: Job | None = None, logs: Sequ
         who = ", ".join(sorted(memory.culprits))
         return found("killed", f"{turn} when another run of its script ran out of memory", f"out of memory: {who}")
     if raised and not (closed and ending):
-        return found("network_timeout", raised[-1].signature, raised[-1].text)
+        return found("network_timeout", raised[-1].signature, raised[-1].words)
     if said and not ending:
         return found(said[0], normal(said[1])[:MESSAGE_CHARACTERS], said[1])
     if ending:
@@ -196,12 +203,15 @@ _VARYING: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ..
     (re.compile(r"0x[0-9a-fA-F]+"), "*"),
     (re.compile(r"(?<![\w./])(?:(?:~|\.{1,2})?(?:/[\w.+=,@-]+)+|[\w.+=,@-]+(?:/[\w.+=,@-]+){2,})/?"), "PATH"),
     (re.compile(r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{8,}\b"), "*"),
-    (re.compile(r"\b(exit code \d+)\b|(?<!\w)-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|\d+(?:\.\d+)?"), lambda found: found[1] or "N"),
+    (  # what stands by itself, or with a unit; float16, 32x32 and conv1.weight are names
+        re.compile(r"\b(exit code \d+)\b|(?<![\w.])-?\d+(?:\.\d+)*(?:e[-+]?\d+)?(?=(?:[kKMGT]?i?B|[num]?s|min|h)?(?!\w))"),
+        lambda found: found[1] or "N",
+    ),
 )
 
 
 def normal(text: str) -> str:
-    """The text with what differs from run to run taken out: paths, addresses, hashes, numbers other than exit codes."""
+    """The text with what differs from run to run taken out: paths, addresses, hashes, free-standing numbers other than exit codes."""
     for pattern, name in _VARYING:
         text = pattern.sub(name, text)
     return " ".join(text.split())

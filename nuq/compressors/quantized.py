@@ -66,6 +66,8 @@ class Quantizer:
         self.set_levels(levels, multiplier)
 
     def set_levels(self, levels: Levels, multiplier: float | None = None) -> None:
+        if not isinstance(levels, Levels):
+            raise ValueError(f"levels={levels!r}: must be nuq.levels.Levels, which checks them: Levels(values)")
         self.levels = levels
         self.multiplier = multiplier
         self._table = torch.tensor(levels.values, dtype=torch.float32)

@@ -11,7 +11,7 @@ import functools
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal
 
@@ -41,12 +41,18 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
-def unknown(kind: str, name: object, legal: Mapping[str, Any] | list[str]) -> ValueError:
-    """The error for a name that is not in a table: the value, the nearest match and the legal choices."""
+def unknown(kind: str, name: object, legal: Mapping[str, Any] | list[str], meant: Sequence[str] = ()) -> ValueError:
+    """The error for a name that is not in a table: the value, the nearest match (or what is surely ``meant``) and the legal choices."""
     names = sorted(legal)
-    near = difflib.get_close_matches(str(name), names, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    near = meant or sorted(difflib.get_close_matches(str(name), names, n=5), key=lambda match: _num_edits(str(name), match))[:1]
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
     return ValueError(f"unknown {kind} {str(name)!r}{hint} (legal: {', '.join(names) or 'none'})")
+
+
+def _num_edits(name: str, match: str) -> int:
+    """Characters to replace, insert or delete: ``alg`` is nearer to ``alq`` than to ``alq_g``, of which it holds every character."""
+    codes = difflib.SequenceMatcher(None, match, name).get_opcodes()
+    return sum(max(high - low, last - first) for word, low, high, first, last in codes if word != "equal")
 
 
 @functools.cache

@@ -7,7 +7,9 @@ import pandas as pd
 import pytest
 
 from analysis.cells import cells, groups, select
+from analysis.figures import named
 from analysis.logs.load import Logs, load
+from analysis.tables import table
 from nuq.registry import METHODS
 
 ROW = [("loss", 0, 1.0)]
@@ -159,3 +161,27 @@ def test_labels_leave_out_what_a_run_does_not_read() -> None:
         "c": "DGC (error feedback, warmup_every 10)",
         "d": "DGC (its paper's feedback, masking=true, warmup_every 10)",
     }
+
+
+def test_runs_that_failed_without_a_log_rename_nothing(write_run: Callable[..., Path], tmp_path: Path) -> None:
+    for method in ("alq", "qsgd"):
+        for seed in (1, 2):
+            write_run("s", {"method": method, "seed": seed}, [("Vacc", 0, 1.0), ("Vacc", 1000, 2.0)], steps=1000, step=1000)
+    before = load(tmp_path / "runs", "s", cache=False)
+    write_run("s", {"method": "alq", "optim.lr": 5.0, "model": "mlp"}, state="failed")
+    write_run("s", {"method": "qsgd", "method.bits": 5}, state="diverged")
+    write_run("s", {"method": "qsgd", "seed": 3}, state="failed")  # a seed of a setting that others have
+    after = load(tmp_path / "runs", "s", cache=False)
+    assert [group.name for group in groups(after)] == [group.name for group in groups(before)] == [""]
+    assert [cell.label for cell in groups(after)[0].cells] == [cell.label for cell in groups(before)[0].cells] == ["QSGD", "ALQ"]
+    found = table(after)
+    assert list(found["label"]) == list(table(before)["label"])
+    assert list(found["runs"]) == [3, 2]
+    assert found.attrs["notes"] == ("2 runs failed before they logged anything, in settings of their own, and have no row.",)
+    assert [figure.name for figure in named(after, 3.3)] == [figure.name for figure in named(before, 3.3)]
+
+
+def test_where_nothing_was_logged_all_are_told_apart(write_run: Callable[..., Path], tmp_path: Path) -> None:
+    write_run("s", {"method": "alq", "method.bits": 2}, state="failed")
+    write_run("s", {"method": "alq", "method.bits": 5}, state="failed")
+    assert [cell.label for cell in groups(load(tmp_path / "runs", "s"))[0].cells] == ["ALQ (2 bits)", "ALQ (5 bits)"]

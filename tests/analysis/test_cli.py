@@ -156,3 +156,18 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
         main([command, "--help"])
     assert stop.value.code == 0
     assert "--" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("where", "way_out"), [("method=alq,qsgd", "; method=alq,qsgd,supersgd keeps it"), ("bits=3", ""), ("method=alq,qsgd,supersgd", None)]
+)
+def test_a_selection_without_the_baseline_says_so(
+    write_run: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], where: str, way_out: str | None
+) -> None:
+    for method in ("alq", "qsgd", "supersgd"):
+        write_run("s", {"method": method, "steps": 100}, measured(3.0, (0, 50, 100)), step=100, steps=100)
+    assert main(["table", "s", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "figures"), "--where", where]) == 0
+    said = capsys.readouterr()
+    sentence = f"note: --where leaves out SuperSGD, with which 2 of these runs would be compared{way_out}\n"
+    assert (sentence in said.err) == (way_out is not None)
+    assert ("vs SuperSGD" in said.out) == (way_out is None)

@@ -97,8 +97,7 @@ def runs(root: Path, seeds: int) -> list[Run]:
     """Prepared runs of a tiny sweep, one per seed 1, 2, ..."""
     sweep = Sweep(product(point("QSGD", method="qsgd", steps=7), axis("method.bits", [3])), seeds=range(1, seeds + 1), folder="tiny")
     made = runs_of(sweep.experiments(), root)
-    for run in made:
-        prepare(run)
+    prepare(made)
     return made
 
 

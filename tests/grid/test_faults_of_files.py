@@ -216,7 +216,7 @@ def test_folders_of_others(here: Bench) -> None:
     [
         ("def tiny", "def tiny(:", "line 3"),
         ("return Sweep", "return Swoop", "Swoop"),
-        ("-> Sweep", "-> int", "holds no sweep"),
+        ("-> Sweep", "-> int", "write `def tiny() -> Sweep:`"),
         ('method="qsgd"', 'method="qsdg"', "did you mean 'qsgd'?"),
         ("'mem'", "'memory'", "unknown resource 'memory'"),
         ("'1G'", "'much'", "mem='much'"),

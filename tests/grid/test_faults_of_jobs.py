@@ -187,13 +187,13 @@ def _edit_resources(made: Bench) -> None:
 
 def _status(made: Bench, number: int, **values: object) -> None:
     run = runs_of(named(str(made.family), "tiny")[1], made.root)[number]
-    prepare(run)
+    prepare([run])
     run.folder.status.write_text(json.dumps({"host": "elsewhere", "pid": 1, "heartbeat": time.time(), "step": 1, "steps": 7, **values}))
 
 
 def test_the_world_moves_between_plan_and_submit(here: Bench) -> None:
     moves: list[tuple[Callable[[Bench], None], str]] = [
-        (_edit_code, "the code has changed since"),
+        (_edit_code, "the code has changed since (main.py)"),
         (_edit_sweep, "1 no longer to be submitted (qsgd-3b-cnn-digits-s3"),
         (_edit_resources, "other resources for 2"),
         (lambda made: _status(made, 0, state="running"), "1 no longer to be submitted (qsgd-3b-cnn-digits-s1"),
@@ -205,6 +205,7 @@ def test_the_world_moves_between_plan_and_submit(here: Bench) -> None:
         here.refused("submit", words, "Nothing was submitted")
     assert here.slurm.jobs() == []
     here.good("plan")
+    (here.root / "notes.md").write_text("what no run reads")
     here.good("submit")
     here.wait()
     assert here.starts() == {3: 1}, "the first is alive elsewhere, the second is done"

@@ -15,6 +15,7 @@ import yaml
 import args
 import grid_run
 from grid.commands import sweeps
+from grid.engine import planning
 from grid.engine.sweep import load
 from tests.grid import fake
 
@@ -28,7 +29,10 @@ def test_the_original_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert names == {*(f"exp_{number}.sh" for number in range(38)), "exp_slurm.sbatch", "logs"}
     output = capsys.readouterr().out
     assert "wrote jobs/exp_0.sh .. jobs/exp_37.sh" in output
-    assert "hint: 29 scripts are empty; --cluster_args 9,1,p100 would do" in output
+    assert (
+        "hint: 29 scripts are empty, jobs/exp_9.sh and on: the sweep has 9 experiments, and the original too writes as many scripts "
+        "as it is told; --cluster_args 9,1,p100 would do"
+    ) in output
     assert "wrote jobs/exp_slurm.sbatch (array 0-37)" in output
     experiments = load("nuq", "cifar10_full_resnet32").experiments()
     for number, item in enumerate(experiments):
@@ -171,7 +175,8 @@ def test_bad_input_is_one_sentence_and_exit_code_2(words: str, sentence: str, tm
 BROKEN = [
     ("return Sweep([])", "holds no experiment: it has 0 points and 1 seeds"),
     ("return Sweep([point()], seeds=[])", "holds no experiment: it has 1 points and 0 seeds"),
-    ("return Sweep([point()], seeds=3)", "seeds=3 must be a list of whole numbers"),
+    ("return Sweep([point()], seeds='3')", "seeds='3' must be a list of whole numbers, or a count"),
+    ("return Sweep([point()], seeds=0)", "mine.py, line 4: seeds=0: a count must be 1..1000"),
     ("return Sweep(point())", "points must be a list of points"),
     ("return Sweep([point()], folder='../../evil')", "folder='../../evil' must be one name"),
     ("return Sweep([point(method='qsgq')])", "unknown method 'qsgq'"),
@@ -199,6 +204,66 @@ def test_a_broken_file_of_your_own_is_one_sentence(
     assert sentence in errors
     assert errors.count("\n") == 1
     assert not list(root.iterdir()), "nothing is written"
+
+
+@pytest.mark.parametrize("others", ["", "def other() -> Sweep:\n    return study()\n"])
+@pytest.mark.parametrize("command", ["show {} study", "plan {} study", "run {} study"])
+def test_a_sweep_that_does_not_say_so_is_told_how(command: str, others: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    user = tmp_path / "mine.py"
+    user.write_text(f"from grid.engine.sweep import Sweep, point\ndef study():\n    return Sweep([point(method='alq')])\n{others}")
+    assert grid_run.main(command.format(user).split(), tmp_path) == 2
+    assert "study() does not say that it makes a sweep: write `def study() -> Sweep:`" in capsys.readouterr().err
+
+
+def test_a_sweep_takes_a_count_of_seeds(tmp_path: Path) -> None:
+    user = tmp_path / "mine.py"
+    user.write_text("from grid.engine.sweep import Sweep, point\ndef mine() -> Sweep:\n    return Sweep([point(method='alq')], seeds=2)\n")
+    sweep = load(str(user), "mine")
+    assert [item.seed for item in sweep.experiments()] == [1, 2]
+    assert [item.name for item in sweep.experiments()] == [item.name for item in load(str(user), "mine", seeds=(1, 2)).experiments()]
+
+
+SHARED = "from grid.engine.sweep import Sweep, point\ndef tiny() -> Sweep:\n    return Sweep([point(method='qsgd', steps={})]{})\n"
+
+
+def test_two_files_do_not_share_a_folder_silently(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, files = fake.checkout(tmp_path / "co"), [tmp_path / name / "sweeps.py" for name in ("one", "other")]
+    for steps, file in enumerate(files, 7):
+        file.parent.mkdir()
+        file.write_text(SHARED.format(steps, ""))
+    monkeypatch.setenv("PYTHON", sys.executable)
+    monkeypatch.setattr(planning, "slurm_is_here", lambda: False)
+    sentence = f"runs/tiny is also the folder of {files[0]}: tiny: give one of them its own, Sweep(..., folder=...)"
+    for file, commands in ((files[0], ("run", "plan")), (files[1], ("plan", "run"))):
+        for command in commands:
+            assert grid_run.main([command, str(file), "tiny"], root) == 0
+            said = capsys.readouterr().out
+            assert (sentence in said) == (file == files[1]), (command, said)
+    assert grid_run.main(["--grid", str(files[1]), "--run_name", "tiny"], root) == 0
+    assert sentence in capsys.readouterr().out
+    files[1].write_text(SHARED.format(8, ", folder='tiny'") + "\n")  # on purpose
+    assert grid_run.main(["plan", str(files[1]), "tiny"], root) == 0
+    assert "also the folder" not in capsys.readouterr().out
+    files[1].write_text(SHARED.format(8, "") + "\n\n")
+    files[0].unlink()
+    assert grid_run.main(["plan", str(files[1]), "tiny"], root) == 0
+    assert "also the folder" not in capsys.readouterr().out
+
+
+def test_plan_without_sbatch_does_not_send_to_submit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = tmp_path / "bin"
+    bare.mkdir()
+    monkeypatch.setenv("PATH", str(bare))
+    assert grid_run.main(["plan", "demo", "demo", "--seeds", "1,", "--set", "steps=3"], tmp_path) == 0
+    said = capsys.readouterr().out
+    assert "next: " not in said
+    assert said.endswith(
+        "submit needs sbatch, which is not here; on this machine: python grid_run.py run demo demo --seeds 1, --set steps=3\n"
+    )
 
 
 @pytest.mark.parametrize("words", ["run demo demo", "status demo demo", "--grid demo --run_name demo"])

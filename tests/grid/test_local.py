@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
+import grid_run
 from grid.engine import local
 from grid.engine.local import run_all, run_with_progress, summary
 from grid.engine.machine import visible_gpus
 from grid.engine.progress import Bars, Lines
-from grid.engine.runs import Run, left_over, prepare
+from grid.engine.runs import Run, left_over, prepare, runs_of
+from grid.engine.sweep import load
 from tests.grid import fake
 
 ROOT = Path(__file__).parents[2]
@@ -138,6 +140,7 @@ DRIVER = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
+import grid_run
 from grid.engine import local
 from tests.grid import fake
 local.GRACE_S = float(sys.argv[2])
@@ -186,11 +189,11 @@ def test_prepare_keeps_the_record_of_a_run_that_has_begun(tmp_path: Path) -> Non
     before = run.folder.script.stat().st_mtime_ns
     run.folder.config.write_text("as it was")
     run.folder.status.write_text("{}")
-    prepare(run)
+    prepare([run])
     assert run.folder.config.read_text() == "as it was"
     assert run.folder.script.stat().st_mtime_ns == before, "an unchanged script is not written again"
     run.folder.status.unlink()
-    prepare(run)
+    prepare([run])
     assert run.folder.config.read_text().startswith("method:\n  name: qsgd\n")
 
 
@@ -198,3 +201,28 @@ def test_left_over_folders_are_found(tmp_path: Path) -> None:
     runs = fake.runs(fake.checkout(tmp_path), 2)
     assert left_over([run.experiment for run in runs], tmp_path) == []
     assert [path.name for path in left_over([runs[0].experiment], tmp_path)] == [runs[1].experiment.name]
+
+
+def test_run_and_retry_agree_about_what_diverged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither starts it again by itself; both say how it is started all the same."""
+    root, user = fake.checkout(tmp_path / "co", {2: 3}), tmp_path / "mine.py"
+    user.write_text(
+        "from grid.engine.sweep import Sweep, point\n"
+        "def tiny() -> Sweep:\n    return Sweep([point('QSGD', method='qsgd', steps=7)], seeds=2)\n"
+    )
+    monkeypatch.setenv("PYTHON", sys.executable)
+    words = [str(user), "tiny"]
+    assert grid_run.main(["run", *words, "--slots", "2"], root) == 1
+    (run,) = [run for run in runs_of(load(str(user), "tiny").experiments(), root) if run.experiment.seed == 2]
+    assert (run.folder.path / "started").stat().st_size == 1
+    capsys.readouterr()
+    assert grid_run.main(["run", *words], root) == 1
+    said = capsys.readouterr().out
+    assert "it diverged, and would again" in said and "1 done before, 1 not started" in said
+    assert grid_run.main(["retry", *words, "--here", "--yes"], root) == 0
+    assert "nothing to retry" in capsys.readouterr().out
+    assert (run.folder.path / "started").stat().st_size == 1
+    assert grid_run.main(["retry", *words, "--here", "--yes", "--kind", "non_finite"], root) == 1
+    assert (run.folder.path / "started").stat().st_size == 2

@@ -61,7 +61,7 @@ def test_from_plan_to_results(here: Bench) -> None:
     here.refused("logs -n 0", "--lines 0: must be at least 1")
     # failures
     shown = here.good("failures")
-    assert "1 run: code: RuntimeError at main.py:" in shown
+    assert "1 run: code: RuntimeError at main.py in <module>: " in shown
     assert "shape N does not fit" in shown
     assert "for example runs/tiny/qsgd-3b-cnn-digits-s2-" in shown
     # collect

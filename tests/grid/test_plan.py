@@ -135,6 +135,14 @@ def test_every_difference_has_its_words() -> None:
     assert differences(essence({}), essence({f"runs/x/{name}": {} for name in "abcd"})) == ["4 new (a, b, c, ...)"]
 
 
+def test_code_that_changed_is_named() -> None:
+    marks = [{"main.py": "file 1", "nuq/a.py": "file 1"}, {"main.py": "file 2", "nuq/b.py": "file 1"}]
+    before, now = [json.loads(json.dumps(Plan("", "", "", {}, {"digest": str(m)}, [], files=m).essence())) for m in marks]
+    assert differences(before, now) == ["the code has changed since (main.py, nuq/a.py, nuq/b.py)"]
+    del before["files"]  # of older code
+    assert differences(before, now) == ["the code has changed since"]
+
+
 names = st.dictionaries(st.sampled_from("abcdef"), st.fixed_dictionaries({"mem": st.sampled_from(["1G", "2G"])}))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -93,6 +94,27 @@ def test_the_digest_is_of_contents_alone(tree: Path) -> None:
     (tree / "latest").unlink()
     (tree / "latest").symlink_to("main.py")
     assert len({before, executable, _digest(tree)}) == 3
+
+
+def test_what_no_run_reads_is_no_code(tree: Path) -> None:
+    before = _digest(tree)
+    for name in ("notes.md", "docs/how.rst", "train/sketch.ipynb", "nohup.log"):
+        (tree / name).parent.mkdir(exist_ok=True)
+        (tree / name).write_text("more")
+    code, name = snapshot(tree)
+    assert code.digest == before
+    assert not [path for path in (tree / name).rglob("*") if path.suffix in (".md", ".rst", ".ipynb", ".log")]
+    (tree / "notes.md").write_text("and more")
+    assert drift(tree, code.digest) == []
+
+
+def test_a_snapshot_of_before_that_holds_notes_has_not_drifted(tree: Path) -> None:
+    code, name = snapshot(tree)
+    manifest = tree / name / ".snapshot.json"
+    values = json.loads(manifest.read_text())
+    values["files"]["notes.md"] = "file " + 64 * "0"
+    manifest.write_text(json.dumps(values))
+    assert drift(tree, code.digest) == []
 
 
 def test_what_git_does_not_see_is_linked(tmp_path: Path) -> None:

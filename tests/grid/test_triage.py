@@ -84,10 +84,10 @@ KILLED = State("failed", "exit code 137")
 Case = tuple[str, dict[str, Any], State, str, str, str]
 # (log, status.json, state, the job's word) -> (kind, a part of the signature)
 CASES: dict[str, Case] = {
-    "cuda": (BEGUN + CUDA_OOM, {}, FAILED, "FAILED", "cuda_oom", "OutOfMemoryError at trainer.py:130 in train_step: CUDA out of memory."),
+    "cuda": (BEGUN + CUDA_OOM, {}, FAILED, "FAILED", "cuda_oom", "OutOfMemoryError at trainer.py in train_step: CUDA out of memory."),
     "cuda, then the time limit": (BEGUN + CUDA_OOM, {}, FAILED, "TIMEOUT", "cuda_oom", "OutOfMemoryError"),
     "cuda on one rank, the others lose it": (f"{CUDA_OOM}{CLOSED}{CLOSED}{ELASTIC}", {}, FAILED, "FAILED", "cuda_oom", "OutOfMemoryError"),
-    "cuda, from a rank": ("".join(f"[rank3]: {line}\n" for line in CUDA_OOM.splitlines()), {}, FAILED, "", "cuda_oom", "trainer.py:130"),
+    "cuda, from a rank": ("".join(f"[rank3]: {line}\n" for line in CUDA_OOM.splitlines()), {}, FAILED, "", "cuda_oom", "trainer.py in"),
     "oom kill": (BEGUN + STEPD_OOM, {}, FAILED, "FAILED", "host_oom", "oom_kill event"),
     "oom kill, said by SLURM alone": (BEGUN, {}, FAILED, "OUT_OF_MEMORY", "host_oom", "OUT_OF_MEMORY"),
     "oom kill of one rank": (CLOSED + STEPD_OOM, {}, FAILED, "FAILED", "host_oom", "oom_kill"),
@@ -104,7 +104,7 @@ CASES: dict[str, Case] = {
     "preempted": (BEGUN, {}, State("preempted", "checkpointed"), "PREEMPTED", "preempted", "PREEMPTED"),
     "watchdog": (BEGUN + WATCHDOG, {}, FAILED, "FAILED", "network_timeout", "Watchdog caught collective"),
     "rank lost": (BEGUN + LOST, OWN_LOST, FAILED, "FAILED", "network_timeout", "rank N of N is gone"),
-    "rank lost of a bug": (BEGUN + KEY_ERROR + LOST, OWN_LOST, FAILED, "FAILED", "code", "convN.weight"),
+    "rank lost of a bug": (BEGUN + KEY_ERROR + LOST, OWN_LOST, FAILED, "FAILED", "code", "'conv1.weight'"),
     "rank lost at the limit": (BEGUN + LOST + STEPD_LIMIT, OWN_LOST, FAILED, "TIMEOUT", "time_limit", ""),
     "first rank silent": (BEGUN + SILENT, {"state": "running"}, FAILED, "FAILED", "network_timeout", "did not answer in time"),
     "gloo closed": (BEGUN + CLOSED, {}, FAILED, "FAILED", "network_timeout", "Connection closed by peer"),
@@ -113,14 +113,14 @@ CASES: dict[str, Case] = {
     "disk": (FRAMES + "OSError: [Errno 28] No space left on device: 'checkpoint.pt'\n", {}, FAILED, "FAILED", "disk", "No space left"),
     "quota": ("mkdir: cannot create directory 'x': Disk quota exceeded\n", {}, FAILED, "", "disk", "Disk quota exceeded"),
     "device": (FRAMES + "OSError: [Errno 5] Input/output error\n", {}, FAILED, "", "disk", "Input/output error"),
-    "a crash": (BEGUN + KEY_ERROR, {}, FAILED, "FAILED", "code", "KeyError at trainer.py:130 in train_step: 'convN.weight'"),
+    "a crash": (BEGUN + KEY_ERROR, {}, FAILED, "FAILED", "code", "KeyError at trainer.py in train_step: 'conv1.weight'"),
     "a crash of one rank": (BEGUN + KEY_ERROR + CLOSED + ELASTIC, {}, FAILED, "FAILED", "code", "KeyError"),
     "a crash, then the next run met the limit": (BEGUN + KEY_ERROR, {}, FAILED, "TIMEOUT", "code", "KeyError"),
     "a crash, not that of the last attempt": (BEGUN + CUDA_OOM + BEGUN + KEY_ERROR, {}, FAILED, "", "code", "KeyError"),
-    "before torch": (EARLY, {}, FAILED, "", "code", "main.py:3"),
+    "before torch": (EARLY, {}, FAILED, "", "code", "main.py in <module>"),
     "by its own word": (
         "", OWN_WORD, FAILED, "",
-        "code", "ValueError at a.py:7 in f: shape (N, N)",
+        "code", "ValueError at a.py in f: shape (N, N)",
     ),
     "its own word is a consequence": (
         KEY_ERROR, CONSEQUENCE, FAILED, "",
@@ -262,6 +262,13 @@ def test_a_job_whose_program_was_not_found(tmp_path: Path) -> None:
     assert (found.kind, found.signature) == ("settings", "exit code 127: PATH: line N: conda: command not found")
 
 
+def test_a_bug_is_one_line_wherever_its_file_was_edited_since(tmp_path: Path) -> None:
+    texts = [KEY_ERROR.replace("line 130", f"line {line}") for line in (130, 131)]
+    one, other = [classify(_folder(tmp_path, BEGUN + text, {}, f"run-{number}"), FAILED) for number, text in enumerate(texts)]
+    assert one.line != other.line
+    assert [row.count for row in groups([one, other])] == [2]
+
+
 def test_the_same_bug_of_two_thousand_runs_is_one_line(tmp_path: Path) -> None:
     failures = []
     for number in range(200):
@@ -274,7 +281,8 @@ def test_the_same_bug_of_two_thousand_runs_is_one_line(tmp_path: Path) -> None:
         ("code", 200, "runs/nuq-mnist/run-0"),
         ("code", 1, "runs/nuq-mnist/other"),
     ]
-    assert rows[0].signature == "ValueError at trainer.py:130 in train_step: worker N at * read N from PATH"
+    assert rows[0].signature == "ValueError at trainer.py in train_step: worker N at * read N from PATH"
+    assert rows[0].line.endswith("(trainer.py:130)")
     assert rows[0].line.startswith("ValueError: worker 0 at 0x7f000000 read 0.0 from /scratch/job0/")
     assert groups([]) == []
 
@@ -291,6 +299,10 @@ def test_the_same_bug_of_two_thousand_runs_is_one_line(tmp_path: Path) -> None:
         ("Input/output error on gpu-12", "Input/output error on gpu-N"),
         ("deadline passed", "deadline passed"),
         ("exit code 137 of rank 12", "exit code 137 of rank N"),
+        ("overflows float16 at 65504.0", "overflows float16 at N"),
+        ("resnet8 needs 32x32 pixels, not 28x28", "resnet8 needs 32x32 pixels, not 28x28"),
+        ("step=304 of [3,32] took 18s and 2.5GiB on cuda:1", "step=N of [N,N] took Ns and NGiB on cuda:N"),
+        ("versions 1.2.3 and v4", "versions N and v4"),
     ],
 )
 def test_normal(text: str, expected: str) -> None:

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from nuq import levels
+from nuq.compressors.quantized import Quantizer
 from nuq.distributions import Histogram, TruncNorm
 from nuq.levels import Levels
+from nuq.settings.quantizers import QSGD
 
 SETS = {
     "uniform": levels.uniform,
@@ -115,3 +117,10 @@ def test_bad_levels_are_named(values, message):
 def test_bad_arguments_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_quantizer_says_what_its_levels_must_be() -> None:
+    values = np.array([-1.0, 0.0, 1.0])
+    with pytest.raises(ValueError, match=r"levels=array.*: must be nuq.levels.Levels, which checks them: Levels\(values\)"):
+        Quantizer(values, QSGD(), "l2")  # pyright: ignore[reportArgumentType]
+    assert Quantizer(Levels(values), QSGD(), "l2").levels.num_levels == 3
