@@ -41,7 +41,7 @@ def rehearse(start: Sequence[Run], runs: Sequence[Run], states: Mapping[str, Sta
     places = {run.run_dir: data_place(run, site or Site()) for run in runs}
     combinations: dict[str, list[Run]] = {}
     for run in start:
-        combinations.setdefault(_combination(run.experiment.config), []).append(run)
+        combinations.setdefault(_combination(run.experiment.settings), []).append(run)
     earlier: dict[str, list[Run]] = {}  # that have made steps on data of files
     for run in runs:
         state = states[run.run_dir]
@@ -117,15 +117,13 @@ def _data(config: Config, place: str) -> str:
     return json.dumps([config["data"], config["stand_in"], place], sort_keys=True)
 
 
-def _combination(config: Config) -> str:
-    """Data and model in full, of everything else the words: numbers such as rates, bits and seeds decide about no shape."""
-    return json.dumps([config["data"], config["model"], _words({**config, "data": None, "model": None, "run_dir": None})], sort_keys=True)
+def _combination(settings: Config) -> str:
+    """Of what the sweep sets: all of data and model, of everything else the words; rates, bits and seeds decide about no shape."""
+    return repr([(name, value) for name, value in settings.items() if name.startswith(("data", "model")) or not _is_number(value)])
 
 
-def _words(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _words(item) for key, item in value.items()}
-    return 0 if isinstance(value, int | float) and not isinstance(value, bool) else value
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 # --- the other process --------------------------------------------------------------------------------------------
