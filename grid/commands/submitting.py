@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from grid.engine.planning import Made, Options, Reviewed
     from grid.engine.submission import Chunk, Submission
 
+WAITS = 75  # exit code: something waits for room, and the same command goes on with it
 RESOURCES = {
     "nodes": (int, "nodes of one experiment (default: 1)"),
     "ranks": (int, "torch.distributed processes of one experiment, over all nodes (default: 1)"),
@@ -71,13 +72,17 @@ def plan(argv: Sequence[str], root: Path) -> int:
     _add_queue_options(parser)
     parser.add_argument("--scripts", action="store_true", help="also write the exact scripts that submit would use, and say where")
     parsed = parser.parse_args(argv)
-    from grid.engine import planning
+    from grid.engine import planning, waves
 
     made = planning.make(_options(parsed), root, max_age_s=0)
     _show(made, root)
     found = planning.check(made, root) if made.plan.submit else []
     for text in found:
         print(f"problem: {text}")
+    if made.plan.submit and planning.slurm_is_here():
+        wanted = waves.scripts(made.plan.chunks)
+        if (room := waves.room(made.site, root, wanted)) is not None and room.scripts < wanted:
+            print(f"note: submit hands over {room.scripts} of {wanted} scripts now ({room.why}), and the rest when it is called again")
     if parsed.scripts and made.plan.submit:
         _write_scripts(made, root)
     planning.keep(made, root)
@@ -186,7 +191,7 @@ def submit(argv: Sequence[str], root: Path) -> int:
             print("nothing was cancelled and nothing submitted")
             return 1
         if made.plan.submit:
-            _report(planning.apply(made, root, _note), made.options)
+            return _report(*planning.apply(made, root, _note), made.options)
     return 0
 
 
@@ -230,15 +235,15 @@ def _go_on(item: Submission, options: Options, root: Path) -> int:
         jobs = ", ".join(chunk.job_id for chunk in item.chunks)
         print(f"submitted already, as {jobs}; to see what is new: {again('plan', options.grid, options.run_name)}")
         return 0
-    left = [chunk for chunk in item.chunks if not chunk.is_settled]
+    left = item.left
     runs = [run for chunk in left for element in chunk.elements for run in element]
     view = evidence.look(runs, [item.folder], root, max_age_s=0)
     if alive := planning.not_startable(item, view):
         some = ", ".join(Path(run).name for run in alive[:3])
         raise ValueError(f"{len(alive)} of the runs that were still to be submitted are alive or done meanwhile ({some}): plan again")
+    item = planning.released(item, view)
     print(f"going on with {item.id}: {len(left)} of {count(len(item.chunks), 'array')} left")
-    _report(planning.go_on(item, load_site(options.site), root, _note), options)
-    return 0
+    return _report(*planning.go_on(item, load_site(options.site), root, _note), options)
 
 
 def _note(chunk: Chunk) -> None:
@@ -247,8 +252,15 @@ def _note(chunk: Chunk) -> None:
     )
 
 
-def _report(item: Submission, options: Options) -> None:
+def _report(item: Submission, why: str, options: Options) -> int:
+    """Say what was handed over, and what waits for room and why; the exit code."""
+    from grid.engine.waves import scripts
+
     print(f"the jobs run the snapshot {item.code['path']}; watch them: {again('status', options.grid, options.run_name)}")
+    if not why:
+        return 0
+    print(f"{scripts(item.left)} of {count(scripts(item.chunks), 'script')} wait for room ({why}): run the same command again to go on")
+    return WAITS
 
 
 # --- retry --------------------------------------------------------------------------------------------------------
@@ -298,8 +310,7 @@ def retry(argv: Sequence[str], root: Path) -> int:
             made = planning.make(dataclasses.replace(options, retry=chosen), root)
             if found := planning.check(made, root):
                 raise ValueError("nothing was submitted: " + "; ".join(found))
-            _report(planning.apply(made, root, _note), made.options)
-            return 0
+            return _report(*planning.apply(made, root, _note), made.options)
     from grid.engine.local import run_with_progress
 
     return run_with_progress([run for run in made.runs if run.run_dir in chosen], parsed.slots).exit_code

@@ -27,6 +27,10 @@ class Unreachable(ConnectionError):
     """The scheduler gave no answer: what was asked of it may or may not have happened."""
 
 
+class Full(Unreachable):
+    """The controller has no room for another job now (MaxJobCount) and lets sbatch wait; it is ended before it asks again."""
+
+
 def array_id(element: str) -> str:
     """``123`` of ``123_4``."""
     return element.partition("_")[0]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grid.engine import evidence, scheduler, slurm, snapshot, submission
+from grid.engine import evidence, scheduler, slurm, snapshot, submission, waves
 from grid.engine.evidence import View
 from grid.engine.plan import FRESH, Cancelled, Plan, Planned, arrays, differences, digest
 from grid.engine.preflight import problems
@@ -24,7 +24,6 @@ from grid.engine.submission import Chunk, Submission
 from grid.engine.sweep import Experiment, Sweep
 
 PLAN = "plan.json"
-SMALLEST_ARRAY = 1000  # elements of an array that every cluster takes: SLURM's default MaxArraySize is 1001
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
         per_script=options.per_script,
         cap=options.max_running,
         canary=options.canary,
-        max_elements=_max_elements(site, root) if submit else SMALLEST_ARRAY,
+        max_elements=waves.largest_array(waves.limits(site, root)) if submit else waves.SMALLEST_ARRAY,
     )
     plan = Plan("", sweep.title, folder, dataclasses.asdict(options), dataclasses.asdict(code), submit, cancel, chunks, digest(repr(site)))
     return Made(dataclasses.replace(plan, id=submission.new_id(time.time())), options, sweep, runs, view, asked, site)
@@ -116,20 +115,6 @@ def _unwanted(view: View, wanted: set[str], title: str) -> list[Cancelled]:
 def slurm_is_here() -> bool:
     """Whether this machine can submit."""
     return shutil.which("sbatch") is not None
-
-
-def _max_elements(site: Site, root: Path) -> int:
-    """The largest array that the cluster takes: below MaxArraySize, and no larger than what a user may have submitted at once."""
-    size, submitted = site.max_array_size, site.max_submit
-    if slurm_is_here() and (size is None or submitted is None):
-        try:
-            facts = scheduler.facts(root / evidence.CACHE)
-        except scheduler.Unreachable:
-            facts = scheduler.Facts()
-        size = facts.max_array_size if size is None else size
-        submitted = facts.max_submit if submitted is None else submitted
-    limits = [SMALLEST_ARRAY if size is None else size - 1, submitted]
-    return max(min(limit for limit in limits if limit is not None), 1)
 
 
 def with_id(made: Made, plan_id: str) -> Made:
@@ -243,8 +228,11 @@ def check(made: Made, root: Path) -> list[str]:
     return problems(plan, made.runs, root, made.site, slurm.test_only if slurm_is_here() else None, text)
 
 
-def apply(made: Made, root: Path, note: Callable[[Chunk], None]) -> Submission:
-    """Hand the plan's runs over: snapshot, run folders, scripts, then one sbatch per array.  Call it under ``only_one``."""
+def apply(made: Made, root: Path, note: Callable[[Chunk], None]) -> tuple[Submission, str]:
+    """Hand the plan's runs over: snapshot, run folders, scripts, then one sbatch per array.  Call it under ``only_one``.
+
+    The submission, and why something of it has to wait for the next call (``go_on``); empty where nothing has.
+    """
     _, path = snapshot.snapshot(root)
     item = submission_of(made, path)
     wanted = {planned.run_dir for planned in made.plan.submit}
@@ -255,16 +243,38 @@ def apply(made: Made, root: Path, note: Callable[[Chunk], None]) -> Submission:
     return go_on(item, made.site, root, note)
 
 
-def go_on(item: Submission, site: Site, root: Path, note: Callable[[Chunk], None]) -> Submission:
-    """Submit what is not yet submitted of a submission."""
-    return submission.hand_over(item, root, lambda now, chunk: write_chunk(now, chunk, root, site), slurm.submit, note)
+def go_on(item: Submission, site: Site, root: Path, note: Callable[[Chunk], None]) -> tuple[Submission, str]:
+    """Submit what is not yet submitted of a submission, as ``apply`` does."""
+    return waves.hand_over(item, site, root, lambda now, chunk: write_chunk(now, chunk, root, site), note)
 
 
 def not_startable(item: Submission, view: View) -> list[str]:
     """Runs of the chunks that are still to be handed over and must not be, for they may be alive or are done."""
-    left = [run for chunk in item.chunks if not chunk.is_settled for runs in chunk.elements for run in runs]
     states: Mapping[str, State] = view.states
-    return [run for run in left if run not in states or not states[run].may_start]
+    return [run for run in _runs(item.left) if run not in states or not states[run].may_start]
+
+
+def released(item: Submission, view: View) -> Submission:
+    """The submission without the conditions that are met already: SLURM forgets jobs, and takes one that it forgot for a success.
+
+    ValueError where a canary that has to succeed first has ended otherwise.
+    """
+    states = {**view.others, **view.states}
+    for chunk in item.left:
+        for how, name in chunk.after:
+            words = {states[run].word for run in _runs([item.chunk(name)]) if run in states} if item.chunk(name).is_settled else set()
+            if how != "afterok" or not words or words & {"pending", "running"}:
+                continue
+            if words != {"done"}:
+                raise ValueError(
+                    f"{name}, which has to succeed before {chunk.name} is submitted, is {' and '.join(sorted(words))}: plan again"
+                )
+            item = item.with_chunk(dataclasses.replace(chunk, after=[pair for pair in chunk.after if pair != (how, name)]))
+    return item
+
+
+def _runs(chunks: Sequence[Chunk]) -> list[str]:
+    return [run for chunk in chunks for runs in chunk.elements for run in runs]
 
 
 def moved(before: Reviewed, made: Made) -> list[str]:

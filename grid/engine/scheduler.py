@@ -114,11 +114,11 @@ def history(elements: Collection[str], since: float, *, cache: Path | None = Non
     return Answer(now, jobs, True, "sacct" if asking else "cache", "", frozenset(ids), cluster)
 
 
-def facts(cache: Path | None = None) -> Facts:
-    """The cluster's limits, at most a day old; older ones where SLURM does not answer.  Unreachable where it never did."""
+def facts(cache: Path | None = None, max_age_s: float = FACTS_AGE_S) -> Facts:
+    """The cluster's limits, at most so old; older ones where SLURM does not answer.  Unreachable where it never did."""
     now, cluster = time.time(), cluster_name()
     known = answers.read(cache, cluster)
-    if known.facts and 0 <= now - known.facts[0] < FACTS_AGE_S:
+    if known.facts and 0 <= now - known.facts[0] < max_age_s:
         return known.facts[1]
     try:
         text = _call(["scontrol", "show", "config"])
@@ -150,6 +150,21 @@ def _max_submit() -> int | None:
     except (Unreachable, KeyError, OSError):
         return None
     return min((int(word) for word in told if word.isdecimal()), default=None)
+
+
+def queue_size() -> tuple[int, int]:
+    """(jobs that the controller keeps, each element counted and ended ones too; this user's that have not ended).  Unreachable."""
+    kept = own = 0
+    for line in _call(["squeue", "-h", "-a", "-t", "all", "-o", "%i|%U|%T"]).splitlines():
+        name, _, rest = line.partition("|")
+        uid, _, word = rest.partition("|")
+        try:
+            count = len(expand(name))
+        except Unreachable:  # a kind of job that is none of ours: 12+1
+            count = 1
+        kept += count
+        own += count if uid == str(os.getuid()) and word not in ENDS else 0
+    return kept, own
 
 
 def find(name: str, since: float) -> str | None:

@@ -29,7 +29,7 @@ from grid.engine.state import Claim, read_ledger, write_text
 RECORD = "submission.json"
 CANCELLED = "cancelled"
 SETTLE_S = 60.0  # a controller that did not answer may take the job so long after
-NEVER_REACHED = re.compile("unable to contact|connection refused|connect failure", re.IGNORECASE)  # it cannot have taken it
+NEVER_REACHED = re.compile("unable to contact|connection refused|connect failure|temporarily un", re.IGNORECASE)  # it cannot have taken it
 WRITTEN, ASKED, SUBMITTED, REFUSED = "written", "asked", "submitted", "refused"
 
 
@@ -95,9 +95,27 @@ class Submission:
     def chunk(self, name: str) -> Chunk:
         return next(chunk for chunk in self.chunks if chunk.name == name)
 
+    def split(self, name: str, count: int) -> Submission:
+        """The submission with the first ``count`` elements of a chunk as an array of their own before it, both not handed over.
+
+        Where a cap holds, the rest waits for the end of the first: together they run no more than it says.
+        """
+        whole = dataclasses.replace(self.chunk(name), state=WRITTEN, at=0.0, error="")
+        number = sum(1 for chunk in self.chunks if re.fullmatch(rf"{re.escape(name)}w\d+", chunk.name))
+        first = dataclasses.replace(whole, name=f"{name}w{number}", elements=whole.elements[:count])
+        after = whole.after if whole.cap is None else [*(pair for pair in whole.after if pair[0] == "afterok"), ("afterany", first.name)]
+        rest = dataclasses.replace(whole, elements=whole.elements[count:], after=after)
+        chunks = [part for chunk in self.chunks for part in ([first, rest] if chunk.name == name else [chunk])]
+        return dataclasses.replace(self, chunks=chunks)
+
+    @property
+    def left(self) -> Sequence[Chunk]:
+        """What is still to be handed over."""
+        return [chunk for chunk in self.chunks if not chunk.is_settled]
+
     @property
     def is_complete(self) -> bool:
-        return all(chunk.is_settled for chunk in self.chunks)
+        return not self.left
 
     def save(self, root: Path) -> None:
         """Write the record, and have it on the disk when this returns."""
@@ -260,24 +278,35 @@ def hand_over(
     Every step is on disk before the next: whatever interrupts this, the same call goes on where it was.  What ``submit``
     raises ends it: ValueError (SLURM refused), ``Unreachable`` or anything else, after which the chunk stays ``asked``.
     """
-    for chunk in submission.chunks:
-        if chunk.is_settled:
-            continue
-        assert chunk.state != ASKED, "settle first"
-        path = write(submission, chunk)
-        chunk = dataclasses.replace(chunk, state=ASKED, at=time.time(), cluster=scheduler.cluster_name(), error="")
-        submission = submission.with_chunk(chunk)
-        submission.save(root)
-        try:
-            job_id = submit(path)
-        except ValueError as error:
-            submission.with_chunk(dataclasses.replace(chunk, state=REFUSED, error=str(error))).save(root)
-            raise
-        except Unreachable as error:
-            submission.with_chunk(dataclasses.replace(chunk, error=str(error))).save(root)
-            raise
-        chunk = dataclasses.replace(chunk, state=SUBMITTED, job_id=job_id)
-        submission = submission.with_chunk(chunk)
-        submission.save(root)
-        note(chunk)
+    for chunk in submission.left:
+        submission = hand_over_one(submission, chunk, root, write, submit, note)
+    return submission
+
+
+def hand_over_one(
+    submission: Submission,
+    chunk: Chunk,
+    root: Path,
+    write: Callable[[Submission, Chunk], Path],
+    submit: Callable[[Path], str],
+    note: Callable[[Chunk], None],
+) -> Submission:
+    """``hand_over`` for one of its chunks."""
+    assert chunk.state != ASKED, "settle first"
+    path = write(submission, chunk)
+    chunk = dataclasses.replace(chunk, state=ASKED, at=time.time(), cluster=scheduler.cluster_name(), error="")
+    submission = submission.with_chunk(chunk)
+    submission.save(root)
+    try:
+        job_id = submit(path)
+    except ValueError as error:
+        submission.with_chunk(dataclasses.replace(chunk, state=REFUSED, error=str(error))).save(root)
+        raise
+    except Unreachable as error:
+        submission.with_chunk(dataclasses.replace(chunk, error=str(error))).save(root)
+        raise
+    chunk = dataclasses.replace(chunk, state=SUBMITTED, job_id=job_id)
+    submission = submission.with_chunk(chunk)
+    submission.save(root)
+    note(chunk)
     return submission

@@ -223,17 +223,8 @@ def _partition(controller: Controller, item: Partition) -> list[tuple[str, str]]
 def _node(controller: Controller, name: str) -> list[tuple[str, str]]:
     config = controller.config
     room = controller.rooms().get(name)
-    state = (
-        "IDLE+DRAIN"
-        if name in controller.drained_nodes
-        else "DOWN"
-        if room is None
-        else "IDLE"
-        if room.cpus == config.cpus
-        else "MIXED"
-        if room.cpus
-        else "ALLOCATED"
-    )
+    state = "DOWN" if room is None else "IDLE" if room.cpus == config.cpus else "MIXED" if room.cpus else "ALLOCATED"
+    state = "IDLE+DRAIN" if name in controller.drained_nodes else state
     return [
         ("NodeName", name),
         ("CPUAlloc", str(config.cpus - room.cpus if room else 0)),
