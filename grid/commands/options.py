@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,6 +92,20 @@ def runs_named(options: argparse.Namespace, root: Path) -> list[Run]:
     _, experiments = experiments_of(options)
     name = getattr(options, "name", None)
     return runs_of(experiments if name is None else [find(experiments, name)], root)
+
+
+def add_consent(parser: argparse.ArgumentParser) -> None:
+    """--yes."""
+    parser.add_argument("--yes", action="store_true", help="do not ask before something is cancelled or started again")
+
+
+def consent(question: str, yes: bool) -> bool:
+    """Whether the user agrees; ValueError where nobody can be asked."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise ValueError(f"{question} Nobody can be asked here: --yes says yes")
+    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
 # --- output -------------------------------------------------------------------------------------------------------

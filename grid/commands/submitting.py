@@ -1,16 +1,15 @@
-"""What goes into the queue and out of it: plan, submit, retry, cancel."""
+"""What goes into the queue: plan, submit, retry."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grid.commands.options import again, as_planned, command_parser, count, table
+from grid.commands.options import add_consent, again, as_planned, command_parser, consent, count, table
 
 if TYPE_CHECKING:
     from grid.engine.planning import Made, Options, Reviewed
@@ -40,14 +39,23 @@ def _add_queue_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--canary", action="store_true", help="run one experiment of each resource shape first; the rest only if it succeeds"
     )
+    _add_ignore(parser)
     group = parser.add_argument_group("resources of one experiment (they come before those of the sweep and of the site)")
     for name, (kind, text) in RESOURCES.items():
         group.add_argument(f"--{name}", type=kind, metavar=name.upper(), help=text)
 
 
+def _add_ignore(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--ignore", action="append", default=[], metavar="CHECK", help="submit whatever this check says: time, data, folders, disk, opinion"
+    )
+
+
 def _options(parsed: argparse.Namespace) -> Options:
     from grid.engine.planning import Options, file_of
+    from grid.engine.preflight import known
 
+    known(parsed.ignore)
     for name in ("per_script", "parallel", "max_running"):
         value = getattr(parsed, name)
         if value is not None and value < 1:
@@ -57,7 +65,7 @@ def _options(parsed: argparse.Namespace) -> Options:
             f"--parallel {parsed.parallel}: a script holds --per_script {parsed.per_script} experiments; it cannot run more at a time"
         )
     resources = {name: getattr(parsed, name) for name in RESOURCES if getattr(parsed, name) is not None}
-    names = ("grid", "run_name", "seeds", "overrides", "site", "per_script", "parallel", "max_running", "canary")
+    names = ("grid", "run_name", "seeds", "overrides", "site", "per_script", "parallel", "max_running", "canary", "ignore")
     return Options(**{name: getattr(parsed, name) for name in names}, resources=resources, file=file_of(parsed.grid))
 
 
@@ -76,7 +84,7 @@ def plan(argv: Sequence[str], root: Path) -> int:
 
     made = planning.make(_options(parsed), root, max_age_s=0)
     _show(made, root)
-    found = planning.check(made, root) if made.plan.submit else []
+    found = _checked(made, root)
     for text in found:
         print(f"problem: {text}")
     if made.plan.submit and planning.slurm_is_here():
@@ -91,6 +99,17 @@ def plan(argv: Sequence[str], root: Path) -> int:
     if made.plan.submit or made.plan.cancel:
         print(f"\nnext: {again('submit', parsed.grid, parsed.run_name)}")
     return 0
+
+
+def _checked(made: Made, root: Path) -> list[str]:
+    """What forbids to submit the plan; what else the checks have to say is printed."""
+    from grid.engine import planning
+
+    found = planning.check(made, root)
+    for item in found:
+        if not item.forbids:
+            print(f"note: {item.text}")
+    return [item.text for item in found if item.forbids]
 
 
 def _write_scripts(made: Made, root: Path) -> None:
@@ -160,9 +179,10 @@ def submit(argv: Sequence[str], root: Path) -> int:
     parser = command_parser(
         "submit", "Submit what `plan` showed: exactly that, or nothing. An interrupted submission goes on.", sweep_options=False
     )
-    _add_consent(parser)
+    add_consent(parser)
+    _add_ignore(parser)
     parsed = parser.parse_args(argv)
-    from grid.engine import evidence, planning, slurm, submission
+    from grid.engine import evidence, planning, preflight, slurm, submission
     from grid.engine.runs import named
 
     slurm.check_sbatch()
@@ -175,7 +195,8 @@ def submit(argv: Sequence[str], root: Path) -> int:
         known = evidence.settle(submission.read_all(root, folder), root)
         if begun := [item for item in known if item.id == before.id]:
             return _go_on(begun[0], before.options, root)
-        made = planning.make(before.options, root, max_age_s=0)
+        options = dataclasses.replace(before.options, ignore=[*before.options.ignore, *preflight.known(parsed.ignore)])
+        made = planning.make(options, root, max_age_s=0)
         if found := planning.moved(before, made):
             look = again("plan", parsed.grid, parsed.run_name)
             raise ValueError(
@@ -185,7 +206,7 @@ def submit(argv: Sequence[str], root: Path) -> int:
         if not made.plan.submit and not made.plan.cancel:
             print("nothing to submit")
             return 0
-        if found := planning.check(made, root) if made.plan.submit else []:
+        if found := _checked(made, root):
             raise ValueError("nothing was submitted: " + "; ".join(found))
         if made.plan.cancel and not _cancel_unwanted(made, parsed.yes, root):
             print("nothing was cancelled and nothing submitted")
@@ -193,19 +214,6 @@ def submit(argv: Sequence[str], root: Path) -> int:
         if made.plan.submit:
             return _report(*planning.apply(made, root, _note), made.options)
     return 0
-
-
-def _add_consent(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="do not ask before something is cancelled or started again")
-
-
-def _consent(question: str, yes: bool) -> bool:
-    """Whether the user agrees; ValueError where nobody can be asked."""
-    if yes:
-        return True
-    if not sys.stdin.isatty():
-        raise ValueError(f"{question} Nobody can be asked here: --yes says yes")
-    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _cancel_unwanted(made: Made, yes: bool, root: Path) -> bool:
@@ -218,7 +226,7 @@ def _cancel_unwanted(made: Made, yes: bool, root: Path) -> bool:
             print(f"kept in the queue: {item.element} runs {Path(item.run_dir).name}, no longer in the sweep, and others that are")
     if not alone:
         return True
-    if not _consent(f"Cancel {count(len(alone), 'queued or running script')} of runs that the sweep no longer has?", yes):
+    if not consent(f"Cancel {count(len(alone), 'queued or running script')} of runs that the sweep no longer has?", yes):
         return False
     scheduler.cancel(alone)
     submission.note_cancelled(root, made.plan.folder, alone)
@@ -270,7 +278,7 @@ def retry(argv: Sequence[str], root: Path) -> int:
     """Submit failed runs again, each kind of failure with what it needs."""
     parser = command_parser("retry", "Submit failed runs again: with more time or memory, or on other nodes, as their failure asks for.")
     _add_queue_options(parser)
-    _add_consent(parser)
+    add_consent(parser)
     parser.add_argument(
         "--kind", action="append", default=[], metavar="KIND", help="only failures of this kind (see: failures); may be repeated"
     )
@@ -304,11 +312,11 @@ def retry(argv: Sequence[str], root: Path) -> int:
         if not chosen:
             print("nothing to retry")
             return 0
-        if not _consent(f"Start {count(len(chosen), 'run')} again?", parsed.yes):
+        if not consent(f"Start {count(len(chosen), 'run')} again?", parsed.yes):
             return 0
         if not parsed.here:
             made = planning.make(dataclasses.replace(options, retry=chosen), root)
-            if found := planning.check(made, root):
+            if found := _checked(made, root):
                 raise ValueError("nothing was submitted: " + "; ".join(found))
             return _report(*planning.apply(made, root, _note), made.options)
     from grid.engine.local import run_with_progress
@@ -320,52 +328,7 @@ def _inherited(options: Options, before: Reviewed | None) -> Options:
     """Where the command line says nothing: the site, the cap and the packing of the sweep's last plan."""
     if before is None:
         return options
-    names = ("site", "per_script", "parallel", "max_running")
-    default = type(options)("", "")
+    names = ("site", "per_script", "parallel", "max_running", "ignore")
+    default = type(options)("", "", ignore=[])
     unsaid = [name for name in names if getattr(options, name) == getattr(default, name)]
     return dataclasses.replace(options, **{name: getattr(before.options, name) for name in unsaid})
-
-
-# --- cancel -------------------------------------------------------------------------------------------------------
-
-
-def cancel(argv: Sequence[str], root: Path) -> int:
-    """Take runs out of the queue."""
-    parser = command_parser("cancel", "Cancel queued and running jobs of a sweep, or of one experiment.", one="all of the sweep")
-    _add_consent(parser)
-    parser.add_argument("--pending", action="store_true", help="only what has not begun")
-    parsed = parser.parse_args(argv)
-    from grid.commands.options import runs_named
-    from grid.engine import evidence, scheduler, submission
-
-    whole = parsed.name is None and parsed.seeds is None and not parsed.overrides
-    as_planned(parsed, root)
-    runs = runs_named(parsed, root)
-    folder = runs[0].experiment.folder
-    with submission.only_one(root, folder):
-        evidence.settle(submission.read_all(root, folder), root)
-        view = evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=0)
-        words = ("pending",) if parsed.pending else ("pending", "running")
-        if view.answer is not None and not view.answer.reachable:
-            raise ValueError(f"nothing was cancelled, for what is queued is not known: {view.answer.error}")
-        known = {**view.states, **view.others}
-        title = f"{Path(parsed.grid).stem if parsed.grid.endswith('.py') else parsed.grid}.{parsed.run_name}"
-        foreign = {
-            run for item in view.submissions if item.title != title for chunk in item.chunks for runs in chunk.elements for run in runs
-        }
-        # the whole sweep is also what was submitted of it with other seeds or settings, and nothing of another sweep
-        own = {run: state for run, state in known.items() if run not in foreign} if whole else view.states
-        elements = {state.element for run, state in own.items() if state.element and state.word in words}
-        if not elements:
-            print("nothing to cancel")
-            return 0
-        touched = [run for run, state in known.items() if state.element in elements and state.word in words]
-        if _consent(
-            f"Cancel {count(len(elements), 'script')} with {count(len(touched), 'unfinished run')}?",
-            parsed.yes,
-        ):
-            scheduler.cancel(sorted(elements))
-            submission.note_cancelled(root, folder, sorted(elements))
-            evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=0)  # `status` shows no look of before
-            print(f"cancelled {count(len(elements), 'script')}")
-    return 0

@@ -14,7 +14,7 @@ from typing import Any
 from grid.engine import evidence, scheduler, slurm, snapshot, submission, waves
 from grid.engine.evidence import View
 from grid.engine.plan import FRESH, Cancelled, Plan, Planned, arrays, differences, digest
-from grid.engine.preflight import problems
+from grid.engine.preflight import Finding, findings
 from grid.engine.resources import Resources
 from grid.engine.runs import Run, named, prepare, runs_of
 from grid.engine.script import from_script, job_script
@@ -40,6 +40,7 @@ class Options:
     parallel: int = 1
     max_running: int | None = None
     canary: bool = False
+    ignore: Sequence[str] = ()  # of preflight.CHECKS
     resources: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     retry: Mapping[str, Mapping[str, Any]] | None = None  # run folder -> changed resources: only these, and also those that failed
 
@@ -219,13 +220,16 @@ def write_chunk(item: Submission, chunk: Chunk, root: Path, site: Site) -> Path:
 # --- submitting ---------------------------------------------------------------------------------------------------
 
 
-def check(made: Made, root: Path) -> list[str]:
-    """What would make the plan's runs fail, one sentence each."""
+def check(made: Made, root: Path) -> list[Finding]:
+    """What would make the plan's runs fail, and what else is to be said of it; nothing where it submits nothing."""
+    if not made.plan.submit:
+        return []
     plan = made.plan
     item = submission_of(made, f"{snapshot.FOLDER}/{made.plan.code['digest'][: snapshot.DIGITS]}")
-    bare = {chunk.name: dataclasses.replace(chunk, after=()) for chunk in plan.chunks}
+    # SLURM's opinion is asked of one element: how many there may be is the matter of ``waves``
+    bare = {chunk.name: dataclasses.replace(chunk, after=(), elements=chunk.elements[:1], cap=None) for chunk in plan.chunks}
     text = lambda name: sbatch_text(item, bare[name], root, made.site)  # noqa: E731
-    return problems(plan, made.runs, root, made.site, slurm.test_only if slurm_is_here() else None, text)
+    return findings(plan, made.runs, root, made.site, slurm.test_only if slurm_is_here() else None, text, made.options.ignore)
 
 
 def apply(made: Made, root: Path, note: Callable[[Chunk], None]) -> tuple[Submission, str]:

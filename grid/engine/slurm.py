@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from grid.engine.answers import Full, Unreachable
-from grid.engine.resources import Resources, seconds, time_text
+from grid.engine.resources import Resources, megabytes, seconds, time_text
 from grid.engine.script import WAIT
 from grid.engine.site import Site
 
@@ -30,9 +30,13 @@ NO_ANSWER = re.compile(
     re.IGNORECASE,
 )
 TOO_MANY = re.compile(r"MaxSubmitJob|GrpSubmitJob")  # AssocMaxSubmitJobLimit, QOSMaxSubmitJobPerUserLimit, ...
+NO_NODES = "Requested node configuration is not available"
 TOO_LARGE = "Invalid job array specification"
 FULL = re.compile("temporarily unable to accept job|resource temporarily unavailable", re.IGNORECASE)  # MaxJobCount
 LOOK_S = 0.2  # sbatch sleeps for a second before it asks a full controller again: it is ended while it sleeps
+
+
+OFF = re.compile("down|drain|fail|maint|unk|inval|power", re.IGNORECASE)  # states of a node on which nothing can start
 
 
 class TooMany(ValueError):
@@ -256,6 +260,35 @@ def too_long(partition: str | None, time_s: int) -> str:
     able = [name for name, limit in limits.items() if limit >= time_s]
     others = f"partitions that give more: {', '.join(able)}" if able else "no partition gives more"
     return f"partition {','.join(names)} ends jobs after {time_text(int(max(asked)))}, and time={time_text(time_s)} is asked for ({others})"
+
+
+def nodes_off(asked: Resources, parallel: int) -> str:
+    """The nodes that could run such scripts and are down or drained, in words; empty where there are none, or too few with them.
+
+    ``sbatch --test-only`` knows only nodes on which jobs may start now.
+    """
+    words = ["-p", asked.partition] if asked.partition else []
+    try:
+        done = subprocess.run(
+            ["sinfo", "-h", "-N", *words, "-o", "%P|%N|%T|%c|%m|%G"], capture_output=True, text=True, check=False, timeout=ANSWER_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    able: dict[str, str] = {}
+    for line in done.stdout.splitlines():
+        partition, name, state, cpus, mem, gres = [*line.split("|", 5), *[""] * 6][:6]
+        gpus = sum(int(count) for count in re.findall(r"gpu:(?:[^,:()]+:)?(\d+)", gres))
+        if not asked.partition and not partition.endswith("*"):
+            continue
+        given = [int(text.rstrip("+") or 0) for text in (cpus, mem) if re.fullmatch(r"\d+\+?", text)]
+        needed = [asked.cpus_for(parallel), megabytes(asked.mem_for(parallel))]
+        if len(given) == 2 and all(have >= need for have, need in zip([*given, gpus], [*needed, asked.gpus_for(parallel)], strict=True)):
+            able[name] = state
+    off = {name: state for name, state in able.items() if OFF.match(state)}
+    if not off or len(able) < asked.nodes:
+        return ""
+    some = ", ".join(f"{name} is {state.rstrip('*')}" for name, state in list(off.items())[:3])
+    return f"{some}{f' and {len(off) - 3} more nodes are off' if len(off) > 3 else ''}"
 
 
 def _limit_s(text: str) -> float:
