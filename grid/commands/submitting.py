@@ -297,7 +297,7 @@ def retry(argv: Sequence[str], root: Path) -> int:
     from grid.engine.runs import named
 
     check_slots(parsed.slots)
-    as_planned(parsed, root)
+    as_planned(parsed, root, needs_plan=True)
     options = _options(parsed)
     if not parsed.here:
         slurm.check_sbatch()

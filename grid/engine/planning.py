@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grid.engine import evidence, scheduler, slurm, snapshot, submission, waves
+from grid.engine import evidence, records, scheduler, slurm, snapshot, submission, waves
 from grid.engine.evidence import View
 from grid.engine.plan import FRESH, Cancelled, Plan, Planned, arrays, differences, digest
-from grid.engine.preflight import Finding, findings
+from grid.engine.preflight import Finding, findings, known
 from grid.engine.resources import Resources
 from grid.engine.runs import Run, named, prepare, runs_of
 from grid.engine.script import from_script, job_script
@@ -158,12 +158,47 @@ def reviewed(root: Path, folder: str) -> Reviewed | None:
     """The plan that was last kept for this folder of runs; None where there is none."""
     path = submission.folder_of(root, folder) / PLAN
     try:
-        values = json.loads(path.read_text())
-        return Reviewed(values["id"], Options(**values["options"]), values["essence"])
+        values = records.table({"plan": json.loads(path.read_bytes())}, "plan")
+        return Reviewed(records.text(values, "id", records.NAME), _options(records.table(values, "options")), _essence(values))
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({type(error).__name__}: {error}): make the plan again") from error
+
+
+def _options(values: Mapping[str, Any]) -> Options:
+    """The command line of a plan; ValueError where it is none that we write."""
+    records.only(values, [part.name for part in dataclasses.fields(Options)])
+    per_script, parallel = records.whole(values, "per_script", 1, 1), records.whole(values, "parallel", 1, 1)
+    if parallel > per_script:
+        raise ValueError(f"parallel={parallel} must be at most per_script={per_script}")
+    if values.get("retry") is not None:
+        raise ValueError("retry: only a plan of new runs is reviewed")
+    return Options(
+        records.text(values, "grid"),
+        records.text(values, "run_name"),
+        records.text(values, "file", default=""),
+        seeds=None if values.get("seeds") is None else records.text(values, "seeds"),
+        overrides=records.texts(values, "overrides"),
+        site=None if values.get("site") is None else records.text(values, "site"),
+        per_script=per_script,
+        parallel=parallel,
+        max_running=None if values.get("max_running") is None else records.whole(values, "max_running", 1),
+        canary=records.flag(values, "canary"),
+        ignore=known(records.texts(values, "ignore")),
+        resources=records.resources(values, "resources"),
+    )
+
+
+def _essence(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    essence = records.table(values, "essence")
+    runs = records.table(essence, "runs")
+    return {
+        "runs": {records.path("runs", run, "runs"): records.resources(runs, run) for run in runs},
+        "cancel": records.texts(essence, "cancel"),
+        "code": records.text(essence, "code"),
+        "site": records.text(essence, "site"),
+    }
 
 
 # --- scripts ------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grid.engine import scheduler
+from grid.engine import records, scheduler
 from grid.engine.answers import Unreachable
 from grid.engine.state import Claim, read_ledger, write_text
 
@@ -30,7 +30,8 @@ RECORD = "submission.json"
 CANCELLED = "cancelled"
 SETTLE_S = 60.0  # a controller that did not answer may take the job so long after
 NEVER_REACHED = re.compile("unable to contact|connection refused|connect failure|temporarily un", re.IGNORECASE)  # it cannot have taken it
-WRITTEN, ASKED, SUBMITTED, REFUSED = "written", "asked", "submitted", "refused"
+STATES = WRITTEN, ASKED, SUBMITTED, REFUSED = ("written", "asked", "submitted", "refused")
+CONDITIONS = ("afterok", "afterany")
 
 
 @dataclass(frozen=True)
@@ -139,15 +140,61 @@ def folder_of(root: Path, folder: str) -> Path:
 def read(path: Path) -> Submission:
     """A record; ValueError where it is damaged."""
     try:
-        values = json.loads(path.read_text())
-        values.pop("version")
-        chunks = [Chunk(**chunk) for chunk in values.pop("chunks")]
-        return Submission(**values, chunks=chunks)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return _submission(json.loads(path.read_bytes()))
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{path} is damaged ({type(error).__name__}: {error}); it says which runs are in the queue: put it back, "
             "or move it away if none of them is"
         ) from error
+
+
+def _submission(values: Any) -> Submission:
+    """The record of these values; ValueError where one of them is none that we write."""
+    values = records.table({"record": values}, "record")
+    records.only(values, ["version", *(part.name for part in dataclasses.fields(Submission))])
+    code = records.table(values, "code")
+    if records.text(code, "path"):
+        records.path("path", code["path"], "jobs")
+    if not isinstance(values.get("chunks"), list):
+        raise ValueError("chunks: there is no list of them")
+    made = Submission(
+        records.text(values, "folder", records.NAME),
+        records.text(values, "id", records.NAME),
+        records.text(values, "title"),
+        {**code, "digest": records.text(code, "digest")},
+        records.whole(values, "parallel", 1),
+        [_chunk(chunk) for chunk in values["chunks"]],
+        records.flag(values, "is_part"),
+    )
+    names = {chunk.name for chunk in made.chunks}
+    if len(names) < len(made.chunks) or any(name not in names for chunk in made.chunks for _, name in chunk.after):
+        raise ValueError("chunks: two of one name, or one that waits for none of them")
+    return made
+
+
+def _chunk(values: Any) -> Chunk:
+    values = records.table({"chunk": values}, "chunk")
+    records.only(values, [part.name for part in dataclasses.fields(Chunk)])
+    elements, after = values.get("elements"), values.get("after", [])
+    if not isinstance(elements, list) or not all(isinstance(runs, list) for runs in elements):
+        raise ValueError("elements: they must be lists of run folders")
+    if not isinstance(after, list) or not all(isinstance(pair, list) and len(pair) == 2 and pair[0] in CONDITIONS for pair in after):
+        raise ValueError(f"after={str(after)[:60]!r} must be pairs of {' or '.join(CONDITIONS)} and a name")
+    state = records.text(values, "state", re.compile("|".join(STATES)), WRITTEN)
+    return Chunk(
+        records.text(values, "name", records.NAME),
+        records.resources(values, "resources"),
+        [[records.path("elements", run, "runs") for run in runs] for runs in elements],
+        cap=None if values.get("cap") is None else records.whole(values, "cap", 1),
+        after=[(how, records.text({"after": name}, "after")) for how, name in after],
+        state=state,
+        job_id=records.text(values, "job_id", re.compile("[0-9]{1,18}" if state == SUBMITTED else "[0-9]{0,18}"), ""),
+        at=records.moment(values, "at"),
+        cluster=records.text(values, "cluster", default=""),
+        error=records.text(values, "error", default=""),
+        first=records.whole(values, "first", 0, 0),
+        scripts=records.path("scripts", values["scripts"], "jobs") if values.get("scripts") else "",
+    )
 
 
 def read_all(root: Path, folder: str) -> list[Submission]:
@@ -172,6 +219,17 @@ def claims(submissions: Sequence[Submission], root: Path) -> dict[str, Claim]:
                 for turn, run in enumerate(runs):
                     if run not in found or found[run].submitted_at <= chunk.at:
                         found[run] = Claim(element, chunk.at, turn == 0, ended.get(run), chunk.cluster)
+    return found
+
+
+def marks(submissions: Sequence[Submission]) -> dict[str, set[str]]:
+    """Array id -> what its job is known by: its name, and the end of the path of its sbatch file (somebody may rename a job)."""
+    found: dict[str, set[str]] = {}
+    for item in submissions:
+        for chunk in item.chunks:
+            if chunk.is_settled:
+                file = f"{Path(chunk.scripts).name}_slurm.sbatch" if chunk.scripts else f"{item.id}/{chunk.name}.sbatch"
+                found.setdefault(chunk.job_id, set()).update((item.job_name(chunk), file))
     return found
 
 
@@ -250,7 +308,7 @@ def settle(submission: Submission, root: Path, find: Callable[[str, float], str 
     for chunk in submission.chunks:
         if chunk.state == ASKED:
             left = submission.place(root) / f"{chunk.name}.job"
-            job_id = left.read_text().strip() if left.exists() else find(submission.job_name(chunk), chunk.at)
+            job_id = _job_left(left) or find(submission.job_name(chunk), chunk.at)
             wait_s = chunk.at + SETTLE_S - time.time()
             if job_id:
                 chunk = dataclasses.replace(chunk, state=SUBMITTED, job_id=job_id, error="")
@@ -264,6 +322,15 @@ def settle(submission: Submission, root: Path, find: Callable[[str, float], str 
             submission = submission.with_chunk(chunk)
             submission.save(root)
     return submission
+
+
+def _job_left(path: Path) -> str:
+    """The id that an array's first element left; empty where it is none."""
+    try:
+        found = path.read_bytes().strip()
+    except FileNotFoundError:
+        return ""
+    return found.decode() if re.fullmatch(rb"[0-9]{1,18}", found) else ""
 
 
 def hand_over(

@@ -14,7 +14,7 @@ from grid.engine import answers, scheduler
 from grid.engine.answers import Answer, Facts, Job, Known
 from grid.engine.scheduler import Unreachable, ask, expand, facts, find, history
 
-# Printed by squeue -h -a -t all -o '%i|%T|%S|%e|%N|%r' with times as seconds.
+# Printed by squeue -h -a -t all -o '%i|%T|%S|%e|%N|%r' (and name and script after \x1f) with times as seconds.
 QUEUE = """\
 47_[6,9%2]|PENDING|N/A|N/A||JobArrayTaskLimit
 47_0|RUNNING|1795278269|1826814269|n1|None
@@ -23,15 +23,15 @@ QUEUE = """\
 79|PENDING|1826814269|N/A||Nodes required for job are DOWN, DRAINED or reserved | see admin
 55|CANCELLED|1795278320|1795278320||JobHeldUser
 """
-# Printed by sacct -X -P -n -o JobID,State,ExitCode,Start,End,NodeList.
+# Printed by sacct -X -P -n -o JobID,State,ExitCode,Start,End,NodeList,JobName.
 ACCOUNTS = """\
-16_8|CANCELLED by 1000|0:0|1795278231|1795278239|n2
-16_9|TIMEOUT|0:0|1795278231|1795278239|n2
-22_0|FAILED|3:0|1795278191|1795278191|n1
-27|FAILED|0:9|1795278195|1795278195|n1
-45_[0-2]|CANCELLED by 0|0:0|None|1795278239|None assigned
-46_1|OUT_OF_ME+|0:125|2026-11-21T16:25:02|2026-11-21T16:25:09|n1
-46_0|RUNNING|0:0|1795278269|Unknown|n1
+16_8|CANCELLED by 1000|0:0|1795278231|1795278239|n2|exp
+16_9|TIMEOUT|0:0|1795278231|1795278239|n2|exp
+22_0|FAILED|3:0|1795278191|1795278191|n1|exp
+27|FAILED|0:9|1795278195|1795278195|n1|exp
+45_[0-2]|CANCELLED by 0|0:0|None|1795278239|None assigned|exp
+46_1|OUT_OF_ME+|0:125|2026-11-21T16:25:02|2026-11-21T16:25:09|n1|exp
+46_0|RUNNING|0:0|1795278269|Unknown|n1|exp
 """
 CONFIG = """\
 Configuration data as of 2026-11-21T16:24:30
@@ -93,7 +93,7 @@ def test_one_squeue_tells_everything(slurm: Commands, monkeypatch: pytest.Monkey
     for name in ("SQUEUE_USERS", "SACCT_FORMAT", "SCANCEL_INTERACTIVE"):
         monkeypatch.setenv(name, "somebody")
     found = ask(["47", "22", "79", "55", "47"])
-    assert slurm.calls == ["squeue -h -a -r -t all -j 22,47,55,79 -o %i|%T|%S|%e|%N|%r"]
+    assert slurm.calls == ["squeue -h -a -r -t all -j 22,47,55,79 -o %i|%T|%S|%e|%N|%r\x1f%j\x1f%o"]
     environment = (slurm.folder / "env").read_text().splitlines()
     assert {"LC_ALL=C", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0"} <= set(environment)
     assert not [line for line in environment if line.endswith("=somebody")], "a filter of the user's shell would hide jobs"
@@ -150,6 +150,25 @@ def test_a_controller_that_hangs_is_unreachable(slurm: Commands, monkeypatch: py
     (slurm.folder / "squeue").write_text("#!/bin/sh\nexec sleep 20\n")
     monkeypatch.setattr(scheduler, "TIMEOUT_S", 0.2)
     assert "no answer within" in ask(["47"]).error
+
+
+def test_a_strangers_job_under_one_of_our_ids_is_not_in_the_answer(slurm: Commands, tmp_path: Path) -> None:
+    rows = [
+        (47, "theirs", "/x/y.sbatch"),
+        (48, "ours", "/x/y.sbatch"),
+        (49, "renamed", "/a/b/it/s0c0.sbatch"),
+        (50, "any", ""),
+        (51, "", ""),
+    ]
+    lines = [f"{number}_0|RUNNING|N/A|N/A|n1|None\x1f{name}\x1f{script}\n" for number, name, script in rows]
+    slurm.say("squeue", "".join(lines) + "51_0|RUNNING|N/A|N/A|n1|None\n47_1|PENDING|N/A|N/A||None\x1fours|n\x1f/it/s0c0.sbatch.sbatch\n")
+    marks = {str(number): {"ours", "it/s0c0.sbatch"} for number in (47, 48, 49, 51)}
+    found = ask(["47", "48", "49", "50", "51"], marks=marks, cache=tmp_path / "cache")
+    assert found.jobs.keys() == {"48_0", "49_0", "50_0", "51_0"}
+    assert found.covers("47_0"), "ours is gone"
+    assert "47" not in str(found.jobs), "nor is it kept"
+    slurm.say("sacct", "47_0|COMPLETED|0:0|1795278231|1795278239|n2|theirs\n48_0|COMPLETED|0:0|1795278231|1795278239|n2|ours\n")
+    assert history(["47_0", "48_0"], 0.0, marks=marks).jobs.keys() == {"48_0"}
 
 
 # --- the cache ----------------------------------------------------------------------------------------------------
@@ -254,7 +273,7 @@ def test_accounting_is_asked_once_for_ends_and_never_says_what_lives(slurm: Comm
     ask(["16", "22", "27", "45", "46"], cache=cache)
     since = time.mktime((2026, 11, 20, 12, 0, 0, 0, 0, -1))
     found = history(gone, since, cache=cache)
-    assert slurm.calls[1:] == ["sacct -X -P -n -S 2026-11-19T12:00:00 -j 16,22,27,45,46 -o JobID,State,ExitCode,Start,End,NodeList"]
+    assert slurm.calls[1:] == ["sacct -X -P -n -S 2026-11-19T12:00:00 -j 16,22,27,45,46 -o JobID,State,ExitCode,Start,End,NodeList,JobName"]
     assert found.jobs["16_8"] == Job("CANCELLED", "CANCELLED by 1000", "n2", 0, 0, 1795278231.0, 1795278239.0)
     assert {name: (job.word, job.exit_code) for name, job in found.jobs.items()} == {
         "16_8": ("CANCELLED", 0), "16_9": ("TIMEOUT", 0), "22_0": ("FAILED", 3), "27": ("FAILED", 137),
