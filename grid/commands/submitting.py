@@ -123,7 +123,7 @@ def _write_scripts(made: Made, root: Path) -> None:
 
 def _show(made: Made, root: Path) -> None:
     """The plan as a table and sentences."""
-    from grid.commands.report import changes, counted, drifted, hours
+    from grid.commands.report import changes, counted, doubts, drifted, hours
 
     plan = made.plan
     print(f"{plan.title}: {count(len(made.runs), 'experiment')}; code {_code(plan.code)}")
@@ -136,7 +136,7 @@ def _show(made: Made, root: Path) -> None:
         chosen = sum(1 for run, state in made.view.states.items() if state.word == word and run in submit)
         rows.append((word, str(number), str(chosen) if chosen else "", counted(made.view, word)))
     table(("STATE", "RUNS", "SUBMIT", ""), rows)
-    for line in [*changes(made, root), *drifted(made, root), *hours(made)]:
+    for line in [*changes(made, root), *drifted(made, root), *hours(made), *doubts(made.view)]:
         print(line)
     if plan.chunks:
         print()
@@ -182,6 +182,7 @@ def submit(argv: Sequence[str], root: Path) -> int:
     add_consent(parser)
     _add_ignore(parser)
     parsed = parser.parse_args(argv)
+    from grid.commands.report import doubts
     from grid.engine import evidence, planning, preflight, slurm, submission
     from grid.engine.runs import named
 
@@ -200,11 +201,12 @@ def submit(argv: Sequence[str], root: Path) -> int:
         if found := planning.moved(before, made):
             look = again("plan", parsed.grid, parsed.run_name)
             raise ValueError(
-                f"things are not as they were when the plan was made: {'; '.join(found)}. Nothing was submitted; look again: {look}"
+                f"things are not as they were when the plan was made: {'; '.join([*found, *doubts(made.view)])}. Nothing was submitted; "
+                f"look again: {look}"
             )
         made = planning.with_id(made, before.id)
         if not made.plan.submit and not made.plan.cancel:
-            print("nothing to submit")
+            print("; ".join(["nothing to submit", *doubts(made.view)]))
             return 0
         if found := _checked(made, root):
             raise ValueError("nothing was submitted: " + "; ".join(found))
@@ -291,6 +293,7 @@ def retry(argv: Sequence[str], root: Path) -> int:
     parser.add_argument("--here", action="store_true", help="run them on this machine instead")
     parser.add_argument("--slots", type=int, metavar="N", help="with --here: runs at once (default: as many as cores and GPUs allow)")
     parsed = parser.parse_args(argv)
+    from grid.commands.report import doubts
     from grid.engine import evidence, planning, slurm, submission
     from grid.engine.machine import check_slots
     from grid.engine.retry import choose
@@ -307,7 +310,7 @@ def retry(argv: Sequence[str], root: Path) -> int:
         options = _inherited(options, planning.reviewed(root, folder))
         made = planning.make(options, root, max_age_s=0)
         chosen, lines = choose(made, root, kinds=parsed.kind, with_code=parsed.code, factor=parsed.factor)
-        for line in lines:
+        for line in [*lines, *doubts(made.view)]:
             print(line)
         if not chosen:
             print("nothing to retry")

@@ -80,16 +80,30 @@ def _explained(
     gone = [
         run for run, state in view.states.items() if state.element and state.word not in EXPLAINED and answer.job(state.element) is None
     ]
+    # SLURM forgets at once, accounting included, what is cancelled while it waits beside others of its array
     told = {element: Job("CANCELLED") for element in recalled}
     if asking := [run for run in gone if view.states[run].element not in told]:
         since = min((view.claims[run].submitted_at for run in asking if run in view.claims), default=now)
         told |= _accounts([view.states[run].element for run in asking], since, marks, root)
+    unbegun = submission.without_log(view.submissions, {run for run in gone if view.states[run].element not in told}, root)
+    told |= {
+        view.states[run].element: Job("CANCELLED", "it left the queue before it began")
+        for run in unbegun
+        if _never_spoke(run, records, view)
+    }
     states, jobs = dict(view.states), dict(view.jobs)
     for run in gone:
         if (job := told.get(states[run].element)) is not None:
             jobs[run] = job
             states[run] = judge(records[run], view.claims.get(run), job, answer, now)
     return replace(view, states=states, jobs=jobs)
+
+
+def _never_spoke(run: str, records: Mapping[str, Record], view: View) -> bool:
+    """Whether neither the run nor its script told anything of this job."""
+    claim, record = view.claims.get(run), records[run]
+    mine = isinstance(record, Mapping) and own_element(record) == view.states[run].element
+    return claim is not None and claim.ended_code is None and not mine
 
 
 def _accounts(elements: Sequence[str], since: float, marks: scheduler.Marks, root: Path) -> dict[str, Job]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from grid.engine.answers import FAILURES, LIVE, NODE_FAILURES, WAITING, Answer, Job
+from grid.engine.answers import FAILURES, LIVE, NODE_FAILURES, STOPPED, WAITING, Answer, Job
 
 
 def lag_s(text: str | None) -> float:
@@ -31,6 +31,7 @@ STALE_S = 600.0  # a running experiment refreshes its heartbeat about every 2 s;
 LAG_S = lag_s(os.environ.get("NUQ_LAG_S"))
 MARGIN_S = 5.0  # a heartbeat this much later than a look was written after it, as far as clocks agree
 WORDS = ("new", "pending", "running", "done", "failed", "diverged", "preempted", "cancelled", "lost", "unknown")
+SUSPENDED = "suspended"  # how the reason begins
 ENDED = {"done", "failed", "diverged", "preempted"}
 STARTABLE = {"new", "failed", "diverged", "preempted", "cancelled", "lost"}  # the others may be alive: leave them alone
 CODES = {3: "diverged", 75: "preempted", 130: "preempted"}  # exit codes of run.sh; others than 0 are failures
@@ -51,6 +52,7 @@ class State:
     element: str = ""  # the array element or job that runs it, is to run it, or ran it last
     metrics: Mapping[str, float] = field(default_factory=dict)  # the latest it told
     code: str = ""  # the digest of the code it ran
+    wait_s: float = 0.0  # what its job's end means will be certain in so many seconds
 
     @property
     def may_start(self) -> bool:
@@ -60,7 +62,12 @@ class State:
     @property
     def stale(self) -> bool:
         """Running as far as can be told, yet silent for long."""
-        return self.word == "running" and self.age_s is not None and self.age_s > STALE_S
+        return self.word == "running" and self.age_s is not None and self.age_s > STALE_S and not self.suspended
+
+    @property
+    def suspended(self) -> bool:
+        """Its job is stopped where it was, by somebody with ``scontrol suspend`` or by the scheduler."""
+        return self.reason.startswith(SUSPENDED)
 
 
 @dataclass(frozen=True)
@@ -227,7 +234,10 @@ def _verdict(seen: _Seen | None, claim: Claim | None, job: Job | None, answer: A
         return _while_live(seen if mine else None, claim, job)
     if standing == "silent":
         return _without_answer(seen if mine or later else None, why)
-    return _when_over(seen, mine, later, claim, job if standing == "over" else None, now)
+    ended = job if standing == "over" else None
+    verdict = _when_over(seen, mine, later, claim, ended, now)
+    left_s = ended.end + _settling_s(ended) - now if ended is not None and ended.end is not None else 0.0
+    return replace(verdict, wait_s=left_s) if left_s > 0 and not verdict.may_start and verdict.word != "done" else verdict
 
 
 def _standing(claim: Claim, job: Job | None, answer: Answer | None) -> tuple[str, str]:
@@ -283,6 +293,8 @@ def _by_ledger(seen: _Seen | None, code: int, standing: str) -> State:
 def _while_live(seen: _Seen | None, claim: Claim, job: Job | None) -> State:
     """Its job runs.  seen: the record, where that job wrote it; it may be of the job's life before a requeue."""
     node = f" on {job.node}" if job and job.node else ""
+    if job and job.word in STOPPED and (seen is None or seen.word == "running"):
+        return State("pending" if seen is None or _is_before(seen, job) else "running", f"{SUSPENDED}{node}")
     if seen is None or _is_before(seen, job):
         return State("pending", f"its job begins{node}" if claim.first else f"its turn comes in the job that runs{node}")
     if seen.word == "running":
@@ -321,8 +333,7 @@ def _when_over(seen: _Seen | None, mine: bool, later: bool, claim: Claim, job: J
         if job
         else f"job {claim.element} is no longer in the queue"
     )
-    settling_s = STALE_S if word in NODE_FAILURES else LAG_S
-    is_settled = job is None or job.end is None or now - job.end > settling_s
+    is_settled = job is None or job.end is None or now - job.end > _settling_s(job)
     spoke = seen if mine or later else None
     if spoke is not None and spoke.word != "running":
         if mine and word == "CANCELLED" and spoke.word == "preempted":
@@ -346,6 +357,11 @@ def _when_over(seen: _Seen | None, mine: bool, later: bool, claim: Claim, job: J
     if seen is not None and seen.word != "running":  # of an earlier submission: this one never came to it
         return State(seen.word, seen.message)
     return State("lost", told)
+
+
+def _settling_s(job: Job) -> float:
+    """How long after a job's end its runs may still be heard of."""
+    return STALE_S if job.word in NODE_FAILURES else LAG_S
 
 
 # --- values -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 
 from grid.engine.resources import Resources
 
-NAME = re.compile(r"[A-Za-z0-9_][\w.-]*")  # of submissions, arrays and folders: a part of file names
+NAME = re.compile(r"\w[\w.-]*")  # of submissions, arrays and folders: a part of file names
 
 
 def text(values: Mapping[str, Any], name: str, pattern: re.Pattern[str] | None = None, default: str | None = None) -> str:

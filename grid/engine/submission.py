@@ -17,7 +17,7 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -249,16 +249,25 @@ def cancelled(root: Path, folder: str) -> set[str]:
 
 def log_of(submissions: Sequence[Submission], run: str, root: Path) -> Path | None:
     """The log of the job that was last to run this run; None where it was never handed over."""
-    latest: tuple[float, Path] | None = None
+    return logs_of(submissions, {run}, root).get(run)
+
+
+def logs_of(submissions: Sequence[Submission], wanted: Collection[str], root: Path) -> dict[str, Path]:
+    """Run folder -> the log of the job that was last to run it; those that were never handed over have none."""
+    latest: dict[str, tuple[float, Path]] = {}
     for item in submissions:
         for chunk in item.chunks:
-            if not chunk.is_settled or (latest and latest[0] > chunk.at):
-                continue
             base = item.base(root, chunk)
-            for index, runs in chunk.indexed():
-                if run in runs:
-                    latest = chunk.at, base.parent / "logs" / f"{base.name}_{chunk.job_id}_{index}.log"
-    return latest[1] if latest else None
+            for index, runs in chunk.indexed() if chunk.is_settled else ():
+                for run in runs:
+                    if run in wanted and (run not in latest or latest[run][0] <= chunk.at):
+                        latest[run] = chunk.at, base.parent / "logs" / f"{base.name}_{chunk.job_id}_{index}.log"
+    return {run: path for run, (_, path) in latest.items()}
+
+
+def without_log(submissions: Sequence[Submission], wanted: Collection[str], root: Path) -> list[str]:
+    """Those of these runs whose last job left no log: SLURM opens it as the job begins."""
+    return [run for run, path in logs_of(submissions, wanted, root).items() if not path.exists()] if wanted else []
 
 
 # --- handing over -------------------------------------------------------------------------------------------------
