@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import resource
 import sys
 import tempfile
@@ -221,9 +222,7 @@ def duration(seconds: float) -> str:
 
 
 def main(overrides: list[str]) -> int:
-    """The command line; the exit code as main.py's.  ``--measured FILE`` before the settings: the estimates go there, too, as JSON."""
-    measured = Path(overrides[1]) if overrides[:1] == ["--measured"] else None
-    overrides = overrides[2:] if measured else overrides
+    """The command line; the exit code as main.py's.  The estimates go to the file NUQ_MEASURED, too, as JSON."""
     try:
         config = args.resolve(args.parse_overrides(overrides))
         estimate = dry_run(config)
@@ -243,8 +242,8 @@ def main(overrides: list[str]) -> int:
     print(f"  memory: about {estimate['memory_gb']:.2g} GB for all workers in one process")
     print(f"  disk: {estimate['disk_gb']:.2g} GB for the checkpoints and the first lines of the logs")
     print(f"  encoded by one worker over the full run: {estimate['sent_gb']:.3g} GB, however often it is sent")
-    if measured:
-        measured.write_text(json.dumps(estimate))
+    if measured := os.environ.get("NUQ_MEASURED"):
+        Path(measured).write_text(json.dumps(estimate))
     return status.EXIT_DONE
 
 

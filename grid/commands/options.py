@@ -66,8 +66,9 @@ def as_planned(options: argparse.Namespace, root: Path, *, needs_plan: bool = Fa
 
     if options.seeds is not None or options.overrides:
         return
+    folder = load(options.grid, options.run_name).folder or options.run_name
     try:
-        before = reviewed(root, load(options.grid, options.run_name).folder or options.run_name)
+        before = reviewed(root, folder)
     except ValueError as error:
         if needs_plan:
             raise

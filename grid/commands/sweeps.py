@@ -93,8 +93,9 @@ def dry_run(argv: Sequence[str], root: Path) -> int:
     print(f"dry run of {first.experiment.label}: {first.experiment.name}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         measured = Path(folder, "measured.json")
-        words = ["-m", "train.dry_run", "--measured", str(measured), *pinned(first.experiment, first.run_dir)]
-        code = subprocess.run([os.environ.get("PYTHON", sys.executable), *words], cwd=root, check=False).returncode
+        command = [os.environ.get("PYTHON", sys.executable), "-m", "train.dry_run", *pinned(first.experiment, first.run_dir)]
+        environ = {**os.environ, "NUQ_MEASURED": str(measured)}
+        code = subprocess.run(command, cwd=root, env=environ, check=False).returncode
         if measured.exists():
             keep_measured(first, round(json.loads(measured.read_text())["disk_gb"] * 1e9), root)
     return code

@@ -75,11 +75,9 @@ def test_the_dry_run_is_evidence(here: Bench, free: Callable[[float], None], mon
     here.good("submit")  # the plan remembers
     (here.root / "jobs/sweeps/tiny/dry_run.json").write_text('{"cnn": "much"}')
     assert preflight.read_measured(here.root, "tiny") == {}
-    calls = []
 
-    def tried(command: list[str], **more: object) -> SimpleNamespace:
-        calls.append(command)
-        Path(command[command.index("--measured") + 1]).write_text('{"disk_gb": 0.5}')
+    def tried(command: list[str], *, env: dict[str, str], **more: object) -> SimpleNamespace:
+        Path(env["NUQ_MEASURED"]).write_text('{"disk_gb": 0.5}')
         return SimpleNamespace(returncode=0)
 
     monkeypatch.setattr(sweeps.subprocess, "run", tried)

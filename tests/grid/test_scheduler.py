@@ -152,25 +152,6 @@ def test_a_controller_that_hangs_is_unreachable(slurm: Commands, monkeypatch: py
     assert "no answer within" in ask(["47"]).error
 
 
-def test_a_strangers_job_under_one_of_our_ids_is_not_in_the_answer(slurm: Commands, tmp_path: Path) -> None:
-    rows = [
-        (47, "theirs", "/x/y.sbatch"),
-        (48, "ours", "/x/y.sbatch"),
-        (49, "renamed", "/a/b/it/s0c0.sbatch"),
-        (50, "any", ""),
-        (51, "", ""),
-    ]
-    lines = [f"{number}_0|RUNNING|N/A|N/A|n1|None\x1f{name}\x1f{script}\n" for number, name, script in rows]
-    slurm.say("squeue", "".join(lines) + "51_0|RUNNING|N/A|N/A|n1|None\n47_1|PENDING|N/A|N/A||None\x1fours|n\x1f/it/s0c0.sbatch.sbatch\n")
-    marks = {str(number): {"ours", "it/s0c0.sbatch"} for number in (47, 48, 49, 51)}
-    found = ask(["47", "48", "49", "50", "51"], marks=marks, cache=tmp_path / "cache")
-    assert found.jobs.keys() == {"48_0", "49_0", "50_0", "51_0"}
-    assert found.covers("47_0"), "ours is gone"
-    assert "47" not in str(found.jobs), "nor is it kept"
-    slurm.say("sacct", "47_0|COMPLETED|0:0|1795278231|1795278239|n2|theirs\n48_0|COMPLETED|0:0|1795278231|1795278239|n2|ours\n")
-    assert history(["47_0", "48_0"], 0.0, marks=marks).jobs.keys() == {"48_0"}
-
-
 # --- the cache ----------------------------------------------------------------------------------------------------
 
 

@@ -5,17 +5,31 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from grid.engine.answers import Job
+from grid.engine.judge import judge
 from tests.grid import bench, fake
 from tests.grid.bench import Bench
+from tests.grid.test_state import ASKED, CLAIM, FAILED, FRESH, NOW, SILENT
 
 
 @pytest.fixture
 def here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Bench]:
     with bench.bench(tmp_path, capsys, cpus=1) as made:
         yield made
+
+
+@pytest.mark.parametrize(
+    ("record", "stopped", "word"),
+    [(FRESH, "SUSPENDED", "running"), (SILENT, "STOPPED", "running"), (None, "SUSPENDED", "pending"), (FAILED, "SUSPENDED", "failed")],
+)
+def test_what_a_suspended_job_means(record: dict[str, Any] | None, stopped: str, word: str) -> None:
+    found = judge(record, CLAIM, Job(stopped, node="n1", start=CLAIM.submitted_at + 900), ASKED, NOW, lambda host, pid: None)
+    assert (found.word, found.may_start, found.stale) == (word, False, False)
+    assert found.reason == ("why" if record is FAILED else "suspended on n1")
 
 
 def test_a_suspended_element_says_suspended(here: Bench) -> None:

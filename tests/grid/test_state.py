@@ -182,10 +182,6 @@ TABLE: dict[str, Evidence] = {
     # its job runs
     "runs": (FRESH, CLAIM, RUNNING, ASKED, "running", False, ""),
     "is silent": (SILENT, CLAIM, RUNNING, ASKED, "running", False, "no heartbeat for 2000 s"),
-    "suspended": (FRESH, CLAIM, _job("SUSPENDED"), ASKED, "running", False, "suspended on n1"),
-    "suspended, silent": (SILENT, CLAIM, _job("SUSPENDED"), ASKED, "running", False, "suspended on n1"),
-    "suspended before it began": (None, CLAIM, _job("STOPPED"), ASKED, "pending", False, "suspended on n1"),
-    "suspended, had failed": (FAILED, CLAIM, _job("SUSPENDED"), ASKED, "failed", False, "why"),
     "completing": (SILENT, CLAIM, _job("COMPLETING"), ASKED, "running", False, "no heartbeat"),
     "begins": (None, FIRST, RUNNING, ASKED, "pending", False, "its job begins on n1"),
     "its turn comes": (None, CLAIM, RUNNING, ASKED, "pending", False, "its turn comes"),

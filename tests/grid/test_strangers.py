@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from grid.engine import planning, submission
+from grid.engine import planning, scheduler, submission
 from grid.engine.runs import named, prepare, runs_of
 from tests.grid import bench
 from tests.grid.bench import Bench
@@ -57,6 +57,22 @@ def test_nor_for_one_that_was_submitted_by_hand(here: Bench) -> None:
     assert set(here.submitted().values()) == {"PENDING"}
     run.folder.status.write_text(json.dumps({**told, "slurm": {**slurm, "SLURM_JOB_NAME": "theirs"}}))
     assert here.states()[1] == "pending"
+
+
+def test_which_jobs_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = "{}_0|RUNNING|N/A|N/A|n1|None\x1f{}\x1f{}\n"
+    rows = [
+        row.format(*values) for values in ((47, "theirs", "/x/y.sbatch"), (48, "ours", "/x/y.sbatch"), (49, "renamed", "/a/it/s0.sbatch"))
+    ]
+    rows += [row.format(50, "any", ""), "51_0|RUNNING|N/A|N/A|n1|None\n", "47_1|PENDING|N/A|N/A||None\x1fours|n\x1f/it/s0.sbatch.sbatch\n"]
+    marks = {str(number): {"ours", "it/s0.sbatch"} for number in (47, 48, 49, 51)}
+    monkeypatch.setattr(scheduler, "_call", lambda command: "".join(rows))
+    found = scheduler.ask(["47", "48", "49", "50", "51"], marks=marks)
+    assert found.jobs.keys() == {"48_0", "49_0", "50_0", "51_0"}, "a job may be renamed; its script is still ours"
+    assert found.covers("47_0"), "ours is gone"
+    ends = "".join(f"{number}_0|COMPLETED|0:0|1795278231|1795278239|n2|{name}\n" for number, name in ((47, "theirs"), (48, "ours")))
+    monkeypatch.setattr(scheduler, "_call", lambda command: ends)
+    assert scheduler.history(["47_0", "48_0"], 0.0, marks=marks).jobs.keys() == {"48_0"}
 
 
 # --- damaged records ----------------------------------------------------------------------------------------------
