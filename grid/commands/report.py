@@ -90,6 +90,14 @@ def doubts(view: View) -> Iterator[str]:
     yield from unsettled(view)
 
 
+def handed_over(view: View) -> Iterator[str]:
+    """How much of the latest submission waits for room in the queue."""
+    from grid.engine.waves import scripts
+
+    if view.submissions and (left := view.submissions[-1].left):
+        yield f"{scripts(left)} of {count(scripts(view.submissions[-1].chunks), 'script')} not handed over yet: the same command goes on"
+
+
 def unsettled(view: View) -> Iterator[str]:
     """The runs whose job has ended so short a time ago that they may still be heard of."""
     if waiting := [state.wait_s for state in view.states.values() if state.wait_s > 0]:

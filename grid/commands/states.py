@@ -49,7 +49,7 @@ def status(argv: Sequence[str], root: Path) -> int:
 
 
 def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
-    from grid.commands.report import counted, unsettled
+    from grid.commands.report import counted, handed_over, unsettled
     from grid.engine.runs import left_over
 
     if every:
@@ -66,7 +66,7 @@ def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
         print(f"silent: {count(len(silent), 'running one')} without a sign of getting on for up to {longest / 60:.0f} min")
     if stopped := sum(1 for state in view.states.values() if state.suspended):
         print(f"suspended: {count(stopped, 'run')}, by SLURM or with scontrol suspend; they go on when they are resumed")
-    for line in [*unsettled(view), *_eta(runs, view), *_cells(runs, view)]:
+    for line in [*handed_over(view), *unsettled(view), *_eta(runs, view), *_cells(runs, view)]:
         print(line)
     kept = {run: state for run, state in view.others.items() if run not in view.claims or not view.claims[run].recalled}
     if also := [state for state in kept.values() if state.word in ("pending", "running", "unknown")]:

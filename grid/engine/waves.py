@@ -96,6 +96,8 @@ def hand_over(
         except (slurm.TooMany, Full) as error:
             if fits == 1 and isinstance(error, slurm.TooMany):
                 raise slurm.TooMany(f"{error}: {scripts(item.left)} of {scripts(item.chunks)} scripts wait") from None
+            if refused is None:
+                limits(site, root, max_age_s=0)  # they have moved: for who looks next
             refused, why = fits, "SLURM takes no more jobs now" if isinstance(error, Full) else "SLURM takes no more jobs of yours now"
             item = submission.settle(submission.read(item.place(root) / RECORD), root, scheduler.find)
         else:

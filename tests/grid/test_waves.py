@@ -55,6 +55,7 @@ def test_waves_under_max_job_count(here: Bench) -> None:
     assert "2 of 8 scripts wait for room (the cluster keeps 3 jobs of MaxJobCount=10): run the same command again" in said
     assert "2 of 8 scripts wait for room (the cluster keeps 9 jobs of" in waits(here), "nothing fits, nothing is lost"
     assert here.sbatches() == 3
+    assert "2 of 8 scripts not handed over yet: the same command goes on" in here.good("status")
     ended(here)
     assert ": 2 scripts, 2 runs" in here.good("submit")
     assert "submitted already, as 3, " in here.good("submit")
