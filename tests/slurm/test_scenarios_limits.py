@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,30 +23,37 @@ def own() -> Iterator[Slurm]:
         yield running
 
 
+@contextlib.contextmanager
+def drained(own: Slurm) -> Iterator[None]:
+    """Nothing can start on any node, however this is left not longer than it lasts."""
+    own.run("scontrol", "update", "NodeName=n1,n2", "State=DRAIN", "Reason=repair")
+    try:
+        yield
+    finally:
+        own.run("scontrol", "update", "NodeName=n1,n2", "State=RESUME")
+
+
 def test_waves_on_nodes_that_are_drained(own: Slurm, tmp_path: Path) -> None:
     seeds = range(1, 13)
     checkout = stand_in(tmp_path / "checkout", own, len(seeds), site=SITE)
-    own.run("scontrol", "update", "NodeName=n1,n2", "State=DRAIN", "Reason=repair")
-    told = checkout.run("plan")
-    assert "n1 is drained, n2 is drained, for which it would wait" in told
-    assert "Requested node configuration is not available" in checkout.call("plan", "sweeps.py", "some", "--cpus", "9").out
-    own.run("scontrol", "update", "NodeName=n1,n2", "State=RESUME")
+    with drained(own):
+        assert "n1 is drained, n2 is drained, for which it would wait" in checkout.run("plan")
+        assert "Requested node configuration is not available" in checkout.call("plan", "sweeps.py", "some", "--cpus", "9").out
     # It takes SLURM a moment until it may start something there.
     own.wait_until(lambda: checkout.call("plan", "sweeps.py", "some").code == 0, 20, 1)
     assert "note: " not in checkout.run("plan")
 
     # The limit of the plan is a day old: sbatch is told to wait, and the room is found by halves, 6 + 3 of 9.
     own.restart_controller(MaxJobCount=10)
-    own.run("scontrol", "update", "NodeName=n1,n2", "State=DRAIN", "Reason=repair")
-    done = checkout.call("submit", "sweeps.py", "some")
-    assert done.code == 75, done.out
-    assert "3 of 12 scripts wait for room (SLURM takes no more jobs now): run the same command again" in done.out
-    assert "submitted job" in done.out and "no answer" not in done.out
-    assert len(queued(own)) == 9
-    assert "MaxJobCount limit" in (own.folder / "log/slurmctld.log").read_text()
-    assert checkout.call("submit", "sweeps.py", "some").code == 75, "nothing fits, nothing is lost"
-    assert len(queued(own)) == 9
-    own.run("scontrol", "update", "NodeName=n1,n2", "State=RESUME")
+    with drained(own):
+        done = checkout.call("submit", "sweeps.py", "some")
+        assert done.code == 75, done.out
+        assert "3 of 12 scripts wait for room (SLURM takes no more jobs now): run the same command again" in done.out
+        assert "submitted job" in done.out and "no answer" not in done.out
+        assert len(queued(own)) == 9
+        assert "MaxJobCount limit" in (own.folder / "log/slurmctld.log").read_text()
+        assert checkout.call("submit", "sweeps.py", "some").code == 75, "nothing fits, nothing is lost"
+        assert len(queued(own)) == 9
     checkout.wait_until_over()
 
     own.restart_controller(MaxJobCount=1000, MaxArraySize=3)
