@@ -25,7 +25,7 @@ COMMANDS = {
     "logs": ("states:logs", "GRID RUN_NAME [NAME]", "the end of a run's log"),
     "failures": ("states:failures", "GRID RUN_NAME", "failed runs grouped by what went wrong"),
     "retry": ("submitting:retry", "GRID RUN_NAME", "start failed runs again, with more time, more memory or other nodes"),
-    "cancel": ("submitting:cancel", "GRID RUN_NAME [NAME]", "take runs out of the queue"),
+    "cancel": ("cancelling:cancel", "GRID RUN_NAME [NAME]", "take runs out of the queue"),
     "collect": ("states:collect", "GRID RUN_NAME", "one CSV row per run"),
     "pjobs": ("sweeps:pjobs", "", "write the paper's tasks to pjobs/ as ready bash files"),
 }
@@ -69,7 +69,8 @@ def _denied(path: Path) -> str:
 
 
 def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Exit code: 0 fine, 1 some runs failed, 2 bad input, 130 stopped by Ctrl-C; dry-run passes on that of the run."""
+    """Exit code: 0 fine, 1 some runs failed, 2 bad input, 75 something waits for room in the queue,
+    130 stopped by Ctrl-C; dry-run passes on that of the run."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not words:
         words = ["--help"]

@@ -8,6 +8,8 @@ memory and bytes of the full run are estimated from what was seen, on this machi
 from __future__ import annotations
 
 import itertools
+import json
+import os
 import resource
 import sys
 import tempfile
@@ -175,6 +177,7 @@ def dry_run(config: dict[str, Any]) -> dict[str, float]:
         trainer = Trainer(tiny, device=device, dataset=dataset)  # type: ignore[arg-type]
         _attempt(trainer, Path(folder), STEPS + 1)
         assert trainer.step == STEPS
+        disk_bytes = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
 
     full = data.true_size(config)
     num_train, num_test = (full.num_train, full.num_test) if dataset.is_stand_in else (dataset.num_train, dataset.num_test)
@@ -202,6 +205,7 @@ def dry_run(config: dict[str, Any]) -> dict[str, float]:
         "seconds": train_s + update_s + measure_s + eval_s,
         "memory_gb": (_peak_bytes(device) + growth_bytes + data_bytes) / 1e9,
         "sent_gb": config["steps"] * (trainer.totals.bytes / trainer.step) / 1e9,
+        "disk_gb": disk_bytes / 1e9,
     }
 
 
@@ -218,7 +222,7 @@ def duration(seconds: float) -> str:
 
 
 def main(overrides: list[str]) -> int:
-    """The command line; the exit code as main.py's."""
+    """The command line; the exit code as main.py's.  The estimates go to the file NUQ_MEASURED, too, as JSON."""
     try:
         config = args.resolve(args.parse_overrides(overrides))
         estimate = dry_run(config)
@@ -236,7 +240,10 @@ def main(overrides: list[str]) -> int:
     print(f"dry run of {args.run_name(config)}: {STEPS} steps, level update, evaluation, checkpoint and resume went well")
     print(f"  full run, all {config['workers']} workers in one process on this machine: about {duration(estimate['seconds'])} ({parts})")
     print(f"  memory: about {estimate['memory_gb']:.2g} GB for all workers in one process")
+    print(f"  disk: {estimate['disk_gb']:.2g} GB for the checkpoints and the first lines of the logs")
     print(f"  encoded by one worker over the full run: {estimate['sent_gb']:.3g} GB, however often it is sent")
+    if measured := os.environ.get("NUQ_MEASURED"):
+        Path(measured).write_text(json.dumps(estimate))
     return status.EXIT_DONE
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from analysis.report.runs import Runs
 from grid.engine import snapshot
-from grid.engine.judge import data_told
+from grid.engine.record_values import data_told
 
 ROOT = Path(__file__).parents[2]
 _PACKAGES = ("numpy", "pandas", "scipy", "matplotlib", "bokeh")

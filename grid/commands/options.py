@@ -56,14 +56,24 @@ def experiments_of(options: argparse.Namespace) -> tuple[Sweep, list[Experiment]
     return named(options.grid, options.run_name, options.seeds, options.overrides)
 
 
-def as_planned(options: argparse.Namespace, root: Path) -> None:
-    """Where the command line names neither seeds nor settings, those of the sweep's last plan count: it is what was submitted."""
+def as_planned(options: argparse.Namespace, root: Path, *, needs_plan: bool = False) -> None:
+    """Where the command line names neither seeds nor settings, those of the sweep's last plan count: it is what was submitted.
+
+    A plan that is damaged is only told of, unless it is needed: then a ValueError.
+    """
     from grid.engine.planning import reviewed
     from grid.engine.sweep import load
 
     if options.seeds is not None or options.overrides:
         return
-    before = reviewed(root, load(options.grid, options.run_name).folder or options.run_name)
+    folder = load(options.grid, options.run_name).folder or options.run_name
+    try:
+        before = reviewed(root, folder)
+    except ValueError as error:
+        if needs_plan:
+            raise
+        print(f"note: {error}; until then the sweep's own seeds and settings count", file=sys.stderr)
+        return
     if before is not None and before.is_of(options.grid, options.run_name):
         options.seeds, options.overrides = before.options.seeds, list(before.options.overrides)
         if before.options.is_part:
@@ -92,6 +102,20 @@ def runs_named(options: argparse.Namespace, root: Path) -> list[Run]:
     _, experiments = experiments_of(options)
     name = getattr(options, "name", None)
     return runs_of(experiments if name is None else [find(experiments, name)], root)
+
+
+def add_consent(parser: argparse.ArgumentParser) -> None:
+    """--yes."""
+    parser.add_argument("--yes", action="store_true", help="do not ask before something is cancelled or started again")
+
+
+def consent(question: str, yes: bool) -> bool:
+    """Whether the user agrees; ValueError where nobody can be asked."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise ValueError(f"{question} Nobody can be asked here: --yes says yes")
+    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
 # --- output -------------------------------------------------------------------------------------------------------

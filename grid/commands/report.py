@@ -85,6 +85,28 @@ def hours(made: Made) -> Iterator[str]:
         yield f"left: unknown, for no sibling of the {count(left.num_guessed, 'run')} is done yet (dry-run estimates one)"
 
 
+def doubts(view: View) -> Iterator[str]:
+    """What cannot be told of the runs now, and when it can."""
+    if view.answer is not None and not view.answer.reachable:
+        yield f"the queue could not be looked at ({view.answer.error}): what may be in it is left alone; status --now asks again"
+    yield from unsettled(view)
+
+
+def handed_over(view: View) -> Iterator[str]:
+    """How much of the latest submission waits for room in the queue."""
+    from grid.engine.waves import scripts
+
+    if view.submissions and (left := view.submissions[-1].left):
+        yield f"{scripts(left)} of {count(scripts(view.submissions[-1].chunks), 'script')} not handed over yet: the same command goes on"
+
+
+def unsettled(view: View) -> Iterator[str]:
+    """The runs whose job has ended so short a time ago that they may still be heard of."""
+    if waiting := [state.wait_s for state in view.states.values() if state.wait_s > 0]:
+        ended = f"{count(len(waiting), 'run')} ended moments ago"
+        yield f"{ended}: what became of {'it' if len(waiting) == 1 else 'them'} can be told in {max(waiting):.0f} s (NUQ_LAG_S)"
+
+
 def duration(seconds: float) -> str:
     """``45 s``, ``12 min``, ``3.4 h``, ``2.1 days``."""
     for limit, unit, name in ((90, 1, "s"), (5400, 60, "min"), (172800, 3600, "h")):

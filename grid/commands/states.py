@@ -58,7 +58,7 @@ def status(argv: Sequence[str], root: Path) -> int:
 
 
 def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
-    from grid.commands.report import counted
+    from grid.commands.report import counted, handed_over, unsettled
     from grid.engine.rehearsal import mixed
     from grid.engine.runs import left_over
 
@@ -74,7 +74,9 @@ def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
     if silent := [run for run in runs if view.states[run.run_dir].stale]:
         longest = max(view.states[run.run_dir].age_s or 0 for run in silent)
         print(f"silent: {count(len(silent), 'running one')} without a sign of getting on for up to {longest / 60:.0f} min")
-    for line in [*_eta(runs, view), *mixed(runs, view.states), *_cells(runs, view), *_beside(view)]:
+    if stopped := sum(1 for state in view.states.values() if state.suspended):
+        print(f"suspended: {count(stopped, 'run')}, by SLURM or with scontrol suspend; they go on when they are resumed")
+    for line in [*handed_over(view), *unsettled(view), *_eta(runs, view), *mixed(runs, view.states), *_cells(runs, view), *_beside(view)]:
         print(line)
     if old := left_over([item.experiment for item in runs], root):
         some = ", ".join(path.name for path in old[:5]) + (" ..." if len(old) > 5 else "")
@@ -94,7 +96,7 @@ def _asked(view: View) -> str:
     if view.answer is None:
         return ""
     if not view.answer.reachable:
-        return f" (the scheduler cannot be asked: {view.answer.error})"
+        return f" (the scheduler cannot be asked: {view.answer.error}; --now asks again at once)"
     return f" (the scheduler's word is {max(time.time() - view.answer.asked, 0):.0f} s old)"
 
 
@@ -235,6 +237,7 @@ def failures(argv: Sequence[str], root: Path) -> int:
     """What went wrong, grouped by signature."""
     parser = command_parser("failures", "Failed runs grouped by what went wrong, with an example each.")
     parsed = parser.parse_args(argv)
+    from grid.commands.report import doubts
     from grid.engine import evidence
     from grid.engine.retry import failures_of
     from grid.engine.triage import groups
@@ -243,6 +246,8 @@ def failures(argv: Sequence[str], root: Path) -> int:
     runs = runs_named(parsed, root)
     view = evidence.look([run.run_dir for run in runs], [runs[0].experiment.folder], root)
     found = failures_of(runs, view, root)
+    for line in doubts(view):
+        print(line)
     if not found:
         print("no run has failed")
         return 0

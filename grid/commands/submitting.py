@@ -1,21 +1,21 @@
-"""What goes into the queue and out of it: plan, submit, retry, cancel."""
+"""What goes into the queue: plan, submit, retry."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grid.commands.options import again, as_planned, command_parser, count, table, words_of
+from grid.commands.options import add_consent, again, as_planned, command_parser, consent, count, table, words_of
 
 if TYPE_CHECKING:
     from grid.engine.planning import Made, Options, Reviewed
     from grid.engine.submission import Chunk, Submission
 
+WAITS = 75  # exit code: something waits for room, and the same command goes on with it
 RESOURCES = {
     "nodes": (int, "nodes of one experiment (default: 1)"),
     "ranks": (int, "torch.distributed processes of one experiment, over all nodes (default: 1)"),
@@ -39,14 +39,27 @@ def _add_queue_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--canary", action="store_true", help="run one experiment of each resource shape first; the rest only if it succeeds"
     )
+    _add_ignore(parser)
     group = parser.add_argument_group("resources of one experiment (they come before those of the sweep and of the site)")
     for name, (kind, text) in RESOURCES.items():
         group.add_argument(f"--{name}", type=kind, metavar=name.upper(), help=text)
 
 
+def _add_ignore(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="CHECK",
+        help="submit whatever a check says: time, data, folders, disk, opinion, build",
+    )
+
+
 def _options(parsed: argparse.Namespace) -> Options:
     from grid.engine.planning import Options, file_of
+    from grid.engine.preflight import known
 
+    known(parsed.ignore)
     for name in ("per_script", "parallel", "max_running"):
         value = getattr(parsed, name)
         if value is not None and value < 1:
@@ -56,7 +69,7 @@ def _options(parsed: argparse.Namespace) -> Options:
             f"--parallel {parsed.parallel}: a script holds --per_script {parsed.per_script} experiments; it cannot run more at a time"
         )
     resources = {name: getattr(parsed, name) for name in RESOURCES if getattr(parsed, name) is not None}
-    names = ("grid", "run_name", "seeds", "overrides", "site", "per_script", "parallel", "max_running", "canary")
+    names = ("grid", "run_name", "seeds", "overrides", "site", "per_script", "parallel", "max_running", "canary", "ignore")
     return Options(**{name: getattr(parsed, name) for name in names}, resources=resources, file=file_of(parsed.grid))
 
 
@@ -71,13 +84,17 @@ def plan(argv: Sequence[str], root: Path) -> int:
     _add_queue_options(parser)
     parser.add_argument("--scripts", action="store_true", help="also write the exact scripts that submit would use, and say where")
     parsed = parser.parse_args(argv)
-    from grid.engine import planning
+    from grid.engine import planning, waves
 
     made = planning.make(_options(parsed), root, max_age_s=0)
     _show(made, root)
-    found = [*(planning.check(made, root) if made.plan.submit else []), *_rehearsed(made, root)]
+    found = _checked(made, root)
     for text in found:
         print(f"problem: {text}")
+    if made.plan.submit and planning.slurm_is_here():
+        wanted = waves.scripts(made.plan.chunks)
+        if (room := waves.room(made.site, root, wanted)) is not None and room.scripts < wanted:
+            print(f"note: submit hands over {room.scripts} of {wanted} scripts now ({room.why}), and the rest when it is called again")
     if parsed.scripts and made.plan.submit:
         _write_scripts(made, root)
     planning.keep(made, root)
@@ -92,14 +109,15 @@ def plan(argv: Sequence[str], root: Path) -> int:
     return 0
 
 
-def _rehearsed(made: Made, root: Path) -> Sequence[str]:
-    """What ``planning.rehearsed`` has against the plan; what it could not look at is printed."""
+def _checked(made: Made, root: Path) -> list[str]:
+    """What forbids to submit the plan; what else the checks have to say is printed."""
     from grid.engine import planning
 
-    found = planning.rehearsed(made, root)
-    for text in found.notes:
-        print(f"note: {text}")
-    return found.problems
+    found = planning.check(made, root)
+    for item in found:
+        if not item.forbids:
+            print(f"note: {item.text}")
+    return [item.text for item in found if item.forbids]
 
 
 def _write_scripts(made: Made, root: Path) -> None:
@@ -113,7 +131,7 @@ def _write_scripts(made: Made, root: Path) -> None:
 
 def _show(made: Made, root: Path) -> None:
     """The plan as a table and sentences."""
-    from grid.commands.report import changes, counted, drifted, hours
+    from grid.commands.report import changes, counted, doubts, drifted, hours
 
     plan = made.plan
     print(f"{plan.title}: {count(len(made.runs), 'experiment')}; code {_code(plan.code)}")
@@ -126,7 +144,7 @@ def _show(made: Made, root: Path) -> None:
         chosen = sum(1 for run, state in made.view.states.items() if state.word == word and run in submit)
         rows.append((word, str(number), str(chosen) if chosen else "", counted(made.view, word)))
     table(("STATE", "RUNS", "SUBMIT", ""), rows)
-    for line in [*changes(made, root), *drifted(made, root), *hours(made)]:
+    for line in [*changes(made, root), *drifted(made, root), *hours(made), *doubts(made.view)]:
         print(line)
     if plan.chunks:
         print()
@@ -169,9 +187,11 @@ def submit(argv: Sequence[str], root: Path) -> int:
     parser = command_parser(
         "submit", "Submit what `plan` showed: exactly that, or nothing. An interrupted submission goes on.", sweep_options=False
     )
-    _add_consent(parser)
+    add_consent(parser)
+    _add_ignore(parser)
     parsed = parser.parse_args(argv)
-    from grid.engine import evidence, planning, slurm, submission
+    from grid.commands.report import doubts
+    from grid.engine import evidence, planning, preflight, slurm, submission
     from grid.engine.runs import named
 
     slurm.check_sbatch()
@@ -184,37 +204,26 @@ def submit(argv: Sequence[str], root: Path) -> int:
         known = evidence.settle(submission.read_all(root, folder), root)
         if begun := [item for item in known if item.id == before.id]:
             return _go_on(begun[0], before.options, root)
-        made = planning.make(before.options, root, max_age_s=0)
+        options = dataclasses.replace(before.options, ignore=[*before.options.ignore, *preflight.known(parsed.ignore)])
+        made = planning.make(options, root, max_age_s=0)
         if found := planning.moved(before, made):
             look = again("plan", parsed.grid, parsed.run_name)
             raise ValueError(
-                f"things are not as they were when the plan was made: {'; '.join(found)}. Nothing was submitted; look again: {look}"
+                f"things are not as they were when the plan was made: {'; '.join([*found, *doubts(made.view)])}. Nothing was submitted; "
+                f"look again: {look}"
             )
         made = planning.with_id(made, before.id)
         if not made.plan.submit and not made.plan.cancel:
-            print("nothing to submit")
+            print("; ".join(["nothing to submit", *doubts(made.view)]))
             return 0
-        if found := [*planning.check(made, root), *_rehearsed(made, root)] if made.plan.submit else []:
+        if found := _checked(made, root):
             raise ValueError("nothing was submitted: " + "; ".join(found))
         if made.plan.cancel and not _cancel_unwanted(made, parsed.yes, root):
             print("nothing was cancelled and nothing submitted")
             return 1
         if made.plan.submit:
-            _report(planning.apply(made, root, _note), made.options)
+            return _report(*planning.apply(made, root, _note), made.options)
     return 0
-
-
-def _add_consent(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="do not ask before something is cancelled or started again")
-
-
-def _consent(question: str, yes: bool) -> bool:
-    """Whether the user agrees; ValueError where nobody can be asked."""
-    if yes:
-        return True
-    if not sys.stdin.isatty():
-        raise ValueError(f"{question} Nobody can be asked here: --yes says yes")
-    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _cancel_unwanted(made: Made, yes: bool, root: Path) -> bool:
@@ -227,7 +236,7 @@ def _cancel_unwanted(made: Made, yes: bool, root: Path) -> bool:
             print(f"kept in the queue: {item.element} runs {Path(item.run_dir).name}, no longer in the sweep, and others that are")
     if not alone:
         return True
-    if not _consent(f"Cancel {count(len(alone), 'queued or running script')} of runs that the sweep no longer has?", yes):
+    if not consent(f"Cancel {count(len(alone), 'queued or running script')} of runs that the sweep no longer has?", yes):
         return False
     scheduler.cancel(alone)
     submission.note_cancelled(root, made.plan.folder, alone)
@@ -244,15 +253,15 @@ def _go_on(item: Submission, options: Options, root: Path) -> int:
         jobs = ", ".join(chunk.job_id for chunk in item.chunks)
         print(f"submitted already, as {jobs}; to see what is new: {again('plan', options.grid, options.run_name)}")
         return 0
-    left = [chunk for chunk in item.chunks if not chunk.is_settled]
+    left = item.left
     runs = [run for chunk in left for element in chunk.elements for run in element]
     view = evidence.look(runs, [item.folder], root, max_age_s=0)
     if alive := planning.not_startable(item, view):
         some = ", ".join(Path(run).name for run in alive[:3])
         raise ValueError(f"{len(alive)} of the runs that were still to be submitted are alive or done meanwhile ({some}): plan again")
+    item = planning.released(item, view)
     print(f"going on with {item.id}: {len(left)} of {count(len(item.chunks), 'array')} left")
-    _report(planning.go_on(item, load_site(options.site), root, _note), options)
-    return 0
+    return _report(*planning.go_on(item, load_site(options.site), root, _note), options)
 
 
 def _note(chunk: Chunk) -> None:
@@ -261,8 +270,15 @@ def _note(chunk: Chunk) -> None:
     )
 
 
-def _report(item: Submission, options: Options) -> None:
+def _report(item: Submission, why: str, options: Options) -> int:
+    """Say what was handed over, and what waits for room and why; the exit code."""
+    from grid.engine.waves import scripts
+
     print(f"the jobs run the snapshot {item.code['path']}; watch them: {again('status', options.grid, options.run_name)}")
+    if not why:
+        return 0
+    print(f"{scripts(item.left)} of {count(scripts(item.chunks), 'script')} wait for room ({why}): run the same command again to go on")
+    return WAITS
 
 
 # --- retry --------------------------------------------------------------------------------------------------------
@@ -272,7 +288,7 @@ def retry(argv: Sequence[str], root: Path) -> int:
     """Submit failed runs again, each kind of failure with what it needs."""
     parser = command_parser("retry", "Submit failed runs again: with more time or memory, or on other nodes, as their failure asks for.")
     _add_queue_options(parser)
-    _add_consent(parser)
+    add_consent(parser)
     parser.add_argument(
         "--kind", action="append", default=[], metavar="KIND", help="only failures of this kind (see: failures); may be repeated"
     )
@@ -285,13 +301,14 @@ def retry(argv: Sequence[str], root: Path) -> int:
     parser.add_argument("--here", action="store_true", help="run them on this machine instead")
     parser.add_argument("--slots", type=int, metavar="N", help="with --here: runs at once (default: as many as cores and GPUs allow)")
     parsed = parser.parse_args(argv)
+    from grid.commands.report import doubts
     from grid.engine import evidence, planning, slurm, submission
     from grid.engine.machine import check_slots
     from grid.engine.retry import choose
     from grid.engine.runs import named
 
     check_slots(parsed.slots)
-    as_planned(parsed, root)
+    as_planned(parsed, root, needs_plan=True)
     options = _options(parsed)
     if not parsed.here:
         slurm.check_sbatch()
@@ -301,19 +318,18 @@ def retry(argv: Sequence[str], root: Path) -> int:
         options = _inherited(options, planning.reviewed(root, folder))
         made = planning.make(options, root, max_age_s=0)
         chosen, lines = choose(made, root, kinds=parsed.kind, with_code=parsed.code, factor=parsed.factor)
-        for line in lines:
+        for line in [*lines, *doubts(made.view)]:
             print(line)
         if not chosen:
             print("nothing to retry")
             return 0
-        if not _consent(f"Start {count(len(chosen), 'run')} again?", parsed.yes):
+        if not consent(f"Start {count(len(chosen), 'run')} again?", parsed.yes):
             return 0
         if not parsed.here:
             made = planning.make(dataclasses.replace(options, retry=chosen), root)
-            if found := [*planning.check(made, root), *_rehearsed(made, root)]:
+            if found := _checked(made, root):
                 raise ValueError("nothing was submitted: " + "; ".join(found))
-            _report(planning.apply(made, root, _note), made.options)
-            return 0
+            return _report(*planning.apply(made, root, _note), made.options)
     from grid.commands.here import check
     from grid.engine.local import run_with_progress
 
@@ -326,52 +342,7 @@ def _inherited(options: Options, before: Reviewed | None) -> Options:
     """Where the command line says nothing: the site, the cap and the packing of the sweep's last plan."""
     if before is None:
         return options
-    names = ("site", "per_script", "parallel", "max_running")
-    default = type(options)("", "")
+    names = ("site", "per_script", "parallel", "max_running", "ignore")
+    default = type(options)("", "", ignore=[])
     unsaid = [name for name in names if getattr(options, name) == getattr(default, name)]
     return dataclasses.replace(options, **{name: getattr(before.options, name) for name in unsaid})
-
-
-# --- cancel -------------------------------------------------------------------------------------------------------
-
-
-def cancel(argv: Sequence[str], root: Path) -> int:
-    """Take runs out of the queue."""
-    parser = command_parser("cancel", "Cancel queued and running jobs of a sweep, or of one experiment.", one="all of the sweep")
-    _add_consent(parser)
-    parser.add_argument("--pending", action="store_true", help="only what has not begun")
-    parsed = parser.parse_args(argv)
-    from grid.commands.options import runs_named
-    from grid.engine import evidence, scheduler, submission
-
-    whole = parsed.name is None and parsed.seeds is None and not parsed.overrides
-    as_planned(parsed, root)
-    runs = runs_named(parsed, root)
-    folder = runs[0].experiment.folder
-    with submission.only_one(root, folder):
-        evidence.settle(submission.read_all(root, folder), root)
-        view = evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=0)
-        words = ("pending",) if parsed.pending else ("pending", "running")
-        if view.answer is not None and not view.answer.reachable:
-            raise ValueError(f"nothing was cancelled, for what is queued is not known: {view.answer.error}")
-        known = {**view.states, **view.others}
-        title = f"{Path(parsed.grid).stem if parsed.grid.endswith('.py') else parsed.grid}.{parsed.run_name}"
-        foreign = {
-            run for item in view.submissions if item.title != title for chunk in item.chunks for runs in chunk.elements for run in runs
-        }
-        # the whole sweep is also what was submitted of it with other seeds or settings, and nothing of another sweep
-        own = {run: state for run, state in known.items() if run not in foreign} if whole else view.states
-        elements = {state.element for run, state in own.items() if state.element and state.word in words}
-        if not elements:
-            print("nothing to cancel")
-            return 0
-        touched = [run for run, state in known.items() if state.element in elements and state.word in words]
-        if _consent(
-            f"Cancel {count(len(elements), 'script')} with {count(len(touched), 'unfinished run')}?",
-            parsed.yes,
-        ):
-            scheduler.cancel(sorted(elements))
-            submission.note_cancelled(root, folder, sorted(elements))
-            evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=0)  # `status` shows no look of before
-            print(f"cancelled {count(len(elements), 'script')}")
-    return 0

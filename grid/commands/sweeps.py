@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -84,12 +86,19 @@ def dry_run(argv: Sequence[str], root: Path) -> int:
     """A handful of steps of one experiment."""
     what = "A handful of steps of one experiment through the real code, and an estimate of time, memory and bytes for the whole run."
     options = command_parser("dry-run", what, one="the first of the sweep").parse_args(argv)
+    from grid.engine.preflight import keep_measured
     from grid.engine.script import pinned
 
     first = runs_named(options, root)[0]
     print(f"dry run of {first.experiment.label}: {first.experiment.name}", flush=True)
-    command = [os.environ.get("PYTHON", sys.executable), "-m", "train.dry_run", *pinned(first.experiment, first.run_dir)]
-    return subprocess.run(command, cwd=root, check=False).returncode
+    with tempfile.TemporaryDirectory() as folder:
+        measured = Path(folder, "measured.json")
+        command = [os.environ.get("PYTHON", sys.executable), "-m", "train.dry_run", *pinned(first.experiment, first.run_dir)]
+        environ = {**os.environ, "NUQ_MEASURED": str(measured)}
+        code = subprocess.run(command, cwd=root, env=environ, check=False).returncode
+        if measured.exists():
+            keep_measured(first, round(json.loads(measured.read_text())["disk_gb"] * 1e9), root)
+    return code
 
 
 def task_texts() -> dict[str, str]:

@@ -18,6 +18,7 @@ KEEP_S = 60 * 86400.0  # ids that nobody asked for in so long are dropped
 
 WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 LIVE = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT", "POWER_UP_NODE", "UPDATE_DB"}
+STOPPED = {"SUSPENDED", "STOPPED"}  # alive, and its processes do nothing
 FAILURES = {"FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "LAUNCH_FAILED", "RECONFIG_FAIL"}
 NODE_FAILURES = {"NODE_FAIL", "BOOT_FAIL"}  # the node did not answer: its processes may live on, out of SLURM's reach
 ENDS = FAILURES | {"COMPLETED", "CANCELLED", "PREEMPTED", "REVOKED"}
@@ -25,6 +26,10 @@ ENDS = FAILURES | {"COMPLETED", "CANCELLED", "PREEMPTED", "REVOKED"}
 
 class Unreachable(ConnectionError):
     """The scheduler gave no answer: what was asked of it may or may not have happened."""
+
+
+class Full(Unreachable):
+    """The controller has no room for another job now (MaxJobCount) and lets sbatch wait; it is ended before it asks again."""
 
 
 def array_id(element: str) -> str:

@@ -6,10 +6,11 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from grid.engine import scheduler, submission
-from grid.engine.answers import Answer, Job
-from grid.engine.state import Claim, Record, RunFolder, State, ids_to_ask, judge
+from grid.engine.answers import Answer, Job, array_id
+from grid.engine.state import Claim, Record, RunFolder, State, ids_to_ask, judge, own_element
 from grid.engine.submission import Submission
 
 CACHE = Path("jobs") / "scheduler.json"
@@ -41,9 +42,10 @@ def look(run_dirs: Collection[str], folders: Iterable[str], root: Path, *, max_a
         for run, claim in submission.claims(submissions, root).items()
     }
     records = {run: RunFolder(root / run).record() for run in dict.fromkeys([*run_dirs, *claims])}
+    marks = {**_by_hand(record for record in records.values() if isinstance(record, Mapping)), **submission.marks(submissions)}
     answer = None
     if ids := ids_to_ask((record, claims.get(run)) for run, record in records.items()):
-        answer = scheduler.ask(ids, cache=root / CACHE, max_age_s=max_age_s)
+        answer = scheduler.ask(ids, cache=root / CACHE, max_age_s=max_age_s, marks=marks)
         if any(claim.element and answer.covers(claim.element) and not answer.job(claim.element) for claim in claims.values()):
             answer = replace(answer, keeps_s=_keeps_s(root))
     now = time.time()
@@ -54,12 +56,25 @@ def look(run_dirs: Collection[str], folders: Iterable[str], root: Path, *, max_a
         if answer is not None and element and (job := answer.job(element)) is not None:
             jobs[run] = job
             states[run] = judge(record, claims.get(run), job, answer, now)
-    view = _explained(View(states, claims, jobs, answer, submissions), records, recalled, root, now)
+    view = _explained(View(states, claims, jobs, answer, submissions), records, recalled, marks, root, now)
     wanted = {run: view.states[run] for run in run_dirs}
     return replace(view, states=wanted, others={run: state for run, state in view.states.items() if run not in wanted})
 
 
-def _explained(view: View, records: Mapping[str, Record], recalled: Collection[str], root: Path, now: float) -> View:
+def _by_hand(records: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
+    """Array id -> the job's name, as runs tell them that nobody wrote down."""
+    found: dict[str, set[str]] = {}
+    for record in records:
+        ids = record.get("slurm")
+        name = ids.get("SLURM_JOB_NAME") if isinstance(ids, Mapping) else None
+        if isinstance(name, str) and (element := own_element(record)):
+            found.setdefault(array_id(element), set()).add(name)
+    return found
+
+
+def _explained(
+    view: View, records: Mapping[str, Record], recalled: Collection[str], marks: scheduler.Marks, root: Path, now: float
+) -> View:
     """With our own word (``recalled``: cancelled elements) and accounting's on jobs that left the queue, where their runs did not tell."""
     answer = view.answer
     if answer is None or not answer.reachable:
@@ -67,10 +82,17 @@ def _explained(view: View, records: Mapping[str, Record], recalled: Collection[s
     gone = [
         run for run, state in view.states.items() if state.element and state.word not in EXPLAINED and answer.job(state.element) is None
     ]
+    # SLURM forgets at once, accounting included, what is cancelled while it waits beside others of its array
     told = {element: Job("CANCELLED") for element in recalled}
     if asking := [run for run in gone if view.states[run].element not in told]:
         since = min((view.claims[run].submitted_at for run in asking if run in view.claims), default=now)
-        told |= _accounts([view.states[run].element for run in asking], since, root)
+        told |= _accounts([view.states[run].element for run in asking], since, marks, root)
+    unbegun = submission.without_log(view.submissions, {run for run in gone if view.states[run].element not in told}, root)
+    told |= {
+        view.states[run].element: Job("CANCELLED", "it left the queue before it began")
+        for run in unbegun
+        if _never_spoke(run, records, view)
+    }
     states, jobs = dict(view.states), dict(view.jobs)
     for run in gone:
         if (job := told.get(states[run].element)) is not None:
@@ -87,14 +109,21 @@ def _keeps_s(root: Path) -> float:
         return 0.0
 
 
-def _accounts(elements: Sequence[str], since: float, root: Path) -> dict[str, Job]:
+def _never_spoke(run: str, records: Mapping[str, Record], view: View) -> bool:
+    """Whether neither the run nor its script told anything of this job."""
+    claim, record = view.claims.get(run), records[run]
+    mine = isinstance(record, Mapping) and own_element(record) == view.states[run].element
+    return claim is not None and claim.ended_code is None and not mine
+
+
+def _accounts(elements: Sequence[str], since: float, marks: scheduler.Marks, root: Path) -> dict[str, Job]:
     """How accounting says that these elements ended; nothing where there is no accounting."""
     try:
         if not scheduler.facts(root / CACHE).accounting:
             return {}
     except scheduler.Unreachable:
         return {}
-    told = scheduler.history(elements, since, cache=root / CACHE)
+    told = scheduler.history(elements, since, cache=root / CACHE, marks=marks)
     return {element: job for element in elements if (job := told.job(element)) is not None}
 
 

@@ -6,20 +6,20 @@ A state never claims more than the evidence: what cannot be told is ``unknown``,
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import args
-from grid.engine.answers import FAILURES, LIVE, NODE_FAILURES, WAITING, Answer, Job
+from grid.engine.answers import FAILURES, LIVE, NODE_FAILURES, STOPPED, WAITING, Answer, Job
+from grid.engine.record_values import data_told, number, number_text, own_element, process_alive, text
 
 STALE_S = 600.0  # a running experiment refreshes its heartbeat about every 2 s; this leaves room for long passes
 # How old what we see may be: files of other nodes appear up to a minute late, and clocks differ by as much.
 LAG_S = args.lag_s(os.environ.get("NUQ_LAG_S"))
 MARGIN_S = 5.0  # a heartbeat this much later than a look was written after it, as far as clocks agree
 WORDS = ("new", "pending", "running", "done", "failed", "diverged", "preempted", "cancelled", "lost", "unknown")
+SUSPENDED = "suspended"  # how the reason begins
 ENDED = {"done", "failed", "diverged", "preempted"}
 STARTABLE = {"new", "failed", "diverged", "preempted", "cancelled", "lost"}  # the others may be alive: leave them alone
 HELD = 4  # the exit code of run.sh where another process has the folder: no end of the run
@@ -43,6 +43,7 @@ class State:
     code: str = ""  # the digest of the code it ran
     data: str = ""  # fingerprint and sizes of what its steps were made on (``data_told``)
     memory_bytes: float = 0.0  # what its processes took at most; 0 where it does not tell
+    wait_s: float = 0.0  # what its job's end means will be certain in so many seconds
 
     @property
     def may_start(self) -> bool:
@@ -52,7 +53,12 @@ class State:
     @property
     def stale(self) -> bool:
         """Running as far as can be told, yet silent for long."""
-        return self.word == "running" and self.age_s is not None and self.age_s > STALE_S
+        return self.word == "running" and self.age_s is not None and self.age_s > STALE_S and not self.suspended
+
+    @property
+    def suspended(self) -> bool:
+        """Its job is stopped where it was, by somebody with ``scontrol suspend`` or by the scheduler."""
+        return self.reason.startswith(SUSPENDED)
 
 
 @dataclass(frozen=True)
@@ -110,39 +116,6 @@ def judge(record: Record, claim: Claim | None, job: Job | None, answer: Answer |
     )
 
 
-def data_told(values: Any) -> str:
-    """``45d9852abc54d5 (1442 training and 355 test examples)``, from what a run notes of its data; empty where it notes none."""
-    if not isinstance(values, Mapping) or not (fingerprint := _text(values.get("fingerprint"))):
-        return ""
-    return f"{fingerprint} ({_number(values.get('num_train')):.0f} training and {_number(values.get('num_test')):.0f} test examples)"
-
-
-def own_element(record: Mapping[str, Any]) -> str | None:
-    """The array element (or plain job) that wrote this record; None outside SLURM."""
-    ids = record.get("slurm")
-    if not isinstance(ids, Mapping):
-        return None
-    job, array, task = (_id(ids.get(f"SLURM_{name}")) for name in ("JOB_ID", "ARRAY_JOB_ID", "ARRAY_TASK_ID"))
-    return f"{array}_{task}" if array and task else job or None
-
-
-def process_alive(host: str, pid: int) -> bool | None:
-    """Whether the process exists and has not ended (a zombie has); None where it belongs to another machine."""
-    if host != socket.gethostname() or pid <= 0:
-        return None
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except FileNotFoundError:
-        return not Path("/proc/self").exists()  # gone since, unless this system has no /proc
-    return fields[:1] != [b"Z"]
-
-
 _NUMBERS = ("start", "heartbeat", "step", "steps", "seconds", "attempt", "memory_bytes")
 
 
@@ -171,22 +144,22 @@ class _Seen:
 
     @classmethod
     def of(cls, record: Mapping[str, Any], now: float, alive: Alive) -> _Seen:
-        numbers = {key: _number(record.get(key)) for key in _NUMBERS}
+        numbers = {key: number(record.get(key)) for key in _NUMBERS}
         word, host, failure, slurm = (record.get(key) for key in ("state", "host", "failure", "slurm"))
         metrics = record.get("metrics")
         is_running = word == "running" and isinstance(host, str)
-        progress = _number(record.get("progress")) or numbers["heartbeat"]  # records of older code tell none
+        progress = number(record.get("progress")) or numbers["heartbeat"]  # records of older code tell none
         return cls(
             word=word if isinstance(word, str) and word in ENDED | {"running"} else "",
             message=str(failure.get("message", "")) if isinstance(failure, Mapping) else "",
             age_s=now - numbers["heartbeat"],
             idle_s=now - min(progress, numbers["heartbeat"]),
-            process=alive(str(host), int(_number(record.get("pid")))) if is_running else None,
+            process=alive(str(host), int(number(record.get("pid")))) if is_running else None,
             element=own_element(record) or "",
-            life=int(_id(slurm.get("SLURM_RESTART_COUNT")) or 0) if isinstance(slurm, Mapping) else 0,
-            cluster=_text(slurm.get("SLURM_CLUSTER_NAME")) if isinstance(slurm, Mapping) else "",
-            metrics={str(key): _number(value) for key, value in metrics.items()} if isinstance(metrics, Mapping) else {},
-            code=_text(record.get("code")),
+            life=int(number_text(slurm.get("SLURM_RESTART_COUNT")) or 0) if isinstance(slurm, Mapping) else 0,
+            cluster=text(slurm.get("SLURM_CLUSTER_NAME")) if isinstance(slurm, Mapping) else "",
+            metrics={str(key): number(value) for key, value in metrics.items()} if isinstance(metrics, Mapping) else {},
+            code=text(record.get("code")),
             data=data_told(record.get("data")),
             **numbers,
         )
@@ -242,7 +215,11 @@ def _verdict(seen: _Seen | None, claim: Claim | None, job: Job | None, answer: A
     if standing == "silent":
         return _without_answer(seen if mine or later else None, why)
     gone = answer.gone(claim.element) if answer is not None and answer.covers(claim.element) else None
-    return _when_over(seen, mine, later, claim, job if standing == "over" else None, gone, now)
+    ended = job if standing == "over" else None
+    verdict = _when_over(seen, mine, later, claim, ended, gone, now)
+    since = ended.end if ended is not None and ended.end is not None else gone
+    left_s = since + _settling_s(ended) - now if since is not None else 0.0
+    return replace(verdict, wait_s=left_s) if left_s > 0 and not verdict.may_start and verdict.word != "done" else verdict
 
 
 def _standing(claim: Claim, job: Job | None, answer: Answer | None) -> tuple[str, str]:
@@ -298,6 +275,8 @@ def _by_ledger(seen: _Seen | None, claim: Claim, standing: str, now: float) -> S
 def _while_live(seen: _Seen | None, claim: Claim, job: Job | None) -> State:
     """Its job runs.  seen: the record, where that job wrote it; it may be of the job's life before a requeue."""
     node = f" on {job.node}" if job and job.node else ""
+    if job and job.word in STOPPED and (seen is None or seen.word == "running"):
+        return State("pending" if seen is None or _is_before(seen, job) else "running", f"{SUSPENDED}{node}")
     if seen is None or _is_before(seen, job):
         return State("pending", f"its job begins{node}" if claim.first else f"its turn comes in the job that runs{node}")
     if seen.word == "running":
@@ -336,11 +315,10 @@ def _when_over(seen: _Seen | None, mine: bool, later: bool, claim: Claim, job: J
         if job
         else f"job {claim.element} is no longer in the queue"
     )
-    settling_s = STALE_S if word in NODE_FAILURES else LAG_S
     ended = job.end if job and job.end is not None else gone
     spoke = seen if mine or later else None
     is_ours = job is None and spoke is not None and spoke.process is False  # of this machine, whose files we see at once
-    is_settled = ended is None or now - ended > settling_s or is_ours
+    is_settled = ended is None or now - ended > _settling_s(job) or is_ours
     if spoke is not None and spoke.word != "running":
         if mine and word == "CANCELLED" and spoke.word == "preempted":
             return State("cancelled", told, held=not is_settled)
@@ -367,20 +345,6 @@ def _when_over(seen: _Seen | None, mine: bool, later: bool, claim: Claim, job: J
     return State("lost", told)
 
 
-# --- values -------------------------------------------------------------------------------------------------------
-
-
-def _number(value: Any) -> float:
-    """A finite number as it is, anything else as 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0.0
-    return float(value) if -1e15 < value < 1e15 else 0.0
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _id(value: Any) -> str:
-    """A number of SLURM's as a text without leading zeros; empty for anything else."""
-    return str(int(value)) if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20 else ""
+def _settling_s(job: Job | None) -> float:
+    """How long after a job's end its runs may still be heard of."""
+    return STALE_S if job is not None and job.word in NODE_FAILURES else LAG_S

@@ -12,11 +12,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from grid.engine import evidence, scheduler, slurm, snapshot, submission
+from grid.engine import evidence, records, scheduler, slurm, snapshot, submission, waves
 from grid.engine.evidence import View
 from grid.engine.plan import FRESH, Cancelled, Plan, Planned, arrays, differences, digest
-from grid.engine.preflight import problems
-from grid.engine.rehearsal import Rehearsal, rehearse
+from grid.engine.preflight import Finding, findings, known, rehearsed
 from grid.engine.resources import Resources
 from grid.engine.runs import Run, named, others, prepare, runs_of, sign
 from grid.engine.script import from_script, job_script
@@ -26,7 +25,6 @@ from grid.engine.submission import Chunk, Submission
 from grid.engine.sweep import Experiment, Sweep
 
 PLAN = "plan.json"
-SMALLEST_ARRAY = 1000  # elements of an array that every cluster takes: SLURM's default MaxArraySize is 1001
 
 
 @dataclass(frozen=True)
@@ -43,6 +41,7 @@ class Options:
     parallel: int = 1
     max_running: int | None = None
     canary: bool = False
+    ignore: Sequence[str] = ()  # of preflight.CHECKS
     resources: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     retry: Mapping[str, Mapping[str, Any]] | None = None  # run folder -> changed resources: only these, and also those that failed
 
@@ -93,7 +92,7 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
         per_script=options.per_script,
         cap=options.max_running,
         canary=options.canary,
-        max_elements=_max_elements(site, root) if submit else SMALLEST_ARRAY,
+        max_elements=waves.largest_array(waves.limits(site, root)) if submit else waves.SMALLEST_ARRAY,
     )
     values = dataclasses.asdict(options), dataclasses.asdict(code)
     plan = Plan("", sweep.title, folder, *values, submit, cancel, chunks, digest(repr(site)), files)
@@ -147,20 +146,6 @@ def slurm_is_here() -> bool:
     return shutil.which("sbatch") is not None
 
 
-def _max_elements(site: Site, root: Path) -> int:
-    """The largest array that the cluster takes: below MaxArraySize, and no larger than what a user may have submitted at once."""
-    size, submitted = site.max_array_size, site.max_submit
-    if slurm_is_here() and (size is None or submitted is None):
-        try:
-            facts = scheduler.facts(root / evidence.CACHE)
-        except scheduler.Unreachable:
-            facts = scheduler.Facts()
-        size = facts.max_array_size if size is None else size
-        submitted = facts.max_submit if submitted is None else submitted
-    limits = [SMALLEST_ARRAY if size is None else size - 1, submitted]
-    return max(min(limit for limit in limits if limit is not None), 1)
-
-
 def with_id(made: Made, plan_id: str) -> Made:
     """The same plan under the name of the reviewed one."""
     return dataclasses.replace(made, plan=dataclasses.replace(made.plan, id=plan_id))
@@ -201,12 +186,47 @@ def reviewed(root: Path, folder: str) -> Reviewed | None:
     """The plan that was last kept for this folder of runs; None where there is none."""
     path = submission.folder_of(root, folder) / PLAN
     try:
-        values = json.loads(path.read_text())
-        return Reviewed(values["id"], Options(**values["options"]), values["essence"])
+        values = records.table({"plan": json.loads(path.read_bytes())}, "plan")
+        return Reviewed(records.text(values, "id", records.NAME), _options(records.table(values, "options")), _essence(values))
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({type(error).__name__}: {error}): make the plan again") from error
+
+
+def _options(values: Mapping[str, Any]) -> Options:
+    """The command line of a plan; ValueError where it is none that we write."""
+    records.only(values, [part.name for part in dataclasses.fields(Options)])
+    per_script, parallel = records.whole(values, "per_script", 1, 1), records.whole(values, "parallel", 1, 1)
+    if parallel > per_script:
+        raise ValueError(f"parallel={parallel} must be at most per_script={per_script}")
+    if values.get("retry") is not None:
+        raise ValueError("retry: only a plan of new runs is reviewed")
+    return Options(
+        records.text(values, "grid"),
+        records.text(values, "run_name"),
+        records.text(values, "file", default=""),
+        seeds=None if values.get("seeds") is None else records.text(values, "seeds"),
+        overrides=records.texts(values, "overrides"),
+        site=None if values.get("site") is None else records.text(values, "site"),
+        per_script=per_script,
+        parallel=parallel,
+        max_running=None if values.get("max_running") is None else records.whole(values, "max_running", 1),
+        canary=records.flag(values, "canary"),
+        ignore=known(records.texts(values, "ignore")),
+        resources=records.resources(values, "resources"),
+    )
+
+
+def _essence(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    essence = records.table(values, "essence")
+    runs = records.table(essence, "runs")
+    return {
+        "runs": {records.path("runs", run, "runs"): records.resources(runs, run) for run in runs},
+        "cancel": records.texts(essence, "cancel"),
+        "code": records.text(essence, "code"),
+        "site": records.text(essence, "site"),
+    }
 
 
 # --- scripts ------------------------------------------------------------------------------------------------------
@@ -263,23 +283,24 @@ def write_chunk(item: Submission, chunk: Chunk, root: Path, site: Site) -> Path:
 # --- submitting ---------------------------------------------------------------------------------------------------
 
 
-def check(made: Made, root: Path) -> list[str]:
-    """What would make the plan's runs fail, one sentence each."""
+def check(made: Made, root: Path) -> list[Finding]:
+    """What would make the plan's runs fail, and what else is to be said of it; where it submits nothing, of the data of earlier runs."""
     plan = made.plan
+    found = [] if "build" in made.options.ignore else rehearsed(plan, made.runs, made.view.states, root, made.site)
+    if not plan.submit:
+        return found
     item = submission_of(made, f"{snapshot.FOLDER}/{made.plan.code['digest'][: snapshot.DIGITS]}")
-    bare = {chunk.name: dataclasses.replace(chunk, after=()) for chunk in plan.chunks}
+    # SLURM's opinion is asked of one element: how many there may be is the matter of ``waves``
+    bare = {chunk.name: dataclasses.replace(chunk, after=(), elements=chunk.elements[:1], cap=None) for chunk in plan.chunks}
     text = lambda name: sbatch_text(item, bare[name], root, made.site)  # noqa: E731
-    return problems(plan, made.runs, root, made.site, slurm.test_only if slurm_is_here() else None, text)
+    return found + findings(plan, made.runs, root, made.site, slurm.test_only if slurm_is_here() else None, text, made.options.ignore)
 
 
-def rehearsed(made: Made, root: Path) -> Rehearsal:
-    """What building the plan's runs once, and looking at the data of earlier ones, tells."""
-    wanted = {item.run_dir for item in made.plan.submit}
-    return rehearse([run for run in made.runs if run.run_dir in wanted], made.runs, made.view.states, root, made.site)
+def apply(made: Made, root: Path, note: Callable[[Chunk], None]) -> tuple[Submission, str]:
+    """Hand the plan's runs over: snapshot, run folders, scripts, then one sbatch per array.  Call it under ``only_one``.
 
-
-def apply(made: Made, root: Path, note: Callable[[Chunk], None]) -> Submission:
-    """Hand the plan's runs over: snapshot, run folders, scripts, then one sbatch per array.  Call it under ``only_one``."""
+    The submission, and why something of it has to wait for the next call (``go_on``); empty where nothing has.
+    """
     _, path = snapshot.snapshot(root)
     item = submission_of(made, path)
     wanted = {planned.run_dir for planned in made.plan.submit}
@@ -289,16 +310,38 @@ def apply(made: Made, root: Path, note: Callable[[Chunk], None]) -> Submission:
     return go_on(item, made.site, root, note)
 
 
-def go_on(item: Submission, site: Site, root: Path, note: Callable[[Chunk], None]) -> Submission:
-    """Submit what is not yet submitted of a submission."""
-    return submission.hand_over(item, root, lambda now, chunk: write_chunk(now, chunk, root, site), slurm.submit, note)
+def go_on(item: Submission, site: Site, root: Path, note: Callable[[Chunk], None]) -> tuple[Submission, str]:
+    """Submit what is not yet submitted of a submission, as ``apply`` does."""
+    return waves.hand_over(item, site, root, lambda now, chunk: write_chunk(now, chunk, root, site), note)
 
 
 def not_startable(item: Submission, view: View) -> list[str]:
     """Runs of the chunks that are still to be handed over and must not be, for they may be alive or are done."""
-    left = [run for chunk in item.chunks if not chunk.is_settled for runs in chunk.elements for run in runs]
     states: Mapping[str, State] = view.states
-    return [run for run in left if run not in states or not states[run].may_start]
+    return [run for run in _runs(item.left) if run not in states or not states[run].may_start]
+
+
+def released(item: Submission, view: View) -> Submission:
+    """The submission without the conditions that are met already: SLURM forgets jobs, and takes one that it forgot for a success.
+
+    ValueError where a canary that has to succeed first has ended otherwise.
+    """
+    states = {**view.others, **view.states}
+    for chunk in item.left:
+        for how, name in chunk.after:
+            words = {states[run].word for run in _runs([item.chunk(name)]) if run in states} if item.chunk(name).is_settled else set()
+            if how != "afterok" or not words or words & {"pending", "running"}:
+                continue
+            if words != {"done"}:
+                raise ValueError(
+                    f"{name}, which has to succeed before {chunk.name} is submitted, is {' and '.join(sorted(words))}: plan again"
+                )
+            item = item.with_chunk(dataclasses.replace(chunk, after=[pair for pair in chunk.after if pair != (how, name)]))
+    return item
+
+
+def _runs(chunks: Sequence[Chunk]) -> list[str]:
+    return [run for chunk in chunks for runs in chunk.elements for run in runs]
 
 
 def moved(before: Reviewed, made: Made) -> list[str]:

@@ -2,36 +2,82 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import task_settings
 from grid.engine import slurm
 from grid.engine.plan import Plan
-from grid.engine.rehearsal import data_place
+from grid.engine.rehearsal import data_place, rehearse
 from grid.engine.resources import Resources, seconds
 from grid.engine.runs import Run
 from grid.engine.site import Site
+from grid.engine.state import State, write_text
+from grid.engine.submission import folder_of
+from nuq.settings import unknown
 
+CHECKS = ("time", "data", "folders", "disk", "opinion", "build")  # what --ignore takes; each may be wrong about somebody's cluster
 FREE_BYTES = 200 * 2**20  # beside what the runs are expected to write
-RUN_BYTES = 20 * 2**20  # of a run without a finished sibling: checkpoint, log and events of the small models
+LITTLE_BYTES = 20 * 2**20  # left for each run: worth a word where nothing tells what they need; small models leave as much
+SIBLINGS = 20  # so many finished runs are measured
+MEASURED = "dry_run.json"  # what `dry-run` measured, beside the submissions of the sweep
 
 
-def problems(
-    plan: Plan, runs: Sequence[Run], root: Path, site: Site, test_only: Callable[[Path], None] | None, text: Callable[[str], str]
-) -> list[str]:
-    """One sentence for each thing that would make the plan's runs fail; empty where nothing is known to.
+class Finding(NamedTuple):
+    """A sentence of one of the checks; ``forbids``: with it nothing is to be submitted."""
+
+    check: str
+    text: str
+    forbids: bool = True
+
+
+def known(names: Sequence[str]) -> Sequence[str]:
+    """The names of checks; ValueError for one that is none."""
+    for name in names:
+        if name not in CHECKS:
+            raise unknown("check", name, list(CHECKS))
+    return names
+
+
+def rehearsed(plan: Plan, runs: Sequence[Run], states: Mapping[str, State], root: Path, site: Site) -> list[Finding]:
+    """What building the plan's runs once, and looking at the data of all earlier ones, tells: the check ``build``."""
+    wanted = {item.run_dir for item in plan.submit}
+    found = rehearse([run for run in runs if run.run_dir in wanted], runs, states, root, site)
+    return [*(Finding("build", text) for text in found.problems), *(Finding("build", text, forbids=False) for text in found.notes)]
+
+
+def findings(
+    plan: Plan,
+    runs: Sequence[Run],
+    root: Path,
+    site: Site,
+    test_only: Callable[[Path], None] | None,
+    text: Callable[[str], str],
+    ignored: Collection[str] = (),
+) -> list[Finding]:
+    """What is known to make the plan's runs fail, and what could not be looked at; empty where nothing is.
 
     ``text(name of a chunk)`` is its sbatch text and ``test_only`` shows it to SLURM (None: there is no SLURM here).
     """
     wanted = {item.run_dir for item in plan.submit}
     chosen = [run for run in runs if run.run_dir in wanted]
-    found = [*_too_short(plan, site), *_data(chosen, root, site), *_folders(chosen, root), *_disk(chosen, runs, root)]
-    if test_only is not None and not found:
+    checks: dict[str, Callable[[], Iterable[str | Finding]]] = {
+        "time": lambda: _too_short(plan, site),
+        "data": lambda: _data(chosen, root, site),
+        "folders": lambda: _folders(chosen, root),
+        "disk": lambda: _disk(plan, chosen, runs, root),
+    }
+    said = [(name, item) for name, look in checks.items() if name not in ignored for item in look()]
+    found = [item if isinstance(item, Finding) else Finding(name, item) for name, item in said]
+    if test_only is not None and "opinion" not in ignored and not any(item.forbids for item in found):
         found += _opinions(plan, test_only, text)
     return found
 
@@ -93,27 +139,70 @@ def _owner(path: Path) -> str:
         return "it belongs to somebody else"
 
 
-def _disk(chosen: Sequence[Run], runs: Sequence[Run], root: Path) -> list[str]:
-    """Too little space for what the runs will write, as their finished siblings did."""
-    sizes = [_size(run.folder.path) for run in runs if (run.folder.path / "checkpoint.pt").exists()][:20]
-    each = max(sizes, default=RUN_BYTES)
-    need = FREE_BYTES + each * len(chosen)
-    usage = shutil.disk_usage(next(path for path in (root / "runs", root) if path.exists()))
-    if usage.free < need:
-        gb = 2**30
-        return [
-            f"the disk of {root / 'runs'} has {usage.free / gb:.1f} GB left, and {len(chosen)} runs of about {each / gb:.2f} GB need "
-            f"{need / gb:.1f} GB: make room, or submit fewer"
-        ]
-    return []
+def _disk(plan: Plan, chosen: Sequence[Run], runs: Sequence[Run], root: Path) -> list[Finding]:
+    """Too little space for what the runs will write, as finished siblings did, of the same model where there are any, or the dry run."""
+    place = next(path for path in (root / "runs", root) if path.exists())
+    free = shutil.disk_usage(place).free
+    sizes: dict[str, int] = {}
+    finished = (run for run in runs if (run.folder.path / "checkpoint.pt").exists() and run.state().word == "done")
+    for run in itertools.islice(finished, SIBLINGS):
+        sizes[_model(run)] = max(sizes.get(_model(run), 0), _size(run.folder.path))
+    by = "as finished siblings took"
+    if not sizes and (measured := read_measured(root, plan.folder)):
+        sizes, by = measured, "as the dry run measured"
+    if not sizes:
+        if free >= FREE_BYTES + LITTLE_BYTES * len(chosen):
+            return []
+        words = f"{_gb(free)} left for {len(chosen)} runs; what they need is not known before one is done, or dry-run has tried one"
+        return [Finding("disk", f"the disk of {place} has {words}", forbids=False)]
+    most = max(sizes.values())
+    need = FREE_BYTES + sum(sizes.get(_model(run), most) - _size(run.folder.path) for run in chosen)
+    if free >= need:
+        return []
+    words = f"{_gb(free)} left, and {len(chosen)} runs of up to {_gb(most)} need {_gb(need)}, {by}"
+    return [Finding("disk", f"the disk of {place} has {words}: make room, submit fewer, or --ignore disk")]
+
+
+def _model(run: Run) -> str:
+    return str(run.experiment.config["model"]["name"])
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:.2g} GB" if size < 1e10 else f"{size / 1e9:.0f} GB"
 
 
 def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+    """Bytes of all files below; what comes and goes meanwhile counts as nothing."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(path, name)).st_size
+    return total
 
 
-def _opinions(plan: Plan, test_only: Callable[[Path], None], text: Callable[[str], str]) -> list[str]:
-    """What SLURM says to one array of each resource shape, without running it."""
+def read_measured(root: Path, folder: str) -> dict[str, int]:
+    """Model -> bytes of a run, as ``dry-run`` measured; nothing where it did not, or its file is no such thing."""
+    try:
+        values = json.loads((folder_of(root, folder) / MEASURED).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    values = values if isinstance(values, dict) else {}
+    return {name: size for name, size in values.items() if isinstance(size, int) and 0 < size < 1 << 50}
+
+
+def keep_measured(run: Run, size: int, root: Path) -> None:
+    """Write down how many bytes a dry run of this run's model left."""
+    place = folder_of(root, run.experiment.folder)
+    place.mkdir(parents=True, exist_ok=True)
+    write_text(place / MEASURED, json.dumps({**read_measured(root, run.experiment.folder), _model(run): size}))
+
+
+def _opinions(plan: Plan, test_only: Callable[[Path], None], text: Callable[[str], str]) -> list[Finding]:
+    """What SLURM says to one script of each resource shape, without running it.
+
+    Of nodes that are down or drained it says that there are none such; a job that waits for them is accepted all the same.
+    """
     found = []
     shapes = {str(sorted(chunk.resources.items())): chunk for chunk in plan.chunks}
     with tempfile.TemporaryDirectory() as folder:
@@ -122,12 +211,16 @@ def _opinions(plan: Plan, test_only: Callable[[Path], None], text: Callable[[str
             path.write_text(text(chunk.name))
             asked = Resources(**chunk.resources)
             if asked.time and (words := slurm.too_long(asked.partition, seconds(asked.time))):
-                found.append(words)
+                found.append(Finding("opinion", words))
             try:
                 test_only(path)
+            except (slurm.TooMany, slurm.Full):  # a matter of waiting, which submit tells
+                continue
             except ValueError as error:
                 words = " ".join(f"{name}={value}" for name, value in chunk.resources.items() if value is not None)
-                found.append(f"{str(error).replace(str(path), 'a script of ' + chunk.name)} (asked for: {words})")
+                said = f"{str(error).replace(str(path), 'a script of ' + chunk.name)} (asked for: {words})"
+                off = slurm.nodes_off(asked, plan.options["parallel"]) if slurm.NO_NODES in said else ""
+                found.append(Finding("opinion", f"{said}; {off}, for which it would wait" if off else said, forbids=not off))
             except slurm.Unreachable as error:
-                return [*found, f"SLURM was asked for its opinion and does not answer: {error}"]
+                return [*found, Finding("opinion", f"SLURM was asked for its opinion and does not answer: {error}")]
     return found

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import task_settings
-from grid.engine.judge import State, data_told
+from grid.engine.judge import State
+from grid.engine.record_values import data_told
 from grid.engine.runs import Run
 from grid.engine.site import Site
 
@@ -61,9 +62,7 @@ def rehearse(start: Sequence[Run], runs: Sequence[Run], states: Mapping[str, Sta
     for here, found in zip(answer["data"], earlier.values(), strict=True):
         problems += _of_other_data(data_told(here), found, states, places)
     untried = sum(why is None for why in answer["refused"])
-    few = (
-        f"{untried} of {len(combinations)} combinations of model, data and method were not built beforehand: that takes {LIMIT_S:.0f} s"
-    )
+    few = f"{untried} of {len(combinations)} combinations of model, data and method were not built beforehand: that takes {LIMIT_S:.0f} s"
     return Rehearsal(problems, [few] if untried else [])
 
 

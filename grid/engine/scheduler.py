@@ -14,13 +14,14 @@ import re
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from grid.engine import answers
 from grid.engine.answers import ENDS, WAITING, Answer, Facts, Job, Unreachable, array_id
+from grid.engine.elements import compact, expand
 
 __all__ = [
     "Answer",
@@ -30,6 +31,8 @@ __all__ = [
     "array_id",
     "ask",
     "cancel",
+    "compact",
+    "expand",
     "facts",
     "find",
     "history",
@@ -45,17 +48,21 @@ MARGIN_S = 86400.0  # accounting is asked from a day before the first submission
 
 # Asked with -r: otherwise elements that wait share a line, and one that waits for its turn is said to be held because others are.
 # The reason comes last, for it may hold anything.
-_QUEUE = "%i|%T|%S|%e|%N|%r"
-_HISTORY = "JobID,State,ExitCode,Start,End,NodeList"
+# What others may write (names of jobs) comes after a character that nobody types.
+_QUEUE = "%i|%T|%S|%e|%N|%r\x1f%j\x1f%o"
+_HISTORY = "JobID,State,ExitCode,Start,End,NodeList,JobName"
+Marks = Mapping[str, Collection[str]]  # array id -> the names that its job may have, and ends of the path of its sbatch file; all are ours
+NO_MARKS: Marks = {}
 _CONF = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf")
 
 
 # --- asking -------------------------------------------------------------------------------------------------------
 
 
-def ask(ids: Collection[str], *, cache: Path | None = None, max_age_s: float = MAX_AGE_S) -> Answer:
+def ask(ids: Collection[str], *, cache: Path | None = None, max_age_s: float = MAX_AGE_S, marks: Marks = NO_MARKS) -> Answer:
     """The jobs of these array ids: from the cache where it is young enough, else by exactly one command.
 
+    A cluster may begin its ids anew: a job that has none of its id's ``marks`` is a stranger's, and not in the answer.
     Never raises for what the scheduler does: an answer that is not ``reachable`` says why in ``error``.  After failures it is left alone
     for 40, 80, 160, then 300 s; ``max_age_s=0`` asks now, as everything that starts or cancels a run should.
     """
@@ -69,7 +76,7 @@ def ask(ids: Collection[str], *, cache: Path | None = None, max_age_s: float = M
     if max_age_s > 0 and count and 0 < left_s <= MAX_WAIT_S:
         return Answer(failed_at, {}, False, "", f"{words} (not asked again for {left_s:.0f} s)", frozenset(ids), cluster)
     try:
-        jobs = _queue(ids)
+        jobs = _queue(ids, marks)
     except Unreachable as error:
         known.failures = (count + 1, now, str(error))
         answers.write(cache, cluster, known, now)
@@ -85,8 +92,8 @@ def wait_s(failures: int) -> float:
     return min(MAX_WAIT_S, MAX_AGE_S * 2.0 ** (min(failures, 10) - 1)) if failures else 0.0
 
 
-def history(elements: Collection[str], since: float, *, cache: Path | None = None) -> Answer:
-    """How elements ended that are no longer in the queue, from accounting; ``since``: when the first of them was submitted.
+def history(elements: Collection[str], since: float, *, cache: Path | None = None, marks: Marks = NO_MARKS) -> Answer:
+    """How elements ended that are no longer in the queue, from accounting; ``since``: when the first was submitted.  marks: see ``ask``.
 
     At most one ``sacct``, for ids with an element whose end is not known yet and that was not asked for in the last 300 s.  Ends are
     remembered: later answers of ``ask`` hold them.  Not ``reachable`` where there is no accounting.
@@ -98,7 +105,7 @@ def history(elements: Collection[str], since: float, *, cache: Path | None = Non
     open_ids = {array_id(el) for el in elements if el not in ended[array_id(el)] and array_id(el) not in ended[array_id(el)]}
     asking = sorted(name for name in open_ids if not 0 <= now - known.history.get(name, 0.0) < MAX_WAIT_S)
     try:
-        found = _accounts(asking, since) if asking else {}
+        found = _accounts(asking, since, marks) if asking else {}
     except Unreachable as error:
         return Answer(now, {}, False, "sacct", str(error), frozenset(ids), cluster)
     for element, job in found.items():
@@ -114,11 +121,11 @@ def history(elements: Collection[str], since: float, *, cache: Path | None = Non
     return Answer(now, jobs, True, "sacct" if asking else "cache", "", frozenset(ids), cluster)
 
 
-def facts(cache: Path | None = None) -> Facts:
-    """The cluster's limits, at most a day old; older ones where SLURM does not answer.  Unreachable where it never did."""
+def facts(cache: Path | None = None, max_age_s: float = FACTS_AGE_S) -> Facts:
+    """The cluster's limits, at most so old; older ones where SLURM does not answer.  Unreachable where it never did."""
     now, cluster = time.time(), cluster_name()
     known = answers.read(cache, cluster)
-    if known.facts and 0 <= now - known.facts[0] < FACTS_AGE_S:
+    if known.facts and 0 <= now - known.facts[0] < max_age_s:
         return known.facts[1]
     try:
         text = _call(["scontrol", "show", "config"])
@@ -150,6 +157,21 @@ def _max_submit() -> int | None:
     except (Unreachable, KeyError, OSError):
         return None
     return min((int(word) for word in told if word.isdecimal()), default=None)
+
+
+def queue_size() -> tuple[int, int]:
+    """(jobs that the controller keeps, each element counted and ended ones too; this user's that have not ended).  Unreachable."""
+    kept = own = 0
+    for line in _call(["squeue", "-h", "-a", "-t", "all", "-o", "%i|%U|%T"]).splitlines():
+        name, _, rest = line.partition("|")
+        uid, _, word = rest.partition("|")
+        try:
+            count = len(expand(name))
+        except Unreachable:  # a kind of job that is none of ours: 12+1
+            count = 1
+        kept += count
+        own += count if uid == str(os.getuid()) and word not in ENDS else 0
+    return kept, own
 
 
 def find(name: str, since: float) -> str | None:
@@ -196,44 +218,33 @@ def cancel(elements: Collection[str]) -> None:
             raise Unreachable(f"{error}; it is not known whether the jobs were cancelled: look again with status") from None
 
 
-def compact(elements: Collection[str]) -> list[str]:
-    """``123_[1-3,7]`` of 123_1, 123_2, 123_3 and 123_7: one word per array, as the commands take it."""
-    arrays: dict[str, set[int]] = {}
-    whole = []
-    for element in elements:
-        name, _, index = element.partition("_")
-        if index:
-            arrays.setdefault(name, set()).add(int(index))
-        else:
-            whole.append(element)
-    words = []
-    for name, indices in arrays.items():
-        runs: list[list[int]] = []
-        for index in sorted(indices):
-            if runs and index == runs[-1][1] + 1:
-                runs[-1][1] = index
-            else:
-                runs.append([index, index])
-        parts = [f"{first}-{last}" if first < last else f"{first}" for first, last in runs]
-        words.append(f"{name}_[{','.join(parts)}]")
-    return [*whole, *words]
-
-
 # --- SLURM's texts ------------------------------------------------------------------------------------------------
 
 
-def _queue(ids: Sequence[str]) -> dict[str, Job]:
+def _queue(ids: Sequence[str], marks: Marks) -> dict[str, Job]:
     try:
         text = _call(["squeue", "-h", "-a", "-r", "-t", "all", "-j", ",".join(ids), "-o", _QUEUE])
     except Unreachable as error:
         if "Invalid job id specified" not in str(error):
             raise
         return {}  # what squeue says of one id that it has forgotten
-    return dict(_rows(text, _queue_job))
+    jobs = {}
+    for name, (word, start, end, node, rest) in _rows(text, 5):
+        reason, _, which = rest.partition("\x1f")
+        if not _is_ours(name, which, marks):
+            continue
+        jobs |= dict.fromkeys(expand(name), _queue_job(word, start, end, node, reason))
+    return jobs
 
 
-def _queue_job(fields: Sequence[str]) -> Job:
-    word, start, end, node, reason = fields
+def _is_ours(name: str, which: str, marks: Marks) -> bool:
+    """which: a job's name and its script, with a \\x1f between them."""
+    named = marks.get(array_id(name))
+    job_name, _, script = which.partition("\x1f")
+    return not named or not which or job_name in named or script.endswith(tuple(f"/{mark}" for mark in named))
+
+
+def _queue_job(word: str, start: str, end: str, node: str, reason: str) -> Job:
     return Job(
         word=word,
         reason="" if reason == "None" else reason,
@@ -243,13 +254,16 @@ def _queue_job(fields: Sequence[str]) -> Job:
     )
 
 
-def _accounts(ids: Sequence[str], since: float) -> dict[str, Job]:
+def _accounts(ids: Sequence[str], since: float, marks: Marks) -> dict[str, Job]:
     text = _call(["sacct", "-X", "-P", "-n", "-S", _day(since), "-j", ",".join(ids), "-o", _HISTORY])
-    return dict(_rows(text, _accounts_job))
+    jobs = {}
+    for name, (state, exit_code, start, end, node, which) in _rows(text, 6):
+        if _is_ours(name, which, marks):
+            jobs |= dict.fromkeys(expand(name), _accounts_job(state, exit_code, start, end, node))
+    return jobs
 
 
-def _accounts_job(fields: Sequence[str]) -> Job:
-    state, exit_code, start, end, node = fields
+def _accounts_job(state: str, exit_code: str, start: str, end: str, node: str) -> Job:
     code, _, number = exit_code.partition(":")
     died = _whole(number, 0)
     word = state.split()[0] if state else ""  # of "CANCELLED by 1000"
@@ -265,37 +279,17 @@ def _accounts_job(fields: Sequence[str]) -> Job:
     )
 
 
-def _rows(text: str, parse: Callable[[Sequence[str]], Job]) -> Iterator[tuple[str, Job]]:
-    """(element, job) of every line.  Unreachable where one cannot be read: then absence would mean nothing."""
+def _rows(text: str, count: int) -> Iterator[tuple[str, list[str]]]:
+    """(name, the ``count`` fields after it) of every line.  Unreachable where one cannot be read: then absence would mean nothing."""
     for line in text.splitlines():
         if not line.strip() or line.startswith("CLUSTER:"):
             continue
-        name, *fields = line.split("|", 5)
-        if len(fields) != 5:
-            raise Unreachable(f"this line of the scheduler's answer has {len(fields) + 1} fields where 6 were asked for: {line[:80]!r}")
-        job = parse(fields)
-        for element in expand(name):
-            yield element, job
-
-
-_ID = re.compile(r"(\d+)(?:_(?:(\d+)|\[([\d,:-]+)(?:%\d+)?\]))?(?:;\w+)?\Z")
-_RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?\Z")
-
-
-def expand(name: str) -> list[str]:
-    """``123_4`` as it is, ``123_[5-9:2,12%4]`` element by element.  Unreachable where it is cut short or something else."""
-    found = _ID.match(name)
-    parts = [_RANGE.match(part) for part in found[3].split(",")] if found and found[3] else []
-    if not found or not all(parts):
-        raise Unreachable(f"the scheduler names a job {name[:80]!r}, which is no job id, array element or range of elements")
-    if not found[3]:
-        return [f"{found[1]}_{int(found[2])}" if found[2] else found[1]]
-    return [
-        f"{found[1]}_{index}"
-        for part in parts
-        if part
-        for index in range(int(part[1]), int(part[2] or part[1]) + 1, max(1, int(part[3] or 1)))
-    ]
+        name, *fields = line.split("|", count)
+        if len(fields) != count:
+            raise Unreachable(
+                f"this line of the scheduler's answer has {len(fields) + 1} fields where {count + 1} were asked for: {line[:80]!r}"
+            )
+        yield name, fields
 
 
 def _time(text: str) -> float | None:

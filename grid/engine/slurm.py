@@ -9,12 +9,13 @@ import re
 import shlex
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grid.engine.answers import Unreachable
-from grid.engine.resources import Resources, seconds, time_text
+from grid.engine.answers import Full, Unreachable
+from grid.engine.resources import Resources, megabytes, seconds, time_text
 from grid.engine.script import WAIT
 from grid.engine.site import Site
 
@@ -25,10 +26,25 @@ ANSWER_S = 60.0  # a controller that takes longer to answer is down, or so busy 
 CHECKPOINT_S = 20  # of the warning before the time limit that torchrun leaves for what comes after the ranks
 NO_ANSWER = re.compile(
     "unable to contact slurm controller|socket timed out|unexpected message received|zero bytes were transmitted"
-    "|temporarily unable to accept job|connection (failure|refused|timed out)|unable to connect",
+    "|connection (failure|refused|timed out)|unable to connect",
     re.IGNORECASE,
 )
-TOO_MANY = re.compile(r"MaxSubmitJob")  # AssocMaxSubmitJobLimit, QOSMaxSubmitJobPerUserLimit, ...
+TOO_MANY = re.compile(r"MaxSubmitJob|GrpSubmitJob")  # AssocMaxSubmitJobLimit, QOSMaxSubmitJobPerUserLimit, ...
+NO_NODES = "Requested node configuration is not available"
+TOO_LARGE = "Invalid job array specification"
+FULL = re.compile("temporarily unable to accept job|resource temporarily unavailable", re.IGNORECASE)  # MaxJobCount
+LOOK_S = 0.2  # sbatch sleeps for a second before it asks a full controller again: it is ended while it sleeps
+
+
+OFF = re.compile("down|drain|fail|maint|unk|inval|power", re.IGNORECASE)  # states of a node on which nothing can start
+
+
+class TooMany(ValueError):
+    """SLURM refuses the job because of how many this user, account or quality of service has."""
+
+
+class TooLarge(ValueError):
+    """SLURM refuses the indices of an array: they are above its MaxArraySize."""
 
 
 def array_spec(first: int, count: int, max_running: int | None) -> str:
@@ -213,15 +229,11 @@ def check_sbatch() -> None:
 def submit(path: Path, job_name: str | None = None) -> str:
     """Submit an sbatch file, under another name where one is given; the job's id.
 
-    ValueError, with SLURM's words, where it refuses.  ``Unreachable`` where nobody knows whether the job was accepted.
+    ValueError, with SLURM's words, where it refuses (``TooMany``, ``TooLarge``).  ``Full`` where it has no room for any job now.
+    ``Unreachable`` where nobody knows whether the job was accepted.
     """
     check_sbatch()
-    try:
-        reply = _ask_sbatch(["--parsable", *([f"--job-name={job_name}"] if job_name else []), str(path)], path)
-    except ValueError as error:
-        if TOO_MANY.search(str(error)):
-            raise ValueError(f"{error}; when some of your jobs have ended, the same command goes on") from None
-        raise
+    reply = _ask_sbatch(["--parsable", *([f"--job-name={job_name}"] if job_name else []), str(path)], path)
     job_id = (reply.splitlines() or [""])[-1].partition(";")[0].strip()
     if not job_id.isdecimal():
         raise Unreachable(f"sbatch {path}: the answer {reply!r} is no job id; whether SLURM took the job is not known")
@@ -255,6 +267,35 @@ def too_long(partition: str | None, time_s: int) -> str:
     return f"partition {','.join(names)} ends jobs after {time_text(int(max(asked)))}, and time={time_text(time_s)} is asked for ({others})"
 
 
+def nodes_off(asked: Resources, parallel: int) -> str:
+    """The nodes that could run such scripts and are down or drained, in words; empty where there are none, or too few with them.
+
+    ``sbatch --test-only`` knows only nodes on which jobs may start now.
+    """
+    words = ["-p", asked.partition] if asked.partition else []
+    try:
+        done = subprocess.run(
+            ["sinfo", "-h", "-N", *words, "-o", "%P|%N|%T|%c|%m|%G"], capture_output=True, text=True, check=False, timeout=ANSWER_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    able: dict[str, str] = {}
+    for line in done.stdout.splitlines():
+        partition, name, state, cpus, mem, gres = [*line.split("|", 5), *[""] * 6][:6]
+        gpus = sum(int(count) for count in re.findall(r"gpu:(?:[^,:()]+:)?(\d+)", gres))
+        if not asked.partition and not partition.endswith("*"):
+            continue
+        given = [int(text.rstrip("+") or 0) for text in (cpus, mem) if re.fullmatch(r"\d+\+?", text)]
+        needed = [asked.cpus_for(parallel), megabytes(asked.mem_for(parallel))]
+        if len(given) == 2 and all(have >= need for have, need in zip([*given, gpus], [*needed, asked.gpus_for(parallel)], strict=True)):
+            able[name] = state
+    off = {name: state for name, state in able.items() if OFF.match(state)}
+    if not off or len(able) < asked.nodes:
+        return ""
+    some = ", ".join(f"{name} is {state.rstrip('*')}" for name, state in list(off.items())[:3])
+    return f"{some}{f' and {len(off) - 3} more nodes are off' if len(off) > 3 else ''}"
+
+
 def _limit_s(text: str) -> float:
     try:
         return seconds(text)
@@ -283,18 +324,39 @@ def _environment(path: Path) -> dict[str, str]:
 
 
 def _ask_sbatch(words: Sequence[str], path: Path) -> str:
-    try:
-        # close_fds=False: sbatch holds the lock of its submission, too, so that nobody goes on before it has ended, whatever ends us
-        done = subprocess.run(
-            ["sbatch", *words], capture_output=True, text=True, check=False, timeout=ANSWER_S, close_fds=False, env=_environment(path)
-        )
-    except subprocess.TimeoutExpired:
-        raise Unreachable(f"sbatch {path}: no answer within {ANSWER_S:.0f} s; whether SLURM took the job is not known") from None
-    said = " ".join((done.stderr.strip() or done.stdout.strip()).split())
-    if done.returncode < 0:
-        raise Unreachable(f"sbatch {path}: was killed by signal {-done.returncode}; whether SLURM took the job is not known")
-    if done.returncode != 0 and NO_ANSWER.search(said):
+    # close_fds=False: sbatch holds the lock of its submission, too, so that nobody goes on before it has ended, whatever ends us
+    with subprocess.Popen(
+        ["sbatch", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, close_fds=False, env=_environment(path)
+    ) as process:
+        try:
+            out, err = _heard(process, path)
+        except BaseException:
+            process.kill()
+            raise
+    said = " ".join((err.strip() or out.strip()).split())
+    if process.returncode < 0:
+        raise Unreachable(f"sbatch {path}: was killed by signal {-process.returncode}; whether SLURM took the job is not known")
+    if process.returncode != 0 and FULL.search(said):
+        raise Full(f"sbatch {path}: {said}")
+    if process.returncode != 0 and NO_ANSWER.search(said):
         raise Unreachable(f"sbatch {path}: {said}")
-    if done.returncode != 0:
-        raise ValueError(f"sbatch refused {path}: {said}")
-    return done.stdout.strip()
+    if process.returncode != 0 and TOO_MANY.search(said):
+        raise TooMany(f"sbatch refused {path}: {said}; when some of your jobs have ended, the same command goes on")
+    if process.returncode != 0:
+        raise (TooLarge if TOO_LARGE in said else ValueError)(f"sbatch refused {path}: {said}")
+    return out.strip()
+
+
+def _heard(process: subprocess.Popen[str], path: Path) -> tuple[str, str]:
+    """What sbatch wrote by its end; ``Full`` as soon as it says that it waits for room, ``Unreachable`` after ``ANSWER_S``."""
+    end = time.monotonic() + ANSWER_S
+    while True:
+        try:
+            return process.communicate(timeout=min(LOOK_S, ANSWER_S))
+        except subprocess.TimeoutExpired as late:
+            said = late.stderr or b""  # bytes, whatever the pipe is
+            words = said.decode(errors="replace") if isinstance(said, bytes) else said
+            if FULL.search(words):
+                raise Full(f"sbatch {path}: {' '.join(words.split())}") from None
+            if time.monotonic() >= end:
+                raise Unreachable(f"sbatch {path}: no answer within {ANSWER_S:.0f} s; whether SLURM took the job is not known") from None

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from grid.engine.answers import array_id
-from grid.engine.judge import STALE_S, STARTABLE, WORDS, Claim, Damaged, Record, State, judge, own_element
+from grid.engine.judge import STALE_S, STARTABLE, WORDS, Claim, Damaged, Record, State, judge
 from grid.engine.plain_files import Unreadable, opened, read_json
+from grid.engine.record_values import own_element
 
 __all__ = [
     "STALE_S",

@@ -17,20 +17,21 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grid.engine import scheduler
+from grid.engine import records, scheduler
 from grid.engine.answers import Unreachable
 from grid.engine.state import Claim, read_ledger, write_text
 
 RECORD = "submission.json"
 CANCELLED = "cancelled"
 SETTLE_S = 60.0  # a controller that did not answer may take the job so long after
-NEVER_REACHED = re.compile("unable to contact|connection refused|connect failure", re.IGNORECASE)  # it cannot have taken it
-WRITTEN, ASKED, SUBMITTED, REFUSED = "written", "asked", "submitted", "refused"
+NEVER_REACHED = re.compile("unable to contact|connection refused|connect failure|temporarily un", re.IGNORECASE)  # it cannot have taken it
+STATES = WRITTEN, ASKED, SUBMITTED, REFUSED = ("written", "asked", "submitted", "refused")
+CONDITIONS = ("afterok", "afterany")
 
 
 @dataclass(frozen=True)
@@ -95,9 +96,27 @@ class Submission:
     def chunk(self, name: str) -> Chunk:
         return next(chunk for chunk in self.chunks if chunk.name == name)
 
+    def split(self, name: str, count: int) -> Submission:
+        """The submission with the first ``count`` elements of a chunk as an array of their own before it, both not handed over.
+
+        Where a cap holds, the rest waits for the end of the first: together they run no more than it says.
+        """
+        whole = dataclasses.replace(self.chunk(name), state=WRITTEN, at=0.0, error="")
+        number = sum(1 for chunk in self.chunks if re.fullmatch(rf"{re.escape(name)}w\d+", chunk.name))
+        first = dataclasses.replace(whole, name=f"{name}w{number}", elements=whole.elements[:count])
+        after = whole.after if whole.cap is None else [*(pair for pair in whole.after if pair[0] == "afterok"), ("afterany", first.name)]
+        rest = dataclasses.replace(whole, elements=whole.elements[count:], after=after)
+        chunks = [part for chunk in self.chunks for part in ([first, rest] if chunk.name == name else [chunk])]
+        return dataclasses.replace(self, chunks=chunks)
+
+    @property
+    def left(self) -> Sequence[Chunk]:
+        """What is still to be handed over."""
+        return [chunk for chunk in self.chunks if not chunk.is_settled]
+
     @property
     def is_complete(self) -> bool:
-        return all(chunk.is_settled for chunk in self.chunks)
+        return not self.left
 
     def save(self, root: Path) -> None:
         """Write the record, and have it on the disk when this returns."""
@@ -122,15 +141,61 @@ def folder_of(root: Path, folder: str) -> Path:
 def read(path: Path) -> Submission:
     """A record; ValueError where it is damaged."""
     try:
-        values = json.loads(path.read_text())
-        values.pop("version")
-        chunks = [Chunk(**chunk) for chunk in values.pop("chunks")]
-        return Submission(**values, chunks=chunks)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return _submission(json.loads(path.read_bytes()))
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{path} is damaged ({type(error).__name__}: {error}); it says which runs are in the queue: put it back, "
             "or move it away if none of them is"
         ) from error
+
+
+def _submission(values: Any) -> Submission:
+    """The record of these values; ValueError where one of them is none that we write."""
+    values = records.table({"record": values}, "record")
+    records.only(values, ["version", *(part.name for part in dataclasses.fields(Submission))])
+    code = records.table(values, "code")
+    if records.text(code, "path"):
+        records.path("path", code["path"], "jobs")
+    if not isinstance(values.get("chunks"), list):
+        raise ValueError("chunks: there is no list of them")
+    made = Submission(
+        records.text(values, "folder", records.NAME),
+        records.text(values, "id", records.NAME),
+        records.text(values, "title"),
+        {**code, "digest": records.text(code, "digest")},
+        records.whole(values, "parallel", 1),
+        [_chunk(chunk) for chunk in values["chunks"]],
+        records.flag(values, "is_part"),
+    )
+    names = {chunk.name for chunk in made.chunks}
+    if len(names) < len(made.chunks) or any(name not in names for chunk in made.chunks for _, name in chunk.after):
+        raise ValueError("chunks: two of one name, or one that waits for none of them")
+    return made
+
+
+def _chunk(values: Any) -> Chunk:
+    values = records.table({"chunk": values}, "chunk")
+    records.only(values, [part.name for part in dataclasses.fields(Chunk)])
+    elements, after = values.get("elements"), values.get("after", [])
+    if not isinstance(elements, list) or not all(isinstance(runs, list) for runs in elements):
+        raise ValueError("elements: they must be lists of run folders")
+    if not isinstance(after, list) or not all(isinstance(pair, list) and len(pair) == 2 and pair[0] in CONDITIONS for pair in after):
+        raise ValueError(f"after={str(after)[:60]!r} must be pairs of {' or '.join(CONDITIONS)} and a name")
+    state = records.text(values, "state", re.compile("|".join(STATES)), WRITTEN)
+    return Chunk(
+        records.text(values, "name", records.NAME),
+        records.resources(values, "resources"),
+        [[records.path("elements", run, "runs") for run in runs] for runs in elements],
+        cap=None if values.get("cap") is None else records.whole(values, "cap", 1),
+        after=[(how, records.text({"after": name}, "after")) for how, name in after],
+        state=state,
+        job_id=records.text(values, "job_id", re.compile("[0-9]{1,18}" if state == SUBMITTED else "[0-9]{0,18}"), ""),
+        at=records.moment(values, "at"),
+        cluster=records.text(values, "cluster", default=""),
+        error=records.text(values, "error", default=""),
+        first=records.whole(values, "first", 0, 0),
+        scripts=records.path("scripts", values["scripts"], "jobs") if values.get("scripts") else "",
+    )
 
 
 def read_all(root: Path, folder: str) -> list[Submission]:
@@ -159,6 +224,17 @@ def claims(submissions: Sequence[Submission], root: Path) -> dict[str, Claim]:
     return found
 
 
+def marks(submissions: Sequence[Submission]) -> dict[str, set[str]]:
+    """Array id -> what its job is known by: its name, and the end of the path of its sbatch file (somebody may rename a job)."""
+    found: dict[str, set[str]] = {}
+    for item in submissions:
+        for chunk in item.chunks:
+            if chunk.is_settled:
+                file = f"{Path(chunk.scripts).name}_slurm.sbatch" if chunk.scripts else f"{item.id}/{chunk.name}.sbatch"
+                found.setdefault(chunk.job_id, set()).update((item.job_name(chunk), file))
+    return found
+
+
 def note_cancelled(root: Path, folder: str, elements: Sequence[str]) -> None:
     """Remember what was cancelled from here: SLURM forgets elements that had not begun at once, accounting included."""
     with (folder_of(root, folder) / CANCELLED).open("a") as file:
@@ -175,15 +251,24 @@ def cancelled(root: Path, folder: str) -> set[str]:
 
 def log_of(submissions: Sequence[Submission], run: str, root: Path) -> Path | None:
     """The log of the job that was last to run this run; None where it was never handed over."""
-    latest: tuple[float, Path] | None = None
+    return logs_of(submissions, {run}, root).get(run)
+
+
+def logs_of(submissions: Sequence[Submission], wanted: Collection[str], root: Path) -> dict[str, Path]:
+    """Run folder -> the log of the job that was last to run it; those that were never handed over have none."""
+    latest: dict[str, tuple[float, Path]] = {}
     for item in submissions:
         for chunk in item.chunks:
-            if not chunk.is_settled or (latest and latest[0] > chunk.at):
-                continue
-            for index, runs in chunk.indexed():
-                if run in runs:
-                    latest = chunk.at, log_path(item, chunk, index, root)
-    return latest[1] if latest else None
+            for index, runs in chunk.indexed() if chunk.is_settled else ():
+                for run in runs:
+                    if run in wanted and (run not in latest or latest[run][0] <= chunk.at):
+                        latest[run] = chunk.at, log_path(item, chunk, index, root)
+    return {run: path for run, (_, path) in latest.items()}
+
+
+def without_log(submissions: Sequence[Submission], wanted: Collection[str], root: Path) -> list[str]:
+    """Those of these runs whose last job left no log: SLURM opens it as the job begins."""
+    return [run for run, path in logs_of(submissions, wanted, root).items() if not path.exists()] if wanted else []
 
 
 def log_path(item: Submission, chunk: Chunk, index: int, root: Path) -> Path:
@@ -239,7 +324,7 @@ def settle(submission: Submission, root: Path, find: Callable[[str, float], str 
     for chunk in submission.chunks:
         if chunk.state == ASKED:
             left = submission.place(root) / f"{chunk.name}.job"
-            job_id = left.read_text().strip() if left.exists() else find(submission.job_name(chunk), chunk.at)
+            job_id = _job_left(left) or find(submission.job_name(chunk), chunk.at)
             wait_s = chunk.at + SETTLE_S - time.time()
             if job_id:
                 chunk = dataclasses.replace(chunk, state=SUBMITTED, job_id=job_id, error="")
@@ -255,6 +340,15 @@ def settle(submission: Submission, root: Path, find: Callable[[str, float], str 
     return submission
 
 
+def _job_left(path: Path) -> str:
+    """The id that an array's first element left; empty where it is none."""
+    try:
+        found = path.read_bytes().strip()
+    except FileNotFoundError:
+        return ""
+    return found.decode() if re.fullmatch(rb"[0-9]{1,18}", found) else ""
+
+
 def hand_over(
     submission: Submission,
     root: Path,
@@ -267,24 +361,35 @@ def hand_over(
     Every step is on disk before the next: whatever interrupts this, the same call goes on where it was.  What ``submit``
     raises ends it: ValueError (SLURM refused), ``Unreachable`` or anything else, after which the chunk stays ``asked``.
     """
-    for chunk in submission.chunks:
-        if chunk.is_settled:
-            continue
-        assert chunk.state != ASKED, "settle first"
-        path = write(submission, chunk)
-        chunk = dataclasses.replace(chunk, state=ASKED, at=time.time(), cluster=scheduler.cluster_name(), error="")
-        submission = submission.with_chunk(chunk)
-        submission.save(root)
-        try:
-            job_id = submit(path)
-        except ValueError as error:
-            submission.with_chunk(dataclasses.replace(chunk, state=REFUSED, error=str(error))).save(root)
-            raise
-        except Unreachable as error:
-            submission.with_chunk(dataclasses.replace(chunk, error=str(error))).save(root)
-            raise
-        chunk = dataclasses.replace(chunk, state=SUBMITTED, job_id=job_id)
-        submission = submission.with_chunk(chunk)
-        submission.save(root)
-        note(chunk)
+    for chunk in submission.left:
+        submission = hand_over_one(submission, chunk, root, write, submit, note)
+    return submission
+
+
+def hand_over_one(
+    submission: Submission,
+    chunk: Chunk,
+    root: Path,
+    write: Callable[[Submission, Chunk], Path],
+    submit: Callable[[Path], str],
+    note: Callable[[Chunk], None],
+) -> Submission:
+    """``hand_over`` for one of its chunks."""
+    assert chunk.state != ASKED, "settle first"
+    path = write(submission, chunk)
+    chunk = dataclasses.replace(chunk, state=ASKED, at=time.time(), cluster=scheduler.cluster_name(), error="")
+    submission = submission.with_chunk(chunk)
+    submission.save(root)
+    try:
+        job_id = submit(path)
+    except ValueError as error:
+        submission.with_chunk(dataclasses.replace(chunk, state=REFUSED, error=str(error))).save(root)
+        raise
+    except Unreachable as error:
+        submission.with_chunk(dataclasses.replace(chunk, error=str(error))).save(root)
+        raise
+    chunk = dataclasses.replace(chunk, state=SUBMITTED, job_id=job_id)
+    submission = submission.with_chunk(chunk)
+    submission.save(root)
+    note(chunk)
     return submission

@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import sys
+import time
 from typing import Any
 
 UNREACHABLE = "Unable to contact slurm controller (connect failure)"
@@ -64,7 +65,14 @@ def main() -> int:
     try:
         answer = ask(folder, question)
         if answer.get("need_stdin"):
-            answer = ask(folder, {**question, "stdin": sys.stdin.read()})
+            question["stdin"] = sys.stdin.read()
+            answer = ask(folder, question)
+        for pause_s in range(1, 16):
+            if "sleeping and retrying" not in answer["err"]:
+                break
+            sys.stderr.write(answer["err"])
+            time.sleep(pause_s)
+            answer = ask(folder, question)
     except OSError:
         print(unreachable(command, words), file=sys.stderr)
         return 1

@@ -97,6 +97,14 @@ class Slurm:
         """The node does not answer: as ``fail_node``, and the processes of its jobs live on."""
         self._control("lose_node", node=node)
 
+    def configure(self, **limits: int) -> None:
+        """Other limits from now on: max_array_size, max_job_count, max_submit."""
+        self._control("configure", **limits)
+
+    def begin_anew(self) -> None:
+        """The controller lost its state: no job is known any more, and ids begin with 1 again."""
+        self._control("begin_anew")
+
     def resume_node(self, node: str) -> None:
         """The node is back."""
         self._control("resume_node", node=node)

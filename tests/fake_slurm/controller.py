@@ -27,6 +27,7 @@ class Controller:
         self.jobs: dict[int, Job] = {}
         self.next_id = 1
         self.down_nodes: set[str] = set()
+        self.drained_nodes: set[str] = set()
         self.hold_reason: str | None = None  # why nothing may start
         self.controller_down = False
         self.sacct_down = False
@@ -62,11 +63,20 @@ class Controller:
         """Whether squeue and scontrol still know it."""
         return job.end is None or job.ending is not None or time.time() < job.end + self.config.min_job_age_s
 
+    def up_nodes(self) -> list[str]:
+        """Nodes that are neither down nor drained."""
+        return [name for name in self.config.nodes if name not in self.down_nodes | self.drained_nodes]
+
+    def resume_node(self, name: str) -> None:
+        """The node is back."""
+        self.down_nodes.discard(name)
+        self.drained_nodes.discard(name)
+
     def rooms(self) -> dict[str, Room]:
-        """What is free on each node that is up."""
-        rooms = {name: whole(self.config) for name in self.config.nodes if name not in self.down_nodes}
+        """What is free on each node on which jobs may start."""
+        rooms = {name: whole(self.config) for name in self.up_nodes()}
         for job in self.jobs.values():
-            for name in job.nodes if job.state == "RUNNING" or job.ending else ():
+            for name in job.nodes if job.state in {"RUNNING", "SUSPENDED"} or job.ending else ():
                 if name in rooms:
                     left = rooms[name]
                     gpus = tuple(index for index in left.gpus if index not in job.gpus.get(name, []))
@@ -158,8 +168,30 @@ class Controller:
                 job.ending.requeue, job.ending.state, job.ending.uid = False, state, os.getuid()
         elif job.state == "PENDING":
             job.state, job.end, job.cancelled_by = state, time.time(), os.getuid()
-        elif job.state == "RUNNING":
+        elif job.state in {"RUNNING", "SUSPENDED"}:
+            self.suspend(job, on=False)
             self.end(job, Ending(state, self._kill_at(), uid=os.getuid()))
+
+    def drop_waiting(self, spec: str) -> bool:
+        """Cancel elements of an array of which others have not begun either: nothing remembers them; False where there are none such."""
+        tasks = {job.task for job in self.find(spec) if not job.waiting}
+        for job in [job for job in self.find(spec) if job.waiting and "_" in spec]:
+            wanted = set(parse_array(spec.partition("_")[2].strip("[]"))[0])
+            if tasks & wanted or set(job.waiting) <= wanted:
+                return False
+            job.waiting = [task for task in job.waiting if task not in wanted]
+            return True
+        return False
+
+    def suspend(self, job: Job, *, on: bool) -> None:
+        """Stop all its processes where they are, or let them go on."""
+        if job.state == ("RUNNING" if on else "SUSPENDED"):
+            job.state = "SUSPENDED" if on else "RUNNING"
+            self.send_signal(job, signal.SIGSTOP if on else signal.SIGCONT)
+
+    def begin_anew(self) -> None:
+        """The controller lost its state: no job is known, and ids begin with 1."""
+        self.jobs, self.next_id = {}, 1
 
     def _kill_at(self) -> float:
         return time.time() + self.config.kill_wait_s

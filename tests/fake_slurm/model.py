@@ -56,6 +56,7 @@ class Config:
     qos: tuple[str, ...] = ()
     accounting: bool = True
     max_array_size: int = 1001  # largest index plus one
+    max_job_count: int = 10000  # records that the controller keeps, those of ended jobs included; one fewer fit
     max_submit: int = 0  # pending and running jobs, each element counts; 0: any number
     enforce_limits: bool = True  # False (SLURM's default): what a partition cannot give is accepted and never starts
     second: float = 1 / 60  # real seconds that a second of --time, --signal and --begin takes

@@ -99,7 +99,7 @@ def _obstacle(controller: Controller, job: Job, now: float, running: dict[int, i
 
 def _why_not(controller: Controller, job: Job) -> str:
     """Too little is free, or it could never be with the nodes that are up."""
-    up = {name: whole(controller.config) for name in controller.config.nodes if name not in controller.down_nodes}
+    up = {name: whole(controller.config) for name in controller.config.nodes if name in controller.up_nodes()}
     partition = controller.partition(job.request.partition)
     assert partition is not None
     empty = {name: whole(controller.config) for name in controller.config.nodes}

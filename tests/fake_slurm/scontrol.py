@@ -29,6 +29,10 @@ def scontrol(controller: Controller, words: Sequence[str]) -> str:
             for spec in _listed(rest):
                 _each(controller, spec, lambda job: controller.requeue(job, hold=verb.lower() == "requeuehold"))
             return ""
+        case "suspend" | "resume":
+            for spec in _listed(rest):
+                _each(controller, spec, lambda job: controller.suspend(job, on=verb == "suspend"))
+            return ""
         case "hold" | "uhold" | "release":
             for spec in _listed(rest):
                 _each(controller, spec, lambda job: _hold(job, hold=verb != "release"))
@@ -93,7 +97,8 @@ def _update(controller: Controller, words: Sequence[str]) -> str:
     spec = settings.pop("jobid", "")
     node = settings.pop("nodename", "")
     if node:
-        states = {"down": controller.fail_node, "resume": controller.down_nodes.discard, "idle": controller.down_nodes.discard}
+        states = {"down": controller.fail_node, "drain": controller.drained_nodes.add}
+        states |= dict.fromkeys(("resume", "idle"), controller.resume_node)
         for name in expand_hosts(node):
             states.get(settings.get("state", "").lower(), lambda name: None)(name)
         return ""
@@ -219,6 +224,7 @@ def _node(controller: Controller, name: str) -> list[tuple[str, str]]:
     config = controller.config
     room = controller.rooms().get(name)
     state = "DOWN" if room is None else "IDLE" if room.cpus == config.cpus else "MIXED" if room.cpus else "ALLOCATED"
+    state = "IDLE+DRAIN" if name in controller.drained_nodes else state
     return [
         ("NodeName", name),
         ("CPUAlloc", str(config.cpus - room.cpus if room else 0)),
@@ -241,7 +247,7 @@ def _config(controller: Controller) -> str:
         "JobRequeue": str(int(config.job_requeue)),
         "KillWait": f"{config.kill_wait_s:g} sec",
         "MaxArraySize": str(config.max_array_size),
-        "MaxJobCount": "10000",
+        "MaxJobCount": str(config.max_job_count),
         "MinJobAge": f"{config.min_job_age_s:g} sec",
         "SLURM_CONF": str(controller.folder / "slurm.conf"),
         "SLURM_VERSION": VERSION,
@@ -274,6 +280,8 @@ def scancel(controller: Controller, words: Sequence[str]) -> str:
         raise CommandError(f"Unknown job signal: {text}") from None
     jobs: list[Job] = []
     for spec in [part for word in specs for part in expand_specs(word)] or [str(job.id) for job in controller.unfinished()]:
+        if number is None and controller.drop_waiting(spec):
+            continue
         found = [job for job in controller.find(spec, split=number is None and "_" in spec) if controller.remembered(job)]
         jobs += found  # the real one says nothing of an unknown id, and exits with 0
     for job in jobs:

@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,11 @@ def _control(controller: Controller, do: str, arguments: dict[str, Any]) -> Any:
         case "lose_node":
             controller.lose_node(arguments["node"])
         case "resume_node":
-            controller.down_nodes.discard(arguments["node"])
+            controller.resume_node(arguments["node"])
+        case "configure":
+            controller.config = replace(controller.config, **arguments)
+        case "begin_anew":
+            controller.begin_anew()
         case "set":
             assert hasattr(controller, arguments["name"])
             setattr(controller, arguments["name"], arguments["value"])

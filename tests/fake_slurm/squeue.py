@@ -179,7 +179,7 @@ def _states(text: str) -> set[str]:
 
 
 def sinfo(controller: Controller, words: Sequence[str]) -> str:
-    """One line a partition: formats with %P %a %l %D %t %T %N %c %m %G."""
+    """One line a partition, with -N one a node of each: formats with %P %a %l %D %t %T %N %c %m %G."""
     try:
         pairs, _ = getopt.gnu_getopt(words, "ho:p:N", ["noheader", "format=", "partition=", "Node"])
     except getopt.GetoptError as error:
@@ -191,15 +191,17 @@ def sinfo(controller: Controller, words: Sequence[str]) -> str:
     lines = [] if "-h" in chosen or "--noheader" in chosen else [formatted(layout, {k: (lambda v=v: v) for k, v in titles.items()})]
     config, rooms = controller.config, controller.rooms()
     for partition in config.partitions:
-        if chosen.get("-p", chosen.get("--partition", partition.name)) != partition.name:
+        if partition.name not in chosen.get("-p", chosen.get("--partition", partition.name)).split(","):
             continue
-        groups: dict[str, list[str]] = {}
+        groups: dict[tuple[str, str], list[str]] = {}
         for name in partition.nodes:
             free = rooms[name].cpus if name in rooms else 0
-            state = "down" if name not in rooms else "idle" if free == config.cpus else "mix" if free else "alloc"
-            groups.setdefault(state, []).append(name)
+            state = "idle" if free == config.cpus else "mix" if free else "alloc"
+            if name not in rooms:
+                state = "drain" if name in controller.drained_nodes else "down"
+            groups.setdefault((state, name if {"-N", "--Node"} & set(chosen) else ""), []).append(name)
         star = "*" if partition is config.partitions[0] else ""
-        for state, nodes in groups.items():
+        for (state, _), nodes in groups.items():
             values = {
                 "P": partition.name + star,
                 "a": "up",
@@ -208,7 +210,7 @@ def sinfo(controller: Controller, words: Sequence[str]) -> str:
             values |= {
                 "D": str(len(nodes)),
                 "t": state,
-                "T": {"mix": "mixed", "alloc": "allocated"}.get(state, state),
+                "T": {"mix": "mixed", "alloc": "allocated", "drain": "drained"}.get(state, state),
                 "N": fold_hosts(nodes),
             }
             values |= {"c": str(config.cpus), "m": str(config.mem_mb), "G": f"gpu:{config.gpus}" if config.gpus else "(null)"}

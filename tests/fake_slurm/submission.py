@@ -15,6 +15,7 @@ from .text import fold_hosts, parse_limit, stamp
 
 UNREACHABLE = "Unable to contact slurm controller (connect failure)"
 POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
+FULL = "Slurm temporarily unable to accept job, sleeping and retrying"
 FAILED = "sbatch: error: Batch job submission failed: "
 
 
@@ -30,12 +31,15 @@ def sbatch(
         raise CommandError(f"sbatch: error: {refusal}\n{FAILED}{POLICY}")
     try:
         request, limit_s = checked(controller, request)
+        _within_job_count(controller, request)
         if request.test_only:
             return "", _forecast(controller, request)
         _within_submit_limit(controller, request)
         if request.dependency:
             _known(controller, request.dependency)
     except CommandError as error:
+        if error.text == FULL:
+            raise CommandError(f"sbatch: error: {FULL}") from None
         lines = error.text.splitlines()
         early = "".join(f"sbatch: error: {line}\n" for line in lines[:-1])
         raise CommandError(early + (f"allocation failure: {lines[-1]}" if request.test_only else FAILED + lines[-1])) from None
@@ -82,13 +86,20 @@ def checked(controller: Controller, request: Request) -> tuple[Request, float | 
         limit_s = parse_limit(partition.default_time) if partition.default_time else most
     if (config.enforce_limits or request.test_only) and most is not None and (limit_s is None or limit_s > most):
         raise CommandError("Requested time limit is invalid (missing or exceeds some limit)")
-    empty = {name: whole(config) for name in config.nodes}
+    empty = {name: whole(config) for name in (controller.up_nodes() if request.test_only else config.nodes)}
     if place(request, partition, empty, config) is None:
         if request.mem_mb > config.mem_mb:
             raise CommandError("Memory specification can not be satisfied\nRequested node configuration is not available")
         if config.enforce_limits or request.test_only:
             raise CommandError("Requested node configuration is not available")
     return replace(request, partition=partition.name), limit_s
+
+
+def _within_job_count(controller: Controller, request: Request) -> None:
+    """As measured: an array needs as many records as it has elements, and one always stays free."""
+    known = sum(max(len(job.waiting), 1) for job in controller.jobs.values() if controller.remembered(job))
+    if known + len(request.tasks or (0,)) >= controller.config.max_job_count:
+        raise CommandError("Resource temporarily unavailable" if request.test_only else FULL)
 
 
 def _within_submit_limit(controller: Controller, request: Request) -> None:
@@ -114,7 +125,7 @@ def _known(controller: Controller, text: str) -> None:
 def _forecast(controller: Controller, request: Request) -> str:
     partition = controller.partition(request.partition)
     assert partition is not None
-    share = place(request, partition, {name: whole(controller.config) for name in controller.config.nodes}, controller.config)
+    share = place(request, partition, {name: whole(controller.config) for name in controller.up_nodes()}, controller.config)
     assert share is not None
     where = f"on nodes {fold_hosts(share.nodes)} in partition {partition.name}"
     return f"sbatch: Job {controller.next_id} to start at {stamp(time.time())} using {share.cpus * len(share.nodes)} processors {where}\n"

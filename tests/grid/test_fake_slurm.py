@@ -25,6 +25,8 @@ if [ "${SLURM_RESTART_COUNT-0}" -ge 1 ]; then exit 0; fi
 sleep 60 & wait; wait; wait
 """
 
+BASH = "#!/bin/bash\n"
+
 CUT = ("0,10,21,33,47", "0,10,2...", "0,...", "...", "")
 
 
@@ -310,3 +312,45 @@ def test_notations():
     assert fold_hosts(["n1", "n2", "n4", "m"]) == "n[1-2,4],m"
     assert fold_hosts(["127.0.0.1", "127.0.0.2"]) == "127.0.0.[1-2]"
     assert [short_duration(seconds) for seconds in (9, 3600, 90000, None)] == ["0:09", "1:00:00", "1-01:00:00", "UNLIMITED"]
+
+
+# --- limits, nodes and ids ----------------------------------------------------------------------------------------
+
+
+def test_as_many_jobs_as_the_controller_keeps(tmp_path: Path) -> None:
+    with cluster(tmp_path, max_job_count=6) as slurm:
+        slurm.hold_all()
+        assert slurm.run("sbatch", "--array=0-4", stdin=f"{BASH}true\n").returncode == 0, "five of six"
+        told = slurm.run("sbatch", "--test-only", stdin=f"{BASH}true\n")
+        assert (told.returncode, told.stderr) == (1, "allocation failure: Resource temporarily unavailable\n")
+        with pytest.raises(subprocess.TimeoutExpired):
+            subprocess.run([slurm.folder / "bin/sbatch"], input=f"{BASH}true\n", text=True, env=slurm.environ, timeout=1.5, check=False)
+        slurm.configure(max_job_count=7)
+        assert slurm.run("sbatch", stdin=f"{BASH}true\n").returncode == 0
+
+
+def test_nodes_on_which_nothing_may_start(tmp_path: Path) -> None:
+    with cluster(tmp_path, nodes=2) as slurm:
+        slurm.run("scontrol", "update", "NodeName=n1,n2", "State=DRAIN", "Reason=repair")
+        assert slurm.run("sinfo", "-h", "-N", "-o", "%N|%T|%c|%m|%G").stdout == "n1|drained|4|256000|(null)\nn2|drained|4|256000|(null)\n"
+        assert "node configuration is not available" in slurm.run("sbatch", "--test-only", stdin=f"{BASH}true\n").stderr
+        assert slurm.run("sbatch", stdin=f"{BASH}true\n").returncode == 0, "and waits"
+        slurm.resume_node("n2")
+        assert slurm.run("sbatch", "--test-only", stdin=f"{BASH}true\n").returncode == 0
+        assert slurm.wait()[0]["nodes"] == ["n2"]
+
+
+def test_suspended_dropped_and_forgotten(tmp_path: Path) -> None:
+    with cluster(tmp_path, cpus=1) as slurm:
+        slurm.run("sbatch", "--array=0-3", stdin=f"{BASH}sleep 30\n")
+        slurm.wait("1_0", state="RUNNING")
+        slurm.run("scancel", "1_2")
+        assert [job["name"] for job in slurm.jobs()] == ["1_[1,3]", "1_0"], "an element that waited beside others leaves no trace"
+        slurm.run("scontrol", "suspend", "1_0")
+        assert slurm.run("squeue", "-h", "-j", "1_0", "-o", "%T").stdout == "SUSPENDED\n"
+        slurm.run("scontrol", "resume", "1_0")
+        assert slurm.jobs("1_0")[0]["state"] == "RUNNING"
+        slurm.run("scancel", "1")
+        assert {job["state"] for job in slurm.wait()} == {"CANCELLED"}
+        slurm.begin_anew()
+        assert slurm.run("sbatch", "--parsable", stdin=f"{BASH}true\n").stdout == "1\n"

@@ -14,7 +14,7 @@ from grid.engine import answers, scheduler
 from grid.engine.answers import Answer, Facts, Job, Known
 from grid.engine.scheduler import Unreachable, ask, expand, facts, find, history
 
-# Printed by squeue -h -a -t all -o '%i|%T|%S|%e|%N|%r' with times as seconds.
+# Printed by squeue -h -a -t all -o '%i|%T|%S|%e|%N|%r' (and name and script after \x1f) with times as seconds.
 QUEUE = """\
 47_[6,9%2]|PENDING|N/A|N/A||JobArrayTaskLimit
 47_0|RUNNING|1795278269|1826814269|n1|None
@@ -23,15 +23,15 @@ QUEUE = """\
 79|PENDING|1826814269|N/A||Nodes required for job are DOWN, DRAINED or reserved | see admin
 55|CANCELLED|1795278320|1795278320||JobHeldUser
 """
-# Printed by sacct -X -P -n -o JobID,State,ExitCode,Start,End,NodeList.
+# Printed by sacct -X -P -n -o JobID,State,ExitCode,Start,End,NodeList,JobName.
 ACCOUNTS = """\
-16_8|CANCELLED by 1000|0:0|1795278231|1795278239|n2
-16_9|TIMEOUT|0:0|1795278231|1795278239|n2
-22_0|FAILED|3:0|1795278191|1795278191|n1
-27|FAILED|0:9|1795278195|1795278195|n1
-45_[0-2]|CANCELLED by 0|0:0|None|1795278239|None assigned
-46_1|OUT_OF_ME+|0:125|2026-11-21T16:25:02|2026-11-21T16:25:09|n1
-46_0|RUNNING|0:0|1795278269|Unknown|n1
+16_8|CANCELLED by 1000|0:0|1795278231|1795278239|n2|exp
+16_9|TIMEOUT|0:0|1795278231|1795278239|n2|exp
+22_0|FAILED|3:0|1795278191|1795278191|n1|exp
+27|FAILED|0:9|1795278195|1795278195|n1|exp
+45_[0-2]|CANCELLED by 0|0:0|None|1795278239|None assigned|exp
+46_1|OUT_OF_ME+|0:125|2026-11-21T16:25:02|2026-11-21T16:25:09|n1|exp
+46_0|RUNNING|0:0|1795278269|Unknown|n1|exp
 """
 CONFIG = """\
 Configuration data as of 2026-11-21T16:24:30
@@ -93,7 +93,7 @@ def test_one_squeue_tells_everything(slurm: Commands, monkeypatch: pytest.Monkey
     for name in ("SQUEUE_USERS", "SACCT_FORMAT", "SCANCEL_INTERACTIVE"):
         monkeypatch.setenv(name, "somebody")
     found = ask(["47", "22", "79", "55", "47"])
-    assert slurm.calls == ["squeue -h -a -r -t all -j 22,47,55,79 -o %i|%T|%S|%e|%N|%r"]
+    assert slurm.calls == ["squeue -h -a -r -t all -j 22,47,55,79 -o %i|%T|%S|%e|%N|%r\x1f%j\x1f%o"]
     environment = (slurm.folder / "env").read_text().splitlines()
     assert {"LC_ALL=C", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0"} <= set(environment)
     assert not [line for line in environment if line.endswith("=somebody")], "a filter of the user's shell would hide jobs"
@@ -254,7 +254,7 @@ def test_accounting_is_asked_once_for_ends_and_never_says_what_lives(slurm: Comm
     ask(["16", "22", "27", "45", "46"], cache=cache)
     since = time.mktime((2026, 11, 20, 12, 0, 0, 0, 0, -1))
     found = history(gone, since, cache=cache)
-    assert slurm.calls[1:] == ["sacct -X -P -n -S 2026-11-19T12:00:00 -j 16,22,27,45,46 -o JobID,State,ExitCode,Start,End,NodeList"]
+    assert slurm.calls[1:] == ["sacct -X -P -n -S 2026-11-19T12:00:00 -j 16,22,27,45,46 -o JobID,State,ExitCode,Start,End,NodeList,JobName"]
     assert found.jobs["16_8"] == Job("CANCELLED", "CANCELLED by 1000", "n2", 0, 0, 1795278231.0, 1795278239.0)
     assert {name: (job.word, job.exit_code) for name, job in found.jobs.items()} == {
         "16_8": ("CANCELLED", 0), "16_9": ("TIMEOUT", 0), "22_0": ("FAILED", 3), "27": ("FAILED", 137),

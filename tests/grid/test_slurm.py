@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -341,6 +342,14 @@ def test_an_answer_that_does_not_come_is_not_waited_for(sbatch: Callable[[str], 
     monkeypatch.setattr(slurm, "ANSWER_S", 0.2)
     with pytest.raises(Unreachable, match="no answer within"):
         slurm.submit(sbatch("exec sleep 20"))
+
+
+def test_a_full_controller_is_no_missing_answer(sbatch: Callable[[str], Path]) -> None:
+    path = sbatch("echo 'sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying' >&2; exec sleep 20")
+    began = time.monotonic()
+    with pytest.raises(slurm.Full, match="temporarily unable to accept job"):
+        slurm.submit(path)
+    assert time.monotonic() - began < 10, "it is not waited for"
 
 
 def test_slurms_opinion(sbatch: Callable[[str], Path]) -> None:

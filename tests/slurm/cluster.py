@@ -155,6 +155,19 @@ class Slurm:
         """Stop slurmctld in an orderly way; jobs go on and no command is answered."""
         self._stop("slurmctld")
 
+    def restart_controller(self, anew: bool = False, **settings: int) -> None:
+        """Stop and start slurmctld with other settings (MaxJobCount=10); ``anew``: it has forgotten all jobs, and ids begin with 1."""
+        self._stop("slurmctld")
+        conf = self.folder / "slurm.conf"
+        kept = [line for line in conf.read_text().splitlines() if line.partition("=")[0] not in settings]
+        conf.write_text("\n".join([*kept, *(f"{name}={value}" for name, value in settings.items())]) + "\n")
+        if anew:
+            shutil.rmtree(self.folder / "state")
+            (self.folder / "state").mkdir()
+        self.start_controller()
+        up = {"idle", "mixed", "allocated"}
+        self.wait_until(lambda: set(self.run("sinfo", "-h", "-N", "-o", "%T", check=False).split()) <= up, 30)
+
     def start_node(self, node: str) -> None:
         """Start the slurmd of a node and wait until jobs can start there."""
         self._start(f"slurmd-{node}", "slurmd", "-D", "-N", node)

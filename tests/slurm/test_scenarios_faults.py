@@ -165,16 +165,19 @@ def test_an_array_that_is_refused_half_way(checkout: Checkout) -> None:
     checkout.slurm.run(*limit, "MaxSubmitJobs=3")
     try:
         checkout.slurm.wait_until(lambda: "MaxSubmitJobs=3(" in limits(checkout.slurm))
-        said = checkout.refused("submit")
-        assert "AssocMaxSubmitJobLimit" in said
-        assert [chunk["state"] for chunk in checkout.records()[0]["chunks"]] == ["submitted", "refused"]
-        checkout.wait_for_starts({1: 1, 2: 1})
-        assert checkout.states() == {1: "running", 2: "running", 3: "new", 4: "new"}
-        assert "AssocMaxSubmitJobLimit" in checkout.refused("submit")
+        done = checkout.call("submit", "sweeps.py", "some")
+        assert done.code == 75, done.out
+        assert "1 of 4 scripts wait for room (SLURM takes no more jobs of yours now)" in done.out
+        assert [chunk["state"] for chunk in checkout.records()[0]["chunks"]] == ["submitted", "submitted", "written"]
+        checkout.wait_for_starts({1: 1, 2: 1, 3: 1})
+        assert checkout.states() == {1: "running", 2: "running", 3: "running", 4: "new"}
+        done = checkout.call("submit", "sweeps.py", "some")
+        assert done.code == 75, done.out
+        assert "1 of 4 scripts wait for room (you have 3 in the queue of MaxSubmitJobs=3)" in done.out, "by now it has been asked"
     finally:
         checkout.slurm.run(*limit, "MaxSubmitJobs=-1")
         checkout.slurm.wait_until(lambda: "MaxSubmitJobs=3(" not in limits(checkout.slurm))
-    assert "1 of 2 arrays left" in checkout.run("submit")
+    assert "1 of 3 arrays left" in checkout.run("submit")
     checkout.go()
     assert_all_ran_once(checkout)
 
