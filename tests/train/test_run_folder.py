@@ -155,7 +155,8 @@ def test_a_run_that_was_taken_over_leaves_everything_to_the_other(tmp_path: Path
 
     def take() -> None:
         if statuses.read(tmp_path).get("step", 0) > 0:
-            statuses.write_text(tmp_path / "status.json", taken)
+            (tmp_path / "theirs").write_text(taken)
+            os.replace(tmp_path / "theirs", tmp_path / "status.json")
 
     with _meanwhile(take, 0.05):
         assert launch(_settings(tmp_path, steps=100_000, eval_every=0, checkpoint_every=100_000)) == 4
