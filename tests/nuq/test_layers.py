@@ -221,7 +221,7 @@ def test_a_saved_state_goes_on(collective: str) -> None:
 
 
 def test_a_gradient_that_is_not_finite_is_named_where_parameters_are_rearranged() -> None:
-    mixed = workers("qsgd", ["*.weight = alq scope=model"])
+    mixed = workers("qsgd", ["*.weight = alq norm=l2 scope=model"])
     bad = drawn(0)
     bad[1][3][2] = math.inf
     with pytest.raises(NonFiniteError, match=r"'b.bias' on worker 1"):
