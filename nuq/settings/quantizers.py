@@ -137,7 +137,12 @@ class Adaptive(Bits):
         choices=("running", "fresh"),
     )
     num_samples: int = setting(10, "gradients per worker behind one update; the paper's value", low=1)
-    update_at: list[int] = setting([100, 2000], "steps at which the levels are updated; the paper's list", low=0)
+    update_at: list[int] = setting(
+        [0, 100, 2000],
+        "steps at which the levels are updated; 0: to the first gradient, before it is sent, or the first that is finite and not zero, "
+        "without which real gradients meet levels of a normal law until the next update; the paper's list is 100, 2000",
+        low=0,
+    )
     update_every: int = setting(10000, "and at every multiple of this many steps (0: at none); the paper's period", low=0)
 
 

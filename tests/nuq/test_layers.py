@@ -291,6 +291,9 @@ def hook_is_workers(group: dist.ProcessGroup, method: str, lines: list[str], set
             if worker == rank:
                 model.zero_grad()
                 model(x).square().mean().backward()
+        begun = [learner for learner in alone.learners if learner.begins]
+        alone.observe(own, step, begun)
+        alone.update_levels(begun)
         mean = alone.exchange(own, dict.fromkeys(range(world), 0.0), step).mean
         same.append(torch.equal(gradients(model), mean))
     state.close()
@@ -302,11 +305,12 @@ def hook_is_workers(group: dist.ProcessGroup, method: str, lines: list[str], set
     [
         ("qsgd", [], {"scope": "model", "collective": "gather"}),
         ("alq", [], {"scope": "model", "collective": "two_stage", "bucket_size": 64}),
+        ("alq", [], {"scope": "tensor", "collective": "gather", "bucket_size": 64}),
         ("dgc", [], {"scope": "tensor", "collective": "gather", "ratio": 0.1}),
         ("atomo", [], {"scope": "tensor", "collective": "gather"}),
         ("qsgd", ["*.bias = supersgd", "*.weight = dgc ratio=0.1 scope=model"], {"collective": "gather", "scope": "model"}),
     ],
-    ids=["qsgd model", "alq model", "dgc", "atomo", "layers"],
+    ids=["qsgd model", "alq model", "alq", "dgc", "atomo", "layers"],
 )
 def test_the_hook_gives_the_workers_bits(method: str, lines: list[str], settings: dict[str, Any], ranks: Any) -> None:
     """Whatever buckets DDP makes, and for weights in another memory format: shapes are the parameters' own in both."""
@@ -322,11 +326,11 @@ def layers_in_the_hook(group: dist.ProcessGroup) -> None:
     for step in range(4):
         model.zero_grad()
         backward(model, rank, step)
-    default, second = (learner.coder for learner in state._learners)
+    default, second = (learner.coder for learner in state._levels.learners)
     assert default.compressor.gap is not None and second.compressor.gap is not None and second.compressor.levels.num_levels == 16
     again = nuq.CompressionState(model, **{**given, "min_size": 0, "timeout_s": 60.0})
     again.load_state_dict(state.state_dict())
-    assert again._learners[1].coder.compressor.levels.values.tolist() == second.compressor.levels.values.tolist()
+    assert again._levels.learners[1].coder.compressor.levels.values.tolist() == second.compressor.levels.values.tolist()
     with pytest.raises(ValueError, match=r"a state of layers=\['\*.bias = supersgd', '2 = amq"):
         nuq.CompressionState(model, min_size=0).load_state_dict(state.state_dict())
     with pytest.raises(ValueError, match=r"layers\[0\]='conv = topk': matches no parameter .* there are 0.weight, 0.bias, 2.weight"):
