@@ -140,6 +140,31 @@ def test_a_schedule_without_step_0_leaves_the_first_levels() -> None:
 # --- the hook ---
 
 
+def hook_is_simulation(group: dist.ProcessGroup) -> None:
+    """One vector per parameter, in several of DDP's buckets, whose order is not the model's."""
+    rank, world = dist.get_rank(group), dist.get_world_size(group)
+    model, state = hooked(group, net(), method="alq", bucket_size=64, collective="gather", ddp={"bucket_cap_mb": 0.002})
+    alone = net()
+    of = workers("alq", {name: p.shape for name, p in alone.named_parameters()}, world, scope="tensor", bucket_size=64)
+    of.seed = state.hook.seed
+    own = {}
+    for worker in range(world):
+        alone.zero_grad()
+        backward(alone, worker, 0)
+        own[worker] = [p.grad.clone() for p in alone.parameters() if p.grad is not None]
+    of.observe(own, 0, of.learners)
+    of.update_levels()
+    backward(model, rank, 0)
+    assert state.levels == of.compressor.levels.values.tolist()
+    assert torch.equal(gradients(model), of.exchange(own, dict.fromkeys(own, 0.0), 0).mean)
+    state.close()
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_the_hook_begins_with_the_bits_of_the_simulation(world: int, ranks: Any) -> None:
+    ranks.run(hook_is_simulation, world=world)
+
+
 def passed_over(group: dist.ProcessGroup, bad: float) -> None:
     """Whatever the first gradient was on one rank or on all, the levels of the next one are those of a run that began there."""
     rank, several = dist.get_rank(group), {"bucket_cap_mb": 0.002}

@@ -305,12 +305,11 @@ def hook_is_workers(group: dist.ProcessGroup, method: str, lines: list[str], set
     [
         ("qsgd", [], {"scope": "model", "collective": "gather"}),
         ("alq", [], {"scope": "model", "collective": "two_stage", "bucket_size": 64}),
-        ("alq", [], {"scope": "tensor", "collective": "gather", "bucket_size": 64}),
         ("dgc", [], {"scope": "tensor", "collective": "gather", "ratio": 0.1}),
         ("atomo", [], {"scope": "tensor", "collective": "gather"}),
         ("qsgd", ["*.bias = supersgd", "*.weight = dgc ratio=0.1 scope=model"], {"collective": "gather", "scope": "model"}),
     ],
-    ids=["qsgd model", "alq model", "alq", "dgc", "atomo", "layers"],
+    ids=["qsgd model", "alq model", "dgc", "atomo", "layers"],
 )
 def test_the_hook_gives_the_workers_bits(method: str, lines: list[str], settings: dict[str, Any], ranks: Any) -> None:
     """Whatever buckets DDP makes, and for weights in another memory format: shapes are the parameters' own in both."""
