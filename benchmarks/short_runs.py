@@ -15,6 +15,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -40,7 +41,7 @@ class Run:
         return not self.after <= self.before
 
 
-def settings_of(case: str, seed: int) -> dict[str, object]:
+def settings_of(case: str, seed: int) -> dict[str, Any]:
     """``"alq norm=l2"`` as the settings of a run; ValueError for what is not legal."""
     name, *options = case.split()
     given = args.parse_overrides([f"method={name}", *(f"method.{option}" for option in options)])
