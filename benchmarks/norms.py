@@ -48,7 +48,7 @@ NORMS = ("l2", "linf", "quantile")
 BITS = (2, 3, 4, 5, 6, 7, 8)
 BUCKETS = (256, 1024, 4096, 16384)
 ADAPTIVE = [name for name, entry in METHODS.items() if entry.adaptive]
-KINDS = ("fresh", "later", "unfitted")
+KINDS: tuple[str, ...] = ("fresh", "later", "unfitted")
 
 
 @dataclass(frozen=True)

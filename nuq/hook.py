@@ -51,7 +51,8 @@ class CompressionState:
     ``nuq.settings.exchange`` the ``Exchange`` (``collective="auto"``, ``second_bits=4``, ``num_aggregate=0``) and ``Hook`` (``min_size``,
     ``gate``, ...), and ``nuq.settings.feedback.HookFeedback`` (``feedback="error"``, ...).
     layers: lines of ``nuq.layers`` for parameters with a method of their own.  A vector of several parameters (scope="model") is exchanged
-    when the last bucket is there, so nothing of that step overlaps with the backward pass.
+    when the last bucket is there, so nothing of that step overlaps with the backward pass; so is the first gradient, to which adaptive
+    methods fit their levels (``update_at`` with 0).
     group: of the ranks, for this state alone; unless told otherwise the module's own, or all ranks once more where that would be mixed up
     with DDP's own collectives (``nuq.links.apart``).
 
