@@ -53,12 +53,12 @@ SEED = 1
 LEAST_DRAWS, NOISE, NOISIEST = 8, 0.005, 0.0075  # NOISIEST: of what counts in max_rel_err
 RECORDED = {"digits": ("cnn", 32, 60, "CNN on digits"), "cifar10": ("resnet8", 16, 30, "ResNet-8 on CIFAR-10")}  # model, batch, step, title
 QUANTIZERS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("alq", {"bucket_size": 256}),
+    ("alq", {"bucket_size": 256, "norm": "l2"}),
     ("alq", {"norm": "linf"}),
     ("qsgdinf", {}),
     ("eden", {}),
 )
-OPTIONS = {"bucket_size": ", L2, 256", "norm": ", Linf", "clip_sigma": ", clipped"}
+OPTIONS = {("bucket_size", 256): ", L2, 256", ("norm", "linf"): ", Linf", ("clip_sigma", 2.5): ", clipped"}
 Case = tuple[str, dict[str, Any], int]  # method, settings, bits of the means
 CASES: tuple[Case, ...] = (
     *((name, {"bits": first, **more}, second) for name, more in QUANTIZERS for first, second in ((3, 4), (4, 8), (2, 4))),
@@ -253,7 +253,7 @@ def measure(title: str, vectors: Tensor, case: Case, most_draws: int) -> dict[st
     return {
         "inputs": title,
         "workers": workers,
-        "method": METHODS[name].title + "".join(word for key, word in OPTIONS.items() if key in settings),
+        "method": METHODS[name].title + "".join(word for (key, value), word in OPTIONS.items() if settings.get(key) == value),
         "bits": f"{settings.get('bits', 'ternary')}/{second_bits}",
         "exact": METHODS[name].unbiased and not settings.get("clip_sigma"),
         "R": ratio,

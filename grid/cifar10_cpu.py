@@ -8,7 +8,7 @@ histogram, which is our default.
 from __future__ import annotations
 
 from grid.engine.sweep import Point, Sweep, point, product, union, where_read
-from grid.nuq import ALQ_N, AMQ_N, CLOSED_FORM, NUQSGD, QSGD, QSGDINF, SGD, SUPERSGD, TRN, mixture
+from grid.nuq import ALQ_N, AMQ_N, CLOSED_FORM, L2, NUQSGD, QSGD, QSGDINF, SGD, SUPERSGD, TRN, mixture
 
 BITS = 3
 BUCKET_SIZE = 16384
@@ -24,7 +24,7 @@ UPDATE_AT = [50, 200]
 UPDATE_EVERY = 400
 SEEDS = (1,)
 
-HISTOGRAM = {"method.fit": "histogram", "method.solver": "exact"}
+HISTOGRAM = {**L2, "method.fit": "histogram", "method.solver": "exact"}
 
 
 def images(model: str, *, workers: int, batch_size: int, steps: int, lr: float, eval_every: int) -> Point:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grid.engine.sweep import Point, Sweep, point, product, union, where_read
-from grid.nuq import NUQSGD, QSGD, QSGDINF, SGD, SUPERSGD, TRN
+from grid.nuq import L2, NUQSGD, QSGD, QSGDINF, SGD, SUPERSGD, TRN
 
 BITS = 3
 BUCKET_SIZE = 1024
@@ -49,6 +49,7 @@ def demo() -> Sweep:
     )
     quantizer = where_read(
         {
+            **L2,  # as in the paper
             "method.bits": BITS,
             "method.bucket_size": BUCKET_SIZE,
             "method.update_at": UPDATE_AT,

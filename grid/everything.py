@@ -2,8 +2,8 @@
 
 What sets a method's bits is the first of ``KNOBS`` among its settings, so that a new method joins without an edit here; one without a knob
 (signs, powers of two, casts, SketchML, whose cells outweigh its codes) is a single point. Everything else has its default, the memory of
-the method's paper included. The bits are those that the settings mean, not those that arrive: headers, norms and tables come on top,
-entropy coding takes off; the table's column of measured bits counts.
+the method's paper included; the adaptive methods have their paper's norm. The bits are those that the settings mean, not those that
+arrive: headers, norms and tables come on top, entropy coding takes off; the table's column of measured bits counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from grid import cifar10_cpu as small
 from grid.demo import digits
 from grid.engine.rates import sparse_ratio
 from grid.engine.sweep import Point, Sweep, point, product, union, when, where_read
-from grid.nuq import cifar10, updates
+from grid.nuq import L2, cifar10, updates
 from nuq.registry import METHODS, Method
 
 BITS = (1, 2, 3, 4, 8)
@@ -89,16 +89,21 @@ SEEDS = (1,)
 
 def cifar10_resnet32() -> Sweep:
     """CIFAR-10, ResNet-32, as the adaptive methods' paper trains it: every method at matched bits."""
-    return Sweep(product(cifar10("resnet32"), updates([100, 2000], 10000), methods((*SPARSE, *BITS))), folder="everything_cifar10_resnet32")
+    return Sweep(
+        product(cifar10("resnet32"), where_read(L2), updates([100, 2000], 10000), methods((*SPARSE, *BITS))),
+        folder="everything_cifar10_resnet32",
+    )
 
 
 def cifar10_cpu() -> Sweep:
     """Real data without a GPU: every method at matched bits, a short training each."""
     task = small.images(MODEL, workers=4, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, eval_every=EVAL_EVERY)
-    return Sweep(product(task, updates([20, 100], 200), methods((*SPARSE, *BITS))), seeds=SEEDS, folder="everything_cifar10_cpu")
+    return Sweep(
+        product(task, where_read(L2), updates([20, 100], 200), methods((*SPARSE, *BITS))), seeds=SEEDS, folder="everything_cifar10_cpu"
+    )
 
 
 def cpu() -> Sweep:
     """The embedded digits, seconds a run: every method at 3 bits, or as it is; buckets of 128, for in long ones NUQSGD diverges."""
     short = when(lambda given: "method.bits" in given, where_read({"method.bucket_size": 128}))
-    return Sweep(product(digits(steps=40), updates([5, 20], 0), methods((3,)), short), folder="everything_cpu")
+    return Sweep(product(digits(steps=40), where_read(L2), updates([5, 20], 0), methods((3,)), short), folder="everything_cpu")

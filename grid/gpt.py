@@ -7,7 +7,7 @@ to norm 1. Momentum correction belongs to SGD, so that DGC has error feedback he
 from __future__ import annotations
 
 from grid.engine.sweep import Point, Settings, Sweep, needs, point, product, union, where_read
-from grid.nuq import QSGDINF, SUPERSGD, updates
+from grid.nuq import L2, QSGDINF, SUPERSGD, updates
 
 BITS = 3
 WORKERS = 4
@@ -43,7 +43,7 @@ def recipe(own: Settings, *, lr: float, steps: int, warmup_steps: int, batch_siz
 
 def methods(bucket_size: int, ratio_warmup: int) -> list[Point]:
     """The methods; ``ratio_warmup`` steps of each of DGC's first ratios."""
-    quantizer = where_read({"method.bits": BITS, "method.bucket_size": bucket_size})
+    quantizer = where_read({**L2, "method.bits": BITS, "method.bucket_size": bucket_size})
     dgc = point("DGC", {"method.ratio": RATIO, "method.warmup_every": ratio_warmup, "feedback.kind": "error"}, method="dgc")
     powersgd = point("PowerSGD", {"method.rank": RANK}, method="powersgd")
     return product(quantizer, union(SUPERSGD, point("ALQ", method="alq"), QSGDINF, dgc, powersgd))

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 
 from grid.engine.sweep import Point, Sweep, axis, point, product, union, where_read
 
-ORIGINAL = {"method.fit": "mixture", "method.solver": "paper", "method.weights": "norm"}
+L2 = {"method.norm": "l2"}  # the paper's norm, which is not our default
+ORIGINAL = {**L2, "method.fit": "mixture", "method.solver": "paper", "method.weights": "norm"}
 CLOSED_FORM = {**ORIGINAL, "method.solver": "exact"}
-NORMAL = {"method.solver": "paper"}  # the -N variants have one fit, and no weights to choose
+NORMAL = {**L2, "method.solver": "paper"}  # the -N variants have one fit, and no weights to choose
 FREE = {"method.symmetric": False}  # every level of ALQ by itself: only so the original's solver ends at the published levels
 
 SGD = point("SGD", method="sgd")

@@ -126,7 +126,7 @@ def encoded_mean(second: Codec, mean: Tensor, parts: Sequence[Part], key: Key) -
 
 def _unfitted(codec: Codec) -> bool:
     compressor = within(codec.compressor)
-    return isinstance(compressor, AdaptiveQuantizer) and compressor.gap is None
+    return isinstance(compressor, AdaptiveQuantizer) and not compressor.fitted
 
 
 def _fitted(codec: Codec, mean: Tensor, parts: Sequence[Part], key: Key) -> Compressor:

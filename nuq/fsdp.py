@@ -88,7 +88,7 @@ class CompressedReduceScatter:
         self._step += 1
         codec = self._coders.codec
         whole = [Part(self._name, 0, size)]
-        fit_levels(self._coders, flat, [Part("all", 0, flat.numel())], key)
+        fit_levels(self._coders, flat, [Part(str(owner), owner * size, size) for owner in range(links.world)], key)
         stretches = flat.split(size)
         mine = [codec.encode_or_mark(stretch, whole, key.of(str(owner))) for owner, stretch in enumerate(stretches)]
         others = [rank for rank in range(links.world) if rank != links.rank]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import torch
@@ -13,11 +14,12 @@ from nuq.choice import Coders, build, sorted_settings
 from nuq.collectives import Account, Hosts
 from nuq.links import Links
 from nuq.ops import Key
-from nuq.payload import Part
+from nuq.payload import Part, cut
 from nuq.settings.exchange import Exchange
 from nuq.statistics import Statistics
 
 AUTO = {"collective": "auto"}  # where nothing is said
+_MANY_BUCKETS = 8  # in a part: that one of them is shorter then matters little
 
 
 def all_reduce(
@@ -66,9 +68,10 @@ def all_reduce(
     flat = tensor.detach().reshape(-1).contiguous()
     shape = tuple(tensor.shape) if tensor.dim() > 1 else None  # what is flat here stands for matrices, not for a bias
     parts, key = [Part("tensor", 0, flat.numel(), shape=shape)], Key(seed, step, links.rank, piece_of=2 if shape is None else 0)
-    fit_levels(coders, flat, parts, key)
     out = torch.empty(flat.numel(), dtype=torch.float32, device=tensor.device)
-    _, collective = build(coders, exchange, links, hosts, Account(), per_machine=1)
+    name, collective = build(coders, exchange, links, hosts, Account(), per_machine=1)
+    sent = list(chain.from_iterable(cut(parts, links.world))) if name == "two_stage" else parts
+    fit_levels(coders, flat, sent, key)
     collective.mean({links.rank: flat}, parts, key, out)
     settle = getattr(collective, "settle", None)
     if settle is not None:
@@ -77,11 +80,16 @@ def all_reduce(
 
 
 def fit_levels(coders: Coders, vector: Tensor, parts: list[Part], key: Key) -> None:
-    """Adaptive methods' levels, from the vector that is about to be sent; one that is not finite is left to the encoder to name."""
+    """Adaptive methods' levels, from the vector that is about to be sent; one that is not finite is left to the encoder to name.
+
+    parts: as they are encoded, since the coordinates of shorter buckets have another law.
+    """
     if not coders.adaptive or not bool(torch.isfinite(vector).all()):
         return
+    if min((part.size for part in parts), default=0) >= _MANY_BUCKETS * coders.settings.bucket_size:  # sampled once, not once a part
+        parts = [Part("all", 0, vector.numel())]
     statistics = Statistics.empty(coders.settings.num_components)
     for part in parts:
-        coders.adaptive[0].observe(vector[part.start : part.start + part.size], key.of("statistics"), statistics)
+        coders.adaptive[0].observe(vector[part.start : part.start + part.size], key.of("statistics").of(part.key_name), statistics)
     for compressor in coders.adaptive:
         compressor.update(statistics)

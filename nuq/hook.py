@@ -19,7 +19,6 @@ import threading
 import weakref
 import zlib
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -33,16 +32,15 @@ from nuq.buckets import Bucket, Plan, made, trained
 from nuq.choice import Coders, Dense, build, by_encoder, sorted_settings
 from nuq.collectives import Account, Hosts
 from nuq.feedback import keep_fitting
-from nuq.learning import Learner, learners
+from nuq.learning import RankLevels
 from nuq.links import Links, apart, backend_of
 from nuq.message import VERSION
 from nuq.ops import Key, NonFiniteError
-from nuq.payload import Part, check_mean
+from nuq.payload import check_mean
 from nuq.settings.exchange import Hook, HookExchange
 from nuq.settings.feedback import HookFeedback
 
-# one vector per parameter; a first update long before the paper's, since the levels of a normal law do not fit real gradients
-_OTHER_DEFAULTS: dict[str, Any] = {"scope": "tensor", "update_at": [10, 100, 2000]}
+_OTHER_DEFAULTS: dict[str, Any] = {"scope": "tensor", "update_at": [0, 10, 100, 2000]}  # one vector per parameter
 
 
 class CompressionState:
@@ -53,7 +51,8 @@ class CompressionState:
     ``nuq.settings.exchange`` the ``Exchange`` (``collective="auto"``, ``second_bits=4``, ``num_aggregate=0``) and ``Hook`` (``min_size``,
     ``gate``, ...), and ``nuq.settings.feedback.HookFeedback`` (``feedback="error"``, ...).
     layers: lines of ``nuq.layers`` for parameters with a method of their own.  A vector of several parameters (scope="model") is exchanged
-    when the last bucket is there, so nothing of that step overlaps with the backward pass.
+    when the last bucket is there, so nothing of that step overlaps with the backward pass; so is the first gradient, to which adaptive
+    methods fit their levels (``update_at`` with 0).
     group: of the ranks, for this state alone; unless told otherwise the module's own, or all ranks once more where that would be mixed up
     with DDP's own collectives (``nuq.links.apart``).
 
@@ -139,7 +138,8 @@ class CompressionState:
             found = build(self._coders, self.exchange, self.links, hosts, self.account, per_machine=self.hook.per_machine)
             self.collective, self._collective = found
         self._compressing = self._collective  # also where the gate turns to the dense one
-        self._agreed, self._learners = False, learners(self._coders, [self.links.rank])
+        self._agreed = False
+        self._levels = RankLevels(self._coders, self.links, self.hook.seed, self.account)
         self._waits = self.exchange.collective != "dense" and any(coder.scope == "model" for coder in self._coders.every)
         self._shaped = any(codec.shaped for codec in self._coders.codec.every)
         self._plans: dict[tuple[str, ...], Plan] = {}
@@ -175,7 +175,7 @@ class CompressionState:
             "collective": self.collective,
             "coders": self._coders.state_dict(),
             "layers": self.layers,
-            "statistics": {learner.encoder: learner.rows(torch.device("cpu"))[self.links.rank] for learner in self._learners},
+            "statistics": self._levels.rows(torch.device("cpu")),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -190,11 +190,10 @@ class CompressionState:
             return
         rank, second = self.links.rank, self.exchange.collective not in ("auto", "hierarchical")
         coders = saved_state.checked(state, self.state_dict(), self._vectors, rank, second=second)
-        statistics = saved_state.statistics(state, self._learners, rank)
+        statistics = saved_state.statistics(state, self._levels.learners, rank)
         self.step, self._begun, self._agreed = state["step"], state["step"], False
         self._coders.load_state_dict(coders, self._device)
-        for learner, found in zip(self._learners, statistics, strict=True):
-            learner.statistics = {rank: found}
+        self._levels.go_on(statistics)
         if self.hook.gate and state["collective"] == "dense":  # its word still holds
             self.collective, self._collective = "dense", self._dense
 
@@ -281,7 +280,7 @@ class CompressionState:
         jobs: list[Bucket] = []  # that are exchanged together
         while (job := self._jobs.get()) is not None:
             jobs.append(job)
-            if self._waits and not job.last and self.error is None:
+            if (self._waits or self._begins) and not job.last and self.error is None:
                 continue
             if job.ready is not None:
                 stream = stream or torch.cuda.Stream(job.buffer.device)
@@ -291,7 +290,7 @@ class CompressionState:
                         if stream is not None and one.ready is not None:
                             stream.wait_event(one.ready)
                     if self.error is None:
-                        self._exchange(jobs)
+                        self._exchange_all(jobs)
                     for one in jobs:
                         one.done.set_result(None)
             except BaseException as error:  # noqa: BLE001  whatever it is, the backward pass waits for it
@@ -300,18 +299,31 @@ class CompressionState:
                     one.done.set_result(None)
             jobs = []
 
-    def _exchange(self, jobs: list[Bucket]) -> None:
-        """The mean of one bucket over all ranks, or of all that waited for the last one, into their own memory."""
-        last = jobs[-1].last
+    @property
+    def _begins(self) -> bool:
+        """Whether levels are fitted to the gradient of this step, so that all of it must be there before any of it is sent."""
+        return self.collective != "dense" and self._levels.begins
+
+    def _exchange_all(self, jobs: list[Bucket]) -> None:
+        """What has come together: as one vector where a method's is one, else bucket by bucket."""
         if self._first:
             self._before_step(jobs[0].buffer.device)
             self._skipped = False
-        self._first = last
+        several = [jobs] if self._waits else [[job] for job in jobs]
+        if self._begins:
+            self._begin(several)
+        for some in several:
+            self._exchange(some)
+
+    def _exchange(self, jobs: list[Bucket]) -> None:
+        """The mean of one vector over all ranks, into the memory of its buckets."""
+        self._first = last = jobs[-1].last
         plan = self._plan(tuple(name for job in jobs for name in job.names))
         parts, vector = plan.parts, plan.vector(jobs)
         key = Key(self.hook.seed, self.step, self.links.rank)
         mean = vector if vector.dtype == torch.float32 else torch.empty_like(vector, dtype=torch.float32)
-        self._observe(vector, parts, key)
+        if self.collective != "dense":
+            self._levels.observe(vector, parts, self.step)
         try:
             self._collective.mean({self.links.rank: vector}, parts, key, mean)
             if self.collective == "dense" or vector.dtype != torch.float32:  # an all-reduce looks at nothing, others at float32
@@ -346,7 +358,7 @@ class CompressionState:
 
     def _before_step(self, device: torch.device) -> None:
         if not self._agreed:
-            levels = zlib.crc32(repr([compressor.levels.values.tolist() for compressor in self._coders.adaptive]).encode())
+            levels = zlib.crc32(repr([(one.fitted, one.levels.values.tolist()) for one in self._coders.adaptive]).encode())
             agreement.check_settings(self._told, {"step": self.step, "collective": self.collective, "checksum of the levels": levels})
             self._agreed = True
         if self.hook.gate and self.step == gate.STEP and self.collective != "dense":
@@ -355,34 +367,18 @@ class CompressionState:
             self.gate_s = dict(zip((self.collective, "dense"), spent, strict=True))
             if spent[0] >= spent[1]:
                 self.collective, self._collective = "dense", self._dense
-        for learner in self._learners if self.collective != "dense" and self.step > 0 else ():
-            if learner.next_update(self.step) == self.step:
-                with self.account.time("levels"):
-                    self._update_levels(learner)
+        if self.collective != "dense":
+            self._levels.update(self.step)
         if self.hook.debug:
             for compressor in self._coders.adaptive:
                 levels = torch.tensor(compressor.levels.values, dtype=torch.float64)
                 agreement.check_same(self.links, f"step {self.step}: the levels", levels)
 
-    # --- levels ---
-
-    def _observe(self, vector: Tensor, parts: Sequence[Part], key: Key) -> None:
-        """Take this rank's gradient into the statistics behind the updates at the start of the next steps."""
-        for learner in self._learners if self.collective != "dense" else ():
-            due = learner.next_update(self.step + 1)
-            if due is None or self.step < due - learner.settings.num_samples:
-                continue
-            with self.account.time("levels"), suppress(NonFiniteError):  # encoding it says so, to all ranks
-                for part in parts:
-                    if learner.has(part):
-                        piece, named_key = vector[part.start : part.start + part.size], Key(key.seed, key.step, key.worker, "statistics")
-                        learner.compressor.observe(piece, named_key.of(part.name), learner.statistics[self.links.rank])
-
-    def _update_levels(self, learner: Learner) -> None:
-        """Every rank's statistics, one small message each, merged in rank order: the same levels on all ranks."""
-        data = learner.rows(self.links.device)[self.links.rank].view(torch.uint8)
-        learner.forget()
-        learner.update([learner.read(row) for row in self.links.to_all(data, [data.numel()] * self.links.world, "levels")])
+    def _begin(self, several: list[list[Bucket]]) -> None:
+        """Fit levels to this step's gradient, in the model's order, whatever DDP's is."""
+        plans = [(jobs, self._plan(tuple(name for job in jobs for name in job.names))) for jobs in several]
+        found = {part.name: (vector, part) for jobs, plan in plans for vector in [plan.vector(jobs)] for part in plan.parts}
+        self._levels.begin([found[name] for name in self._vectors if name in found], self.step)
 
 
 def _end(thread: threading.Thread, jobs: queue.SimpleQueue[Bucket | None]) -> None:

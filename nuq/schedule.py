@@ -1,4 +1,4 @@
-"""When the levels of an adaptive method are updated, and from which steps' gradients."""
+"""When the levels of an adaptive method are updated."""
 
 from __future__ import annotations
 
@@ -12,9 +12,3 @@ def next_update(settings: Adaptive, step: int) -> int | None:
     if period:
         listed.append(max(-(-step // period), 1) * period)
     return min(listed, default=None)
-
-
-def collects(settings: Adaptive, step: int) -> bool:
-    """Whether the training gradients of this step are among those behind the next update."""
-    due = next_update(settings, step)
-    return due is not None and settings.statistics == "running" and step > due - settings.num_samples

@@ -259,10 +259,8 @@ class Workers:
                 gradient = gradients.get(worker)
                 if gradient is None or math.isnan(statistics.totals[0]):
                     continue
-                key = Key(self.seed, step, worker, "statistics")
                 try:
-                    for name, vector in self.vectors(gradient, learner.encoder).items():
-                        learner.compressor.observe(vector, key.of(name), statistics)
+                    learner.observe(self._vector(gradient), self.parts, Key(self.seed, step, worker))
                 except NonFiniteError:
                     bad = non_finite_parameter(gradient)
                     statistics.totals[:] = math.nan, _largest_parameter(gradient) if bad is None else bad, 0.0

@@ -117,7 +117,7 @@ def test_a_setting_counts_where_one_layers_memory_reads_it(experiment: dict[str,
 
 def test_defaults_are_not_shared() -> None:
     args.resolve({})["method"]["update_at"].append(7)
-    assert args.resolve({})["method"]["update_at"] == [100, 2000]
+    assert args.resolve({})["method"]["update_at"] == [0, 100, 2000]
 
 
 # --- bad input ----------------------------------------------------------------------------------------------------

@@ -57,7 +57,8 @@ def shrunk(config: dict[str, Any]) -> dict[str, Any]:
     """The same experiment in a handful of steps with tiny batches."""
     method = dict(config["method"])
     if "update_at" in method:
-        method.update(update_at=[STEPS // 2], update_every=0, num_samples=min(method["num_samples"], 2))
+        first = [at for at in method["update_at"] if at == 0]  # which is a step like no other
+        method.update(update_at=[*first, STEPS // 2], update_every=0, num_samples=min(method["num_samples"], 2))
     measure = {"every": STEPS if config["measure"]["every"] else 0, "num_samples": 2}
     untrain = {**config["untrain"], "steps": min(config["untrain"]["steps"], 1)}
     small = {"steps": STEPS, "batch_size": min(BATCH_SIZE, config["batch_size"]), "eval_batch_size": BATCH_SIZE, "eval_every": STEPS}

@@ -169,7 +169,7 @@ class Trainer:
 
     def _due(self) -> list[Learner]:
         """Whose levels are updated at this step."""
-        return [one for one in self.workers.learners if one.next_update(self.step) == self.step]
+        return [one for one in self.workers.learners if one.due(self.step)]
 
     def _is_running(self, learner: Learner) -> bool:
         """Whether it learns from the training gradients; on the SGD trajectory, where only the first worker has one, none does."""

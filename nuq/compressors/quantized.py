@@ -157,19 +157,40 @@ class AdaptiveQuantizer(Quantizer):
     """Levels that follow the gradients: ``update(statistics)`` fits a law to them and solves for better levels.
 
     Before the first update the levels are those of a normal law with the spread that any bucket of this size has:
-    sigma = 1/sqrt(bucket size) after division by the L2 norm, 1/sqrt(2 ln(bucket size)) after Linf and quantile.  (The
-    original starts from uniform or exponential levels, whose variance is tens to hundreds of times larger until step 100.)
+    sigma = 1/sqrt(bucket size) after division by the L2 norm, 1/sqrt(2 ln(bucket size)) after Linf and quantile; a vector shorter than a
+    bucket gets those of its own length.  Real gradients are no normal law, so that the first update had better be at once
+    (``update_at`` with 0).  (The original starts from uniform or exponential levels, whose variance is tens to hundreds of times larger
+    until step 100.)
     """
 
     def __init__(self, settings: Adaptive, solve: Update) -> None:
         self.settings = settings
         self._solve = solve
         self.gap: float | None = None  # Psi / Psi of the optimum - 1 under the law of the last update
-        size = settings.bucket_size
-        reach = _NORMAL_QUANTILE_REACH if settings.norm == "quantile" else 1.0
-        spread = size**-0.5 if settings.norm == "l2" else (2 * np.log(max(size, 2))) ** -0.5
-        fitted = solve(TruncNorm(0.0, min(spread, 0.5)), None)
-        super().__init__(level_sets.stretched(fitted.levels, reach), settings, settings.norm, multiplier=fitted.p)
+        self._short: dict[int, Quantizer] = {}  # what shorter vectors start with, by their length
+        levels, multiplier = self._start(settings.bucket_size)
+        super().__init__(levels, settings, settings.norm, multiplier=multiplier)
+
+    @property
+    def fitted(self) -> bool:
+        """Whether the levels have been updated."""
+        return self.gap is not None
+
+    def _start(self, size: int) -> tuple[Levels, float | None]:
+        """Levels, and their multiplier, for normal coordinates in buckets of this size."""
+        norm = self.settings.norm
+        spread = size**-0.5 if norm == "l2" else (2 * np.log(max(size, 2))) ** -0.5
+        fitted = self._solve(TruncNorm(0.0, min(spread, 0.5)), None)
+        return level_sets.stretched(fitted.levels, _NORMAL_QUANTILE_REACH if norm == "quantile" else 1.0), fitted.p
+
+    def encode(self, vector: Tensor, key: Key) -> Message:
+        size = vector.numel()
+        if self.fitted or not 0 < size < self.bucket_size:
+            return super().encode(vector, key)
+        if size not in self._short:
+            levels, multiplier = self._start(size)
+            self._short[size] = Quantizer(levels, self.settings, self.norm, multiplier=multiplier)
+        return self._short[size].encode(vector, key)
 
     def observe(self, vector: Tensor, key: Key, statistics: Statistics) -> None:
         """Take one vector into the statistics behind the next update, as it is cut into buckets."""

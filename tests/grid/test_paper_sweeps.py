@@ -12,7 +12,7 @@ import pytest
 import args
 from grid import dgc, everything, layerwise, smaq
 from grid.engine import epochs, rates
-from grid.engine.families import load
+from grid.engine.families import families, load, load_family
 from grid.engine.sweep import Experiment
 from nuq.layers import parsed_format
 from nuq.registry import METHODS, Method
@@ -316,3 +316,15 @@ def test_a_new_method_joins_without_an_edit(monkeypatch: pytest.MonkeyPatch) -> 
 def test_every_knob_is_a_setting_of_some_method() -> None:
     known = {part.name for entry in METHODS.values() for part in dataclasses.fields(entry.settings)}
     assert set(everything.KNOBS) <= known
+
+
+# --- every sweep ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("family", "run_name"), [(family, run_name) for family in families() for run_name in load_family(family)])
+def test_adaptive_methods_have_the_papers_norm_and_a_schedule_of_their_own(family: str, run_name: str) -> None:
+    """Said by the sweep itself: what was run with them keeps its name when the defaults move.  Only one study updates at once."""
+    for item in load(family, run_name).experiments():
+        if METHODS[item.config["method"]["name"]].adaptive:
+            assert item.settings["method.norm"] == "l2"
+            assert (0 in item.settings["method.update_at"]) == (run_name == "interval" and item.settings["method.update_at"] == [0])

@@ -152,13 +152,13 @@ def levels_agree(group, settings):
     """The updates of all ranks are one process's, who merges the same statistics in rank order."""
     rank, world = dist.get_rank(group), dist.get_world_size(group)
     model, state = hooked(group, net(), ddp=SEVERAL, **settings)
-    update, seen = state._update_levels, []
+    update, seen = state._levels._update, []
 
     def watched(learner):
-        rows = of_all(group, state._learners[0].rows(torch.device("cpu"))[dist.get_rank(group)])
+        rows = of_all(group, state._levels.learners[0].rows(torch.device("cpu"))[dist.get_rank(group)])
         assert not any(torch.equal(rows[0], row) for row in rows[1:])
         alone = Coders(state.method, state.method_settings, state.exchange.second_bits)
-        merged = state._learners[0].empty()
+        merged = state._levels.learners[0].empty()
         for row in rows:
             merged.merge(Statistics.from_array(row.numpy(), merged.num_components))
         before = [compressor.levels.values for compressor in state._coders.adaptive]
@@ -170,10 +170,10 @@ def levels_agree(group, settings):
             assert_same_bits(group, torch.from_numpy(one.levels.values.copy()))
         seen.append(state.step)
 
-    state._update_levels = watched
+    state._levels._update = watched
     steps(model, rank, range(6))
     assert seen == [2, 4]
-    assert state.links.bytes_sent["levels"] == 2 * (world - 1) * 8 * len(state._learners[0].empty().to_array())
+    assert state.links.bytes_sent["levels"] == 2 * (world - 1) * 8 * len(state._levels.learners[0].empty().to_array())
     state.close()
 
 

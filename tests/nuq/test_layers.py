@@ -221,7 +221,7 @@ def test_a_saved_state_goes_on(collective: str) -> None:
 
 
 def test_a_gradient_that_is_not_finite_is_named_where_parameters_are_rearranged() -> None:
-    mixed = workers("qsgd", ["*.weight = alq scope=model"])
+    mixed = workers("qsgd", ["*.weight = alq norm=l2 scope=model"])
     bad = drawn(0)
     bad[1][3][2] = math.inf
     with pytest.raises(NonFiniteError, match=r"'b.bias' on worker 1"):
@@ -291,6 +291,9 @@ def hook_is_workers(group: dist.ProcessGroup, method: str, lines: list[str], set
             if worker == rank:
                 model.zero_grad()
                 model(x).square().mean().backward()
+        begun = [learner for learner in alone.learners if learner.begins]
+        alone.observe(own, step, begun)
+        alone.update_levels(begun)
         mean = alone.exchange(own, dict.fromkeys(range(world), 0.0), step).mean
         same.append(torch.equal(gradients(model), mean))
     state.close()
@@ -322,11 +325,11 @@ def layers_in_the_hook(group: dist.ProcessGroup) -> None:
     for step in range(4):
         model.zero_grad()
         backward(model, rank, step)
-    default, second = (learner.coder for learner in state._learners)
+    default, second = (learner.coder for learner in state._levels.learners)
     assert default.compressor.gap is not None and second.compressor.gap is not None and second.compressor.levels.num_levels == 16
     again = nuq.CompressionState(model, **{**given, "min_size": 0, "timeout_s": 60.0})
     again.load_state_dict(state.state_dict())
-    assert again._learners[1].coder.compressor.levels.values.tolist() == second.compressor.levels.values.tolist()
+    assert again._levels.learners[1].coder.compressor.levels.values.tolist() == second.compressor.levels.values.tolist()
     with pytest.raises(ValueError, match=r"a state of layers=\['\*.bias = supersgd', '2 = amq"):
         nuq.CompressionState(model, min_size=0).load_state_dict(state.state_dict())
     with pytest.raises(ValueError, match=r"layers\[0\]='conv = topk': matches no parameter .* there are 0.weight, 0.bias, 2.weight"):

@@ -17,7 +17,7 @@ from train.trainer import Trainer
 
 STEPS = 20  # more than a server lets others be behind (nuq/arrivals.py)
 BASE = {"data": "cifar10", "model": "resnet8", "stand_in": True, "batch_size": 1, "workers": 4}
-UPDATES = {"method.update_at": [4, 11], "method.update_every": 0, "method.num_samples": 3}
+UPDATES = {"method.update_at": [0, 4, 11], "method.update_every": 0, "method.num_samples": 3}
 
 
 def cases() -> dict[str, dict]:

@@ -115,9 +115,9 @@ def test_the_coordinates_are_weighted_as_in_a_fit():
     ("name", "settings", "power"),
     [
         ("qsgdinf", {}, 2),
-        ("alq", {}, 2),
-        ("alq", {"fit": "mixture", "weights": "norm"}, 1),
-        ("alq_n", {}, None),
+        ("alq", {"norm": "l2"}, 2),
+        ("alq", {"norm": "l2", "fit": "mixture", "weights": "norm"}, 1),
+        ("alq_n", {"norm": "l2"}, None),
     ],
 )
 def test_the_fitted_law_over_the_same_edges(name, settings, power):

@@ -104,6 +104,17 @@ def test_a_loss_scaled_too_far_up_skips_steps_until_it_fits(tmp_path):
     assert fresh.loss_scale == ours.loss_scale
 
 
+def test_a_first_gradient_that_overflows_leaves_the_first_levels_to_the_next():
+    ours = trainer(compute__precision="fp16", method="alq")
+    assert ours.loss_scale is not None
+    ours.loss_scale.value = 2.0**40
+    while not ours.workers.compressor.fitted:
+        before = ours.step
+        ours.train_step()
+    assert before > 0 and ours.loss_scale.skipped >= before
+    ours.train_step()
+
+
 def test_samples_are_never_skipped():
     """A measurement scales the loss down until its gradient is finite."""
     ours = trainer(compute__precision="fp16")

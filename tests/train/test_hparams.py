@@ -121,7 +121,7 @@ def test_runs_are_sessions_and_seeds_a_group(ask: Ask) -> None:
     assert [session["name"] for session in sgd["sessions"]] == ["sgd-s1"]
     settings = alq["hparams"]
     assert (settings["method.name"], settings["method.bits"], settings["method.bucket_size"], settings["steps"]) == ("alq", 3, 1024, 4)
-    assert settings["method.symmetric"] is True and settings["method.update_at"] == "100,2000" and "seed" not in settings
+    assert settings["method.symmetric"] is True and settings["method.update_at"] == "0,100,2000" and "seed" not in settings
     assert not any(name.startswith("method.") for name in sgd["hparams"] if name not in ("method.name", "method.scope"))
     values = {value["name"]["tag"]: value for value in alq["sessions"][-1]["metricValues"]}
     assert set(values) == set(hparams.METRICS)

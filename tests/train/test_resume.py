@@ -116,6 +116,15 @@ def test_layers_with_methods_of_their_own_resume(collective, tmp_path):
     assert [list(layer["compressor"]) for layer in both[0]] == [[], [], [], ["levels", "multiplier", "gap"]]
 
 
+@pytest.mark.parametrize("statistics", ["running", "fresh"])
+def test_a_resumed_run_does_not_fit_its_first_levels_again(statistics, tmp_path):
+    settings = config("alq", **{"method.update_at": [0], "method.statistics": statistics})
+    undisturbed = attempt(settings, tmp_path / "undisturbed")
+    with pytest.raises(Preempted):
+        attempt(settings, tmp_path / "stopped", stop_at=4)
+    assert bits(attempt(settings, tmp_path / "stopped")) == bits(undisturbed)
+
+
 def test_a_checkpoint_from_before_the_second_encoding_goes_on(tmp_path):
     settings = config("alq")
     undisturbed = attempt(settings, tmp_path / "undisturbed")

@@ -123,6 +123,21 @@ def test_levels_follow_the_schedule():
     assert changed == [1, 3, 6, 12]
 
 
+@pytest.mark.parametrize("name", ["alq", "amq"])
+def test_the_first_mean_errs_no_more_than_later_ones(name):
+    """Default settings: levels are fitted to the first gradient before it is sent, and not again before step 100."""
+    ours = trainer(method=name, batch_size=16)
+    errors, levels = [], []
+    for step in range(4):
+        own, _ = ours.gradients.of_workers(range(4), step, ours.order, "train")
+        exact = torch.stack([torch.cat([part.reshape(-1) for part in gradient]) for gradient in own.values()]).mean(dim=0)
+        mean = ours.train_step().mean
+        errors.append(float((mean - exact).square().sum() / exact.square().sum()))
+        levels.append(ours.workers.compressor.levels.values.tolist())
+    assert max(errors) < 0.5 and errors[0] < 2 * max(errors[1:])
+    assert ours.workers.compressor.fitted and all(row == levels[0] for row in levels)
+
+
 def test_sgd_trajectory_trains_like_sgd_whatever_is_measured():
     sgd = trainer(method="sgd")
     measured = trainer(method="nuqsgd", trajectory="sgd", measure__every=2, measure__num_samples=2)
