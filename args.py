@@ -11,6 +11,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,7 +41,7 @@ GROUPS: dict[str, dict[str, type]] = {
 class Config:
     """One experiment."""
 
-    workers: int = setting(4, "simulated or real data-parallel workers; the paper's M", low=1)
+    workers: int = setting(4, "simulated or real data-parallel workers; the paper's M", low=1, high=1 << 16)
     seed: int = setting(1, "seed of everything random: weights, data order, rounding", low=0, high=2**63 - 1)
     steps: int = setting(1000, "optimizer steps; a minute of digits (the paper's CIFAR-10 runs: 80000)", low=1)
     batch_size: int = setting(128, "samples per worker and step", low=1)
@@ -324,11 +325,23 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
         try:
             (override,) = OverridesParser.create().parse_overrides([text])
         except OverrideParseException as error:
-            raise ValueError(f"{text!r} is not of the form name=value: {str(error).splitlines()[0]}") from error
+            raise ValueError(f"{text!r} is not of the form name=value: {_unread(text) or str(error).splitlines()[0]}") from error
+        if override.package is not None:
+            raise ValueError(f"{text!r}: every setting has its place, so @{override.package} is not used; write name=value")
         if override.is_add() or override.is_force_add() or override.is_delete():
             raise ValueError(f"{text!r}: every setting exists already, so + and ~ are not used; write name=value")
         settings[override.key_or_group] = override
     return {key: override.value() for key, override in settings.items() if not override.is_sweep_override()}
+
+
+def _unread(text: str) -> str:
+    """Why a value cannot be read, where it can be told: what else than a word needs quotes of its own."""
+    name, _, value = text.partition("=")
+    if value.startswith("~"):
+        return f"the shell turns ~ into a folder at the start of a word alone; write {name}=$HOME{value[1:]}"
+    if value and re.search(r"[^\w./+-]", value) and "'" not in value and value[0] not in '[{"':
+        return f"what else than letters and digits it holds may need quotes of its own; write \"{name}='{value}'\""
+    return ""
 
 
 def check_overrides(overrides: Sequence[str], *, sweep: bool = False) -> None:

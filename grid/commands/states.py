@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grid.commands.options import again, as_planned, command_parser, count, runs_named, table
+from nuq.settings.escaped import plain
 
 if TYPE_CHECKING:
     from grid.engine.evidence import View
@@ -39,7 +40,7 @@ def status(argv: Sequence[str], root: Path) -> int:
         view = evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=max_age_s)
         max_age_s = scheduler.MAX_AGE_S
         if parsed.watch and sys.stdout.isatty():
-            print("\033[H\033[2J", end="")
+            print("\033[H\033[2J", end="", file=plain(sys.stdout))
         _show(runs, view, root, every=parsed.all or len(runs) <= FEW)
         alive = [state for state in [*view.states.values(), *view.others.values()] if state.word in ("running", "pending", "unknown")]
         if not parsed.watch or not alive:
