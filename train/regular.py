@@ -9,7 +9,7 @@ from typing import IO
 
 def opened(path: Path) -> IO[bytes]:
     """OSError for what is no regular file: a pipe would be waited for, a device has no end."""
-    if path.exists() and not path.is_file():
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a folder's own error says so
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return open(path, "rb")
 

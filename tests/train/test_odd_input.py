@@ -25,7 +25,7 @@ SETTINGS = {"data": "digits", "model": "cnn", "batch_size": 8, "workers": 2, "st
 
 def main(words: list[str], **more) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(ROOT / "main.py"), *words]
-    return subprocess.run(command, cwd=ROOT, text=True, check=False, timeout=60, **({"stderr": subprocess.PIPE} | more))
+    return subprocess.run(command, cwd=ROOT, text=True, check=False, timeout=500, **({"stderr": subprocess.PIPE} | more))
 
 
 # --- words ---------------------------------------------------------------------------------------------------------
