@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from typing import Any
 
 from nuq.settings.escaped import Escaping
 
@@ -20,7 +21,7 @@ def open_streams() -> None:
         except OSError:
             opened = os.open(os.devnull, os.O_RDWR)
             assert opened == number  # the lowest one that is free
-        stream = getattr(sys, name) or os.fdopen(number, mode, closefd=False)
+        stream: Any = getattr(sys, name) or os.fdopen(number, mode, closefd=False)
         setattr(sys, name, Escaping(stream) if mode == "w" else stream)
 
 

@@ -32,13 +32,12 @@ def failed(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("words", ["status demo demo --all", "failures demo demo", "logs demo demo", "collect demo demo --out -"])
+@pytest.mark.parametrize("words", ["failures demo demo", "logs demo demo", "collect demo demo --out -"])
 def test_words_of_runs(words: str, failed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert grid_run.main(shlex.split(words), failed) == 0
     printed = capsys.readouterr()
     assert printed.out and escaped(printed.out) == printed.out and printed.err == ""
-    if not words.startswith("status"):
-        assert r"\x1b[31m" in printed.out
+    assert r"\x1b[31m" in printed.out
 
 
 def test_refusals(failed: Path, capsys: pytest.CaptureFixture[str]) -> None:

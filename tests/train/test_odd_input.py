@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,9 +24,9 @@ ROOT = Path(__file__).parents[2]
 SETTINGS = {"data": "digits", "model": "cnn", "batch_size": 8, "workers": 2, "steps": 2, "eval_every": 2, "eval_train": False}
 
 
-def main(words: list[str], **more) -> subprocess.CompletedProcess[str]:
+def main(words: list[str], **more: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(ROOT / "main.py"), *words]
-    return subprocess.run(command, cwd=ROOT, text=True, check=False, timeout=500, **({"stderr": subprocess.PIPE} | more))
+    return subprocess.run(command, cwd=ROOT, text=True, check=False, timeout=500, stderr=subprocess.PIPE, **more)
 
 
 # --- words ---------------------------------------------------------------------------------------------------------
