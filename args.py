@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import command_line
+from command_line import parse_overrides as parse_overrides
 from nuq import layers as layer_list
 from nuq.registry import METHODS, method
 from nuq.settings import check, converted, setting, types_of, unknown
@@ -40,7 +41,7 @@ GROUPS: dict[str, dict[str, type]] = {
 class Config:
     """One experiment."""
 
-    workers: int = setting(4, "simulated or real data-parallel workers; the paper's M", low=1)
+    workers: int = setting(4, "simulated or real data-parallel workers; the paper's M", low=1, high=1 << 16)
     seed: int = setting(1, "seed of everything random: weights, data order, rounding", low=0, high=2**63 - 1)
     steps: int = setting(1000, "optimizer steps; a minute of digits (the paper's CIFAR-10 runs: 80000)", low=1)
     batch_size: int = setting(128, "samples per worker and step", low=1)
@@ -380,23 +381,6 @@ def _methods(config: Mapping[str, Any]) -> list[str]:
 def named_exchange(config: Mapping[str, Any]) -> Exchange:
     """The settings dataclass instance of the configuration's exchange."""
     return Exchange(**config["exchange"])
-
-
-def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
-    """Hydra overrides (``method.bits=3``) as the dotted settings that ``resolve`` takes; ValueError for anything else."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import OverrideParseException
-
-    settings: dict[str, Any] = {}
-    for text in overrides:
-        try:
-            (override,) = OverridesParser.create().parse_overrides([text])
-        except OverrideParseException as error:
-            raise ValueError(f"{text!r} is not of the form name=value: {str(error).splitlines()[0]}") from error
-        if override.is_add() or override.is_force_add() or override.is_delete():
-            raise ValueError(f"{text!r}: every setting exists already, so + and ~ are not used; write name=value")
-        settings[override.key_or_group] = override
-    return {key: override.value() for key, override in settings.items() if not override.is_sweep_override()}
 
 
 def check_overrides(overrides: Sequence[str], *, sweep: bool = False) -> None:

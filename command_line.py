@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -115,3 +116,35 @@ def register(config: type, groups: Mapping[str, Mapping[str, type]], defaults: M
     hydra_settings: dict[str, Any] = {"run": {"dir": "."}, "sweep": {"dir": ".", "subdir": "."}, "output_subdir": None}
     hydra_settings |= {"job": {"chdir": False}, "help": {"template": help_shown.replace("$", "$$")}}
     store.store(name="experiment", node={"defaults": [*order, *quiet], "hydra": hydra_settings})
+
+
+# --- settings of a run --------------------------------------------------------------------------------------------
+
+
+def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
+    """Hydra overrides (``method.bits=3``) as the dotted settings that ``args.resolve`` takes; ValueError for anything else."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import OverrideParseException
+
+    settings: dict[str, Any] = {}
+    for text in overrides:
+        try:
+            (override,) = OverridesParser.create().parse_overrides([text])
+        except OverrideParseException as error:
+            raise ValueError(f"{text!r} is not of the form name=value: {_unread(text) or str(error).splitlines()[0]}") from error
+        if override.package is not None:
+            raise ValueError(f"{text!r}: every setting has its place, so @{override.package} is not used; write name=value")
+        if override.is_add() or override.is_force_add() or override.is_delete():
+            raise ValueError(f"{text!r}: every setting exists already, so + and ~ are not used; write name=value")
+        settings[override.key_or_group] = override
+    return {key: override.value() for key, override in settings.items() if not override.is_sweep_override()}
+
+
+def _unread(text: str) -> str:
+    """Why a value cannot be read, where it can be told: what else than a word needs quotes of its own."""
+    name, _, value = text.partition("=")
+    if value.startswith("~"):
+        return f"the shell turns ~ into a folder at the start of a word alone; write {name}=$HOME{value[1:]}"
+    if value and re.search(r"[^\w./+-]", value) and "'" not in value and value[0] not in '[{"':
+        return f"what else than letters and digits it holds may need quotes of its own; write \"{name}='{value}'\""
+    return ""

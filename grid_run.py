@@ -10,7 +10,10 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+
+from nuq.settings.escaped import Escaping
 
 ROOT = Path(__file__).absolute().parent  # unresolved: a cluster may know the checkout by a link only
 # name -> (module of grid.commands and function, arguments, what it does)
@@ -71,6 +74,11 @@ def _denied(path: Path) -> str:
 def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
     """Exit code: 0 fine, 1 some runs failed, 2 bad input, 75 something waits for room in the queue,
     130 stopped by Ctrl-C; dry-run passes on that of the run."""
+    with redirect_stdout(Escaping(sys.stdout)), redirect_stderr(Escaping(sys.stderr)):  # logs and messages are others' words
+        return _main(argv, root)
+
+
+def _main(argv: Sequence[str] | None, root: Path) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if not words:
         words = ["--help"]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from train.signals import StopSignal
+from train.terminal import complain, open_streams, say
 
 if TYPE_CHECKING:
     import command_line
@@ -37,10 +38,13 @@ def evaluate(settings: command_line.Evaluation) -> int:
 
 def main() -> None:
     """The command line: check the overrides, let Hydra compose them, run."""
+    open_streams()
     stop = StopSignal()  # a signal may come while modules are imported, which takes seconds
     import hydra
     from hydra._internal.utils import get_args_parser
+    from hydra.errors import HydraException
     from omegaconf import DictConfig, OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
 
     import args
     import command_line
@@ -55,6 +59,8 @@ def main() -> None:
             if words.multirun or words.cfg:
                 raise ValueError("mode=evaluate: -m and --cfg are for training")
             sys.exit(evaluate(command_line.evaluation(args.parse_overrides(overrides))))
+        if words.resolve and not (words.cfg or words.help):
+            raise ValueError("--resolve: says how --cfg shows the settings; write --cfg job --resolve")
         if words.multirun and os.environ.get("WORLD_SIZE", "1") != "1":
             raise ValueError("-m: one run after another is for a single process; start each with a torchrun of its own")
         args.check_overrides([] if words.help else overrides, sweep=words.multirun)  # clearer, and sooner, than Hydra would refuse
@@ -74,19 +80,26 @@ def main() -> None:
             return
         codes.append(run(settings, stop))  # type: ignore[arg-type]
 
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # its errors come here, and a crash keeps its whole traceback
     try:
-        try:
-            experiment()
-        finally:
-            sys.stdout.flush()
-    except BrokenPipeError:  # who read it has seen enough, as in ``main.py --help | head``
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        experiment()
+    except BrokenPipeError:  # of Hydra's own words; a run minds no reader
+        pass
+    except (HydraException, OmegaConfBaseException) as error:
+        codes.append(_refuse(ValueError(_of_hydra(error))))
+    say()
     _end(max(codes, key=lambda code: (code not in (0, EXIT_HELD), code), default=0))  # a run that others have has not failed
+
+
+def _of_hydra(error: Exception) -> str:
+    """What Hydra, or below it OmegaConf, says of its own settings."""
+    lines = [str(found).splitlines()[0].rstrip(".") for found in (error, error.__cause__) if found is not None and str(found)]
+    return f"{': '.join(lines)} (settings of Hydra's own, hydra.*, are for who knows them; --help lists the experiment's)"
 
 
 def _refuse(error: Exception, *, tell: bool = True) -> int:
     """tell: other ranks, if there are any, which wait for this one."""
-    print(f"main.py: {error}", file=sys.stderr, flush=True)
+    complain(str(error))
     if tell and os.environ.get("WORLD_SIZE", "1") != "1":
         from train import joining
 
@@ -108,5 +121,5 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:  # while modules are imported; a run that has begun ends by itself
-        print("main.py: interrupted before the run began", file=sys.stderr)
+        complain("interrupted before the run began")
         _end(130)

@@ -6,9 +6,11 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from analysis.prediction import command as predict_command
+from nuq.settings.escaped import Escaping
 
 _EXAMPLES = """examples:
   python -m analysis report demo                            one HTML page with everything, figures/demo/report.html
@@ -96,6 +98,11 @@ def _seconds(text: str) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0; 1 where there is nothing to show; 2 for a sweep, condition or option that does not exist."""
     options = _parser().parse_args(arguments)
+    with redirect_stdout(Escaping(sys.stdout)), redirect_stderr(Escaping(sys.stderr)):  # names and notes are others' words
+        return _main(options)
+
+
+def _main(options: argparse.Namespace) -> int:
     if options.command == "predict":
         return predict_command.run(options)
     from analysis import commands  # pandas: not needed for --help

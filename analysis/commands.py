@@ -16,6 +16,7 @@ from analysis.aggregate import incomplete
 from analysis.cells import select
 from analysis.logs.load import Logs, load
 from analysis.paired import without_partner
+from nuq.settings.escaped import plain
 
 if TYPE_CHECKING:
     from analysis.report.write import How
@@ -115,7 +116,7 @@ def _table(logs: Logs, folder: Path, options: argparse.Namespace) -> int:
     if sys.stdout.isatty():
         from rich.console import Console
 
-        console = Console()
+        console = Console(file=plain(sys.stdout))
         shown = tables.rich_table(found, logs.sweep, columns, console.width)
         fits = console.measure(shown, options=console.options.update(width=1000)).maximum <= console.width
         if fits:

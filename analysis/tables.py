@@ -20,6 +20,7 @@ from analysis.columns import COLUMNS, PAGE, WIDTH, Column, column_named, left_ou
 from analysis.logs.load import Logs
 from analysis.paired import difference, partners
 from analysis.results import of_runs
+from nuq.settings.escaped import escaped
 
 __all__ = ["COLUMNS", "WIDTH", "arranged", "latex", "left_out", "legend", "rich_table", "table", "text", "write"]
 
@@ -178,11 +179,11 @@ def rich_table(found: pd.DataFrame, sweep: str, columns: Sequence[str] | None = 
     """The same for a terminal of so many characters, with rich."""
     chosen = shown_columns(found, columns, width)
     headings, rows = _cells(found, chosen, "\N{PLUS-MINUS SIGN}", "-")
-    made = Table(title=sweep, box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    made = Table(title=escaped(sweep), box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for index, heading in enumerate(headings):
-        made.add_column(heading, justify="right" if index else "left", no_wrap=index > 0)
+        made.add_column(escaped(heading), justify="right" if index else "left", no_wrap=index > 0)
     for row in rows:
-        made.add_row(*row)
+        made.add_row(*map(escaped, row))
     return made
 
 

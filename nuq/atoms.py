@@ -121,12 +121,12 @@ class Kept:
     places: Tensor
     rows: Tensor
 
-    def check(self) -> Kept:
-        """NonFiniteError where the estimate could be beyond float32."""
+    def check(self, error: type[Exception] = NonFiniteError) -> Kept:
+        """The error where the estimate could be beyond float32."""
         sums = self.left.double().abs().amax(1) @ self.right.double().abs().amax(1) if len(self.left) else torch.zeros(())
         largest = float(sums) + (float(self.rows.abs().max()) if self.rows.numel() else 0.0)
         if not largest < torch.finfo(torch.float32).max:
-            raise NonFiniteError(f"atoms that make coordinates up to {largest:.4g}: the estimate overflows float32")
+            raise error(f"atoms that make coordinates up to {largest:.4g}: the estimate overflows float32")
         return self
 
 

@@ -203,6 +203,8 @@ def _encode_huffman(kernels: ModuleType, codes: Codes, counts: Ints, limit: int,
 def _decode_huffman(kernels: ModuleType, body: Bytes, num_codes: int, num_symbols: int, threads: int) -> Codes:
     lengths, size = read_lengths(body, num_symbols)
     sizes, pieces = _read_sizes(body[size:], -(-num_codes // PIECE), "<u2")
+    if 8 * pieces.size < num_codes:
+        raise Damaged(f"{pieces.size} bytes where {num_codes} codes take a bit each, or more: the encoding is cut short")
     return kernels.huffman_decode(pieces, sizes, num_codes, lengths, PIECE, threads)
 
 

@@ -102,7 +102,7 @@ class ErrorFeedback:
     def encode(self, vector: Tensor, key: Key) -> Message:
         owed = self.owed(vector, key)
         message = self.inner.encode(owed.wanted, key)
-        decoded, wanted = self.inner.decode(message), owed.wanted.reshape(-1)
+        decoded, wanted = self.inner.decode(message, vector.numel()), owed.wanted.reshape(-1)
         square = _dot(decoded, decoded)
         factor = _dot(wanted, decoded) / square if square > 0 else 0.0
         factor *= OVERSHOOT if getattr(self.inner, "overshoots", False) else 1.0
@@ -116,7 +116,8 @@ class ErrorFeedback:
             place.copy_(before)
         self._before = []
 
-    def decode(self, message: Message) -> Tensor:
+    def decode(self, message: Message, max_coordinates: int | None = None) -> Tensor:
+        message.check_count(max_coordinates)
         if message.tag != TAG or message.body.numel() < _FACTOR.size:
             raise MessageError(f"a message tagged {message.tag!r} with {message.body.numel()} bytes is not a scaled one ({TAG!r})")
         (factor,) = _FACTOR.unpack(bytes(message.body[: _FACTOR.size].cpu().numpy()))
@@ -125,7 +126,7 @@ class ErrorFeedback:
         inner = parse(message.body[_FACTOR.size :])
         if inner.num_coordinates != message.num_coordinates:
             raise MessageError(f"{inner.num_coordinates} coordinates inside a message of {message.num_coordinates}: damaged")
-        return self.inner.decode(inner).mul_(factor)
+        return self.inner.decode(inner, inner.num_coordinates).mul_(factor)
 
     def message_bytes(self, num_coordinates: int) -> int:
         return HEADER_BYTES + _FACTOR.size + self.inner.message_bytes(num_coordinates)

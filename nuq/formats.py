@@ -49,7 +49,7 @@ class Packed:
         if into is not None and self.dtype == torch.float32:
             into(self.message, numbers)
         else:
-            decoded = self.compressor.decode(self.message)
+            decoded = self.compressor.decode(self.message, place.numel())
             if self.dtype in (torch.float16, torch.bfloat16):  # a number just below the largest may have been rounded up
                 decoded.clamp_(-torch.finfo(self.dtype).max, torch.finfo(self.dtype).max)
             numbers.copy_(decoded)

@@ -28,6 +28,7 @@ _HEADER = struct.Struct("<2sBB4sIQQ")
 _COVERED = struct.Struct("<4sQQ")
 HEADER_BYTES = _HEADER.size
 VERSION = 2
+UNASKED_COORDINATES, UNASKED_PER_BYTE = 1 << 24, 1 << 10  # what a message may claim where the caller names no limit
 
 
 class MessageError(ValueError):
@@ -53,6 +54,13 @@ def from_bytes(data: Tensor, dtype: torch.dtype) -> Tensor:
     return data.clone().view(dtype)
 
 
+def finite(values: Tensor, what: str) -> Tensor:
+    """The values themselves; MessageError where one is not finite.  what: one of them."""
+    if not bool(torch.isfinite(values).all()):
+        raise MessageError(f"a {what} that is not finite: damaged")
+    return values
+
+
 @dataclass(frozen=True)
 class Message:
     """tag: four letters naming the body's layout; body: uint8 on the device of the gradient."""
@@ -71,6 +79,22 @@ class Message:
     @property
     def num_bytes(self) -> int:
         return HEADER_BYTES + self.body.numel()
+
+    def check_count(self, max_coordinates: int | None = None) -> None:
+        """MessageError where it claims more than ``max_coordinates``, or than any message may.
+
+        Few bytes may truly stand for many coordinates (a constant, a few places among zeros), so a receiver should say how many it
+        expects.  One that does not lets 2^24 coordinates through, 64 MiB of float32, or 1024 for every byte of the body.
+        """
+        most = max(UNASKED_COORDINATES, UNASKED_PER_BYTE * self.body.numel()) if max_coordinates is None else max_coordinates
+        if self.num_coordinates > min(most, MAX_COORDINATES):
+            told = "" if max_coordinates is not None else f" for {self.body.numel()} bytes, unless max_coordinates allows them"
+            raise MessageError(f"{self.num_coordinates} coordinates: must be at most {min(most, MAX_COORDINATES)}{told}")
+
+    def check_fits(self, total: Tensor) -> None:
+        """MessageError unless it claims as many coordinates as the total has."""
+        if self.num_coordinates != total.numel():
+            raise MessageError(f"{self.num_coordinates} coordinates where {total.numel()} are expected")
 
     def _checksum(self) -> int:
         covered = _COVERED.pack(self.tag, self.num_coordinates, self.body.numel())
@@ -115,10 +139,7 @@ class Reader:
 
     def floats(self, count: int) -> Tensor:
         """float32[count], finite."""
-        values = from_bytes(self.take(4 * count), torch.float32)
-        if not bool(torch.isfinite(values).all()):
-            raise MessageError("a number that is not finite: damaged")
-        return values
+        return finite(from_bytes(self.take(4 * count), torch.float32), "number")
 
     def end(self) -> None:
         if self.left:

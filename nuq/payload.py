@@ -165,7 +165,7 @@ class Codec:
             compressor = self._of(part)
             add = getattr(compressor, "add", None)
             if add is None:
-                place += compressor.decode(message)
+                place += compressor.decode(message, part.size)
             else:
                 add(message, place)
         if next(messages, None) is not None:

@@ -54,7 +54,8 @@ class ToyCompressor:
         head = torch.frombuffer(bytearray(HEAD.pack(self.bits, scale)), dtype=torch.uint8)
         return Message(b"TOYS", x.numel(), torch.cat([head, coding.pack_codes(codes, self.bits)]))
 
-    def decode(self, message):
+    def decode(self, message, max_coordinates=None):
+        message.check_count(max_coordinates)
         n, body = message.num_coordinates, message.body
         if message.tag != b"TOYS" or body.numel() < HEAD.size:
             raise MessageError("not a toy")

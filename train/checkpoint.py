@@ -28,6 +28,7 @@ from typing import IO, Any, NamedTuple
 import torch
 
 from nuq.links import Links
+from train.regular import opened
 from train.status import tidy
 
 FILE, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
@@ -196,7 +197,7 @@ def find(run_dir: Path, identity: str, device: torch.device) -> Found | None:
     damage: list[str] = []
     for path in (run_dir / FILE, run_dir / PREVIOUS):
         try:
-            with open(path, "rb") as file:
+            with opened(path) as file:
                 state = decoded(checked(file), device)
         except FileNotFoundError:
             continue

@@ -31,6 +31,7 @@ from train.event_file import EventFile
 from train.gradients import Gradients, evaluate
 from train.launch import choose_device
 from train.objective import WORDS
+from train.regular import opened, text
 from train.run_folder import Held, only_process_in
 from train.trainer import Totals
 from train.update import not_finite
@@ -176,7 +177,7 @@ def _evaluate_new(evaluator: Evaluator, seen: dict[Mark, bool]) -> None:
     for name in (checkpoint.PREVIOUS, checkpoint.FILE):
         path = evaluator.run_dir / name
         try:
-            with open(path, "rb") as file:
+            with opened(path) as file:
                 about = os.fstat(file.fileno())
                 mark = (about.st_ino, about.st_mtime_ns, about.st_size)
                 if mark in seen:
@@ -209,7 +210,7 @@ def read_config(run_dir: Path) -> dict[str, Any]:
     if not run_dir.is_dir():
         raise ValueError(f"run={str(run_dir)!r}: there is no such folder; legal is the folder of a run, as in runs/main/NAME")
     try:
-        content = yaml.safe_load(path.read_text())
+        content = yaml.safe_load(text(path))
         flat = {key: value for key, value in content.items() if not isinstance(value, dict)}
         for part, values in content.items():
             if isinstance(values, dict):

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import platform
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,11 @@ from train.checkpoint import FILE, PREVIOUS, CheckpointError, checked
 from train.data.sources import UNUSABLE
 from train.log import Log
 from train.memory import keep_freed_memory, return_freed_memory
+from train.regular import opened, text
 from train.run_folder import Held, await_silence, only_process_in
 from train.running import run
 from train.signals import Preempted, StopSignal
+from train.terminal import complain, say
 from train.trainer import Trainer
 
 GENERATIONS = (FILE, PREVIOUS)
@@ -63,7 +64,7 @@ def launch(config: dict[str, Any], stop: StopSignal | None = None) -> int:
         try:
             _check_folder(run_dir, config)
             if statuses.read(run_dir).get("state") == "done":
-                print(f"{run_dir}: done already")
+                say(f"{run_dir}: done already")
                 _warn_of_damage(run_dir / FILE)
                 return statuses.EXIT_DONE
             device = choose_device(config["device"], int(os.environ.get("LOCAL_RANK", "0")))
@@ -146,7 +147,7 @@ def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
     """ValueError where the folder holds a run of other settings, or one whose settings cannot be read."""
     path = run_dir / "config.yaml"
     try:
-        before = args.identity(yaml.safe_load(path.read_text()))
+        before = args.identity(yaml.safe_load(text(path)))
     except FileNotFoundError:
         if (run_dir / "status.json").exists() or any((run_dir / name).exists() for name in GENERATIONS):
             if path.exists():  # the first rank has written both meanwhile
@@ -162,12 +163,12 @@ def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
 def _warn_of_damage(path: Path) -> None:
     """Of a run that is done: its results stand, but somebody may want its parameters."""
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             checked(file)
     except FileNotFoundError:  # somebody did not
         pass
     except (CheckpointError, OSError) as error:
-        print(f"main.py: {path}, the last checkpoint of this run, is damaged ({statuses.describe(error)})", file=sys.stderr)
+        complain(f"{path}, the last checkpoint of this run, is damaged ({statuses.describe(error)})")
 
 
 def _describe(device: torch.device) -> str:
@@ -177,29 +178,29 @@ def _describe(device: torch.device) -> str:
 
 
 def _leave(status: statuses.Status, code: int, why: Exception) -> int:
-    print(f"main.py: {why}", file=sys.stderr)
+    complain(str(why))
     try:
         status.end(code, why)
     except statuses.FolderTaken:  # what stands there is another's word
         return statuses.EXIT_HELD
     except OSError as error:
-        print(f"main.py: nor can the end of the run be noted: {statuses.describe(error)}", file=sys.stderr)
+        complain(f"nor can the end of the run be noted: {statuses.describe(error)}")
     return code
 
 
 def _unwritable(error: OSError, run_dir: Path) -> OSError:
     """What people are told of a run that a file system ended; it counts as raised where ``error`` was."""
     if isinstance(error, statuses.FolderTaken):
-        text = statuses.describe(error)
+        words = statuses.describe(error)
     elif isinstance(error, statuses.FolderGone) or not run_dir.is_dir():
-        text = f"{run_dir}: the run folder was removed, moved or replaced while the run was in it; what it held is where it is now"
+        words = f"{run_dir}: the run folder was removed, moved or replaced while the run was in it; what it held is where it is now"
     else:
         where = "" if error.filename else f"{run_dir}: "
-        text = f"{where}{statuses.describe(error)}; what was saved before is whole, and started again the run goes on from it"
-    return type(error)(text).with_traceback(error.__traceback__)
+        words = f"{where}{statuses.describe(error)}; what was saved before is whole, and started again the run goes on from it"
+    return type(error)(words).with_traceback(error.__traceback__)
 
 
 def _refuse(error: Exception, code: int = statuses.EXIT_BAD_SETTINGS) -> int:
-    print(f"main.py: {statuses.describe(error)}", file=sys.stderr, flush=True)
+    complain(statuses.describe(error))
     joining.refuse(code, error)
     return code

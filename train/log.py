@@ -16,6 +16,7 @@ from tensorboardX import summary
 
 from train import hparams
 from train.event_file import EventFile
+from train.terminal import say
 
 FLUSH_S = 10.0
 MOST_HISTOGRAMS = 200  # of one tag in a run: at 3 kB each they would outgrow everything else in the log
@@ -76,7 +77,7 @@ class Log:
     def line(self, text: str) -> None:
         """For people: a line on standard output, which job scripts keep as stdout.log."""
         if self._shows:
-            print(text, flush=True)
+            say(text)
 
     def flush(self) -> None:
         """Everything logged so far is on the disk when this returns, so that a machine may lose its power."""

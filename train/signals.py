@@ -17,7 +17,7 @@ class Preempted(Exception):
 
 
 class StopSignal:
-    """SIGUSR2 and SIGTERM ask for a checkpoint and a requeue; asked twice, they ask once.
+    """SIGUSR2, SIGTERM and SIGHUP (a terminal that is closed; nohup ignores it) ask for a checkpoint and a requeue; twice is once.
 
     So does, in a rank, the end of the torchrun that started it: nobody else would end what it leaves behind.
     """
@@ -27,7 +27,7 @@ class StopSignal:
         self._at_once = False
         self._parent = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ and "WORLD_SIZE" in os.environ else None
         self._orphan = self._parent == 1 and not _is_python(1)
-        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGUSR2, signal.SIGTERM)}
+        self._before = {number: signal.signal(number, self._handle) for number in _listened_to()}
 
     @property
     def requested(self) -> bool:
@@ -71,6 +71,11 @@ class StopSignal:
         if self._at_once:
             self._at_once = False
             raise Preempted(NOTHING_YET)
+
+
+def _listened_to() -> list[signal.Signals]:
+    hangup = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else []
+    return [signal.SIGUSR2, signal.SIGTERM, *hangup]
 
 
 def _is_python(process: int) -> bool:

@@ -13,7 +13,6 @@ import json
 import math
 import os
 import socket
-import sys
 import threading
 import time
 import traceback
@@ -23,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from train import footprint
+from train.regular import text
+from train.terminal import complain
 
 ROOT = Path(__file__).parents[1]
 HEARTBEAT_S = 2.0
@@ -62,7 +63,7 @@ def read(run_dir: Path, remedy: str = _REMEDY) -> dict[str, Any]:
     """The last status of a run; an empty dict where there is none.  ValueError names a file that is damaged, and ends with the remedy."""
     path = run_dir / "status.json"
     try:
-        status = json.loads(path.read_text())
+        status = json.loads(text(path))
         _check(status)
     except FileNotFoundError:
         return {}
@@ -210,7 +211,7 @@ class Status:
             self._failing = None
         except OSError as error:
             if self._failing is None:
-                print(f"main.py: no heartbeat: {describe(error)}", file=sys.stderr, flush=True)
+                complain(f"no heartbeat: {describe(error)}")
             self._failing = (self._failing[0] if self._failing else time.monotonic(), error)
         finally:
             self._lock.release()

@@ -9,22 +9,28 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import html
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 from analysis import axes
 from analysis.report.interactive import Curves
 from analysis.report.pictures import Picture, Pictures
 from analysis.report.plots import plots
+from nuq.settings.escaped import escaped
 
 _HERE = Path(__file__).parent
 _PIXELS_PER_POINT = {"column": 4 / 3 * 1.08, "page": 2.2}  # three of one column, or one of the page, beside each other
 _PAGE_POINTS = 400
 _OPEN_SECTIONS = 4  # of the figures: the rest is folded
 _AXES = ("group", "quantity", "axis")
+
+
+def escape(text: str) -> str:
+    """Words, perhaps a file's, as HTML; control characters are shown."""
+    return html.escape(escaped(text))
 
 
 @dataclass(frozen=True)

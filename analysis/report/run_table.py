@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from analysis.cells import shown
 from analysis.logs.load import Logs
+from analysis.report.page import escape
 from analysis.report.runs import RESULTS, Runs, differing, results, shared
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from html import escape
 
 import numpy as np
 import pandas as pd
@@ -13,6 +12,7 @@ from analysis import columns
 from analysis.cells import method_order, shown, title
 from analysis.logs.load import Logs
 from analysis.report import page, provenance
+from analysis.report.page import escape
 from analysis.report.runs import Runs, differing, shared
 
 _PAGE_WIDE = 10_000  # characters: the page scrolls, so no column of the result table is left out

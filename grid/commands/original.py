@@ -90,19 +90,22 @@ def write(argv: Sequence[str], root: Path, epilog: str = "") -> int:
         slurm.check_sbatch()
     sweep, experiments = experiments_of(options)
     scripts, ranks, partition = _cluster_args(options.cluster_args, len(experiments))
+    resources = _resources(options, ranks, partition)
+    if options.cluster == "slurm":
+        slurm.sbatch_text(options.prefix, root, options.run0_id, scripts, resources, options.max_running)  # whatever it refuses
     runs = runs_of(experiments, root)
     if not options.submit:
         _check_prefix(options.prefix, root)
         _write_scripts(options, root, sweep, runs, scripts, ranks)
         if options.cluster == "slurm":
-            path = _write_sbatch(options, root, scripts, _resources(options, ranks, partition))
+            path = _write_sbatch(options, root, scripts, resources)
             print(f"next: sbatch {path.relative_to(root)}")
         return 0
     with only_one(root, experiments[0].folder):
         _check_queue(runs, root)
         _check_prefix(options.prefix, root)
         shares = _write_scripts(options, root, sweep, runs, scripts, ranks)
-        _submit(options, root, sweep, shares, _resources(options, ranks, partition))
+        _submit(options, root, sweep, shares, resources)
     return 0
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grid.commands.options import again, as_planned, clipped, command_parser, count, runs_named, table
+from nuq.settings.escaped import plain
 
 if TYPE_CHECKING:
     from grid.engine.evidence import View
@@ -45,7 +46,7 @@ def status(argv: Sequence[str], root: Path) -> int:
         more = [line for line in (_asked(view).strip(), *_beside(view)) if line]
         lines = screen(title, runs, view, root, more, size.lines - 3, size.columns) if one_screen else []
         if parsed.watch and sys.stdout.isatty():
-            print("\033[H\033[2J", end="")
+            print("\033[H\033[2J", end="", file=plain(sys.stdout))
         if one_screen:
             print("\n".join(lines))
         else:

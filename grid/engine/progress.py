@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Protocol
 
 from grid.engine.runs import Run
+from nuq.settings.escaped import escaped, plain
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -55,9 +57,12 @@ class Bars:
     """A bar for the sweep and one per slot, from each run's status.json."""
 
     def __init__(self, total: int) -> None:
+        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        self._progress = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        console = Console(file=plain(sys.stdout))
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._progress = Progress(*columns, console=console)
         self._all = self._progress.add_task("runs", total=total)
         self._slots: dict[int, tuple[TaskID, float]] = {}  # slot -> (task, when its status was last read)
 
@@ -69,12 +74,12 @@ class Bars:
         self._progress.stop()
 
     def note(self, text: str) -> None:
-        self._progress.console.print(text, markup=False, highlight=False)
+        self._progress.console.print(escaped(text), markup=False, highlight=False)
 
     def started(self, slot: int, run: Run) -> None:
         from rich.markup import escape
 
-        task = self._progress.add_task(escape(title(run)), total=run.experiment.config["steps"])
+        task = self._progress.add_task(escape(escaped(title(run))), total=run.experiment.config["steps"])
         self._slots[slot] = (task, 0.0)
 
     def beat(self, slot: int, run: Run) -> None:

@@ -36,16 +36,16 @@ Body of a message::
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from nuq import atoms, coding, indices, ops, selection, signs
 from nuq.atoms import Kept
+from nuq.compressors.decoding import Decoder
 from nuq.levels import equally_spaced
 from nuq.message import HEADER_BYTES, Message, MessageError, Reader, as_bytes, flat
-from nuq.ops import MAX_COORDINATES, Key, Words
+from nuq.ops import Key, Words
 from nuq.selection import Share
 from nuq.settings import check
 from nuq.settings.atomo import ATOMO
@@ -58,7 +58,7 @@ _BUCKET = 512  # coordinates of a vector that share a scale, at most
 _SUMMED = 1 << 16  # coordinates of one sum of magnitudes
 
 
-class Atomo:
+class Atomo(Decoder):
     """settings: see ``nuq.settings.atomo``, whose ranges hold here too."""
 
     shaped = True  # encode takes a parameter's own shape where scope=tensor
@@ -119,7 +119,7 @@ class Atomo:
         others = coding.pack_codes((values[~certain] > 0).to(torch.int32), 1)
         return _message(n, [_packed(_KIND, ENTRIES), head, numbers, as_bytes(values[certain]), others, indices.encode(places, n)])
 
-    def decode(self, message: Message) -> Tensor:
+    def _decoded(self, message: Message) -> Tensor:
         kind, rest = _opened(message)
         n = message.num_coordinates
         if kind == WHOLE:
@@ -128,17 +128,18 @@ class Atomo:
             return values
         if kind == MATRIX:
             return atoms.restored(*_read_matrix(rest, n)).view(-1)[:n]
+        entries = _read_entries(rest, n)
         total = torch.zeros(n, dtype=torch.float32, device=message.body.device)
-        selection.scatter(*_read_entries(rest, n), total, accumulate=False)
+        selection.scatter(*entries, total, accumulate=False)
         return total
 
-    def add(self, message: Message, total: Tensor) -> None:
-        """total += decode(message), of entries at their places alone.  total: float32[n]."""
+    def _add(self, message: Message, total: Tensor) -> None:
+        """Of entries at their places alone."""
         kind, rest = _opened(message)
         if kind == ENTRIES:
             selection.scatter(*_read_entries(rest, message.num_coordinates), total, accumulate=True)
         else:
-            total += self.decode(message)
+            super()._add(message, total)
 
     def message_bytes(self, num_coordinates: int) -> int:
         """The most, over all shapes: a matrix with few rows travels whole (svd)."""
@@ -160,12 +161,6 @@ class Atomo:
         """Entries."""
         return Share.of(num_coordinates, 0, self.settings.ratio).total
 
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        del state
-
 
 def _packed(layout: struct.Struct, *numbers: float) -> Tensor:
     return torch.frombuffer(bytearray(layout.pack(*numbers)), dtype=torch.uint8)
@@ -181,7 +176,7 @@ def _message(num_coordinates: int, parts: list[Tensor]) -> Message:
 def _opened(message: Message) -> tuple[int, Reader]:
     """The kind of a message, and what follows it."""
     body = message.body
-    if message.tag != TAG or not body.numel() or int(body[0]) > ENTRIES or message.num_coordinates > MAX_COORDINATES:
+    if message.tag != TAG or not body.numel() or int(body[0]) > ENTRIES:
         raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of atoms ({TAG!r})")
     return int(body[0]), Reader(body, _KIND.size)
 
@@ -235,7 +230,7 @@ def _read_matrix(data: Reader, size: int) -> tuple[Kept, bool]:
     if bits > 8 or by_columns > 1 or k > m or q > m or not 0 < m <= n or not 0 <= m * n - size < n:
         raise MessageError(f"{bits} bits, {k} atoms and {q} rows of {m} x {n} for {size} coordinates: damaged")
     left, right, rows = _decoded(data, k, m, bits), _decoded(data, k, n, bits), _decoded(data, q, n, bits)
-    return Kept(left, right, indices.decode(data.rest(), q, m).long(), rows), bool(by_columns)
+    return Kept(left, right, indices.decode(data.rest(), q, m).long(), rows).check(MessageError), bool(by_columns)
 
 
 def _read_entries(data: Reader, n: int) -> tuple[Tensor, Tensor]:

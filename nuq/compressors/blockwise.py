@@ -23,7 +23,7 @@ For n coordinates and buckets of d that makes ``28 + 8 + 4*ceil(n/d) + n`` bytes
 from __future__ import annotations
 
 import struct
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -31,8 +31,8 @@ from torch import Tensor
 
 from nuq import code_tables, ops
 from nuq.compressors.casts import HalfCast
-from nuq.compressors.decoding import InPlace
-from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
+from nuq.compressors.decoding import InPlace, Write
+from nuq.message import HEADER_BYTES, Message, MessageError, finite, from_bytes
 from nuq.ops import Key
 from nuq.settings import check
 from nuq.settings.rivals import FP8, Block8
@@ -76,7 +76,7 @@ class Blockwise(InPlace):
             ops.encode_(vector, levels, scales, body[codes_at:], stochastic=self.stochastic, **how)
         return message
 
-    def _decode(self, message: Message, total: Tensor, *, accumulate: bool) -> None:
+    def _opened(self, message: Message) -> Write:
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() < _HEAD.size:
             raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of 8-bit codes ({TAG!r})")
@@ -86,14 +86,9 @@ class Blockwise(InPlace):
         codes_at = _HEAD.size + 4 * ops.num_buckets(n, bucket_size)
         if body.numel() != codes_at + n:
             raise MessageError(f"{body.numel()} bytes where {n} such coordinates take {codes_at + n}")
-        scales = from_bytes(body[_HEAD.size : codes_at], torch.float32)
-        if not bool(torch.isfinite(scales).all()):
-            raise MessageError("a scale that is not finite: damaged")
+        scales = finite(from_bytes(body[_HEAD.size : codes_at], torch.float32), "scale")
         levels = _on(body.device, _TABLES[table], "values")
-        try:
-            ops.decode_(body[codes_at:], scales, levels, total, bucket_size=bucket_size, packing=8, accumulate=accumulate)
-        except ValueError as error:
-            raise MessageError(str(error)) from error
+        return partial(ops.decode_, body[codes_at:], scales, levels, bucket_size=bucket_size, packing=8)
 
     def message_bytes(self, num_coordinates: int) -> int:
         return HEADER_BYTES + _HEAD.size + 4 * ops.num_buckets(num_coordinates, self.bucket_size) + num_coordinates

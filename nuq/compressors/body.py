@@ -24,7 +24,7 @@ from torch import Tensor
 
 from nuq import coding, entropy, ops
 from nuq import levels as level_sets
-from nuq.message import Message, MessageError, from_bytes
+from nuq.message import Message, MessageError, finite, from_bytes
 from nuq.ops import Words
 
 CODINGS = ("packed", *entropy.CODERS)
@@ -96,8 +96,6 @@ class Layout:
             raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of this family ({tag!r})")
         head = bytes(body[: _FIXED.size + _WORDS.size].cpu().numpy())
         bucket_size, num_levels, flags, coder, log_block = _FIXED.unpack(head[: _FIXED.size])
-        if message.num_coordinates > ops.MAX_COORDINATES:
-            raise MessageError(f"{message.num_coordinates} coordinates: one message holds at most 2^31")
         if bucket_size < 1 or not 2 <= num_levels <= coding.MAX_LEVELS or flags > 7 or coder >= len(CODINGS) or log_block > 31:
             raise MessageError(f"bucket size {bucket_size}, {num_levels} levels, flags {flags}, coder {coder}: damaged")
         layout = cls(
@@ -123,17 +121,14 @@ class Layout:
         """float32[num_levels]"""
         if self.uniform:
             return torch.tensor(level_sets.equally_spaced(self.num_levels).values, dtype=torch.float32, device=body.device)
-        return self._numbers(body[self.levels_at : self.scales_at], "level")
+        levels = finite(from_bytes(body[self.levels_at : self.scales_at], torch.float32), "level")
+        if float(levels.abs().amax()) > 1:
+            raise MessageError("a level beyond -1 and 1: damaged")
+        return levels
 
     def scales(self, body: Tensor) -> Tensor:
         """float32[num_scales]"""
-        return self._numbers(body[self.scales_at : self.codes_at], "scale")
-
-    def _numbers(self, data: Tensor, what: str) -> Tensor:
-        values = from_bytes(data, torch.float32)
-        if not bool(torch.isfinite(values).all()):
-            raise MessageError(f"a {what} that is not finite: damaged")
-        return values
+        return finite(from_bytes(body[self.scales_at : self.codes_at], torch.float32), "scale")
 
     def _contexts(self) -> dict[str, Any]:
         """What the coder is told beside the codes."""

@@ -37,7 +37,8 @@ from torch import Tensor
 
 from nuq import cells, clusters, entropy
 from nuq.cells import Ints
-from nuq.message import HEADER_BYTES, Message, MessageError, as_bytes, flat, from_bytes
+from nuq.compressors.decoding import Decoder
+from nuq.message import HEADER_BYTES, Message, MessageError, as_bytes, finite, flat, from_bytes
 from nuq.ops import Key
 from nuq.selection import num_kept
 from nuq.settings import check
@@ -49,7 +50,7 @@ _HALF = 1
 _Refreshed = tuple[int, Tensor]  # the period of the refresh, and its thresholds float32[2, K - 1]
 
 
-class Casq:
+class Casq(Decoder):
     """settings: see ``nuq.settings.sketches``, whose ranges hold here too."""
 
     exact_bytes = False
@@ -108,7 +109,7 @@ class Casq:
         sizes[0] = 0
         return sizes
 
-    def decode(self, message: Message) -> Tensor:
+    def _decoded(self, message: Message) -> Tensor:
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() < _HEAD.size + _SCALE.size:
             raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of clusters and cells ({TAG!r})")
@@ -126,8 +127,7 @@ class Casq:
         means = from_bytes(body[means_at:codes_at], torch.float16 if flags & _HALF else torch.float32).to(torch.float32)
         if flags & _HALF:
             means *= _SCALE.unpack(bytes(body[_HEAD.size : sizes_at].cpu().numpy()))[0]
-        if not bool(torch.isfinite(means).all()):
-            raise MessageError("a mean that is not finite: damaged")
+        means = finite(means, "mean")
         coded, threads = body[codes_at:].cpu().numpy(), torch.get_num_threads()
         try:
             ids = entropy.decode(coded, n, sizes.size, entropy.CODERS[coder], threads=threads)

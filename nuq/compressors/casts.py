@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import math
 import struct
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from nuq import casts, ops
-from nuq.compressors.decoding import InPlace
-from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
+from nuq import casts, floats, ops
+from nuq.compressors.decoding import InPlace, Write
+from nuq.message import HEADER_BYTES, Message, MessageError
 from nuq.ops import Key
 from nuq.settings import check
 from nuq.settings.rivals import BF16, FP8, FP16
@@ -82,24 +83,17 @@ class HalfCast(InPlace):
             scaled = vector[part] * 2.0**exponent
             rounded[part] = scaled.clamp_(-limit, limit) if beyond else scaled
 
-    def _decode(self, message: Message, total: Tensor, *, accumulate: bool) -> None:
+    def _opened(self, message: Message) -> Write:
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() < _HEAD.size:
             raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of shorter numbers ({TAG!r})")
         number, exponent = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
-        if number >= len(_FORMATS) or abs(exponent) > _LARGEST_EXPONENT:
+        if number >= len(_FORMATS) or abs(exponent) > (_LARGEST_EXPONENT if _FORMATS[number] == torch.float16 else 0):
             raise MessageError(f"format {number}, exponent {exponent}: damaged")
         size = _FORMATS[number].itemsize
         if body.numel() != _HEAD.size + size * n:
             raise MessageError(f"{body.numel()} bytes where {n} such coordinates take {_HEAD.size + size * n}: damaged")
-        for part in _parts(n):
-            codes = from_bytes(body[_HEAD.size + size * part.start : _HEAD.size + size * part.stop], _FORMATS[number])
-            if accumulate:
-                total[part] += codes.to(torch.float32).mul_(2.0**exponent)
-            elif exponent:
-                total[part] = codes.to(torch.float32).mul_(2.0**exponent)
-            else:
-                total[part] = codes
+        return partial(floats.read_, body[_HEAD.size :], _FORMATS[number], factor=2.0**exponent)
 
     def message_bytes(self, num_coordinates: int) -> int:
         return HEADER_BYTES + _HEAD.size + self.dtype.itemsize * num_coordinates

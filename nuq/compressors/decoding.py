@@ -1,38 +1,95 @@
-"""What methods share that decode into memory of the caller's, and that keep no state."""
+"""What decoders share: a limit to what a message may claim, decoding into memory of the caller's, and having no state."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from nuq.message import Message
+from nuq.message import Message, MessageError, finite
+
+MOST = torch.finfo(torch.float32).max
+Write = Callable[..., None]  # (total float32[n], *, accumulate): the total becomes, or grows by, what a message holds
 
 
-class InPlace(ABC):
-    """``decode`` and ``add`` by one method that writes or adds."""
+class Decoder(ABC):
+    """``decode`` within a limit, ``add`` by it."""
 
     @abstractmethod
-    def _decode(self, message: Message, total: Tensor, *, accumulate: bool) -> None:
-        """total float32[n] becomes, or grows by, what the message holds; MessageError where it is damaged."""
+    def _decoded(self, message: Message) -> Tensor:
+        """float32[n] of a message whose count is checked; memory is asked for where the body can hold what it claims."""
 
-    def decode(self, message: Message) -> Tensor:
-        total = torch.empty(message.num_coordinates, dtype=torch.float32, device=message.body.device)
-        self.decode_into(message, total)
-        return total
-
-    def decode_into(self, message: Message, total: Tensor) -> None:
-        """total = decode(message), in the caller's memory.  total: float32[n]."""
-        self._decode(message, total, accumulate=False)
+    def decode(self, message: Message, max_coordinates: int | None = None) -> Tensor:
+        """float32[n]; MessageError for a damaged message, and for more coordinates than ``Message.check_count`` lets through."""
+        message.check_count(max_coordinates)
+        return self._decoded(message)
 
     def add(self, message: Message, total: Tensor) -> None:
-        """total += decode(message), in one pass.  total: float32[n]."""
-        self._decode(message, total, accumulate=True)
+        """total += decode(message).  total: float32[n]."""
+        message.check_fits(total)
+        self._add(message, total)
+
+    def _add(self, message: Message, total: Tensor) -> None:
+        total += self._decoded(message)
 
     def state_dict(self) -> dict[str, Any]:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         del state
+
+
+class InPlace(Decoder):
+    """``decode`` and ``add`` by one function that writes or adds."""
+
+    @abstractmethod
+    def _opened(self, message: Message) -> Write:
+        """MessageError where the body does not hold what it claims.  The function may raise ValueError for damage that it meets."""
+
+    def _decoded(self, message: Message) -> Tensor:
+        write = self._opened(message)
+        total = torch.empty(message.num_coordinates, dtype=torch.float32, device=message.body.device)
+        _run(write, total, accumulate=False)
+        return total
+
+    def decode_into(self, message: Message, total: Tensor) -> None:
+        """total = decode(message), in the caller's memory.  total: float32[n]."""
+        message.check_fits(total)
+        _run(self._opened(message), total, accumulate=False)
+
+    def _add(self, message: Message, total: Tensor) -> None:
+        _run(self._opened(message), total, accumulate=True)
+
+
+def write_constant(value: float, total: Tensor, *, accumulate: bool) -> None:
+    """A ``Write`` of one number everywhere."""
+    total.add_(value) if accumulate else total.fill_(value)
+
+
+def careful(write: Write) -> Write:
+    """The same, for finite numbers so large that what they make may not be: MessageError then."""
+
+    def checked(total: Tensor, *, accumulate: bool) -> None:
+        decoded = torch.empty_like(total)
+        write(decoded, accumulate=False)
+        finite(decoded, "coordinate")
+        total.add_(decoded) if accumulate else total.copy_(decoded)
+
+    return checked
+
+
+def largest(scales: Tensor) -> float:
+    """The largest magnitude, 0 of none."""
+    return float(scales.abs().amax()) if scales.numel() else 0.0
+
+
+def _run(write: Write, total: Tensor, *, accumulate: bool) -> None:
+    try:
+        write(total, accumulate=accumulate)
+    except MessageError:
+        raise
+    except ValueError as error:  # a code beyond the levels
+        raise MessageError(str(error)) from error

@@ -51,7 +51,6 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -59,8 +58,9 @@ from torch import Tensor
 
 from nuq import coding, entropy, lattice, lloyd_max, ops
 from nuq.compressors.body import CODINGS
+from nuq.compressors.decoding import MOST, Decoder, largest
 from nuq.levels import equally_spaced
-from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
+from nuq.message import HEADER_BYTES, Message, MessageError, finite, from_bytes
 from nuq.ops import Key, Words
 from nuq.settings import check
 from nuq.settings.quantizers import DRIVE, EDEN, LEAST_ROTATED
@@ -147,8 +147,6 @@ class Layout:
         if message.tag != TAG or body.numel() < _HEAD.size:
             raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of EDEN ({TAG!r})")
         log_size, bits, coder, rotations, k0, k1 = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
-        if message.num_coordinates > ops.MAX_COORDINATES:
-            raise MessageError(f"{message.num_coordinates} coordinates: one message holds at most 2^31")
         if (
             not LEAST_ROTATED <= 1 << log_size <= 1 << 31
             or not 1 <= bits <= 8
@@ -175,7 +173,7 @@ class Layout:
         return torch.from_numpy(codes.view("uint8")).to(body.device)
 
 
-class Eden:
+class Eden(Decoder):
     """settings: see ``nuq.settings.quantizers.EDEN``, whose ranges hold here too; the bucket size is a power of two."""
 
     def __init__(self, settings: EDEN | DRIVE) -> None:
@@ -218,19 +216,19 @@ class Eden:
         message.body[layout.codes_at :] = codes
         return message
 
-    def decode(self, message: Message) -> Tensor:
+    def _decoded(self, message: Message) -> Tensor:
         layout, body = Layout.read(message), message.body
-        scales = from_bytes(body[_HEAD.size : layout.codes_at], torch.float32)
-        if not bool(torch.isfinite(scales).all()):
-            raise MessageError("a scale that is not finite: damaged")
+        scales, codes = finite(from_bytes(body[_HEAD.size : layout.codes_at], torch.float32), "scale"), layout.codes(body)
         y = torch.empty(layout.padded, dtype=torch.float32, device=body.device)
         done = 0
-        for start, size, count, part in _parts(layout, layout.codes(body)):
+        for start, size, count, part in _parts(layout, codes):
             _values(part, scales[done : done + count], size, layout, y[start : start + size * count])
             done += count
         for words in reversed(layout.rotation_keys()):
             ops.hadamard_(y, layout.bucket_size, words, inverse=True)
-        return y[: message.num_coordinates]
+        reach = layout.bucket_size**0.5 * max(layout.levels)
+        y = y[: message.num_coordinates]
+        return y if reach * largest(scales) < MOST else finite(y, "coordinate")
 
     def message_bytes(self, num_coordinates: int) -> int:
         """Length of its messages; with entropy coding, the most it can be."""
@@ -241,12 +239,6 @@ class Eden:
         layout = self.layout(num_coordinates)
         coded = layout.codes_at + coding.packed_bytes(layout.padded, self.bits)
         return HEADER_BYTES + (coded if self.uniform else layout.body_bytes())
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        del state
 
 
 def _parts(layout: Layout, codes: Tensor) -> list[tuple[int, int, int, Tensor]]:
@@ -284,8 +276,10 @@ def _round_at_random(rows: Tensor, chosen: Tensor, layout: Layout, codes: Tensor
     packed = torch.empty(coding.packed_bytes(y.numel(), packing), dtype=torch.uint8, device=y.device)
     largest = torch.empty(int(chosen.sum()), dtype=torch.float32, device=y.device)
     key = ops.rotation_words((layout.words[1], layout.words[0]))  # of no rotation
-    how: dict[str, Any] = {"norm": "rms", "multiple": layout.reach} if layout.uniform else {"norm": "linf"}
-    ops.encode_uniform_(y, layout.num_levels, largest, packed, bucket_size=rows.shape[1], packing=packing, key=key, **how)
+    norm, multiple = ("rms", layout.reach) if layout.uniform else ("linf", 0.0)
+    ops.encode_uniform_(
+        y, layout.num_levels, largest, packed, bucket_size=rows.shape[1], packing=packing, key=key, norm=norm, multiple=multiple
+    )
     codes.view(len(rows), -1)[chosen] = packed.view(len(largest), -1)
     scales[chosen] = -largest
 

@@ -19,11 +19,13 @@ For n coordinates that makes ``28 + 4 + n`` bytes, header included.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from nuq import casts, ops
-from nuq.compressors.decoding import InPlace
+from nuq.compressors.decoding import InPlace, Write
 from nuq.message import HEADER_BYTES, Message, MessageError
 from nuq.ops import Key, NonFiniteError
 from nuq.settings import check
@@ -58,7 +60,7 @@ class NaturalCompression(InPlace):
             message.body[_HEAD_BYTES:] = 0
         return message
 
-    def _decode(self, message: Message, total: Tensor, *, accumulate: bool) -> None:
+    def _opened(self, message: Message) -> Write:
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() != _HEAD_BYTES + n:
             raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not {TAG!r} with a byte a coordinate")
@@ -66,8 +68,7 @@ class NaturalCompression(InPlace):
         if not 1 <= least <= _LARGEST_LEAST:
             raise MessageError(f"powers of two from exponent field {least} on: damaged")
         levels, scale = casts.natural_values(least, body.device)
-        if n:
-            ops.decode_(body[_HEAD_BYTES:], scale, levels, total, bucket_size=n, packing=8, accumulate=accumulate)
+        return partial(ops.decode_, body[_HEAD_BYTES:], scale[: min(n, 1)], levels, bucket_size=max(n, 1), packing=8)
 
     def message_bytes(self, num_coordinates: int) -> int:
         return HEADER_BYTES + _HEAD_BYTES + num_coordinates

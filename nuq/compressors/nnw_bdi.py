@@ -23,13 +23,15 @@ from __future__ import annotations
 
 import math
 import struct
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from nuq import base_delta
 from nuq.base_delta import BLOCK
-from nuq.compressors.decoding import InPlace
+from nuq.base_delta_reference import BIAS
+from nuq.compressors.decoding import InPlace, Write, careful, write_constant
 from nuq.message import HEADER_BYTES, Message, MessageError, Reader, flat
 from nuq.ops import Key, NonFiniteError
 from nuq.settings import check
@@ -61,7 +63,7 @@ class NNWBDI(InPlace):
         parts = () if constant else base_delta.encode(x, self.bits, key.words() if self.stochastic else None)
         return Message(TAG, n, torch.cat([head, *parts]))
 
-    def _decode(self, message: Message, total: Tensor, *, accumulate: bool) -> None:
+    def _opened(self, message: Message) -> Write:
         if message.tag != TAG:
             raise MessageError(f"a message tagged {message.tag!r} is not of base-delta blocks ({TAG!r})")
         reader, n = Reader(message.body), message.num_coordinates
@@ -70,13 +72,18 @@ class NNWBDI(InPlace):
             raise MessageError(f"{bits} bits, constant {constant} of {value}: damaged")
         if constant:
             reader.end()
-            total.add_(value) if accumulate else total.fill_(value)
-            return
+            return partial(write_constant, value)
         if not n:
             raise MessageError("blocks of no coordinates: damaged")
         kinds, exponents = reader.take(base_delta.num_blocks(n)), reader.take(base_delta.num_blocks(n))
-        if not base_delta.decode(kinds, exponents, reader.rest(), bits, total, accumulate=accumulate):
-            raise MessageError(f"{message.body.numel()} bytes are not the blocks of {n} coordinates: damaged")
+        data = reader.rest()
+
+        def write(total: Tensor, *, accumulate: bool) -> None:
+            if not base_delta.decode(kinds, exponents, data, bits, total, accumulate=accumulate):
+                raise MessageError(f"{message.body.numel()} bytes are not the blocks of {n} coordinates: damaged")
+
+        # A word of -128, which no encoder writes, is infinite from this exponent on.
+        return write if int(exponents.max()) < 120 + bits + BIAS else careful(write)
 
     def message_bytes(self, num_coordinates: int) -> int:
         """The most: words, no deltas."""

@@ -26,13 +26,16 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from nuq import floats
+from nuq.compressors.decoding import MOST, InPlace, Write
 from nuq.low_rank import columns_of, left_product, num_rows, orthonormal, outer_product, right_product, saved, start
-from nuq.message import HEADER_BYTES, Message, MessageError, flat, from_bytes
+from nuq.message import HEADER_BYTES, Message, MessageError, finite, flat, from_bytes
 from nuq.ops import Key, NonFiniteError
 from nuq.settings import check
 from nuq.settings.powersgd import PowerSGD as Settings
@@ -46,7 +49,7 @@ _MOST = 2.0**124  # of the factors: beyond, sums of their products may overflow
 _LEAST_EXPONENT, _MOST_EXPONENT = -126, 126
 
 
-class PowerSGD:
+class PowerSGD(InPlace):
     """starts: by vector, right factors float32[rank, columns] at which the collective's next iteration begins: the same on all ranks."""
 
     shaped = True  # encode takes a parameter's own shape where scope=tensor
@@ -84,14 +87,8 @@ class PowerSGD:
         halves = [left.to(torch.float16), _times_power(right, -exponent).clamp_(-65504.0, 65504.0).to(torch.float16)]
         return _message(x.numel(), _HEAD.pack(_HALF, self.rank, columns, exponent), halves)
 
-    def decode(self, message: Message) -> Tensor:
-        total = torch.empty(message.num_coordinates, dtype=torch.float32, device=message.body.device)
-        _decode(message, total, accumulate=False)
-        return total
-
-    def add(self, message: Message, total: Tensor) -> None:
-        """total += decode(message).  total: float32[n]."""
-        _decode(message, total, accumulate=True)
+    def _opened(self, message: Message) -> Write:
+        return _opened(message)
 
     def message_bytes(self, num_coordinates: int) -> int:
         """Exact with scope=model.  Of tensors it depends on their shapes: no more than this."""
@@ -132,7 +129,7 @@ def _times_power(numbers: Tensor, exponent: int) -> Tensor:
     return numbers * 2.0**exponent
 
 
-def _decode(message: Message, total: Tensor, *, accumulate: bool) -> None:
+def _opened(message: Message) -> Write:
     body, n = message.body, message.num_coordinates
     if message.tag != TAG or body.numel() < _HEAD.size:
         raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not one of low rank ({TAG!r})")
@@ -144,14 +141,16 @@ def _decode(message: Message, total: Tensor, *, accumulate: bool) -> None:
     numbers, size = (n, 4) if whole else (rank * (rows + columns), 2 if half else 4)
     if body.numel() != _HEAD.size + numbers * size:
         raise MessageError(f"{body.numel()} bytes where {numbers} numbers take {_HEAD.size + numbers * size}")
-    values = from_bytes(body[_HEAD.size :], torch.float16 if half else torch.float32).to(torch.float32)
-    if not bool(torch.isfinite(values).all()):
-        raise MessageError("a number that is not finite: damaged")
     if whole:
-        if accumulate:
-            total += values
-        else:
-            total.copy_(values)
-        return
+        return partial(floats.read_, body[_HEAD.size :], torch.float32)
+    values = from_bytes(body[_HEAD.size :], torch.float16 if half else torch.float32).to(torch.float32)
     left, right = values[: rank * rows].view(rank, rows), values[rank * rows :].view(rank, columns)
-    outer_product(left, _times_power(right, exponent) if exponent else right, total, accumulate=accumulate)
+    left, right = finite(left, "number"), finite(_times_power(right, exponent) if exponent else right, "number")
+    if not _longest(left) * _longest(right) < MOST:
+        raise MessageError("factors whose product overflows float32: damaged")
+    return partial(outer_product, left, right)
+
+
+def _longest(factor: Tensor) -> float:
+    """The largest norm of what one coordinate takes from a factor float32[rank, ...]: at most 1 of an orthonormal one."""
+    return float(torch.linalg.vector_norm(factor, dim=0, dtype=torch.float64).amax())

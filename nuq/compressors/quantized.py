@@ -11,6 +11,7 @@ ALQ and AMQ (Faghri et al., NeurIPS 2020), ECDQ (Ziv, 1985; Zamir and Feder, 199
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,11 @@ from torch import Tensor
 from nuq import adapt, coding, ops, reference
 from nuq import levels as level_sets
 from nuq.compressors.body import CONTEXT_BITS, Layout
+from nuq.compressors.decoding import MOST, InPlace, Write, careful, largest
 from nuq.distributions import Distribution, TruncNorm
 from nuq.lattice import step_of_rate
 from nuq.levels import Levels
-from nuq.message import HEADER_BYTES, Message, MessageError
+from nuq.message import HEADER_BYTES, Message
 from nuq.ops import Key
 from nuq.settings.quantizers import AMQ, ECDQ, NUQSGD, QSGD, TRN, Adaptive, Bucketed, Optimal
 from nuq.statistics import Statistics
@@ -34,7 +36,7 @@ _NORMAL_QUANTILE_REACH = 0.03  # largest coordinate / (64 q) of some thousand no
 Update = Callable[[Distribution, float | None], adapt.Fitted]  # of a law and the multiplier of the update before
 
 
-class Quantizer:
+class Quantizer(InPlace):
     """Stochastic rounding of bucket-normalised coordinates to fixed levels.  Unbiased unless it clips.
 
     settings: bucket size, rotation and coding; dither where they have it.  uniform: the levels are equally spaced.  multiple: of the
@@ -112,31 +114,16 @@ class Quantizer:
         body[layout.levels_at : layout.scales_at] = table.view(torch.uint8)
         ops.encode_(vector, table, scales, codes, multiple=self.multiple, **how)
 
-    def decode(self, message: Message) -> Tensor:
-        layout = Layout.read(message, TAG)
-        total = torch.empty(message.num_coordinates, dtype=torch.float32, device=message.body.device)
-        self._decode(layout, message.body, total, accumulate=False)
+    def _opened(self, message: Message) -> Write:
+        layout, body = Layout.read(message, TAG), message.body
+        scales, levels = layout.scales(body), layout.levels(body)
+        how: dict[str, Any] = {"bucket_size": layout.bucket_size, "packing": layout.packing}
+        dither = layout.words if layout.dither else None
+        write = partial(ops.decode_, layout.codes(body), scales, levels, dither=dither, **how)
         if layout.block > 1:
-            ops.hadamard_(total, layout.block, ops.rotation_words(layout.words), inverse=True)
-        return total
-
-    def add(self, message: Message, total: Tensor) -> None:
-        """total += decode(message), in one pass where nothing was rotated.  total: float32[n]."""
-        layout = Layout.read(message, TAG)
-        if layout.block > 1:
-            total += self.decode(message)
-        else:
-            self._decode(layout, message.body, total, accumulate=True)
-
-    def _decode(self, layout: Layout, body: Tensor, total: Tensor, *, accumulate: bool) -> None:
-        how: dict[str, Any] = {"bucket_size": layout.bucket_size, "packing": layout.packing, "accumulate": accumulate}
-        try:
-            codes, scales, levels = layout.codes(body), layout.scales(body), layout.levels(body)
-            ops.decode_(codes, scales, levels, total, dither=layout.words if layout.dither else None, **how)
-        except MessageError:
-            raise
-        except ValueError as error:
-            raise MessageError(str(error)) from error
+            write = partial(_write_rotated, write, layout)
+        reach = layout.block**0.5 * (2 if layout.dither else 1)
+        return write if reach * largest(scales) < MOST else careful(write)
 
     def message_bytes(self, num_coordinates: int) -> int:
         """Length of its messages; with entropy coding, the most it can be."""
@@ -151,6 +138,15 @@ class Quantizer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.set_levels(Levels(state["levels"].numpy()), state["multiplier"])
+
+
+def _write_rotated(write: Write, layout: Layout, total: Tensor, *, accumulate: bool) -> None:
+    """What was rotated is rotated back before it is added."""
+    rotated = torch.empty_like(total) if accumulate else total
+    write(rotated, accumulate=False)
+    ops.hadamard_(rotated, layout.block, ops.rotation_words(layout.words), inverse=True)
+    if accumulate:
+        total += rotated
 
 
 class AdaptiveQuantizer(Quantizer):

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import struct
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from nuq import code_tables, ops
-from nuq.compressors.decoding import InPlace
+from nuq.compressors.decoding import InPlace, Write
 from nuq.logs import mean_log2
 from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
 from nuq.ops import Key
@@ -77,21 +77,16 @@ class S2FP8(InPlace):
         message.body[: _HEAD.size] = torch.frombuffer(bytearray(_HEAD.pack(reach, largest)), dtype=torch.uint8)
         return message
 
-    def _decode(self, message: Message, total: Tensor, *, accumulate: bool) -> None:
+    def _opened(self, message: Message) -> Write:
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() != _HEAD.size + n:
             raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not {TAG!r} with a byte a coordinate")
         reach, largest = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
         if not _LEAST_REACH <= reach <= _MOST_REACH or not math.isfinite(largest):
             raise MessageError(f"reach {reach}, largest {largest}: damaged")
-        if not n:
-            return
-        scales = from_bytes(body[4 : _HEAD.size], torch.float32)
-        how: dict[str, Any] = {"bucket_size": n, "packing": 8, "accumulate": accumulate}
-        try:
-            ops.decode_(body[_HEAD.size :], scales, _table(reach, False).to(body.device), total, **how)
-        except ValueError as error:
-            raise MessageError(str(error)) from error
+        scales = from_bytes(body[4 : _HEAD.size], torch.float32)[: min(n, 1)]  # of no bucket: none
+        levels = _table(reach, False).to(body.device)
+        return partial(ops.decode_, body[_HEAD.size :], scales, levels, bucket_size=max(n, 1), packing=8)
 
     def message_bytes(self, num_coordinates: int) -> int:
         return HEADER_BYTES + _HEAD.size + num_coordinates

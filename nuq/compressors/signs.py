@@ -37,13 +37,14 @@ For n coordinates and buckets of d that makes ``28 + 8 + 4 k ceil(n/d) + ceil(n/
 from __future__ import annotations
 
 import struct
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from nuq import coding, ops, reference, signs
-from nuq.compressors.decoding import InPlace
-from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
+from nuq.compressors.decoding import InPlace, Write
+from nuq.message import HEADER_BYTES, Message, MessageError, finite, from_bytes
 from nuq.ops import Key
 from nuq.settings import check
 from nuq.settings.rivals import Sign, Signs
@@ -91,7 +92,7 @@ class Sides(InPlace):
         means = torch.stack([-sums[:, 1] / (lengths - others).clamp_min(1.0), sums[:, 0] / others.clamp_min(1.0)], dim=1)
         return means.to(torch.float32)
 
-    def _decode(self, message: Message, total: Tensor, *, accumulate: bool) -> None:
+    def _opened(self, message: Message) -> Write:
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() < _HEAD.size:
             raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of signs ({TAG!r})")
@@ -101,11 +102,9 @@ class Sides(InPlace):
         bits_at = _bits_at(n, bucket_size, per_bucket)
         if body.numel() != bits_at + coding.packed_bytes(n, 1):
             raise MessageError(f"{body.numel()} bytes where {n} such coordinates take {bits_at + coding.packed_bytes(n, 1)}")
-        values = from_bytes(body[_HEAD.size : bits_at], torch.float32)
-        if not bool(torch.isfinite(values).all()):
-            raise MessageError("a value that is not finite: damaged")
+        values = finite(from_bytes(body[_HEAD.size : bits_at], torch.float32), "value")
         pairs = torch.stack([-values, values], dim=1) if per_bucket == 1 else values.view(-1, 2)
-        signs.write_(body[bits_at:], pairs, total, bucket_size=bucket_size, accumulate=accumulate)
+        return partial(signs.write_, body[bits_at:], pairs, bucket_size=bucket_size)
 
     def message_bytes(self, num_coordinates: int) -> int:
         return HEADER_BYTES + self._bits_at(num_coordinates) + coding.packed_bytes(num_coordinates, 1)

@@ -31,7 +31,6 @@ are half of the time; and the coder of groups and cells.  Decoding reads as much
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 import numpy as np
 import torch
@@ -39,6 +38,7 @@ from torch import Tensor
 
 from nuq import cells, clusters, entropy, indices, selection
 from nuq.cells import Ints
+from nuq.compressors.decoding import Decoder
 from nuq.message import HEADER_BYTES, Message, MessageError, Reader, as_bytes, flat
 from nuq.minmax import Sketches
 from nuq.ops import Key
@@ -51,7 +51,7 @@ _SAMPLED_BY = (0, 0)  # words of the sample's places: the same for all, so that 
 _BITMAP_FROM = 1 / 16  # of the coordinates: coded places would be smaller by little, and take much longer
 
 
-class SketchML:
+class SketchML(Decoder):
     """settings: see ``nuq.settings.sketches``, whose ranges hold here too; no more groups than buckets are made."""
 
     exact_bytes = False
@@ -105,7 +105,7 @@ class SketchML:
             return np.empty(0, dtype=np.uint8)
         return entropy.encode(symbols.cpu().numpy(), num_symbols, self.settings.coding, threads=torch.get_num_threads())
 
-    def decode(self, message: Message) -> Tensor:
+    def _decoded(self, message: Message) -> Tensor:
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() < _HEAD.size:
             raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of quantiles ({TAG!r})")
@@ -147,12 +147,6 @@ class SketchML:
         most_cells = settings.rows * (int(np.ceil(n * settings.columns_ratio)) + 2 * self.groups)
         each = -(-settings.buckets // self.groups)
         return head + 8 * self.groups + entropy.encoded_bound(n, 2 * self.groups) + entropy.encoded_bound(most_cells, each)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        del state
 
 
 def _groups(buckets: int, groups: int) -> tuple[np.ndarray, np.ndarray, int]:

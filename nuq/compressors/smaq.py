@@ -31,13 +31,14 @@ from __future__ import annotations
 
 import math
 import struct
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nuq import smaq
-from nuq.compressors.decoding import InPlace
+from nuq.compressors.decoding import InPlace, Write, write_constant
 from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
 from nuq.ops import MAX_COORDINATES, Key
 from nuq.settings import check
@@ -87,7 +88,7 @@ class SmaQ(InPlace):
         message.body[: _HEAD.size] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
         return message
 
-    def _decode(self, message: Message, total: Tensor, *, accumulate: bool) -> None:
+    def _opened(self, message: Message) -> Write:
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() < _HEAD.size:
             raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of SmaQ's codes ({TAG!r})")
@@ -100,8 +101,7 @@ class SmaQ(InPlace):
         if law.constant and not masked:
             if body.numel() != _HEAD.size:
                 raise MessageError(f"{body.numel()} bytes where a constant takes {_HEAD.size}: damaged")
-            total.add_(law.mean) if accumulate else total.fill_(law.mean)
-            return
+            return partial(write_constant, law.mean)
         blocks = smaq.num_blocks(n)
         data = body[_HEAD.size :]
         listed = 2 * blocks * (2 if masked else 1)
@@ -109,8 +109,12 @@ class SmaQ(InPlace):
             raise MessageError(f"{body.numel()} bytes, too few for {n} coordinates: the message is cut short")
         counts = from_bytes(data[:listed], torch.int16).view(-1, blocks)
         codes = smaq.Codes(short, long, near, far)
-        if not smaq.decode(data[listed:], counts, codes, law, masked, total, accumulate=accumulate):
-            raise MessageError(f"{body.numel()} bytes do not hold the codes of {n} coordinates: damaged")
+
+        def write(total: Tensor, *, accumulate: bool) -> None:
+            if not smaq.decode(data[listed:], counts, codes, law, masked, total, accumulate=accumulate):
+                raise MessageError(f"{body.numel()} bytes do not hold the codes of {n} coordinates: damaged")
+
+        return write
 
     def message_bytes(self, num_coordinates: int) -> int:
         """The most: every coordinate an outlier, all but one of them not zero."""

@@ -25,14 +25,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from nuq import indices, selection
-from nuq.message import HEADER_BYTES, Message, MessageError, flat, from_bytes
-from nuq.ops import MAX_COORDINATES, Key, NonFiniteError
+from nuq.compressors.decoding import Decoder
+from nuq.message import HEADER_BYTES, Message, MessageError, finite, flat, from_bytes
+from nuq.ops import Key, NonFiniteError
 from nuq.selection import Share
 from nuq.settings import check
 from nuq.settings import sparse as settings_of
@@ -45,7 +45,7 @@ _LARGEST_HALF = 15  # the largest value is brought below 2^15, so that rounding 
 Select = Callable[[Tensor, Key], Tensor]
 
 
-class Sparse:
+class Sparse(Decoder):
     """A choice of places, and their values.
 
     select: float32[n] and the key to places int32[k].  most: the most places of n coordinates; exactly so many where ``counted``.
@@ -77,13 +77,14 @@ class Sparse:
         torch.cat(parts, out=message.body)
         return message
 
-    def decode(self, message: Message) -> Tensor:
+    def _decoded(self, message: Message) -> Tensor:
+        places, values = _read(message)
         total = torch.zeros(message.num_coordinates, dtype=torch.float32, device=message.body.device)
-        selection.scatter(*_read(message), total, accumulate=False)
+        selection.scatter(places, values, total, accumulate=False)
         return total
 
-    def add(self, message: Message, total: Tensor) -> None:
-        """total += decode(message), at the message's places alone.  total: float32[n]."""
+    def _add(self, message: Message, total: Tensor) -> None:
+        """At the message's places alone."""
         places, values = _read(message)
         selection.scatter(places, values, total, accumulate=True)
 
@@ -98,12 +99,6 @@ class Sparse:
     def message_bytes(self, num_coordinates: int) -> int:
         k, size = self.most(num_coordinates), 2 if self.half else 4
         return self._head_bytes() + size * k + indices.bound_up_to(k, num_coordinates, self.form, self.exact_bytes)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        del state
 
 
 class Keyed(Sparse):
@@ -212,13 +207,12 @@ def _read(message: Message) -> tuple[Tensor, Tensor]:
     keyed_at = scale_at + _SCALE.size * half
     values_at = keyed_at + _KEYED.size * keyed
     places_at = values_at + k * (2 if half else 4)
-    if flags > 3 or k > n or n > MAX_COORDINATES or body.numel() < places_at or (keyed and body.numel() != places_at):
+    if flags > 3 or k > n or body.numel() < places_at or (keyed and body.numel() != places_at):
         raise MessageError(f"flags {flags}, {k} values of {n} coordinates in {body.numel()} bytes: damaged")
     values = from_bytes(body[values_at:places_at], torch.float16 if half else torch.float32).to(torch.float32)
     if half:
         values = values * _SCALE.unpack_from(head, scale_at)[0]
-    if not bool(torch.isfinite(values).all()):
-        raise MessageError("a value that is not finite: damaged")
+    values = finite(values, "value")
     if not keyed:
         return indices.decode(body[places_at:], k, n), values
     k0, k1, bucket_size, each = _KEYED.unpack_from(head, keyed_at)

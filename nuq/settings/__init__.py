@@ -107,6 +107,8 @@ def check(settings: type, values: Mapping[str, Any], where: str) -> None:
                 continue
             if not math.isfinite(number):
                 raise ValueError(f"{shown}: must be finite")
+            if isinstance(number, int) and not abs(number) < 2**63:
+                raise ValueError(f"{shown}: must be below 2^63")
             if rule.get("low") is not None and not number >= rule["low"]:
                 raise ValueError(f"{shown}: must be at least {rule['low']}")
             if rule.get("high") is not None and not number <= rule["high"]:

@@ -14,7 +14,7 @@ from nuq import coding, cpu, signs
 from nuq.compressors.signs import onebit, sign
 from nuq.message import Message, MessageError
 from nuq.ops import Key, NonFiniteError
-from nuq.settings.rivals import Signs
+from nuq.settings.rivals import Sign, Signs
 from tests.nuq.test_kernels import BUCKETS, KINDS, SIZES, same, vector_of
 
 KEY = Key(1, 2, 3, "x")
@@ -66,7 +66,7 @@ def test_many_threads_change_nothing():
 def test_one_bit_per_coordinate_and_the_least_error_of_any_scale():
     """.3634 of |x|^2 on N(0, 1); |x|_2 / sqrt(d) would give .4042."""
     x = torch.randn(1 << 16, generator=torch.Generator().manual_seed(0))
-    compressor = sign(Signs(bucket_size=1 << 16))
+    compressor = sign(Sign(bucket_size=1 << 16))
     message = compressor.encode(x, KEY)
     assert message.num_bytes == 28 + 8 + 4 + (1 << 13)
     decoded = compressor.decode(message)
@@ -80,13 +80,13 @@ def test_either_side_becomes_its_mean():
     x = torch.tensor([1.0, 3.0, 0.0, -2.0, -6.0, 5.0, 7.0, -0.0])
     decoded = onebit(Signs(bucket_size=5)).decode(onebit(Signs(bucket_size=5)).encode(x, KEY))
     assert decoded.tolist() == pytest.approx([4 / 3, 4 / 3, 4 / 3, -4.0, -4.0, 4.0, 4.0, 4.0])
-    assert sign(Signs(bucket_size=4)).decode(sign(Signs(bucket_size=4)).encode(x, KEY)).tolist() == [1.5] * 3 + [-1.5, -4.5] + [4.5] * 3
+    assert sign(Sign(bucket_size=4)).decode(sign(Sign(bucket_size=4)).encode(x, KEY)).tolist() == [1.5] * 3 + [-1.5, -4.5] + [4.5] * 3
 
 
 def test_a_zero_bucket_between_others_decodes_to_zeros():
     x = torch.cat([torch.ones(10), torch.zeros(10), -torch.ones(3)])
-    for method in (sign, onebit):
-        decoded = method(Signs(bucket_size=10)).decode(method(Signs(bucket_size=10)).encode(x, KEY))
+    for method in (sign(Sign(bucket_size=10)), onebit(Signs(bucket_size=10))):
+        decoded = method.decode(method.encode(x, KEY))
         assert torch.equal(decoded, x)
 
 
@@ -96,7 +96,7 @@ def test_the_bucket_that_is_not_finite_is_named(bad, place):
     x = torch.ones(2000)
     x[place] = bad
     with pytest.raises(NonFiniteError, match=f"bucket {place // 9} "):
-        sign(Signs(bucket_size=9)).encode(x, KEY)
+        sign(Sign(bucket_size=9)).encode(x, KEY)
 
 
 def test_damaged_heads_are_errors():
@@ -107,4 +107,4 @@ def test_damaged_heads_are_errors():
         if words == "not finite":
             body[10] = 0x80
         with pytest.raises(MessageError, match=words):
-            sign(Signs()).decode(Message(message.tag, 20, body))
+            sign(Sign()).decode(Message(message.tag, 20, body))

@@ -36,7 +36,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-@pytest.mark.parametrize(("module", "number"), [("hydra", signal.SIGTERM), ("torch", signal.SIGUSR2)])
+@pytest.mark.parametrize(("module", "number"), [("hydra", signal.SIGTERM), ("torch", signal.SIGUSR2), ("torch", signal.SIGHUP)])
 def test_before_the_run_has_begun(module: str, number: int, tmp_path: Path) -> None:
     words = [f"{name}={value}" for name, value in (SETTINGS | {"run_dir": tmp_path}).items()]
     command = [sys.executable, "-c", TOLD_AT_AN_IMPORT, module, str(int(number)), str(ROOT / "main.py"), *words]
@@ -44,6 +44,18 @@ def test_before_the_run_has_begun(module: str, number: int, tmp_path: Path) -> N
     assert done.returncode == 75, done.stderr
     assert done.stderr.startswith("main.py: stopped while it was starting; started again, it goes on from its last checkpoint")
     assert (read(tmp_path)["state"], read(tmp_path)["step"]) == ("preempted", 0)
+
+
+def test_nohup_means_no_hangup() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        stop = StopSignal()
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert not stop.requested
+        stop.let_go()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def _hears_sigint() -> None:

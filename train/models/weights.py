@@ -16,6 +16,9 @@ AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")  # torchvision's files of GoogLeNet
 FLAG = "transform_input"  # of these two: pictures are taken as those weights know them
 
 
+_SAVED = (b"PK", b"\x80")  # archives and pickles, as torch.save writes them since 1.6 and wrote them before
+
+
 class WeightsError(ValueError):
     """A weights file that is not there, cannot be read or does not fit."""
 
@@ -40,13 +43,16 @@ def load_weights(model: nn.Module, name: str, path: Path) -> None:
 
     Raises WeightsError that names the first entries that do not fit.
     """
+    expected = f"expected a state_dict of {name}, as torch.save writes it"
     if not path.is_file():
-        expected = f"a state_dict of {name}, as torch.save writes it"
-        raise WeightsError(f"model.weights_file={path}: no such file; expected {expected}")
+        found = "not a regular file" if path.exists() else "no such file"
+        raise WeightsError(f"model.weights_file={path}: {found}; {expected}")
     try:
         with warnings.catch_warnings(action="ignore"):  # of formats that are not read either
             content = torch.load(path, map_location="cpu", weights_only=True)
     except (*UNREADABLE, OSError) as error:
+        if not isinstance(error, OSError) and (start := _no_saved(path)):
+            raise WeightsError(f"model.weights_file={path}: no file of torch.save, for it begins with {start!r}; {expected}") from error
         raise WeightsError(f"model.weights_file={path}: cannot be read as a state_dict of tensors: {reason(error)}") from error
     state = content if _is_checkpoint(content) else {"model": content}
     weights = state["model"]
@@ -71,6 +77,13 @@ def load_weights(model: nn.Module, name: str, path: Path) -> None:
             shapes = f"{list(weights[key].shape)}, but this {name} needs {list(value.shape)}"
             raise WeightsError(f"model.weights_file={path}: {key} has shape {shapes}")
     restore(model, {**state, "model": weights})
+
+
+def _no_saved(path: Path) -> bytes:
+    """How a file begins that ``torch.save`` cannot have written; nothing of one that it can."""
+    with path.open("rb") as file:
+        start = file.read(16)
+    return b"" if start.startswith(_SAVED) else start
 
 
 def _is_checkpoint(content: Any) -> bool:

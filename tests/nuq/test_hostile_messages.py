@@ -1,0 +1,143 @@
+"""Messages that somebody made up, their checksums right: what they claim costs nothing, and all they raise is MessageError."""
+
+from __future__ import annotations
+
+import resource
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from nuq.message import Message, MessageError, parse
+from nuq.ops import Key
+from tests.test_contract import CASES, build, gradient
+
+ROOM = 64 << 20  # bytes that a decoder may ask for
+CLAIMS = {"2^27": 1 << 27, "2^31": 1 << 31, "2^40": 1 << 40, "2^63-1": (1 << 63) - 1, "2^64-1": (1 << 64) - 1}
+SMALL = {"zeros": torch.zeros(300), "constant": torch.full((300,), 2.5), "spread": gradient(300)}
+BAD = [struct.pack(form, float(name)) for form in ("<f", "<e") for name in ("inf", "nan")] + [struct.pack("<H", 0x7F80), b"\x7f"]
+
+
+@contextmanager
+def little_memory() -> Iterator[None]:
+    """The address space ends ROOM beyond what the process has: whoever asks for more at once gets an error of another kind."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (held + ROOM, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def received(message: Message, body: torch.Tensor, n: int) -> Message:
+    """What a receiver reads of the tag, this body and this count."""
+    return parse(Message(message.tag, n, body).to_bytes())
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("x", SMALL.values(), ids=SMALL)
+def test_a_claim_of_many_coordinates_is_an_error_and_costs_nothing(case, x):
+    compressor = build(case)
+    message = compressor.encode(x, Key(1, 0, 0, "x"))
+    compressor.decode(message)  # so that all that is loaded once is there
+    for claimed in CLAIMS.values():
+        for body in (message.body, message.body[:0], message.body[:1], message.body[:16]):
+            with little_memory(), pytest.raises(MessageError):
+                compressor.decode(received(message, body, claimed))
+            with little_memory(), pytest.raises(MessageError):
+                compressor.decode(received(message, body, claimed), max_coordinates=x.numel())
+
+
+# Few bytes of these may stand for any number of coordinates: of the others a body holds what it claims, whatever the caller allows.
+SHORT = ("topk", "randomk", "thresholdv", "adaptive_threshold", "dgc", "nonzero", "casq", "sketchml", "atomo atoms=entries")
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not case.startswith(SHORT)])
+def test_memory_waits_for_a_body_that_holds_what_it_claims(case):
+    compressor = build(case)
+    message = compressor.encode(SMALL["spread"], Key(1, 0, 0, "x"))
+    compressor.decode(message)
+    for claimed in CLAIMS.values():
+        for body in (message.body, message.body[:40]):
+            with little_memory(), pytest.raises(MessageError):
+                compressor.decode(received(message, body, claimed), max_coordinates=claimed)
+
+
+def test_a_caller_who_names_no_limit_lets_through_what_memory_can_bear():
+    """2^24 coordinates, and 1024 for every byte."""
+    compressor = build("nonzero")
+    message = compressor.encode(SMALL["zeros"], Key(1, 0, 0, "x"))
+    for n, size in ((1 << 24, 0), (40_000 << 10, 40_000)):
+        body = torch.zeros(size, dtype=torch.uint8)
+        Message(message.tag, n, body).check_count()
+        with pytest.raises(MessageError, match=f"{n + 1} coordinates: must be at most {n} for {size} bytes, unless max_coordinates"):
+            Message(message.tag, n + 1, body).check_count()
+    assert compressor.decode(received(message, message.body, 1000), max_coordinates=1000).shape == (1000,)
+    with pytest.raises(MessageError, match=r"1000 coordinates: must be at most 999$"):
+        compressor.decode(received(message, message.body, 1000), max_coordinates=999)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_total_of_another_size_is_an_error(case):
+    compressor = build(case)
+    if hasattr(compressor, "add"):
+        message = compressor.encode(SMALL["spread"], Key(1, 0, 0, "x"))
+        for size in (1, 299, 301):
+            with pytest.raises(MessageError, match=f"300 coordinates where {size} are expected"):
+                compressor.add(message, torch.zeros(size))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bodies_that_nobody_wrote(case):
+    """Cut short or with bytes changed: MessageError, or so many finite numbers."""
+    compressor, generator = build(case), torch.Generator().manual_seed(0)
+    messages = [compressor.encode(x, Key(1, 0, 0, "x")) for x in SMALL.values()]
+
+    def below(bound: int) -> int:
+        return int(torch.randint(bound, (1,), generator=generator))
+
+    for turn in range(240):
+        message = messages[turn % len(messages)]
+        body = message.body.clone()
+        for _ in range(below(4)):
+            at = below(min(body.numel(), 40) if turn % 2 else body.numel())  # heads are short beside codes
+            body[at] = below(256)
+        body = body[: below(body.numel() + 1)] if below(4) == 0 else body
+        decodes_or_names(compressor, received(message, body, message.num_coordinates if turn % 5 else below(1 << 22)))
+
+
+def decodes_or_names(compressor, message: Message) -> str:
+    """The sentence of the MessageError; nothing where so many finite numbers came."""
+    try:
+        with little_memory():
+            decoded = compressor.decode(message)
+    except MessageError as error:
+        return str(error)
+    assert decoded.shape == (message.num_coordinates,)
+    assert bool(torch.isfinite(decoded).all())
+    return ""
+
+
+# What is damaged is said, wherever a format holds floating-point numbers; of the others every byte is a code or a power of two.
+WITHOUT_FLOATS = ("natural",)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_numbers_that_are_not_finite_are_damage(case):
+    """Written over every place of the body."""
+    compressor = build(case)
+    said = set()
+    for x in (SMALL["constant"][:40], SMALL["spread"][:40]):
+        message = compressor.encode(x, Key(1, 0, 0, "x"))
+        for at in range(message.body.numel()):
+            for bad in BAD:
+                body = message.body.clone()
+                place = body[at : at + len(bad)]
+                place.copy_(torch.frombuffer(bytearray(bad), dtype=torch.uint8)[: place.numel()])
+                said.add(decodes_or_names(compressor, received(message, body, x.numel())))
+    named = any("not finite" in sentence or "inf" in sentence or "nan" in sentence for sentence in said)
+    assert named != (case.split()[0] in WITHOUT_FLOATS)
