@@ -37,7 +37,8 @@ Law = Callable[[Tensor], Tensor]  # coordinates from four rows of normal ones
 _LAWS: tuple[Law, ...] = (
     lambda z: z[0],
     lambda z: z[0] / z[1:].square().mean(dim=0).sqrt(),  # Student's t, three degrees of freedom
-    lambda z: (2 * z[0]).exp() * z[1].sign(),  # lognormal
+    lambda z: (1.4 * z[0]).exp() * z[1].sign(),  # lognormal: where levels of one normal law gain least from more bits
+    lambda z: (2 * z[0]).exp() * z[1].sign(),
 )
 
 

@@ -220,12 +220,13 @@ def _options(values: Mapping[str, Any]) -> Options:
 
 def _essence(values: Mapping[str, Any]) -> Mapping[str, Any]:
     essence = records.table(values, "essence")
-    runs = records.table(essence, "runs")
+    runs, files = records.table(essence, "runs"), records.table(essence, "files") if "files" in essence else {}
     return {
         "runs": {records.path("runs", run, "runs"): records.resources(runs, run) for run in runs},
         "cancel": records.texts(essence, "cancel"),
         "code": records.text(essence, "code"),
         "site": records.text(essence, "site"),
+        "files": {name: records.text(files, name) for name in files},
     }
 
 

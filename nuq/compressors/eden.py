@@ -226,7 +226,7 @@ class Eden(Decoder):
             done += count
         for words in reversed(layout.rotation_keys()):
             ops.hadamard_(y, layout.bucket_size, words, inverse=True)
-        reach = layout.bucket_size**0.5 * max(layout.levels)
+        reach = layout.bucket_size * max(1.0, *layout.levels)  # of the sums inside a rotation
         y = y[: message.num_coordinates]
         return y if reach * largest(scales) < MOST else finite(y, "coordinate")
 

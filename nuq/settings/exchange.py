@@ -33,6 +33,7 @@ class Exchange:
         0,
         "the server averages the first so many messages of a step to arrive, as ATOMO's does (0: all)",
         low=0,
+        high=2**16,
         identity="unless default",
         read_if=("collective", "server"),
     )

@@ -104,7 +104,7 @@ def test_each_check_can_be_ignored(here: Bench, monkeypatch: pytest.MonkeyPatch)
         patch.setattr(os, "access", lambda place, how, real=os.access: how != os.W_OK | os.X_OK and real(place, how))
         problem(here, "cannot be written")
         here.good("submit --yes --ignore folders")
-    here.refused("plan --ignore dsk", "unknown check 'dsk'", "did you mean 'disk'?", "legal: data, disk, folders, opinion, time")
+    here.refused("plan --ignore dsk", "unknown check 'dsk'", "did you mean 'disk'?", "legal: build, data, disk, folders, opinion, time")
     here.refused("retry --ignore dsk --kind lost", "unknown check 'dsk'")
 
 

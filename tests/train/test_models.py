@@ -288,7 +288,7 @@ def test_a_file_that_is_no_state_dict_is_named_and_runs_no_code(tmp_path: Path) 
     whole = path.read_bytes()
     for cut in (whole[:1000], whole[:-2000], b"", b"no weights"):
         path.write_bytes(cut)
-        with pytest.raises(ValueError, match="cannot be read as a state_dict"):
+        with pytest.raises(ValueError, match=f"cannot be read as a state_dict|no file of torch.save, for it begins with {cut[:10]!r}"):
             build("resnet18", **chosen)
 
 
