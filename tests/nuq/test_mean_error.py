@@ -18,7 +18,7 @@ from nuq.workers import Workers
 from tests.nuq.small_training import assert_same_bits, backward, gradients, hooked, net, of_all
 
 SHAPE = torch.Size([64, 256])
-DRAWS = 2
+DRAWS = 8  # on heavy tails a few coordinates make the error
 EXCHANGING = [name for name, entry in METHODS.items() if not entry.single_worker and not entry.collective]
 
 
