@@ -82,7 +82,7 @@ case "$(basename "$0") $*" in
   sbatch*--test-only*) ;;
   sbatch*) id=$(($(cat "$here/last") + 1)); echo $id >"$here/last"; echo $id ;;
   squeue*) cat "$here/queue" ;;
-  scontrol*config*) printf '%s = %s\\n' MaxArraySize {max_array_size} AccountingStorageType accounting_storage/none ClusterName bench ;;
+  scontrol*config*) printf '%s = %s\\n' {limits} AccountingStorageType accounting_storage/none ClusterName bench ;;
 esac
 """
 
@@ -129,7 +129,7 @@ def stand_ins(folder: Path) -> None:
     """SLURM's commands, first on PATH."""
     for name in ("sbatch", "squeue", "scontrol", "sacct", "scancel"):
         path = folder / name
-        path.write_text(STAND_IN.format(folder=folder, max_array_size=MAX_ARRAY_SIZE))
+        path.write_text(STAND_IN.format(folder=folder, limits=f"MaxArraySize {MAX_ARRAY_SIZE} MaxJobCount 100000"))
         path.chmod(0o755)
     (folder / "last").write_text("100")
     os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
