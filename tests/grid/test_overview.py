@@ -25,7 +25,7 @@ def large() -> Sweep:
 def odd() -> Sweep:
     return Sweep([point("a\\nb" + 200 * "x", method="qsgd"), point("\\x1b[31mred", method="alq")], folder="odd")
 """
-LOG = 'Traceback (most recent call last):\n  File "/work/train/trainer.py", line {line}, in step\nValueError: loss {loss} {what}\n'
+LOG = 'Traceback (most recent call last):\n  File "/home/me/train/trainer.py", line {line}, in step\nValueError: loss {loss} {what}\n'
 
 
 @pytest.fixture
