@@ -31,7 +31,6 @@ inline bool write(const uint8_t* from, int64_t count, float factor, float* total
         F value = load<F>(from + 4 * i);
         if (SCALED) value = value * factor;
         bad |= (U)(value - value);
-        if (ACCUMULATE) prefetch(total + i + AHEAD);
         store(total + i, ACCUMULATE ? load<F>(total + i) + value : value);
     }
     uint32_t found = 0;
