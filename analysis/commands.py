@@ -181,7 +181,7 @@ def _smaq(options: argparse.Namespace) -> int:
     print(smaq_table.text(smaq_table.table(options.runs)))
     print("resnet34: top-1 in percent on CIFAR-10; bert: Pearson's correlation on STS-B; all tensors are in the format")
     print("ours: complete runs of grid smaq, 95 % interval (t) over seeds; ratio: bytes of float32 over bytes kept")
-    print("SmaQ masks zeros here, which its paper does not: ours may exceed 32/6 = 5.33, the most of the format; zeros=coded is without")
+    print("SmaQ: zeros=coded, the published format; with its zeros masked, our default, it may exceed 32/6 = 5.33, the most of that format")
     return 0
 
 

@@ -74,7 +74,7 @@ DGC_SWEEPS = ("dgc_imagenet_resnet50", "dgc_imagenet_vgg16bn")
 DGC_BATCH = 32  # images of one GPU
 
 # SmaQ's table, every tensor in the format: ResNet-34's top-1 in percent and BERT's correlation on STS-B, each with the ratio of 32 bits to
-# those that a number takes on average (SmaQ's at most 32 / 6 = 5.33: the masks of zeros are ours).  FP8 is e5m2; casts are unscaled.
+# those that a number takes on average (SmaQ's at most 32 / 6 = 5.33).  FP8 is e5m2; casts are unscaled.
 SMAQ_TASKS = (("cifar10", "resnet34"), ("glue", "bert"))  # data and model of its columns
 SMAQ_SWEEPS = ("smaq_cifar10_resnet34", "smaq_bert_stsb")
 SMAQ: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
@@ -156,7 +156,7 @@ def smaq_row(sweep: str, settings: Mapping[str, Any]) -> str:
     whole = not keeps(settings) if method == "supersgd" else everywhere(settings) == method
     other = method == "fp8" and settings.get("method.table") != "e5m2"
     other |= method == "smaq" and settings.get("method.outlier_limit", 2.5) != 2.5
-    other |= method == "smaq" and settings.get("method.zeros", "masked") != "masked"  # what all our runs of its sweeps have
+    other |= method == "smaq" and settings.get("method.zeros", "masked") != "coded"  # a mask of zeros is ours
     return method if method in SMAQ and whole and not other else ""
 
 

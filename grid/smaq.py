@@ -1,9 +1,9 @@
 """SmaQ (Shoghi, Bersatti, Qureshi and Kim, 2021): every large tensor of training kept in a format, at one worker.
 
-The formats are those of the paper's table, casts unscaled and FP8 e5m2 as there, and four of ours: NNW-BDI, e4m3 with a scale a bucket,
-SmaQ beside a float32 copy of the weights that takes the updates, and SmaQ whose gradients are clamped later.  BERT's settings are those of
-its authors' command; for the images their code's defaults, with the weight decay of a log that it left: 128 images, rate .1, a tenth of it
-after 100, 150 and 200 epochs.
+The formats are those of the paper's table, casts unscaled and FP8 e5m2 as there, and five of ours: SmaQ with a mask of its zeros, NNW-BDI,
+e4m3 with a scale a bucket, SmaQ beside a float32 copy of the weights that takes the updates, and SmaQ whose gradients are clamped later.
+BERT's settings are those of its authors' command; for the images their code's defaults, with the weight decay of a log that it left:
+128 images, rate .1, a tenth of it after 100, 150 and 200 epochs.
 
 Differences: they train to some epoch that is not told, we to 250; their ResNets are torchvision's, as here, with its stem for large images;
 their code crops and flips the test images, ours those that are trained on; biases and batch norms stay in float32.
@@ -29,6 +29,7 @@ def everywhere(label: str, method: str, **own: str) -> Point:
 
 FP32 = point("FP32", method="supersgd")
 SMAQ = everywhere("SmaQ", "smaq")
+PUBLISHED = everywhere("SmaQ, zeros coded", "smaq", zeros="coded")  # the paper's own: no mask, 6 or 8 bits for every number
 MASTER = product(SMAQ, point("master weights", {"tensors.master": True}))
 # Gradients have tails: what is clamped at 2.5 standard deviations is lost anew at every layer.  As many bits, in wider steps.
 TAILS = point(
@@ -42,7 +43,7 @@ RIVALS = union(
     everywhere("FP8", "fp8", table="e5m2", scale="none"),
     everywhere("S2FP8", "s2fp8"),
 )
-FORMATS = union(FP32, RIVALS, SMAQ, everywhere("NNW-BDI", "nnw_bdi"), everywhere("FP8 e4m3 scaled", "fp8"), MASTER, TAILS)
+FORMATS = union(FP32, RIVALS, SMAQ, PUBLISHED, everywhere("NNW-BDI", "nnw_bdi"), everywhere("FP8 e4m3 scaled", "fp8"), MASTER, TAILS)
 
 
 def one_at_a_time() -> list[Point]:

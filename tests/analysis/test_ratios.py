@@ -155,12 +155,13 @@ def test_the_sweeps_hold_every_published_row_once() -> None:
             if row := published.smaq_row(folder, settings):
                 assert row not in found
                 found[row] = item.label
-        assert found == {"supersgd": "FP32", "fp16": "FP16", "bf16": "BF16", "fp8": "FP8", "s2fp8": "S2FP8", "smaq": "SmaQ"}
+        assert found == {"supersgd": "FP32", "fp16": "FP16", "bf16": "BF16", "fp8": "FP8", "s2fp8": "S2FP8", "smaq": "SmaQ, zeros coded"}
 
 
 def test_ours_stand_in_their_rows_and_a_dash_where_there_are_none(write_run: Write, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     experiments = {item.label: item for item in sweep_named("smaq", "cifar10_resnet34").experiments()}
-    for label, accuracies in (("SmaQ", (84.0, 85.0)), ("SmaQ master weights", (89.0,)), ("FP8 e4m3 scaled", (1.0,)), ("FP8", (12.0,))):
+    others = (("SmaQ", (50.0,)), ("SmaQ master weights", (89.0,)), ("FP8 e4m3 scaled", (1.0,)), ("FP8", (12.0,)))
+    for label, accuracies in (("SmaQ, zeros coded", (84.0, 85.0)), *others):
         for seed, accuracy in enumerate(accuracies, 1):
             write_run(published.SMAQ_SWEEPS[0], {**experiments[label].settings, "seed": seed}, end(accuracy, 4.9))
     sentences = {item.label: item for item in sweep_named("smaq", "bert_stsb").experiments()}
@@ -169,24 +170,25 @@ def test_ours_stand_in_their_rows_and_a_dash_where_there_are_none(write_run: Wri
     assert found.loc["SmaQ", "resnet34 score ours"] == pytest.approx(84.5)
     assert found.loc["SmaQ", "resnet34 ratio ours"] == pytest.approx(4.9)
     assert found.loc["FP8", "resnet34 score ours"] == pytest.approx(12)
-    assert sum(found["resnet34 score ours_n"].to_list()) == 3, "master weights and scaled e4m3 are no published rows"
+    assert sum(found["resnet34 score ours_n"].to_list()) == 3, "masks of zeros, master weights and scaled e4m3 are no published rows"
     assert main(["smaq", "--runs", str(tmp_path / "runs")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split() == [
         "SmaQ", "84.74", "84.50", "+-", "6.35", "(n=2)", "4.92", "4.90", "+-", "0.00", "(n=2)", "0.794", "-", "4.95", "-",
     ]  # fmt: skip
     assert lines[3].split() == ["S2FP8", "20.32", "-", "3.87", "-", "-", "-", "-", "-"]
-    assert "masks zeros" in lines[-1] and "5.33" in lines[-1]
+    assert "zeros=coded" in lines[-1] and "5.33" in lines[-1]
     assert lines[7].split() == ["FP32", "89.20", "-", "1.00", "-", "0.793", "0.812", "(n=1)", "-", "-"]
 
 
 def test_the_result_table_has_them_too(write_run: Write, tmp_path: Path) -> None:
     experiments = {item.label: item for item in sweep_named("smaq", "cifar10_resnet34").experiments()}
-    for label in ("SmaQ", "SmaQ master weights"):
+    for label in ("SmaQ", "SmaQ, zeros coded", "SmaQ master weights"):
         write_run(published.SMAQ_SWEEPS[0], {**experiments[label].settings, "seed": 1}, end(85.74, 4.9))
     found = tables.table(load(tmp_path / "runs", published.SMAQ_SWEEPS[0])).set_index("label")
-    assert found.loc["SmaQ", "difference_from_published_percent"] == pytest.approx(1.0, rel=1e-4)
-    assert np.isnan(found.loc["SmaQ, master weights", "published_accuracy_percent"])
+    assert found.loc["SmaQ (coded)", "difference_from_published_percent"] == pytest.approx(1.0, rel=1e-4)
+    for label in ("SmaQ (masked)", "SmaQ, master weights (masked)"):
+        assert np.isnan(found.loc[label, "published_accuracy_percent"])
 
 
 def test_runs_of_its_own_code_have_their_rows() -> None:

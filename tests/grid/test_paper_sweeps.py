@@ -212,8 +212,10 @@ def test_every_format_is_that_of_all_tensors(run_name: str) -> None:
             assert {"name": kept, **dataclasses.asdict(own)} == method, "both kinds of gradients have one format"
         assert tensors["master"] == (name == "SmaQ master weights")
     assert found == {
-        "FP32": "", "FP16": "fp16 scale=none", "BF16": "bf16", "FP8": "fp8 table=e5m2 scale=none", "S2FP8": "s2fp8", "SmaQ": "smaq",
-        "NNW-BDI": "nnw_bdi", "FP8 e4m3 scaled": "fp8", "SmaQ master weights": "smaq", "SmaQ, gradients to 16 sigma": "smaq",
+        "FP32": "", "FP16": "fp16 scale=none", "BF16": "bf16", "FP8": "fp8 table=e5m2 scale=none", "S2FP8": "s2fp8",
+        "SmaQ": "smaq", "SmaQ, zeros coded": "smaq zeros=coded",
+        "NNW-BDI": "nnw_bdi", "FP8 e4m3 scaled": "fp8", "SmaQ master weights": "smaq",
+        "SmaQ, gradients to 16 sigma": "smaq",
     }  # fmt: skip
 
 
