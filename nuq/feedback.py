@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from nuq.compressors import Compressor
-from nuq.message import HEADER_BYTES, Message, MessageError, parse
+from nuq.message import HEADER_BYTES, Message, MessageError, parse, unpacked
 from nuq.ops import Key
 
 TAG = b"BETA"
@@ -120,7 +120,7 @@ class ErrorFeedback:
         message.check_count(max_coordinates)
         if message.tag != TAG or message.body.numel() < _FACTOR.size:
             raise MessageError(f"a message tagged {message.tag!r} with {message.body.numel()} bytes is not a scaled one ({TAG!r})")
-        (factor,) = _FACTOR.unpack(bytes(message.body[: _FACTOR.size].cpu().numpy()))
+        (factor,) = unpacked(_FACTOR, message.body)
         if not 0.0 <= factor <= 1.0:
             raise MessageError(f"a scale of {factor}: damaged, it lies between 0 and 1")
         inner = parse(message.body[_FACTOR.size :])

@@ -54,6 +54,11 @@ def from_bytes(data: Tensor, dtype: torch.dtype) -> Tensor:
     return data.clone().view(dtype)
 
 
+def unpacked(layout: struct.Struct, data: Tensor) -> tuple[Any, ...]:
+    """The numbers at the start of ``data`` uint8[layout.size or more], on any device."""
+    return layout.unpack(bytes(data[: layout.size].cpu().numpy()))
+
+
 def finite(values: Tensor, what: str) -> Tensor:
     """The values themselves; MessageError where one is not finite.  what: one of them."""
     if not bool(torch.isfinite(values).all()):
@@ -135,7 +140,7 @@ class Reader:
         return np.ascontiguousarray(self.take(size).cpu().numpy())
 
     def numbers(self, layout: struct.Struct) -> tuple[Any, ...]:
-        return layout.unpack(bytes(self.take(layout.size).cpu().numpy()))
+        return unpacked(layout, self.take(layout.size))
 
     def floats(self, count: int) -> Tensor:
         """float32[count], finite."""

@@ -32,7 +32,7 @@ from torch import Tensor
 from nuq import code_tables, ops
 from nuq.compressors.casts import HalfCast
 from nuq.compressors.decoding import InPlace, Write
-from nuq.message import HEADER_BYTES, Message, MessageError, finite, from_bytes
+from nuq.message import HEADER_BYTES, Message, MessageError, finite, from_bytes, unpacked
 from nuq.ops import Key
 from nuq.settings import check
 from nuq.settings.rivals import FP8, Block8
@@ -80,7 +80,7 @@ class Blockwise(InPlace):
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() < _HEAD.size:
             raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of 8-bit codes ({TAG!r})")
-        bucket_size, table = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
+        bucket_size, table = unpacked(_HEAD, body)
         if bucket_size < 1 or table >= len(_TABLES):
             raise MessageError(f"bucket size {bucket_size}, table {table}: damaged")
         codes_at = _HEAD.size + 4 * ops.num_buckets(n, bucket_size)

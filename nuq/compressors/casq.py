@@ -38,7 +38,7 @@ from torch import Tensor
 from nuq import cells, clusters, entropy
 from nuq.cells import Ints
 from nuq.compressors.decoding import Decoder
-from nuq.message import HEADER_BYTES, Message, MessageError, as_bytes, finite, flat, from_bytes
+from nuq.message import HEADER_BYTES, Message, MessageError, as_bytes, finite, flat, from_bytes, unpacked
 from nuq.ops import Key
 from nuq.selection import num_kept
 from nuq.settings import check
@@ -113,7 +113,7 @@ class Casq(Decoder):
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() < _HEAD.size + _SCALE.size:
             raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of clusters and cells ({TAG!r})")
-        flags, coder, num_clusters, *words = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
+        flags, coder, num_clusters, *words = unpacked(_HEAD, body)
         if flags > _HALF or coder >= len(entropy.CODERS) or not 2 <= num_clusters <= 127:
             raise MessageError(f"flags {flags}, coder {coder}, {num_clusters} clusters: damaged")
         sizes_at = _HEAD.size + _SCALE.size * bool(flags & _HALF)
@@ -126,7 +126,7 @@ class Casq(Decoder):
             raise MessageError(f"{body.numel()} bytes where the cells alone take {codes_at}: cut short")
         means = from_bytes(body[means_at:codes_at], torch.float16 if flags & _HALF else torch.float32).to(torch.float32)
         if flags & _HALF:
-            means *= _SCALE.unpack(bytes(body[_HEAD.size : sizes_at].cpu().numpy()))[0]
+            means *= unpacked(_SCALE, body[_HEAD.size :])[0]
         means = finite(means, "mean")
         coded, threads = body[codes_at:].cpu().numpy(), torch.get_num_threads()
         try:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from nuq import casts, floats, ops
 from nuq.compressors.decoding import InPlace, Write
-from nuq.message import HEADER_BYTES, Message, MessageError
+from nuq.message import HEADER_BYTES, Message, MessageError, unpacked
 from nuq.ops import Key
 from nuq.settings import check
 from nuq.settings.rivals import BF16, FP8, FP16
@@ -87,7 +87,7 @@ class HalfCast(InPlace):
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() < _HEAD.size:
             raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of shorter numbers ({TAG!r})")
-        number, exponent = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
+        number, exponent = unpacked(_HEAD, body)
         if number >= len(_FORMATS) or abs(exponent) > (_LARGEST_EXPONENT if _FORMATS[number] == torch.float16 else 0):
             raise MessageError(f"format {number}, exponent {exponent}: damaged")
         size = _FORMATS[number].itemsize

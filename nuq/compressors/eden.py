@@ -60,7 +60,7 @@ from nuq import coding, entropy, lattice, lloyd_max, ops
 from nuq.compressors.body import CODINGS
 from nuq.compressors.decoding import MOST, Decoder, largest
 from nuq.levels import equally_spaced
-from nuq.message import HEADER_BYTES, Message, MessageError, finite, from_bytes
+from nuq.message import HEADER_BYTES, Message, MessageError, finite, from_bytes, unpacked
 from nuq.ops import Key, Words
 from nuq.settings import check
 from nuq.settings.quantizers import DRIVE, EDEN, LEAST_ROTATED
@@ -146,7 +146,7 @@ class Layout:
         body = message.body
         if message.tag != TAG or body.numel() < _HEAD.size:
             raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of EDEN ({TAG!r})")
-        log_size, bits, coder, rotations, k0, k1 = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
+        log_size, bits, coder, rotations, k0, k1 = unpacked(_HEAD, body)
         if (
             not LEAST_ROTATED <= 1 << log_size <= 1 << 31
             or not 1 <= bits <= 8

@@ -35,7 +35,7 @@ from torch import Tensor
 from nuq import floats
 from nuq.compressors.decoding import MOST, InPlace, Write
 from nuq.low_rank import columns_of, left_product, num_rows, orthonormal, outer_product, right_product, saved, start
-from nuq.message import HEADER_BYTES, Message, MessageError, finite, flat, from_bytes
+from nuq.message import HEADER_BYTES, Message, MessageError, finite, flat, from_bytes, unpacked
 from nuq.ops import Key, NonFiniteError
 from nuq.settings import check
 from nuq.settings.powersgd import PowerSGD as Settings
@@ -133,7 +133,7 @@ def _opened(message: Message) -> Write:
     body, n = message.body, message.num_coordinates
     if message.tag != TAG or body.numel() < _HEAD.size:
         raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not one of low rank ({TAG!r})")
-    flags, rank, columns, exponent = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
+    flags, rank, columns, exponent = unpacked(_HEAD, body)
     whole, half = flags == _WHOLE, flags == _HALF
     if flags not in (0, _WHOLE, _HALF) or (not whole and not (rank and 0 < columns <= n and abs(exponent) <= _MOST_EXPONENT)):
         raise MessageError(f"flags {flags}, rank {rank}, {columns} columns, exponent {exponent}: damaged")

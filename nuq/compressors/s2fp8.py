@@ -31,7 +31,7 @@ from torch import Tensor
 from nuq import code_tables, ops
 from nuq.compressors.decoding import InPlace, Write
 from nuq.logs import mean_log2
-from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
+from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes, unpacked
 from nuq.ops import Key
 from nuq.settings import check
 from nuq.settings.formats import S2FP8 as Settings
@@ -81,7 +81,7 @@ class S2FP8(InPlace):
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() != _HEAD.size + n:
             raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not {TAG!r} with a byte a coordinate")
-        reach, largest = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
+        reach, largest = unpacked(_HEAD, body)
         if not _LEAST_REACH <= reach <= _MOST_REACH or not math.isfinite(largest):
             raise MessageError(f"reach {reach}, largest {largest}: damaged")
         scales = from_bytes(body[4 : _HEAD.size], torch.float32)[: min(n, 1)]  # of no bucket: none

@@ -44,7 +44,7 @@ from torch import Tensor
 
 from nuq import coding, ops, reference, signs
 from nuq.compressors.decoding import InPlace, Write
-from nuq.message import HEADER_BYTES, Message, MessageError, finite, from_bytes
+from nuq.message import HEADER_BYTES, Message, MessageError, finite, from_bytes, unpacked
 from nuq.ops import Key
 from nuq.settings import check
 from nuq.settings.rivals import Sign, Signs
@@ -96,7 +96,7 @@ class Sides(InPlace):
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() < _HEAD.size:
             raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of signs ({TAG!r})")
-        bucket_size, per_bucket = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
+        bucket_size, per_bucket = unpacked(_HEAD, body)
         if bucket_size < 1 or per_bucket not in (1, 2):
             raise MessageError(f"bucket size {bucket_size}, {per_bucket} values per bucket: damaged")
         bits_at = _bits_at(n, bucket_size, per_bucket)

@@ -39,7 +39,7 @@ from torch import Tensor
 from nuq import cells, clusters, entropy, indices, selection
 from nuq.cells import Ints
 from nuq.compressors.decoding import Decoder
-from nuq.message import HEADER_BYTES, Message, MessageError, Reader, as_bytes, flat
+from nuq.message import HEADER_BYTES, Message, MessageError, Reader, as_bytes, flat, unpacked
 from nuq.minmax import Sketches
 from nuq.ops import Key
 from nuq.settings import check
@@ -109,7 +109,7 @@ class SketchML(Decoder):
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() < _HEAD.size:
             raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of quantiles ({TAG!r})")
-        rows, coder, buckets, groups, k0, k1, k, symbol_bytes, cell_bytes = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
+        rows, coder, buckets, groups, k0, k1, k, symbol_bytes, cell_bytes = unpacked(_HEAD, body)
         if coder >= len(entropy.CODERS) or not 1 <= buckets <= 128 or not 1 <= groups <= buckets or rows > 16 or k > n:
             raise MessageError(f"{rows} rows, coder {coder}, {buckets} buckets, {groups} groups, {k} of {n} coordinates: damaged")
         reader = Reader(body, _HEAD.size)

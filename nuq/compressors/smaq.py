@@ -39,7 +39,7 @@ from torch import Tensor
 
 from nuq import smaq
 from nuq.compressors.decoding import InPlace, Write, write_constant
-from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes
+from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes, unpacked
 from nuq.ops import MAX_COORDINATES, Key
 from nuq.settings import check
 from nuq.settings.formats import SmaQ as Settings
@@ -92,7 +92,7 @@ class SmaQ(InPlace):
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() < _HEAD.size:
             raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of SmaQ's codes ({TAG!r})")
-        flags, short, long, near, far, *numbers = _HEAD.unpack(bytes(body[: _HEAD.size].cpu().numpy()))
+        flags, short, long, near, far, *numbers = unpacked(_HEAD, body)
         law, masked = smaq.Law(*numbers), flags == _MASKED
         if flags > _MASKED or not 3 <= short <= long <= 8 or not 0 < near < far < math.inf:
             raise MessageError(f"flags {flags}, {short} and {long} bits, threshold {near}, limit {far}: damaged")
