@@ -43,7 +43,7 @@ def command_parser(name: str, what: str, *, one: str | None = None, sweep_option
     parser.add_argument("grid", metavar="GRID", help=GRID_HELP)
     parser.add_argument("run_name", metavar="RUN_NAME", help="the sweep: a function of that file")
     if one:
-        parser.add_argument("name", metavar="NAME", nargs="?", help=f"one experiment, by number, label or run name (default: {one})")
+        parser.add_argument("name", metavar="NAME", nargs="?", help=f"an experiment, by number, label (all its seeds) or run name (default: {one})")
     if sweep_options:
         add_sweep_options(parser)
     return parser
@@ -95,13 +95,13 @@ def words_of(options: Options) -> str:
 
 
 def runs_named(options: argparse.Namespace, root: Path) -> list[Run]:
-    """The runs of that sweep, or the one of NAME."""
+    """The runs of that sweep, or those of NAME."""
     from grid.engine.runs import runs_of
     from grid.engine.sweep import find
 
     _, experiments = experiments_of(options)
     name = getattr(options, "name", None)
-    return runs_of(experiments if name is None else [find(experiments, name)], root)
+    return runs_of(experiments if name is None else find(experiments, name), root)
 
 
 def add_consent(parser: argparse.ArgumentParser) -> None:

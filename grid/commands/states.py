@@ -184,7 +184,7 @@ def logs(argv: Sequence[str], root: Path) -> int:
     runs = [run for run in runs_named(parsed, root) if run.folder.path.is_dir()]
     if not runs:
         raise ValueError(f"no run of {parsed.grid} {parsed.run_name} has begun")
-    if parsed.name is None:
+    if len(runs) > 1:
         view = evidence.look([run.run_dir for run in runs], [runs[0].experiment.folder], root)
         runs.sort(key=lambda run: (view.states[run.run_dir].word not in ("failed", "diverged"), -_last_word(run)))
     run = runs[0]

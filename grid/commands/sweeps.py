@@ -73,7 +73,7 @@ def show(argv: Sequence[str], root: Path) -> int:
         return 0
     import yaml
 
-    (run,) = runs_named(options, root)
+    run = runs_named(options, root)[0]
     item = run.experiment
     print(f"# {item.label}{''.join(f'; also: {label}' for label in item.aliases)}\n# {run.run_dir}/config.yaml")
     print(yaml.safe_dump({**item.config, "run_dir": run.run_dir}, sort_keys=False))

@@ -136,14 +136,16 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return first_seeds(numbers[0], f"--seeds {text}")
 
 
-def find(experiments: Sequence[Experiment], name: str) -> Experiment:
-    """The experiment of this number (from 1), label, run name, or start of an identity."""
+def find(experiments: Sequence[Experiment], name: str) -> list[Experiment]:
+    """The experiment of this number (from 1), run name, or start of an identity; of a label those of all seeds."""
     if name.isdecimal() and len(name) < 5 and 1 <= int(name) <= len(experiments):
-        return experiments[int(name) - 1]
+        return [experiments[int(name) - 1]]
+    folded = name.casefold()
+    if found := [item for item in experiments if folded in {label.casefold() for label in (item.label, *item.aliases)}]:
+        return found
     for item in experiments:
-        labels = {label.casefold() for label in (item.label, *item.aliases)}
-        if name.casefold() in labels or name == item.name or (len(name) >= 5 and item.name.rpartition("-")[2].startswith(name)):
-            return item
+        if name == item.name or (len(name) >= 5 and item.name.rpartition("-")[2].startswith(name)):
+            return [item]
     near = difflib.get_close_matches(name, [item.label for item in experiments], n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ValueError(

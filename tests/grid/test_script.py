@@ -27,7 +27,7 @@ from tests.grid.test_overrides import AWKWARD
 
 
 def test_texts_are_those_on_record() -> None:
-    item = find(load("nuq", "cifar10_full_resnet32").experiments(), "ALQ")
+    item = find(load("nuq", "cifar10_full_resnet32").experiments(), "ALQ")[0]
     record.check("run.sh", run_script(item, "runs/x/alq", from_script(3)))
     record.check("job.sh", job_script("nuq.x", ["runs/x/alq", "runs/x/it's"], from_script(1), 2))
     three = [f"runs/x/{name}" for name in "abc"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -236,10 +237,12 @@ def test_parse_seeds_refuses(text: str) -> None:
 def test_find_by_number_label_alias_name_and_identity() -> None:
     experiments = load("abl", "bits").experiments()
     trn = next(item for item in experiments if item.config["method"]["name"] == "trn")
-    assert find(experiments, "1") is experiments[0]
-    assert find(experiments, "trn bits=6") is trn
-    assert find(experiments, trn.name) is trn
-    assert find(experiments, trn.name[-14:][:6]) is trn
+    assert find(experiments, "1") == experiments[:1]
+    assert find(experiments, "trn bits=6") == [trn]
+    assert find(experiments, trn.name) == [trn]
+    assert find(experiments, trn.name[-14:][:6]) == [trn]
+    seeds = dataclasses.replace(load("abl", "bits"), seeds=(1, 2, 3)).experiments()
+    assert [item.seed for item in find(seeds, "trn bits=6")] == [1, 2, 3], "a label is all its seeds"
     with pytest.raises(ValueError, match="did you mean 'TRN bits=2'"):
         find(experiments, "TNR bits=2")
 
