@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nuq import reference
+from nuq.host import numpy_of
 from nuq.ops import Words
 
 MAX_SWEEPS = 30
@@ -26,7 +27,7 @@ def sample(x: Tensor, size: int, words: Words) -> NDArray[np.float32]:
         drawn = reference.uniforms(size, words).double()
         places = ((torch.arange(size, dtype=torch.float64) + drawn) * (n / size)).long().clamp_(max=n - 1)
         x = x.index_select(0, places.to(x.device))
-    return x.cpu().numpy()
+    return numpy_of(x, "sample")
 
 
 def trained(values: NDArray[np.float32], clusters: int, percentile: float) -> Thresholds:

@@ -31,6 +31,7 @@ from torch import Tensor
 from nuq import cpu, entropy, indices_reference
 from nuq.cpu import bits as kernels
 from nuq.entropy_tables import Bytes, Ints, quantised, rans_bits, write_table
+from nuq.host import numpy_of
 from nuq.message import MessageError
 
 FORMS = ("auto", "int32", "bitmap", "delta")
@@ -85,7 +86,7 @@ def encode(places: Tensor, n: int, form: str = "auto") -> Tensor:
     """
     if form not in FORMS:
         raise ValueError(f"indices={form!r}: must be one of {', '.join(FORMS)}")
-    raw = places.cpu().numpy()
+    raw = numpy_of(places, "places")
     k = raw.size
     if k and (raw[0] < 0 or raw[-1] >= n or (k > 1 and not (raw[1:] > raw[:-1]).all())):
         raise ValueError(f"{k} places among {n}: must ascend from 0 or more to at most n - 1")
@@ -126,7 +127,7 @@ def decode(data: Tensor, k: int, n: int) -> Tensor:
         return torch.arange(k, dtype=torch.int32, device=data.device)
     if not 0 < k < n or not data.numel():
         raise MessageError(f"{data.numel()} bytes are not {k} places among {n}")
-    places = _decode(np.ascontiguousarray(data.cpu().numpy()), k, n)
+    places = _decode(np.ascontiguousarray(numpy_of(data, "places")), k, n)
     return torch.from_numpy(places.astype(np.int32)).to(data.device)
 
 

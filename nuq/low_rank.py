@@ -23,6 +23,7 @@ from torch import Tensor
 
 from nuq import cpu
 from nuq.cpu import low_rank as compiled
+from nuq.host import numpy_of
 from nuq.ops import Key
 from nuq.reference import hash_bits
 
@@ -129,7 +130,7 @@ def orthonormal(factor: Tensor) -> Tensor:
     A row that lies in the span of those before it, or is zero, becomes zero.  Computed in NumPy's order of sums by one thread, on the CPU
     also for a GPU's factors: the same bits on all ranks of one kind of machine.
     """
-    wide = factor.cpu().numpy().astype(np.float64)
+    wide = numpy_of(factor, "factor").astype(np.float64)
     for k, row in enumerate(wide):
         size = _norm(row)
         for _ in range(2):

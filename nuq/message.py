@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nuq.cpu.checksum import crc32
+from nuq.host import numpy_of
 from nuq.ops import DTYPES, MAX_COORDINATES
 
 _HEADER = struct.Struct("<2sBB4sIQQ")
@@ -103,8 +104,8 @@ class Message:
 
     def _checksum(self) -> int:
         covered = _COVERED.pack(self.tag, self.num_coordinates, self.body.numel())
-        body = self.body.cpu().contiguous()
-        return crc32(body.data_ptr(), body.numel(), zlib.crc32(covered))
+        body = np.ascontiguousarray(numpy_of(self.body, "checksum"))
+        return crc32(body.ctypes.data, body.size, zlib.crc32(covered))
 
     def to_bytes(self) -> Tensor:
         """uint8[num_bytes]"""
@@ -137,7 +138,8 @@ class Reader:
         return self.take(self.left)
 
     def array(self, size: int) -> NDArray[np.uint8]:
-        return np.ascontiguousarray(self.take(size).cpu().numpy())
+        """Coded bytes, which the processor reads."""
+        return np.ascontiguousarray(numpy_of(self.take(size), "codes"))
 
     def numbers(self, layout: struct.Struct) -> tuple[Any, ...]:
         return unpacked(layout, self.take(layout.size))

@@ -37,6 +37,7 @@ from torch import Tensor
 from nuq import cpu, reference, smaq_reference
 from nuq.cpu import smaq as compiled
 from nuq.cuda import smaq_kernels
+from nuq.host import numpy_of
 from nuq.ops import DTYPES, Key, NonFiniteError, Words
 
 BLOCK = smaq_reference.BLOCK
@@ -147,7 +148,7 @@ def _moments(total: float, squares: float, count: int, pivot: float, zeros: int)
 def _sampled(vector: Tensor, samples: int, masked: bool, words: Words) -> tuple[float, float] | None:
     """Mean and variance of as many coordinates from random places, zeros left out where they are masked; None where all are alike."""
     hashes = reference.hash_bits(samples, Key(*words, 0, "samples")).to(torch.int64) & 0xFFFFFFFF
-    taken = vector[((hashes * vector.numel()) >> 32).to(vector.device)].to(torch.float64).tolist()
+    taken = numpy_of(vector[((hashes * vector.numel()) >> 32).to(vector.device)].to(torch.float64), "sample").tolist()
     taken = [value for value in taken if value or not masked]
     if len(set(taken)) < 2:
         return None

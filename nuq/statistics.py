@@ -22,6 +22,7 @@ from torch import Tensor
 from nuq import cpu, ops, reference
 from nuq.cpu import statistics as cpu_statistics
 from nuq.distributions import CondTruncNorm, CondTruncNormHist, Distribution, Histogram, TruncNorm
+from nuq.host import numpy_of
 
 SAMPLED_BUCKETS = 64
 SAMPLED_COORDINATES = 1 << 14
@@ -101,9 +102,9 @@ class Statistics:
             bucket = torch.arange(0, vector.numel(), every, device=vector.device) // bucket_size
             used = scales[bucket] > 0
             scale = scales[bucket][used]
-            r = (vector[::every][used].to(torch.float32) / scale).clamp(-1.0, 1.0).cpu().numpy()
-            weights = scale.cpu().numpy().astype(np.float64) ** 2 * weight_each
-            top = (tops[bucket][used] / scale).cpu().numpy().astype(np.float64)
+            r = numpy_of((vector[::every][used].to(torch.float32) / scale).clamp(-1.0, 1.0), "statistics")
+            weights = numpy_of(scale, "statistics").astype(np.float64) ** 2 * weight_each
+            top = numpy_of(tops[bucket][used] / scale, "statistics").astype(np.float64)
             sums, tops = _histogram(r, weights), np.array([_in_order(weights), _in_order(weights * top)])
         self.histogram += sums
         self.tops += tops
@@ -120,9 +121,9 @@ class Statistics:
 
         norms = scales[:: ops.scales_per_bucket(norm)]
         used = norms > 0
-        rows = torch.stack([norms.to(torch.float64), means.clamp(-1.0, 1.0), sigmas], dim=1)[used].cpu().numpy()
+        rows = numpy_of(torch.stack([norms.to(torch.float64), means.clamp(-1.0, 1.0), sigmas], dim=1)[used], "statistics")
         self._keep(rows)
-        kept = torch.stack([sums, spread, lengths], dim=1)[used].cpu().numpy()
+        kept = numpy_of(torch.stack([sums, spread, lengths], dim=1)[used], "statistics")
         self.totals += kept.sum(axis=0) if len(kept) else 0.0
 
     def _keep(self, rows: Array) -> None:

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from nuq import coding, entropy, ops
 from nuq import levels as level_sets
+from nuq.host import numpy_of
 from nuq.message import Message, MessageError, finite, from_bytes
 from nuq.ops import Words
 
@@ -139,7 +140,7 @@ class Layout:
 
     def coded(self, codes: Tensor) -> Tensor:
         """Raw codes, as this layout's ``packing`` has them, entropy coded: uint8 bytes on the CPU."""
-        symbols = codes.cpu().numpy().view(np.uint8 if self.packing == 8 else np.uint16)
+        symbols = numpy_of(codes, "codes").view(np.uint8 if self.packing == 8 else np.uint16)
         threads = torch.get_num_threads()
         return torch.from_numpy(entropy.encode(symbols, self.num_levels, self.coder, threads=threads, **self._contexts()))
 
@@ -150,7 +151,7 @@ class Layout:
             return data
         n, threads = self.num_coordinates, torch.get_num_threads()
         try:
-            codes = entropy.decode(data.cpu().numpy(), n, self.num_levels, self.coder, threads=threads, **self._contexts())
+            codes = entropy.decode(numpy_of(data, "codes"), n, self.num_levels, self.coder, threads=threads, **self._contexts())
         except ValueError as error:
             raise MessageError(str(error)) from error
         return torch.from_numpy(codes.view("uint8")).to(body.device)

@@ -38,6 +38,7 @@ from torch import Tensor
 from nuq import cells, clusters, entropy
 from nuq.cells import Ints
 from nuq.compressors.decoding import Decoder
+from nuq.host import numpy_of
 from nuq.message import HEADER_BYTES, Message, MessageError, as_bytes, finite, flat, from_bytes, unpacked
 from nuq.ops import Key
 from nuq.selection import num_kept
@@ -96,7 +97,7 @@ class Casq(Decoder):
             power = cells.power(means)
             head, means = head + _SCALE.pack(power), (means / power).to(torch.float16)
         head += sizes[1:].astype("<u4").tobytes()
-        coded = entropy.encode(ids.cpu().numpy(), sizes.size, coder, threads=threads)
+        coded = entropy.encode(numpy_of(ids, "codes"), sizes.size, coder, threads=threads)
         parts = [torch.frombuffer(bytearray(head), dtype=torch.uint8).to(x.device), as_bytes(means), torch.from_numpy(coded).to(x.device)]
         message = Message.room_for(TAG, x.numel(), sum(part.numel() for part in parts), x.device)
         torch.cat(parts, out=message.body)
@@ -128,7 +129,7 @@ class Casq(Decoder):
         if flags & _HALF:
             means *= unpacked(_SCALE, body[_HEAD.size :])[0]
         means = finite(means, "mean")
-        coded, threads = body[codes_at:].cpu().numpy(), torch.get_num_threads()
+        coded, threads = numpy_of(body[codes_at:], "codes"), torch.get_num_threads()
         try:
             ids = entropy.decode(coded, n, sizes.size, entropy.CODERS[coder], threads=threads)
             return cells.spread(torch.from_numpy(ids).to(body.device), sizes, means, (words[0], words[1]))

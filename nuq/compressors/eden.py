@@ -59,6 +59,7 @@ from torch import Tensor
 from nuq import coding, entropy, lattice, lloyd_max, ops
 from nuq.compressors.body import CODINGS
 from nuq.compressors.decoding import MOST, Decoder, largest
+from nuq.host import numpy_of
 from nuq.levels import equally_spaced
 from nuq.message import HEADER_BYTES, Message, MessageError, finite, from_bytes, unpacked
 from nuq.ops import Key, Words
@@ -167,7 +168,7 @@ class Layout:
         if self.coder == "packed":
             return data
         try:
-            codes = entropy.decode(data.cpu().numpy(), self.padded, self.num_levels, self.coder, threads=torch.get_num_threads())
+            codes = entropy.decode(numpy_of(data, "codes"), self.padded, self.num_levels, self.coder, threads=torch.get_num_threads())
         except ValueError as error:
             raise MessageError(str(error)) from error
         return torch.from_numpy(codes.view("uint8")).to(body.device)
@@ -206,7 +207,7 @@ class Eden(Decoder):
             if bool(chosen.any()):
                 _round_at_random(y[start : start + size * count].view(-1, size), chosen, layout, part, scale)
         if layout.coder != "packed":
-            symbols = codes.cpu().numpy().view(np.uint8 if layout.packing == 8 else np.uint16)
+            symbols = numpy_of(codes, "codes").view(np.uint8 if layout.packing == 8 else np.uint16)
             coded = entropy.encode(symbols, layout.num_levels, layout.coder, threads=torch.get_num_threads())
             codes = torch.from_numpy(coded).to(y.device)
         message = Message.room_for(TAG, vector.numel(), layout.codes_at + codes.numel(), y.device)

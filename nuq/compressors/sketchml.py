@@ -39,6 +39,7 @@ from torch import Tensor
 from nuq import cells, clusters, entropy, indices, selection
 from nuq.cells import Ints
 from nuq.compressors.decoding import Decoder
+from nuq.host import numpy_of
 from nuq.message import HEADER_BYTES, Message, MessageError, Reader, as_bytes, flat, unpacked
 from nuq.minmax import Sketches
 from nuq.ops import Key
@@ -97,13 +98,13 @@ class SketchML(Decoder):
         of_group = np.bincount(group_of[: counts.size], weights=counts, minlength=2 * self.groups)
         sketches = Sketches.of(np.ceil(of_group * self.settings.columns_ratio).astype(np.int64), self.settings.rows, words)
         found, symbols = sketches.insert(ids, group_of, within, each - 1)
-        coded = entropy.encode(found.cpu().numpy(), each, coder, threads=threads) if found.numel() else nothing
+        coded = entropy.encode(numpy_of(found, "codes"), each, coder, threads=threads) if found.numel() else nothing
         return sketches.columns, self._coded(symbols, 2 * self.groups), coded
 
     def _coded(self, symbols: Tensor, num_symbols: int) -> np.ndarray:
         if not symbols.numel():
             return np.empty(0, dtype=np.uint8)
-        return entropy.encode(symbols.cpu().numpy(), num_symbols, self.settings.coding, threads=torch.get_num_threads())
+        return entropy.encode(numpy_of(symbols, "codes"), num_symbols, self.settings.coding, threads=torch.get_num_threads())
 
     def _decoded(self, message: Message) -> Tensor:
         body, n = message.body, message.num_coordinates
