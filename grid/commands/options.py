@@ -43,7 +43,8 @@ def command_parser(name: str, what: str, *, one: str | None = None, sweep_option
     parser.add_argument("grid", metavar="GRID", help=GRID_HELP)
     parser.add_argument("run_name", metavar="RUN_NAME", help="the sweep: a function of that file")
     if one:
-        parser.add_argument("name", metavar="NAME", nargs="?", help=f"an experiment, by number, label (all its seeds) or run name (default: {one})")
+        which = f"an experiment, by number, label (all its seeds) or run name (default: {one})"
+        parser.add_argument("name", metavar="NAME", nargs="?", help=which)
     if sweep_options:
         add_sweep_options(parser)
     return parser
