@@ -132,7 +132,7 @@ def test_accumulated_minibatches_take_their_time_and_one_minibatchs_memory(tmp_p
 
 def test_the_largest_run_of_dgc_can_be_tried() -> None:
     """32 workers of 8 minibatches: more samples a step than there are stand-ins."""
-    large = find(load("dgc", "imagenet_resnet50").experiments(), "gpus=256 as 32 nodes DGC wm5").config
+    large = find(load("dgc", "imagenet_resnet50").experiments(), "gpus=256 as 32 nodes DGC wm5")[0].config
     tiny = dry_run.shrunk({**large, "stand_in": True})
     assert (large["compute"]["accumulate"], large["workers"], tiny["compute"]["accumulate"]) == (8, 32, 2)
     dataset = data.stand_in(tiny, CPU)
