@@ -1,4 +1,4 @@
-"""The figure of ``benchmarks.accuracy_per_bit``: vNMSE against total bits, one panel a source, the legend in a cell of its own."""
+"""The figure of ``benchmarks.accuracy_per_bit``: vNMSE against total bits, one panel a source, the legend below them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from analysis.plots import style
 from benchmarks.accuracy_curves import WHOLE, Curves, Family, Point, frontier
 
 BITS, ERRORS = (0.8, 5.2), (1.5e-3, 12.0)
-COLUMNS, PANEL_HEIGHT = 3, 2.7
+COLUMNS, PANEL_HEIGHT, LEGEND_HEIGHT = 3, 2.7, 1.0
 # What is drawn: method, settings that differ from plain (packed, L2, bucket 8192), variant of its look, label.
 SHOWN: tuple[tuple[str, dict[str, Any], int, str], ...] = (
     ("ecdq", {"rotation": "hadamard", "dither": "subtractive", "coding": "rans"}, 0, "ECDQ: rotated, dithered, rANS"),
@@ -57,8 +57,9 @@ def _shown(curves: Curves, method: str, settings: Mapping[str, Any]) -> list[Poi
 def draw(panels: Mapping[str, Curves], folder: Path) -> list[Path]:
     """PNG and PDF in ``folder``; panels: title -> curves."""
     with pyplot.rc_context(style.OWN_TEXT):
-        rows = len(panels) // COLUMNS + 1  # at least one cell is left for the legend
-        figure, axes = pyplot.subplots(rows, COLUMNS, figsize=(style.WIDTHS["page"], rows * PANEL_HEIGHT), sharex=True, sharey=True)
+        rows = -(-len(panels) // COLUMNS)
+        size = (style.WIDTHS["page"], rows * PANEL_HEIGHT + LEGEND_HEIGHT)
+        figure, axes = pyplot.subplots(rows, COLUMNS, figsize=size, sharex=True, sharey=True, layout="constrained")
         cells = axes.ravel()
         for axis, (title, curves) in zip(cells, panels.items(), strict=False):
             _panel(axis, title, curves)
@@ -66,13 +67,13 @@ def draw(panels: Mapping[str, Curves], folder: Path) -> list[Path]:
             axis.axis("off")
         for number, axis in enumerate(cells[: len(panels)]):
             below = number + COLUMNS
-            axis.tick_params(labelbottom=below >= len(panels))  # nothing but the legend below it
+            axis.tick_params(labelbottom=below >= len(panels))
             if below >= len(panels):
                 axis.set_xlabel("total bits per coordinate")
             if number % COLUMNS == 0:
                 axis.set_ylabel("vNMSE")
         handles, labels = cells[0].get_legend_handles_labels()
-        cells[-1].legend(handles, labels, loc="center", handlelength=3.0, borderaxespad=0.0)
+        figure.legend(handles, labels, loc="outside lower center", ncols=COLUMNS, handlelength=3.0)
         paths = [folder / f"accuracy_per_bit.{form}" for form in style.FORMATS]
         for path in paths:
             figure.savefig(path)
