@@ -133,6 +133,7 @@ class Coders:
         self.single_worker = method(name).single_worker
         self.every = [Coder(name, settings, second_bits), *(Coder(layer.method, layer.settings, second_bits) for layer in layers)]
         self.second_bits = [second_bits] * len(self.every)  # of the means, by encoder
+        self.num_coordinates = _LONG  # until they are told
         self.shares = [1.0] + [0.0] * len(layers)  # of the coordinates
         self._encoders: dict[str, int] = {}  # by parameter
         self._join()
@@ -155,7 +156,8 @@ class Coders:
         self._encoders = matched(self.layers, shapes)
         sizes = {name: math.prod(shape) for name, shape in shapes.items()}
         of = [sum(size for name, size in sizes.items() if self._encoders[name] == number) for number in range(len(self.every))]
-        self.shares = [size / max(sum(of), 1) for size in of]
+        self.num_coordinates = sum(of)
+        self.shares = [size / max(self.num_coordinates, 1) for size in of]
 
     def corrects_momentum(self, parameter: str, feedback: Feedback) -> bool:
         """Whether a parameter's momentum acts in its encoder, which it may then not bypass."""
@@ -236,10 +238,12 @@ def fewest_bytes(coders: Coders, links: Links, num_workers: int) -> str:
         return "gather"
     others = [coder for coder in coders.every if method(coder.name).collective != "power"]  # whose means are exact
     bits = [
-        least_bits(coder.name, coder.settings, fewest, num_workers) if coder in others else fewest
+        least_bits(coder.name, coder.settings, fewest, num_workers, coders.num_coordinates) if coder in others else fewest
         for coder, fewest in zip(coders.every, coders.second_bits, strict=True)
     ]
-    bits = links.numbers(bits, "control")[0]  # measured, so one rank's word
+    bits = links.numbers([number or 0 for number in bits], "control")[0]  # measured, so one rank's word
+    if 0 in bits:
+        return "gather"
     seconds = [coder.encoder_of_means(number) for coder, number in zip(coders.every, bits, strict=True)]
     if not _pays(coders, seconds, num_workers):
         return "gather"

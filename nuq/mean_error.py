@@ -2,8 +2,13 @@
 
 With M workers, w1 and w2 the relative variances of the two encodings and R = mean |x_i|^2 / |mean x|^2 (``nuq.collectives``), two stages
 err 1 + w2 (1 + M / (w1 R)) times as much as gather: most where R = 1, the workers agreeing.  ``least_bits`` bounds that factor by BOUND
-for workers that agree but for a twentieth, on coordinates of laws from normal to heavier-tailed than recorded gradients.  w1 and w2 are
-measured, since they depend on the law: on heavy tails no number of bits helps levels that are scaled by a bucket's L2 norm.
+for workers that agree but for a twentieth, on coordinates of laws from normal to heavier-tailed than recorded gradients, or zero but for
+one in a hundred.  w1 and w2 are measured, since they depend on the law: on heavy tails no number of bits helps levels that are scaled by a
+bucket's L2 norm.  No choice made beforehand holds for every gradient: where gather's error is nothing, as of QSGDinf on coordinates of one
+size, every other's is more.
+
+An owner's part of a vector ends in short buckets.  They err less than long ones, but not EDEN's: of what few coordinates make up it rounds
+at random, with four times the error.  It takes part in two stages where every owner has ``Eden.LEAST_BUCKETS`` whole buckets.
 
 Where eight bits of the method for means do not do, they travel as float16, and where that does not, in full precision.
 """
@@ -39,6 +44,7 @@ _LAWS: tuple[Law, ...] = (
     lambda z: z[0] / z[1:].square().mean(dim=0).sqrt(),  # Student's t, three degrees of freedom
     lambda z: (1.4 * z[0]).exp() * z[1].sign(),  # lognormal: where levels of one normal law gain least from more bits
     lambda z: (2 * z[0]).exp() * z[1].sign(),
+    lambda z: z[0] * (z[1] > 2.33),  # one coordinate in a hundred is not zero
 )
 
 
@@ -62,8 +68,13 @@ def second_settings(name: str, settings: Any, second_bits: int) -> tuple[str, An
 _known: dict[tuple[str, str, int, int], int] = {}  # by method, settings, fewest bits, workers
 
 
-def least_bits(name: str, settings: Any, fewest: int, num_workers: int) -> int:
-    """Bits of ``second_settings``, from ``fewest`` on, with which two stages err at most BOUND times as much as gather."""
+def least_bits(name: str, settings: Any, fewest: int, num_workers: int, num_coordinates: int) -> int | None:
+    """Bits of ``second_settings``, from ``fewest`` on, with which two stages err at most BOUND times as much as gather; None for none.
+
+    num_coordinates: of the whole vector.
+    """
+    if num_coordinates < num_workers * getattr(method(name).load()(settings), "least_part", 0):
+        return None
     asked = (name, repr(settings), fewest, num_workers)
     if asked not in _known:
         second = method(method(name).second or name).settings

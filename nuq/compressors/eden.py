@@ -177,6 +177,8 @@ class Layout:
 class Eden(Decoder):
     """settings: see ``nuq.settings.quantizers.EDEN``, whose ranges hold here too; the bucket size is a power of two."""
 
+    LEAST_BUCKETS = 8
+
     def __init__(self, settings: EDEN | DRIVE) -> None:
         check(type(settings), vars(settings), "")
         size = settings.bucket_size
@@ -188,6 +190,7 @@ class Eden(Decoder):
         self.rotations = settings.rotations
         self.uniform = getattr(settings, "levels", "lloyd_max") == "uniform"
         self.mse = settings.scale == "mse"
+        self.least_part = 0 if self.mse else self.LEAST_BUCKETS * size  # coordinates of an owner, ``nuq.mean_error``
 
     def layout(self, num_coordinates: int, words: Words = (0, 0)) -> Layout:
         return Layout(num_coordinates, self.bucket_size, self.bits, self.coder, self.rotations, self.uniform, words)

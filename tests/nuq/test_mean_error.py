@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from nuq.compressors.eden import Eden
 from nuq.mean_error import BOUND
 from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
@@ -18,6 +19,7 @@ from nuq.workers import Workers
 from tests.nuq.small_training import assert_same_bits, backward, gradients, hooked, net, of_all
 
 SHAPE = torch.Size([64, 256])
+CPU = torch.device("cpu")
 DRAWS = 8  # on heavy tails a few coordinates make the error
 EXCHANGING = [name for name, entry in METHODS.items() if not entry.single_worker and not entry.collective]
 
@@ -35,7 +37,13 @@ def layered(generator: torch.Generator) -> Tensor:
     return normal(generator) * 10 ** (3 * torch.rand(SHAPE[0], 1, generator=generator))
 
 
-CASES: list[tuple[Callable[[torch.Generator], Tensor], float]] = [(lognormal, 0.03), (layered, 0.3), (normal, 10.0)]  # R from 1 to M
+def sparse(generator: torch.Generator) -> Tensor:
+    """One coordinate in a hundred, as of embeddings; the workers have their own."""
+    return normal(generator) * (torch.rand(SHAPE, generator=generator) < 0.01)
+
+
+# With how much of it the workers have alone: R from 1 to M.
+CASES: list[tuple[Callable[[torch.Generator], Tensor], float]] = [(lognormal, 0.03), (layered, 0.3), (sparse, 0.2), (normal, 10.0)]
 
 
 def workers_of(law: Callable[[torch.Generator], Tensor], workers: int, noise: float) -> list[Tensor]:
@@ -56,7 +64,7 @@ def error(simulation: Workers, given: list[Tensor]) -> float:
 
 
 def simulated(name: str, settings: Any, collective: str, workers: int) -> Workers:
-    return Workers(name, settings, workers, {"a": SHAPE}, 5, torch.device("cpu"), exchange=Exchange(collective=collective))
+    return Workers(name, settings, workers, {"a": SHAPE}, 5, CPU, exchange=Exchange(collective=collective))
 
 
 def of_bits(name: str) -> list[dict[str, Any]]:
@@ -81,6 +89,18 @@ def test_auto_errs_little_more_than_gather(name: str, workers: int) -> None:
             vectors = workers_of(law, workers, noise)
             found, of_gather = error(auto, vectors), error(gather, vectors)
             assert found <= BOUND * of_gather + 1e-12, (given, law.__name__, auto.coders.second_bits, found / of_gather)
+
+
+def test_eden_cuts_long_vectors_alone() -> None:
+    """An owner's part ends in short buckets, and those that few coordinates make up EDEN rounds at random."""
+    settings, generator = METHODS["eden"].settings(), torch.Generator().manual_seed(5)
+    assert simulated("eden", settings, "auto", 3).collective_name == "gather"
+    shape = torch.Size([3 * Eden.LEAST_BUCKETS * settings.bucket_size])
+    common = torch.randn(shape, generator=generator) * (torch.rand(shape, generator=generator) < 0.01)
+    vectors = [common * (1 + 0.05**0.5 * torch.randn(shape, generator=generator)) for _ in range(3)]
+    auto, gather = (Workers("eden", settings, 3, {"a": shape}, 5, CPU, exchange=Exchange(collective=how)) for how in ("auto", "gather"))
+    assert auto.collective_name == "two_stage"
+    assert error(auto, vectors) <= BOUND * error(gather, vectors)
 
 
 def under_ddp(group, method, bits):
