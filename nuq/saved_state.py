@@ -32,12 +32,17 @@ def check_head(state: Any, method: str, layers: list[str]) -> None:
     _require(isinstance(state, dict), "", state, "what state_dict gave")
     if missing := [key for key in _KEYS if key not in state]:
         raise ValueError(f"a state without {', '.join(missing)}: it takes what state_dict gave")
-    if state["method"] != method:
+    if type(state["method"]) is not str or state["method"] != method:
         raise ValueError(f"a state of method={state['method']!r}: this one has method={method!r}")
-    if (theirs := state.get("layers", [])) != layers:
+    if not _is_list_of(str, theirs := state.get("layers", [])) or theirs != layers:
         raise ValueError(f"a state of layers={theirs!r}: this one has layers={layers!r}")
     _require(_whole(state["step"]), "step", state["step"], "a whole number from 0 on")
-    _require(state["collective"] in _COLLECTIVES, "collective", state["collective"], f"one of {', '.join(_COLLECTIVES)}")
+    _require(
+        type(state["collective"]) is str and state["collective"] in _COLLECTIVES,
+        "collective",
+        state["collective"],
+        f"one of {', '.join(_COLLECTIVES)}",
+    )
     _require(_whole(state.get("rank", 0)), "rank", state.get("rank"), "a whole number from 0 on")
 
 
@@ -123,7 +128,7 @@ def _check_compressor(saved: Any, present: Mapping[str, Any], where: str, *, as_
         raise ValueError(f"a state with {counts[0]} levels: these settings have {counts[1]}")
     _dict(saved, where, [key for key in present if key in ("levels", "multiplier", "gap")])
     if "levels" in saved:
-        Levels(saved["levels"].numpy())
+        Levels(saved["levels"].cpu().numpy())
         p, gap = saved["multiplier"], saved.get("gap")
         exponential = present["multiplier"] is not None
         good = _finite(p) and 0 < p < 1 if exponential else p is None
@@ -187,18 +192,19 @@ def _dict(value: Any, where: str, keys: Collection[Any] = ()) -> None:
 
 def _tensor(value: Any, where: str, dtype: torch.dtype, shape: Sequence[int] | None = None) -> None:
     good = isinstance(value, Tensor) and value.layout == torch.strided and value.dtype == dtype
+    good = good and not value.is_meta and not value.requires_grad
     found = f"{value.dtype}{list(value.shape)}".removeprefix("torch.") if isinstance(value, Tensor) else value
-    _require(good, where, found, f"a {str(dtype).removeprefix('torch.')} tensor")
+    _require(good, where, found, f"a {str(dtype).removeprefix('torch.')} tensor with numbers and without a gradient")
     _require(shape is None or value.shape == torch.Size(shape), where, list(value.shape), f"of shape {list(shape or ())}")
     _require(bool(torch.isfinite(value).all()), where, "numbers that are infinite or none", "finite")
 
 
 def _whole(value: Any) -> bool:
-    return type(value) is int and value >= 0
+    return type(value) is int and 0 <= value < 1 << 63
 
 
 def _finite(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+    return (type(value) is float and math.isfinite(value)) or (type(value) is int and abs(value) < 1 << 63)
 
 
 def _is_list_of(kind: type, value: Any) -> bool:

@@ -51,6 +51,8 @@ def status(argv: Sequence[str], root: Path) -> int:
             print("\n".join(lines))
         else:
             _show(runs, view, root, every=parsed.all or len(runs) <= FEW)
+            if not parsed.watch:
+                _data_here(runs, view, root)
         alive = [state for state in [*view.states.values(), *view.others.values()] if state.word in ("running", "pending", "unknown")]
         if not parsed.watch or not alive:
             return 0
@@ -82,6 +84,23 @@ def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
     if old := left_over([item.experiment for item in runs], root):
         some = ", ".join(path.name for path in old[:5]) + (" ..." if len(old) > 5 else "")
         print(f"{count(len(old), 'folder')} of other settings or seeds beside them: {some}")
+
+
+def _data_here(runs: Sequence[Run], view: View, root: Path) -> None:
+    """What is wrong with runs that were made on other data than lie here, or where the last plan's site has them."""
+    from grid.engine.planning import reviewed
+    from grid.engine.rehearsal import rehearse
+    from grid.engine.site import load_site
+
+    try:
+        plan = reviewed(root, runs[0].experiment.folder)
+        site = load_site(plan.options.site if plan else None)
+    except (ValueError, OSError) as error:
+        print(f"where the data lie is not known: {error}")
+        return
+    found = rehearse([], runs, view.states, root, site)
+    for line in (*found.problems, *found.notes):
+        print(line)
 
 
 def _beside(view: View) -> Iterator[str]:

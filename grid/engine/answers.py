@@ -13,6 +13,8 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from grid.engine import plain_files
+
 FORMAT = 1
 KEEP_S = 60 * 86400.0  # ids that nobody asked for in so long are dropped
 
@@ -158,7 +160,7 @@ def write(path: Path | None, cluster: str, known: Known, now: float) -> None:
 
 def _sections(path: Path | None) -> dict[str, Any]:
     try:
-        values = json.loads(path.read_bytes()) if path else None
+        values = json.loads(plain_files.read_bytes(path, None)) if path else None
     except (OSError, ValueError, RecursionError):
         return {}
     values = _table(values)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from grid.engine import evidence, records, scheduler, slurm, snapshot, submission, waves
+from grid.engine import evidence, plain_files, records, scheduler, slurm, snapshot, submission, waves
 from grid.engine.evidence import View
 from grid.engine.plan import FRESH, Cancelled, Plan, Planned, arrays, differences, digest
 from grid.engine.preflight import Finding, findings, known, rehearsed
@@ -186,7 +186,7 @@ def reviewed(root: Path, folder: str) -> Reviewed | None:
     """The plan that was last kept for this folder of runs; None where there is none."""
     path = submission.folder_of(root, folder) / PLAN
     try:
-        values = records.table({"plan": json.loads(path.read_bytes())}, "plan")
+        values = records.table({"plan": json.loads(plain_files.read_bytes(path, None))}, "plan")
         return Reviewed(records.text(values, "id", records.NAME), _options(records.table(values, "options")), _essence(values))
     except FileNotFoundError:
         return None

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import task_settings
-from grid.engine import slurm
+from grid.engine import plain_files, slurm
 from grid.engine.plan import Plan
 from grid.engine.rehearsal import data_place, rehearse
 from grid.engine.resources import Resources, seconds
@@ -184,7 +184,7 @@ def _size(folder: Path) -> int:
 def read_measured(root: Path, folder: str) -> dict[str, int]:
     """Model -> bytes of a run, as ``dry-run`` measured; nothing where it did not, or its file is no such thing."""
     try:
-        values = json.loads((folder_of(root, folder) / MEASURED).read_bytes())
+        values = json.loads(plain_files.read_bytes(folder_of(root, folder) / MEASURED))
     except (OSError, ValueError, RecursionError):
         return {}
     values = values if isinstance(values, dict) else {}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import args
+from grid.engine import plain_files
 from grid.engine.plain_files import Unreadable, read_yaml
 from grid.engine.script import from_script, run_script
 from grid.engine.state import RunFolder, State, write_text
@@ -109,8 +110,8 @@ def _signature(sweep: Sweep) -> str:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(errors="replace").splitlines()
-    except OSError:
+        return plain_files.read_bytes(path, None).decode(errors="replace").splitlines()
+    except (OSError, Unreadable):
         return []
 
 

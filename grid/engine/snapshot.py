@@ -20,6 +20,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from grid.engine import plain_files
+
 FOLDER = "jobs/code"
 DIGITS = 12
 MANIFEST = ".snapshot.json"  # what the snapshot holds: commit, dirty, digest, and a mark for each file
@@ -81,7 +83,7 @@ def drift(root: Path, digest: str) -> list[str]:
     """
     path = root / FOLDER / digest[:DIGITS] / MANIFEST
     try:
-        then: dict[str, str] = json.loads(path.read_text())["files"]
+        then: dict[str, str] = json.loads(plain_files.read_bytes(path, None))["files"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path.parent}: there is no whole snapshot of the code here ({error})") from None
     return changed(then, _marks(root))

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grid.engine import records, scheduler
+from grid.engine import plain_files, records, scheduler
 from grid.engine.answers import Unreachable
 from grid.engine.state import Claim, read_ledger, write_text
 
@@ -141,7 +141,7 @@ def folder_of(root: Path, folder: str) -> Path:
 def read(path: Path) -> Submission:
     """A record; ValueError where it is damaged."""
     try:
-        return _submission(json.loads(path.read_bytes()))
+        return _submission(json.loads(plain_files.read_bytes(path, None)))
     except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{path} is damaged ({type(error).__name__}: {error}); it says which runs are in the queue: put it back, "
@@ -244,7 +244,7 @@ def note_cancelled(root: Path, folder: str, elements: Sequence[str]) -> None:
 def cancelled(root: Path, folder: str) -> set[str]:
     """The elements that ``note_cancelled`` remembers."""
     try:
-        return set((folder_of(root, folder) / CANCELLED).read_text().split())
+        return set(plain_files.read_bytes(folder_of(root, folder) / CANCELLED, None).decode(errors="replace").split())
     except FileNotFoundError:
         return set()
 
@@ -343,7 +343,7 @@ def settle(submission: Submission, root: Path, find: Callable[[str, float], str 
 def _job_left(path: Path) -> str:
     """The id that an array's first element left; empty where it is none."""
     try:
-        found = path.read_bytes().strip()
+        found = plain_files.read_bytes(path).strip()
     except FileNotFoundError:
         return ""
     return found.decode() if re.fullmatch(rb"[0-9]{1,18}", found) else ""

@@ -137,7 +137,7 @@ class Quantizer(InPlace):
         return {"levels": torch.tensor(self.levels.values, dtype=torch.float64), "multiplier": self.multiplier}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.set_levels(Levels(state["levels"].numpy()), state["multiplier"])
+        self.set_levels(Levels(state["levels"].cpu().numpy()), state["multiplier"])
 
 
 def _write_rotated(write: Write, layout: Layout, total: Tensor, *, accumulate: bool) -> None:

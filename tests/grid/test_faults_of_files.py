@@ -34,6 +34,24 @@ def here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Bench]:
 # --- damage, disks and permissions --------------------------------------------------------------------------------
 
 
+def test_our_own_files_are_read_where_they_are_files(here: Bench) -> None:
+    """Nobody is waited for who would write to a FIFO, and a device is not read to its end."""
+    here.good("plan")
+    here.good("submit")
+    here.wait()
+    (record,) = here.records()
+    for path in (here.plan_file(), record.place(here.root) / submission.RECORD):
+        text = path.read_text()
+        for odd in (os.mkfifo, lambda name: name.symlink_to("/dev/zero")):
+            path.unlink()
+            odd(path)
+            said = here("status")
+            assert f"{path} is damaged" in said.err and "no regular file" in said.err
+        path.unlink()
+        path.write_text(text)
+    assert "3 done" in here.good("status")
+
+
 def test_damaged_files(here: Bench) -> None:
     here.good("plan")
     plan = here.plan_file().read_text()

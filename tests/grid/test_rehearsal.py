@@ -81,6 +81,7 @@ def test_runs_on_other_data_are_told_before_they_count_as_done(here: Bench) -> N
     told = ("3 runs (QSGD bits=3) made steps on other data: data=cifar10 had the fingerprint ababababababab (600 training and",
             "in data lies cdcdcdcdcdcdcd (50000 training", "NUQ_DATA")  # fmt: skip
     here.refused("run", "nothing was started", *told)
+    assert all(words in here.good("status") for words in told)
     said = here("plan")
     assert said.code == 1 and all(words in said.out for words in told)
     assert [config["data"]["name"] for config in asked(here)["data"]] == ["cifar10"] and not asked(here)["build"]

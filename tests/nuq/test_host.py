@@ -115,7 +115,18 @@ def test_the_user_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # What is small: the head of a message, a number for each count or cluster, texts and control.
-SMALL = {"message": 2, "cells": 1, "tensor_counts": 1, "links": 1, "host": 1, "body": 1, "casq": 1, "sparse": 1}
+SMALL = {
+    "message": 2,
+    "cells": 1,
+    "tensor_counts": 1,
+    "links": 1,
+    "host": 1,
+    "body": 1,
+    "casq": 1,
+    "sparse": 1,
+    "saved_state": 1,
+    "quantized": 1,
+}
 
 
 def test_nothing_else_is_copied_to_numpy() -> None:

@@ -6,6 +6,7 @@ import copy
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -25,6 +26,10 @@ ODD: list[tuple[dict[str, Any], list[Any], Any, str]] = [
     (FEEDBACK, ["step"], True, "step=True: must be a whole number"),
     (FEEDBACK, ["step"], -1, "step=-1: must be a whole number from 0 on"),
     (FEEDBACK, ["step"], float("nan"), "step=nan: must be a whole number"),
+    (FEEDBACK, ["step"], 10**30, "must be a whole number"),
+    (FEEDBACK, ["method"], np.array(["alq", "alq"]), "a state of method=array"),
+    (FEEDBACK, ["layers"], np.array([1, 2]), "a state of layers=array"),
+    (FEEDBACK, ["collective"], np.array(["auto", "gather"]), "must be one of gather"),
     (FEEDBACK, ["method"], None, "a state of method=None: this one has method='alq'"),
     (FEEDBACK, ["layers"], 3, "a state of layers=3"),
     (FEEDBACK, ["collective"], "ring", "collective='ring': must be one of gather"),
@@ -36,6 +41,9 @@ ODD: list[tuple[dict[str, Any], list[Any], Any, str]] = [
     (FEEDBACK, ["coders", "compressor", "levels"], torch.linspace(-1, 1, 8), "levels='float32[8]': must be a float64 tensor"),
     (FEEDBACK, ["coders", "compressor", "levels"], torch.full((8,), torch.nan).double(), "infinite or none"),
     (FEEDBACK, ["coders", "compressor", "levels"], torch.linspace(1, -1, 8).double(), "levels run from 1.0 to -1.0"),
+    (FEEDBACK, ["coders", "compressor", "levels"], torch.linspace(-1, 1, 8).double().requires_grad_(), "without a gradient"),
+    (FEEDBACK, ["coders", "compressor", "levels"], torch.zeros(8, dtype=torch.float64, device="meta"), "with numbers"),
+    (FEEDBACK, ["coders", "compressor", "gap"], -(10**400), "gap=-1000"),
     (FEEDBACK, ["coders", "compressor", "gap"], "small", "gap='small': must be a finite number or None"),
     (FEEDBACK, ["coders", "compressor", "multiplier"], 0.5, "multiplier=0.5: must be None"),
     (FEEDBACK, ["coders", "memories"], None, "coders.memories=None: must be a list"),
