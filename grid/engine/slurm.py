@@ -26,7 +26,7 @@ ANSWER_S = 60.0  # a controller that takes longer to answer is down, or so busy 
 CHECKPOINT_S = 20  # of the warning before the time limit that torchrun leaves for what comes after the ranks
 NO_ANSWER = re.compile(
     "unable to contact slurm controller|socket timed out|unexpected message received|zero bytes were transmitted"
-    "|connection (failure|refused|timed out)|unable to connect",
+    "|connection (failure|refused|timed out)|unable to connect|could not establish a configuration source",
     re.IGNORECASE,
 )
 TOO_MANY = re.compile(r"MaxSubmitJob|GrpSubmitJob")  # AssocMaxSubmitJobLimit, QOSMaxSubmitJobPerUserLimit, ...

@@ -302,6 +302,7 @@ REFUSED = [
 ]
 UNKNOWN = [
     "Unable to contact slurm controller (connect failure)",
+    "error: fetch_config: DNS SRV lookup failed fatal: Could not establish a configuration source",
     "Batch job submission failed: Socket timed out on send/recv operation",
     "Batch job submission failed: Unexpected message received",
     "Batch job submission failed: Zero Bytes were transmitted or received",
