@@ -42,10 +42,11 @@ def outcome(row: Row, wheel: Path, tree: Path) -> tuple[Result, str]:
 
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.versions", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--only", nargs="+", metavar="NAME", choices=[row.name for row in ROWS], help="these rows")
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=[row.name for row in ROWS], help="these rows, in this order")
     parser.add_argument("--list", action="store_true", help="show the matrix and run nothing")
     options = parser.parse_args(words)
-    rows = [row for row in ROWS if not options.only or row.name in options.only]
+    by_name = {row.name: row for row in ROWS}
+    rows = [by_name[name] for name in options.only or by_name]
     if options.list:
         for row in rows:
             print(f"{row.name:<24} Python {row.python}  {row.installer:<4} {' '.join(row.requirements())}")

@@ -34,15 +34,13 @@ ROWS = (
 )
 
 # The rule: a file of tests is run where it touches an interface that versions change (DDP's and FSDP2's hooks, autograd's and the
-# optimizer's hooks, saved state, dtypes and bits, Triton's language and compiler, SciPy's functions), and the contract of all methods.
+# optimizer's hooks, saved state, the operators' schemas, Triton's language and compiler, SciPy's functions), and the contract of all methods.
 # Left out: long comparisons of averages and many processes, which are about the methods, and what needs the experiments' packages.
 FILES = (
     "tests/test_contract.py",
-    "tests/nuq/test_casts.py",
     "tests/nuq/test_cuda.py",
     "tests/nuq/test_cuda_smaq.py",
     "tests/nuq/test_distributions.py",
-    "tests/nuq/test_floats.py",
     "tests/nuq/test_fsdp.py",
     "tests/nuq/test_hook.py",
     "tests/nuq/test_library.py",
