@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from tests.versions import environment, table
 from tests.versions.rows import FILES, ROWS, Row
@@ -20,7 +21,7 @@ from tests.versions.table import Result
 
 def outcome(row: Row, wheel: Path, tree: Path) -> tuple[Result, str]:
     """What became of the row, and what the tests that failed printed."""
-    asked = {"name": row.name, "python": row.python, "torch": row.torch, "numpy": row.numpy, "scipy": row.scipy}
+    asked: dict[str, Any] = {"name": row.name, "python": row.python, "torch": row.torch, "numpy": row.numpy, "scipy": row.scipy}
     asked |= {"installer": row.installer, "date": datetime.now(UTC).date().isoformat()}
     python = environment.interpreter(row.python)
     if python is None:

@@ -104,9 +104,9 @@ def tools() -> list[str]:
     return [text for text in listed if text.startswith(TOOLS) and not text.startswith("pytest-")]
 
 
-def create(python: Path | str, target: Path) -> Path:
+def create(python: Path | str, target: Path, *options: str) -> Path:
     """A virtual environment's interpreter."""
-    run([python, "-m", "venv", target], target.parent)
+    run([python, "-m", "venv", *options, target], target.parent)
     return target / "bin" / "python"
 
 

@@ -35,11 +35,11 @@ print("kernels:", bool(cpu.instruction_sets()))
 
 
 def linked(python: Path) -> None:
-    """Give the environment what this one has installed, less ``nuq``, pip and lines that add other folders."""
+    """Give the environment what this one has installed, less ``nuq`` and lines that add other folders."""
     (target,) = (python.parents[1] / "lib").glob("python*/site-packages")
     for place in map(Path, site.getsitepackages()):
         for entry in sorted(place.iterdir()):
-            own = entry.name.startswith(("nuq", "__editable__", "pip", "__pycache__")) or entry.suffix in (".pth", ".egg-link")
+            own = entry.name.startswith(("nuq", "__editable__", "__pycache__")) or entry.suffix in (".pth", ".egg-link")
             if not own and not os.path.lexists(target / entry.name):
                 (target / entry.name).symlink_to(entry)
 
@@ -47,7 +47,7 @@ def linked(python: Path) -> None:
 def check(name: str, package: Path, tree: Path, folder: Path, given: Mapping[str, str], kernels: bool) -> bool:
     """Install ``package``, use it, test it; whether all went well, after a line of what was found."""
     folder.mkdir()
-    python = environment.create(sys.executable, folder / "environment")
+    python = environment.create(sys.executable, folder / "environment", "--without-pip")
     linked(python)
     pip = [python, "-m", "pip", "--isolated", "--disable-pip-version-check", "install", "-q", "--no-index", "--no-build-isolation"]
     environment.run([*pip, package], folder, given)
