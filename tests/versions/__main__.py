@@ -1,7 +1,8 @@
-"""Run the matrix: ``python -m tests.versions [--only NAME ...] [--list]`` (``make test-versions``; several GB and minutes a row).
+"""Run the matrix: ``python -m tests.versions [--only NAME ...] [--list]`` (``make test-versions``).
 
-Each row gets a temporary environment, the project's wheel by pip or uv with the row's versions, and the library's tests on it.  A row that
-fails stops no other.  ``results/versions.json`` and the table in ``docs/versions.md`` are written after each.
+It takes several GB and minutes a row.  Each row gets a temporary environment, the project's wheel by pip or uv with the
+row's versions, and the library's tests on it.  A row that fails stops no other.  ``results/versions.json`` and the table in
+``docs/versions.md`` are written after each.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from tests.versions.table import Result
 
 def outcome(row: Row, wheel: Path, tree: Path) -> tuple[Result, str]:
     """What became of the row, and what the tests that failed printed."""
-    asked: dict[str, Any] = {"name": row.name, "python": row.python, "torch": row.torch, "numpy": row.numpy, "scipy": row.scipy}
-    asked |= {"installer": row.installer, "date": datetime.now(UTC).date().isoformat()}
+    asked: dict[str, Any] = {"name": row.name, "date": datetime.now(UTC).date().isoformat(), "installer": row.installer}
+    asked |= {"python": row.python, "torch": row.torch, "numpy": row.numpy, "scipy": row.scipy}
     python = environment.interpreter(row.python)
     if python is None:
         return Result(**asked, run=False, reason=f"no python{row.python} on the PATH or of pyenv"), ""
@@ -37,13 +38,14 @@ def outcome(row: Row, wheel: Path, tree: Path) -> tuple[Result, str]:
             counts = environment.test(installed, tests, FILES)
         except environment.StepError as error:
             return Result(**asked, reason=str(error)), str(error)
-        found = Result(**asked, passed=counts.passed, failed=counts.failed, skipped=counts.skipped, seconds=round(counts.seconds, 1))
-        return found, counts.told
+        asked |= {"passed": counts.passed, "failed": counts.failed, "skipped": counts.skipped}
+        return Result(**asked, seconds=round(counts.seconds, 1)), counts.told
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.versions", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--only", nargs="+", metavar="NAME", choices=[row.name for row in ROWS], help="these rows, in this order")
+    parser = argparse.ArgumentParser(prog="python -m tests.versions", description="Run the matrix of versions.")
+    names = [row.name for row in ROWS]
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=names, help="these rows, in this order")
     parser.add_argument("--list", action="store_true", help="show the matrix and run nothing")
     options = parser.parse_args(words)
     by_name = {row.name: row for row in ROWS}

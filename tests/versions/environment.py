@@ -25,10 +25,11 @@ class StepError(RuntimeError):
 def run(command: Sequence[str | Path], folder: Path, environment: Mapping[str, str] | None = None) -> str:
     """What a command printed (stdout, then stderr); StepError where it failed."""
     given = clean(os.environ) if environment is None else environment
-    done = subprocess.run([str(word) for word in command], cwd=folder, env=dict(given), capture_output=True, text=True, check=False)
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=folder, env=dict(given), capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stdout + done.stderr).strip()[-2000:]
-        raise StepError(f"`{' '.join(str(word) for word in command)}` failed with {done.returncode}:\n{said}")
+        raise StepError(f"`{' '.join(words)}` failed with {done.returncode}:\n{said}")
     return done.stdout + done.stderr
 
 
@@ -39,7 +40,7 @@ def clean(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_compiler(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """The environment with a PATH, made in ``folder``, of links to every program but the compilers; no $CC and no $CXX."""
+    """The environment with a PATH, made in ``folder``, of links to all programs but compilers; no $CC, no $CXX."""
     programs = folder / "programs"
     programs.mkdir()
     for place in environment.get("PATH", "").split(os.pathsep):
@@ -56,7 +57,7 @@ def _compiles(program: str) -> bool:
 
 
 def interpreter(version: str, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """A Python of that version (``"3.12"``) that makes environments: on the PATH, else pyenv's newest; None where there is none."""
+    """A Python of that version (``"3.12"``) that makes environments: on the PATH, else pyenv's newest; else None."""
     name = f"python{version}"
     found = [shutil.which(name, path=environment.get("PATH", ""))]
     pyenv = Path(environment.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
@@ -64,16 +65,16 @@ def interpreter(version: str, environment: Mapping[str, str] = os.environ) -> Pa
     found += [str(path / "bin" / name) for path in sorted(patches, key=lambda path: -int(path.name.rpartition(".")[2]))]
     for candidate in found:
         if candidate is not None and Path(candidate).exists():
-            check = [candidate, "-c", "import ensurepip, venv"]
-            if subprocess.run(check, capture_output=True, check=False).returncode == 0:  # pyenv's shims are there for all versions
+            check = [candidate, "-c", "import ensurepip, venv"]  # pyenv's shims are there for all versions and fail
+            if subprocess.run(check, capture_output=True, check=False).returncode == 0:
                 return Path(candidate)
     return None
 
 
 def sources(target: Path) -> Path:
-    """A copy of what git knows of the checkout, uncommitted edits included: what is built leaves nothing in the checkout."""
-    listed = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
-    for name in listed.stdout.split("\0"):
+    """A copy of what git knows of the checkout, uncommitted edits included: building leaves nothing in the checkout."""
+    command = ["git", "ls-files", "-z", "-co", "--exclude-standard"]
+    for name in run(command, ROOT).split("\0"):
         if name and (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target / name)
@@ -83,8 +84,8 @@ def sources(target: Path) -> Path:
 def build(tree: Path, target: Path) -> tuple[Path, Path]:
     """The source archive and the wheel that is built out of it, so that an archive without a needed file is noticed.
 
-    ``python -m build`` and not ``pip wheel``, which builds from the checkout and would not see that.  Nothing is downloaded:
-    setuptools is this environment's.
+    ``python -m build`` and not ``pip wheel``, which builds from the checkout and would not see that.  Nothing is
+    downloaded: setuptools is this environment's.
     """
     run([sys.executable, "-m", "build", "--no-isolation", "--outdir", target, tree], tree)
     (archive,), (wheel,) = target.glob("*.tar.gz"), target.glob("*.whl")

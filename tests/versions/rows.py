@@ -33,10 +33,10 @@ ROWS = (
     Row("newest-3.13", "3.13", "2.15.0"),
 )
 
-# The rule: a file of tests is run where it touches an interface that versions change (DDP's and FSDP2's hooks, the hooks
-# of autograd and of the optimizers, saved state, the operators' schemas, Triton's language and compiler, SciPy's functions),
-# and so is the contract of all methods.  Left out: long comparisons of averages and of many processes, which are about the
-# methods, and what needs the packages of the experiments.
+# The rule: a file of tests is run where it touches an interface that versions change (DDP's and FSDP2's hooks, those of
+# autograd and of the optimizers, saved state, the operators' schemas, Triton's language and compiler, SciPy's
+# functions), and so is the contract of all methods.  Left out: long comparisons of averages and of many processes,
+# which are about the methods, and what needs the packages of the experiments.
 FILES = (
     "tests/test_contract.py",
     "tests/nuq/test_cuda.py",

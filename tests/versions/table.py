@@ -45,7 +45,7 @@ def load(file: Path = RESULTS) -> list[Result]:
 
 
 def merged(before: Sequence[Result], new: Result) -> list[Result]:
-    """With ``new`` in the place of the older result of its row, in the matrix's order; "not run here" replaces no result."""
+    """With ``new`` in the place of the older result of its row, in the order of ROWS; "not run here" replaces none."""
     by_name = {result.name: result for result in before}
     if new.run or new.name not in by_name:
         by_name[new.name] = new
@@ -59,15 +59,16 @@ def save(results: Sequence[Result], file: Path = RESULTS) -> None:
 
 def table(results: Sequence[Result]) -> str:
     """In Markdown, one line a row of the matrix."""
-    lines = [
-        "| row | date | Python | torch | Triton | numpy | scipy | jaxtyping | by | passed | failed | skipped | seconds |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    columns = ["row", "date", "Python", "torch", "Triton", "numpy", "scipy", "jaxtyping", "by"]
+    columns += ["passed", "failed", "skipped", "seconds"]
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for each in results:
-        asked = [each.name, each.date, each.python, each.torch, each.triton, each.numpy, each.scipy, each.jaxtyping, each.installer]
+        asked = [each.name, each.date, each.python, each.torch, each.triton]
+        asked += [each.numpy, each.scipy, each.jaxtyping, each.installer]
         counts = [f"{each.passed:,}", str(each.failed), str(each.skipped), f"{each.seconds:.0f}"]
         if each.reason:
-            counts = [("failed: " if each.run else "not run here: ") + each.reason.splitlines()[0].replace("|", "/"), "", "", ""]
+            why = each.reason.splitlines()[0].replace("|", "/")
+            counts = [f"failed: {why}" if each.run else f"not run here: {why}", "", "", ""]
         lines.append("| " + " | ".join(cell or "-" for cell in asked) + " | " + " | ".join(counts) + " |")
     return "\n".join(lines)
 

@@ -38,7 +38,8 @@ def test_bounds_are_what_was_tried_and_passed() -> None:
         tried = {getattr(result, package).partition("+")[0] for result in passing}
         (least,) = [bound.version for bound in specifier if bound.operator == ">="]
         assert all(specifier.contains(version) for version in tried)
-        assert any(version == least or version.startswith(f"{least}.") for version in tried), f"{package}>={least} was never tried"
+        lowest = [version for version in tried if version == least or version.startswith(f"{least}.")]
+        assert lowest, f"{package}>={least} was never tried"
 
 
 def test_rows_have_names_and_files_exist() -> None:
@@ -100,7 +101,8 @@ def test_a_failed_step_says_what_and_why(tmp_path: Path) -> None:
 
 def test_a_library_of_the_checkout_is_refused(tmp_path: Path) -> None:
     """An environment whose nuq is elsewhere; its Python is pretended."""
-    python = _program(tmp_path / "environment" / "bin" / "python", """echo '{"nuq": "/checkout/nuq/__init__.py", "torch": "1"}'""")
+    python = tmp_path / "environment" / "bin" / "python"
+    _program(python, """echo '{"nuq": "/checkout/nuq/__init__.py", "torch": "1"}'""")
     with pytest.raises(environment.StepError, match=r"nuq is /checkout/nuq/__init__\.py, not the one installed"):
         environment.versions(python, tmp_path)
     own = tmp_path / "environment" / "lib" / "site-packages" / "nuq" / "__init__.py"
@@ -134,14 +136,19 @@ def test_a_missing_interpreter_and_a_failure_are_told(monkeypatch: pytest.Monkey
     result, _ = command.outcome(ROW, tmp_path, tmp_path)
     assert not result.bad
     assert re.search(r"not run here: no python3\.11 on the PATH", table.table([result]))
-    monkeypatch.setattr(environment, "interpreter", lambda version: _program(tmp_path / "python", "echo no room; exit 1"))
+    full = _program(tmp_path / "python", "echo no room; exit 1")
+    monkeypatch.setattr(environment, "interpreter", lambda version: full)
     result, told = command.outcome(ROW, tmp_path, tmp_path)
     assert result.bad
     assert "no room" in told
     assert "| failed: `" in table.table([result])
 
 
-def test_a_row_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_row_that_fails_stops_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.setattr(table, "DOCUMENT", tmp_path / "versions.md")
     table.DOCUMENT.write_text(f"a\n{table.BEGIN}\n{table.END}\nb\n")
     monkeypatch.setattr(table, "load", list)

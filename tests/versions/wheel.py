@@ -1,9 +1,9 @@
-"""The short check (``make wheel-test``): the wheel builds, installs with a compiler and without one, and works in both environments.
+"""The short check (``make wheel-test``): the wheel builds, installs with a compiler and without one, and works in both.
 
-The two environments are empty but for links to what this one has installed beside ``nuq`` (torch, numpy, pytest ...), so that nothing is
-downloaded and pip, told to use no index, fails where a requirement is not met.  In the first the wheel is installed, which holds the
-kernels.  In the second no program on the PATH is a compiler and the source archive is installed: there ``nuq`` must say once that it
-has no kernels, and give what its PyTorch code gives.
+The two environments are empty but for links to what this one has installed beside ``nuq`` (torch, numpy, pytest ...), so
+that nothing is downloaded and pip, told to use no index, fails where a requirement is not met.  In the first the wheel is
+installed, which holds the kernels.  In the second no program on the PATH is a compiler and the source archive is
+installed: there ``nuq`` must say once that it has no kernels, and give what its PyTorch code gives.
 """
 
 from __future__ import annotations
@@ -49,16 +49,17 @@ def check(name: str, package: Path, tree: Path, folder: Path, given: Mapping[str
     folder.mkdir()
     python = environment.create(sys.executable, folder / "environment", "--without-pip")
     linked(python)
-    pip = [python, "-m", "pip", "--isolated", "--disable-pip-version-check", "install", "-q", "--no-index", "--no-build-isolation"]
-    environment.run([*pip, package], folder, given)
+    pip = [python, "-m", "pip", "--isolated", "--disable-pip-version-check", "install", "-q"]
+    environment.run([*pip, "--no-index", "--no-build-isolation", package], folder, given)
     (tests := folder / "tests-only").mkdir()
     environment.tests_only(tree, tests)
     environment.versions(python, tests, given)
     said = environment.run([python, "-W", "default", "-c", _USE], tests, given)
     if said.count(TOLD) != (0 if kernels else 1) or f"kernels: {kernels}" not in said:
-        raise environment.StepError(f"{name}: kernels are {'expected' if kernels else 'not expected, and one message'}:\n{said}")
+        expected = "kernels and no message" if kernels else "no kernels and one message"
+        raise environment.StepError(f"{name}: expected are {expected}:\n{said}")
     counts = environment.test(python, tests, SHORT, given)
-    print(counts.told, f"{name}: {counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped", sep="\n" if counts.told else "")
+    print(f"{counts.told}{name}: {counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped", flush=True)
     return not counts.failed and counts.passed > 0
 
 
