@@ -1,7 +1,7 @@
 """The short check (``make wheel-test``): the wheel builds, installs with a compiler and without one, and works in both.
 
-The two environments are empty but for links to what this one has installed beside ``nuq`` (torch, numpy, pytest ...), so
-that nothing is downloaded and pip, told to use no index, fails where a requirement is not met.  In the first the wheel is
+The environments are empty but for links to what this one has installed beside ``nuq`` (torch, numpy, pytest ...), so
+that nothing is downloaded and pip, without an index, fails where a requirement is not met.  In the first the wheel is
 installed, which holds the kernels.  In the second no program on the PATH is a compiler and the source archive is
 installed: there ``nuq`` must say once that it has no kernels, and give what its PyTorch code gives.
 """
