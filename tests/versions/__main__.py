@@ -1,8 +1,8 @@
 """Run the matrix: ``python -m tests.versions [--only NAME ...] [--list]`` (``make test-versions``).
 
 It takes several GB and minutes a row.  Each row gets a temporary environment, the project's wheel by pip or uv with the
-row's versions, and the library's tests on it.  A row that fails stops no other.  ``results/versions.json`` and the table
-in ``docs/versions.md`` are written after each.
+row's versions, and the library's tests on it.  A row that fails stops no other.  ``results/versions.json`` and the
+table in ``docs/versions.md`` are written after each.
 """
 
 from __future__ import annotations

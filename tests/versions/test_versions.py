@@ -14,7 +14,7 @@ from packaging.specifiers import SpecifierSet
 
 from tests.versions import __main__ as command
 from tests.versions import environment, table
-from tests.versions.rows import FILES, ROWS, SHORT, Row
+from tests.versions.rows import FILES, ROWS, SHORT_WITH_KERNELS, Row
 from tests.versions.table import Result
 
 PROJECT = tomllib.loads((environment.ROOT / "pyproject.toml").read_text())["project"]
@@ -46,7 +46,7 @@ def test_rows_have_names_and_files_exist() -> None:
     assert len({row.name for row in ROWS}) == len(ROWS)
     assert {row.installer for row in ROWS} == {"pip", "uv"}
     assert {row.python for row in ROWS} >= {"3.11", "3.12", "3.13"}
-    assert all((environment.ROOT / name).is_file() for name in (*FILES, *SHORT))
+    assert all((environment.ROOT / name).is_file() for name in (*FILES, *SHORT_WITH_KERNELS))
 
 
 def test_requirements_leave_out_what_is_not_pinned() -> None:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.versions import environment
-from tests.versions.rows import SHORT
+from tests.versions.rows import SHORT, SHORT_WITH_KERNELS
 
 TOLD = "nuq runs without its C++ kernels (they are not built)"
 # Encoded twice, so that a message that is given at every call is seen.
@@ -58,7 +58,7 @@ def check(name: str, package: Path, tree: Path, folder: Path, given: Mapping[str
     if said.count(TOLD) != (0 if kernels else 1) or f"kernels: {kernels}" not in said:
         expected = "kernels and no message" if kernels else "no kernels and one message"
         raise environment.StepError(f"{name}: expected are {expected}:\n{said}")
-    counts = environment.test(python, tests, SHORT, given)
+    counts = environment.test(python, tests, SHORT_WITH_KERNELS if kernels else SHORT, given)
     print(f"{counts.told}{name}: {counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped", flush=True)
     return not counts.failed and counts.passed > 0
 
