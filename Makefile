@@ -20,7 +20,7 @@ PINNED = $(shell sed -n 's/^$(1)==//p' constraints.txt)
 export PIP_ROOT_USER_ACTION := ignore
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help setup demo test fault-test slurm-test lint format clean
+.PHONY: help setup demo test fault-test slurm-test wheel-test test-versions lint format clean
 
 help: ## this list
 	sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -45,6 +45,12 @@ slurm-test: $(DEV) $(KERNELS) ## run the tests on a real SLURM, which is started
 	folder=$$(mktemp -d /tmp/s-XXXXXX)
 	trap 'for each in "$$folder"/slurm-*/; do [ ! -d "$$each" ] || $(PY) -m tests.slurm down "$$each"; done; rm -rf "$$folder"' EXIT
 	TMPDIR=$$folder NUQ_SLURM=1 $(PY) -m pytest -p xdist.plugin -n 4 --dist loadfile --basetemp="$$folder/t" tests/slurm $(ARGS)
+
+wheel-test: $(DEV) ## build the wheel, install it with a compiler and without one, and test both (no download)
+	$(PY) -m tests.versions.wheel
+
+test-versions: $(DEV) ## the library on other versions of Python, torch, NumPy and Triton, by pip and uv (several GB and minutes a row)
+	$(PY) -m tests.versions $(ARGS)
 
 lint: $(DEV) ## ruff check, ruff format --check, pyright
 	failed=

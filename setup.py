@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 spec = importlib.util.spec_from_file_location("build", Path(__file__).parent / "nuq" / "cpu" / "build.py")
@@ -36,4 +37,11 @@ class Kernels(build_ext):
                 self.copy_file(str(built), str(Path(__file__).parent / self.get_ext_filename(ext.name)))
 
 
-setup(ext_modules=[Extension("nuq.cpu.libnuq", [])], cmdclass={"build_ext": Kernels})
+class Wheel(bdist_wheel):
+    """The library has no Python in it, so that one wheel serves every Python 3 of a platform."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        return "py3", "none", super().get_tag()[2]
+
+
+setup(ext_modules=[Extension("nuq.cpu.libnuq", [])], cmdclass={"build_ext": Kernels, "bdist_wheel": Wheel})

@@ -1,0 +1,61 @@
+"""The matrix as data: which versions are tried together, and which tests tell something about a version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """One environment.  Versions are exact; an empty one is the newest that fits the others."""
+
+    name: str
+    python: str  # "3.11"
+    torch: str
+    numpy: str = ""
+    scipy: str = ""
+    jaxtyping: str = ""
+    installer: str = "pip"  # or uv
+
+    def requirements(self) -> list[str]:
+        """For an installer.  Triton is not among them: torch asks for its own."""
+        pins = {"torch": self.torch, "numpy": self.numpy, "scipy": self.scipy, "jaxtyping": self.jaxtyping}
+        return [f"{package}=={version}" for package, version in pins.items() if version]
+
+
+ROWS = (
+    Row("lowest", "3.11", "2.8.0", numpy="2.0.0", scipy="1.13.0", jaxtyping="0.3.0", installer="uv"),
+    Row("gpu-machine", "3.12", "2.11.0"),
+    Row("pinned", "3.11", "2.13.0", numpy="2.4.6", scipy="1.17.1", jaxtyping="0.3.11"),
+    Row("pinned-torch-old-numpy", "3.11", "2.13.0", numpy="2.0.2", installer="uv"),
+    Row("newest", "3.11", "2.15.0", installer="uv"),
+    Row("newest-3.12", "3.12", "2.15.0", installer="uv"),
+    Row("newest-3.13", "3.13", "2.15.0"),
+)
+
+# The rule: a file of tests is run where it touches an interface that versions change (DDP's and FSDP2's hooks, those of
+# autograd and of the optimizers, saved state, the operators' schemas, Triton's language and compiler, SciPy's
+# functions), and so is the contract of all methods.  Left out: long comparisons of averages and of many processes,
+# which are about the methods, and what needs the packages of the experiments.
+FILES = (
+    "tests/test_contract.py",
+    "tests/nuq/test_cuda.py",
+    "tests/nuq/test_cuda_smaq.py",
+    "tests/nuq/test_distributions.py",
+    "tests/nuq/test_fsdp.py",
+    "tests/nuq/test_hook.py",
+    "tests/nuq/test_library.py",
+    "tests/nuq/test_message.py",
+    "tests/nuq/test_ops.py",
+    "tests/nuq/test_saved_state.py",
+    "tests/nuq/test_saved_tensors.py",
+    "tests/nuq/test_tensors.py",
+)
+# What every submission can afford, without kernels; with kernels the contract too (slow without).
+SHORT = (
+    "tests/nuq/test_floats.py",
+    "tests/nuq/test_library.py",
+    "tests/nuq/test_message.py",
+    "tests/nuq/test_ops.py",
+)
+SHORT_WITH_KERNELS = (*SHORT, "tests/test_contract.py")
