@@ -20,7 +20,7 @@ PINNED = $(shell sed -n 's/^$(1)==//p' constraints.txt)
 export PIP_ROOT_USER_ACTION := ignore
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help setup demo test fault-test slurm-test lint format clean
+.PHONY: help setup demo test fault-test slurm-test gpu lint format clean
 
 help: ## this list
 	sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ slurm-test: $(DEV) $(KERNELS) ## run the tests on a real SLURM, which is started
 	folder=$$(mktemp -d /tmp/s-XXXXXX)
 	trap 'for each in "$$folder"/slurm-*/; do [ ! -d "$$each" ] || $(PY) -m tests.slurm down "$$each"; done; rm -rf "$$folder"' EXIT
 	TMPDIR=$$folder NUQ_SLURM=1 $(PY) -m pytest -p xdist.plugin -n 4 --dist loadfile --basetemp="$$folder/t" tests/slurm $(ARGS)
+
+gpu: ## measure on a GPU within 25 minutes, with the Python, torch and Triton that are there (ARGS="--rehearse": in small, without a GPU)
+	benchmarks/gpu/run $(ARGS)
 
 lint: $(DEV) ## ruff check, ruff format --check, pyright
 	failed=
