@@ -171,7 +171,9 @@ def sanitized(device: str) -> dict[str, Any]:
     own = [sys.executable, "-m", "benchmarks.gpu.bits", "--device", device, "--size", str(CHECKED), "--seconds", str(SANITIZED_S / 3)]
     command = [tool, "--tool", "memcheck", "--error-exitcode", "9", *own]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SANITIZED_S, env=os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"})
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=SANITIZED_S, env=os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+        )
     except subprocess.TimeoutExpired:
         return {"ran": False, "why": f"{SANITIZED_S:.0f} s were not enough"}
     found = [line for line in done.stdout.splitlines() if line.startswith("=========")]

@@ -99,7 +99,18 @@ def missing(wheels: Path) -> dict[str, Path]:
 
 def install(wheels: Mapping[str, Path], target: Path) -> list[str]:
     """Into a folder, from the wheels alone; the names of those that pip refused."""
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-index", "--no-deps", "--no-compile", "--target"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "install",
+        "-q",
+        "--no-index",
+        "--no-deps",
+        "--no-compile",
+        "--target",
+    ]
 
     def installed(*paths: Path) -> bool:
         return subprocess.run([*pip, str(target), *map(str, paths)], stdin=subprocess.DEVNULL, capture_output=True).returncode == 0

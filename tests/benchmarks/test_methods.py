@@ -61,7 +61,7 @@ def test_cases_that_are_not_legal(case: str, capsys: pytest.CaptureFixture[str])
 
 
 def test_gradients_of_every_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    small = {"cifar_resnet18": {"model": "lenet"}, "gpt": {"model.width": 12}}
+    small = {"cifar_resnet18": {"model": "lenet"}, "lenet": {}, "gpt": {"model.width": 12}}
     known = {name: (words, {**settings, **small[name]}) for name, (words, settings) in model_gradient.MODELS.items()}
     monkeypatch.setattr(model_gradient, "MODELS", known)
     monkeypatch.setattr(model_gradient, "CACHE", tmp_path)
