@@ -255,7 +255,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     pairs = chosen.pairs or pairs
     if chosen.device:
         told = {"gradient": gradients.title, "stand_in": gradients.stand_in, "num_coordinates": gradients.num_coordinates}
-        print(json.dumps(told | on_device(chosen.methods, gradients, pairs, budget_s, chosen.device)))
+        found = on_device(chosen.methods, gradients, pairs, budget_s, chosen.device)
+        print(json.dumps(told | found))
+        if found["failed"]:
+            raise SystemExit(1)
         return
     sets = cpu.instruction_sets()
     kernels = sets[-1] if sets else "no C++ kernels"

@@ -296,6 +296,8 @@ def main(arguments: Sequence[str] | None = None, steps: tuple[Step, ...] = STEPS
         out = _folder(options.out)
         with tempfile.TemporaryDirectory(prefix="nuq-gpu-") as site:
             environment = {**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{ROOT}", "PYTHONUNBUFFERED": "1", "OUT": str(out)}
+            if options.rehearse:  # beside others on few cores, threads that wait for each other take ten times as long
+                environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
             wheels = missing(Path(options.wheels))
             refused = install(wheels, Path(site))
             found = look(environment)

@@ -79,14 +79,14 @@ STEPS = (
         "gradients",
         "Gradients of a ResNet-50 and of a GPT of 124 million parameters at three ages: error and bits of the main methods.",
         (_module("gpu.gradients", "--device cuda --seconds 180"),),
-        (_module("gpu.gradients", "--device cpu --small --seconds 20"),),
+        (_module("gpu.gradients", "--device cpu --small --seconds 60"),),
         210,
     ),
     Step(
         "paper",
         "The paper's CIFAR-10 runs of a ResNet-32, in as many steps as fit, side by side on one device: accuracy and seconds.",
         (_module("gpu.paper", "--device cuda --steps 400 --seconds 105"),),
-        (_module("gpu.paper", "--device cpu --steps 2 --model resnet8 --batch 4 --runs 2 --at-once 2"),),
+        (_module("gpu.paper", "--device cpu --steps 2 --model resnet8 --batch 4 --runs SuperSGD ALQ --at-once 2"),),
         120,
     ),
 )
