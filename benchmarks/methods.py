@@ -196,7 +196,7 @@ def table(
     for case in cases:
         try:
             rows[case] = measure(case, gradients, pairs, budget_s, device)
-        except Exception as error:  # noqa: BLE001  whatever a device refuses, the other methods are measured
+        except Exception as error:  # whatever a device refuses, the other methods are measured
             if failed is None:
                 raise
             failed[case] = f"{type(error).__name__}: {error}"[:300]

@@ -1,4 +1,4 @@
-"""What every rank of ``benchmarks.gpu.ranks`` does: one function per check, called with the ranks' gloo group; tensors lie on one device."""
+"""What every rank of ``benchmarks.gpu.ranks`` does: a function per check, called with the ranks' gloo group."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""The steps of ``benchmarks.gpu.steps``, one after another within a time: ``benchmarks/gpu/run [STEP ...] [--rehearse] [--minutes 25]``.
+"""The steps of ``benchmarks.gpu.steps`` within a time: ``benchmarks/gpu/run [STEP ...] [--rehearse] [--minutes 25]``.
 
-Only the standard library: what a machine lacks is installed by pip, from a folder and without a network, into a temporary folder that the
-steps find on PYTHONPATH; torch, Triton and NumPy are never among it.  A step that fails, hangs or is killed costs its own result.
+Only the standard library: what a machine lacks is installed by pip, from a folder and without a network, into a
+temporary folder that the steps find on PYTHONPATH; torch, Triton and NumPy are never among it.  A step that fails, hangs
+or is killed costs its own result.
 
-Each step leaves ``STEP.log`` (as it goes) and ``STEP.json`` (as soon as it ends) with the device, the versions, the seconds, the exit code,
-whether it ran into its limit, and of every command its last line where that is a JSON object, else its last lines.  ``all.json`` has them all.
+Each step leaves ``STEP.log`` (as it goes) and ``STEP.json`` (as soon as it ends) with the device, the versions, the
+seconds, the exit code, whether it ran into its limit, and of every command its last line where that is a JSON object,
+else its last lines.  ``all.json`` has them all.
 Exit code: 0, 1 where a step failed, 2 where nothing could begin, 130 where it was interrupted.
 """
 

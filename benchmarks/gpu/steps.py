@@ -55,7 +55,7 @@ STEPS = (
         "methods",
         "Every method on the gradient of a ResNet-18: error, bits, GB/s, and its ratio to plain PyTorch on the same device.",
         (_module("methods", "--device cuda --quick --threads 16"),),
-        (_module("methods", "--device cpu --quick --model lenet --pairs 1"),),
+        (_module("methods", "--device cpu --quick --model lenet --pairs 1 --threads 1"),),
         300,
     ),
     Step(

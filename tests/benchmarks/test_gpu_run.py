@@ -1,4 +1,4 @@
-"""``benchmarks/gpu/run``: a step that fails, hangs, dies or writes garbage costs its own result and is told; what to begin, and when not to."""
+"""``benchmarks/gpu/run``: a step that fails, hangs, dies or writes garbage costs its own result and is told."""
 
 from __future__ import annotations
 
