@@ -153,7 +153,7 @@ def disagreement(trainer: Trainer, bare: Bare) -> float:
 
 
 def overhead(trainer: Trainer, budget_s: float, *, exact: bool) -> dict[str, float]:
-    """The trainer's step beside the bare one.  exact: the method rounds nothing, so both have to stay together, but for what the passes round."""
+    """The trainer's step beside the bare one.  exact: the method rounds nothing, so both have to stay together (``AGREEMENT``)."""
     prepared = Prepared(trainer)
     data_s = min(seconds(lambda: _batches(trainer, 0)) for _ in range(3))
     trainer.gradients.data = prepared  # type: ignore[assignment]

@@ -1,13 +1,13 @@
 """The Triton kernels against the C++ kernels and the reference, bit for bit: ``python -m benchmarks.gpu.bits [--device cuda] [--size N]``.
 
 Encode, decode (written and added), rotation, statistics and SmaQ: every width of code, ternary and 9 bits included,
-every norm, type and kind of rounding, bucket sizes from 64 coordinates to the whole vector, and numbers of coordinates
-around N that no tile divides.  The vectors are those of ``tests/nuq/test_cuda.py``: heavy tails, a zero bucket, one of
-denormal numbers.  C++ computes on the CPU, the reference on the device (where Triton is missing it takes its place
-there) and, of the first cases, on the CPU too.
+every norm, type and kind of rounding, bucket sizes from 64 coordinates to the whole vector, and numbers of
+coordinates around N that no tile divides. The vectors are those of ``tests/nuq/test_cuda.py``: heavy tails, a zero
+bucket, one of denormal numbers. C++ computes on the CPU, the reference on the device (where Triton is missing it
+takes its place there) and, of the first cases, on the CPU too.
 
-``--device cpu``: Triton's interpreter, a thousand times as slow.  ``--sanitize``: a small run of this program under
-compute-sanitizer's memcheck, where that is installed.  What does not fit into ``--seconds`` is counted as not reached.
+``--device cpu``: Triton's interpreter, a thousand times as slow. ``--sanitize``: a small run of this program under
+compute-sanitizer's memcheck, where that is installed. What does not fit into ``--seconds`` is counted as not reached.
 Exit code 1 where a bit differs or memcheck found something; the last line is one JSON object.
 """
 
@@ -32,9 +32,25 @@ from torch import Tensor
 CHECKED = 10_000  # coordinates under compute-sanitizer, which slows kernels a hundredfold
 SANITIZED_S = 90.0
 NUM_ON_CPU = 12  # cases whose reference is computed on the CPU as well: seconds each
-LEVEL_COUNTS = (2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 5, 17, 100, 255)  # all widths, then counts that do not fill theirs
+LEVEL_COUNTS = (
+    2,
+    3,
+    4,
+    8,
+    16,
+    32,
+    64,
+    128,
+    256,
+    512,
+    5,
+    17,
+    100,
+    255,
+)  # all widths, then counts that do not fill theirs
 SIZES = (64, 512, 1000, 8192, 16384, 1 << 17, 1 << 31)  # of buckets; the last is one in all
 BLOCKS = (64, 1024, 1 << 15, 1 << 20)
+KEPT = 24  # vectors: drawing one takes longer than everything that is done with it
 TYPES = ("float32", "bfloat16", "float16")
 
 Tensors = dict[str, Tensor]
@@ -77,7 +93,7 @@ def vector_of(case: Any) -> Tensor:
 
     name = (case.n, min(case.bucket_size, case.n), case.dtype)
     if name not in _vectors:
-        while len(_vectors) >= 6:
+        while len(_vectors) >= KEPT:
             _vectors.pop(next(iter(_vectors)))
         _vectors[name] = test_cuda.vector(case)
     return _vectors[name]
@@ -169,11 +185,25 @@ def sanitized(device: str) -> dict[str, Any]:
     tool = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
     if tool is None or device == "cpu":
         return {"ran": False, "why": "compute-sanitizer is not installed" if tool is None else "no GPU"}
-    own = [sys.executable, "-m", "benchmarks.gpu.bits", "--device", device, "--size", str(CHECKED), "--seconds", str(SANITIZED_S / 3)]
+    own = [
+        sys.executable,
+        "-m",
+        "benchmarks.gpu.bits",
+        "--device",
+        device,
+        "--size",
+        str(CHECKED),
+        "--seconds",
+        str(SANITIZED_S / 3),
+    ]
     command = [tool, "--tool", "memcheck", "--error-exitcode", "9", *own]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=SANITIZED_S, env=os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+            command,
+            capture_output=True,
+            text=True,
+            timeout=SANITIZED_S,
+            env=os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
         )
     except subprocess.TimeoutExpired:
         return {"ran": False, "why": f"{SANITIZED_S:.0f} s were not enough"}
@@ -196,7 +226,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, said in found["different"].items():
         print(f"{name}: {said}")
     numbers = ", ".join(f"{number:,} with {rival}" for rival, number in found["compared_numbers"].items())
-    print(f"{found['cases']} cases, {found['not_reached']} not reached; compared: {numbers}; {len(found['different'])} differ", flush=True)
+    print(
+        f"{found['cases']} cases, {found['not_reached']} not reached; compared: {numbers}; {len(found['different'])} differ",
+        flush=True,
+    )
     found |= {"device": chosen.device, "size": chosen.size, "seconds": round(time.monotonic() - began, 1)}
     if chosen.sanitize:
         found["sanitizer"] = sanitized(chosen.device)

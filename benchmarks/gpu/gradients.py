@@ -1,10 +1,11 @@
 """Gradients of two large models at three ages, and what the main methods make of them: ``python -m benchmarks.gpu.gradients``.
 
-A ResNet-50 on CIFAR-10 (random pictures of its size where it is not there; then nothing is claimed of errors) and a GPT of 124 million
-parameters on text, trained in full precision by the ``train`` package.  At each age: the error ``|x - C(x)|^2 / |x|^2`` of one gradient as
-decoded from its bytes, and bits per coordinate of whole messages, as ``benchmarks.methods`` measures them; adaptive methods learn from the
-two gradients before.  Where the time is short, a gradient is younger than wanted, and methods that were not reached are told.
-``--device cpu --small``: two small models, in a few steps.  The last line is one JSON object; exit code 1 where a method failed.
+A ResNet-50 on CIFAR-10 (random pictures of its size where it is not there; then nothing is claimed of errors) and a
+GPT of 124 million parameters on text, trained in full precision by the ``train`` package. At each age: the error ``|x
+- C(x)|^2 / |x|^2`` of one gradient as decoded from its bytes, and bits per coordinate of whole messages, as
+``benchmarks.methods`` measures them; adaptive methods learn from the two gradients before. Where the time is short, a
+gradient is younger than wanted, and methods that were not reached are told. ``--device cpu --small``: two small
+models, in a few steps. The last line is one JSON object; exit code 1 where a method failed.
 """
 
 from __future__ import annotations
@@ -42,7 +43,13 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 SMALL_MODELS: dict[str, dict[str, Any]] = {
     "ResNet-8 on CIFAR-10": {"data": "cifar10", "model": "resnet8", "batch_size": 4},
-    "GPT on text": {**MODELS["GPT of 124 million on text"], "data.length": 32, "model.layers": 2, "model.width": 60, "batch_size": 2},
+    "GPT on text": {
+        **MODELS["GPT of 124 million on text"],
+        "data.length": 32,
+        "model.layers": 2,
+        "model.width": 60,
+        "batch_size": 2,
+    },
 }
 CASES = (
     *(f"{name} bits={bits}" for name in ("qsgdinf", "nuqsgd", "alq", "amq", "eden") for bits in (2, 3, 4)),
@@ -84,7 +91,10 @@ def errors(gradients: Gradients, until: float) -> dict[str, Any]:
 def of_model(title: str, settings: dict[str, Any], ages: Sequence[int], device: str, until: float) -> dict[str, Any]:
     """Age by age, as far as the time goes."""
     trainer = trainer_of(settings, device)
-    found: dict[str, Any] = {"stand_in": trainer.data.is_stand_in, "coordinates": sum(p.numel() for p in trainer.parameters.values())}
+    found: dict[str, Any] = {
+        "stand_in": trainer.data.is_stand_in,
+        "coordinates": sum(p.numel() for p in trainer.parameters.values()),
+    }
     print(f"{title}: {found['coordinates']:,} coordinates{', random data' if found['stand_in'] else ''}", flush=True)
     found["ages"] = {}
     for number, age in enumerate(ages):

@@ -1,9 +1,9 @@
 """The paper's runs on CIFAR-10, side by side on one device: ``python -m benchmarks.gpu.paper [--steps N] [--runs NAME ..]``.
 
-The points of ``grid.nuq.cifar10_full_resnet32`` (nine methods, 4 workers of 128 images, 3 bits) with their steps and the two drops of the
-learning rate shortened alike, each in a process of its own.  Random pictures where CIFAR-10 is not there (``NUQ_DATA``): then the seconds
-count and the accuracy says nothing.  A run that ``--seconds`` does not suffice for is told with the steps that it took.  The last line
-is one JSON object; exit code 1 where a run failed.
+The points of ``grid.nuq.cifar10_full_resnet32`` (nine methods, 4 workers of 128 images, 3 bits) with their steps and
+the two drops of the learning rate shortened alike, each in a process of its own. Random pictures where CIFAR-10 is
+not there (``NUQ_DATA``): then the seconds count and the accuracy says nothing. A run that ``--seconds`` does not
+suffice for is told with the steps that it took. The last line is one JSON object; exit code 1 where a run failed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,14 @@ LEFT_S = 8.0  # for the last evaluation
 def shortened(steps: int, model: str, batch_size: int) -> Sweep:
     """The sweep in so many steps."""
     drops = [max(1, steps // 2), max(2, steps * 3 // 4)]
-    changed = {"steps": steps, "schedule.at": drops, "eval_every": steps, "measure.every": 0, "model": model, "batch_size": batch_size}
+    changed = {
+        "steps": steps,
+        "schedule.at": drops,
+        "eval_every": steps,
+        "measure.every": 0,
+        "model": model,
+        "batch_size": batch_size,
+    }
     return cifar10_full_resnet32().override(changed)
 
 
@@ -90,7 +97,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             except Exception as error:  # noqa: BLE001  whatever one run failed with, the others are told
                 found[label] = {"failed": f"{type(error).__name__}: {error}"[:300]}
             print(f"{label}: {json.dumps(found[label])}", flush=True)
-    told = {"device": chosen.device, "model": chosen.model, "steps": chosen.steps, "batch": chosen.batch, "at_once": chosen.at_once}
+    told = {
+        "device": chosen.device,
+        "model": chosen.model,
+        "steps": chosen.steps,
+        "batch": chosen.batch,
+        "at_once": chosen.at_once,
+    }
     print(json.dumps({**told, "seconds": round(time.monotonic() - began, 1), "runs": found}))
     return int(any("failed" in row for row in found.values()))
 

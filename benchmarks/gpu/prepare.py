@@ -1,8 +1,9 @@
 """The wheels that a bare machine may lack, into a folder: ``benchmarks/gpu/prepare [--to wheels] [--python 3.12] [--pure]``.
 
-What the steps import beside torch, Triton, NumPy and torchvision, which belong together and are taken as they are there: at the versions of
-``constraints.txt``, without dependencies (all are in the table), for a Python and Linux of the other machine's kind.  A package that is
-given out as sources alone becomes a wheel here, if a pure one.  ``benchmarks/gpu/run`` installs what its machine has not, and leaves the rest.
+What the steps import beside torch, Triton, NumPy and torchvision, which belong together and are taken as they are
+there: at the versions of ``constraints.txt``, without dependencies (all are in the table), for a Python and Linux of
+the other machine's kind. A package that is given out as sources alone becomes a wheel here, if a pure one.
+``benchmarks/gpu/run`` installs what its machine has not, and leaves the rest.
 """
 
 from __future__ import annotations
@@ -118,7 +119,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{total:7.2f} MB  in {chosen.to}, in {len(sizes)} wheels and maybe others that were there; at most {MOST_MB:g} should travel")
     if total > MOST_MB:
         largest = max(sizes, key=sizes.__getitem__, default="")
-        print(f"benchmarks/gpu/prepare: too large, the largest is {largest}; --pure leaves out {', '.join(COMPILED)}", file=sys.stderr)
+        print(
+            f"benchmarks/gpu/prepare: too large, the largest is {largest}; --pure leaves out {', '.join(COMPILED)}",
+            file=sys.stderr,
+        )
     return int(bool(missing) or total > MOST_MB)
 
 

@@ -1,7 +1,8 @@
 """One command with a time limit, of which nothing is left afterwards: no child, and no child of a child.
 
-Only the standard library.  On Linux the orphans of a command become this process's children (``PR_SET_CHILD_SUBREAPER``), so that also one
-that left the command's process group, or ignores signals, is found and killed.  Elsewhere the process group is killed.
+Only the standard library. On Linux the orphans of a command become this process's children
+(``PR_SET_CHILD_SUBREAPER``), so that also one that left the command's process group, or ignores signals, is found and
+killed. Elsewhere the process group is killed.
 """
 
 from __future__ import annotations
@@ -88,7 +89,13 @@ def run(command: Sequence[str], log: BinaryIO, *, limit_s: float, folder: Path, 
     """
     before, began = _children(), time.monotonic()
     process = subprocess.Popen(
-        command, cwd=folder, env=dict(environment), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, process_group=0
+        command,
+        cwd=folder,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        process_group=0,
     )
     timed_out = False
     try:

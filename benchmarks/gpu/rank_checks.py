@@ -38,7 +38,8 @@ SHARDED: dict[str, tuple[dict[str, Any], float]] = {  # settings, and how far fr
 }
 COLLECTIVES = ("gather", "two_stage", "server")
 SEVERAL = 0.05  # MB of one of DDP's buckets: there are several
-TIMEOUT_S, NOTICED_S = 6.0, 30.0  # of an exchange, and until the survivor of a dead rank must have said so
+TIMEOUT_S = 30.0  # of an exchange, before which a rank may compile its kernels
+DEAD_S, NOTICED_S = 6.0, 20.0  # the same where a rank dies, and until the survivor must have said so
 DELAY_CYCLES, DELAY_S = 50_000_000, 0.02  # of the work before a gradient is there
 
 
@@ -117,7 +118,7 @@ def functional(group: dist.ProcessGroup, device: str, small: bool) -> Found:
 
 def hooked(group: dist.ProcessGroup, device: str, small: bool, method: str, **settings: Any) -> tuple[Any, nuq.CompressionState]:
     model = DistributedDataParallel(Given(shapes(small), device), process_group=group, bucket_cap_mb=SEVERAL)
-    state = nuq.CompressionState(model, method=method, min_size=0, timeout_s=TIMEOUT_S, **settings)
+    state = nuq.CompressionState(model, method=method, **{"min_size": 0, "timeout_s": TIMEOUT_S} | settings)
     model.register_comm_hook(state, nuq.compress_hook)
     return model, state
 
@@ -235,7 +236,11 @@ def overlap(group: dist.ProcessGroup, device: str, small: bool) -> Found:
         with plain.no_sync():
             plain(x).square().mean().backward()
 
-    told: Found = {"coordinates": num, "backward_s": seconds(alone), "plain_ddp_s": seconds(lambda: plain(x).square().mean().backward())}
+    told: Found = {
+        "coordinates": num,
+        "backward_s": seconds(alone),
+        "plain_ddp_s": seconds(lambda: plain(x).square().mean().backward()),
+    }
     model = wrapped()
     state = nuq.CompressionState(model, method="qsgdinf", bits=4, min_size=0, timeout_s=60.0, collective="gather")
     model.register_comm_hook(state, nuq.compress_hook)
@@ -251,7 +256,7 @@ def overlap(group: dist.ProcessGroup, device: str, small: bool) -> Found:
 @relaxed
 def dies(group: dist.ProcessGroup, device: str, small: bool) -> Found:
     """Rank 1 ends in the middle of the third step; the others have to say so in time."""
-    model, state = hooked(group, device, small, "qsgdinf", collective="gather")
+    model, state = hooked(group, device, small, "qsgdinf", collective="gather", timeout_s=DEAD_S)
     mean, calls = state._collective.mean, 0
 
     def deadly(*arguments: Any) -> None:
@@ -300,4 +305,9 @@ def nccl(group: dist.ProcessGroup, device: str, small: bool) -> Found:
     settings: Found = {"bits": 4, "collective": "gather"}
     steps = [hook_steps(some, where, small, "qsgdinf", settings) for some, where in ((own, device), (group, "cpu"))]
     assert all(map(torch.equal, *steps)), "the hook over NCCL gives other bits than over gloo"
-    return {"backend": backend, "sum": float(one), "hook": "same bits", "fsdp": fsdp(own, device, small) if world == 1 else "not tried"}
+    return {
+        "backend": backend,
+        "sum": float(one),
+        "hook": "same bits",
+        "fsdp": fsdp(own, device, small) if world == 1 else "not tried",
+    }

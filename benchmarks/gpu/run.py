@@ -1,13 +1,13 @@
 """The steps of ``benchmarks.gpu.steps`` within a time: ``benchmarks/gpu/run [STEP ...] [--rehearse] [--minutes 25]``.
 
 Only the standard library: what a machine lacks is installed by pip, from a folder and without a network, into a
-temporary folder that the steps find on PYTHONPATH; torch, Triton and NumPy are never among it.  A step that fails, hangs
-or is killed costs its own result.
+temporary folder that the steps find on PYTHONPATH; torch, Triton and NumPy are never among it. A step that fails,
+hangs or is killed costs its own result.
 
 Each step leaves ``STEP.log`` (as it goes) and ``STEP.json`` (as soon as it ends) with the device, the versions, the
 seconds, the exit code, whether it ran into its limit, and of every command its last line where that is a JSON object,
-else its last lines.  ``all.json`` has them all.
-Exit code: 0, 1 where a step failed, 2 where nothing could begin, 130 where it was interrupted.
+else its last lines. ``all.json`` has them all. Exit code: 0, 1 where a step failed, 2 where nothing could begin, 130
+where it was interrupted.
 """
 
 from __future__ import annotations
@@ -153,7 +153,11 @@ def told(log: Path, start: int) -> Any:
 def carry_out(step: Step, commands: Sequence[Sequence[str]], out: Path, limit_s: float, environment: Mapping[str, str]) -> dict[str, Any]:
     """A step's record; everything it says is in its log."""
     log, ends, began = out / f"{step.name}.log", [], time.monotonic()
-    record: dict[str, Any] = {"step": step.name, "date": datetime.now(UTC).isoformat(timespec="seconds"), "limit_s": round(limit_s, 1)}
+    record: dict[str, Any] = {
+        "step": step.name,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "limit_s": round(limit_s, 1),
+    }
     with log.open("wb", buffering=0) as file:
         for command in commands:
             left = limit_s - (time.monotonic() - began)
@@ -297,7 +301,12 @@ def main(arguments: Sequence[str] | None = None, steps: tuple[Step, ...] = STEPS
             raise CannotBegin(str(error)) from None
         out = _folder(options.out)
         with tempfile.TemporaryDirectory(prefix="nuq-gpu-") as site:
-            environment = {**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{ROOT}", "PYTHONUNBUFFERED": "1", "OUT": str(out)}
+            environment = {
+                **os.environ,
+                "PYTHONPATH": f"{site}{os.pathsep}{ROOT}",
+                "PYTHONUNBUFFERED": "1",
+                "OUT": str(out),
+            }
             if options.rehearse:  # beside others on few cores, threads that wait for each other take ten times as long
                 environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
             wheels = missing(Path(options.wheels))
@@ -306,7 +315,10 @@ def main(arguments: Sequence[str] | None = None, steps: tuple[Step, ...] = STEPS
             if not (found["gpu"] or options.rehearse):
                 raise CannotBegin("this machine has no GPU that torch can use: --rehearse runs every step in small without one")
             print(f"{found['device']}; torch {found['torch']}, Triton {found['triton']}, Python {found['python']}; results in {out}")
-            for what, names in (("installed for these steps", [name for name in wheels if name not in refused]), ("pip refused", refused)):
+            for what, names in (
+                ("installed for these steps", [name for name in wheels if name not in refused]),
+                ("pip refused", refused),
+            ):
                 if names:
                     print(f"{what}: {', '.join(names)}", flush=True)
             if said := build_kernels(environment) if look is machine else "":

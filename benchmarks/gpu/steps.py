@@ -35,7 +35,14 @@ STEPS = (
         "bits",
         "The Triton kernels against the reference and the C++ kernels, bit for bit, and the GPU's half of the tests.",
         (
-            (*_TESTS, "tests/nuq/test_cuda.py", "tests/nuq/test_cuda_smaq.py", "tests/nuq/test_cuda_checks.py", "-k", "not interpreter"),
+            (
+                *_TESTS,
+                "tests/nuq/test_cuda.py",
+                "tests/nuq/test_cuda_smaq.py",
+                "tests/nuq/test_cuda_checks.py",
+                "-k",
+                "not interpreter",
+            ),
             _module("gpu.bits", "--device cuda --size 10000000 --seconds 150 --sanitize"),
         ),
         (
@@ -47,7 +54,10 @@ STEPS = (
     Step(
         "quantize",
         "Encode, decode and rotation as fractions of the bandwidth of a copy, which is measured beside every call.",
-        (_module("quantize", "--device cuda --size 33554432 --repeats 30"), _module("quantize", "--device cuda --size 268435456")),
+        (
+            _module("quantize", "--device cuda --size 33554432 --repeats 30"),
+            _module("quantize", "--device cuda --size 268435456"),
+        ),
         (_module("quantize", "--device cpu --size 65536 --repeats 2"),),
         90,
     ),
@@ -72,7 +82,12 @@ STEPS = (
             _module("train", f"--device cuda {_IMAGENET} --settings compute.precision=bf16"),
             _module("train", f"--device cuda {_IMAGENET} --settings compute.precision=bf16 compute.cuda_graphs=true"),
         ),
-        (_module("train", "--device cpu --model resnet8 --batch 4 --workers 2 --seconds 0 --settings compute.precision=bf16"),),
+        (
+            _module(
+                "train",
+                "--device cpu --model resnet8 --batch 4 --workers 2 --seconds 0 --settings compute.precision=bf16",
+            ),
+        ),
         240,
     ),
     Step(

@@ -76,7 +76,10 @@ def test_a_wheel_is_downloaded_or_built_and_replaces_older_ones(tmp_path: Path, 
     found = prepare.collect("some-thing", "some-thing==2.0", tmp_path, "3.12", "x86_64")
     assert [path for path in tmp_path.iterdir() if path != found] == [] and found.name.startswith("some_thing-2.0")
     assert prepare.collect("sources", "sources==1.0", tmp_path, "3.12", "x86_64").name == "sources-1.0-py3-none-any.whl"
-    with pytest.raises(prepare.NotThere, match=r"compiled==1\.0: no wheel for Python 3\.12 on x86_64 \(it is given out as sources alone"):
+    with pytest.raises(
+        prepare.NotThere,
+        match=r"compiled==1\.0: no wheel for Python 3\.12 on x86_64 \(it is given out as sources alone",
+    ):
         prepare.collect("compiled", "compiled==1.0", tmp_path, "3.12", "x86_64")
     with pytest.raises(prepare.NotThere, match=r"absent==1\.0: .*No matching distribution found"):
         prepare.collect("absent", "absent==1.0", tmp_path, "3.12", "x86_64")

@@ -17,7 +17,15 @@ import pytest
 from benchmarks.gpu.steps import LONGEST_S, STEPS, TOTAL_MINUTES, Step, chosen
 
 ROOT = Path(__file__).parents[2]
-MACHINE = {"device": "a device", "gpu": "a device", "cuda": "0", "torch": "1", "triton": "2", "numpy": "3", "python": "4"}
+MACHINE = {
+    "device": "a device",
+    "gpu": "a device",
+    "cuda": "0",
+    "torch": "1",
+    "triton": "2",
+    "numpy": "3",
+    "python": "4",
+}
 # Leaves its process group and its session, and ignores what can be ignored.
 DEFIANT = """
 import signal, subprocess, sys, time
@@ -63,7 +71,10 @@ def test_steps_that_fail_in_every_way_are_told_and_the_others_go_on(tmp_path: Pa
         step("fails", ("-c", "print('why'); raise SystemExit(3)"), GOOD),
         step("hangs", ("-c", DEFIANT, "99"), GOOD, limit_s=1.5),
         step("dies", ("-c", "import os; os.kill(os.getpid(), 11)")),
-        step("garbage", ("-c", "import sys; sys.stdout.buffer.write(bytes(range(128, 256)) * 40 + b'\\n{\\n' + b'[' * 100_000)")),
+        step(
+            "garbage",
+            ("-c", "import sys; sys.stdout.buffer.write(bytes(range(128, 256)) * 40 + b'\\n{\\n' + b'[' * 100_000)"),
+        ),
         step("silent", ("-c", "pass")),
         step("leaves a child", ("-c", DEFIANT, "0")),
         step("good", GOOD),
@@ -77,7 +88,10 @@ def test_steps_that_fail_in_every_way_are_told_and_the_others_go_on(tmp_path: Pa
 
     fails, hangs = record(tmp_path, "fails"), record(tmp_path, "hangs")
     assert [one["exit_code"] for one in fails["commands"]] == [3, 0], "a command goes on after one that failed"
-    assert fails["commands"][0]["result"] == ["why"] and fails["commands"][1]["result"] == {"fraction": 0.5, "none": "NaN"}
+    assert fails["commands"][0]["result"] == ["why"] and fails["commands"][1]["result"] == {
+        "fraction": 0.5,
+        "none": "NaN",
+    }
     assert hangs["timed_out"] and hangs["commands"][1]["result"] == "no time was left" and hangs["seconds"] < 10
     assert fails | MACHINE == fails and fails["exit_code"] == 3 and fails["rehearsal"] is False and fails["date"].endswith("+00:00")
     assert record(tmp_path, "silent")["commands"][0]["result"] == []

@@ -27,7 +27,13 @@ def test_checks_of_the_bits_reach_every_width_norm_type_and_odd_size() -> None:
     assert all(f"num_levels={count}" in names for count in bits.LEVEL_COUNTS if count != 8)  # 8 is the default, and not named
     assert all(word in names for word in ("norm=linf", "norm=rms", "norm=quantile", "bfloat16", "float16", "n=1007", "n=999"))
     assert all(
-        word in names for word in ("uniform=True dither=True", "stochastic=False", "accumulate=False", "rotation (1077, 1048576, True)")
+        word in names
+        for word in (
+            "uniform=True dither=True",
+            "stochastic=False",
+            "accumulate=False",
+            "rotation (1077, 1048576, True)",
+        )
     )
     assert len(bits.statistics_checks(1000)) == 8 and len(list(bits.smaq_checks(1000))) == 9
 
@@ -87,7 +93,7 @@ def test_a_name_that_is_no_run(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ([Outcome(value={"a": 1}), Outcome(value={})], {"a": 1}),
         ([Outcome(value={}), Outcome(error="Traceback\nValueError: no")], {"failed": "rank 1: ValueError: no"}),
-        ([Outcome(hung=True), Outcome(value={})], {"failed": "rank 0: hung for 60 s"}),
+        ([Outcome(hung=True), Outcome(value={})], {"failed": "rank 0: hung for 90 s"}),
         ([Outcome(value={}), Outcome(exit_code=-9)], {"failed": "rank 1: ended with -9"}),
     ],
 )
