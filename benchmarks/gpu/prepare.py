@@ -90,14 +90,19 @@ def collect(name: str, requirement: str, to: Path, python: str, machine: str) ->
     raise NotThere(f"{requirement}: no wheel for Python {python} on {machine} ({words})")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Collect, tell the size, and write the list; the exit code, 1 where something is missing or too large."""
+def command_line() -> argparse.ArgumentParser:
+    """What ``benchmarks/gpu/prepare`` takes."""
     parser = argparse.ArgumentParser(prog="benchmarks/gpu/prepare", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--to", type=Path, default=Path("wheels"), help="folder (wheels)")
     parser.add_argument("--python", default="3.12", help="version of the other machine's Python (3.12)")
     parser.add_argument("--machine", default="x86_64", help="its processor (x86_64)")
     parser.add_argument("--pure", action="store_true", help=f"without {', '.join(COMPILED)}, which are most of the size")
-    chosen = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Collect, tell the size, and write the list; the exit code, 1 where something is missing or too large."""
+    chosen = command_line().parse_args(arguments)
     try:
         chosen.to.mkdir(parents=True, exist_ok=True)
         if not re.fullmatch(r"3\.\d+", chosen.python):

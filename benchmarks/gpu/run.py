@@ -275,8 +275,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def main(arguments: Sequence[str] | None = None, steps: tuple[Step, ...] = STEPS, look: Callable[..., Machine] = machine) -> int:
-    """Run what was asked for; the exit code.  steps, look: others for tests."""
+def command_line(steps: Sequence[Step] = STEPS) -> argparse.ArgumentParser:
+    """What ``benchmarks/gpu/run`` takes."""
     listed = "\n".join(f"  {step.name:10} {step.told} ({step.limit_s / 60:.1f} minutes at most)" for step in steps)
     parser = argparse.ArgumentParser(
         prog="benchmarks/gpu/run",
@@ -289,7 +289,12 @@ def main(arguments: Sequence[str] | None = None, steps: tuple[Step, ...] = STEPS
     parser.add_argument("--minutes", default=str(TOTAL_MINUTES), help=f"for everything ({TOTAL_MINUTES:g})")
     parser.add_argument("--wheels", default="wheels", help="folder of what benchmarks/gpu/prepare collected (wheels)")
     parser.add_argument("--pack", action="store_true", help="leave two files only: all.json and logs.tar.gz")
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None, steps: tuple[Step, ...] = STEPS, look: Callable[..., Machine] = machine) -> int:
+    """Run what was asked for; the exit code.  steps, look: others for tests."""
+    options = command_line(steps).parse_args(arguments)
     began = time.monotonic()
     signal.signal(signal.SIGTERM, _interrupt)
     processes.adopt_orphans()
