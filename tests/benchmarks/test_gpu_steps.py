@@ -2,16 +2,51 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import json
 import time
+from typing import Any
 
 import pytest
 import torch
 
+import args
 from benchmarks import model_gradient
 from benchmarks.gpu import bits, gradients, paper, rank_checks, ranks
+from benchmarks.gpu.steps import STEPS, Command
 from benchmarks.quantize import MAIN, fractions
 from tests.nuq.ranks import Outcome, Ranks
+
+
+class Parsed(Exception):
+    """In place of what a program does once it has parsed its words."""
+
+
+OWN = [command for step in STEPS for command in (*step.commands, *step.rehearsal) if command[1] != "pytest"]
+
+
+@pytest.mark.parametrize("command", OWN, ids=" ".join)
+def test_programs_take_the_words_of_the_table(monkeypatch: pytest.MonkeyPatch, command: Command) -> None:
+    """Also those that only a GPU would hear, and for the trainer's settings what they mean."""
+    parse = argparse.ArgumentParser.parse_args
+
+    def only(self: argparse.ArgumentParser, given: Any = None) -> None:
+        del given
+        raise Parsed(parse(self, command[2:]))
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", only)
+    with pytest.raises(Parsed) as found:
+        importlib.import_module(command[1]).main()
+    chosen = found.value.args[0]
+    for model in chosen.model if command[1] == "benchmarks.train" else ():
+        settings = args.parse_overrides(chosen.settings)
+        assert args.resolve({"data": chosen.data or "cifar10", "model": model, "device": chosen.device, **settings})
+
+
+def test_the_large_models_can_be_configured() -> None:
+    for settings in (*gradients.MODELS.values(), *gradients.SMALL_MODELS.values()):
+        assert args.resolve({"method": "supersgd", "workers": 1, **settings})
 
 
 def test_bits_that_differ_are_found() -> None:
