@@ -71,12 +71,12 @@ def operator_checks(size: int) -> dict[str, Check]:
     ]
 
     def both(case: Case, by: Any, device: str) -> Tensors:
-        scales, packed = test_cuda.encoded(by, case, device, moved(vector_of(case), device))
-        total = test_cuda.decoded(by, case, scales, packed, device, moved(vector_of(Case(case.n, case.n)), device).clone())
+        scales, packed = test_cuda.encoded(by, case, device, vector_of(case).to(device))
+        total = test_cuda.decoded(by, case, scales, packed, device, vector_of(Case(case.n, case.n)).to(device).clone())
         return {"scales": scales, "bytes": packed, "decoded numbers": total}
 
     def rotated(n: int, block: int, inverse: bool, by: Any, device: str) -> Tensors:
-        x = moved(vector_of(Case(n, n)), device).clone()
+        x = vector_of(Case(n, n)).to(device).clone()
         by.hadamard_(x, block, test_cuda.K0, test_cuda.K1, inverse)
         return {"numbers": x}
 
@@ -99,10 +99,6 @@ def vector_of(case: Any) -> Tensor:
     return _vectors[name]
 
 
-def moved(x: Tensor, device: str) -> Tensor:
-    return x.to(device)
-
-
 def statistics_checks(size: int) -> dict[str, Check]:
     """What level updates are computed from: one sample of a vector, and the moments of its buckets."""
     from nuq.ops import NORMS
@@ -112,7 +108,7 @@ def statistics_checks(size: int) -> dict[str, Check]:
     def added(norm: str, bucket_size: int, by: Any, device: str) -> Tensors:
         del by  # chosen by the tensor's device
         statistics = Statistics.empty(10)
-        statistics.add([moved(vector_of(Case(size + 7, bucket_size)), device)], bucket_size, norm)
+        statistics.add([vector_of(Case(size + 7, bucket_size)).to(device)], bucket_size, norm)
         return {"statistics": torch.from_numpy(statistics.to_array())}
 
     return {f"statistics {norm} {bucket}": partial(added, norm, bucket) for norm in NORMS for bucket in (512, 8192)}

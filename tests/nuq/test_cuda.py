@@ -288,6 +288,15 @@ def test_compiled_kernels_round_as_specified_and_do_not_spill(
     check_machine_code(recorders, architecture)
 
 
+def test_a_block_of_the_norms_tree_stays_inside_one_warp(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of 128 sums in 32 threads, five halvings exchange four float64, two words each: 40 shuffles, and a few for what comes after."""
+    recorders = recorded(monkeypatch, tmp_path)
+    monkeypatch.setattr(kernels, "check_scales", lambda *_: None)  # nothing is computed
+    COMPILED["levels, 3 bits"]()
+    (kernel,) = (kernel for recorder in recorders for kernel in recorder.compile(80))
+    assert 40 <= kernel.asm["ptx"].count("shfl.sync") < 80
+
+
 # --- without Triton --------------------------------------------------------------------------------------------------
 
 
