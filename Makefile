@@ -20,7 +20,7 @@ PINNED = $(shell sed -n 's/^$(1)==//p' constraints.txt)
 export PIP_ROOT_USER_ACTION := ignore
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help setup demo test fault-test slurm-test wheel-test test-versions lint format clean
+.PHONY: help setup demo test fault-test slurm-test wheel-test test-versions gpu lint format clean
 
 help: ## this list
 	sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ wheel-test: $(DEV) ## build the wheel, install it with a compiler and without on
 
 test-versions: $(DEV) ## the library on other versions of Python, torch, NumPy and Triton, by pip and uv (several GB and minutes a row)
 	$(PY) -m tests.versions $(ARGS)
+
+gpu: ## measure on a GPU within 25 minutes, with the Python, torch and Triton that are there (ARGS="--rehearse": in small, without a GPU)
+	benchmarks/gpu/run $(ARGS)
 
 lint: $(DEV) ## ruff check, ruff format --check, pyright
 	failed=

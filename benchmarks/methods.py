@@ -187,13 +187,22 @@ def line(row: Row) -> str:
     return f"{row.title + biased:34}{error}{row.bits_per_coordinate:9.4f}{rates}{rival:32}{mark}"
 
 
-def table(cases: Sequence[str], gradients: Gradients, pairs: int, budget_s: float, device: str = "cpu") -> dict[str, Row]:
-    """Measured and printed one by one."""
+def table(
+    cases: Sequence[str], gradients: Gradients, pairs: int, budget_s: float, device: str = "cpu", failed: dict[str, str] | None = None
+) -> dict[str, Row]:
+    """Measured and printed one by one.  failed: takes what a method failed with, by its case; without it such an error is raised."""
     rows: dict[str, Row] = {}
     print(HEAD, flush=True)
     for case in cases:
-        rows[case] = measure(case, gradients, pairs, budget_s, device)
-        print(line(rows[case]), flush=True)
+        try:
+            rows[case] = measure(case, gradients, pairs, budget_s, device)
+        except Exception as error:  # whatever a device refuses, the other methods are measured
+            if failed is None:
+                raise
+            failed[case] = f"{type(error).__name__}: {error}"[:300]
+            print(f"{case}: {failed[case]}", flush=True)
+        else:
+            print(line(rows[case]), flush=True)
     return rows
 
 
@@ -207,21 +216,21 @@ def summary(rows: dict[str, Row], gradients: Gradients) -> dict[str, Any]:
     }
 
 
-def copy_gb_per_s(num_coordinates: int) -> float:
+def copy_gb_per_s(num_coordinates: int, device: str = "cpu") -> float:
     """Of ``Tensor.copy_``, what memory can do."""
-    source, target = torch.ones(num_coordinates), torch.zeros(num_coordinates)
-    times = [seconds(lambda: target.copy_(source), "cpu") for _ in range(10)]
+    source, target = torch.ones(num_coordinates, device=device), torch.zeros(num_coordinates, device=device)
+    times = [seconds(lambda: target.copy_(source), device) for _ in range(10)]
     return 4 * num_coordinates / statistics.median(times) / 1e9
 
 
-def on_gpu(cases: Sequence[str], gradients: Gradients, pairs: int, budget_s: float) -> dict[str, Any] | str:
-    """The same on the first GPU."""
-    if not torch.cuda.is_available():
-        return "not measured"
-    print(f"\n{torch.cuda.get_device_name()}")
-    learn, measured = ([vector.cuda() for vector in vectors] for vectors in (gradients.learn, gradients.measure))
+def on_device(cases: Sequence[str], gradients: Gradients, pairs: int, budget_s: float, device: str) -> dict[str, Any]:
+    """The same on one device; a method that fails there is told, and the others are measured."""
+    name, failed = torch.cuda.get_device_name() if device == "cuda" else "CPU", {}
+    print(f"\n{name}")
+    learn, measured = ([vector.to(device) for vector in vectors] for vectors in (gradients.learn, gradients.measure))
     moved = Gradients(gradients.title, gradients.shapes, learn, measured, gradients.stand_in)
-    return {"name": torch.cuda.get_device_name(), **summary(table(cases, moved, pairs, budget_s, "cuda"), moved)}
+    found = summary(table(cases, moved, pairs, budget_s, device, failed), moved)
+    return {"name": name, "copy_gb_per_s": copy_gb_per_s(gradients.num_coordinates, device), **found, "failed": failed}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -230,6 +239,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), metavar="METHOD", help='names, with settings: "topk ratio=0.1"')
     parser.add_argument("--model", default="cifar_resnet18", choices=list(model_gradient.MODELS), help="whose gradient")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_PAIRS} pairs of each method, for a look")
+    parser.add_argument("--pairs", type=int, help=f"pairs of each method ({PAIRS}, or {QUICK_PAIRS})")
+    parser.add_argument("--device", choices=("cuda", "cpu"), help="this one alone (the CPU, then a GPU where there is one)")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads; of 1 its own time counts, else wall time")
     parser.add_argument("--out", type=Path, default=None, help="folder of the figure (none: no figure)")
     chosen = parser.parse_args(arguments)
@@ -241,6 +252,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(chosen.threads)
     gradients = model_gradient.recorded(chosen.model)
     pairs, budget_s = (QUICK_PAIRS, QUICK_BUDGET_S) if chosen.quick else (PAIRS, BUDGET_S)
+    pairs = chosen.pairs or pairs
+    if chosen.device:
+        told = {"gradient": gradients.title, "stand_in": gradients.stand_in, "num_coordinates": gradients.num_coordinates}
+        found = on_device(chosen.methods, gradients, pairs, budget_s, chosen.device)
+        print(json.dumps(told | found))
+        if found["failed"]:
+            raise SystemExit(1)
+        return
     sets = cpu.instruction_sets()
     kernels = sets[-1] if sets else "no C++ kernels"
     memory = copy_gb_per_s(gradients.num_coordinates)
@@ -259,7 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "kernels": kernels,
         "copy_gb_per_s": memory,
         **summary(rows, gradients),
-        "gpu": on_gpu(chosen.methods, gradients, pairs, budget_s),
+        "gpu": on_device(chosen.methods, gradients, pairs, budget_s, "cuda") if torch.cuda.is_available() else "not measured",
     }
     if gradients.stand_in:
         print("a stand-in's gradient: nothing is claimed")

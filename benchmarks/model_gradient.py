@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from train.trainer import Trainer
 CACHE = Path("runs") / "methods"
 MODELS = {  # name: what it is trained on, in words, and the settings of its run
     "cifar_resnet18": ("CIFAR-10", {"data": "cifar10"}),
+    "lenet": ("CIFAR-10", {"data": "cifar10"}),  # 657,000 parameters, for a look
     "gpt": ("text", {"data": "text", "model.layers": 6, "model.heads": 6, "model.width": 384, "optim": "adamw"}),  # 10.8 million parameters
 }
 BATCH_SIZE = 32
@@ -60,13 +62,19 @@ def _recorded(model: str, stand_in: bool) -> Gradients:
         return Gradients(title, kept["shapes"], kept["learn"], kept["measure"], stand_in)
     chosen = {"method": "supersgd", "model": model, **settings, "batch_size": BATCH_SIZE, "workers": 1, "stand_in": stand_in}
     trainer = Trainer(args.resolve({**chosen, "threads": torch.get_num_threads()}), device=torch.device("cpu"))
+    found = trained(trainer, LEARN_AT, MEASURE_AT, title)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    torch.save({"shapes": found.shapes, "learn": found.learn, "measure": found.measure}, place)
+    return found
+
+
+def trained(trainer: Trainer, learn_at: Sequence[int], measure_at: Sequence[int], title: str) -> Gradients:
+    """One worker's gradients at these steps of a run, which is trained up to the last of them."""
     shapes = {name: tuple(parameter.shape) for name, parameter in trainer.parameters.items()}
     learn, measure = [], []
-    for step in range(MEASURE_AT[-1] + 1):
-        if step in LEARN_AT or step in MEASURE_AT:
-            gradient, _ = trainer.gradient(0, step, trainer.order, "train")
-            (learn if step in LEARN_AT else measure).append(torch.cat([part.reshape(-1) for part in gradient]))
+    while trainer.step <= measure_at[-1]:
+        if trainer.step in (*learn_at, *measure_at):
+            gradient, _ = trainer.gradient(0, trainer.step, trainer.order, "train")
+            (learn if trainer.step in learn_at else measure).append(torch.cat([part.reshape(-1) for part in gradient]))
         trainer.train_step()
-    place.parent.mkdir(parents=True, exist_ok=True)
-    torch.save({"shapes": shapes, "learn": learn, "measure": measure}, place)
-    return Gradients(title, shapes, learn, measure, stand_in)
+    return Gradients(title, shapes, learn, measure, trainer.data.is_stand_in)

@@ -1,4 +1,4 @@
-"""How fast the operators are: ``python -m benchmarks.quantize [--size N] [--repeats R]``.
+"""How fast the operators are: ``python -m benchmarks.quantize [--size N] [--repeats R] [--device cuda]``.
 
 GB/s of float32 input (4 bytes a coordinate, whatever the input's type), medians and quartiles.  The measure is
 ``Tensor.copy_`` into memory that was written before, of the same float32 coordinates, timed right before every call; the ratio is taken
@@ -183,19 +183,26 @@ def print_rows(title: str, timed: dict[str, Timed], eager: dict[str, Timed] | No
         print(f"{name:36}{row.gb_per_s:8.1f}{middle:12.2f} ({low:.2f} - {high:.2f}){'':4}{speedup}")
 
 
-def on_gpu(size: int, repeats: int) -> dict[str, Any]:
-    """The fractions of the copy's bandwidth."""
-    if not torch.cuda.is_available():
-        return {"encode_fraction_of_peak": NOT_MEASURED, "decode_fraction_of_peak": NOT_MEASURED}
+def fractions(size: int, repeats: int, device: str) -> dict[str, Any]:
+    """The fractions of the copy's bandwidth on one device, whose name is among them."""
+    name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
     bf16 = tuple(replace(row, name=f"{row.name}, bf16", dtype=torch.bfloat16) for row in ROWS[:2])
-    timed = measure((*ROWS, *bf16), size, repeats, "cuda")
-    print_rows(f"\n{torch.cuda.get_device_name()}", timed)
-    fractions = {name: row.fraction_of_peak() for name, row in timed.items()}
-    print("fraction of the copy's bandwidth: " + ", ".join(f"{name} {value:.2f}" for name, value in fractions.items()))
+    timed = measure((*ROWS, *bf16), size, repeats, device)
+    copy = statistics.median(seconds for row in timed.values() for seconds in row.copies)
+    print_rows(f"\n{name}", timed)
+    found = {name: row.fraction_of_peak() for name, row in timed.items()}
+    print(f"copy_: {8e-9 * size / copy:.0f} GB/s, read and written")
+    print("fraction of the copy's bandwidth: " + ", ".join(f"{name} {value:.2f}" for name, value in found.items()))
     return {
-        "encode_fraction_of_peak": fractions[MAIN[0]],
-        "decode_fraction_of_peak": fractions[MAIN[2]],
-        "gpu": {"name": torch.cuda.get_device_name(), "fraction_of_peak": fractions},
+        "encode_fraction_of_peak": found[MAIN[0]],
+        "decode_fraction_of_peak": found[MAIN[2]],
+        "gpu": {
+            "name": name,
+            "size": size,
+            "copy_read_and_written_gb_per_s": 8e-9 * size / copy,
+            "gb_per_s": {name: row.gb_per_s for name, row in timed.items()},
+            "fraction_of_peak": found,
+        },
     }
 
 
@@ -205,8 +212,14 @@ def main() -> None:
     )
     parser.add_argument("--size", type=int, default=1 << 25, help="coordinates")
     parser.add_argument("--repeats", type=int, default=15, help="timed calls of each operation")
+    parser.add_argument(
+        "--device", choices=("cuda", "cpu"), help="fractions of this one's bandwidth alone (both, and much more of the CPU)"
+    )
     chosen = parser.parse_args()
     torch.set_num_threads(THREADS)
+    if chosen.device:
+        print(json.dumps(fractions(chosen.size, chosen.repeats, chosen.device)))
+        return
     sets = cpu.instruction_sets()
     if not sets:
         print(f"The C++ kernels are not built: the reference, on at most {EAGER_SIZE} coordinates")
@@ -234,7 +247,8 @@ def main() -> None:
         for row in MORE_ROWS:  # one by one: less memory at a time
             more |= measure((row,), chosen.size, few, "cpu")
         print_rows(f"\nmore, {isa}", more)
-    gpu = on_gpu(chosen.size, chosen.repeats)
+    unmeasured = {"encode_fraction_of_peak": NOT_MEASURED, "decode_fraction_of_peak": NOT_MEASURED}
+    gpu = fractions(chosen.size, chosen.repeats, "cuda") if torch.cuda.is_available() else unmeasured
     result = {
         **{name: timed[name].ratios()[1] for name in MAIN},
         "speedup_vs_eager": {name: timed[name].gb_per_s / eager[name].gb_per_s for name in MAIN},

@@ -1,4 +1,4 @@
-"""What training with us costs beside a bare PyTorch loop: ``python -m benchmarks.train [--model NAME ..] [--options] [--seconds S]``.
+"""What training with us costs beside a bare PyTorch loop: ``python -m benchmarks.train [--model NAME ..] [--device D] [--seconds S]``.
 
 Our step (``Trainer.train_step``: the workers' gradients, their exchange as messages, the optimizer, all checks) and a bare loop's: the same
 M forward and backward passes on the same batches, gradients summed by ``backward``, ``optim.SGD``.  They go in turns within one process,
@@ -13,6 +13,9 @@ text.
 - share_updates: the statistics behind one level update and the update, times the updates in the default ``steps``, beside that many steps.
   share_measurement: the estimator's, as often as by default (never).  share_paper: both at the paper's 80,000 steps, measured every 1,000.
 
+``--device cuda`` is wall time with the GPU's work; ``--data imagenet`` has random pictures of its size where there are none;
+``--settings compute.precision=bf16 compute.cuda_graphs=true`` are the trainer's, and the bare loop casts as they say.
+
 ``--options`` sets ``compute.*`` and ``threads`` beside the defaults, step by step: above 1 is faster.  (``benchmarks.train_options``)
 
 Claims: overhead_sgd (method=supersgd) <= 3 %, overhead_alq_3bit <= 10 %, share_updates + share_measurement <= 2 %.
@@ -21,7 +24,9 @@ Claims: overhead_sgd (method=supersgd) <= 3 %, overhead_alq_3bit <= 10 %, share_
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
+import functools
 import json
 import os
 import statistics
@@ -35,11 +40,13 @@ from torch.nn.functional import cross_entropy
 
 import args
 from nuq import cpu, schedule
+from train.gradients import DTYPES
 from train.memory import keep_freed_memory
 from train.trainer import Trainer
 
 METHODS: dict[str, dict[str, Any]] = {"sgd": {"method": "supersgd"}, "alq_3bit": {"method": "alq", "method.bits": 3}}
 LIMITS = {"overhead_sgd": 0.03, "overhead_alq_3bit": 0.10, "share_updates_and_measurement": 0.02}
+AGREEMENT = {"fp32": 1e-3, "bf16": 0.1, "fp16": 0.1}  # kernels chosen differently round differently
 PREPARED_STEPS, CHECKED_STEPS, WARM_UP = 4, 3, 2
 PAPER = {"steps": 80_000, "measure_every": 1000}
 
@@ -69,6 +76,8 @@ class Bare:
 
     def __init__(self, trainer: Trainer, batches: Sequence[Sequence[tuple[Tensor, Tensor]]]) -> None:
         self.model = copy.deepcopy(trainer.model).train()
+        dtype = DTYPES.get(trainer.config["compute"]["precision"])
+        self._autocast = functools.partial(torch.autocast, trainer.device.type, dtype) if dtype else contextlib.nullcontext
         values = trainer.config["optim"]
         options = {key: values[key] for key in ("lr", "momentum", "nesterov", "weight_decay")}
         self.optimizer = torch.optim.SGD(self.model.parameters(), **options)
@@ -78,8 +87,10 @@ class Bare:
         self.optimizer.zero_grad()
         minibatches = self.batches[self.steps % len(self.batches)]
         for x, y in minibatches:
-            logits = self.model(x)
-            (cross_entropy(logits.flatten(0, -2), y.flatten()) / len(minibatches)).backward()  # a text has a label at every place
+            with self._autocast():
+                logits = self.model(x)
+            loss = cross_entropy(logits.float().flatten(0, -2), y.flatten())  # a text has a label at every place
+            (loss / len(minibatches)).backward()
         self.optimizer.step()
         self.steps += 1
 
@@ -88,21 +99,28 @@ def data_of(model: str) -> str:
     return "text" if model == "gpt" else "cifar10"
 
 
-def trainer_of(model: str, batch_size: int, workers: int, threads: int, method: dict[str, Any], **more: Any) -> Trainer:
+def trainer_of(
+    model: str, batch_size: int, workers: int, threads: int, method: dict[str, Any], device: str = "cpu", **more: Any
+) -> Trainer:
     """On CIFAR-10, a GPT on text; on a stand-in of its shape where it is not there.  No level is updated of the trainer's own accord."""
     quiet = {"method.update_at": [], "method.update_every": 0} if "method.bits" in method else {}
     settings = {"data": data_of(model), "model": model, "batch_size": batch_size, "workers": workers, "threads": threads, **method, **quiet}
     try:
-        return Trainer(args.resolve(settings | more), device=torch.device("cpu"))
+        return Trainer(args.resolve(settings | more), device=torch.device(device))
     except FileNotFoundError:
-        return Trainer(args.resolve(settings | more | {"stand_in": True}), device=torch.device("cpu"))
+        return Trainer(args.resolve(settings | more | {"stand_in": True}), device=torch.device(device))
 
 
 def seconds(call: Callable[[], object], *, wall: bool = False) -> float:
-    """Time of one call; of a single thread its own, which others on the machine change little."""
-    clock = time.thread_time if torch.get_num_threads() == 1 and not wall else time.perf_counter
+    """Time of one call; of a single thread its own, which others on the machine change little.  On a GPU, with what the call started."""
+    on_gpu = torch.cuda.is_initialized()
+    clock = time.thread_time if torch.get_num_threads() == 1 and not (wall or on_gpu) else time.perf_counter
+    if on_gpu:
+        torch.cuda.synchronize()
     started = clock()
     call()
+    if on_gpu:
+        torch.cuda.synchronize()
     return clock() - started
 
 
@@ -135,7 +153,7 @@ def disagreement(trainer: Trainer, bare: Bare) -> float:
 
 
 def overhead(trainer: Trainer, budget_s: float, *, exact: bool) -> dict[str, float]:
-    """The trainer's step beside the bare one.  exact: the method rounds nothing, so both have to stay together."""
+    """The trainer's step beside the bare one.  exact: the method rounds nothing, so both have to stay together (``AGREEMENT``)."""
     prepared = Prepared(trainer)
     data_s = min(seconds(lambda: _batches(trainer, 0)) for _ in range(3))
     trainer.gradients.data = prepared  # type: ignore[assignment]
@@ -144,7 +162,7 @@ def overhead(trainer: Trainer, budget_s: float, *, exact: bool) -> dict[str, flo
         trainer.train_step()
         bare.step()
     apart = disagreement(trainer, bare)
-    if exact and apart > 1e-3:
+    if exact and apart > AGREEMENT[trainer.config["compute"]["precision"]]:
         raise AssertionError(f"after {CHECKED_STEPS} steps the two differ by {apart:.1e} of the largest parameter: not the same work")
     ours, theirs = in_turns(trainer.train_step, bare.step, budget_s)
     ratio, low, high = spread([a / b for a, b in zip(ours, theirs, strict=True)])
@@ -190,11 +208,11 @@ def shares(trainer: Trainer, step_s: float) -> dict[str, float]:
     }
 
 
-def measured(model: str, batch_size: int, workers: int, threads: int, budget_s: float) -> dict[str, Any]:
-    """One model: both overheads, and the shares."""
+def measured(model: str, batch_size: int, workers: int, threads: int, budget_s: float, device: str, settings: Any) -> dict[str, Any]:
+    """One model: both overheads, and the shares.  settings: more of the trainer's."""
     found: dict[str, Any] = {}
     for name, method in METHODS.items():
-        trainer = trainer_of(model, batch_size, workers, threads, method)
+        trainer = trainer_of(model, batch_size, workers, threads, method, device, **settings)
         found[name] = overhead(trainer, budget_s, exact=name == "sgd")
         found["stand_in"] = trainer.data.is_stand_in
         if name != "sgd":
@@ -246,17 +264,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1, help="CPU threads; of 1 its own time counts, else wall time")
     parser.add_argument("--seconds", type=float, default=20.0, help="of pairs, for each model and method")
     parser.add_argument("--options", action="store_true", help="the settings compute.* and threads beside the defaults, instead")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--data", help="in place of cifar10, or of text for gpt")
+    parser.add_argument(
+        "--settings", nargs="+", default=[], metavar="NAME=VALUE", help="more of the trainer's, such as compute.precision=bf16"
+    )
     chosen = parser.parse_args(arguments)
     try:
+        settings = {**args.parse_overrides(chosen.settings), **({"data": chosen.data} if chosen.data else {})}
         for model in chosen.model:
-            args.resolve({"data": data_of(model), "model": model, "workers": chosen.workers, "batch_size": chosen.batch})
+            own = {"data": data_of(model), "model": model, "workers": chosen.workers, "batch_size": chosen.batch}
+            args.resolve(own | settings | {"device": chosen.device})
     except ValueError as error:
         parser.error(str(error))
     torch.set_num_threads(chosen.threads)
     keep_freed_memory()  # as every run does: for both sides here
     sets = cpu.instruction_sets()
-    how = "1 thread, its own time" if chosen.threads == 1 else f"{chosen.threads} threads, wall time"
-    told: dict[str, Any] = {"batch": chosen.batch, "workers": chosen.workers, "threads": chosen.threads, "load": os.getloadavg()[0]}
+    how = "1 thread, its own time" if chosen.threads == 1 and chosen.device == "cpu" else f"{chosen.threads} threads, wall time"
+    device = torch.cuda.get_device_name() if chosen.device == "cuda" else "CPU"
+    how += "".join(f"; {words}" for words in (device, *chosen.settings))
+    told: dict[str, Any] = {
+        "device": device,
+        "settings": chosen.settings,
+        "batch": chosen.batch,
+        "workers": chosen.workers,
+        "threads": chosen.threads,
+        "load": os.getloadavg()[0],
+    }
     print(f"{chosen.workers} workers of {chosen.batch} images; {how}; {sets[-1] if sets else 'no C++ kernels'}; load {told['load']:.1f}")
     if chosen.options:
         from benchmarks import train_options  # it compiles
@@ -269,7 +303,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(HEAD, flush=True)
     for model in chosen.model:
         try:
-            rows[model] = measured(model, chosen.batch, chosen.workers, chosen.threads, chosen.seconds)
+            rows[model] = measured(model, chosen.batch, chosen.workers, chosen.threads, chosen.seconds, chosen.device, settings)
         except ValueError as error:
             parser.error(str(error))
         print(line(model, rows[model]), flush=True)

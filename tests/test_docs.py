@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shlex
 import subprocess
@@ -16,6 +17,9 @@ import pytest
 import args
 import command_line
 import grid_run
+from benchmarks.gpu import prepare
+from benchmarks.gpu import run as gpu_run
+from benchmarks.gpu.steps import chosen
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -143,6 +147,10 @@ def check(command: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert folder.startswith("runs/") and importlib.util.find_spec("tensorboard")
         case ["bash" | "sbatch", path]:
             _check_file(path)
+        case ["benchmarks/gpu/prepare" as path, *rest]:
+            assert os.access(ROOT / path, os.X_OK) and prepare.command_line().parse_args(rest)
+        case ["benchmarks/gpu/run" as path, *rest]:
+            assert os.access(ROOT / path, os.X_OK) and chosen(gpu_run.command_line().parse_args(rest).steps)
         case ["git", "clone", *_] | ["cd", _] | ["source", ".venv/bin/activate"] | ["pip", "install", "."]:
             pass
         case _:

@@ -140,7 +140,8 @@ def _decode(
     here = row * BUCKET < left
     if ENDS:
         scale, top = _load(scales + 2 * bucket, here, FULL), _load(scales + 2 * bucket + 1, here, FULL)
-        values = tl.where(codes == 0, -top, tl.where(codes == L - 1, top, values * scale))
+        # -top is 0 - top to Triton: +0 for a zero bucket, where the specification has -0.
+        values = tl.where(codes == 0, top * -1.0, tl.where(codes == L - 1, top, values * scale))
     else:
         values = values * _load(scales + bucket, here, FULL)
     to = total + start + places

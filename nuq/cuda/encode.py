@@ -24,9 +24,10 @@ def _start(n, BUCKET: tl.constexpr, ROWS: tl.constexpr, PIECES: tl.constexpr, WI
 
 @triton.jit
 def _offsets(UNIT: tl.constexpr, ROWS: tl.constexpr, R: tl.constexpr, NB: tl.constexpr, K: tl.constexpr):
-    """(row, offset within it) of a tile's coordinates, UNIT of them together: [1, ROWS * NB, 1] and [R, ROWS * NB, K / UNIT]."""
-    block = tl.arange(0, ROWS * NB)[None, :, None]
-    along = tl.arange(0, R)[:, None, None] * (K // UNIT) + tl.arange(0, K // UNIT)[None, None, :]
+    """(row, offset within it) of a tile's coordinates, UNIT of them together: [1, R * ROWS * NB, 1] and [1, R * ROWS * NB, K / UNIT]."""
+    run = tl.arange(0, R * ROWS * NB)[None, :, None]
+    block = run % (ROWS * NB)
+    along = run // (ROWS * NB) * (K // UNIT) + tl.arange(0, K // UNIT)[None, None, :]
     return block // NB, (block % NB) * (R * K // UNIT) + along
 
 
@@ -37,15 +38,15 @@ def _valid(row, offset, piece, left, BUCKET: tl.constexpr):
 
 
 @triton.jit
-def _of_blocks(values, ROWS: tl.constexpr, NB: tl.constexpr):
-    """One number per row -> one per block, as [1, ROWS * NB, 1]."""
-    return tl.reshape(tl.broadcast_to(values[:, None], (ROWS, NB)), (1, ROWS * NB, 1))
+def _of_runs(values, R: tl.constexpr, ROWS: tl.constexpr, NB: tl.constexpr):
+    """One number per row -> one per run of K coordinates, as [1, R * ROWS * NB, 1]."""
+    return tl.reshape(tl.broadcast_to(values[None, :, None], (R, ROWS, NB)), (1, R * ROWS * NB, 1))
 
 
 @triton.jit
 def _maxima(x, ROWS: tl.constexpr, R: tl.constexpr, NB: tl.constexpr, K: tl.constexpr, LANES: tl.constexpr):
     """Bits of the largest |x| of every lane: int32[ROWS, LANES]."""
-    bits = tl.max(magnitudes(x), axis=0)
+    bits = tl.max(tl.reshape(magnitudes(x), (R, ROWS * NB, K)), axis=0)
     bits = tl.max(tl.reshape(bits, (ROWS * NB, K // LANES, LANES)), axis=1)
     return tl.max(tl.reshape(bits, (ROWS, NB, LANES)), axis=1)
 
@@ -186,10 +187,10 @@ def encode_kernel(
         else:
             tl.store(scales + bucket, scale, mask=lengths > 0)
 
-    r = x * _of_blocks(inverse(scale), ROWS, NB)
+    r = x * _of_runs(inverse(scale), R, ROWS, NB)
     if NORM == "quantile":
         row_t = tl.where(scale > 0, top * inverse(scale), 1.0)
-        t = _of_blocks(row_t, ROWS, NB)
+        t = _of_runs(row_t, R, ROWS, NB)
     else:
         t = 1.0
     r = tl.minimum(tl.maximum(r, -t), t)
@@ -228,7 +229,7 @@ def encode_kernel(
                     tl.store(first + group * BYTES + byte, (words >> (8 * byte)).to(tl.uint8))
         else:
             if PIECES == 1:
-                ends = _of_blocks(lengths, ROWS, NB)
+                ends = _of_runs(lengths, R, ROWS, NB)
             else:
                 ends = tl.minimum(left, BUCKET - piece)
             words = packed_words(codes, BITS, UNIT)

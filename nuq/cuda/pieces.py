@@ -48,11 +48,11 @@ def halve(s, ROWS: tl.constexpr, SIZE: tl.constexpr):
 
 @triton.jit
 def block_sums(x, R: tl.constexpr, BLOCKS: tl.constexpr, K: tl.constexpr):
-    """float64[BLOCKS] sums of squares of x float32[R, BLOCKS, K], coordinate r * K + k of each block, by the tree."""
+    """float64[BLOCKS] sums of squares of x float32[1, R * BLOCKS, K], coordinate r * K + k of each block, by the tree."""
     wide = x.to(tl.float64)
     s = wide * wide
     for step in tl.static_range(R.bit_length() - 1):
-        s = tl.sum(tl.reshape(s, (2, R >> (step + 1), BLOCKS, K)), axis=0)
+        s = tl.sum(tl.reshape(s, (2, (R >> (step + 1)) * BLOCKS, K)), axis=0)
     return halve(tl.reshape(s, (BLOCKS, K)), BLOCKS, K)
 
 

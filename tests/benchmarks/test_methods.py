@@ -61,7 +61,7 @@ def test_cases_that_are_not_legal(case: str, capsys: pytest.CaptureFixture[str])
 
 
 def test_gradients_of_every_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    small = {"cifar_resnet18": {"model": "lenet"}, "gpt": {"model.width": 12}}
+    small = {"cifar_resnet18": {"model": "lenet"}, "lenet": {}, "gpt": {"model.width": 12}}
     known = {name: (words, {**settings, **small[name]}) for name, (words, settings) in model_gradient.MODELS.items()}
     monkeypatch.setattr(model_gradient, "MODELS", known)
     monkeypatch.setattr(model_gradient, "CACHE", tmp_path)
@@ -105,3 +105,20 @@ def test_rivals_pack_as_tightly(num_levels: int) -> None:
     codes = torch.randint(0, num_levels, (1000,), generator=torch.Generator().manual_seed(0))
     size = eager.packed(codes, num_levels).numel()
     assert size == (200 if num_levels == 3 else 125 * (num_levels - 1).bit_length())
+
+
+def test_a_method_that_a_device_refuses_leaves_the_others(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(model_gradient, "recorded", lambda model: gradients())
+    given = methods.measure
+
+    def refused(case: str, *rest: object) -> methods.Row:
+        if case == "qsgd":
+            raise RuntimeError("no kernel image")
+        return given(case, *rest)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(methods, "measure", refused)
+    with pytest.raises(SystemExit, match="1"):
+        methods.main(["--device", "cpu", "--pairs", "1", "--threads", "1", "--methods", "qsgd", "supersgd"])
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert told["failed"] == {"qsgd": "RuntimeError: no kernel image"} and list(told["methods"]) == ["supersgd"]
+    assert told["name"] == "CPU" and told["copy_gb_per_s"] > 0 and told["methods"]["supersgd"]["error"] == 0

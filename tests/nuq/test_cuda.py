@@ -67,6 +67,7 @@ CASES = list(
             *(Case(n, size, "linf", 300, packing=16) for n, size in SHAPES[1::2]),
             *(Case(n, size, "linf", count, uniform=True, dither=True) for n, size in SHAPES for count in (3, 16)),
             *(Case(600, 256, "l2", count, uniform=True, accumulate=False) for count in LEVEL_COUNTS),
+            *(Case(520, 64, norm, 3, accumulate=False) for norm in ops.NORMS),  # a zero bucket's signs
             *(Case(1100, 512, norm, 8, dtype) for norm in ops.NORMS for dtype in ("bfloat16", "float16")),
             *(Case(301, 100, "rms", 5, dtype, uniform=True) for dtype in ("bfloat16", "float16")),
             *(Case(700, 256, norm, count, stochastic=False) for norm in ops.NORMS for count in (2, 8, 300)),
@@ -124,9 +125,10 @@ def levels_of(case: Case) -> Tensor:
     return torch.cat([torch.tensor([-1.0]), inner.clamp(-0.99, 0.99).sort().values, torch.tensor([1.0])])
 
 
-def encoded(operators: Any, case: Case, device: str) -> tuple[Tensor, Tensor]:
-    """Scales and packed bytes; both buffers hold other numbers before."""
-    x, packing = vector(case).to(device), coding.packing(case.num_levels) if case.packing is None else case.packing
+def encoded(operators: Any, case: Case, device: str, x: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Scales and packed bytes of x, else of ``vector``; both buffers hold other numbers before."""
+    x = vector(case).to(device) if x is None else x
+    packing = coding.packing(case.num_levels) if case.packing is None else case.packing
     buckets = ops.num_buckets(case.n, case.bucket_size)
     scales = torch.full((buckets * ops.scales_per_bucket(case.norm),), 9.0, device=device)
     packed = torch.full((coding.packed_bytes(case.n, packing),), 77, dtype=torch.uint8, device=device)
@@ -138,8 +140,9 @@ def encoded(operators: Any, case: Case, device: str) -> tuple[Tensor, Tensor]:
     return scales, packed
 
 
-def decoded(operators: Any, case: Case, scales: Tensor, packed: Tensor, device: str) -> Tensor:
-    total = torch.randn(case.n, generator=torch.Generator().manual_seed(7)).to(device)
+def decoded(operators: Any, case: Case, scales: Tensor, packed: Tensor, device: str, total: Tensor | None = None) -> Tensor:
+    """In ``total``, else in numbers of its own."""
+    total = torch.randn(case.n, generator=torch.Generator().manual_seed(7)).to(device) if total is None else total
     packing = coding.packing(case.num_levels) if case.packing is None else case.packing
     scales, packed, levels = scales.to(device), packed.to(device), levels_of(case).to(device)
     operators.decode_(packed, scales, levels, total, case.bucket_size, packing, case.accumulate, case.dither, K0, K1)
@@ -283,6 +286,15 @@ def test_compiled_kernels_round_as_specified_and_do_not_spill(
     monkeypatch.setattr(kernels, "check_scales", lambda *_: None)  # nothing is computed
     COMPILED[name]()
     check_machine_code(recorders, architecture)
+
+
+def test_a_block_of_the_norms_tree_stays_inside_one_warp(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of 128 sums in 32 threads, five halvings exchange four float64, two words each: 40 shuffles, and a few for what comes after."""
+    recorders = recorded(monkeypatch, tmp_path)
+    monkeypatch.setattr(kernels, "check_scales", lambda *_: None)  # nothing is computed
+    COMPILED["levels, 3 bits"]()
+    (kernel,) = (kernel for recorder in recorders for kernel in recorder.compile(80))
+    assert 40 <= kernel.asm["ptx"].count("shfl.sync") < 80
 
 
 # --- without Triton --------------------------------------------------------------------------------------------------

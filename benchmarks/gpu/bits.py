@@ -1,0 +1,237 @@
+"""The Triton kernels against the C++ kernels and the reference, bit for bit: ``python -m benchmarks.gpu.bits [--device cuda] [--size N]``.
+
+Encode, decode (written and added), rotation, statistics and SmaQ: every width of code, ternary and 9 bits included,
+every norm, type and kind of rounding, bucket sizes from 64 coordinates to the whole vector, and numbers of
+coordinates around N that no tile divides. The vectors are those of ``tests/nuq/test_cuda.py``: heavy tails, a zero
+bucket, one of denormal numbers. C++ computes on the CPU, the reference on the device (where Triton is missing it
+takes its place there) and, of the first cases, on the CPU too.
+
+``--device cpu``: Triton's interpreter, a thousand times as slow. ``--sanitize``: a small run of this program under
+compute-sanitizer's memcheck, where that is installed. What does not fit into ``--seconds`` is counted as not reached.
+Exit code 1 where a bit differs or memcheck found something; the last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+CHECKED = 10_000  # coordinates under compute-sanitizer, which slows kernels a hundredfold
+SANITIZED_S = 90.0
+NUM_ON_CPU = 12  # cases whose reference is computed on the CPU as well: seconds each
+LEVEL_COUNTS = (
+    2,
+    3,
+    4,
+    8,
+    16,
+    32,
+    64,
+    128,
+    256,
+    512,
+    5,
+    17,
+    100,
+    255,
+)  # all widths, then counts that do not fill theirs
+SIZES = (64, 512, 1000, 8192, 16384, 1 << 17, 1 << 31)  # of buckets; the last is one in all
+BLOCKS = (64, 1024, 1 << 15, 1 << 20)
+KEPT = 24  # vectors: drawing one takes longer than everything that is done with it
+TYPES = ("float32", "bfloat16", "float16")
+
+Tensors = dict[str, Tensor]
+Check = Callable[[Any, str], Tensors]  # what one implementation computes on a device
+
+
+def operator_checks(size: int) -> dict[str, Check]:
+    """Encoding and decoding, and rotations."""
+    from nuq.ops import NORMS
+    from tests.nuq import test_cuda
+    from tests.nuq.test_cuda import Case
+
+    cases = [
+        *(Case(size, 8192, norm, count, dtype) for count in LEVEL_COUNTS for norm in NORMS for dtype in TYPES),
+        *(Case(size + 7, bucket, norm, count, accumulate=False) for bucket in SIZES for norm in NORMS for count in (3, 8)),
+        *(Case(size - 1, 512, norm, count, uniform=True, dither=True) for norm in ("l2", "linf", "rms") for count in LEVEL_COUNTS),
+        *(Case(size, 8192, norm, count, stochastic=False) for norm in NORMS for count in (2, 8, 300)),
+    ]
+
+    def both(case: Case, by: Any, device: str) -> Tensors:
+        scales, packed = test_cuda.encoded(by, case, device, vector_of(case).to(device))
+        total = test_cuda.decoded(by, case, scales, packed, device, vector_of(Case(case.n, case.n)).to(device).clone())
+        return {"scales": scales, "bytes": packed, "decoded numbers": total}
+
+    def rotated(n: int, block: int, inverse: bool, by: Any, device: str) -> Tensors:
+        x = vector_of(Case(n, n)).to(device).clone()
+        by.hadamard_(x, block, test_cuda.K0, test_cuda.K1, inverse)
+        return {"numbers": x}
+
+    rotations = [(size + odd, block, inverse) for odd in (0, 77) for block in BLOCKS for inverse in (False, True)]
+    return {str(case): partial(both, case) for case in cases} | {f"rotation {one}": partial(rotated, *one) for one in rotations}
+
+
+_vectors: dict[Any, Tensor] = {}
+
+
+def vector_of(case: Any) -> Tensor:
+    """A case's vector on the CPU; the last few are kept."""
+    from tests.nuq import test_cuda
+
+    name = (case.n, min(case.bucket_size, case.n), case.dtype)
+    if name not in _vectors:
+        while len(_vectors) >= KEPT:
+            _vectors.pop(next(iter(_vectors)))
+        _vectors[name] = test_cuda.vector(case)
+    return _vectors[name]
+
+
+def statistics_checks(size: int) -> dict[str, Check]:
+    """What level updates are computed from: one sample of a vector, and the moments of its buckets."""
+    from nuq.ops import NORMS
+    from nuq.statistics import Statistics
+    from tests.nuq.test_cuda import Case
+
+    def added(norm: str, bucket_size: int, by: Any, device: str) -> Tensors:
+        del by  # chosen by the tensor's device
+        statistics = Statistics.empty(10)
+        statistics.add([vector_of(Case(size + 7, bucket_size)).to(device)], bucket_size, norm)
+        return {"statistics": torch.from_numpy(statistics.to_array())}
+
+    return {f"statistics {norm} {bucket}": partial(added, norm, bucket) for norm in NORMS for bucket in (512, 8192)}
+
+
+def smaq_checks(size: int) -> Iterator[tuple[str, Callable[[str], str]]]:
+    """What differs from SmaQ's reference, or nothing; by name."""
+    from nuq import smaq_reference
+    from nuq.cuda import smaq_kernels
+    from tests.nuq import test_cuda_smaq
+    from tests.nuq.test_cuda_smaq import Case
+
+    def check(case: Case, device: str) -> str:
+        expected = test_cuda_smaq.coded(case, smaq_reference, "cpu")
+        return test_cuda_smaq.difference(expected, test_cuda_smaq.coded(case, smaq_kernels, device))
+
+    for case in (Case(kind, size + 77, dtype, measured=True) for kind in ("normal", "relu", "nearly constant") for dtype in TYPES):
+        yield f"smaq {case}", partial(check, case)
+
+
+def differing(mine: Tensors, theirs: Tensors) -> str:
+    """Which numbers have other bits, or nothing."""
+    found = []
+    for name, tensor in mine.items():
+        wrong = (tensor.cpu().reshape(-1).view(torch.uint8) != theirs[name].cpu().reshape(-1).view(torch.uint8)).nonzero().flatten()
+        if len(wrong):
+            found.append(f"{len(wrong)} bytes of {name} differ, the first at {int(wrong[0])}")
+    return "; ".join(found)
+
+
+def compared(size: int, device: str, budget_s: float) -> dict[str, Any]:
+    """All checks in an order drawn once, until the time is up."""
+    from nuq import cpu, reference
+    from nuq.cuda import kernels
+
+    rivals: dict[str, tuple[Any, str]] = {"reference": (reference, device)}
+    if cpu.library() is not None:
+        rivals["c++"] = (torch.ops.nuq, "cpu")
+    checks = operator_checks(size)
+    order = [*checks]
+    random.Random(1).shuffle(order)
+    smaq = list(smaq_checks(size))
+    began, counts, different, done = time.monotonic(), Counter(), {}, 0
+
+    def compare(name: str, mine: Tensors, rival: str, by: Any, where: str, check: Check) -> None:
+        if said := differing(mine, check(by, where)):
+            different[f"{name} against {rival}"] = said
+        counts[rival] += sum(tensor.numel() for tensor in mine.values())
+
+    for name, check in statistics_checks(size).items():
+        compare(name, check(None, device), "statistics on the CPU", None, "cpu", check)
+    for name, on_device in smaq:
+        if said := on_device(device):
+            different[name] = said
+        counts["smaq"] += 1
+    for number, name in enumerate(order):
+        if time.monotonic() - began > budget_s:
+            break
+        mine, everyone = checks[name](kernels, device), dict(rivals)
+        if number < NUM_ON_CPU and device != "cpu":
+            everyone["reference on the CPU"] = (reference, "cpu")
+        for rival, (by, where) in everyone.items():
+            compare(name, mine, rival, by, where, checks[name])
+        done += 1
+    return {"cases": done, "not_reached": len(order) - done, "compared_numbers": dict(counts), "different": different}
+
+
+def sanitized(device: str) -> dict[str, Any]:
+    """A small run under compute-sanitizer."""
+    tool = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
+    if tool is None or device == "cpu":
+        return {"ran": False, "why": "compute-sanitizer is not installed" if tool is None else "no GPU"}
+    own = [
+        sys.executable,
+        "-m",
+        "benchmarks.gpu.bits",
+        "--device",
+        device,
+        "--size",
+        str(CHECKED),
+        "--seconds",
+        str(SANITIZED_S / 3),
+    ]
+    command = [tool, "--tool", "memcheck", "--error-exitcode", "9", *own]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=SANITIZED_S,
+            env=os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
+        )
+    except subprocess.TimeoutExpired:
+        return {"ran": False, "why": f"{SANITIZED_S:.0f} s were not enough"}
+    found = [line for line in done.stdout.splitlines() if line.startswith("=========")]
+    return {"ran": True, "exit_code": done.returncode, "errors": done.returncode == 9, "said": found[-3:]}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare, print what differs and one JSON object; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.bits", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--size", type=int, default=10_000_000, help="coordinates (10^7)")
+    parser.add_argument("--seconds", type=float, default=150.0, help="after which no further case is begun (150)")
+    parser.add_argument("--sanitize", action="store_true", help="then a small run under compute-sanitizer")
+    chosen = parser.parse_args(arguments)
+    if chosen.device == "cpu":
+        os.environ["TRITON_INTERPRET"] = "1"  # read where Triton is imported, which nothing has done yet
+    began = time.monotonic()
+    found = compared(chosen.size, chosen.device, chosen.seconds)
+    for name, said in found["different"].items():
+        print(f"{name}: {said}")
+    numbers = ", ".join(f"{number:,} with {rival}" for rival, number in found["compared_numbers"].items())
+    print(
+        f"{found['cases']} cases, {found['not_reached']} not reached; compared: {numbers}; {len(found['different'])} differ",
+        flush=True,
+    )
+    found |= {"device": chosen.device, "size": chosen.size, "seconds": round(time.monotonic() - began, 1)}
+    if chosen.sanitize:
+        found["sanitizer"] = sanitized(chosen.device)
+    print(json.dumps(found))
+    return int(bool(found["different"]) or found.get("sanitizer", {}).get("errors", False))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

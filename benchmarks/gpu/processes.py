@@ -1,0 +1,110 @@
+"""One command with a time limit, of which nothing is left afterwards: no child, and no child of a child.
+
+Only the standard library. On Linux the orphans of a command become this process's children
+(``PR_SET_CHILD_SUBREAPER``), so that also one that left the command's process group, or ignores signals, is found and
+killed. Elsewhere the process group is killed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+_ADOPT = 36  # PR_SET_CHILD_SUBREAPER
+_ROUNDS = 20  # a child may be forked while the others are killed
+
+
+@dataclass(frozen=True)
+class Ended:
+    """exit_code: as the command ended, negative for a signal."""
+
+    exit_code: int
+    seconds: float
+    timed_out: bool
+
+
+def adopt_orphans() -> None:
+    """Whoever loses its parent below this process becomes its child."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_ADOPT, 1, 0, 0, 0)
+
+
+def _parents() -> dict[int, int]:
+    """From every process to its parent, as /proc tells; empty where there is none."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+            found[int(stat.parent.name)] = int(stat.read_text(errors="replace").rpartition(")")[2].split()[1])
+    return found
+
+
+def _below(spared: set[int]) -> set[int]:
+    """The children of this process but for ``spared``, and all processes below them."""
+    parents, me = _parents(), os.getpid()
+    found = {process for process, parent in parents.items() if parent == me} - spared
+    before = 0
+    while len(found) > before:
+        before = len(found)
+        found |= {process for process, parent in parents.items() if parent in found}
+    return found
+
+
+def _children() -> set[int]:
+    """The children of this process."""
+    me = os.getpid()
+    return {process for process, parent in _parents().items() if parent == me}
+
+
+def _kill_all(leader: int, spared: set[int]) -> None:
+    """The group that ``leader`` leads, and everything that this process started but for what is below ``spared``."""
+    for _ in range(_ROUNDS):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader, signal.SIGKILL)
+        left = _below(spared)
+        for process in left:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+        for process in left:
+            with suppress(ChildProcessError):
+                os.waitpid(process, os.WNOHANG)
+        if not left:
+            return
+        time.sleep(0.02)
+
+
+def run(command: Sequence[str], log: BinaryIO, *, limit_s: float, folder: Path, environment: Mapping[str, str]) -> Ended:
+    """The command, both its outputs in ``log``, in a process group of its own; killed with all that it started at the limit.
+
+    What it left running is killed also where it ended by itself, and where this process is interrupted (which is raised on).
+    """
+    before, began = _children(), time.monotonic()
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        process_group=0,
+    )
+    timed_out = False
+    try:
+        process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        timed_out = True
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        _kill_all(process.pid, before)
+    return Ended(process.returncode, time.monotonic() - began, timed_out)

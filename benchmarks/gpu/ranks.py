@@ -1,0 +1,71 @@
+"""Ranks that share one device: ``python -m benchmarks.gpu.ranks [--device cuda] [--small]``.
+
+Two processes on the same GPU, over gloo with CUDA tensors (NCCL refuses two ranks on one GPU; what it says is told):
+the exchange and the DDP hook give the bits of the same exchange of CPU tensors, with gradients that are still on
+their way when the hook is called; FSDP2; how much of the exchange the backward pass hides; a rank that dies in the
+middle of a step. Then one rank over NCCL. ``--device cpu``: the same on the CPU, where all is gloo's. A check that
+fails costs the others nothing; exit code 1 then. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from benchmarks.gpu import rank_checks
+from tests.nuq.ranks import Ranks
+
+CHECK_S = 90.0
+CHECKS = (
+    (2, rank_checks.functional),
+    (2, rank_checks.hook),
+    (2, rank_checks.fsdp),
+    (2, rank_checks.overlap),
+    (2, rank_checks.dies),
+    (1, rank_checks.nccl),
+    (2, rank_checks.nccl),
+)
+
+
+def checked(ranks: Ranks, check: Any, device: str, small: bool) -> dict[str, Any]:
+    """What the first rank found, or what failed."""
+    outcomes = ranks.outcomes(check, device, small, timeout_s=CHECK_S)
+    for rank, outcome in enumerate(outcomes):
+        dead = outcome.exit_code is not None and not (check is rank_checks.dies and rank == 1)
+        if outcome.error or outcome.hung or dead:
+            words = outcome.error.strip().splitlines()[-1:] or [f"ended with {outcome.exit_code}" if dead else f"hung for {CHECK_S:.0f} s"]
+            print(outcome.error, flush=True)
+            return {"failed": f"rank {rank}: {words[0]}"[:500]}
+    return outcomes[0].value
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Every check, then one JSON object; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.ranks", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--small", action="store_true", help="small vectors, for a look")
+    chosen = parser.parse_args(arguments)
+    found: dict[str, Any] = {}
+    groups = {world: Ranks(world) for world in (1, 2)}
+    try:
+        for world, check in CHECKS:
+            began, name = time.monotonic(), f"{check.__name__} of {world}"
+            found[name] = checked(groups[world], check, chosen.device, chosen.small)
+            found[name]["seconds"] = round(time.monotonic() - began, 1)
+            print(f"{name}: {json.dumps(found[name])}"[:1000], flush=True)
+    finally:
+        for group in groups.values():
+            group.stop()
+    failed = [name for name, one in found.items() if "failed" in one]
+    print(json.dumps({"device": chosen.device, "failed": failed, "checks": found}))
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

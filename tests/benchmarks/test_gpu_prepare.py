@@ -1,0 +1,114 @@
+"""What ``benchmarks/gpu/prepare`` collects, and what ``benchmarks/gpu/run`` takes of it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from packaging.requirements import Requirement
+
+from benchmarks.gpu import prepare, run
+
+
+def plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def wheel(folder: Path, name: str, module: str = "made") -> Path:
+    """A real, empty wheel."""
+    package, version = name.split("-")[:2]
+    with ZipFile(folder / name, "w") as archive:
+        info = f"{package}-{version}.dist-info"
+        archive.writestr(f"{module}.py", "")
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return folder / name
+
+
+def test_the_table_holds_what_its_packages_need() -> None:
+    """Nothing is fetched by dependency: what a package of the table needs is in the table, or the machine's."""
+    table = {plain(name) for name in (*prepare.PURE, *prepare.COMPILED, *prepare.GIVEN)}
+    for name in (*prepare.PURE, *prepare.COMPILED):
+        for needed in map(Requirement, metadata.requires(name) or ()):
+            asked = needed.marker is None or needed.marker.evaluate(
+                {"extra": "", "python_version": "3.12", "python_full_version": "3.12.3"}
+            )
+            assert not asked or plain(needed.name) in table, f"{name} needs {needed}"
+
+
+def test_a_version_is_that_of_the_constraints() -> None:
+    assert prepare.pinned("hydra-core", "a==1\nhydra-core==1.3.8\n") == "hydra-core==1.3.8"
+    with pytest.raises(prepare.NotThere, match=r"scipy: constraints\.txt names no version"):
+        prepare.pinned("scipy", "scipyx==1\n")
+    constraints = (prepare.ROOT / "constraints.txt").read_text()
+    assert all(prepare.pinned(name, constraints) for name in (*prepare.PURE, *prepare.COMPILED))
+
+
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """pip's index: what it gives for ``download`` and ``wheel`` of a requirement; the commands are checked on the way."""
+    known: dict[str, str] = {}
+
+    def pip(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+        del options
+        verb = "wheel" if "wheel" in command else "download"
+        assert "--no-deps" in command and (verb == "wheel" or "--only-binary=:all:" in command)
+        name = known.get(f"{verb} {command[-1]}")
+        if name is None:
+            return subprocess.CompletedProcess(command, 1, "", "ERROR: No matching distribution found")
+        wheel(Path(command[-2]), name)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(prepare.subprocess, "run", pip)
+    return known
+
+
+def test_a_wheel_is_downloaded_or_built_and_replaces_older_ones(tmp_path: Path, index: dict[str, str]) -> None:
+    wheel(tmp_path, "Some_thing-1.0-py3-none-any.whl")
+    index["download some-thing==2.0"] = "some_thing-2.0-cp312-cp312-manylinux_2_28_x86_64.whl"
+    index["wheel sources==1.0"] = "sources-1.0-py3-none-any.whl"
+    index["wheel compiled==1.0"] = "compiled-1.0-cp311-cp311-linux_x86_64.whl"
+    found = prepare.collect("some-thing", "some-thing==2.0", tmp_path, "3.12", "x86_64")
+    assert [path for path in tmp_path.iterdir() if path != found] == [] and found.name.startswith("some_thing-2.0")
+    assert prepare.collect("sources", "sources==1.0", tmp_path, "3.12", "x86_64").name == "sources-1.0-py3-none-any.whl"
+    with pytest.raises(
+        prepare.NotThere,
+        match=r"compiled==1\.0: no wheel for Python 3\.12 on x86_64 \(it is given out as sources alone",
+    ):
+        prepare.collect("compiled", "compiled==1.0", tmp_path, "3.12", "x86_64")
+    with pytest.raises(prepare.NotThere, match=r"absent==1\.0: .*No matching distribution found"):
+        prepare.collect("absent", "absent==1.0", tmp_path, "3.12", "x86_64")
+
+
+def test_the_list_the_size_and_what_is_missing_are_told(
+    tmp_path: Path, index: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(prepare, "PURE", ("jaxtyping", "omegaconf"))
+    constraints = (prepare.ROOT / "constraints.txt").read_text()
+    index[f"download {prepare.pinned('jaxtyping', constraints)}"] = "jaxtyping-9-py3-none-any.whl"
+    assert prepare.main(["--pure", "--to", str(tmp_path)]) == 1
+    told = capsys.readouterr()
+    assert "jaxtyping-9-py3-none-any.whl" in told.out and "at most 60 should travel" in told.out and "omegaconf==" in told.err
+    assert (tmp_path / "wheels.txt").read_text().split()[1] == "jaxtyping-9-py3-none-any.whl"
+    monkeypatch.setattr(prepare, "MOST_MB", 1e-4)
+    assert prepare.main(["--pure", "--to", str(tmp_path)]) == 1
+    assert "too large, the largest is jaxtyping-9" in capsys.readouterr().err
+    assert prepare.main(["--python", "2.7", "--to", str(tmp_path)]) == 1
+    assert "--python 2.7: must be a version such as 3.12" in capsys.readouterr().err
+
+
+def test_only_what_a_machine_lacks_is_installed(tmp_path: Path) -> None:
+    """Not pytest, which is here, and not torch, whatever is in the folder; a wheel of another kind costs the others nothing."""
+    for name in ("pytest-0.1-py3-none-any.whl", "torch-0.1-py3-none-any.whl"):
+        wheel(tmp_path, name)
+    wheel(tmp_path, "nuq_absent_a-0.1-py3-none-any.whl", "nuq_absent_a")
+    wheel(tmp_path, "nuq_absent_b-0.1-cp27-cp27m-win32.whl", "nuq_absent_b")
+    found = run.missing(tmp_path)
+    assert sorted(found) == ["nuq-absent-a", "nuq-absent-b"] and run.missing(tmp_path / "none") == {}
+    assert run.install(found, tmp_path / "site") == ["nuq-absent-b"]
+    assert (tmp_path / "site" / "nuq_absent_a.py").exists() and not (tmp_path / "site" / "nuq_absent_b.py").exists()
