@@ -27,13 +27,17 @@ def compress_fsdp(
 ) -> list[CompressedReduceScatter]:
     """Compress the reduce-scatter of every FSDP module in ``model``; what was installed, one per module.
 
-    ValueError where there is no FSDP2 module.
+    ValueError where there is no FSDP2 module, or where this torch has no custom reduce-scatter.
     """
-    from torch.distributed.fsdp import FSDPModule
-
+    try:
+        from torch.distributed.fsdp import FSDPModule
+    except ImportError as error:
+        raise ValueError(f"torch {torch.__version__} has no FSDP2: torch 2.11 and later have it, with a custom reduce-scatter") from error
     modules = [(name, module) for name, module in model.named_modules() if isinstance(module, FSDPModule)]
     if not modules:
         raise ValueError("no module of the model is an FSDP2 module: call torch.distributed.fsdp.fully_shard first")
+    if not hasattr(FSDPModule, "set_custom_reduce_scatter"):
+        raise ValueError(f"torch {torch.__version__}: it has no FSDPModule.set_custom_reduce_scatter, torch 2.11 and later do")
     installed = []
     for name, module in modules:
         installed.append(CompressedReduceScatter(method, name or "the root module", seed=seed, timeout_s=timeout_s, **settings))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from typing import Any
 
 import pytest
@@ -291,6 +292,7 @@ def test_part_of_the_ranks_needs_a_group_of_its_own_for_dense(ranks):
 
 
 def compiled(group):
+    warnings.filterwarnings("ignore", r"Guards may run slower on Python 3\.13\.0", RuntimeWarning)  # of that one Python
     rank = dist.get_rank(group)
     plain = wrapped(group, net())
     model = torch.compile(net(), backend="aot_eager")
