@@ -284,7 +284,7 @@ def command_line(steps: Sequence[Step] = STEPS) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("steps", nargs="*", metavar="STEP", help="all, unless some are named")
-    parser.add_argument("--out", default=os.environ.get("OUT") or "results/gpu", help="folder of the results ($OUT, else results/gpu)")
+    parser.add_argument("--out", help="folder of the results (default: $OUT, else results/gpu, of a rehearsal results/rehearsal)")
     parser.add_argument("--rehearse", action="store_true", help="every step in small, without a GPU")
     parser.add_argument("--minutes", default=str(TOTAL_MINUTES), help=f"for everything ({TOTAL_MINUTES:g})")
     parser.add_argument("--wheels", default="wheels", help="folder of what benchmarks/gpu/prepare collected (wheels)")
@@ -304,7 +304,7 @@ def main(arguments: Sequence[str] | None = None, steps: tuple[Step, ...] = STEPS
             wanted = chosen(options.steps, steps)
         except ValueError as error:
             raise CannotBegin(str(error)) from None
-        out = _folder(options.out)
+        out = _folder(options.out or os.environ.get("OUT") or ("results/rehearsal" if options.rehearse else "results/gpu"))
         with tempfile.TemporaryDirectory(prefix="nuq-gpu-") as site:
             environment = {
                 **os.environ,

@@ -24,7 +24,7 @@ class Row:
 
 
 ROWS = (
-    Row("lowest", "3.11", "2.8.0", numpy="2.0.0", scipy="1.13.0", jaxtyping="0.3.0", installer="uv"),
+    Row("lowest", "3.11", "2.11.0", numpy="2.0.0", scipy="1.13.0", jaxtyping="0.3.0", installer="uv"),
     Row("gpu-machine", "3.12", "2.11.0"),
     Row("pinned", "3.11", "2.13.0", numpy="2.4.6", scipy="1.17.1", jaxtyping="0.3.11"),
     Row("pinned-torch-old-numpy", "3.11", "2.13.0", numpy="2.0.2", installer="uv"),
