@@ -35,6 +35,7 @@ Body of a message::
 
 from __future__ import annotations
 
+import math
 import struct
 
 import torch
@@ -45,7 +46,7 @@ from nuq.atoms import Kept
 from nuq.compressors.decoding import Decoder
 from nuq.levels import equally_spaced
 from nuq.message import HEADER_BYTES, Message, MessageError, Reader, as_bytes, flat
-from nuq.ops import Key, Words
+from nuq.ops import Key, NonFiniteError, Words
 from nuq.selection import Share
 from nuq.settings import check
 from nuq.settings.atomo import ATOMO
@@ -111,6 +112,8 @@ class Atomo(Decoder):
         level = torch.tensor(atoms.water_level(largest, max(beyond, 0.0), share.total), dtype=torch.float64)
         narrow = level.to(torch.float32)
         narrow = torch.where(narrow.double() < level, torch.nextafter(narrow, torch.tensor(torch.inf)), narrow)  # within the budget
+        if not math.isfinite(float(narrow)):
+            raise NonFiniteError("the estimate of coordinates so large would overflow float32")
         places = atoms.tossed(x, float(narrow), key.words())
         values = x[places.long()]
         certain = values.abs() > narrow.to(x.device)

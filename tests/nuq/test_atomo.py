@@ -274,6 +274,8 @@ def test_atoms_that_overflow_are_an_error() -> None:
     with pytest.raises(NonFiniteError, match="overflow"):
         for step in range(20):
             make(svd_rank=1).encode(x, Key(1, step, 0, "x"))
+    with pytest.raises(NonFiniteError, match="overflow"):
+        make(atoms="entries").encode(torch.full((513,), 1e38), Key(1, 0, 0, "x"))
 
 
 @pytest.mark.parametrize("at, value", [(0, 3), (1, 9), (2, 2), (4, 23), (8, 99), (12, 200), (16, 24)])
