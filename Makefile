@@ -93,8 +93,8 @@ $(RUN): constraints.txt pyproject.toml | $(PY)
 	touch $@
 
 # The installation above builds the kernels too; this builds them again where their sources changed.  Without a compiler all works, slower.
-$(KERNELS): $(wildcard nuq/cpu/build.py nuq/cpu/src/* nuq/cpu/src/simd/*) | $(RUN)
-	$(PY) -m nuq.cpu || true
+$(KERNELS): $(wildcard nuq/native/build.py nuq/native/src/* nuq/native/src/simd/*) | $(RUN)
+	$(PY) -m nuq.native || true
 	touch $@
 
 $(DEV): $(RUN)

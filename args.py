@@ -15,16 +15,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import command_line
-from command_line import parse_overrides as parse_overrides
-from nuq import layers as layer_list
 from nuq.registry import METHODS, method
 from nuq.settings import check, converted, setting, types_of, unknown
+from nuq.settings import layers as layer_list
 from nuq.settings.feedback import Feedback, check_masking, check_memory, memory_kinds
-from nuq.settings.tensors import Tensors
-from run_settings import Compute, Exchange, Measure, Untrain, check_compute, check_tensors
-from task_settings import DATA, MODELS, OPTIMIZERS, SCHEDULES, check_model, check_optimizer, check_schedule
-from text_settings import check_text
+from nuq.settings.quantized_training import Tensors
+from settings import command_line
+from settings.command_line import parse_overrides as parse_overrides
+from settings.run import Compute, Exchange, Measure, Untrain, check_compute, check_tensors
+from settings.task import DATA, MODELS, OPTIMIZERS, SCHEDULES, check_model, check_optimizer, check_schedule
+from settings.text import check_text
 
 GROUPS: dict[str, dict[str, type]] = {
     "method": {name: entry.settings for name, entry in METHODS.items()},

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from nuq.settings.escaped import Escaping
+from files.escaped import Escaping
 
 ROOT = Path(__file__).absolute().parent  # unresolved: a cluster may know the checkout by a link only
 # name -> (module of grid.commands and function, arguments, what it does)
@@ -84,7 +84,7 @@ def _main(argv: Sequence[str] | None, root: Path) -> int:
         words = ["--help"]
     try:
         if words[0].startswith("-"):
-            from grid.commands.original import write
+            from grid.commands.legacy_cli import write
 
             return write(words, root, epilog())
         if words[0] not in COMMANDS:

@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from train.signals import StopSignal
-from train.terminal import complain, open_streams, say
+from train.process.signals import StopSignal
+from train.process.terminal import complain, open_streams, say
 
 if TYPE_CHECKING:
-    import command_line
+    from settings import command_line
 
 
 def run(config: dict[str, Any], stop: StopSignal | None = None) -> int:
@@ -47,8 +47,8 @@ def main() -> None:
     from omegaconf.errors import OmegaConfBaseException
 
     import args
-    import command_line
-    from train.status import EXIT_HELD
+    from settings import command_line
+    from train.process.status import EXIT_HELD
 
     words = get_args_parser().parse_args()
     try:
@@ -101,9 +101,9 @@ def _refuse(error: Exception, *, tell: bool = True) -> int:
     """tell: other ranks, if there are any, which wait for this one."""
     complain(str(error))
     if tell and os.environ.get("WORLD_SIZE", "1") != "1":
-        from train import joining
+        from train.process import rendezvous
 
-        joining.refuse(2, error)
+        rendezvous.refuse(2, error)
     return 2
 
 
@@ -112,8 +112,8 @@ def _end(code: int) -> NoReturn:
     if (path := os.environ.get("NUQ_EXIT_CODE")) and os.environ.get("RANK", "0") == "0":
         with contextlib.suppress(OSError):
             Path(path).write_text(str(code))
-    if "train.joining" in sys.modules:  # else no rank has waited for others
-        sys.modules["train.joining"].leave(code)
+    if "train.process.rendezvous" in sys.modules:  # else no rank has waited for others
+        sys.modules["train.process.rendezvous"].leave(code)
     sys.exit(code)
 
 

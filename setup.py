@@ -8,7 +8,7 @@ from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-spec = importlib.util.spec_from_file_location("build", Path(__file__).parent / "nuq" / "cpu" / "build.py")
+spec = importlib.util.spec_from_file_location("build", Path(__file__).parent / "nuq" / "native" / "build.py")
 assert spec is not None and spec.loader is not None
 kernels = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(kernels)
@@ -44,4 +44,4 @@ class Wheel(bdist_wheel):
         return "py3", "none", super().get_tag()[2]
 
 
-setup(ext_modules=[Extension("nuq.cpu.libnuq", [])], cmdclass={"build_ext": Kernels, "bdist_wheel": Wheel})
+setup(ext_modules=[Extension("nuq.native.libnuq", [])], cmdclass={"build_ext": Kernels, "bdist_wheel": Wheel})

@@ -10,7 +10,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from analysis.prediction import command as predict_command
-from nuq.settings.escaped import Escaping
+from files.escaped import Escaping
 
 _EXAMPLES = """examples:
   python -m analysis report demo                            one HTML page with everything, figures/demo/report.html

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri, stdtrit
 
-from analysis.cells import Cell
 from analysis.logs.load import Logs
+from analysis.seed_groups import Cell
 
 CONFIDENCE = 0.95
 UNFINISHED = "unfinished"

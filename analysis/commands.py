@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from analysis import fresh
 from analysis.aggregate import incomplete
-from analysis.cells import select
 from analysis.logs.load import Logs, load
-from analysis.paired import without_partner
-from nuq.settings.escaped import plain
+from analysis.seed_groups import select
+from analysis.tables.paired import without_partner
+from files.escaped import plain
 
 if TYPE_CHECKING:
     from analysis.report.write import How
@@ -106,28 +106,28 @@ def _figures(logs: Logs, folder: Path, options: argparse.Namespace) -> tuple[lis
 
 
 def _table(logs: Logs, folder: Path, options: argparse.Namespace) -> int:
-    from analysis import tables
+    from analysis.tables import result_table
 
     columns = [name for names in options.columns for name in names.split(",") if name] if options.columns else None
-    found = tables.table(logs)
+    found = result_table.table(logs)
     if options.sort or options.descending:
-        found = tables.arranged(found, options.sort or "method", descending=options.descending)
+        found = result_table.arranged(found, options.sort or "method", descending=options.descending)
     fits = False
     if sys.stdout.isatty():
         from rich.console import Console
 
         console = Console(file=plain(sys.stdout))
-        shown = tables.rich_table(found, logs.sweep, columns, console.width)
+        shown = result_table.rich_table(found, logs.sweep, columns, console.width)
         fits = console.measure(shown, options=console.options.update(width=1000)).maximum <= console.width
         if fits:
             console.print(shown)
-            print(tables.legend(found, columns, console.width))
+            print(result_table.legend(found, columns, console.width))
     if not fits:
-        print(tables.text(found, columns))
-        print(tables.legend(found, columns))
+        print(result_table.text(found, columns))
+        print(result_table.legend(found, columns))
     if sentence := incomplete(logs):
         print(f"{sentence}; the table leaves them out")
-    for path in tables.write(found, folder, columns):
+    for path in result_table.write(found, folder, columns):
         print(path)
     return len(found)
 
@@ -168,7 +168,7 @@ def _watch(options: argparse.Namespace) -> int:
 
 
 def _dgc(options: argparse.Namespace) -> int:
-    from analysis import dgc_table
+    from analysis.tables import dgc_table
 
     print(dgc_table.text(dgc_table.table(options.runs)))
     print("Top-1 in percent on ImageNet at ratio .001; ours: complete runs of grid dgc, 95 % interval (t) over seeds")
@@ -176,7 +176,7 @@ def _dgc(options: argparse.Namespace) -> int:
 
 
 def _smaq(options: argparse.Namespace) -> int:
-    from analysis import smaq_table
+    from analysis.tables import smaq_table
 
     print(smaq_table.text(smaq_table.table(options.runs)))
     print("resnet34: top-1 in percent on CIFAR-10; bert: Pearson's correlation on STS-B; all tensors are in the format")

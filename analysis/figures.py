@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
 from analysis.axes import TITLES, checked
-from analysis.cells import Group, begun, groups, shown
 from analysis.logs.load import Logs
 from analysis.plots import level_figures
 from analysis.plots.accuracy_per_bit import accuracy_per_bit
@@ -28,7 +27,8 @@ from analysis.plots.forked import each
 from analysis.plots.histogram_figure import gradient_histogram
 from analysis.plots.style import FORMATS, RC, WIDTHS
 from analysis.plots.tensor_histograms import tensor_histograms
-from analysis.reach import time_to_accuracy
+from analysis.seed_groups import Group, begun, groups, shown
+from analysis.time_to_accuracy import time_to_accuracy
 
 _RATIO = 0.72  # height of a panel over its width
 _TALLEST = 3.2  # inches
@@ -112,7 +112,7 @@ def draw(
     """Draw every figure of the sweep into ``folder``; ``width`` is that of the single figures, the overview takes the page.
 
     ``axes``: only curves against these x axes (``analysis.axes.AXES``), ValueError for one that does not exist; all by default.
-    ``target``: the accuracy in percent of ``time_to_accuracy``, by default one for each group (``analysis.reach.default_target``).
+    ``target``: the accuracy in percent of ``time_to_accuracy``, by default one for each group (``analysis.time_to_accuracy.default_target``).
     ``processes``: how many draw at the same time, by default one for each core.
     """
     figures = list(named(logs, WIDTHS[width], axes=axes, target=target))

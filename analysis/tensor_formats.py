@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nuq.layers import parsed_format
 from nuq.registry import METHODS
+from nuq.settings.layers import parsed_format
 
 KINDS = ("weights", "gradients", "activations", "activation_gradients", "moments")
 FULL_PRECISION = ("sgd", "supersgd", "fp32")  # the last is another code's word

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from benchmarks.gradient_samples import Source
+from nuq.compressors.message import parse
 from nuq.compressors.quantized import AdaptiveQuantizer
-from nuq.message import parse
-from nuq.ops import Key
+from nuq.kernels.operators import Key
+from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS
 from nuq.settings import check
-from nuq.statistics import Statistics
 
 RATES = (2, 3, 4)
 WHOLE = 1 << 20  # coordinates in a bucket that holds any vector here

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from matplotlib import pyplot
 
-from analysis.cells import Cell
 from analysis.plots import style
+from analysis.seed_groups import Cell
 from benchmarks.accuracy_curves import WHOLE, Curves, Family, Point, frontier
 
 BITS, ERRORS = (0.8, 5.2), (1.5e-3, 12.0)

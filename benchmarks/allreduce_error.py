@@ -5,7 +5,7 @@ With n workers, m the mean of their vectors x_i, R = mean |x_i|^2 / |m|^2 and un
     gather:     E|out - m|^2 / |m|^2 = (w1 / n) R
     two_stage:  E|out - m|^2 / |m|^2 = (w1 / n) R + w2 (1 + (w1 / n) R)
 
-The collectives of ``nuq.collectives`` run in one process over all workers; nothing that they compute enters the prediction, which
+The collectives of ``nuq.exchange.collectives.messages`` run in one process over all workers; nothing that they compute enters the prediction, which
 comes from the two encoders alone, each on what it is given:
 
 - w1 = sum |C1(x_i) - x_i|^2 / sum |x_i|^2, over workers and over the stretches that each vector is cut into (gather: the whole vector);
@@ -38,14 +38,14 @@ import torch
 from torch import Tensor
 
 import args
-from nuq.choice import Coders
-from nuq.collectives import Collective, Gather, Hosts, TwoStage, of_worker
-from nuq.links import Links
-from nuq.ops import Key
-from nuq.payload import Codec, Part, cut
+from nuq.exchange.collective_factory import Coders
+from nuq.exchange.collectives.messages import Collective, Gather, Hosts, TwoStage, of_worker
+from nuq.exchange.payload import Codec, Part, cut
+from nuq.exchange.transport import Links
+from nuq.kernels.operators import Key
+from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS
-from nuq.statistics import Statistics
-from train.trainer import Trainer
+from train.steps.trainer import Trainer
 
 WORKERS = (2, 4, 8)
 BAR = 0.03

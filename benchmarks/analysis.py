@@ -119,8 +119,8 @@ def forget(sweep: Path) -> None:
 
 def load_once(runs: Path) -> dict[str, Any]:
     """In a process of its own: seconds of loading and of the first questions, and how much there is."""
-    from analysis.cells import groups
     from analysis.logs.load import load
+    from analysis.seed_groups import groups
 
     times = [time.perf_counter()]
     logs = load(runs, SWEEP)

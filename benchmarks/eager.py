@@ -17,7 +17,7 @@ from torch import Tensor
 
 from benchmarks.eager_formats import bf16, fp16, nnw_bdi, s2fp8, smaq
 from benchmarks.eager_parts import Eager, coded, packed, rows_of, scale_of
-from nuq import code_tables, lloyd_max
+from nuq.levels import code_tables, lloyd_max
 
 
 def rotated(x: Tensor, block: int) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 import args
-from train.trainer import Trainer
+from train.steps.trainer import Trainer
 
 CACHE = Path("runs") / "accuracy_per_bit"
 NUM_COORDINATES = 1 << 19

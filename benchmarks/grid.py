@@ -27,9 +27,9 @@ from typing import Any
 
 import args
 import grid_run
-from grid.engine import submission
-from grid.engine.families import load
-from grid.engine.runs import runs_of
+from grid.engine.states import ledger
+from grid.engine.states.runs import runs_of
+from grid.engine.sweeps.families import load
 
 ROOT = Path(__file__).parent.parent
 MAX_ARRAY_SIZE = 1001
@@ -103,7 +103,7 @@ def expansion(family: Path, turns: int) -> tuple[list[float], list[float]]:
     """Seconds for 10,000 experiments, and Hydra's for as many, scaled up from a sample."""
     from hydra import compose, initialize
 
-    from grid.engine.script import chosen
+    from grid.engine.scripts.script import chosen
 
     args.register()
     ours, rival = [], []
@@ -154,7 +154,7 @@ def quietly(words: list[str], root: Path) -> None:
 def history(root: Path, family: Path, bench: Path) -> None:
     """A history for the submitted runs: of every ten, six are done, one failed, one runs, two wait."""
     runs = runs_of(load(str(family), "two_thousand").experiments(), root)
-    claims = submission.claims(submission.read_all(root, "two_thousand"), root)
+    claims = ledger.claims(ledger.read_all(root, "two_thousand"), root)
     queue, now = [], time.time()
     for number, run in enumerate(runs):
         element = claims[run.run_dir].element or ""
@@ -220,7 +220,7 @@ def submitting(family: Path, turns: int) -> dict[str, Any]:
         figures["plan_2000_s"] = round(seconds(lambda: quietly(["plan", *name, "--max_running", "50"], root)), 3)
         figures["submit_2000_s"] = round(seconds(lambda: quietly(["submit", *name], root)), 3)
         figures["submit_2000_sbatch_calls"] = calls(bench, "sbatch", without="--test-only")
-        chunks = [chunk for item in submission.read_all(root, "two_thousand") for chunk in item.chunks]
+        chunks = [chunk for item in ledger.read_all(root, "two_thousand") for chunk in item.chunks]
         figures["shapes"] = len({json.dumps(chunk.resources, sort_keys=True) for chunk in chunks})
         figures["chunks"] = len(chunks)
         history(root, family, bench)

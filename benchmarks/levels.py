@@ -23,11 +23,12 @@ import numpy as np
 import torch
 
 from benchmarks import gradient_samples
-from nuq import adapt, cpu, solver_exact
-from nuq.cpu import levels as kernels
-from nuq.distributions import CondTruncNorm, CondTruncNormHist, Histogram, TruncNorm
-from nuq.objective import Objective
-from nuq.statistics import Statistics
+from nuq import native
+from nuq.kernels.statistics import Statistics
+from nuq.levels import solver_exact, update_rules
+from nuq.levels.objective import Objective
+from nuq.levels.truncated_normals import CondTruncNorm, CondTruncNormHist, Histogram, TruncNorm
+from nuq.native import levels as kernels
 
 TURNS = 15
 NUM_BUCKETS, BUCKET_SIZE = 350, 8192
@@ -90,8 +91,8 @@ def worst_psi_error() -> float:
     for sigma, bits, psi in OPTIMA:
         for law in (TruncNorm(0.0, sigma), CondTruncNormHist(TruncNorm(0.0, sigma))):
             for symmetric in (True, False):
-                errors.append(adapt.optimal(law, 2**bits, symmetric=symmetric).expected_variance / psi - 1)
-            errors.append(adapt.alq(law, bits).expected_variance / psi - 1)
+                errors.append(update_rules.optimal(law, 2**bits, symmetric=symmetric).expected_variance / psi - 1)
+            errors.append(update_rules.alq(law, bits).expected_variance / psi - 1)
     return float(np.abs(errors).max())
 
 
@@ -133,11 +134,11 @@ def over_optimal() -> float:
 
 def _ratios(law: Histogram, bits: int, symmetric: bool) -> tuple[float, float, float]:
     objective = Objective.of(law, symmetric)
-    starts = adapt.exact_starts(law, bits, symmetric).values()
+    starts = update_rules.exact_starts(law, bits, symmetric).values()
     edges, _ = solver_exact.descend(objective, np.stack([objective.edges(levels) for levels in starts]))
-    alone = min(adapt.expected_variance(objective.levels(row), law) for row in edges)
-    best = adapt.optimal(law, 2**bits, symmetric=symmetric).expected_variance
-    alq, alq_g = (solve(law, bits, symmetric=symmetric).expected_variance for solve in (adapt.alq, adapt.alq_gradient))
+    alone = min(update_rules.expected_variance(objective.levels(row), law) for row in edges)
+    best = update_rules.optimal(law, 2**bits, symmetric=symmetric).expected_variance
+    alq, alq_g = (solve(law, bits, symmetric=symmetric).expected_variance for solve in (update_rules.alq, update_rules.alq_gradient))
     return alq / best, alq_g / best, alone / best
 
 
@@ -157,19 +158,19 @@ def main() -> None:
     histogram = measured(norms, r)
     table = CondTruncNormHist(CondTruncNorm(means, sigmas, norms**2))
 
-    def update(bits: int) -> adapt.Fitted:
-        return adapt.alq(CondTruncNormHist(CondTruncNorm(means, sigmas, norms**2)), bits)
+    def update(bits: int) -> update_rules.Fitted:
+        return update_rules.alq(CondTruncNormHist(CondTruncNorm(means, sigmas, norms**2)), bits)
 
     calls: dict[str, Callable[[], object]] = {
         "update from 350 buckets, mixture, 3 bits": lambda: update(3),
         "update from 350 buckets, mixture, 4 bits": lambda: update(4),
-        "optimum, 16 levels, histogram": lambda: adapt.optimal(histogram, 16),
-        "optimum, 16 levels, mixture": lambda: adapt.optimal(table, 16),
-        "optimum, 256 levels, histogram": lambda: adapt.optimal(histogram, 256),
-        "optimum, 256 levels, mixture": lambda: adapt.optimal(table, 256),
+        "optimum, 16 levels, histogram": lambda: update_rules.optimal(histogram, 16),
+        "optimum, 16 levels, mixture": lambda: update_rules.optimal(table, 16),
+        "optimum, 256 levels, histogram": lambda: update_rules.optimal(histogram, 256),
+        "optimum, 256 levels, mixture": lambda: update_rules.optimal(table, 256),
     }
     times = interleaved(calls)
-    sets = cpu.instruction_sets()
+    sets = native.instruction_sets()
     print(f"median of {TURNS} (quartiles), ms; C++: {sets[-1] if sets else 'not built, so both columns are NumPy'}")
     print(f"{'':44}{'C++':>24}{'NumPy':>28}{'ratio':>9}")
     medians = {key: float(np.median(values)) for key, values in times.items()}

@@ -32,9 +32,9 @@ from torch import Tensor, nn
 
 import args
 from benchmarks import lss_speed
-from nuq.ops import Key
+from nuq.kernels.operators import Key
 from nuq.registry import METHODS
-from train.trainer import Trainer
+from train.steps.trainer import Trainer
 
 KINDS = ("conv", "linear", "norm", "bias")
 PERCENTILE = 0.95

@@ -6,7 +6,7 @@ order every round, none while another does.
 
 - peak: the process's largest resident memory (VmHWM) over all steps, less what was resident before the first: activations, gradients,
   momenta and whatever computing takes beside them.  Model, images and libraries are there before.
-- All variants give freed memory back at once (``train.memory.return_freed_memory``), as every run with packed activations does.
+- All variants give freed memory back at once (``train.process.memory.return_freed_memory``), as every run with packed activations does.
 - slowdown: time of a step over that of fp32 in the same round; median and quartiles over the rounds.
 - loss: after all steps, so that one sees that they train; held: bytes that autograd's tensors take, before over after.  smaq's may exceed
   32/6 = 5.33, the most of the published format, since zeros are masked here; ``smaq zeros=coded`` is without those masks.
@@ -50,7 +50,7 @@ def child(model_name: str, spec: str, batch: int, threads: int) -> None:
     import nuq
     from train import models
     from train.data.text import NUM_CODES
-    from train.memory import return_freed_memory
+    from train.process.memory import return_freed_memory
 
     torch.set_num_threads(threads)
     return_freed_memory()

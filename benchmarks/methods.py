@@ -34,13 +34,13 @@ from torch import Tensor
 
 from benchmarks import eager, model_gradient
 from benchmarks.model_gradient import Gradients
-from nuq import cpu
-from nuq.choice import sorted_settings
+from nuq import native
+from nuq.compressors.message import parse
 from nuq.compressors.quantized import AdaptiveQuantizer
-from nuq.message import parse
-from nuq.ops import Key
+from nuq.exchange.collective_factory import sorted_settings
+from nuq.kernels.operators import Key
+from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS, method
-from nuq.statistics import Statistics
 
 LEAST_GB_PER_S, LEAST_RATIO = 1.0, 10.0
 PAIRS, FEWEST_PAIRS, BUDGET_S = 9, 3, 20.0
@@ -260,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if found["failed"]:
             raise SystemExit(1)
         return
-    sets = cpu.instruction_sets()
+    sets = native.instruction_sets()
     kernels = sets[-1] if sets else "no C++ kernels"
     memory = copy_gb_per_s(gradients.num_coordinates)
     how = f"{chosen.threads} threads, wall time" if chosen.threads > 1 else "1 thread, its own time"

@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib import pyplot
 from matplotlib.patheffects import withStroke
 
-from analysis.cells import Cell
 from analysis.plots import style
+from analysis.seed_groups import Cell
 
 if TYPE_CHECKING:
     from benchmarks.methods import Row

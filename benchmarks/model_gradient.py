@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import args
-from train.trainer import Trainer
+from train.steps.trainer import Trainer
 
 CACHE = Path("runs") / "methods"
 MODELS = {  # name: what it is trained on, in words, and the settings of its run

@@ -28,13 +28,13 @@ import torch
 from torch import Tensor
 
 import args
-from nuq.choice import sorted_settings
+from nuq.compressors.message import parse
 from nuq.compressors.quantized import AdaptiveQuantizer
-from nuq.message import parse
-from nuq.ops import Key
+from nuq.exchange.collective_factory import sorted_settings
+from nuq.kernels.operators import Key
+from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS, method
-from nuq.statistics import Statistics
-from train.trainer import Trainer
+from train.steps.trainer import Trainer
 
 CACHE = Path("runs") / "norms"
 RUNS: dict[str, dict[str, Any]] = {

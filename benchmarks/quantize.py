@@ -2,7 +2,7 @@
 
 GB/s of float32 input (4 bytes a coordinate, whatever the input's type), medians and quartiles.  The measure is
 ``Tensor.copy_`` into memory that was written before, of the same float32 coordinates, timed right before every call; the ratio is taken
-pair by pair.  The rival is the eager reference (``nuq.reference``), timed in the same run on fewer coordinates.
+pair by pair.  The rival is the eager reference (``nuq.kernels.reference``), timed in the same run on fewer coordinates.
 
 How far from the memory's limit, and why (AVX-512 on Sapphire Rapids, 2 threads, copy_ 12.4 GB/s; it reads 4 bytes and writes 4 a
 coordinate; medians of three runs, which differ by 5 %):
@@ -31,7 +31,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nuq import coding, cpu, ops, reference
+from nuq import native
+from nuq.kernels import bit_packing, operators, reference
 
 THREADS = 2
 EAGER_SIZE = 1 << 21
@@ -103,10 +104,10 @@ def prepare(row: Row, size: int, device: str) -> Prepared:
     if row.kind == "hadamard":
         return Prepared(lambda by: by.hadamard_(vector, row.block, *WORDS, False), 8 * size, size)
     bucket_size = row.bucket_size or size
-    packing = coding.packing(row.num_levels)
+    packing = bit_packing.packing(row.num_levels)
     levels = levels_of(row.num_levels).to(device)
-    scales = torch.zeros(ops.num_buckets(size, bucket_size) * ops.scales_per_bucket(row.norm), device=device)
-    packed = torch.zeros(coding.packed_bytes(size, packing), dtype=torch.uint8, device=device)
+    scales = torch.zeros(operators.num_buckets(size, bucket_size) * operators.scales_per_bucket(row.norm), device=device)
+    packed = torch.zeros(bit_packing.packed_bytes(size, packing), dtype=torch.uint8, device=device)
     num_bytes = vector.numel() * vector.element_size() + packed.numel() + 4 * scales.numel()
     rest = (scales, packed, bucket_size, row.norm, 0.0, packing, *WORDS)
     if row.kind == "uniform":
@@ -220,7 +221,7 @@ def main() -> None:
     if chosen.device:
         print(json.dumps(fractions(chosen.size, chosen.repeats, chosen.device)))
         return
-    sets = cpu.instruction_sets()
+    sets = native.instruction_sets()
     if not sets:
         print(f"The C++ kernels are not built: the reference, on at most {EAGER_SIZE} coordinates")
         chosen.size = min(chosen.size, EAGER_SIZE)
@@ -240,7 +241,7 @@ def main() -> None:
         torch.set_num_threads(THREADS)
     few = max(5, chosen.repeats // 3)
     for name in sets[:-1]:
-        with cpu.using(name):
+        with native.using(name):
             print_rows(f"\n{name}", measure(ROWS, chosen.size, few, "cpu"))
     if sets:
         more: dict[str, Timed] = {}

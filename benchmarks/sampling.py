@@ -15,7 +15,7 @@ from collections.abc import Callable
 import torch
 
 import args
-from train.trainer import Trainer
+from train.steps.trainer import Trainer
 
 TURNS = 15
 MODELS = {"resnet8, batch 16": ("resnet8", 16), "resnet8, batch 64": ("resnet8", 64), "resnet20, batch 32": ("resnet20", 32)}

@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 import args
-from nuq.ops import NonFiniteError
-from train.trainer import Trainer
+from nuq.kernels.operators import NonFiniteError
+from train.steps.trainer import Trainer
 
 STEPS = 80
 TASK = {"data": "digits", "model": "cnn", "workers": 4, "batch_size": 16, "optim.lr": 0.1, "steps": STEPS, "schedule": "constant"}

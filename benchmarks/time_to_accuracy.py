@@ -2,7 +2,7 @@
 
 Two ranks, one thread each, in network namespaces whose links carry 100 Mbit/s (``benchmarks.network``), train a model of about a million
 parameters under DDP on gloo, an MLP on pictures or a GPT on text: with SuperSGD, whose mean travels in bfloat16 (the fastest form of
-``benchmarks.rivals``), and with ``nuq.compress_hook`` and ALQ, AMQ, QSGDinf (3 bits) and TRN, at their defaults.  Weights, minibatches and
+``benchmarks.baselines``), and with ``nuq.compress_hook`` and ALQ, AMQ, QSGDinf (3 bits) and TRN, at their defaults.  Weights, minibatches and
 learning rate are the same for all methods, which take turns, seed by seed.  Levels are updated at two early steps, on the clock.
 
 The clock counts training alone: it stops for the evaluations.  Time to accuracy is what it shows at the first evaluation that reaches the

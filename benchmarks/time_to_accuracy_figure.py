@@ -10,8 +10,8 @@ from typing import Any
 from matplotlib import pyplot
 from matplotlib.ticker import FuncFormatter, LogLocator
 
-from analysis.cells import Cell
 from analysis.plots import style
+from analysis.seed_groups import Cell
 from benchmarks.time_to_accuracy_rank import Task
 
 

@@ -22,12 +22,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 import args
 import nuq
-from benchmarks import rivals
+from benchmarks import baselines
 from nuq.registry import METHODS
 from train import data
 from train.data.dataset import DataSet
 from train.models.gpt import GPT
-from train.order import Order, generator
+from train.steps.order import Order, generator
 
 DENSE = "supersgd"
 WARM_UP_STEPS = 4
@@ -77,7 +77,7 @@ def optimizer_of(task: Task, model: nn.Module) -> torch.optim.Optimizer:
 def with_method(model: DistributedDataParallel, name: str, task: Task, seed: int) -> Any:
     """Register the hook; what counts the bytes."""
     if name == DENSE:
-        return rivals.with_rival(model, "bf16")
+        return baselines.with_rival(model, "bf16")
     settings = {"update_at": list(task.levels_at)} if METHODS[name].adaptive else {}
     bits = {} if name == "trn" else {"bits": 3}
     state = nuq.CompressionState(model, method=name, seed=seed, **bits, **settings)

@@ -6,7 +6,7 @@ each first every other time; a ratio is taken pair by pair.  overhead = median r
 text.
 
 - Both take the same batches from memory, normalised, augmented and channels-last beforehand: what data costs is told apart.
-- Memory that is freed stays with the process (``train.memory``), as in every run of ours, for both.
+- Memory that is freed stays with the process (``train.process.memory``), as in every run of ours, for both.
 - The bare loop's model is channels-last too, which is faster, and its optimizer has the same settings.  Before anything is timed both
   take three steps, after which parameters and momenta have to agree: that they do the same work is checked.
 - With one thread its own time counts, which others on the machine change little; with more, wall time.
@@ -39,10 +39,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import args
-from nuq import cpu, schedule
-from train.gradients import DTYPES
-from train.memory import keep_freed_memory
-from train.trainer import Trainer
+from nuq import native
+from nuq.levels import schedule
+from train.process.memory import keep_freed_memory
+from train.steps.gradients import DTYPES
+from train.steps.trainer import Trainer
 
 METHODS: dict[str, dict[str, Any]] = {"sgd": {"method": "supersgd"}, "alq_3bit": {"method": "alq", "method.bits": 3}}
 LIMITS = {"overhead_sgd": 0.03, "overhead_alq_3bit": 0.10, "share_updates_and_measurement": 0.02}
@@ -279,7 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(str(error))
     torch.set_num_threads(chosen.threads)
     keep_freed_memory()  # as every run does: for both sides here
-    sets = cpu.instruction_sets()
+    sets = native.instruction_sets()
     how = "1 thread, its own time" if chosen.threads == 1 and chosen.device == "cpu" else f"{chosen.threads} threads, wall time"
     device = torch.cuda.get_device_name() if chosen.device == "cuda" else "CPU"
     how += "".join(f"; {words}" for words in (device, *chosen.settings))

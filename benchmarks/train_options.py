@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from benchmarks.train import METHODS, Prepared, in_turns, spread, trainer_of
-from train.trainer import Trainer
+from train.steps.trainer import Trainer
 
 THREADS = (2, 4)
 OPTIONS: dict[str, dict[str, Any]] = {

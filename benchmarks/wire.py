@@ -2,7 +2,7 @@
 
 Two and four ranks, one thread each, in network namespaces of their own (``benchmarks.network``), train models of 11 million parameters
 under DDP on gloo: an MLP 3072-2560-1280-10, ResNet-18 for images of 32x32, and a GPT on windows of 128 characters.  ALQ at 3 bits (gather
-between two ranks; between more two stages, the second of 4 bits) against fp32, the best bf16 and PowerSGD (``benchmarks.rivals``), in turns
+between two ranks; between more two stages, the second of 4 bits) against fp32, the best bf16 and PowerSGD (``benchmarks.baselines``), in turns
 in one set of processes; at 10 Gbit/s also ALQ with its gate.
 
 A step is forward, backward and SGD; its time is the slowest rank's, the median over the rounds; a ratio is taken round by round.  Exposed

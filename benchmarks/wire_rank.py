@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import nuq
-from benchmarks import rivals
+from benchmarks import baselines
 from benchmarks.network import read_counters
 from train.data.text import NUM_CODES
 from train.models import imagenet_resnet
@@ -85,7 +85,7 @@ def replica_of(model: nn.Module, variant: str) -> Replica:
         sent = nuq.CompressionState(own, method="alq", bits=3, gate=variant == "alq_gate", update_at=[LEVEL_UPDATE], **how)
         own.register_comm_hook(sent, nuq.compress_hook)
     else:
-        sent = rivals.with_rival(own, variant)
+        sent = baselines.with_rival(own, variant)
     return Replica(own, torch.optim.SGD(own.parameters(), lr=1e-4), sent)
 
 
@@ -124,7 +124,7 @@ def measure(replica: Replica, variant: str, batch: int, steps: int) -> dict[str,
     own = replica.sent.bytes_sent - own
     if variant == "fp32":
         num_bytes = 4 * sum(parameter.numel() for parameter in replica.model.parameters())
-        own = steps * rivals.ring_bytes(num_bytes, dist.get_world_size())
+        own = steps * baselines.ring_bytes(num_bytes, dist.get_world_size())
     dist.barrier()
     return {
         "step_s": seconds,

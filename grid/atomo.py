@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 from grid import cifar10_cpu as small
 from grid.demo import digits
-from grid.engine.epochs import steps_per_epoch
-from grid.engine.rates import Matrices, cifar_resnet, cnn_of_digits, factor_bits, sparse_ratio
 from grid.engine.sweep import Point, Sweep, axis, point, product, union, where_read
+from grid.engine.sweeps.epochs import steps_per_epoch
+from grid.engine.sweeps.rates import Matrices, cifar_resnet, cnn_of_digits, factor_bits, sparse_ratio
 from grid.nuq import SUPERSGD
 
 RANKS = [1, 2, 3, 4]

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from grid import cifar10_cpu as small
 from grid.demo import digits
-from grid.engine.epochs import at_epochs, steps_per_epoch
 from grid.engine.sweep import Point, Settings, Sweep, needs, point, product, union
+from grid.engine.sweeps.epochs import at_epochs, steps_per_epoch
 from grid.nuq import SUPERSGD
 
 RATIO = 0.001

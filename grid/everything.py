@@ -14,8 +14,8 @@ from typing import Any
 
 from grid import cifar10_cpu as small
 from grid.demo import digits
-from grid.engine.rates import sparse_ratio
 from grid.engine.sweep import Point, Sweep, point, product, union, when, where_read
+from grid.engine.sweeps.rates import sparse_ratio
 from grid.nuq import L2, cifar10, updates
 from nuq.registry import METHODS, Method
 

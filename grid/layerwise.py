@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from grid import cifar10_cpu as small
 from grid.demo import digits
-from grid.engine.epochs import at_epochs, steps_per_epoch
 from grid.engine.sweep import Point, Sweep, axis, needs, point, product, union, where_read
+from grid.engine.sweeps.epochs import at_epochs, steps_per_epoch
 from grid.nuq import SUPERSGD
 
 RATIOS = [0.001, 0.01, 0.1, 0.5]

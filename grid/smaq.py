@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 from grid import cifar10_cpu as small
 from grid.demo import digits
-from grid.engine.epochs import at_epochs, steps_per_epoch
 from grid.engine.sweep import Point, Sweep, axis, needs, point, product, union
+from grid.engine.sweeps.epochs import at_epochs, steps_per_epoch
 
 KINDS = ("weights", "activations", "activation_gradients", "moments")
 

@@ -4,8 +4,8 @@
 PyTorch::
 
     from nuq.registry import METHODS
-    from nuq.ops import Key
-    from nuq.message import parse
+    from nuq.kernels.operators import Key
+    from nuq.compressors.message import parse
 
     method = METHODS["alq"]
     compressor = method.load()(method.settings(bits=3, bucket_size=8192))
@@ -32,11 +32,11 @@ import importlib
 from typing import Any
 
 _LAZY = {
-    "CompressionState": "nuq.hook",
-    "compress_hook": "nuq.hook",
+    "CompressionState": "nuq.ddp",
+    "compress_hook": "nuq.ddp",
     "all_reduce": "nuq.functional",
     "compress_fsdp": "nuq.fsdp",
-    "CompressedTraining": "nuq.tensors",
+    "CompressedTraining": "nuq.quantized_training.training",
 }
 
 

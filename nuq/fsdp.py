@@ -13,12 +13,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from nuq.agreement import check_settings
-from nuq.choice import Coders, sorted_settings
+from nuq.exchange.agreement import check_settings
+from nuq.exchange.collective_factory import Coders, sorted_settings
+from nuq.exchange.payload import Part
+from nuq.exchange.transport import Links
 from nuq.functional import fit_levels
-from nuq.links import Links
-from nuq.ops import Key
-from nuq.payload import Part
+from nuq.kernels.operators import Key
 from nuq.settings.exchange import Exchange
 
 

@@ -9,14 +9,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from nuq.agreement import check_settings
-from nuq.choice import Coders, build, sorted_settings
-from nuq.collectives import Account, Hosts
-from nuq.links import Links
-from nuq.ops import Key
-from nuq.payload import Part, cut
+from nuq.exchange.agreement import check_settings
+from nuq.exchange.collective_factory import Coders, build, sorted_settings
+from nuq.exchange.collectives.messages import Account, Hosts
+from nuq.exchange.payload import Part, cut
+from nuq.exchange.transport import Links
+from nuq.kernels.operators import Key
+from nuq.kernels.statistics import Statistics
 from nuq.settings.exchange import Exchange
-from nuq.statistics import Statistics
 
 AUTO = {"collective": "auto"}  # where nothing is said
 _MANY_BUCKETS = 8  # in a part: that one of them is shorter then matters little

@@ -15,10 +15,10 @@ from typing import Any
 
 from nuq.settings import unknown
 from nuq.settings.atomo import ATOMO
+from nuq.settings.baselines import BF16, FP8, FP16, Block8, Natural, Sign, Signs
 from nuq.settings.formats import NNWBDI, S2FP8, SmaQ
 from nuq.settings.powersgd import PowerSGD
 from nuq.settings.quantizers import ALQ, AMQ, DRIVE, ECDQ, EDEN, NUQSGD, QSGD, SGD, TRN, AMQNormal, Normal, Optimal, SuperSGD
-from nuq.settings.rivals import BF16, FP8, FP16, Block8, Natural, Sign, Signs
 from nuq.settings.sketches import CASQ, SketchML
 from nuq.settings.sparse import DGC, AdaptiveThreshold, RandomK, Sparse, ThresholdV, TopK
 
@@ -120,7 +120,7 @@ def method(name: str) -> Method:
 
 
 def legal_formats() -> list[str]:
-    """The methods that a tensor alone decides the bytes of: what tensors can be kept in (``nuq.formats``)."""
+    """The methods that a tensor alone decides the bytes of: what tensors can be kept in (``nuq.quantized_training.formats``)."""
     return [
         name
         for name, entry in METHODS.items()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
-from nuq import cpu
+from nuq import native
 
 # Before numpy and torch are imported: results are compared at one thread, and the machine has few cores.
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -22,21 +22,21 @@ settings.register_profile("nuq", deadline=None, suppress_health_check=[HealthChe
 settings.load_profile("nuq")
 
 # Shapes and types in the annotations of these modules are checked at every call that a test makes.
-install_import_hook(["nuq.reference", "nuq.coding"], "beartype.beartype")
+install_import_hook(["nuq.kernels.reference", "nuq.kernels.bit_packing"], "beartype.beartype")
 
 ROOT = Path(__file__).parent.parent
 
 # Warnings are errors, and the library warns where its kernels are not built: then everything is tested without them.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    KERNELS = cpu.library() is not None
+    KERNELS = native.library() is not None
 if not KERNELS:
     os.environ["NUQ_CPU"] = "off"
 
 
 def pytest_report_header() -> str:
     """Which kernels are under test."""
-    return f"C++ kernels: {', '.join(cpu.instruction_sets()) if KERNELS else 'not built, so not tested'}"
+    return f"C++ kernels: {', '.join(native.instruction_sets()) if KERNELS else 'not built, so not tested'}"
 
 
 @pytest.fixture(scope="session")

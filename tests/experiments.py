@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import args
 from nuq.registry import METHODS
-from nuq.settings import tensors
+from nuq.settings import quantized_training
 from nuq.settings.feedback import Feedback
 
-FORMATS = ("all", *tensors.FORMATS)  # settings that name a format of tensors
+FORMATS = ("all", *quantized_training.FORMATS)  # settings that name a format of tensors
 CHOICES = [(group, name) for group, options in args.GROUPS.items() for name in options]
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from nuq.compressors.eden import Eden
-from nuq.message import MessageError, parse
-from nuq.ops import Key, NonFiniteError
+from nuq.compressors.message import MessageError, parse
+from nuq.kernels.operators import Key, NonFiniteError
 from nuq.registry import METHODS, Method
 from tests.theory import expected_error
 

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 import args
-import command_line
 import grid_run
 from benchmarks.gpu import prepare
 from benchmarks.gpu import run as gpu_run
 from benchmarks.gpu.steps import chosen
+from settings import command_line
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -88,7 +88,7 @@ def _check_file(path: str) -> None:
 
 def _check_grid(words: list[str], root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command for real, in an empty folder, less the training."""
-    import grid.engine.local
+    import grid.engine.local.slots
 
     if words[0] in NEED_A_CLUSTER:
         # argparse takes the words (else SystemExit); here there is no SLURM, no run that has begun, and no data
@@ -98,13 +98,13 @@ def _check_grid(words: list[str], root: Path, monkeypatch: pytest.MonkeyPatch) -
 
     def pretend(runs: Any, *_: Any) -> Any:
         started.extend(runs)
-        return grid.engine.local.Outcome(done=list(runs))
+        return grid.engine.local.slots.Outcome(done=list(runs))
 
     def pretend_process(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
         started.append(_check_overrides(command[command.index("train.dry_run") + 1 :]))
         return subprocess.CompletedProcess(command, 0)
 
-    monkeypatch.setattr(grid.engine.local, "run_with_progress", pretend)
+    monkeypatch.setattr(grid.engine.local.slots, "run_with_progress", pretend)
     monkeypatch.setattr(subprocess, "run", pretend_process)
     assert grid_run.main(words, root) == 0
     if words[0] in ("run", "dry-run"):

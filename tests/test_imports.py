@@ -19,24 +19,24 @@ ROOT = Path(__file__).parent.parent
 ROOMS = ("nuq", "grid", "train", "analysis", "benchmarks", "tests")  # folders that hold code
 # The part of nuq without torch: tables, laws and solvers in float64.
 NUMPY_PART = (
-    "nuq.layers",
+    "nuq.settings.layers",
     "nuq.registry",
     "nuq.settings",
-    "nuq.levels",
-    "nuq.lloyd_max",
-    "nuq.law",
-    "nuq.distributions",
-    "nuq.histogram",
-    "nuq.lattice",
-    "nuq.objective",
-    "nuq.adapt",
-    "nuq.solver_exact",
-    "nuq.solver_optimal",
-    "nuq.solver_paper",
-    "nuq.entropy",
-    "nuq.entropy_reference",
-    "nuq.entropy_tables",
-    "nuq.cpu",
+    "nuq.levels.level_sets",
+    "nuq.levels.lloyd_max",
+    "nuq.levels.distribution",
+    "nuq.levels.truncated_normals",
+    "nuq.levels.histogram",
+    "nuq.levels.lattice",
+    "nuq.levels.objective",
+    "nuq.levels.update_rules",
+    "nuq.levels.solver_exact",
+    "nuq.levels.solver_optimal",
+    "nuq.levels.solver_paper",
+    "nuq.coding.entropy",
+    "nuq.coding.entropy_reference",
+    "nuq.coding.entropy_tables",
+    "nuq.native",
 )
 MAX_LINES = 400
 
@@ -53,13 +53,13 @@ class Rule:
 # The first rule that names a module holds for it.
 RULES = (
     Rule(
-        ("args", "command_line", "run_settings", "task_settings", "text_settings", "nuq.layers", "nuq.registry", "nuq.settings"),
+        ("args", "command_line", "run_settings", "task_settings", "text_settings", "nuq.settings.layers", "nuq.registry", "nuq.settings"),
         (
             "command_line",
             "run_settings",
             "task_settings",
             "text_settings",
-            "nuq.layers",
+            "nuq.settings.layers",
             "nuq.registry",
             "nuq.settings",
             "omegaconf",
@@ -67,7 +67,7 @@ RULES = (
         ),
         never=("torch",),
     ),
-    Rule(("nuq.cpu.kernels",), ("torch", "jaxtyping", "nuq"), never=("nuq.reference",)),  # tensors, unlike the rest of nuq.cpu
+    Rule(("nuq.kernels.cpu",), ("torch", "jaxtyping", "nuq"), never=("nuq.kernels.reference",)),  # tensors, unlike the rest of nuq.native
     Rule(NUMPY_PART, ("numpy", "scipy", *NUMPY_PART), never=("torch",)),
     Rule(
         ("nuq",), ("torch", "numpy", "scipy", "triton", "jaxtyping", "nuq"), never=("args", "main", "train", "grid", "grid_run", "analysis")
@@ -87,7 +87,7 @@ RULES = (
             "rich",
             "grid",
         ),
-        never=("torch", "torchvision", "train", "nuq.ops"),
+        never=("torch", "torchvision", "train", "nuq.kernels.operators"),
     ),
     Rule(
         ("train",),
@@ -180,14 +180,14 @@ def test_imports_follow_the_table(path: Path) -> None:
     ("rule", "source", "offender"),
     [
         ("grid", "def run():\n    import torch.nn\n", "torch.nn"),
-        ("grid", "from nuq import ops", "nuq.ops"),
+        ("grid", "from nuq import ops", "nuq.kernels.operators"),
         ("grid", "from nuq import registry", None),
         ("grid", "from ..nuq import alq", None),  # relative: grid.nuq, the sweeps
         ("grid", "from nuq import alq", "nuq.alq"),
-        ("train", "if True:\n    from grid.engine import state", "grid.engine.state"),
+        ("train", "if True:\n    from grid.engine import state", "grid.engine.states.run_files"),
         ("nuq", "import args", "args"),
         ("nuq", "from .levels import Levels", None),
-        ("analysis", "import nuq.workers", "nuq.workers"),
+        ("analysis", "import nuq.simulation", "nuq.simulation"),
         ("args", "import numpy", "numpy"),
     ],
 )
@@ -203,7 +203,7 @@ def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_torch_stays_out() -> None:
     """All torch-free modules in one fresh interpreter, named one by one as torch appears."""
-    assert {"args", "nuq.registry", "nuq.adapt", "grid_run", "grid.demo", "analysis"} <= set(TORCH_FREE)
+    assert {"args", "nuq.registry", "nuq.levels.update_rules", "grid_run", "grid.demo", "analysis"} <= set(TORCH_FREE)
     lines = ["import importlib, sys"]
     for name in TORCH_FREE:
         if not name.endswith("__main__"):

@@ -7,9 +7,9 @@ import shlex
 import pytest
 
 import args
-from grid.engine.overrides import pinned
-from grid.engine.points import axis, point, product
 from grid.engine.sweep import Sweep
+from grid.engine.sweeps.overrides import pinned
+from grid.engine.sweeps.points import axis, point, product
 
 LINES = ["*conv1* = topk ratio=0.01", "*norm* = supersgd"]
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import torch
 
 from nuq import coding, reference
-from nuq.message import HEADER_BYTES, Message, MessageError
-from nuq.ops import NonFiniteError
+from nuq.compressors.message import HEADER_BYTES, Message, MessageError
+from nuq.kernels.operators import NonFiniteError
 from nuq.settings import setting
 
 HEAD = struct.Struct("<Bf")
@@ -116,7 +116,7 @@ def test_a_sweep_picks_it_up_it_trains_and_the_analysis_draws_it(folder: Path) -
 import args, grid_run
 from pathlib import Path
 from analysis.__main__ import main as analysis
-from analysis.cells import Cell
+from analysis.seed_groups import Cell
 from analysis.plots import style
 from grid.everything import cpu
 from main import run

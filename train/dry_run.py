@@ -22,15 +22,16 @@ import torch
 from torch import Tensor
 
 import args
-from nuq.ops import NonFiniteError
-from train import data, status
+from nuq.kernels.operators import NonFiniteError
+from train import data
 from train.data.dataset import DataSet, Split
 from train.data.sources import UNUSABLE
 from train.launch import choose_device
-from train.log import Log
-from train.order import Order
-from train.running import Preempted, run
-from train.trainer import Trainer
+from train.logs.run_log import Log
+from train.process import status
+from train.steps.order import Order
+from train.steps.train_loop import Preempted, run
+from train.steps.trainer import Trainer
 
 STEPS = 4
 BATCH_SIZE = 4
@@ -106,7 +107,7 @@ def _seconds(action: Callable[[], Any], device: torch.device) -> float:
 
 
 def num_updates(method: Mapping[str, Any], steps: int) -> int:
-    """Level updates of a run of ``steps`` steps, as ``nuq.learning.Learner.next_update`` schedules them; 0 for fixed levels."""
+    """Level updates of a run of ``steps`` steps, as ``nuq.exchange.level_updates.Learner.next_update`` schedules them; 0 for fixed levels."""
     if "update_at" not in method:
         return 0
     period = method["update_every"]

@@ -22,19 +22,21 @@ import yaml
 from tensorboardX import summary
 
 import args
-from command_line import Evaluation
-from train import checkpoint, data, models, tensors
-from train import status as statuses
-from train.checkpoint import CheckpointError
+from settings.command_line import Evaluation
+from train import data, models
+from train.data.objective import WORDS
 from train.data.sources import UNUSABLE
-from train.event_file import EventFile
-from train.gradients import Gradients, evaluate
 from train.launch import choose_device
-from train.objective import WORDS
-from train.regular import opened, text
-from train.run_folder import Held, only_process_in
-from train.trainer import Totals
-from train.update import not_finite
+from train.logs.event_file import EventFile
+from train.process import checkpoint
+from train.process import status as statuses
+from train.process.checkpoint import CheckpointError
+from train.process.regular import opened, text
+from train.process.run_folder import Held, only_process_in
+from train.steps import quantized_training
+from train.steps.gradients import Gradients, evaluate
+from train.steps.trainer import Totals
+from train.steps.update import not_finite
 
 FOLDER, RESULTS = "evaluator", "evaluations.json"
 Mark = tuple[int, int, int]  # which file it is and when it changed: inode, ns, bytes
@@ -58,7 +60,7 @@ class Evaluator:
         except UNUSABLE as error:
             raise ValueError(str(error)) from error
         self.model = Gradients(config, self.data, self.device).model
-        self.tensors = tensors.attached(config, self.model, None)
+        self.tensors = quantized_training.attached(config, self.model, None)
         self.config = config
         self.results: dict[int, dict[str, float]] = _read_results(self.run_dir / FOLDER / RESULTS)
         self._events: EventFile | None = None
@@ -76,7 +78,7 @@ class Evaluator:
             raise CheckpointError(f"{path} does not fit this run ({checkpoint.reason(error)})") from error
         values: dict[str, float] = {}
         for split in self.splits:
-            tensors.at(self.tensors, state["step"], 0, f"evaluate/{split}")
+            quantized_training.at(self.tensors, state["step"], 0, f"evaluate/{split}")
             values |= evaluate(self.model, self.data, split, self.config["eval_batch_size"])
         step = state["step"]
         if self._events is None:

@@ -14,21 +14,22 @@ import torch
 import yaml
 
 import args
-from nuq.links import RankLost
-from nuq.ops import NonFiniteError
-from nuq.settings.tensors import formats_of
-from train import joining, machine, rank_failure
-from train import status as statuses
-from train.checkpoint import FILE, PREVIOUS, CheckpointError, checked
+from nuq.exchange.transport import RankLost
+from nuq.kernels.operators import NonFiniteError
+from nuq.settings.quantized_training import formats_of
+from train import rank_failure
 from train.data.sources import UNUSABLE
-from train.log import Log
-from train.memory import keep_freed_memory, return_freed_memory
-from train.regular import opened, text
-from train.run_folder import Held, await_silence, only_process_in
-from train.running import run
-from train.signals import Preempted, StopSignal
-from train.terminal import complain, say
-from train.trainer import Trainer
+from train.logs.run_log import Log
+from train.process import machine, rendezvous
+from train.process import status as statuses
+from train.process.checkpoint import FILE, PREVIOUS, CheckpointError, checked
+from train.process.memory import keep_freed_memory, return_freed_memory
+from train.process.regular import opened, text
+from train.process.run_folder import Held, await_silence, only_process_in
+from train.process.signals import Preempted, StopSignal
+from train.process.terminal import complain, say
+from train.steps.train_loop import run
+from train.steps.trainer import Trainer
 
 GENERATIONS = (FILE, PREVIOUS)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # errors that are nobody's setting
@@ -56,7 +57,7 @@ def launch(config: dict[str, Any], stop: StopSignal | None = None) -> int:
     if config["threads"] > 1:
         warnings.warn(f"threads={config['threads']}: results differ in the last bits from runs with threads=1", stacklevel=1)
     try:
-        rank = joining.own_rank()
+        rank = rendezvous.own_rank()
     except ValueError as error:
         return _refuse(error)
     run_dir = Path(args.default_run_dir(config))
@@ -90,16 +91,16 @@ def launch(config: dict[str, Any], stop: StopSignal | None = None) -> int:
             log.settings(config)
         except OSError as error:
             code = _leave(status, statuses.EXIT_CRASH, _unwritable(error, run_dir))
-            joining.refuse(code, error)
+            rendezvous.refuse(code, error)
             return code
         return _train(config, run_dir, device, status, log, stop)
 
 
 def _train(config: dict[str, Any], run_dir: Path, device: torch.device, status: statuses.Status, log: Log, stop: StopSignal) -> int:
     """The run itself; whatever ends it is written to the status."""
-    rank, timeout_s = joining.own_rank(), config["exchange"]["timeout_s"]
+    rank, timeout_s = rendezvous.own_rank(), config["exchange"]["timeout_s"]
     try:
-        with status.beating(), joining.process_group(device, timeout_s, stop) as group, rank_failure.told(run_dir, rank):
+        with status.beating(), rendezvous.process_group(device, timeout_s, stop) as group, rank_failure.told(run_dir, rank):
             try:
                 with status.progress.during("loading data and model"), stop.at_once():
                     trainer = Trainer(config, device=device, group=group)
@@ -122,7 +123,7 @@ def _train(config: dict[str, Any], run_dir: Path, device: torch.device, status: 
         return _leave(status, statuses.EXIT_REQUEUE, why)
     except NonFiniteError as error:
         return _leave(status, statuses.EXIT_DIVERGED, error)
-    except joining.Refused as other:
+    except rendezvous.Refused as other:
         return _leave(status, other.exit_code, other.failure)
     except RankLost as error:
         code, why = (rank_failure.found(run_dir) if rank == 0 else None) or (statuses.EXIT_CRASH, error)
@@ -202,5 +203,5 @@ def _unwritable(error: OSError, run_dir: Path) -> OSError:
 
 def _refuse(error: Exception, code: int = statuses.EXIT_BAD_SETTINGS) -> int:
     complain(statuses.describe(error))
-    joining.refuse(code, error)
+    rendezvous.refuse(code, error)
     return code

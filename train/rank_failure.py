@@ -10,13 +10,13 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from nuq.links import RankLost
-from nuq.ops import NonFiniteError
-from train import status as statuses
-from train.checkpoint import CheckpointError
+from nuq.exchange.transport import RankLost
+from nuq.kernels.operators import NonFiniteError
 from train.data.sources import DataError
 from train.models import WeightsError
-from train.signals import Preempted
+from train.process import status as statuses
+from train.process.checkpoint import CheckpointError
+from train.process.signals import Preempted
 
 BAD_SETTINGS = (CheckpointError, WeightsError, DataError)  # what people can put right
 _FILES = "failure.rank*.json"

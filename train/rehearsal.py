@@ -21,7 +21,7 @@ from train import data
 from train.data.dataset import DataSet
 from train.data.sources import UNUSABLE
 from train.dry_run import in_one_process, shrunk
-from train.trainer import Trainer
+from train.steps.trainer import Trainer
 
 BATCH_SIZE = 2
 

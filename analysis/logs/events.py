@@ -16,7 +16,7 @@ import numpy as np
 from analysis.logs.crc32c import crc32c, masked
 from analysis.logs.framing import FOOTER, HEADER, records
 from analysis.logs.protobuf import event_scalars
-from grid.engine.plain_files import Unreadable, read_bytes
+from files.plain import Unreadable, read_bytes
 
 _AT_ONCE = 1 << 17  # records
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: spreads the bits of a word (Knuth, TAOCP 3, 6.4)

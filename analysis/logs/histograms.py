@@ -18,7 +18,7 @@ from analysis.logs.crc32c import crc32c, masked
 from analysis.logs.framing import FOOTER, HEADER, Records, records
 from analysis.logs.protobuf import decode, signed, varint
 from analysis.logs.reading import attempt, merged
-from grid.engine.plain_files import Unreadable, read_bytes
+from files.plain import Unreadable, read_bytes
 
 COORDINATES, FIT = "stats/coordinates", "stats/fit"  # the tags that training logs
 

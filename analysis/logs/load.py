@@ -24,7 +24,7 @@ from analysis.logs.cache import Entry, Seen
 from analysis.logs.discovery import CONFIG, STATUS, Run, find
 from analysis.logs.reading import merged as merged
 from analysis.logs.rows import Rows, rows
-from grid.engine.plain_files import Unreadable, checked, read_json, read_yaml
+from files.plain import Unreadable, checked, read_json, read_yaml
 
 _JUST_NOW_NS = 10**9  # two changes so close may leave a file with the same time
 

@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from analysis.aggregate import final, geometric_mean
-from analysis.cells import groups, shown
 from analysis.logs.load import Logs
 from analysis.plots.across import Panel, Series, arithmetic, without
 from analysis.plots.panels import Counts, draw, limit, line, reference
 from analysis.plots.style import RC
+from analysis.seed_groups import groups, shown
 
 FULL_PRECISION = ("sgd", "supersgd")
 # The settings by which one method sends more or fewer bits.

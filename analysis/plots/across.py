@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.aggregate import estimate
-from analysis.cells import Cell, Group, cells, groups, shown
 from analysis.logs.load import Logs
+from analysis.seed_groups import Cell, Group, cells, groups, shown
 
 
 class Mean(NamedTuple):

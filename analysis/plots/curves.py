@@ -32,9 +32,9 @@ from analysis.aggregate import (
     with_own_error,
 )
 from analysis.axes import MISSING, positions, unit
-from analysis.cells import Cell, Group, title
 from analysis.decay import drops
 from analysis.plots.style import look
+from analysis.seed_groups import Cell, Group, title
 
 BOTH = ("method", "sgd")
 REFERENCES = {"super_var": "supersgd", "sgd_var": "sgd"}  # tag -> the method that it is the variance of

@@ -16,10 +16,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from analysis.aggregate import runs_to_use
-from analysis.cells import Cell, Group
 from analysis.logs.histograms import COORDINATES, FIT, Histogram, read
 from analysis.plots.level_figures import levels_at, threshold, value_axis
 from analysis.plots.style import RC, look
+from analysis.seed_groups import Cell, Group
 
 _DEPTH = 1e-6  # the axis ends at this part of the highest density
 _FEW = 16  # up to so many levels are drawn through the panel, more only at its foot
@@ -46,7 +46,7 @@ class _Shown:
 def gradient_histogram(group: Group, width: float) -> Figure | str:
     """For each adaptive method the density of the normalised coordinates, weighted by norm^2 as in a fit, at its last measurement.
 
-    Filled: measured; line: the law fitted to the same buckets (``train.estimator`` says which); strokes: the levels in use.  Of the
+    Filled: measured; line: the law fitted to the same buckets (``train.steps.estimator`` says which); strokes: the levels in use.  Of the
     lowest seed that logged ``stats/coordinates``.  In a figure of page width the first measurement stands beside the last.
     Methods with fixed levels have a panel only where no adaptive one has.  ``width`` in inches.
     """

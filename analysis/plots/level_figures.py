@@ -18,10 +18,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis import published
 from analysis.aggregate import mark, marked, runs_to_use
-from analysis.cells import Cell, Group
 from analysis.logs.load import Logs
 from analysis.plots.curves import step_axis
 from analysis.plots.style import RC, look
+from analysis.seed_groups import Cell, Group
 
 _TAG = re.compile(r"levels/(\d+)$")
 _ROW = 0.23  # inches per method

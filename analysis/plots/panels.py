@@ -11,10 +11,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from analysis.aggregate import marked
-from analysis.cells import Cell
 from analysis.plots.across import Mean, Panel
 from analysis.plots.curves import legend_below, log_ticks
 from analysis.plots.style import look
+from analysis.seed_groups import Cell
 
 _RATIO = 0.72  # height of a panel over its width
 _TALLEST = 3.2  # inches

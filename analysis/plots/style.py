@@ -7,7 +7,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.cells import Cell
+from analysis.seed_groups import Cell
 from nuq.registry import METHODS
 
 # Inches: one and two columns of a two-column paper.

@@ -15,11 +15,11 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from analysis.aggregate import runs_to_use
-from analysis.cells import Cell, Group
 from analysis.logs.histograms import Histogram, read
 from analysis.plots.histogram_figure import density, seed_of, sound
 from analysis.plots.style import COLOURS, RC
 from analysis.results import compression_ratio
+from analysis.seed_groups import Cell, Group
 from analysis.tensor_formats import KINDS
 
 TAG = "tensors/"

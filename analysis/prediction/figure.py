@@ -13,10 +13,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from analysis.cells import Cell
 from analysis.plots import style
 from analysis.plots.curves import legend_below
 from analysis.prediction.command import Question, Row, shown_bandwidth
+from analysis.seed_groups import Cell
 from nuq.registry import METHODS
 
 MOST_PANELS, COLUMNS, PANEL_HEIGHT = 6, 3, 1.9

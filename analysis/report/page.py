@@ -19,7 +19,7 @@ from analysis import axes
 from analysis.report.interactive import Curves
 from analysis.report.pictures import Picture, Pictures
 from analysis.report.plots import plots
-from nuq.settings.escaped import escaped
+from files.escaped import escaped
 
 _HERE = Path(__file__).parent
 _PIXELS_PER_POINT = {"column": 4 / 3 * 1.08, "page": 2.2}  # three of one column, or one of the page, beside each other

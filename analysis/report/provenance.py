@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.report.runs import Runs
-from grid.engine import snapshot
-from grid.engine.record_values import data_told
+from grid.engine.scripts import snapshot
+from grid.engine.states.record_values import data_told
 
 ROOT = Path(__file__).parents[2]
 _PACKAGES = ("numpy", "pandas", "scipy", "matplotlib", "bokeh")

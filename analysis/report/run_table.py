@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from analysis.cells import shown
 from analysis.logs.load import Logs
 from analysis.report.page import escape
 from analysis.report.runs import RESULTS, Runs, differing, results, shared
+from analysis.seed_groups import shown
 
 
 def run_table(logs: Logs, runs: Runs, page_folder: Path) -> str:

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.cells import shown
 from analysis.logs.load import Logs
 from analysis.results import of_runs
-from grid.engine import triage
-from grid.engine.state import Record, RunFolder, State, judge
+from analysis.seed_groups import shown
+from grid.engine.states import triage
+from grid.engine.states.run_files import Record, RunFolder, State, judge
 
 _ENDED_BADLY = ("failed", "diverged", "lost", "cancelled", "preempted")
 _NO_SETTINGS = ("run_dir", "data_dir")  # where things are, not how a run was set

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analysis import columns
-from analysis.cells import method_order, shown, title
 from analysis.logs.load import Logs
 from analysis.report import page, provenance
 from analysis.report.page import escape
 from analysis.report.runs import Runs, differing, shared
+from analysis.seed_groups import method_order, shown, title
+from analysis.tables import columns
 
 _PAGE_WIDE = 10_000  # characters: the page scrolls, so no column of the result table is left out
 _NOTES = 40  # of loading; a thousand of one kind tell no more

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis import tables
 from analysis.figures import means_of
 from analysis.logs.load import Logs
 from analysis.report import interactive, page, pictures, provenance, runs
 from analysis.report.page import Section
 from analysis.report.run_table import run_table
 from analysis.report.sections import counted, failures, notes, origin, results, settings, states, summary
+from analysis.tables import result_table
 
 NAME = "report.html"
 BUDGET_BYTES = 9_500_000
@@ -52,7 +52,7 @@ def report(logs: Logs, folder: Path, how: How) -> str:
     of_runs = runs.of(logs, now)
     has_methods = bool(len(logs.settings["method.name"].dropna()))
     can_draw = has_methods and bool(logs.tags)
-    found = tables.table(logs) if can_draw else pd.DataFrame()
+    found = result_table.table(logs) if can_draw else pd.DataFrame()
     means = means_of(logs) if can_draw else []
     curves = interactive.curves(means)
     made = [Section("summary", "Summary", summary(logs, of_runs, found)), Section("results", "Results", results(found))]

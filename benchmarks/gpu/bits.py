@@ -59,7 +59,7 @@ Check = Callable[[Any, str], Tensors]  # what one implementation computes on a d
 
 def operator_checks(size: int) -> dict[str, Check]:
     """Encoding and decoding, and rotations."""
-    from nuq.ops import NORMS
+    from nuq.kernels.operators import NORMS
     from tests.nuq import test_cuda
     from tests.nuq.test_cuda import Case
 
@@ -101,8 +101,8 @@ def vector_of(case: Any) -> Tensor:
 
 def statistics_checks(size: int) -> dict[str, Check]:
     """What level updates are computed from: one sample of a vector, and the moments of its buckets."""
-    from nuq.ops import NORMS
-    from nuq.statistics import Statistics
+    from nuq.kernels.operators import NORMS
+    from nuq.kernels.statistics import Statistics
     from tests.nuq.test_cuda import Case
 
     def added(norm: str, bucket_size: int, by: Any, device: str) -> Tensors:
@@ -116,8 +116,8 @@ def statistics_checks(size: int) -> dict[str, Check]:
 
 def smaq_checks(size: int) -> Iterator[tuple[str, Callable[[str], str]]]:
     """What differs from SmaQ's reference, or nothing; by name."""
-    from nuq import smaq_reference
-    from nuq.cuda import smaq_kernels
+    from nuq.kernels import smaq_reference
+    from nuq.kernels.cuda import smaq_kernels
     from tests.nuq import test_cuda_smaq
     from tests.nuq.test_cuda_smaq import Case
 
@@ -141,11 +141,12 @@ def differing(mine: Tensors, theirs: Tensors) -> str:
 
 def compared(size: int, device: str, budget_s: float) -> dict[str, Any]:
     """All checks in an order drawn once, until the time is up."""
-    from nuq import cpu, reference
-    from nuq.cuda import kernels
+    from nuq import native
+    from nuq.kernels import reference
+    from nuq.kernels.cuda import kernels
 
     rivals: dict[str, tuple[Any, str]] = {"reference": (reference, device)}
-    if cpu.library() is not None:
+    if native.library() is not None:
         rivals["c++"] = (torch.ops.nuq, "cpu")
     checks = operator_checks(size)
     order = [*checks]

@@ -22,7 +22,7 @@ import torch
 import args
 from benchmarks.methods import Contender
 from benchmarks.model_gradient import Gradients, trained
-from train.trainer import Trainer
+from train.steps.trainer import Trainer
 
 AGES = (20, 200, 1000)
 SMALL_AGES = (3, 6, 9)

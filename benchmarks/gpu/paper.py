@@ -22,7 +22,7 @@ import torch
 
 from grid.engine.sweep import Sweep
 from grid.nuq import cifar10_full_resnet32
-from train.trainer import Trainer
+from train.steps.trainer import Trainer
 
 LEFT_S = 8.0  # for the last evaluation
 

@@ -126,7 +126,7 @@ def build_kernels(environment: Mapping[str, str]) -> str:
     """Compile the C++ kernels where they are not there; what to tell if that fails, else nothing."""
     try:
         if subprocess.run([sys.executable, "-c", BUILT], env=dict(environment), cwd=ROOT, capture_output=True, timeout=START_S).returncode:
-            command = [sys.executable, "-m", "nuq.cpu"]
+            command = [sys.executable, "-m", "nuq.native"]
             done = subprocess.run(command, env=dict(environment), cwd=ROOT, capture_output=True, text=True, timeout=BUILD_S)
             if done.returncode:
                 return f"the C++ kernels were not built: {(done.stderr.strip().splitlines() or ['no word'])[-1]}"

@@ -14,14 +14,15 @@ def cancel(argv: Sequence[str], root: Path) -> int:
     add_consent(parser)
     parser.add_argument("--pending", action="store_true", help="only what has not begun")
     parsed = parser.parse_args(argv)
-    from grid.engine import evidence, scheduler, submission
+    from grid.engine.slurm import scheduler
+    from grid.engine.states import evidence, ledger
 
     whole = parsed.name is None and parsed.seeds is None and not parsed.overrides
     as_planned(parsed, root)
     runs = runs_named(parsed, root)
     folder = runs[0].experiment.folder
-    with submission.only_one(root, folder):
-        evidence.settle(submission.read_all(root, folder), root)
+    with ledger.only_one(root, folder):
+        evidence.settle(ledger.read_all(root, folder), root)
         view = evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=0)
         words = ("pending",) if parsed.pending else ("pending", "running")
         if view.answer is not None and not view.answer.reachable:
@@ -43,7 +44,7 @@ def cancel(argv: Sequence[str], root: Path) -> int:
             parsed.yes,
         ):
             scheduler.cancel(sorted(elements))
-            submission.note_cancelled(root, folder, sorted(elements))
+            ledger.note_cancelled(root, folder, sorted(elements))
             evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=0)  # `status` shows no look of before
             print(f"cancelled {count(len(elements), 'script')}")
     return 0

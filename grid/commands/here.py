@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from grid.commands.options import again, command_parser, runs_named
 
 if TYPE_CHECKING:
-    from grid.engine.runs import Run
+    from grid.engine.states.runs import Run
 
 
 def run(argv: Sequence[str], root: Path) -> int:
@@ -18,9 +18,9 @@ def run(argv: Sequence[str], root: Path) -> int:
     parser = command_parser("run", "Run what is missing of a sweep on this machine. Done runs are skipped, stopped ones go on.", one="all")
     parser.add_argument("--slots", type=int, metavar="N", help="runs at once (default: as many as cores and GPUs allow)")
     options = parser.parse_args(argv)
-    from grid.engine.local import run_with_progress
-    from grid.engine.machine import check_slots
-    from grid.engine.runs import shared, sign
+    from grid.engine.local.machine import check_slots
+    from grid.engine.local.slots import run_with_progress
+    from grid.engine.states.runs import shared, sign
     from grid.engine.sweep import load
 
     check_slots(options.slots)
@@ -36,7 +36,7 @@ def run(argv: Sequence[str], root: Path) -> int:
 
 def check(runs: Sequence[Run], busy: Collection[str], root: Path) -> None:
     """ValueError where runs would end before their first step, or where earlier ones were made on other data."""
-    from grid.engine.rehearsal import rehearse
+    from grid.engine.submission.rehearsal import rehearse
 
     states = {run.run_dir: run.state() for run in runs}
     start = [run for run in runs if states[run.run_dir].may_start and run.run_dir not in busy]
@@ -55,9 +55,9 @@ def _diverged(runs: Sequence[Run], options: argparse.Namespace) -> dict[str, str
 
 def in_the_queue(runs: Sequence[Run], root: Path) -> dict[str, str]:
     """Run folder -> why it is not to be started here: SLURM is to run it, or may be."""
-    from grid.engine import evidence, submission
+    from grid.engine.states import evidence, ledger
 
-    if not submission.folder_of(root, runs[0].experiment.folder).is_dir():
+    if not ledger.folder_of(root, runs[0].experiment.folder).is_dir():
         return {}
     view = evidence.look([run.run_dir for run in runs], [runs[0].experiment.folder], root, max_age_s=0)
     return {run: f"{state.word}: {state.reason or f'job {state.element}'}" for run, state in view.states.items() if not state.may_start}

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from grid.engine.planning import Options
-    from grid.engine.runs import Run
+    from grid.engine.states.runs import Run
+    from grid.engine.submission.planning import Options
     from grid.engine.sweep import Experiment, Sweep
 
 GRID_HELP = "family of sweeps: nuq is grid/nuq.py; or the path of a file of your own"
@@ -52,7 +52,7 @@ def command_parser(name: str, what: str, *, one: str | None = None, sweep_option
 
 def experiments_of(options: argparse.Namespace) -> tuple[Sweep, list[Experiment]]:
     """The sweep that the command line names, with its seeds and settings, and its experiments."""
-    from grid.engine.runs import named
+    from grid.engine.states.runs import named
 
     return named(options.grid, options.run_name, options.seeds, options.overrides)
 
@@ -62,7 +62,7 @@ def as_planned(options: argparse.Namespace, root: Path, *, needs_plan: bool = Fa
 
     A plan that is damaged is only told of, unless it is needed: then a ValueError.
     """
-    from grid.engine.planning import reviewed
+    from grid.engine.submission.planning import reviewed
     from grid.engine.sweep import load
 
     if options.seeds is not None or options.overrides:
@@ -97,7 +97,7 @@ def words_of(options: Options) -> str:
 
 def runs_named(options: argparse.Namespace, root: Path) -> list[Run]:
     """The runs of that sweep, or those of NAME."""
-    from grid.engine.runs import runs_of
+    from grid.engine.states.runs import runs_of
     from grid.engine.sweep import find
 
     _, experiments = experiments_of(options)

@@ -14,9 +14,9 @@ from grid.commands.options import clipped, count
 from grid.commands.report import counted, duration
 
 if TYPE_CHECKING:
-    from grid.engine.evidence import View
-    from grid.engine.runs import Run
-    from grid.engine.state import State
+    from grid.engine.states.evidence import View
+    from grid.engine.states.run_files import State
+    from grid.engine.states.runs import Run
 
 WAITING = ("pending", "new", "preempted", "lost")
 ASKED = ("nodes", "ranks", "gpus", "cpus", "mem", "time", "partition")  # what a shape is told by, where shapes differ in it
@@ -106,8 +106,8 @@ def _shapes(runs: Sequence[Run], view: View) -> _Part:
 
 def _failures(runs: Sequence[Run], view: View, root: Path) -> _Part:
     """Groups of failures, that of the newest first."""
-    from grid.engine.retry import failures_of
-    from grid.engine.triage import groups
+    from grid.engine.states.triage import groups
+    from grid.engine.submission.retry import failures_of
 
     found = failures_of(runs, view, root)
     ended: dict[tuple[str, str], float] = {}

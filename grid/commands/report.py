@@ -13,8 +13,8 @@ from grid.commands.options import count
 NUMBERS = re.compile(r"(?<![\w.])\d[\d_.]*(?!\w)")  # of jobs, steps, seconds: what makes equal reasons differ
 
 if TYPE_CHECKING:
-    from grid.engine.evidence import View
-    from grid.engine.planning import Made
+    from grid.engine.states.evidence import View
+    from grid.engine.submission.planning import Made
 
 
 def counted(view: View, word: str) -> str:
@@ -28,8 +28,8 @@ def counted(view: View, word: str) -> str:
 
 def changes(made: Made, root: Path) -> Iterator[str]:
     """What became of earlier runs: defaults that moved, experiments that left the sweep."""
-    from grid.engine.plan import moved_defaults
-    from grid.engine.runs import left_over, read_config, shared
+    from grid.engine.states.runs import left_over, read_config, shared
+    from grid.engine.submission.plan import moved_defaults
 
     yield from shared(made.sweep, root)
 
@@ -55,7 +55,7 @@ def _some(names: Sequence[str]) -> str:
 
 def drifted(made: Made, root: Path) -> Iterator[str]:
     """Runs in the queue whose snapshot is not the tree as it is."""
-    from grid.engine import snapshot
+    from grid.engine.scripts import snapshot
 
     waiting: Counter[tuple[str, str]] = Counter()
     alive = {state.element for state in made.view.states.values() if state.word in ("pending", "running")}
@@ -75,7 +75,7 @@ def drifted(made: Made, root: Path) -> Iterator[str]:
 
 def hours(made: Made) -> Iterator[str]:
     """What the runs that have not ended will still take, learned from their finished siblings."""
-    from grid.engine.plan import remaining
+    from grid.engine.submission.plan import remaining
 
     left = remaining(made.runs, made.view.states, made.resources)
     unknown = f"; unknown for {count(left.num_guessed, 'run')} without a finished sibling" if left.num_guessed else ""
@@ -94,7 +94,7 @@ def doubts(view: View) -> Iterator[str]:
 
 def handed_over(view: View) -> Iterator[str]:
     """How much of the latest submission waits for room in the queue."""
-    from grid.engine.waves import scripts
+    from grid.engine.submission.waves import scripts
 
     if view.submissions and (left := view.submissions[-1].left):
         yield f"{scripts(left)} of {count(scripts(view.submissions[-1].chunks), 'script')} not handed over yet: the same command goes on"

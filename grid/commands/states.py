@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from files.escaped import plain
 from grid.commands.options import again, as_planned, clipped, command_parser, count, runs_named, table
-from nuq.settings.escaped import plain
 
 if TYPE_CHECKING:
-    from grid.engine.evidence import View
-    from grid.engine.runs import Run
+    from grid.engine.states.evidence import View
+    from grid.engine.states.runs import Run
 
 FEW = 40  # so many runs are listed one by one
 REFRESH_S = 15.0  # of the files; the scheduler is asked every 40 s at most, whatever looks
@@ -31,7 +31,8 @@ def status(argv: Sequence[str], root: Path) -> int:
     parser.add_argument("--now", action="store_true", help="ask the scheduler now, however fresh its last answer is")
     parsed = parser.parse_args(argv)
     from grid.commands.overview import screen
-    from grid.engine import evidence, scheduler
+    from grid.engine.slurm import scheduler
+    from grid.engine.states import evidence
 
     as_planned(parsed, root)
     runs = runs_named(parsed, root)
@@ -62,8 +63,8 @@ def status(argv: Sequence[str], root: Path) -> int:
 
 def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
     from grid.commands.report import counted, handed_over, unsettled
-    from grid.engine.rehearsal import mixed
-    from grid.engine.runs import left_over
+    from grid.engine.states.runs import left_over
+    from grid.engine.submission.rehearsal import mixed
 
     if every:
         _one_by_one(runs, view)
@@ -88,9 +89,9 @@ def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
 
 def _data_here(runs: Sequence[Run], view: View, root: Path) -> None:
     """What is wrong with runs that were made on other data than lie here, or where the last plan's site has them."""
-    from grid.engine.planning import reviewed
-    from grid.engine.rehearsal import rehearse
-    from grid.engine.site import load_site
+    from grid.engine.slurm.site import load_site
+    from grid.engine.submission.planning import reviewed
+    from grid.engine.submission.rehearsal import rehearse
 
     try:
         plan = reviewed(root, runs[0].experiment.folder)
@@ -193,11 +194,11 @@ def logs(argv: Sequence[str], root: Path) -> int:
     parser.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
     parser.add_argument("--job", action="store_true", help="the log of the SLURM job instead of that of the run")
     parsed = parser.parse_args(argv)
-    from grid.engine.state import tail
+    from grid.engine.states.run_files import tail
 
     if parsed.lines < 1:
         raise ValueError(f"--lines {parsed.lines}: must be at least 1")
-    from grid.engine import evidence
+    from grid.engine.states import evidence
 
     as_planned(parsed, root)
     runs = [run for run in runs_named(parsed, root) if run.folder.path.is_dir()]
@@ -224,16 +225,16 @@ def _last_word(run: Run) -> float:
 
 def _was_submitted(run: Run, root: Path) -> bool:
     """Whether a job was to run it: where it said nothing, its job may have."""
-    from grid.engine import submission
+    from grid.engine.states import ledger
 
-    found = submission.log_of(submission.read_all(root, run.experiment.folder), run.run_dir, root)
+    found = ledger.log_of(ledger.read_all(root, run.experiment.folder), run.run_dir, root)
     return found is not None and found.exists()
 
 
 def _job_log(run: Run, root: Path) -> Path:
-    from grid.engine import submission
+    from grid.engine.states import ledger
 
-    found = submission.log_of(submission.read_all(root, run.experiment.folder), run.run_dir, root)
+    found = ledger.log_of(ledger.read_all(root, run.experiment.folder), run.run_dir, root)
     if found is None:
         raise ValueError(f"{run.run_dir} was not submitted to SLURM: its own log is {run.folder.log}")
     return found
@@ -258,9 +259,9 @@ def failures(argv: Sequence[str], root: Path) -> int:
     parser = command_parser("failures", "Failed runs grouped by what went wrong, with an example each.")
     parsed = parser.parse_args(argv)
     from grid.commands.report import doubts
-    from grid.engine import evidence
-    from grid.engine.retry import failures_of
-    from grid.engine.triage import groups
+    from grid.engine.states import evidence
+    from grid.engine.states.triage import groups
+    from grid.engine.submission.retry import failures_of
 
     as_planned(parsed, root)
     runs = runs_named(parsed, root)
@@ -289,9 +290,9 @@ def collect(argv: Sequence[str], root: Path) -> int:
     import csv
     import io
 
-    from grid.engine import evidence
-    from grid.engine.collecting import rows_of
-    from grid.engine.state import write_text
+    from grid.engine.states import evidence
+    from grid.engine.states.collecting import rows_of
+    from grid.engine.states.run_files import write_text
 
     as_planned(parsed, root)
     runs = runs_named(parsed, root)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from grid.commands.options import add_consent, again, as_planned, command_parser, consent, count, table, words_of
 
 if TYPE_CHECKING:
-    from grid.engine.planning import Made, Options, Reviewed
-    from grid.engine.submission import Chunk, Submission
+    from grid.engine.states.ledger import Chunk, Submission
+    from grid.engine.submission.planning import Made, Options, Reviewed
 
 WAITS = 75  # exit code: something waits for room, and the same command goes on with it
 RESOURCES = {
@@ -56,8 +56,8 @@ def _add_ignore(parser: argparse.ArgumentParser) -> None:
 
 
 def _options(parsed: argparse.Namespace) -> Options:
-    from grid.engine.planning import Options, file_of
-    from grid.engine.preflight import known
+    from grid.engine.submission.planning import Options, file_of
+    from grid.engine.submission.preflight import known
 
     known(parsed.ignore)
     for name in ("per_script", "parallel", "max_running"):
@@ -84,7 +84,7 @@ def plan(argv: Sequence[str], root: Path) -> int:
     _add_queue_options(parser)
     parser.add_argument("--scripts", action="store_true", help="also write the exact scripts that submit would use, and say where")
     parsed = parser.parse_args(argv)
-    from grid.engine import planning, waves
+    from grid.engine.submission import planning, waves
 
     made = planning.make(_options(parsed), root, max_age_s=0)
     _show(made, root)
@@ -111,7 +111,7 @@ def plan(argv: Sequence[str], root: Path) -> int:
 
 def _checked(made: Made, root: Path) -> list[str]:
     """What forbids to submit the plan; what else the checks have to say is printed."""
-    from grid.engine import planning
+    from grid.engine.submission import planning
 
     found = planning.check(made, root)
     for item in found:
@@ -121,7 +121,8 @@ def _checked(made: Made, root: Path) -> list[str]:
 
 
 def _write_scripts(made: Made, root: Path) -> None:
-    from grid.engine import planning, snapshot
+    from grid.engine.scripts import snapshot
+    from grid.engine.submission import planning
 
     item = planning.submission_of(made, f"{snapshot.FOLDER}/{made.plan.code['digest'][: snapshot.DIGITS]}")
     for chunk in item.chunks:
@@ -162,7 +163,7 @@ def _code(code: Mapping[str, Any]) -> str:
 
 
 def _row(made: Made, chunk: Chunk) -> tuple[str, ...]:
-    from grid.engine.resources import Resources
+    from grid.engine.sweeps.resources import Resources
 
     asked = Resources(**chunk.resources)
     parallel = made.options.parallel
@@ -191,17 +192,19 @@ def submit(argv: Sequence[str], root: Path) -> int:
     _add_ignore(parser)
     parsed = parser.parse_args(argv)
     from grid.commands.report import doubts
-    from grid.engine import evidence, planning, preflight, slurm, submission
-    from grid.engine.runs import named
+    from grid.engine.slurm import sbatch
+    from grid.engine.states import evidence, ledger
+    from grid.engine.states.runs import named
+    from grid.engine.submission import planning, preflight
 
-    slurm.check_sbatch()
+    sbatch.check_sbatch()
     _, experiments = named(parsed.grid, parsed.run_name)
     folder = experiments[0].folder
-    with submission.only_one(root, folder):
+    with ledger.only_one(root, folder):
         before = planning.reviewed(root, folder)
         if before is None or not before.is_of(parsed.grid, parsed.run_name):
             raise ValueError(f"no plan of {parsed.grid} {parsed.run_name} has been reviewed: {again('plan', parsed.grid, parsed.run_name)}")
-        known = evidence.settle(submission.read_all(root, folder), root)
+        known = evidence.settle(ledger.read_all(root, folder), root)
         if begun := [item for item in known if item.id == before.id]:
             return _go_on(begun[0], before.options, root)
         options = dataclasses.replace(before.options, ignore=[*before.options.ignore, *preflight.known(parsed.ignore)])
@@ -228,7 +231,8 @@ def submit(argv: Sequence[str], root: Path) -> int:
 
 def _cancel_unwanted(made: Made, yes: bool, root: Path) -> bool:
     """Cancel what the sweep no longer has, if the user agrees; whether the plan may go on."""
-    from grid.engine import scheduler, submission
+    from grid.engine.slurm import scheduler
+    from grid.engine.states import ledger
 
     alone = sorted({item.element for item in made.plan.cancel if item.alone})
     for item in made.plan.cancel:
@@ -239,15 +243,16 @@ def _cancel_unwanted(made: Made, yes: bool, root: Path) -> bool:
     if not consent(f"Cancel {count(len(alone), 'queued or running script')} of runs that the sweep no longer has?", yes):
         return False
     scheduler.cancel(alone)
-    submission.note_cancelled(root, made.plan.folder, alone)
+    ledger.note_cancelled(root, made.plan.folder, alone)
     print(f"cancelled {', '.join(alone[:5])}{' ...' if len(alone) > 5 else ''}")
     return True
 
 
 def _go_on(item: Submission, options: Options, root: Path) -> int:
     """The reviewed plan was begun before: finish it, or say that it is finished."""
-    from grid.engine import evidence, planning
-    from grid.engine.site import load_site
+    from grid.engine.slurm.site import load_site
+    from grid.engine.states import evidence
+    from grid.engine.submission import planning
 
     if item.is_complete:
         jobs = ", ".join(chunk.job_id for chunk in item.chunks)
@@ -272,7 +277,7 @@ def _note(chunk: Chunk) -> None:
 
 def _report(item: Submission, why: str, options: Options) -> int:
     """Say what was handed over, and what waits for room and why; the exit code."""
-    from grid.engine.waves import scripts
+    from grid.engine.submission.waves import scripts
 
     print(f"the jobs run the snapshot {item.code['path']}; watch them: {again('status', options.grid, options.run_name)}")
     if not why:
@@ -302,19 +307,21 @@ def retry(argv: Sequence[str], root: Path) -> int:
     parser.add_argument("--slots", type=int, metavar="N", help="with --here: runs at once (default: as many as cores and GPUs allow)")
     parsed = parser.parse_args(argv)
     from grid.commands.report import doubts
-    from grid.engine import evidence, planning, slurm, submission
-    from grid.engine.machine import check_slots
-    from grid.engine.retry import choose
-    from grid.engine.runs import named
+    from grid.engine.local.machine import check_slots
+    from grid.engine.slurm import sbatch
+    from grid.engine.states import evidence, ledger
+    from grid.engine.states.runs import named
+    from grid.engine.submission import planning
+    from grid.engine.submission.retry import choose
 
     check_slots(parsed.slots)
     as_planned(parsed, root, needs_plan=True)
     options = _options(parsed)
     if not parsed.here:
-        slurm.check_sbatch()
+        sbatch.check_sbatch()
     folder = named(parsed.grid, parsed.run_name, parsed.seeds, parsed.overrides)[1][0].folder
-    with submission.only_one(root, folder):
-        evidence.settle(submission.read_all(root, folder), root)
+    with ledger.only_one(root, folder):
+        evidence.settle(ledger.read_all(root, folder), root)
         options = _inherited(options, planning.reviewed(root, folder))
         made = planning.make(options, root, max_age_s=0)
         chosen, lines = choose(made, root, kinds=parsed.kind, with_code=parsed.code, factor=parsed.factor)
@@ -331,7 +338,7 @@ def retry(argv: Sequence[str], root: Path) -> int:
                 raise ValueError("nothing was submitted: " + "; ".join(found))
             return _report(*planning.apply(made, root, _note), made.options)
     from grid.commands.here import check
-    from grid.engine.local import run_with_progress
+    from grid.engine.local.slots import run_with_progress
 
     here = [run for run in made.runs if run.run_dir in chosen and made.view.states[run.run_dir].may_start]
     check(here, (), root)

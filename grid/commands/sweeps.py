@@ -52,7 +52,7 @@ def show(argv: Sequence[str], root: Path) -> int:
     options = command_parser("show", "The experiments of a sweep; with NAME, one's settings and script.", one="all, as a table").parse_args(
         argv
     )
-    from grid.engine.script import chosen, from_script, run_script
+    from grid.engine.scripts.script import chosen, from_script, run_script
 
     sweep, experiments = experiments_of(options)
     if options.name is None:
@@ -86,8 +86,8 @@ def dry_run(argv: Sequence[str], root: Path) -> int:
     """A handful of steps of one experiment."""
     what = "A handful of steps of one experiment through the real code, and an estimate of time, memory and bytes for the whole run."
     options = command_parser("dry-run", what, one="the first of the sweep").parse_args(argv)
-    from grid.engine.preflight import keep_measured
-    from grid.engine.script import pinned
+    from grid.engine.scripts.script import pinned
+    from grid.engine.submission.preflight import keep_measured
 
     first = runs_named(options, root)[0]
     print(f"dry run of {first.experiment.label}: {first.experiment.name}", flush=True)
@@ -103,7 +103,7 @@ def dry_run(argv: Sequence[str], root: Path) -> int:
 
 def task_texts() -> dict[str, str]:
     """File name -> text of every file of pjobs/."""
-    from grid.engine.script import task_script
+    from grid.engine.scripts.script import task_script
     from grid.engine.sweep import load
 
     sweeps = {name: load(*task) for name, task in TASKS.items()}
@@ -115,7 +115,7 @@ def task_texts() -> dict[str, str]:
 def pjobs(argv: Sequence[str], root: Path) -> int:
     """The paper's tasks as bash files."""
     argparse.ArgumentParser(prog="grid_run.py pjobs", description="Write the paper's tasks to pjobs/ as ready bash files.").parse_args(argv)
-    from grid.engine.state import write_text
+    from grid.engine.states.run_files import write_text
 
     (root / "pjobs").mkdir(exist_ok=True)
     for name, text in task_texts().items():

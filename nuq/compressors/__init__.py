@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from nuq.message import Message
-from nuq.ops import Key
+from nuq.compressors.message import Message
+from nuq.kernels.operators import Key
 
 
 class Compressor(Protocol):

@@ -1,6 +1,6 @@
 r"""ATOMO (Wang et al., NeurIPS 2018, arXiv 1806.04090): a gradient as a sum of atoms, few of which travel, larger ones more likely.
 
-``nuq.atoms`` has the mathematics: the probabilities of least error under a budget, exactly (the paper's code clips them once), singular
+``nuq.kernels.atoms`` has the mathematics: the probabilities of least error under a budget, exactly (the paper's code clips them once), singular
 atoms exact or randomized, and why the estimate stays unbiased; the differences from the paper are told there.
 
 **svd**: each parameter as a matrix (``matrix_shape``: a kernel (o, i, h, w) is o x ihw, whose atoms take o + ihw numbers; ``matrix=pairs``
@@ -17,7 +17,7 @@ signs do.  A budget of |x|_1 / |x|_inf makes this TernGrad, and |x|_1 / |x|_2 QS
 are |x_i| / |x|_inf and |x_i| / |x|_2.
 
 The sender alone finds atoms: eigenvectors differ in their last bits between numbers of threads and machines.  Receivers form the sum of
-products in a fixed order with one rounding each (``nuq.atoms.product_sum``), so that they agree to the bit.
+products in a fixed order with one rounding each (``nuq.kernels.atoms.product_sum``), so that they agree to the bit.
 
 What limits the speed: the exact form multiplies m^2 n / 2 float64 numbers and finds m eigenvectors of length m; the randomized one passes
 over the matrix ten times; entries over the vector three times, beside coded places (40 to 60 ns each).  On one core ``torch.linalg.svd``
@@ -28,9 +28,9 @@ Body of a message::
     kind uint8
     0, whole: float32[n]
     1, matrix: bits uint8, by columns uint8, 1 zero byte, m, n, k, q: uint32 each; left vectors, right vectors, rows, places of the rows
-       (``nuq.indices``); vectors are float32, or scales float32 and packed codes (``nuq.coding``).  By columns: of the transpose
+       (``nuq.coding.indices``); vectors are float32, or scales float32 and packed codes (``nuq.kernels.bit_packing``).  By columns: of the transpose
     2, entries: places sent k, certain ones c uint32, level float32, bytes of the next part uint32; the certain ones' numbers among those
-       sent (``nuq.indices``); their values float32[c]; signs of the others, a bit each; places (``nuq.indices``)
+       sent (``nuq.coding.indices``); their values float32[c]; signs of the others, a bit each; places (``nuq.coding.indices``)
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ import struct
 import torch
 from torch import Tensor
 
-from nuq import atoms, coding, indices, ops, selection, signs
-from nuq.atoms import Kept
+from nuq.coding import indices
 from nuq.compressors.decoding import Decoder
-from nuq.levels import equally_spaced
-from nuq.message import HEADER_BYTES, Message, MessageError, Reader, as_bytes, flat
-from nuq.ops import Key, NonFiniteError, Words
-from nuq.selection import Share
+from nuq.compressors.message import HEADER_BYTES, Message, MessageError, Reader, as_bytes, flat
+from nuq.kernels import atoms, bit_packing, operators, selection, signs
+from nuq.kernels.atoms import Kept
+from nuq.kernels.operators import Key, NonFiniteError, Words
+from nuq.kernels.selection import Share
+from nuq.levels.level_sets import equally_spaced
 from nuq.settings import check
 from nuq.settings.atomo import ATOMO
 
@@ -119,7 +120,7 @@ class Atomo(Decoder):
         certain = values.abs() > narrow.to(x.device)
         numbers = indices.encode(certain.nonzero().view(-1).to(torch.int32), places.numel())
         head = _packed(_ENTRIES, places.numel(), int(certain.sum()), float(narrow), numbers.numel())
-        others = coding.pack_codes((values[~certain] > 0).to(torch.int32), 1)
+        others = bit_packing.pack_codes((values[~certain] > 0).to(torch.int32), 1)
         return _message(n, [_packed(_KIND, ENTRIES), head, numbers, as_bytes(values[certain]), others, indices.encode(places, n)])
 
     def _decoded(self, message: Message) -> Tensor:
@@ -195,7 +196,7 @@ def _buckets(length: int) -> tuple[int, int]:
 
 def _coded_bytes(count: int, length: int, bits: int) -> int:
     buckets, size = _buckets(length)
-    return 4 * count * length if not bits else 4 * count * buckets + coding.packed_bytes(count * buckets * size, bits)
+    return 4 * count * length if not bits else 4 * count * buckets + bit_packing.packed_bytes(count * buckets * size, bits)
 
 
 def _coded(vectors: Tensor, bits: int, words: Words) -> list[Tensor]:
@@ -206,8 +207,8 @@ def _coded(vectors: Tensor, bits: int, words: Words) -> list[Tensor]:
     buckets, size = _buckets(length)
     flat = torch.nn.functional.pad(vectors, (0, buckets * size - length)).reshape(-1)
     scales = torch.empty(count * buckets, dtype=torch.float32, device=flat.device)
-    codes = torch.empty(coding.packed_bytes(flat.numel(), bits), dtype=torch.uint8, device=flat.device)
-    ops.encode_uniform_(flat, 1 << bits, scales, codes, bucket_size=size, norm="linf", packing=bits, key=words)
+    codes = torch.empty(bit_packing.packed_bytes(flat.numel(), bits), dtype=torch.uint8, device=flat.device)
+    operators.encode_uniform_(flat, 1 << bits, scales, codes, bucket_size=size, norm="linf", packing=bits, key=words)
     return [as_bytes(scales), codes]
 
 
@@ -217,10 +218,10 @@ def _decoded(data: Reader, count: int, length: int, bits: int) -> Tensor:
         return data.floats(count * length).view(count, length)
     buckets, size = _buckets(length)
     scales = data.floats(count * buckets)
-    codes = data.take(coding.packed_bytes(count * buckets * size, bits))
+    codes = data.take(bit_packing.packed_bytes(count * buckets * size, bits))
     flat = torch.empty(count * buckets * size, dtype=torch.float32, device=codes.device)
     levels = torch.tensor(equally_spaced(1 << bits).values, dtype=torch.float32, device=codes.device)
-    ops.decode_(codes, scales, levels, flat, bucket_size=size, packing=bits, accumulate=False)
+    operators.decode_(codes, scales, levels, flat, bucket_size=size, packing=bits, accumulate=False)
     return flat.view(count, buckets * size)[:, :length].contiguous()
 
 
@@ -242,11 +243,11 @@ def _read_entries(data: Reader, n: int) -> tuple[Tensor, Tensor]:
     if num_certain > k or k > n or not 0 <= level <= torch.finfo(torch.float32).max:
         raise MessageError(f"{k} entries of {n}, {num_certain} of them certain, level {level}: damaged")
     certain = indices.decode(data.take(size), num_certain, k).long()
-    exact, above = data.floats(num_certain), data.take(coding.packed_bytes(k - num_certain, 1))
+    exact, above = data.floats(num_certain), data.take(bit_packing.packed_bytes(k - num_certain, 1))
     places = indices.decode(data.rest(), k, n)
     values = torch.empty(k, dtype=torch.float32, device=above.device)
     others = torch.ones(k, dtype=torch.bool, device=above.device)
     others[certain] = False
     values[certain] = exact
-    values[others] = (2 * coding.unpack_codes(above, k - num_certain, 2, 1) - 1) * level
+    values[others] = (2 * bit_packing.unpack_codes(above, k - num_certain, 2, 1) - 1) * level
     return places, values

@@ -5,7 +5,7 @@
 - ``fp8``: e4m3 or e5m2 (Micikevicius et al., 2022), scaled so that the largest coordinate becomes the format's largest value; with
   ``scale=none`` the plain cast (``nuq.compressors.casts``).
 
-The tables differ, the method does not (``nuq.code_tables``): ``nuq.ops`` steps 1 to 4, with the Linf norm.  Rounding to the nearest is
+The tables differ, the method does not (``nuq.levels.code_tables``): ``nuq.kernels.operators`` steps 1 to 4, with the Linf norm.  Rounding to the nearest is
 biased, and a contraction since every table has a zero; at random it is unbiased.  Differences from the papers: a coordinate in the
 middle of two values goes to the upper one (IEEE: to the even one); under stochastic rounding the dynamic code's lowest value is -1 in
 place of -.99297, so that nothing has to be clipped.  The table's place travels in place of a floating-point format's own bits: the same
@@ -29,13 +29,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nuq import code_tables, ops
 from nuq.compressors.casts import HalfCast
 from nuq.compressors.decoding import InPlace, Write
-from nuq.message import HEADER_BYTES, Message, MessageError, finite, from_bytes, unpacked
-from nuq.ops import Key
+from nuq.compressors.message import HEADER_BYTES, Message, MessageError, finite, from_bytes, unpacked
+from nuq.kernels import operators
+from nuq.kernels.operators import Key
+from nuq.levels import code_tables
 from nuq.settings import check
-from nuq.settings.rivals import FP8, Block8
+from nuq.settings.baselines import FP8, Block8
 
 TAG = b"BLK8"
 _HEAD = struct.Struct("<IB3x")
@@ -49,7 +50,7 @@ def _on(device: torch.device, name: str, which: str) -> Tensor:
 
 
 class Blockwise(InPlace):
-    """settings: see ``nuq.settings.rivals``, whose ranges hold here too."""
+    """settings: see ``nuq.settings.baselines``, whose ranges hold here too."""
 
     exact_bytes = True
 
@@ -62,7 +63,7 @@ class Blockwise(InPlace):
     def encode(self, vector: Tensor, key: Key) -> Message:
         """NonFiniteError for a gradient that is not finite."""
         vector = vector.contiguous()
-        codes_at = _HEAD.size + 4 * ops.num_buckets(vector.numel(), self.bucket_size)
+        codes_at = _HEAD.size + 4 * operators.num_buckets(vector.numel(), self.bucket_size)
         message = Message.room_for(TAG, vector.numel(), codes_at + vector.numel(), vector.device)
         body = message.body
         head = _HEAD.pack(self.bucket_size, _TABLES.index(self.table))
@@ -70,10 +71,10 @@ class Blockwise(InPlace):
         scales = body[_HEAD.size : codes_at].view(torch.float32)
         how: dict[str, Any] = {"bucket_size": self.bucket_size, "norm": "linf", "packing": 8, "key": key}
         if self.stochastic and self.table == "linear":
-            ops.encode_uniform_(vector, code_tables.values("linear").size, scales, body[codes_at:], **how)
+            operators.encode_uniform_(vector, code_tables.values("linear").size, scales, body[codes_at:], **how)
         else:
             levels = _on(vector.device, self.table, "values" if self.stochastic else "thresholds")
-            ops.encode_(vector, levels, scales, body[codes_at:], stochastic=self.stochastic, **how)
+            operators.encode_(vector, levels, scales, body[codes_at:], stochastic=self.stochastic, **how)
         return message
 
     def _opened(self, message: Message) -> Write:
@@ -83,15 +84,15 @@ class Blockwise(InPlace):
         bucket_size, table = unpacked(_HEAD, body)
         if bucket_size < 1 or table >= len(_TABLES):
             raise MessageError(f"bucket size {bucket_size}, table {table}: damaged")
-        codes_at = _HEAD.size + 4 * ops.num_buckets(n, bucket_size)
+        codes_at = _HEAD.size + 4 * operators.num_buckets(n, bucket_size)
         if body.numel() != codes_at + n:
             raise MessageError(f"{body.numel()} bytes where {n} such coordinates take {codes_at + n}")
         scales = finite(from_bytes(body[_HEAD.size : codes_at], torch.float32), "scale")
         levels = _on(body.device, _TABLES[table], "values")
-        return partial(ops.decode_, body[codes_at:], scales, levels, bucket_size=bucket_size, packing=8)
+        return partial(operators.decode_, body[codes_at:], scales, levels, bucket_size=bucket_size, packing=8)
 
     def message_bytes(self, num_coordinates: int) -> int:
-        return HEADER_BYTES + _HEAD.size + 4 * ops.num_buckets(num_coordinates, self.bucket_size) + num_coordinates
+        return HEADER_BYTES + _HEAD.size + 4 * operators.num_buckets(num_coordinates, self.bucket_size) + num_coordinates
 
 
 def fp8(settings: FP8) -> InPlace:

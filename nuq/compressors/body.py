@@ -6,7 +6,7 @@
     k0, k1 uint32          where the values were rotated or dithered: the receiver repeats the sender's random numbers
     levels float32[L]      unless they are equally spaced
     scales float32         one per bucket, two under quantile normalisation
-    codes                  packed (``nuq.coding``) or entropy coded (``nuq.entropy``); rANS codes of 2^14 dithered coordinates or more
+    codes                  packed (``nuq.kernels.bit_packing``) or entropy coded (``nuq.coding.entropy``); rANS codes of 2^14 dithered coordinates or more
                            may have the dither's leading bits as context, which saves up to .05 bits each
 
 For n coordinates, b bits and buckets of d, packed, that makes ``28 + 12 + 4*2^b + 4*ceil(n/d) + ceil(n*b/8)`` bytes, header included.
@@ -22,11 +22,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq import coding, entropy, ops
-from nuq import levels as level_sets
-from nuq.host import numpy_of
-from nuq.message import Message, MessageError, finite, from_bytes
-from nuq.ops import Words
+from nuq.coding import entropy
+from nuq.compressors.message import Message, MessageError, finite, from_bytes
+from nuq.kernels import bit_packing, operators
+from nuq.kernels.host import numpy_of
+from nuq.kernels.operators import Words
+from nuq.levels import level_sets
 
 CODINGS = ("packed", *entropy.CODERS)
 _FIXED = struct.Struct("<IHBBB3x")
@@ -58,12 +59,12 @@ class Layout:
 
     @property
     def num_scales(self) -> int:
-        return ops.num_buckets(self.num_coordinates, self.bucket_size) * (2 if self.two_scales else 1)
+        return operators.num_buckets(self.num_coordinates, self.bucket_size) * (2 if self.two_scales else 1)
 
     @property
     def packing(self) -> int:
         """Of the codes as the operators write and read them: packed, or raw where a coder stands between."""
-        return coding.packing(self.num_levels) if self.coder == "packed" else coding.raw_packing(self.num_levels)
+        return bit_packing.packing(self.num_levels) if self.coder == "packed" else bit_packing.raw_packing(self.num_levels)
 
     @property
     def levels_at(self) -> int:
@@ -80,7 +81,7 @@ class Layout:
     def body_bytes(self) -> int:
         """Length of a packed body; the most that a coded one can take."""
         n = self.num_coordinates
-        packed = coding.packed_bytes(n, coding.packing(self.num_levels))
+        packed = bit_packing.packed_bytes(n, bit_packing.packing(self.num_levels))
         return self.codes_at + (packed if self.coder == "packed" else entropy.encoded_bound(n, self.num_levels))
 
     def head(self) -> Tensor:
@@ -97,7 +98,7 @@ class Layout:
             raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of this family ({tag!r})")
         head = bytes(body[: _FIXED.size + _WORDS.size].cpu().numpy())
         bucket_size, num_levels, flags, coder, log_block = _FIXED.unpack(head[: _FIXED.size])
-        if bucket_size < 1 or not 2 <= num_levels <= coding.MAX_LEVELS or flags > 7 or coder >= len(CODINGS) or log_block > 31:
+        if bucket_size < 1 or not 2 <= num_levels <= bit_packing.MAX_LEVELS or flags > 7 or coder >= len(CODINGS) or log_block > 31:
             raise MessageError(f"bucket size {bucket_size}, {num_levels} levels, flags {flags}, coder {coder}: damaged")
         layout = cls(
             message.num_coordinates,
@@ -135,7 +136,7 @@ class Layout:
         """What the coder is told beside the codes."""
         if self.coder != "rans" or not self.dither or self.num_coordinates < _CONTEXTS_FROM:
             return {}
-        bits = ops.leading_bits(self.num_coordinates, self.words, CONTEXT_BITS)
+        bits = operators.leading_bits(self.num_coordinates, self.words, CONTEXT_BITS)
         return {"contexts": bits.numpy(), "num_contexts": 1 << CONTEXT_BITS}
 
     def coded(self, codes: Tensor) -> Tensor:

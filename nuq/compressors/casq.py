@@ -1,8 +1,8 @@
 """CASQ, the clustered sketch of LSS: which cluster every value is in, and means of the coordinates that share a cell.
 
 Values are clustered by magnitude, above and below zero apart: k-means on a sample, what lies above its 95th percentile being a cluster of
-its own (``nuq.clusters``).  The coordinates of a cluster are hashed by index into the cluster's cells; what travels is every coordinate's
-cluster, entropy coded, and every cell's mean (``nuq.cells``).  With m cells for the N coordinates of a cluster the error is about
+its own (``nuq.kernels.sketches.clusters``).  The coordinates of a cluster are hashed by index into the cluster's cells; what travels is every coordinate's
+cluster, entropy coded, and every cell's mean (``nuq.kernels.sketches.cells``).  With m cells for the N coordinates of a cluster the error is about
 ``1 - m / N`` of the cluster's variance: cells lower it much only where they are nearly as many as coordinates, clusters always.  Body::
 
     flags uint8 (1: half precision), coder uint8, clusters of either sign uint16
@@ -10,7 +10,7 @@ cluster, entropy coded, and every cell's mean (``nuq.cells``).  With m cells for
     scale float32           half precision: a power of two that the means were divided by
     cells uint32[2 K]       of each cluster: first above, then below zero, by magnitude
     means float32 or float16, of all cells; 0 of an empty one
-    clusters                 ``nuq.entropy``: 0 for a zero, 1 .. K above zero, K + 1 .. 2 K below
+    clusters                 ``nuq.coding.entropy``: 0 for a zero, 1 .. K above zero, K + 1 .. 2 K below
 
 Biased, so that it wants error feedback, and contractive: a mean is the projection of its cell's coordinates, which all have one sign, so
 ``|x - C(x)|^2 = |x|^2 - sum of (coordinates of the cell) * mean^2`` (before rounding).
@@ -35,13 +35,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq import cells, clusters, entropy
-from nuq.cells import Ints
+from nuq.coding import entropy
 from nuq.compressors.decoding import Decoder
-from nuq.host import numpy_of
-from nuq.message import HEADER_BYTES, Message, MessageError, as_bytes, finite, flat, from_bytes, unpacked
-from nuq.ops import Key
-from nuq.selection import num_kept
+from nuq.compressors.message import HEADER_BYTES, Message, MessageError, as_bytes, finite, flat, from_bytes, unpacked
+from nuq.kernels.host import numpy_of
+from nuq.kernels.operators import Key
+from nuq.kernels.selection import num_kept
+from nuq.kernels.sketches import cells, clusters
+from nuq.kernels.sketches.cells import Ints
 from nuq.settings import check
 from nuq.settings.sketches import CASQ
 

@@ -1,6 +1,6 @@
 """Two bytes per coordinate: bfloat16 and float16; one byte: float8 without a scale.
 
-Rounded to the nearest (the default: biased, a contraction) or at random (``nuq.casts``: unbiased).  Neither gives an infinity for a
+Rounded to the nearest (the default: biased, a contraction) or at random (``nuq.kernels.casts``: unbiased).  Neither gives an infinity for a
 finite gradient: ``bf16`` clamps at 3.39e38; ``fp16`` multiplies the vector by a power of two that brings its largest coordinate to
 2^14 .. 2^15 (coordinates 2^-39 times smaller vanish), clamping at 3.40e38, or with ``scale=none`` clamps at 65504.  A vector of float16
 without a coordinate of 3e-8 or more is lost with ``scale=none``: no contraction then.  So it is with ``fp8 scale=none``: e4m3 clamps at
@@ -23,12 +23,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from nuq import casts, floats, ops
+from nuq.coding import floats
 from nuq.compressors.decoding import InPlace, Write
-from nuq.message import HEADER_BYTES, Message, MessageError, unpacked
-from nuq.ops import Key
+from nuq.compressors.message import HEADER_BYTES, Message, MessageError, unpacked
+from nuq.kernels import casts, operators
+from nuq.kernels.operators import Key
 from nuq.settings import check
-from nuq.settings.rivals import BF16, FP8, FP16
+from nuq.settings.baselines import BF16, FP8, FP16
 
 TAG = b"CAST"
 _HEAD = struct.Struct("<Bxh")
@@ -53,7 +54,7 @@ class HalfCast(InPlace):
     def encode(self, vector: Tensor, key: Key) -> Message:
         """NonFiniteError for a gradient that is not finite."""
         n = vector.numel()
-        largest = float(ops.bucket_scales(vector.contiguous(), max(n, 1), "linf").amax()) if n else 0.0
+        largest = float(operators.bucket_scales(vector.contiguous(), max(n, 1), "linf").amax()) if n else 0.0
         vector = vector.to(torch.float32).contiguous()
         exponent = min(_TOP + 1 - math.frexp(largest)[1], _LARGEST_EXPONENT) if self.scaled and largest else 0
         message = Message.room_for(TAG, n, _HEAD.size + self.dtype.itemsize * n, vector.device)

@@ -8,7 +8,7 @@ the nearest centroid ``q`` of the Lloyd-Max quantizer of N(0, |x|^2 / d); the re
 - ``mse``: ``S = <y, q> / |q|^2``, the smallest error, D, but biased.
 
 ``levels=uniform`` is EDEN's form for an entropy coder (ICML 2022, Section 4.3): ``q`` is the nearest multiple of a step, and the step
-brings normal coordinates to so many bits once they are coded: 1.0824, .5224, .2590 standard deviations for 2, 3, 4 (``nuq.lattice``).
+brings normal coordinates to so many bits once they are coded: 1.0824, .5224, .2590 standard deviations for 2, 3, 4 (``nuq.levels.lattice``).
 
 R is a Hadamard transform after random signs, cheap but not uniform over all rotations.  One of them misses x by about
 ``c^2 (sum x^6 / |x|^6 - (sum x^4 / |x|^4)^2)`` of ``|x|^2``, c = 1/3 at one bit: nothing for a dense bucket, far too much for a sparse
@@ -42,7 +42,7 @@ Body of a message::
     log2 of the bucket size, bits, coder (+ 16: levels=uniform), rotations: uint8 each
     k0, k1 uint32          of the sender's key: the receiver repeats its signs
     scales float32         one per bucket; negative: rounded at random, the largest level
-    codes                  packed (``nuq.coding``) or entropy coded (``nuq.entropy``)
+    codes                  packed (``nuq.kernels.bit_packing``) or entropy coded (``nuq.coding.entropy``)
 
 For n coordinates, a multiple of d, that makes ``28 + 12 + 4 n/d + n b / 8`` bytes, header included.
 """
@@ -56,13 +56,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq import coding, entropy, lattice, lloyd_max, ops
+from nuq.coding import entropy
 from nuq.compressors.body import CODINGS
 from nuq.compressors.decoding import MOST, Decoder, largest
-from nuq.host import numpy_of
-from nuq.levels import equally_spaced
-from nuq.message import HEADER_BYTES, Message, MessageError, finite, from_bytes, unpacked
-from nuq.ops import Key, Words
+from nuq.compressors.message import HEADER_BYTES, Message, MessageError, finite, from_bytes, unpacked
+from nuq.kernels import bit_packing, operators
+from nuq.kernels.host import numpy_of
+from nuq.kernels.operators import Key, Words
+from nuq.levels import lattice, lloyd_max
+from nuq.levels.level_sets import equally_spaced
 from nuq.settings import check
 from nuq.settings.quantizers import DRIVE, EDEN, LEAST_ROTATED
 
@@ -107,7 +109,7 @@ class Layout:
     def runs(self) -> list[tuple[int, int, int]]:
         """(first coordinate, bucket size, number of buckets): the whole buckets, then the powers of two that are left."""
         whole = self.padded // self.bucket_size
-        rest = [(start, size, 1) for start, size in ops.hadamard_blocks(self.padded, self.bucket_size)]
+        rest = [(start, size, 1) for start, size in operators.hadamard_blocks(self.padded, self.bucket_size)]
         return [(0, self.bucket_size, whole), *rest] if whole else rest
 
     @property
@@ -117,7 +119,7 @@ class Layout:
     @property
     def packing(self) -> int:
         """Of the codes as the operators write and read them: packed, or raw where a coder stands between."""
-        return self.bits if self.coder == "packed" else coding.raw_packing(self.num_levels)
+        return self.bits if self.coder == "packed" else bit_packing.raw_packing(self.num_levels)
 
     @property
     def codes_at(self) -> int:
@@ -126,13 +128,13 @@ class Layout:
     def body_bytes(self) -> int:
         """Length of a packed body; the most that a coded one can take."""
         if self.coder == "packed":
-            return self.codes_at + coding.packed_bytes(self.padded, self.bits)
+            return self.codes_at + bit_packing.packed_bytes(self.padded, self.bits)
         return self.codes_at + entropy.encoded_bound(self.padded, self.num_levels)
 
     def rotation_keys(self) -> list[Words]:
-        keys = [ops.rotation_words(self.words)]
+        keys = [operators.rotation_words(self.words)]
         while len(keys) < self.rotations:
-            keys.append(ops.rotation_words(keys[-1]))
+            keys.append(operators.rotation_words(keys[-1]))
         return keys
 
     def head(self) -> Tensor:
@@ -190,7 +192,7 @@ class Eden(Decoder):
         self.rotations = settings.rotations
         self.uniform = getattr(settings, "levels", "lloyd_max") == "uniform"
         self.mse = settings.scale == "mse"
-        self.least_part = 0 if self.mse else self.LEAST_BUCKETS * size  # coordinates of an owner, ``nuq.mean_error``
+        self.least_part = 0 if self.mse else self.LEAST_BUCKETS * size  # coordinates of an owner, ``nuq.exchange.mean_error``
 
     def layout(self, num_coordinates: int, words: Words = (0, 0)) -> Layout:
         return Layout(num_coordinates, self.bucket_size, self.bits, self.coder, self.rotations, self.uniform, words)
@@ -201,8 +203,8 @@ class Eden(Decoder):
         y = y.clone() if y.data_ptr() == vector.data_ptr() else y
         dominated = [] if self.mse else [_dominated(y[start : start + size * count], size) for start, size, count in layout.runs]
         for words in layout.rotation_keys():
-            ops.hadamard_(y, layout.bucket_size, words)
-        codes = torch.empty(coding.packed_bytes(layout.padded, layout.packing), dtype=torch.uint8, device=y.device)
+            operators.hadamard_(y, layout.bucket_size, words)
+        codes = torch.empty(bit_packing.packed_bytes(layout.padded, layout.packing), dtype=torch.uint8, device=y.device)
         scales = [
             _quantize(y[start : start + size * count], size, layout, part, self.mse) for start, size, count, part in _parts(layout, codes)
         ]
@@ -229,7 +231,7 @@ class Eden(Decoder):
             _values(part, scales[done : done + count], size, layout, y[start : start + size * count])
             done += count
         for words in reversed(layout.rotation_keys()):
-            ops.hadamard_(y, layout.bucket_size, words, inverse=True)
+            operators.hadamard_(y, layout.bucket_size, words, inverse=True)
         reach = layout.bucket_size * max(1.0, *layout.levels)  # of the sums inside a rotation
         y = y[: message.num_coordinates]
         return y if reach * largest(scales) < MOST else finite(y, "coordinate")
@@ -241,13 +243,13 @@ class Eden(Decoder):
     def usual_bytes(self, num_coordinates: int) -> int:
         """The same, but with uniform levels what normal coordinates take, and rotated ones are nearly normal."""
         layout = self.layout(num_coordinates)
-        coded = layout.codes_at + coding.packed_bytes(layout.padded, self.bits)
+        coded = layout.codes_at + bit_packing.packed_bytes(layout.padded, self.bits)
         return HEADER_BYTES + (coded if self.uniform else layout.body_bytes())
 
 
 def _parts(layout: Layout, codes: Tensor) -> list[tuple[int, int, int, Tensor]]:
     """The layout's runs with their bytes of codes: every run is a multiple of 8 codes, so it ends with a byte."""
-    ends = [coding.packed_bytes(start, layout.packing) for start, _, _ in layout.runs] + [codes.numel()]
+    ends = [bit_packing.packed_bytes(start, layout.packing) for start, _, _ in layout.runs] + [codes.numel()]
     return [(*run, codes[begin:end]) for run, begin, end in zip(layout.runs, ends[:-1], ends[1:], strict=True)]
 
 
@@ -257,31 +259,31 @@ def _quantize(y: Tensor, size: int, layout: Layout, codes: Tensor, mse: bool) ->
     middles = 0.5 * (layout.levels[1:] + layout.levels[:-1]) * size**-0.5
     borders = torch.tensor([-1.0, *middles, 1.0], dtype=torch.float32, device=y.device)
     norms = torch.empty(y.numel() // size, dtype=torch.float32, device=y.device)
-    ops.encode_(y, borders, norms, codes, bucket_size=size, norm="l2", packing=layout.packing, key=(0, 0), stochastic=False)
+    operators.encode_(y, borders, norms, codes, bucket_size=size, norm="l2", packing=layout.packing, key=(0, 0), stochastic=False)
     q = torch.empty_like(y)
     _values(codes, torch.ones_like(norms), size, layout, q)
-    along = ops.bucket_dots(y, q, size)
-    scale = along / ops.bucket_dots(q, q, size) if mse else ops.bucket_dots(y, y, size) / along
+    along = operators.bucket_dots(y, q, size)
+    scale = along / operators.bucket_dots(q, q, size) if mse else operators.bucket_dots(y, y, size) / along
     scale = torch.where(norms > 0, scale, torch.zeros_like(scale)).to(torch.float32)
-    ops.check_scales(scale, "l2")
+    operators.check_scales(scale, "l2")
     return scale
 
 
 def _dominated(x: Tensor, size: int) -> Tensor:
     """Which buckets few coordinates make up: bool[x.numel() / size]."""
-    norms = ops.bucket_scales(x, size, "l2")
+    norms = operators.bucket_scales(x, size, "l2")
     shares = (x.view(-1, size) / norms[:, None]).nan_to_num(0.0).square().reshape(-1)
-    return (ops.bucket_dots(shares, shares, size) > max(1 / 16, 6 / size)).to(x.device)  # d normal coordinates have 3 / d
+    return (operators.bucket_dots(shares, shares, size) > max(1 / 16, 6 / size)).to(x.device)  # d normal coordinates have 3 / d
 
 
 def _round_at_random(rows: Tensor, chosen: Tensor, layout: Layout, codes: Tensor, scales: Tensor) -> None:
     """Codes and (negative) scales of the chosen buckets anew.  rows: float32[buckets, size]; chosen: bool[buckets]."""
     y, packing = rows[chosen].reshape(-1), layout.packing
-    packed = torch.empty(coding.packed_bytes(y.numel(), packing), dtype=torch.uint8, device=y.device)
+    packed = torch.empty(bit_packing.packed_bytes(y.numel(), packing), dtype=torch.uint8, device=y.device)
     largest = torch.empty(int(chosen.sum()), dtype=torch.float32, device=y.device)
-    key = ops.rotation_words((layout.words[1], layout.words[0]))  # of no rotation
+    key = operators.rotation_words((layout.words[1], layout.words[0]))  # of no rotation
     norm, multiple = ("rms", layout.reach) if layout.uniform else ("linf", 0.0)
-    ops.encode_uniform_(
+    operators.encode_uniform_(
         y, layout.num_levels, largest, packed, bucket_size=rows.shape[1], packing=packing, key=key, norm=norm, multiple=multiple
     )
     codes.view(len(rows), -1)[chosen] = packed.view(len(largest), -1)
@@ -291,13 +293,13 @@ def _round_at_random(rows: Tensor, chosen: Tensor, layout: Layout, codes: Tensor
 def _values(codes: Tensor, scales: Tensor, size: int, layout: Layout, out: Tensor) -> None:
     """scale * level of every coordinate into ``out``."""
     table = torch.tensor(layout.levels, dtype=torch.float32, device=out.device)
-    ops.decode_(codes, scales, table, out, bucket_size=size, packing=layout.packing, accumulate=False)
+    operators.decode_(codes, scales, table, out, bucket_size=size, packing=layout.packing, accumulate=False)
     random = scales < 0
     if bool(random.any()):
         levels = torch.tensor(equally_spaced(layout.num_levels).values, dtype=torch.float32, device=out.device)
         part = torch.empty(int(random.sum()) * size, dtype=torch.float32, device=out.device)
         chosen = codes.view(len(scales), -1)[random].reshape(-1)
-        ops.decode_(chosen, -scales[random], levels, part, bucket_size=size, packing=layout.packing, accumulate=False)
+        operators.decode_(chosen, -scales[random], levels, part, bucket_size=size, packing=layout.packing, accumulate=False)
         out.view(-1, size)[random] = part.view(-1, size)
 
 

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nuq import floats, selection
+from nuq.coding import floats
 from nuq.compressors.decoding import InPlace, Write
-from nuq.message import HEADER_BYTES, Message, MessageError
-from nuq.ops import Key
+from nuq.compressors.message import HEADER_BYTES, Message, MessageError
+from nuq.kernels import selection
+from nuq.kernels.operators import Key
 
 TAG = b"FP32"
 

@@ -24,12 +24,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from nuq import casts, ops
 from nuq.compressors.decoding import InPlace, Write
-from nuq.message import HEADER_BYTES, Message, MessageError
-from nuq.ops import Key, NonFiniteError
+from nuq.compressors.message import HEADER_BYTES, Message, MessageError
+from nuq.kernels import casts, operators
+from nuq.kernels.operators import Key, NonFiniteError
 from nuq.settings import check
-from nuq.settings.rivals import Natural
+from nuq.settings.baselines import Natural
 
 TAG = b"NATC"
 _HEAD_BYTES = 4
@@ -47,7 +47,7 @@ class NaturalCompression(InPlace):
     def encode(self, vector: Tensor, key: Key) -> Message:
         """NonFiniteError for a gradient that is not finite, or has a coordinate above 2^127."""
         n = vector.numel()
-        largest = float(ops.bucket_scales(vector.contiguous(), max(n, 1), "linf").amax()) if n else 0.0
+        largest = float(operators.bucket_scales(vector.contiguous(), max(n, 1), "linf").amax()) if n else 0.0
         least = casts.smallest_power(largest) if largest else 1
         if not least:
             raise NonFiniteError(f"a coordinate of {largest:.4g}: above 2^127 its power of two may overflow float32")
@@ -68,7 +68,7 @@ class NaturalCompression(InPlace):
         if not 1 <= least <= _LARGEST_LEAST:
             raise MessageError(f"powers of two from exponent field {least} on: damaged")
         levels, scale = casts.natural_values(least, body.device)
-        return partial(ops.decode_, body[_HEAD_BYTES:], scale[: min(n, 1)], levels, bucket_size=max(n, 1), packing=8)
+        return partial(operators.decode_, body[_HEAD_BYTES:], scale[: min(n, 1)], levels, bucket_size=max(n, 1), packing=8)
 
     def message_bytes(self, num_coordinates: int) -> int:
         return HEADER_BYTES + _HEAD_BYTES + num_coordinates

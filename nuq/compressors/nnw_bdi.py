@@ -2,7 +2,7 @@
 
 After Bersatti et al. (MEMSYS 2020), who quantize a network's weights and adjust base-delta-immediate compression (Pekhimenko et al., 2012)
 to them.  Theirs are the quantization, the blocks and the two bases, one of which is zero ("immediate"); what follows is ours, in the
-simplest form that keeps a tensor's bytes exact (``nuq.base_delta`` specifies it):
+simplest form that keeps a tensor's bytes exact (``nuq.coding.base_delta`` specifies it):
 
 - Words are in units of a power of two of their block's own, so that the block's largest takes all bits.
 - A block is one of three kinds: all deltas from zero; all from its first word; or a bit per word tells which, the base being the first
@@ -16,7 +16,7 @@ Body of a message::
 
     bits uint8, constant uint8, 2 zero bytes, the constant float32           a constant tensor ends here
     kinds uint8, exponents uint8         of each block
-    blocks                               base, bit per word, deltas (``nuq.base_delta``, step 5)
+    blocks                               base, bit per word, deltas (``nuq.coding.base_delta``, step 5)
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from nuq import base_delta
-from nuq.base_delta import BLOCK
-from nuq.base_delta_reference import BIAS
+from nuq.coding import base_delta
+from nuq.coding.base_delta import BLOCK
+from nuq.coding.base_delta_reference import BIAS
 from nuq.compressors.decoding import InPlace, Write, careful, write_constant
-from nuq.message import HEADER_BYTES, Message, MessageError, Reader, flat
-from nuq.ops import Key, NonFiniteError
+from nuq.compressors.message import HEADER_BYTES, Message, MessageError, Reader, flat
+from nuq.kernels.operators import Key, NonFiniteError
 from nuq.settings import check
 from nuq.settings.formats import NNWBDI as Settings
 

@@ -1,11 +1,11 @@
 """PowerSGD (Vogels, Karimireddy, Jaggi, NeurIPS 2019, arXiv 1905.13727): a gradient matrix as a product of two thin ones.
 
 With M of rows x columns and Q of columns x rank, P = orthonormal(M Q), Q = M^T P, and M is decoded as P Q^T = P P^T M: a projection, so
-that the error is |M|^2 - |Q|^2, a contraction.  Matrices are as ``nuq.low_rank.columns_of`` has them; tensors of one dimension (see
+that the error is |M|^2 - |Q|^2, a contraction.  Matrices are as ``nuq.kernels.low_rank.columns_of`` has them; tensors of one dimension (see
 ``dense_1d``) and those whose factors would be no fewer numbers travel whole.
 
 This file is one worker's message by itself: Q begins at random, from the key, and what the messages of M workers decode to are added.  The
-paper's method averages the *factors* of all workers instead, in two rounds, warm-started (``nuq.power``): what the collectives gather and
+paper's method averages the *factors* of all workers instead, in two rounds, warm-started (``nuq.exchange.collectives.powersgd``): what the collectives gather and
 two_stage do with this method.  server and hierarchical send these messages.
 
 Body of a message::
@@ -32,11 +32,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nuq import floats
+from nuq.coding import floats
 from nuq.compressors.decoding import MOST, InPlace, Write
-from nuq.low_rank import columns_of, left_product, num_rows, orthonormal, outer_product, right_product, saved, start
-from nuq.message import HEADER_BYTES, Message, MessageError, finite, flat, from_bytes, unpacked
-from nuq.ops import Key, NonFiniteError
+from nuq.compressors.message import HEADER_BYTES, Message, MessageError, finite, flat, from_bytes, unpacked
+from nuq.kernels.low_rank import columns_of, left_product, num_rows, orthonormal, outer_product, right_product, saved, start
+from nuq.kernels.operators import Key, NonFiniteError
 from nuq.settings import check
 from nuq.settings.powersgd import PowerSGD as Settings
 

@@ -18,29 +18,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq import adapt, coding, ops, reference
-from nuq import levels as level_sets
 from nuq.compressors.body import CONTEXT_BITS, Layout
 from nuq.compressors.decoding import MOST, InPlace, Write, careful, largest
-from nuq.distributions import Distribution, TruncNorm
-from nuq.lattice import step_of_rate
-from nuq.levels import Levels
-from nuq.message import HEADER_BYTES, Message
-from nuq.ops import Key
+from nuq.compressors.message import HEADER_BYTES, Message
+from nuq.kernels import bit_packing, operators, reference
+from nuq.kernels.operators import Key
+from nuq.kernels.statistics import Statistics
+from nuq.levels import level_sets, update_rules
+from nuq.levels.lattice import step_of_rate
+from nuq.levels.level_sets import Levels
+from nuq.levels.truncated_normals import Distribution, TruncNorm
 from nuq.settings.quantizers import AMQ, ECDQ, NUQSGD, QSGD, TRN, Adaptive, Bucketed, Optimal
-from nuq.statistics import Statistics
 
 TAG = b"LVLS"
 ROTATION_BLOCK = 1024  # coordinates: what stays in the first cache, and is mixed well enough for a normal law
 _NORMAL_QUANTILE_REACH = 0.03  # largest coordinate / (64 q) of some thousand normal ones
-Update = Callable[[Distribution, float | None], adapt.Fitted]  # of a law and the multiplier of the update before
+Update = Callable[[Distribution, float | None], update_rules.Fitted]  # of a law and the multiplier of the update before
 
 
 class Quantizer(InPlace):
     """Stochastic rounding of bucket-normalised coordinates to fixed levels.  Unbiased unless it clips.
 
     settings: bucket size, rotation and coding; dither where they have it.  uniform: the levels are equally spaced.  multiple: of the
-    rms norm (``nuq.ops``, step 2).  multiplier: the p of exponential levels, where the levels have one.  rate: bits of a coded normal
+    rms norm (``nuq.kernels.operators``, step 2).  multiplier: the p of exponential levels, where the levels have one.  rate: bits of a coded normal
     coordinate, where they are known.
     """
 
@@ -69,13 +69,13 @@ class Quantizer(InPlace):
 
     def set_levels(self, levels: Levels, multiplier: float | None = None) -> None:
         if not isinstance(levels, Levels):
-            raise ValueError(f"levels={levels!r}: must be nuq.levels.Levels, which checks them: Levels(values)")
+            raise ValueError(f"levels={levels!r}: must be nuq.levels.level_sets.Levels, which checks them: Levels(values)")
         self.levels = levels
         self.multiplier = multiplier
         self._table = torch.tensor(levels.values, dtype=torch.float32)
 
-    def _layout(self, num_coordinates: int, words: ops.Words = (0, 0)) -> Layout:
-        two_scales = ops.scales_per_bucket(self.norm) == 2
+    def _layout(self, num_coordinates: int, words: operators.Words = (0, 0)) -> Layout:
+        two_scales = operators.scales_per_bucket(self.norm) == 2
         num_levels = self.levels.num_levels
         return Layout(num_coordinates, self.bucket_size, num_levels, self.uniform, two_scales, self.dither, self.coder, self.block, words)
 
@@ -83,7 +83,7 @@ class Quantizer(InPlace):
         """What is cut into buckets: the vector itself, or its rotation; clipped where the method clips."""
         if self.block > 1:
             vector = vector.to(torch.float32, copy=True)
-            ops.hadamard_(vector, self.block, ops.rotation_words(key.words()))
+            operators.hadamard_(vector, self.block, operators.rotation_words(key.words()))
         return clip(vector, self.bucket_size, self.clip_sigma) if self.clip_sigma else vector.contiguous()
 
     def encode(self, vector: Tensor, key: Key) -> Message:
@@ -93,7 +93,7 @@ class Quantizer(InPlace):
             message = Message.room_for(TAG, vector.numel(), layout.body_bytes(), vector.device)
             self._write(vector, key, layout, message.body, message.body[layout.codes_at :])
             return message
-        codes = torch.empty(coding.packed_bytes(vector.numel(), layout.packing), dtype=torch.uint8, device=vector.device)
+        codes = torch.empty(bit_packing.packed_bytes(vector.numel(), layout.packing), dtype=torch.uint8, device=vector.device)
         before = torch.empty(layout.codes_at, dtype=torch.uint8, device=vector.device)
         self._write(vector, key, layout, before, codes)
         coded = layout.coded(codes)
@@ -108,18 +108,18 @@ class Quantizer(InPlace):
         scales = body[layout.scales_at : layout.codes_at].view(torch.float32)
         how: dict[str, Any] = {"bucket_size": self.bucket_size, "norm": self.norm, "packing": layout.packing, "key": key}
         if self.uniform:
-            ops.encode_uniform_(vector, layout.num_levels, scales, codes, multiple=self.multiple, **how)
+            operators.encode_uniform_(vector, layout.num_levels, scales, codes, multiple=self.multiple, **how)
             return
         table = self._table.to(vector.device)
         body[layout.levels_at : layout.scales_at] = table.view(torch.uint8)
-        ops.encode_(vector, table, scales, codes, multiple=self.multiple, **how)
+        operators.encode_(vector, table, scales, codes, multiple=self.multiple, **how)
 
     def _opened(self, message: Message) -> Write:
         layout, body = Layout.read(message, TAG), message.body
         scales, levels = layout.scales(body), layout.levels(body)
         how: dict[str, Any] = {"bucket_size": layout.bucket_size, "packing": layout.packing}
         dither = layout.words if layout.dither else None
-        write = partial(ops.decode_, layout.codes(body), scales, levels, dither=dither, **how)
+        write = partial(operators.decode_, layout.codes(body), scales, levels, dither=dither, **how)
         if layout.block > 1:
             write = partial(_write_rotated, write, layout)
         reach = layout.block**0.5 * (2 if layout.dither else 1)
@@ -144,7 +144,7 @@ def _write_rotated(write: Write, layout: Layout, total: Tensor, *, accumulate: b
     """What was rotated is rotated back before it is added."""
     rotated = torch.empty_like(total) if accumulate else total
     write(rotated, accumulate=False)
-    ops.hadamard_(rotated, layout.block, ops.rotation_words(layout.words), inverse=True)
+    operators.hadamard_(rotated, layout.block, operators.rotation_words(layout.words), inverse=True)
     if accumulate:
         total += rotated
 
@@ -199,7 +199,7 @@ class AdaptiveQuantizer(Quantizer):
         reach = statistics.reach
         law = statistics.fit(self.settings.fit, getattr(self.settings, "weights", "norm2"), reach=reach)
         fitted = self._solve(law, None if self.gap is None else self.multiplier)
-        self.gap = adapt.gap(fitted, law, symmetric=self.settings.symmetric)
+        self.gap = update_rules.gap(fitted, law, symmetric=self.settings.symmetric)
         self.set_levels(level_sets.stretched(fitted.levels, reach), fitted.p)
 
     def state_dict(self) -> dict[str, Any]:
@@ -241,7 +241,7 @@ def qsgdinf(settings: QSGD) -> Quantizer:
 def ecdq(settings: ECDQ) -> Quantizer:
     """Entropy-coded dithered quantization: a lattice whose step is a multiple of the bucket's rms, as wide as it has to be.
 
-    511 points around zero; the step follows from the rate (``nuq.lattice``) and grows where a bucket's largest coordinate lies
+    511 points around zero; the step follows from the rate (``nuq.levels.lattice``) and grows where a bucket's largest coordinate lies
     beyond them.  With subtractive dither the error is uniform, of variance step^2 / 12, whatever the gradient (Ziv, IEEE Trans. IT 1985).
     """
     lattice = level_sets.equally_spaced(511)
@@ -262,23 +262,25 @@ def trn(settings: TRN) -> Quantizer:
 
 def alq(settings: Adaptive) -> AdaptiveQuantizer:
     """ALQ and ALQ-N: coordinate descent on the levels."""
-    return AdaptiveQuantizer(settings, lambda law, _: adapt.alq(law, settings.bits, symmetric=settings.symmetric, solver=settings.solver))
+    return AdaptiveQuantizer(
+        settings, lambda law, _: update_rules.alq(law, settings.bits, symmetric=settings.symmetric, solver=settings.solver)
+    )
 
 
 def alq_g(settings: Adaptive) -> AdaptiveQuantizer:
     """ALQ-G and ALQ-GN: projected gradient descent on the levels."""
     return AdaptiveQuantizer(
-        settings, lambda law, _: adapt.alq_gradient(law, settings.bits, symmetric=settings.symmetric, solver=settings.solver)
+        settings, lambda law, _: update_rules.alq_gradient(law, settings.bits, symmetric=settings.symmetric, solver=settings.solver)
     )
 
 
 def optimal(settings: Optimal) -> AdaptiveQuantizer:
     """The global optimum, of any number of levels (QUIVER, NeurIPS 2024): what the others' ``gap`` is measured from."""
     num_levels = settings.num_levels or 2**settings.bits
-    return AdaptiveQuantizer(settings, lambda law, _: adapt.optimal(law, num_levels, symmetric=settings.symmetric))
+    return AdaptiveQuantizer(settings, lambda law, _: update_rules.optimal(law, num_levels, symmetric=settings.symmetric))
 
 
 def amq(settings: AMQ) -> AdaptiveQuantizer:
     """AMQ and AMQ-N (``fit=normal``): levels +-p^j with p learned."""
     how: dict[str, Any] = {"solver": settings.solver, "norm_less": settings.fit == "normal"}
-    return AdaptiveQuantizer(settings, lambda law, previous: adapt.amq(law, settings.bits, previous=previous, **how))
+    return AdaptiveQuantizer(settings, lambda law, previous: update_rules.amq(law, settings.bits, previous=previous, **how))

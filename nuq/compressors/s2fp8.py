@@ -6,9 +6,9 @@ alpha)``.  To the nearest y (the paper: biased; a coordinate in the middle of tw
 decoded values (ours: unbiased, with less reach: what lies below the smallest becomes it or zero).
 
 It is one table of 241 values per tensor, ``+- 2^((log2 y - 15) (M - m) / 15)`` in units of the largest ``|x|``, in which the operators
-of ``nuq.ops`` find the code.  Zeros are exact, and so are constant tensors, the largest coordinate being y = 2^15.
+of ``nuq.kernels.operators`` find the code.  Zeros are exact, and so are constant tensors, the largest coordinate being y = 2^15.
 
-Differences from the paper: the mean is that of ``nuq.logs``; ``M - m`` is kept within 2^-10 .. 60, so that neither a nearly constant
+Differences from the paper: the mean is that of ``nuq.kernels.log2_mean``; ``M - m`` is kept within 2^-10 .. 60, so that neither a nearly constant
 tensor nor one of very different sizes makes a table that float32 cannot tell apart; a tensor below 2^-126 becomes zeros.
 
 Body of a message::
@@ -28,11 +28,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq import code_tables, ops
 from nuq.compressors.decoding import InPlace, Write
-from nuq.logs import mean_log2
-from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes, unpacked
-from nuq.ops import Key
+from nuq.compressors.message import HEADER_BYTES, Message, MessageError, from_bytes, unpacked
+from nuq.kernels import operators
+from nuq.kernels.log2_mean import mean_log2
+from nuq.kernels.operators import Key
+from nuq.levels import code_tables
 from nuq.settings import check
 from nuq.settings.formats import S2FP8 as Settings
 
@@ -66,14 +67,14 @@ class S2FP8(InPlace):
         vector = vector.contiguous().to(torch.float32)
         n = vector.numel()
         how: dict[str, Any] = {"bucket_size": max(n, 1), "norm": "linf"}
-        largest = float(ops.bucket_scales(vector, **how)) if n else 0.0
+        largest = float(operators.bucket_scales(vector, **how)) if n else 0.0
         spread = math.log2(largest) - mean_log2(vector) if largest else 0.0
         reach = float(np.float32(min(max(spread, _LEAST_REACH), _MOST_REACH)))
         message = Message.room_for(TAG, n, _HEAD.size + n, vector.device)
         if n:
             scales = torch.empty(1, device=vector.device)
             table = _table(reach, not self.stochastic).to(vector.device)
-            ops.encode_(vector, table, scales, message.body[_HEAD.size :], packing=8, key=key, stochastic=self.stochastic, **how)
+            operators.encode_(vector, table, scales, message.body[_HEAD.size :], packing=8, key=key, stochastic=self.stochastic, **how)
         message.body[: _HEAD.size] = torch.frombuffer(bytearray(_HEAD.pack(reach, largest)), dtype=torch.uint8)
         return message
 
@@ -86,7 +87,7 @@ class S2FP8(InPlace):
             raise MessageError(f"reach {reach}, largest {largest}: damaged")
         scales = from_bytes(body[4 : _HEAD.size], torch.float32)[: min(n, 1)]  # of no bucket: none
         levels = _table(reach, False).to(body.device)
-        return partial(ops.decode_, body[_HEAD.size :], scales, levels, bucket_size=max(n, 1), packing=8)
+        return partial(operators.decode_, body[_HEAD.size :], scales, levels, bucket_size=max(n, 1), packing=8)
 
     def message_bytes(self, num_coordinates: int) -> int:
         return HEADER_BYTES + _HEAD.size + num_coordinates

@@ -16,7 +16,7 @@ relative to the true mean's square::
     rms, both stages 1 bit     .869    .077    .029    .0097   .0032      memory of its own; with rms DeepSpeed's)
 
 Of half a million coordinates of two gradients of a ResNet-18 .0433 and .0058 at t = 64.  So that no message makes a memory grow,
-``nuq.feedback`` shortens those of ``rms`` that would.
+``nuq.compressors.feedback`` shortens those of ``rms`` that would.
 
 A bit cannot hold a zero: zeros go with the positive coordinates and decode to their value, which error feedback takes back at the next
 step; an all-zero bucket decodes to zeros.  Both contract with zeros too, but for ``rms``: ``|x - C(x)|^2 <= |x|^2 - |x|_1^2 / d``.
@@ -42,12 +42,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from nuq import coding, ops, reference, signs
 from nuq.compressors.decoding import InPlace, Write
-from nuq.message import HEADER_BYTES, Message, MessageError, finite, from_bytes, unpacked
-from nuq.ops import Key
+from nuq.compressors.message import HEADER_BYTES, Message, MessageError, finite, from_bytes, unpacked
+from nuq.kernels import bit_packing, operators, reference, signs
+from nuq.kernels.operators import Key
 from nuq.settings import check
-from nuq.settings.rivals import Sign, Signs
+from nuq.settings.baselines import Sign, Signs
 
 TAG = b"SIGN"
 _HEAD = struct.Struct("<IB3x")
@@ -72,7 +72,7 @@ class Sides(InPlace):
         del key
         vector = vector.to(torch.float32).contiguous()
         n, bits_at = vector.numel(), self._bits_at(vector.numel())
-        message = Message.room_for(TAG, n, bits_at + coding.packed_bytes(n, 1), vector.device)
+        message = Message.room_for(TAG, n, bits_at + bit_packing.packed_bytes(n, 1), vector.device)
         body = message.body
         head = _HEAD.pack(self.bucket_size, self.values_per_bucket)
         body[: _HEAD.size] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
@@ -84,7 +84,7 @@ class Sides(InPlace):
         """float32[buckets] or float32[buckets, 2]"""
         lengths = reference.bucket_lengths(vector.numel(), self.bucket_size, vector.device)
         if self.overshoots:
-            return (ops.bucket_scales(vector, self.bucket_size, "l2") / lengths.sqrt()).to(torch.float32)
+            return (operators.bucket_scales(vector, self.bucket_size, "l2") / lengths.sqrt()).to(torch.float32)
         sums, counts = signs.side_sums(vector, self.bucket_size)
         if self.values_per_bucket == 1:
             return (sums.sum(dim=1) / lengths).to(torch.float32)
@@ -100,18 +100,18 @@ class Sides(InPlace):
         if bucket_size < 1 or per_bucket not in (1, 2):
             raise MessageError(f"bucket size {bucket_size}, {per_bucket} values per bucket: damaged")
         bits_at = _bits_at(n, bucket_size, per_bucket)
-        if body.numel() != bits_at + coding.packed_bytes(n, 1):
-            raise MessageError(f"{body.numel()} bytes where {n} such coordinates take {bits_at + coding.packed_bytes(n, 1)}")
+        if body.numel() != bits_at + bit_packing.packed_bytes(n, 1):
+            raise MessageError(f"{body.numel()} bytes where {n} such coordinates take {bits_at + bit_packing.packed_bytes(n, 1)}")
         values = finite(from_bytes(body[_HEAD.size : bits_at], torch.float32), "value")
         pairs = torch.stack([-values, values], dim=1) if per_bucket == 1 else values.view(-1, 2)
         return partial(signs.write_, body[bits_at:], pairs, bucket_size=bucket_size)
 
     def message_bytes(self, num_coordinates: int) -> int:
-        return HEADER_BYTES + self._bits_at(num_coordinates) + coding.packed_bytes(num_coordinates, 1)
+        return HEADER_BYTES + self._bits_at(num_coordinates) + bit_packing.packed_bytes(num_coordinates, 1)
 
 
 def _bits_at(num_coordinates: int, bucket_size: int, values_per_bucket: int) -> int:
-    return _HEAD.size + 4 * values_per_bucket * ops.num_buckets(num_coordinates, bucket_size)
+    return _HEAD.size + 4 * values_per_bucket * operators.num_buckets(num_coordinates, bucket_size)
 
 
 def sign(settings: Sign) -> Sides:

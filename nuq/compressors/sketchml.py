@@ -1,8 +1,8 @@
 """SketchML: the quantile that every value is in, exactly or through a min-max sketch.
 
-The magnitudes of either sign are cut into buckets of as many values (quantiles of a sample, ``nuq.clusters``); a value is decoded to the
+The magnitudes of either sign are cut into buckets of as many values (quantiles of a sample, ``nuq.kernels.sketches.clusters``); a value is decoded to the
 mean of its bucket.  With ``rows = 0`` each coordinate's bucket travels.  Else the buckets of a sign are put into groups; each
-coordinate's group travels exactly, and its bucket within the group through the group's min-max sketch (``nuq.minmax``), which may give it a
+coordinate's group travels exactly, and its bucket within the group through the group's min-max sketch (``nuq.kernels.sketches.minmax``), which may give it a
 smaller one, so a smaller magnitude, of the same sign.  Zeros do not travel; where there are any, the places of the others do.  Body::
 
     rows uint8, coder uint8, buckets of either sign uint8, groups of either sign uint8
@@ -11,15 +11,15 @@ smaller one, so a smaller magnitude, of the same sign.  Zeros do not travel; whe
     used uint8[ceil(2 buckets / 8)]  a bit for every bucket that has a value, above zero first
     means float32                   of the used buckets
     columns uint32[2 groups]        of a row of each group's sketch; with a sketch only
-    symbols                         ``nuq.entropy``: the buckets, or the groups, of the coordinates that are not zero
-    cells                           ``nuq.entropy``; with a sketch only
-    places                          ``nuq.indices``; nothing where no coordinate is zero
+    symbols                         ``nuq.coding.entropy``: the buckets, or the groups, of the coordinates that are not zero
+    cells                           ``nuq.coding.entropy``; with a sketch only
+    places                          ``nuq.coding.indices``; nothing where no coordinate is zero
 
 Source: Jiang, Fu, Yang, Cui: SketchML, SIGMOD 2018, followed in the quantile buckets by sign, the min on insertion and the max on query,
 the groups (Section 3.3) and the defaults (256 buckets of both signs, 8 groups, 2 rows, a fifth of the coordinates as columns).
 Differences: buckets decode to their exact means instead of the middles of their thresholds, so without a sketch the method is contractive;
 quantiles come from a sample instead of a quantile sketch of all; groups travel as entropy-coded symbols instead of one list of delta-coded
-keys for each (3 bits a coordinate instead of more than 4); keys of the coordinates that are not zero are coded by ``nuq.indices`` instead
+keys for each (3 bits a coordinate instead of more than 4); keys of the coordinates that are not zero are coded by ``nuq.coding.indices`` instead
 of in whole bytes; cells are entropy coded.
 
 The paper has no error feedback; ``feedback.kind=error`` adds it, and helps: the sketch shrinks values.
@@ -36,13 +36,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq import cells, clusters, entropy, indices, selection
-from nuq.cells import Ints
+from nuq.coding import entropy, indices
 from nuq.compressors.decoding import Decoder
-from nuq.host import numpy_of
-from nuq.message import HEADER_BYTES, Message, MessageError, Reader, as_bytes, flat, unpacked
-from nuq.minmax import Sketches
-from nuq.ops import Key
+from nuq.compressors.message import HEADER_BYTES, Message, MessageError, Reader, as_bytes, flat, unpacked
+from nuq.kernels import selection
+from nuq.kernels.host import numpy_of
+from nuq.kernels.operators import Key
+from nuq.kernels.sketches import cells, clusters
+from nuq.kernels.sketches.cells import Ints
+from nuq.kernels.sketches.minmax import Sketches
 from nuq.settings import check
 from nuq.settings.sketches import SketchML as Settings
 

@@ -5,7 +5,7 @@ takes 8, in steps of 1.5/63 from 1 to 2.5 standard deviations, where it is clamp
 bits a coordinate, 4.82 times fewer than float32's, all told.  Biased by the clamp, whose error grows with the tails, so neither unbiased
 nor a contraction.
 
-The paper's table says no more; what else a tensor of a training run needs is ours (``nuq.smaq`` specifies it):
+The paper's table says no more; what else a tensor of a training run needs is ours (``nuq.kernels.smaq`` specifies it):
 
 - Exact zeros.  Where they are many (ReLU's outputs) a bitmap of the nonzeros takes their place, the statistics are the nonzeros' and
   only these have codes; masked zeros stay exactly zero.  So a ratio may exceed 32/6 = 5.33, the most of the published format, which
@@ -22,7 +22,7 @@ Body of a message::
     threshold, limit, mean, standard deviation, lowest, highest      float32
     codes of each block uint16                                       where zeros are masked
     outliers of each block uint16
-    blocks of 4096 coordinates: mask, classes, low parts, further bits of outliers (``nuq.smaq``, step 5)
+    blocks of 4096 coordinates: mask, classes, low parts, further bits of outliers (``nuq.kernels.smaq``, step 5)
 
 A constant tensor is the first 28 bytes.
 """
@@ -37,10 +37,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq import smaq
 from nuq.compressors.decoding import InPlace, Write, write_constant
-from nuq.message import HEADER_BYTES, Message, MessageError, from_bytes, unpacked
-from nuq.ops import MAX_COORDINATES, Key
+from nuq.compressors.message import HEADER_BYTES, Message, MessageError, from_bytes, unpacked
+from nuq.kernels import smaq
+from nuq.kernels.operators import MAX_COORDINATES, Key
 from nuq.settings import check
 from nuq.settings.formats import SmaQ as Settings
 

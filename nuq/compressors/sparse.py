@@ -6,7 +6,7 @@ Body of a message::
     scale float32                                        half precision: a power of two that the values were divided by
     k0, k1, bucket size, places of a whole bucket: uint32 each      keyed: the receiver draws the sender's places again
     values                                               float32[k] or float16[k]
-    places                                               unless keyed: ``nuq.indices``; nothing where all coordinates travel
+    places                                               unless keyed: ``nuq.coding.indices``; nothing where all coordinates travel
 
 So k coordinates at random among n take about ``33 + k (4 + (1.5 + log2(n / k)) / 8)`` bytes, header included.  A choice has no residual:
 error feedback and momentum correction are wrappers around any method.
@@ -18,7 +18,7 @@ finding those that are absent and of writing places and values to fresh memory, 
 
 Sources: top-k (Aji and Heafield, EMNLP 2017; Stich et al., NeurIPS 2018), random-k (Stich et al.; Wangni et al., NeurIPS 2018),
 ThresholdV and AdaptiveThreshold (Dutta et al., AAAI 2020, arXiv 1911.08250; the latter after AdaComp, Chen et al., AAAI 2018), DGC (Lin et
-al., ICLR 2018).  Differences are told at each function and at ``nuq.selection``.
+al., ICLR 2018).  Differences are told at each function and at ``nuq.kernels.selection``.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from nuq import indices, selection
+from nuq.coding import indices
 from nuq.compressors.decoding import Decoder
-from nuq.message import HEADER_BYTES, Message, MessageError, finite, flat, from_bytes
-from nuq.ops import Key, NonFiniteError
-from nuq.selection import Share
+from nuq.compressors.message import HEADER_BYTES, Message, MessageError, finite, flat, from_bytes
+from nuq.kernels import selection
+from nuq.kernels.operators import Key, NonFiniteError
+from nuq.kernels.selection import Share
 from nuq.settings import check
 from nuq.settings import sparse as settings_of
 from nuq.settings.sparse import DGC, AdaptiveThreshold, RandomK, ThresholdV, TopK

@@ -6,7 +6,7 @@ In one process, one run after the other: starting Python and torch takes longer 
 import sys
 from pathlib import Path
 
-from grid.engine.runs import named
+from grid.engine.states.runs import named
 from train.launch import launch
 
 METHODS = ("supersgd", "qsgd", "alq", "amq_n")

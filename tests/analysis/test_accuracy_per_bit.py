@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis import figures, tables
-from analysis.cells import groups, of_the_method
+from analysis import figures
 from analysis.logs.load import load
 from analysis.plots.accuracy_per_bit import KNOBS, accuracy_per_bit
 from analysis.plots.comparisons import against_setting
 from analysis.plots.style import DASHES
+from analysis.seed_groups import groups, of_the_method
+from analysis.tables import result_table
 from nuq.registry import METHODS
 from tests.analysis.conftest import Rows
 from tests.analysis.test_comparisons import assert_nothing_overlaps, drawn, means
@@ -92,7 +93,7 @@ def test_memories_share_a_figure_and_are_compared_with_supersgd(write_run: Write
     logs = load(tmp_path / "runs", "s")
     (group,) = groups(logs)
     assert [cell.label for cell in group.cells] == ["SuperSGD", "TopK (error feedback)", "TopK (no feedback)"]
-    found = tables.table(logs).set_index("label")
+    found = result_table.table(logs).set_index("label")
     assert list(found["difference_percent"].iloc[1:]) == [pytest.approx(-10), pytest.approx(-10)]
     assert of_the_method("feedback.kind") and of_the_method("method.bits") and of_the_method("layers") and not of_the_method("workers")
 

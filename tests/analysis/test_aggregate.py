@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from analysis.aggregate import average, best, curve, estimate, final, geometric_mean, incomplete, late, runs_to_use
-from analysis.cells import cells
 from analysis.logs.load import Logs, load
+from analysis.seed_groups import cells
 
 
 def test_estimate_by_hand() -> None:

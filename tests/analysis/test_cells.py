@@ -6,10 +6,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.cells import cells, groups, select
 from analysis.figures import named
 from analysis.logs.load import Logs, load
-from analysis.tables import table
+from analysis.seed_groups import cells, groups, select
+from analysis.tables.result_table import table
 from nuq.registry import METHODS
 
 ROW = [("loss", 0, 1.0)]

@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from analysis import reach
-from analysis.cells import select
+from analysis import time_to_accuracy
 from analysis.logs.load import Logs, load
 from analysis.plots import style
 from analysis.plots.across import along, geometric, trade_offs
 from analysis.plots.comparisons import against_setting, error_per_bit, excess
+from analysis.seed_groups import select
 from tests.analysis.conftest import Rows, measured
 
 Write = Callable[..., Path]
@@ -132,7 +132,7 @@ def test_where_there_is_nothing_to_compare_it_says_so(write_run: Write, tmp_path
         write_run("s", one, [("loss", 1, 1.0), ("Vacc", 3, float("nan"))])
     assert against_setting(logs(tmp_path), 3.4, "method.bits") == says
     assert isinstance(error_per_bit(logs(tmp_path), 3.4), str)
-    assert isinstance(reach.time_to_accuracy(logs(tmp_path), 3.4), str)
+    assert isinstance(time_to_accuracy.time_to_accuracy(logs(tmp_path), 3.4), str)
 
 
 def test_values_that_are_not_numbers_have_no_axis(write_run: Write, tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_reach_is_the_first_evaluation_at_or_above_the_target(write_run: Write, 
     )]  # fmt: skip
     read = logs(tmp_path)
     for axis, expected in (("step", [20, np.nan, 30]), ("bytes", [20_000, np.nan, 30_000]), ("time", [10, np.nan, 15])):
-        np.testing.assert_allclose(reach.reach(read, names, 80.0, axis)[names], expected)
+        np.testing.assert_allclose(time_to_accuracy.reach(read, names, 80.0, axis)[names], expected)
 
 
 def test_a_mean_stands_only_where_all_runs_get_there(write_run: Write, tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_mean_stands_only_where_all_runs_get_there(write_run: Write, tmp_path:
         write_run("s", {"method": "alq", "seed": seed}, climbing([10, 50, 79 + seed, 81], 3))
         write_run("s", {"method": "nuqsgd", "seed": seed}, climbing([10, 20, 40, 70 + 10 * (seed == 2)], 3))
         write_run("s", {"method": "trn", "seed": seed}, climbing([10, 20, 40, 50], 2))
-    figure = drawn(reach.time_to_accuracy(logs(tmp_path), 7.0))
+    figure = drawn(time_to_accuracy.time_to_accuracy(logs(tmp_path), 7.0))
     assert "80.00 %" in figure.get_suptitle()
     assert "1 point below SuperSGD's final mean" in figure.get_suptitle()
     texts = {text.get_text() for text in figure.axes[1].texts}
@@ -230,15 +230,15 @@ def test_a_mean_stands_only_where_all_runs_get_there(write_run: Write, tmp_path:
 def test_without_supersgd_the_best_method_sets_the_target(write_run: Write, tmp_path: Path) -> None:
     write_run("s", {"method": "alq"}, climbing([10, 60, 80]))
     write_run("s", {"method": "trn"}, climbing([10, 60, 70]))
-    assert "79.00 %" in drawn(reach.time_to_accuracy(logs(tmp_path), 3.4)).get_suptitle()
-    assert reach.time_to_accuracy(logs(tmp_path), 3.4, 99.0) == "no run reaches 99.00 % validation accuracy"
+    assert "79.00 %" in drawn(time_to_accuracy.time_to_accuracy(logs(tmp_path), 3.4)).get_suptitle()
+    assert time_to_accuracy.time_to_accuracy(logs(tmp_path), 3.4, 99.0) == "no run reaches 99.00 % validation accuracy"
 
 
 @pytest.mark.parametrize("settings", [18, 60, 90])
 def test_many_rows_fit_on_a_page(write_run: Write, tmp_path: Path, settings: int) -> None:
     for number in range(settings):
         write_run("s", {"method": "alq", "method.fit": "histogram", "method.num_samples": 5 + number}, climbing([10, 60, 80]))
-    figure = reach.time_to_accuracy(logs(tmp_path), 3.4)
+    figure = time_to_accuracy.time_to_accuracy(logs(tmp_path), 3.4)
     if settings == 90:
         assert figure == "90 rows are too many for one figure: choose fewer runs"
         return
@@ -265,7 +265,7 @@ def test_nothing_overlaps_at_either_width(write_run: Write, tmp_path: Path, widt
         against_setting(read, width, "method.bucket_size"),
         error_per_bit(read, width),
         error_per_bit(one, width),
-        reach.time_to_accuracy(one, width, 55.0),
+        time_to_accuracy.time_to_accuracy(one, width, 55.0),
     ):
         with rc_context(style.RC):
             assert_nothing_overlaps(drawn(figure))

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis import dgc_table, published, tables
+from analysis import published
 from analysis.__main__ import main
 from analysis.logs.load import load
-from grid.engine.families import load as sweep_named
+from analysis.tables import dgc_table, result_table
+from grid.engine.sweeps.families import load as sweep_named
 
 Write = Callable[..., Path]
 GRIDS = ("imagenet_resnet50", "imagenet_vgg16bn")
@@ -61,6 +62,6 @@ def test_ours_stand_in_their_rows_and_a_dash_where_there_are_none(write_run: Wri
 def test_the_result_table_has_them_too(write_run: Write, tmp_path: Path) -> None:
     experiments = {item.label: item for item in sweep_named("dgc", "imagenet_vgg16bn").experiments()}
     write_run(published.DGC_SWEEPS[1], {**experiments["gpus=256 as 32 nodes DGC wm5"].settings, "seed": 1}, [("Vacc", 5, 71.0)])
-    found = tables.table(load(tmp_path / "runs", published.DGC_SWEEPS[1]))
+    found = result_table.table(load(tmp_path / "runs", published.DGC_SWEEPS[1]))
     assert found.loc[0, "published_accuracy_percent"] == 71.7
     assert found.loc[0, "difference_from_published_percent"] == pytest.approx(-0.7)

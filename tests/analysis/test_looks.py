@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from analysis.cells import Cell
 from analysis.plots import style
+from analysis.seed_groups import Cell
 from nuq.registry import METHODS
 
 

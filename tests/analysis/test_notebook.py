@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from analysis import tables
-from analysis.cells import select
 from analysis.figures import Named, named
 from analysis.logs.load import Logs, load
 from analysis.notebook import chosen, drawn
 from analysis.plots.style import WIDTHS
+from analysis.seed_groups import select
+from analysis.tables import result_table
 from tests.analysis import short_demo
 from tests.conftest import ROOT
 
@@ -145,7 +145,7 @@ def test_figures_of_real_logs_are_drawn_or_explained(logs: Logs) -> None:
 
 
 def test_the_table_of_real_logs(logs: Logs) -> None:
-    found = tables.table(logs).set_index("method")
+    found = result_table.table(logs).set_index("method")
     assert list(found.index) == list(short_demo.METHODS)
     assert set(found["complete"]) == {short_demo.SEEDS}
     alq, dense = found.loc["alq"], found.loc["supersgd"]
@@ -160,7 +160,7 @@ def test_the_table_of_real_logs(logs: Logs) -> None:
     assert (found["images_per_s"] / found["steps_per_s"]).to_list() == pytest.approx([4 * 16] * 4)
     assert all(math.isfinite(value) for value in found["seconds"])
     for width in (80, 120):
-        assert max(map(len, tables.text(found.reset_index(), width=width).splitlines())) <= width
+        assert max(map(len, result_table.text(found.reset_index(), width=width).splitlines())) <= width
 
 
 def test_pictures_come_by_name_and_in_order(logs: Logs) -> None:

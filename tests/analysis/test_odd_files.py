@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-import grid.engine.site as sites
+import grid.engine.slurm.site as sites
 from analysis.__main__ import main
-from grid.engine import plain_files
-from grid.engine.plain_files import Unreadable
-from grid.engine.runs import read_config
-from grid.engine.state import RunFolder, read_ledger
+from files import plain
+from files.plain import Unreadable
+from grid.engine.states.run_files import RunFolder, read_ledger
+from grid.engine.states.runs import read_config
 from tests.analysis.conftest import measured
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -36,7 +36,7 @@ YAML = {
     "a list": ("[1, 2]", "no table of settings"),
     "no YAML": ("{a: [", "is no YAML"),
     "tags": ("!!python/object/apply:os.system [touch hacked]", "is no YAML"),
-    "too large": ("# " + "x" * plain_files.TEXT_BYTES, "larger than 4 MB"),
+    "too large": ("# " + "x" * plain.TEXT_BYTES, "larger than 4 MB"),
     "infinite": ("method: {name: alq}\nsteps: -.inf\n", "the number -inf"),
     "nan": ("schedule: {name: step, at: [.nan]}\n", "the number nan"),
     "odd keys": ("1: 2\nnull: 4\nmethod: {name: '$\\alpha^{$', 3: $}\n", None),
@@ -170,6 +170,6 @@ def test_a_site_profile_is_a_file(kind: str, tmp_path: Path) -> None:
 def test_what_runs_write_themselves_is_read() -> None:
     """Aliases of a few values, nan, 64 bits, any letter."""
     values = {"seed": 2**64 - 1, "loss": float("nan"), "name": "\N{GREEK SMALL LETTER MU}\N{SNOWMAN}", "at": [1, [2, [3]]]}
-    assert str(plain_files.checked(json.loads(json.dumps(values)))) == str(values)
+    assert str(plain.checked(json.loads(json.dumps(values)))) == str(values)
     with pytest.raises(Unreadable, match="more than 64 bits"):
-        plain_files.checked([2**65])
+        plain.checked([2**65])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from analysis.logs.load import load
-from analysis.paired import difference, partners
+from analysis.tables.paired import difference, partners
 
 
 def test_difference_by_hand() -> None:

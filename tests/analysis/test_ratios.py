@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis import figures, published, smaq_table, tables
+from analysis import figures, published
 from analysis.__main__ import main
-from analysis.cells import Group, groups
 from analysis.figures import new_figure
 from analysis.logs.load import load
 from analysis.plots.bits_figure import LEFT_OUT, ratio_against_accuracy
 from analysis.results import of_runs
-from grid.engine.families import load as sweep_named
+from analysis.seed_groups import Group, groups
+from analysis.tables import result_table, smaq_table
+from grid.engine.sweeps.families import load as sweep_named
 from tests.analysis.conftest import Rows
 from tests.analysis.test_comparisons import assert_nothing_overlaps, drawn
 
@@ -105,7 +106,7 @@ def test_the_ratio_is_the_mean_over_a_run_and_that_of_the_messages_where_gradien
     write_run: Write, tmp_path: Path
 ) -> None:
     write_formats(write_run)
-    found = tables.table(load(tmp_path / "runs", "s")).set_index("label")
+    found = result_table.table(load(tmp_path / "runs", "s")).set_index("label")
     assert found["compression_ratio"].to_dict() == pytest.approx(
         {"SuperSGD, FP32": 1, "BF16": 2, "SmaQ": 4.9, "SmaQ, gradients only": 5, "SmaQ, activations only": 5}
     )
@@ -137,7 +138,7 @@ def test_scores_stand_where_there_is_no_accuracy(write_run: Write, tmp_path: Pat
     axes = new_figure(3.4, 2.4).add_subplot()
     assert ratio_against_accuracy(axes, the_group(tmp_path)) is None
     assert axes.get_ylabel() == "final correlation"
-    assert tables.table(load(tmp_path / "runs", "s"))["final_correlation"].to_list() == pytest.approx([0.8, 0.7])
+    assert result_table.table(load(tmp_path / "runs", "s"))["final_correlation"].to_list() == pytest.approx([0.8, 0.7])
 
 
 # --- SmaQ's table -------------------------------------------------------------------------------------------------
@@ -185,7 +186,7 @@ def test_the_result_table_has_them_too(write_run: Write, tmp_path: Path) -> None
     experiments = {item.label: item for item in sweep_named("smaq", "cifar10_resnet34").experiments()}
     for label in ("SmaQ", "SmaQ, zeros coded", "SmaQ master weights"):
         write_run(published.SMAQ_SWEEPS[0], {**experiments[label].settings, "seed": 1}, end(85.74, 4.9))
-    found = tables.table(load(tmp_path / "runs", published.SMAQ_SWEEPS[0])).set_index("label")
+    found = result_table.table(load(tmp_path / "runs", published.SMAQ_SWEEPS[0])).set_index("label")
     assert found.loc["SmaQ (coded)", "difference_from_published_percent"] == pytest.approx(1.0, rel=1e-4)
     for label in ("SmaQ (masked)", "SmaQ, master weights (masked)"):
         assert np.isnan(found.loc[label, "published_accuracy_percent"])

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.cells import cells
-from analysis.paired import partners
+from analysis.seed_groups import cells
+from analysis.tables.paired import partners
 from analysis.tensor_formats import compressor, everywhere, formats, label
 
 OFF = {f"tensors.{name}": "" for name in ("weights", "activations", "activation_gradients", "moments", "all")}

@@ -8,15 +8,15 @@ import pytest
 from scipy.special import erf
 
 from analysis import figures
-from analysis.cells import Group, groups
 from analysis.logs.load import load
 from analysis.plots.style import WIDTHS
 from analysis.plots.tensor_histograms import tensor_histograms
+from analysis.seed_groups import Group, groups
 from analysis.tensor_formats import KINDS
-from nuq.settings.tensors import FORMATS as SETTINGS
-from nuq.settings.tensors import Tensors
+from nuq.settings.quantized_training import FORMATS as SETTINGS
+from nuq.settings.quantized_training import Tensors
 from tests.analysis.test_comparisons import assert_nothing_overlaps, drawn
-from train.log import Log
+from train.logs.run_log import Log
 
 Write = Callable[..., Path]
 EDGES = np.linspace(-6, 6, 241)

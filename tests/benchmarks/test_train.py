@@ -26,7 +26,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     """Quick to load, and there on every machine."""
     given = train.trainer_of
     monkeypatch.setattr(train, "trainer_of", lambda *args, **more: given(*args, **more, stand_in=True))
-    monkeypatch.setattr("train.memory.KEPT_BYTES", 1 << 17)  # glibc's own: other tests keep their memory as it is
+    monkeypatch.setattr("train.process.memory.KEPT_BYTES", 1 << 17)  # glibc's own: other tests keep their memory as it is
 
 
 def test_the_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,8 +83,8 @@ def test_options(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
 
 def test_full_precision_adds_from_aligned_and_other_memory() -> None:
     compressor, vector = FullPrecision(), torch.randn(9, generator=torch.Generator().manual_seed(0))
-    from nuq.message import split_payload
-    from nuq.ops import Key
+    from nuq.compressors.message import split_payload
+    from nuq.kernels.operators import Key
 
     whole = compressor.encode(vector, Key(1, 0, 0)).to_bytes()
     moved = torch.cat([torch.zeros(1, dtype=torch.uint8), whole])[1:]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks import network, rivals, wire, wire_rank
+from benchmarks import baselines, network, wire, wire_rank
 from benchmarks.network import Counters, counters_of
 from benchmarks.wire import Case, Rank
 
@@ -184,7 +184,7 @@ def gradients_of(name, steps=1):
     plain, wrapped = nn.Linear(40, 30), nn.Linear(40, 30)
     wrapped.load_state_dict(plain.state_dict())
     ddp = DistributedDataParallel(wrapped)
-    state = rivals.with_rival(ddp, name)
+    state = baselines.with_rival(ddp, name)
     inputs = torch.randn(16, 40)
     for _ in range(steps):
         for model in (plain, ddp):
@@ -208,7 +208,7 @@ def test_powersgd_sends_low_rank_and_keeps_the_rest(alone):
     found = gradients_of("powersgd")
     plain, received = found.weights
     (residual,) = found.state.residual.values()
-    assert torch.linalg.matrix_rank(received) == rivals.RANK
+    assert torch.linalg.matrix_rank(received) == baselines.RANK
     torch.testing.assert_close(received + residual, plain)
     torch.testing.assert_close(found.received.bias.grad, found.plain.bias.grad)
 
@@ -222,4 +222,4 @@ def test_powersgd_s_residual_stays_bounded(alone):
 
 
 def test_a_ring_sends_twice_what_all_but_one_rank_hold():
-    assert [rivals.ring_bytes(1000, ranks) for ranks in (1, 2, 4)] == [0, 1000, 1500]
+    assert [baselines.ring_bytes(1000, ranks) for ranks in (1, 2, 4)] == [0, 1000, 1500]

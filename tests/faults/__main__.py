@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import args
-from grid.engine.script import run_script
-from grid.engine.snapshot import snapshot
+from grid.engine.scripts.script import run_script
+from grid.engine.scripts.snapshot import snapshot
 from grid.engine.sweep import Experiment
-from nuq import cpu
+from nuq import native
 from tests.faults.compare import differences, saved
 from tests.faults.processes import MOST_S, Attempt
-from train import checkpoint
+from train.process import checkpoint
 
 ROOT = Path(__file__).parents[2]
 PER_RUN = 3  # kills of one run
@@ -228,8 +228,8 @@ def main(words: Sequence[str]) -> int:
     folder = (given.folder or Path(tempfile.mkdtemp(prefix="nuq-faults-"))).absolute()
     began = time.monotonic()
     wanted = sorted({of_run(number) for number in range(-(-given.kills // PER_RUN))})
-    if cpu.library() is None:
-        print("the C++ kernels are not built, or were built from other sources: python -m nuq.cpu", file=sys.stderr)
+    if native.library() is None:
+        print("the C++ kernels are not built, or were built from other sources: python -m nuq.native", file=sys.stderr)
         return 2
     code = ROOT / snapshot(ROOT)[1]  # as submitted jobs do: edits meanwhile reach no run
     references = {key: Run(folder / f"undisturbed-{key[0].replace(' ', '-')}-{key[1]}", *key, given.steps, code) for key in wanted}

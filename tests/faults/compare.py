@@ -11,7 +11,7 @@ import torch
 
 import args
 from analysis.logs.reading import Files, attempt, read_runs
-from train import checkpoint
+from train.process import checkpoint
 
 TIMES = ("update_s", "measure_s")  # of the totals in a checkpoint; in the logs they begin with time/
 

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import grid_run
-from grid.engine import planning, scheduler, submission
-from grid.engine import slurm as slurm_engine
-from grid.engine.submission import Submission
+from grid.engine.slurm import sbatch as slurm_engine
+from grid.engine.slurm import scheduler
+from grid.engine.states import ledger
+from grid.engine.states.ledger import Submission
+from grid.engine.submission import planning
 from tests.fake_slurm.cluster import Slurm, cluster
 from tests.grid import fake
 
@@ -137,7 +139,7 @@ class Bench:
 
     def element(self, seed: int) -> str:
         """SLURM's name of the array element that was last to run this seed's run."""
-        claims = submission.claims(self.records(), self.root)
+        claims = ledger.claims(self.records(), self.root)
         (found,) = [claim.element for run, claim in claims.items() if f"-s{seed}-" in run]
         assert found is not None
         return found
@@ -151,7 +153,7 @@ class Bench:
             path.write_text(json.dumps({**values, **{key: values[key] - 60 * minutes for key in ("start", "heartbeat")}}))
 
     def records(self) -> list[Submission]:
-        return submission.read_all(self.root, "tiny")
+        return ledger.read_all(self.root, "tiny")
 
     def wait(self, job: str | None = None, **how: Any) -> None:
         """Until all jobs have ended."""
@@ -169,7 +171,7 @@ class Bench:
         assert set(self.states().values()) == {"done"}
 
     def plan_file(self) -> Path:
-        return submission.folder_of(self.root, "tiny") / planning.PLAN
+        return ledger.folder_of(self.root, "tiny") / planning.PLAN
 
 
 @contextlib.contextmanager

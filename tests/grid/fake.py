@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grid.engine.runs import Run, prepare, runs_of
+from grid.engine.states.runs import Run, prepare, runs_of
 from grid.engine.sweep import Sweep, axis, point, product
 
 # Behaves as the file `behaviour` beside it says, a JSON object seed -> exit code, "wait" (until a signal), "eats 300" (so many MB, then as

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from grid.engine.answers import FAILURES, Answer, Job
-from grid.engine.state import Claim, Damaged, Record
+from grid.engine.slurm.scheduler_cache import FAILURES, Answer, Job
+from grid.engine.states.run_files import Claim, Damaged, Record
 
 T0 = 1_000_000.0
 SKEW_S = LAG_S = 60.0

@@ -12,9 +12,9 @@ import pytest
 import grid_run
 from analysis.__main__ import main as analyse
 from analysis.report.page import escape
-from grid.engine.runs import prepare, runs_of
+from files.escaped import escaped
+from grid.engine.states.runs import prepare, runs_of
 from grid.engine.sweep import load
-from nuq.settings.escaped import escaped
 
 RED = "\x1b[31mred\x1b[0m\x07\r\x9b2J\u202e"
 SHOWN = r"\x1b[31mred\x1b[0m\x07\r\x9b2J\u202e"

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from grid.engine import slurm, submission
+from grid.engine.slurm import sbatch
+from grid.engine.states import ledger
 from tests.grid import bench, fake
 from tests.grid.bench import Bench
 
@@ -48,7 +49,7 @@ def test_two_terminals_at_once(chunked: Bench) -> None:
     assert 0 in {code for *_, code in said}, said
     for out, err, code in said:
         assert (code, err) == (0, "") or (code == 2 and "right now: wait for it" in err and err.count("\n") == 1), (out, err)
-    with submission.only_one(chunked.root, "tiny"):
+    with ledger.only_one(chunked.root, "tiny"):
         for command in ("submit", "retry --yes", "cancel --yes"):
             chunked.refused(command, "is submitting, retrying or cancelling runs of tiny right now")
     chunked.each_once(3, 3)
@@ -89,14 +90,14 @@ def test_the_same_submit_goes_on_after_a_lost_reply(chunked: Bench, heard: bool,
     assert "its answer got lost" in chunked.good("status")
     if not heard:
         chunked.refused("submit", "SLURM may still take s0c1")
-        monkeypatch.setattr(submission, "SETTLE_S", 0.0)
+        monkeypatch.setattr(ledger, "SETTLE_S", 0.0)
     assert f"{1 if heard else 2} of 3 arrays left" in chunked.good("submit")
     chunked.each_once(3, 3 if heard else 4)
 
 
 def test_ctrl_c_between_two_arrays(chunked: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     chunked.good("plan")
-    submit, calls = slurm.submit, []
+    submit, calls = sbatch.submit, []
 
     def interrupted(path: Path) -> str:
         calls.append(path)
@@ -105,7 +106,7 @@ def test_ctrl_c_between_two_arrays(chunked: Bench, monkeypatch: pytest.MonkeyPat
         return submit(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(slurm, "submit", interrupted)
+        patch.setattr(sbatch, "submit", interrupted)
         said = chunked("submit")
     assert (said.code, said.err) == (130, "")
     assert "2 of 3 arrays left" in chunked.good("submit")
@@ -208,7 +209,7 @@ def _controller_down(here: Bench) -> None:
 
 def test_no_cancelling_where_slurm_does_not_answer(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The controller goes away between the look at the queue and scancel."""
-    from grid.engine import evidence
+    from grid.engine.states import evidence
 
     here.slurm.hold_all()
     here.good("plan")

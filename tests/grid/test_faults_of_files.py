@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 import grid_run
-from grid.engine import planning, submission
+from grid.engine.states import ledger
+from grid.engine.submission import planning
 from tests.fake_slurm.cluster import Slurm
 from tests.grid import bench, fake
 from tests.grid.bench import Bench
@@ -40,7 +41,7 @@ def test_our_own_files_are_read_where_they_are_files(here: Bench) -> None:
     here.good("submit")
     here.wait()
     (record,) = here.records()
-    for path in (here.plan_file(), record.place(here.root) / submission.RECORD):
+    for path in (here.plan_file(), record.place(here.root) / ledger.RECORD):
         text = path.read_text()
         for odd in (os.mkfifo, lambda name: name.symlink_to("/dev/zero")):
             path.unlink()
@@ -71,7 +72,7 @@ def test_damaged_files(here: Bench) -> None:
     cache.write_text("{")
     assert "3 done" in here.good("status")
     (record,) = here.records()
-    path = record.place(here.root) / submission.RECORD
+    path = record.place(here.root) / ledger.RECORD
     text = path.read_text()
     path.write_text(text[:-9])
     for command in ("plan", "submit", "status", "retry --yes", "cancel --yes", "collect", "failures", "run"):

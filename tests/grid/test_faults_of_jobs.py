@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from grid.engine.runs import named, prepare, runs_of
+from grid.engine.states.runs import named, prepare, runs_of
 from tests.grid import bench, fake
 from tests.grid.bench import Bench
 

@@ -15,7 +15,7 @@ import yaml
 import args
 import grid_run
 from grid.commands import sweeps
-from grid.engine import planning
+from grid.engine.submission import planning
 from grid.engine.sweep import load
 from tests.grid import fake
 

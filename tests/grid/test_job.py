@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grid.engine.plan import deal
-from grid.engine.resources import Resources
-from grid.engine.script import from_script, job_script
+from grid.engine.scripts.script import from_script, job_script
+from grid.engine.submission.plan import deal
+from grid.engine.sweeps.resources import Resources
 from tests.grid import fake
 
 # --- job scripts, executed ----------------------------------------------------------------------------------------

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 import grid_run
-from grid.engine import local
-from grid.engine.local import run_all, run_with_progress, summary
-from grid.engine.machine import visible_gpus
-from grid.engine.progress import Bars, Lines
-from grid.engine.runs import Run, left_over, prepare, runs_of
+from grid.engine.local import slots
+from grid.engine.local.machine import visible_gpus
+from grid.engine.local.progress import Bars, Lines
+from grid.engine.local.slots import run_all, run_with_progress, summary
+from grid.engine.states.runs import Run, left_over, prepare, runs_of
 from grid.engine.sweep import load
 from tests.grid import fake
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "POLL_S", 0.01)
+    monkeypatch.setattr(slots, "POLL_S", 0.01)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grid.engine.machine import Machine, ranks_of, visible_gpus
-from grid.engine.runs import Run, runs_of
+from grid.engine.local.machine import Machine, ranks_of, visible_gpus
+from grid.engine.states.runs import Run, runs_of
 from grid.engine.sweep import Sweep, point
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from grid.engine.resources import Resources
-from grid.engine.retry import remedy_for
-from grid.engine.site import load_site
+from grid.engine.slurm.site import load_site
+from grid.engine.submission.retry import remedy_for
+from grid.engine.sweeps.resources import Resources
 from tests.grid import bench
 from tests.grid.bench import Bench
 

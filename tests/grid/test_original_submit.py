@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import grid_run
-from grid.engine import submission
+from grid.engine.states import ledger
 from tests.fake_slurm.cluster import cluster
 from tests.grid import fake
 
@@ -30,7 +30,7 @@ def test_submitted_once_and_told_apart(tmp_path: Path, monkeypatch: pytest.Monke
         assert grid_run.main([*LINE, str(family)], root) == 0
         assert "submitted job " in capsys.readouterr().out
         (root / "main.py").write_text("import sys; sys.exit(1)  # edited after submitting: the jobs execute their snapshot")
-        job = submission.read_all(root, "four")[0].chunks[0].job_id
+        job = ledger.read_all(root, "four")[0].chunks[0].job_id
         slurm.wait(f"{job}_1", state="COMPLETED")
         fake.until(lambda: list(root.glob("runs/four/*-s1-*/started")), "the first run has not started")
         assert grid_run.main([*LINE, str(family)], root) == 2

@@ -11,7 +11,7 @@ import pytest
 
 import grid_run
 from grid.commands.options import table
-from grid.engine.runs import Run, runs_of
+from grid.engine.states.runs import Run, runs_of
 from grid.engine.sweep import load
 
 FAMILY = """
@@ -25,7 +25,7 @@ def large() -> Sweep:
 def odd() -> Sweep:
     return Sweep([point("a\\nb" + 200 * "x", method="qsgd"), point("\\x1b[31mred", method="alq")], folder="odd")
 """
-LOG = 'Traceback (most recent call last):\n  File "/home/me/train/trainer.py", line {line}, in step\nValueError: loss {loss} {what}\n'
+LOG = 'Traceback (most recent call last):\n  File "/home/me/train/steps/trainer.py", line {line}, in step\nValueError: loss {loss} {what}\n'
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ import pytest
 
 import args
 from grid import dgc, everything, layerwise, smaq
-from grid.engine import epochs, rates
-from grid.engine.families import families, load, load_family
 from grid.engine.sweep import Experiment
-from nuq.layers import parsed_format
+from grid.engine.sweeps import epochs, rates
+from grid.engine.sweeps.families import families, load, load_family
 from nuq.registry import METHODS, Method
 from nuq.settings import setting
-from text_settings import TASKS
+from nuq.settings.layers import parsed_format
+from settings.text import TASKS
 
 
 def rows(family: str, run_name: str) -> dict[str, Experiment]:
@@ -28,7 +28,7 @@ def rows(family: str, run_name: str) -> dict[str, Experiment]:
 
 
 def test_an_epoch_is_that_of_the_order_of_training() -> None:
-    from train.order import Order
+    from train.steps.order import Order
 
     for data, batch_size, workers in (("cifar10", 128, 4), ("cifar10", 512, 1), ("mnist", 128, 4), ("digits", 16, 2)):
         order = Order(epochs.NUM_TRAIN[data], batch_size, workers, seed=1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grid.commands.submitting import _inherited
-from grid.engine.planning import Options, Reviewed
+from grid.engine.submission.planning import Options, Reviewed
 from tests.grid.bench import Bench, bench
 
 

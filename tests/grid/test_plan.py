@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grid.engine.plan import Cancelled, Moved, Plan, Planned, arrays, deal, differences, moved_defaults, remaining
-from grid.engine.resources import Resources
-from grid.engine.runs import Run, runs_of
-from grid.engine.state import State
-from grid.engine.submission import Chunk
+from grid.engine.states.ledger import Chunk
+from grid.engine.states.run_files import State
+from grid.engine.states.runs import Run, runs_of
+from grid.engine.submission.plan import Cancelled, Moved, Plan, Planned, arrays, deal, differences, moved_defaults, remaining
 from grid.engine.sweep import Sweep, axis, point, product
+from grid.engine.sweeps.resources import Resources
 
 
 def planned(shapes: list[int]) -> list[Planned]:

@@ -12,9 +12,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import args
-from grid.engine import points as points_module
-from grid.engine.overrides import to_override
-from grid.engine.points import Point, axis, kept, needs, parsed, point, product, rows, union, when, where_read, without, zipped
+from grid.engine.sweeps import points as points_module
+from grid.engine.sweeps.overrides import to_override
+from grid.engine.sweeps.points import Point, axis, kept, needs, parsed, point, product, rows, union, when, where_read, without, zipped
 
 METHODS = union(point("SGD", method="sgd"), point("QSGD", method="qsgd"), point("ALQ", method="alq"))
 

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from grid.commands import sweeps
-from grid.engine import preflight
-from grid.engine.runs import named, runs_of
+from grid.engine.states.runs import named, runs_of
+from grid.engine.submission import preflight
 from tests.grid import bench
 from tests.grid.bench import Bench
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from grid.engine import rehearsal
-from grid.engine.judge import judge
-from grid.engine.rehearsal import rehearse
-from grid.engine.runs import Run, runs_of
-from grid.engine.state import State
+from grid.engine.states.judge import judge
+from grid.engine.states.run_files import State
+from grid.engine.states.runs import Run, runs_of
+from grid.engine.submission import rehearsal
+from grid.engine.submission.rehearsal import rehearse
 from grid.engine.sweep import Sweep, axis, point, product, union
 from tests.grid import bench
 from tests.grid.bench import Bench

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grid.engine.resources import Resources, megabytes, seconds, time_text
+from grid.engine.sweeps.resources import Resources, megabytes, seconds, time_text
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grid.engine import answers, scheduler
-from grid.engine.answers import Answer, Facts, Job, Known
-from grid.engine.scheduler import Unreachable, ask, expand, facts, find, history
+from grid.engine.slurm import scheduler, scheduler_cache
+from grid.engine.slurm.scheduler import Unreachable, ask, expand, facts, find, history
+from grid.engine.slurm.scheduler_cache import Answer, Facts, Job, Known
 
 # Printed by squeue -h -a -t all -o '%i|%T|%S|%e|%N|%r' (and name and script after \x1f) with times as seconds.
 QUEUE = """\
@@ -240,7 +240,7 @@ JSON = st.recursive(
     st.dictionaries(st.sampled_from(["ids", "history", "failures", "facts"]), JSON | st.just({"47": {"asked": 1.0, "jobs": {"47_1": {}}}}))
 )
 def test_any_section_is_read(section: dict[str, object]) -> None:
-    known = answers._known(json.loads(json.dumps(section)))
+    known = scheduler_cache._known(json.loads(json.dumps(section)))
     assert isinstance(known, Known)
     assert all(isinstance(job, Job) for _, jobs in known.ids.values() for job in jobs.values())
 
@@ -376,9 +376,9 @@ def test_an_answer_of_a_thousand_elements_is_kept_small(tmp_path: Path) -> None:
     known = Known()
     known.put(5.0, ["1"], {f"1_{index}": Job("RUNNING", node="n1", start=5.0) for index in range(1000)})
     path = tmp_path / "scheduler.json"
-    answers.write(path, "here", known, 5.0)
+    scheduler_cache.write(path, "here", known, 5.0)
     assert path.stat().st_size < 60_000
-    assert answers.read(path, "here").ids == known.ids
-    assert answers.read(path, "here").answer(["1"], "cache", "here") == Answer(
+    assert scheduler_cache.read(path, "here").ids == known.ids
+    assert scheduler_cache.read(path, "here").answer(["1"], "cache", "here") == Answer(
         5.0, known.ids["1"][1], True, "cache", "", frozenset({"1"}), "here", {"1": 5.0}
     )  # fmt: skip

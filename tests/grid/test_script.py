@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from grid.engine.overrides import pinned
-from grid.engine.resources import Resources
-from grid.engine.script import from_script, job_script, run_script, task_script
+from grid.engine.scripts.script import from_script, job_script, run_script, task_script
 from grid.engine.sweep import Sweep, find, load, point
+from grid.engine.sweeps.overrides import pinned
+from grid.engine.sweeps.resources import Resources
 from tests.grid import fake, record
 from tests.grid.test_overrides import AWKWARD
 

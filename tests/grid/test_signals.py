@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from grid.engine.script import WAIT
+from grid.engine.scripts.script import WAIT
 from tests.grid.fake import until
 
 SHELLS = 16

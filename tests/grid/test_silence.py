@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from grid.engine.answers import Job
-from grid.engine.judge import judge
+from grid.engine.slurm.scheduler_cache import Job
+from grid.engine.states.judge import judge
 from tests.grid import bench, fake
 from tests.grid.bench import Bench
 from tests.grid.test_state import ASKED, CLAIM, FAILED, FRESH, NOW, SILENT

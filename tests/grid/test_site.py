@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grid.engine import site as sites
-from grid.engine.preamble import quoted
-from grid.engine.resources import Resources
-from grid.engine.site import Partition, Site, load_site
-from grid.engine.site_yaml import read_site
+from grid.engine.scripts.preamble import quoted
+from grid.engine.slurm import site as sites
+from grid.engine.slurm.site import Partition, Site, load_site
+from grid.engine.slurm.site_yaml import read_site
+from grid.engine.sweeps.resources import Resources
 
 EXAMPLES = sorted(sites.EXAMPLES.glob("*.yaml"))
 

@@ -14,9 +14,10 @@ import pytest
 import yaml
 
 import args
-from grid.engine import planning, runs
-from grid.engine.site import Site
-from grid.engine.submission import Chunk, Submission
+from grid.engine.slurm.site import Site
+from grid.engine.states import runs
+from grid.engine.states.ledger import Chunk, Submission
+from grid.engine.submission import planning
 from grid.engine.sweep import Sweep, axis, load, point, product, union
 
 ROOT = Path(__file__).parents[2]

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from grid.engine import slurm
-from grid.engine.runs import Run
-from grid.engine.script import from_script, job_script
-from grid.engine.site import Mail, Site
-from grid.engine.slurm import Resources, Unreachable, array_spec, chunk_text, sbatch_text
+from grid.engine.scripts.script import from_script, job_script
+from grid.engine.slurm import sbatch as slurm
+from grid.engine.slurm.sbatch import Resources, Unreachable, array_spec, chunk_text, sbatch_text
+from grid.engine.slurm.site import Mail, Site
+from grid.engine.states.runs import Run
 from tests.grid import fake, record
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from grid.engine import snapshot as snapshots
-from grid.engine.snapshot import current, drift, snapshot
+from grid.engine.scripts import snapshot as snapshots
+from grid.engine.scripts.snapshot import current, drift, snapshot
 
 
 def _git(root: Path, *words: str) -> None:

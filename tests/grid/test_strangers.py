@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from grid.engine import planning, scheduler, submission
-from grid.engine.runs import named, prepare, runs_of
+from grid.engine.slurm import scheduler
+from grid.engine.states import ledger
+from grid.engine.states.runs import named, prepare, runs_of
+from grid.engine.submission import planning
 from tests.grid import bench
 from tests.grid.bench import Bench
 
@@ -53,7 +55,7 @@ def test_nor_for_one_that_was_submitted_by_hand(here: Bench, monkeypatch: pytest
     told = {"state": "running", "host": "n1", "pid": 1, "start": 5.0, "heartbeat": time.time() - 5000, "slurm": slurm}
     run.folder.status.write_text(json.dumps(told))
     assert here.states()[1] == "unknown", "its own job may have left the queue just now"
-    monkeypatch.setattr("grid.engine.judge.LAG_S", 0.0)
+    monkeypatch.setattr("grid.engine.states.judge.LAG_S", 0.0)
     assert here.states()[1] == "lost"
     assert "nothing to cancel" in here.good("cancel --yes")
     assert set(here.submitted().values()) == {"PENDING"}
@@ -161,11 +163,11 @@ RECORDS: dict[str, Any] = {
 @pytest.mark.parametrize("name", [*CHUNKS, *RECORDS])
 def test_every_value_of_a_record_is_checked(tmp_path: Path, name: str) -> None:
     runs = [["runs/tiny/a"], ["runs/tiny/b"]]
-    chunk = submission.Chunk("s0c0", {"mem": "1G"}, runs, state=submission.SUBMITTED, job_id="12", at=5.0, after=[("afterany", "s0c0")])
-    item = submission.Submission("tiny", "20260101-000000-abcd", "g.x", {"digest": "0", "path": "jobs/code/0"}, 1, [chunk])
+    chunk = ledger.Chunk("s0c0", {"mem": "1G"}, runs, state=ledger.SUBMITTED, job_id="12", at=5.0, after=[("afterany", "s0c0")])
+    item = ledger.Submission("tiny", "20260101-000000-abcd", "g.x", {"digest": "0", "path": "jobs/code/0"}, 1, [chunk])
     item.save(tmp_path)
-    assert submission.read_all(tmp_path, "tiny") == [item]
-    path = item.place(tmp_path) / submission.RECORD
+    assert ledger.read_all(tmp_path, "tiny") == [item]
+    path = item.place(tmp_path) / ledger.RECORD
     values = json.loads(path.read_text())
     if name in CHUNKS:
         values["chunks"][0][CHUNKS[name][0]] = CHUNKS[name][1]
@@ -173,4 +175,4 @@ def test_every_value_of_a_record_is_checked(tmp_path: Path, name: str) -> None:
         values[name] = RECORDS[name]
     path.write_text(json.dumps(values))
     with pytest.raises(ValueError, match=r"is damaged .*put it back"):
-        submission.read(path)
+        ledger.read(path)

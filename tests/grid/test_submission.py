@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grid.engine import submission
-from grid.engine.submission import ASKED, REFUSED, SUBMITTED, WRITTEN, Busy, Chunk, Submission
+from grid.engine.states import ledger
+from grid.engine.states.ledger import ASKED, REFUSED, SUBMITTED, WRITTEN, Busy, Chunk, Submission
 
 NUM_CHUNKS = 3
 
@@ -98,11 +98,11 @@ def finish(queue: Queue, root: Path, tries: int) -> tuple[Submission, int]:
     """``submit`` again and again until all is handed over; how often it took."""
     for number in range(1, tries + 1):
         try:
-            known = submission.read_all(root, "x")
-            now = submission.settle(known[0], root, queue.find) if known else item()
+            known = ledger.read_all(root, "x")
+            now = ledger.settle(known[0], root, queue.find) if known else item()
             if not known:
                 now.save(root)
-            now = submission.hand_over(now, root, queue.write, queue.submit)
+            now = ledger.hand_over(now, root, queue.write, queue.submit)
         except (Killed, ValueError, ConnectionError):
             continue
         return now, number
@@ -127,10 +127,10 @@ def test_each_array_once_whatever_interrupts(
     names = [item().job_name(chunk) for chunk in item().chunks]
     assert queue.taken == names, "each once, and in order"
     assert [chunk.job_id for chunk in now.chunks] == ["1", "2", "3"]
-    (kept,) = submission.read_all(root, "x")
+    (kept,) = ledger.read_all(root, "x")
     assert [chunk.state for chunk in kept.chunks] == [SUBMITTED] * NUM_CHUNKS
     assert kept.is_complete
-    claims = submission.claims([kept], root)
+    claims = ledger.claims([kept], root)
     assert {run: claim.element for run, claim in claims.items()} == {
         f"runs/x/r{part}{turn}": f"{part + 1}_0" for part in range(NUM_CHUNKS) for turn in range(2)
     }
@@ -162,20 +162,20 @@ def test_what_the_record_says_after_a_fault(tmp_path: Path, event: str, state: s
         return queue.submit(path)
 
     with pytest.raises(error):
-        submission.hand_over(item(), tmp_path, queue.write, submit, taken.append)
+        ledger.hand_over(item(), tmp_path, queue.write, submit, taken.append)
     assert [chunk.name for chunk in taken] == ["s0c0"]
-    (kept,) = submission.read_all(tmp_path, "x")
+    (kept,) = ledger.read_all(tmp_path, "x")
     assert [chunk.state for chunk in kept.chunks] == [SUBMITTED, state, WRITTEN]
     assert not kept.is_complete
-    claims = submission.claims([kept], tmp_path)
+    claims = ledger.claims([kept], tmp_path)
     assert claims["runs/x/r00"].element == "1_0"
     assert ("runs/x/r10" in claims) == (state == ASKED), "what may be in the queue is claimed, what was refused is not"
     assert "runs/x/r20" not in claims
     if state == ASKED:
         assert claims["runs/x/r10"].element is None
-        settled = submission.settle(kept, tmp_path, queue.find)
+        settled = ledger.settle(kept, tmp_path, queue.find)
         assert settled.chunks[1].state == (SUBMITTED if event == "lost" else WRITTEN)
-        assert submission.read_all(tmp_path, "x") == [settled]
+        assert ledger.read_all(tmp_path, "x") == [settled]
     else:
         assert "AssocMaxSubmitJobLimit" in kept.chunks[1].error
 
@@ -184,7 +184,7 @@ def test_a_job_tells_its_id_where_slurm_has_forgotten_it(tmp_path: Path) -> None
     now = item().with_chunk(dataclasses.replace(item().chunks[0], state=ASKED, at=5.0))
     now.save(tmp_path)
     (now.place(tmp_path) / "s0c0.job").write_text("77\n")
-    settled = submission.settle(now, tmp_path, lambda name, since: None)
+    settled = ledger.settle(now, tmp_path, lambda name, since: None)
     assert (settled.chunks[0].state, settled.chunks[0].job_id, settled.chunks[0].at) == (SUBMITTED, "77", 5.0)
 
 
@@ -196,8 +196,8 @@ def test_a_controller_that_is_down_settles_nothing(tmp_path: Path) -> None:
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        submission.settle(now, tmp_path, down)
-    assert submission.read_all(tmp_path, "x") == [now]
+        ledger.settle(now, tmp_path, down)
+    assert ledger.read_all(tmp_path, "x") == [now]
 
 
 def test_the_latest_submission_has_the_claim(tmp_path: Path) -> None:
@@ -207,17 +207,17 @@ def test_the_latest_submission_has_the_claim(tmp_path: Path) -> None:
     (first.place(tmp_path)).mkdir(parents=True)
     (first.place(tmp_path) / "s0c0_0.ended").write_text("1 runs/x/r00\n")
     for order in ([first, second], [second, first]):
-        found = submission.claims(order, tmp_path)["runs/x/r00"]
+        found = ledger.claims(order, tmp_path)["runs/x/r00"]
         assert (found.element, found.ended_code) == ("9_0", None)
-        assert submission.log_of(order, "runs/x/r00", tmp_path) == second.place(tmp_path) / "logs" / "s0c0_9_0.log"
-    assert submission.claims([first], tmp_path)["runs/x/r00"].ended_code == 1
-    assert submission.log_of([first], "runs/x/none", tmp_path) is None
+        assert ledger.log_of(order, "runs/x/r00", tmp_path) == second.place(tmp_path) / "logs" / "s0c0_9_0.log"
+    assert ledger.claims([first], tmp_path)["runs/x/r00"].ended_code == 1
+    assert ledger.log_of([first], "runs/x/none", tmp_path) is None
 
 
 def test_names_of_submissions_are_their_own_and_in_order() -> None:
-    names = [submission.new_id(1e9 + number / 100) for number in range(500)]
+    names = [ledger.new_id(1e9 + number / 100) for number in range(500)]
     assert names == sorted(names)
-    assert len({submission.new_id(1e9) for _ in range(100)}) == 100
+    assert len({ledger.new_id(1e9) for _ in range(100)}) == 100
 
 
 # --- records ------------------------------------------------------------------------------------------------------
@@ -227,8 +227,8 @@ def test_a_record_reads_as_it_was_written(tmp_path: Path) -> None:
     now = item()
     now = now.with_chunk(dataclasses.replace(now.chunks[2], cap=4, state=REFUSED, error="no", at=3.5))
     now.save(tmp_path)
-    assert submission.read_all(tmp_path, "x") == [now]
-    assert submission.read_all(tmp_path, "y") == []
+    assert ledger.read_all(tmp_path, "x") == [now]
+    assert ledger.read_all(tmp_path, "y") == []
     assert now.job_name(now.chunks[1]) == "x-20260101-000000-abcd-s0c1"
 
 
@@ -240,37 +240,37 @@ BAD = ["", "{", "[]", "7", "null", *OBJECTS]
 def test_a_damaged_record_is_one_sentence(tmp_path: Path, text: str) -> None:
     now = item()
     now.save(tmp_path)
-    path = now.place(tmp_path) / submission.RECORD
+    path = now.place(tmp_path) / ledger.RECORD
     path.write_text(text)
     with pytest.raises(ValueError, match=r"is damaged .*put it back") as error:
-        submission.read_all(tmp_path, "x")
+        ledger.read_all(tmp_path, "x")
     assert "\n" not in str(error.value)
     assert str(path) in str(error.value)
 
 
 def test_no_other_words_than_those_that_are_known(tmp_path: Path) -> None:
     item().save(tmp_path)
-    path = item().place(tmp_path) / submission.RECORD
+    path = item().place(tmp_path) / ledger.RECORD
     path.write_text(json.dumps({**json.loads(path.read_text()), "colour": "green"}))
     with pytest.raises(ValueError, match="colour"):
-        submission.read(path)
+        ledger.read(path)
 
 
 # --- the lock -----------------------------------------------------------------------------------------------------
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:
-    with submission.only_one(tmp_path, "x"):
-        with pytest.raises(Busy, match=f"process {os.getpid()} on .* right now"), submission.only_one(tmp_path, "x"):
+    with ledger.only_one(tmp_path, "x"):
+        with pytest.raises(Busy, match=f"process {os.getpid()} on .* right now"), ledger.only_one(tmp_path, "x"):
             pass
-        with submission.only_one(tmp_path, "y"):
+        with ledger.only_one(tmp_path, "y"):
             pass
-    with submission.only_one(tmp_path, "x"):
+    with ledger.only_one(tmp_path, "x"):
         pass
 
 
 def test_the_lock_ends_with_an_error_and_with_its_process(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), submission.only_one(tmp_path, "x"):
+    with pytest.raises(KeyError), ledger.only_one(tmp_path, "x"):
         raise KeyError
     program = f"""import os, pathlib, signal
 from grid.engine import submission
@@ -278,14 +278,14 @@ with submission.only_one(pathlib.Path({str(tmp_path)!r}), "x"):
     os.kill(os.getpid(), signal.SIGKILL)"""
     assert subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], check=False).returncode == -9
     assert (tmp_path / "jobs/sweeps/x/lock").read_text().startswith("process ")
-    with submission.only_one(tmp_path, "x"):
+    with ledger.only_one(tmp_path, "x"):
         pass
 
 
 def test_who_holds_a_lock_without_a_name(tmp_path: Path) -> None:
-    place = submission.folder_of(tmp_path, "x")
+    place = ledger.folder_of(tmp_path, "x")
     place.mkdir(parents=True)
     with (place / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(Busy, match="another process is submitting"), submission.only_one(tmp_path, "x"):
+        with pytest.raises(Busy, match="another process is submitting"), ledger.only_one(tmp_path, "x"):
             pass

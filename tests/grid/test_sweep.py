@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import args
-from grid.engine.families import families, find, load, load_family, parse_seeds
 from grid.engine.sweep import Sweep, axis, needs, point, product, union, when, where_read
+from grid.engine.sweeps.families import families, find, load, load_family, parse_seeds
 
 # (points as listed, distinct experiments) of reference tables, written down by hand.
 COUNTS = {

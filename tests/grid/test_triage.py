@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grid.engine.answers import Job
-from grid.engine.blame import Memory, culprits
-from grid.engine.state import RunFolder, State
-from grid.engine.triage import KINDS, Failure, classify, groups, normal
+from grid.engine.slurm.scheduler_cache import Job
+from grid.engine.states.blame import Memory, culprits
+from grid.engine.states.run_files import RunFolder, State
+from grid.engine.states.triage import KINDS, Failure, classify, groups, normal
 
 FAILED = State("failed", "job 123_4 ended")
 BEGUN = "runs/nuq-mnist/alq-3-0f1e2d3c4b5a: alq, cnn on mnist, 4 workers\n"
@@ -23,7 +23,7 @@ Traceback (most recent call last):
   File "/home/a user/nuq/main.py", line 60, in <module>
     sys.exit(launch(config))
              ^^^^^^^^^^^^^^
-  File "/home/a user/nuq/train/trainer.py", line 130, in train_step
+  File "/home/a user/nuq/train/steps/trainer.py", line 130, in train_step
     gradients, losses = self._hosted_gradients(self.step)
   File "/opt/venv/lib/python3.12/site-packages/torch/nn/modules/module.py", line 1773, in _wrapped_call_impl
     return self._call_impl(*args, **kwargs)

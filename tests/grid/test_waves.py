@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from grid.engine import scheduler, submission
+from grid.engine.slurm import scheduler
+from grid.engine.states import ledger
 from tests.grid import bench
 from tests.grid.bench import Bench
 
@@ -95,7 +96,7 @@ def test_the_controller_is_full_all_of_a_sudden(here: Bench, monkeypatch: pytest
     here.good("plan")
     here.slurm.configure(max_job_count=5)
     monkeypatch.setattr(scheduler, "queue_size", lambda: (0, 0))
-    monkeypatch.setattr(submission, "SETTLE_S", 600.0)
+    monkeypatch.setattr(ledger, "SETTLE_S", 600.0)
     cache = here.root / "jobs/scheduler.json"
     assert '"max_job_count":10000' in cache.read_text()
     said = waits(here)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nuq.payload import Part
+from nuq.exchange.payload import Part
 
 
 def tiled(sizes: dict[str, int]) -> list[Part]:

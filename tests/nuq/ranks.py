@@ -27,9 +27,9 @@ _PRELOADED = [
     "torch.nn.parallel",
     "torch._dynamo",
     "pytest",
-    "nuq.hook",
+    "nuq.ddp",
     "nuq.functional",
-    "nuq.workers",
+    "nuq.simulation",
     __name__,
 ]
 _CONTEXT = multiprocessing.get_context("forkserver")

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
-from nuq import adapt, levels, solver_exact, solver_paper
-from nuq.distributions import CondTruncNorm, CondTruncNormHist, Histogram, TruncNorm
-from nuq.levels import Levels
-from nuq.objective import Objective
+from nuq.levels import level_sets, solver_exact, solver_paper, update_rules
+from nuq.levels.level_sets import Levels
+from nuq.levels.objective import Objective
+from nuq.levels.truncated_normals import CondTruncNorm, CondTruncNormHist, Histogram, TruncNorm
 
 rng = np.random.default_rng(3)
 # independent optima (methods.md): sigma, bits, Psi*
@@ -70,22 +70,22 @@ def brute_psi(values, mean, sigma):
 @pytest.mark.parametrize("mean, sigma", [(0.0, 0.1), (0.2, 0.05), (-0.5, 0.5)])
 def test_expected_variance_equals_quadrature(mean, sigma):
     law = TruncNorm(mean, sigma)
-    for made in (levels.uniform(3), levels.exponential(3), levels.ternary(), levels.uniform_magnitude(3)):
-        assert adapt.expected_variance(made, law) == pytest.approx(brute_psi(made.values, mean, sigma), rel=1e-8)
-        assert adapt.expected_variance(made, CondTruncNormHist(law)) == pytest.approx(brute_psi(made.values, mean, sigma), rel=1e-8)
+    for made in (level_sets.uniform(3), level_sets.exponential(3), level_sets.ternary(), level_sets.uniform_magnitude(3)):
+        assert update_rules.expected_variance(made, law) == pytest.approx(brute_psi(made.values, mean, sigma), rel=1e-8)
+        assert update_rules.expected_variance(made, CondTruncNormHist(law)) == pytest.approx(brute_psi(made.values, mean, sigma), rel=1e-8)
 
 
 def test_expected_variance_of_measured_coordinates_equals_their_mean():
     values = rng.normal(0, 0.1, 10_000).clip(-1, 1)
-    made = levels.uniform(3)
+    made = level_sets.uniform(3)
     place = np.searchsorted(made.values[1:-1], values, side="right")
     expected = ((values - made.values[place]) * (made.values[place + 1] - values)).mean()
-    assert adapt.expected_variance(made, measured(values, 4096)) == pytest.approx(expected, rel=1e-4)
+    assert update_rules.expected_variance(made, measured(values, 4096)) == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("sigma, bits, optimum", OPTIMA)
 @pytest.mark.parametrize("symmetric", [True, False])
-@pytest.mark.parametrize("solve", [adapt.alq, adapt.alq_gradient])
+@pytest.mark.parametrize("solve", [update_rules.alq, update_rules.alq_gradient])
 def test_exact_solvers_reach_the_known_optimum(sigma, bits, optimum, symmetric, solve):
     law = TruncNorm(0.0, sigma)
     for made in (solve(law, bits, symmetric=symmetric), solve(CondTruncNormHist(law), bits, symmetric=symmetric)):
@@ -100,8 +100,8 @@ def test_every_start_alone_ends_at_the_optimum_of_a_normal():
     for law, bits in ((TruncNorm(0.0, 1 / 128), 3), (TruncNorm(0.0, 1 / 128), 4), (TruncNorm(0.1, 0.05), 4)):
         for symmetric in (True, False):
             objective = Objective.of(law, symmetric)
-            starts = [levels.uniform(bits), levels.exponential(bits), levels.quantile(bits, law, symmetric=symmetric)]
-            best = adapt.alq(law, bits, symmetric=symmetric).expected_variance
+            starts = [level_sets.uniform(bits), level_sets.exponential(bits), level_sets.quantile(bits, law, symmetric=symmetric)]
+            best = update_rules.alq(law, bits, symmetric=symmetric).expected_variance
             edges, psi = solver_exact.descend(objective, np.stack([objective.edges(made) for made in starts]))
             np.testing.assert_allclose(psi, best, rtol=1e-9)
             assert np.isfinite(edges).all()
@@ -162,41 +162,41 @@ def test_derivatives_equal_finite_differences(name, symmetric):
 @pytest.mark.parametrize("solver", ["exact", "paper"])
 @pytest.mark.parametrize("bits", [1, 2, 3, 8])
 def test_any_law_gives_legal_levels(name, solver, bits):
-    law, best = LAWS[name], adapt.alq
+    law, best = LAWS[name], update_rules.alq
     if bits == 8 and name not in ("normal", "few", "ends"):
         return  # the same code at greater length
     for symmetric in (True, False):
         made = best(law, bits, symmetric=symmetric, solver=solver)
         assert isinstance(made.levels, Levels) and made.levels.num_levels == 2**bits
-        assert made.expected_variance == adapt.expected_variance(made.levels, law) >= 0
+        assert made.expected_variance == update_rules.expected_variance(made.levels, law) >= 0
         assert made.levels.symmetric or not symmetric
         if bits < 8:
-            sloped = adapt.alq_gradient(law, bits, symmetric=symmetric, solver=solver)
+            sloped = update_rules.alq_gradient(law, bits, symmetric=symmetric, solver=solver)
             assert sloped.levels.num_levels == 2**bits and np.isfinite(sloped.expected_variance)
-    learned = adapt.amq(law, bits, solver=solver)
+    learned = update_rules.amq(law, bits, solver=solver)
     assert learned.levels.num_levels == 2**bits and np.isfinite(learned.expected_variance)
     assert (learned.p is None) == (bits == 1)
     if learned.p is not None:
-        assert 0 < learned.p < 1 and learned.levels == levels.exponential(bits, learned.p)
+        assert 0 < learned.p < 1 and learned.levels == level_sets.exponential(bits, learned.p)
 
 
 @pytest.mark.parametrize("name", ["normal", "off centre", "mixture", "heavy", "wide"])
 @pytest.mark.parametrize("bits", [2, 3, 4])
 def test_exact_is_never_worse_than_paper_and_alq_never_worse_than_amq(name, bits):
     law = LAWS[name]
-    best = adapt.alq(law, bits).expected_variance
+    best = update_rules.alq(law, bits).expected_variance
     slack = 1 + 1e-9
-    assert best <= adapt.alq(law, bits, solver="paper").expected_variance * slack
-    assert best <= adapt.amq(law, bits).expected_variance * slack
-    assert adapt.amq(law, bits).expected_variance <= adapt.amq(law, bits, solver="paper").expected_variance * slack
-    assert adapt.alq_gradient(law, bits).expected_variance == pytest.approx(best, rel=1e-7)
-    assert adapt.alq(law, bits, symmetric=False).expected_variance <= best * (1 + 1e-4)
+    assert best <= update_rules.alq(law, bits, solver="paper").expected_variance * slack
+    assert best <= update_rules.amq(law, bits).expected_variance * slack
+    assert update_rules.amq(law, bits).expected_variance <= update_rules.amq(law, bits, solver="paper").expected_variance * slack
+    assert update_rules.alq_gradient(law, bits).expected_variance == pytest.approx(best, rel=1e-7)
+    assert update_rules.alq(law, bits, symmetric=False).expected_variance <= best * (1 + 1e-4)
 
 
 def test_the_measured_law_is_served_better_by_its_own_optimum_than_by_that_of_a_normal():
     spread = float(np.sqrt(HEAVY.partial_moment(2, -1, 1)))
-    normal = adapt.alq(TruncNorm(0.0, spread), 3).levels
-    assert adapt.alq(HEAVY, 3).expected_variance < 0.8 * adapt.expected_variance(normal, HEAVY)
+    normal = update_rules.alq(TruncNorm(0.0, spread), 3).levels
+    assert update_rules.alq(HEAVY, 3).expected_variance < 0.8 * update_rules.expected_variance(normal, HEAVY)
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.5, 2.0])
@@ -204,13 +204,13 @@ def test_the_measured_law_is_served_better_by_its_own_optimum_than_by_that_of_a_
 def test_amq_equals_brute_force_for_any_mean(ratio, bits):
     sigma = 0.02
     mean = ratio * sigma
-    made = adapt.amq(TruncNorm(mean, sigma), bits)
+    made = update_rules.amq(TruncNorm(mean, sigma), bits)
     grid = np.linspace(0.005, 0.995, 2000)
     law = TruncNorm(mean, sigma)
-    coarse = grid[np.argmin([adapt.expected_variance(levels.exponential(bits, p), law) for p in grid])]
+    coarse = grid[np.argmin([update_rules.expected_variance(level_sets.exponential(bits, p), law) for p in grid])]
 
     def cost(p):
-        return brute_psi(levels.exponential(bits, p).values, mean, sigma)
+        return brute_psi(level_sets.exponential(bits, p).values, mean, sigma)
 
     p, psi, *_ = optimize.fminbound(cost, coarse - 5e-4, coarse + 5e-4, xtol=1e-7, full_output=True)
     assert made.p == pytest.approx(p, abs=2e-5)
@@ -226,7 +226,9 @@ def test_amq_derivatives_equal_finite_differences(bits, mean):
     above, below = (solver_exact.multiplier_derivatives(objective, q, bits) for q in (p + shift, p - shift))
     np.testing.assert_allclose(slope, (above[0] - below[0]) / (2 * shift), rtol=1e-5, atol=1e-9)
     np.testing.assert_allclose(curvature, (above[1] - below[1]) / (2 * shift), rtol=1e-5, atol=1e-8)
-    np.testing.assert_allclose(value, [adapt.expected_variance(levels.exponential(bits, q), TruncNorm(mean, 0.02)) for q in p], rtol=1e-9)
+    np.testing.assert_allclose(
+        value, [update_rules.expected_variance(level_sets.exponential(bits, q), TruncNorm(mean, 0.02)) for q in p], rtol=1e-9
+    )
 
 
 def test_amq_slope_of_the_positive_half_is_the_papers_formula():
@@ -242,16 +244,16 @@ def test_amq_slope_of_the_positive_half_is_the_papers_formula():
 
 
 def test_paper_solver_gives_the_published_levels():
-    free = adapt.alq(PUBLISHED, 3, symmetric=False, solver="paper")
+    free = update_rules.alq(PUBLISHED, 3, symmetric=False, solver="paper")
     assert free.start == "quantile"
     magnitudes = (free.levels.values[4:] - free.levels.values[3::-1]) / 2  # the two sides differ by up to 4 %
     np.testing.assert_allclose(magnitudes, [0.005, 0.018, 0.13, 1.0], rtol=0.03)
-    table = adapt.alq(CondTruncNorm(np.zeros(50), np.full(50, 16384**-0.5), np.ones(50)), 3, symmetric=False, solver="paper")
+    table = update_rules.alq(CondTruncNorm(np.zeros(50), np.full(50, 16384**-0.5), np.ones(50)), 3, symmetric=False, solver="paper")
     np.testing.assert_allclose(table.levels.values, free.levels.values, atol=1e-4)
-    assert adapt.amq(PUBLISHED, 3, solver="paper").p == pytest.approx(0.233, abs=0.002)
+    assert update_rules.amq(PUBLISHED, 3, solver="paper").p == pytest.approx(0.233, abs=0.002)
     # and the exact solutions that methods.md sets beside them
-    np.testing.assert_allclose(adapt.alq(PUBLISHED, 3).levels.positive, [0.0035, 0.0115, 0.027, 1.0], rtol=0.02)
-    assert adapt.amq(PUBLISHED, 3).p == pytest.approx(0.133, abs=0.001)
+    np.testing.assert_allclose(update_rules.alq(PUBLISHED, 3).levels.positive, [0.0035, 0.0115, 0.027, 1.0], rtol=0.02)
+    assert update_rules.amq(PUBLISHED, 3).p == pytest.approx(0.133, abs=0.001)
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
@@ -259,7 +261,7 @@ def test_paper_solver_keeps_the_order_of_its_updates(symmetric):
     """The rounds of side-by-side updates give what one coordinate after another gives, with Psi differenced as it stands."""
     law, bits, num_sweeps = PUBLISHED, 3, 4
     half = Objective(law, symmetric)
-    start = half.edges(levels.quantile(bits, law, symmetric=symmetric))
+    start = half.edges(level_sets.quantile(bits, law, symmetric=symmetric))
     x = start.copy()
     for _ in range(num_sweeps):
         for i in range(1, len(x) - 1):
@@ -273,7 +275,7 @@ def test_paper_solver_keeps_the_order_of_its_updates(symmetric):
     np.testing.assert_allclose(solver_paper.finite_difference_sweeps(law, start[None], num_sweeps)[0], x, rtol=1e-6)
 
 
-@pytest.mark.parametrize("solve", [adapt.alq, adapt.alq_gradient, adapt.amq])
+@pytest.mark.parametrize("solve", [update_rules.alq, update_rules.alq_gradient, update_rules.amq])
 def test_bad_arguments_are_named(solve):
     with pytest.raises(ValueError, match=r"unknown solver 'exakt'; did you mean 'exact'\?.*exact, paper"):
         solve(PUBLISHED, 3, solver="exakt")
@@ -282,6 +284,6 @@ def test_bad_arguments_are_named(solve):
             solve(PUBLISHED, bits)
 
 
-@pytest.mark.parametrize("module", [levels, adapt])
+@pytest.mark.parametrize("module", [level_sets, update_rules])
 def test_examples_in_docstrings_hold(module):
     assert doctest.testmod(module).failed == 0

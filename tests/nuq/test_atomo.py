@@ -11,10 +11,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nuq import atoms
 from nuq.compressors.atomo import Atomo
-from nuq.message import HEADER_BYTES, Message, MessageError, parse
-from nuq.ops import Key, NonFiniteError
+from nuq.compressors.message import HEADER_BYTES, Message, MessageError, parse
+from nuq.kernels import atoms
+from nuq.kernels.operators import Key, NonFiniteError
 from nuq.registry import METHODS
 
 KEY = Key(1, 2, 3, "x")
@@ -103,7 +103,7 @@ def test_systematic_sampling_keeps_each_as_often_as_it_should(values: list[float
 
 
 def test_coins_fall_as_often_as_they_should_and_alike_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nuq import cpu
+    from nuq import native as cpu
 
     x = heavy(200_000)
     kept = atoms.tossed(x, 20.0, (3, 4))
@@ -162,7 +162,7 @@ def test_a_sketch_errs_hardly_more_than_singular_atoms() -> None:
 
 
 def test_the_same_bits_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nuq import cpu
+    from nuq import native as cpu
 
     kept = atoms.estimate(heavy(70, 333), 5, "randomized", KEY)
     native = atoms.restored(kept, False), atoms.restored(kept, True)

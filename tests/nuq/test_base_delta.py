@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nuq import base_delta, base_delta_reference, cpu
+from nuq import native as cpu
+from nuq.coding import base_delta, base_delta_reference
 from nuq.compressors.nnw_bdi import NNWBDI
-from nuq.ops import Key
+from nuq.kernels.operators import Key
 from nuq.settings.formats import NNWBDI as Settings
 
 KEY = Key(1, 2, 3, "x")

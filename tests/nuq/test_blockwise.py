@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from nuq import code_tables, cpu, ops
+from nuq import native
 from nuq.compressors.blockwise import Blockwise
-from nuq.message import Message, MessageError
-from nuq.ops import Key
-from nuq.settings.rivals import FP8, Block8
+from nuq.compressors.message import Message, MessageError
+from nuq.kernels import operators
+from nuq.kernels.operators import Key
+from nuq.levels import code_tables
+from nuq.settings.baselines import FP8, Block8
 from tests.nuq.test_kernels import vector_of
 
 KEY = Key(1, 2, 3, "x")
@@ -63,11 +65,11 @@ def test_the_nearest_value(settings):
     assert torch.allclose((decoded - rows).abs(), least, rtol=1e-4, atol=1e-7 * float(x.abs().max()))
 
 
-@pytest.mark.skipif(not cpu.instruction_sets(), reason="the C++ kernels are not built")
+@pytest.mark.skipif(not native.instruction_sets(), reason="the C++ kernels are not built")
 @pytest.mark.parametrize("rounding", ["nearest", "stochastic"])
 @pytest.mark.parametrize("table", ["dynamic", "linear"])
 def test_without_the_kernels_the_bytes_are_the_same(rounding, table, monkeypatch):
-    from nuq import reference
+    from nuq.kernels import reference
 
     x = vector_of("all magnitudes", 5000, torch.float32)
     compressor = Blockwise(Block8(bucket_size=300, table=table, rounding=rounding))
@@ -75,7 +77,7 @@ def test_without_the_kernels_the_bytes_are_the_same(rounding, table, monkeypatch
     message = compressor.encode(x, KEY)
     added = total.clone()
     compressor.add(message, added)
-    monkeypatch.setattr(ops, "_cpu_kernels", lambda: reference)
+    monkeypatch.setattr(operators, "_cpu_kernels", lambda: reference)
     assert torch.equal(compressor.encode(x, KEY).to_bytes(), message.to_bytes())
     assert torch.equal(total + compressor.decode(message), added)
 

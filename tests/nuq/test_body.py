@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nuq.message import Message, MessageError
-from nuq.ops import Key
+from nuq.compressors.message import Message, MessageError
+from nuq.kernels.operators import Key
 from nuq.registry import METHODS
 
 CASES = {

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from nuq import cells, clusters, cpu, reference
+from nuq import native as cpu
 from nuq.compressors.casq import Casq
-from nuq.message import Message, MessageError, parse
-from nuq.ops import Key
+from nuq.compressors.message import Message, MessageError, parse
+from nuq.kernels import reference
+from nuq.kernels.operators import Key
+from nuq.kernels.sketches import cells, clusters
 from nuq.settings.sketches import CASQ
 
 KEY = Key(1, 2, 3, "x")

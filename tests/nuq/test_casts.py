@@ -10,12 +10,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nuq import casts, cpu
+from nuq import native
 from nuq.compressors.casts import bf16, fp16
+from nuq.compressors.message import Message, MessageError
 from nuq.compressors.natural import NaturalCompression
-from nuq.message import Message, MessageError
-from nuq.ops import Key, NonFiniteError
-from nuq.settings.rivals import BF16, FP16, Natural
+from nuq.kernels import casts
+from nuq.kernels.operators import Key, NonFiniteError
+from nuq.settings.baselines import BF16, FP16, Natural
 from tests.nuq.test_kernels import KINDS, SIZES, same, vector_of
 
 KEY = Key(1, 2, 3, "x")
@@ -40,7 +41,7 @@ def all_of(x: torch.Tensor, scale: float, least: int) -> list[torch.Tensor]:
     return codes
 
 
-@pytest.mark.skipif(not cpu.instruction_sets(), reason="the C++ kernels are not built")
+@pytest.mark.skipif(not native.instruction_sets(), reason="the C++ kernels are not built")
 @given(st.sampled_from(KINDS), SIZES, st.integers(0, 99), st.integers(-100, 126), st.integers(0, 130), st.sampled_from([1, 3]))
 def test_the_kernels_give_the_bits_of_pytorch(kind, size, seed, exponent, above, num_threads):
     x = vector_of(kind, size, torch.float32, seed)
@@ -52,8 +53,8 @@ def test_the_kernels_give_the_bits_of_pytorch(kind, size, seed, exponent, above,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(casts, "_cast", lambda *arguments, **how: False)
         expected = all_of(x, 2.0**exponent, least)
-    for name in cpu.instruction_sets():
-        with cpu.using(name):
+    for name in native.instruction_sets():
+        with native.using(name):
             for format, ours, theirs in zip(
                 ("bf16", "fp16", "scaled fp16", "natural"), all_of(x, 2.0**exponent, least), expected, strict=True
             ):
@@ -123,7 +124,7 @@ NATURAL = NaturalCompression(Natural())
 def test_powers_of_two_on_either_side(value):
     found, mean = mean_of_many(NATURAL, value)
     value = float(np.float32(value))
-    if abs(value) < 2.0**-126:  # as everywhere (``nuq.ops``, step 2)
+    if abs(value) < 2.0**-126:  # as everywhere (``nuq.kernels.operators``, step 2)
         assert found == {0.0}
         return
     low = np.sign(value) * 2.0 ** np.floor(np.log2(abs(value)))

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from nuq import cpu
-from nuq.cpu.checksum import crc32
+from nuq import native
+from nuq.native.checksum import crc32
 
 BYTES = np.random.default_rng(7).integers(0, 256, 1 << 16, dtype=np.uint8)
 
 
-@pytest.fixture(params=cpu.instruction_sets() or ["without the library"])
+@pytest.fixture(params=native.instruction_sets() or ["without the library"])
 def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
-    if request.param in cpu.SETS:
-        with cpu.using(request.param):
+    if request.param in native.SETS:
+        with native.using(request.param):
             yield request.param
     else:
         yield request.param

@@ -9,16 +9,16 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from nuq import collectives
-from nuq.choice import Coders, build, fewest_bytes
-from nuq.collectives import Account, Collective, Hosts
-from nuq.links import Links
-from nuq.message import MessageError
-from nuq.ops import Key, NonFiniteError
-from nuq.payload import Part
+from nuq.compressors.message import MessageError
+from nuq.exchange.collective_factory import Coders, build, fewest_bytes
+from nuq.exchange.collectives import messages
+from nuq.exchange.collectives.messages import Account, Collective, Hosts
+from nuq.exchange.payload import Part
+from nuq.exchange.transport import Links
+from nuq.kernels.operators import Key, NonFiniteError
 from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
-from nuq.workers import Workers
+from nuq.simulation import Workers
 from tests.nuq.parts import tiled
 from tests.nuq.small_training import assert_same_bits, of_all
 
@@ -87,11 +87,11 @@ def test_real_processes_give_the_bits_of_the_simulation(world, ranks):
 def in_rounds(group):
     """A vector that is cut into several rounds, one of which meets a coordinate that is not finite."""
     rank, world = dist.get_rank(group), dist.get_world_size(group)
-    sizes, stretch = {"first": 3000, "last": 2001}, collectives.STRETCH
+    sizes, stretch = {"first": 3000, "last": 2001}, messages.STRETCH
     try:
         for name in ("qsgdinf", "ecdq"):
             for length in (256, stretch):
-                collectives.STRETCH = length
+                messages.STRETCH = length
                 by, links = made(name, group, collective="two_stage")
                 vector, mean = gradient(rank, 0, sizes), torch.empty(5001)
                 for bad in (False, True, False):
@@ -110,7 +110,7 @@ def in_rounds(group):
                 by.mean({rank: vector}, tiled(sizes), Key(SEED, 0, rank), vector)  # the mean may take the gradient's place
                 assert torch.equal(vector, simulated(name, Exchange(collective="two_stage"), world, sizes, 0))
     finally:
-        collectives.STRETCH = stretch
+        messages.STRETCH = stretch
 
 
 def test_long_vectors_go_in_rounds(ranks):
@@ -200,7 +200,7 @@ def test_damage_on_the_way_raises(ranks):
 
 
 def counted(group):
-    """Bytes of the table in nuq/collectives.py."""
+    """Bytes of the table in nuq/exchange/collectives/messages.py."""
     rank, world, n = dist.get_rank(group), dist.get_world_size(group), 6400
     for name in ("alq", "trn"):
         coders = Coders(name, settings_of(name, bucket_size=64), 4)

@@ -14,8 +14,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from nuq import coding, ops, reference
-from nuq.cuda import kernels
+from nuq.kernels import bit_packing, reference
+from nuq.kernels import operators as ops
+from nuq.kernels.cuda import kernels
 from tests.nuq.without_gpu import ROOT, check_machine_code, interpreted, recorded
 
 K0, K1 = 0x1234567, 0xFEDCBA98
@@ -128,10 +129,10 @@ def levels_of(case: Case) -> Tensor:
 def encoded(operators: Any, case: Case, device: str, x: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Scales and packed bytes of x, else of ``vector``; both buffers hold other numbers before."""
     x = vector(case).to(device) if x is None else x
-    packing = coding.packing(case.num_levels) if case.packing is None else case.packing
+    packing = bit_packing.packing(case.num_levels) if case.packing is None else case.packing
     buckets = ops.num_buckets(case.n, case.bucket_size)
     scales = torch.full((buckets * ops.scales_per_bucket(case.norm),), 9.0, device=device)
-    packed = torch.full((coding.packed_bytes(case.n, packing),), 77, dtype=torch.uint8, device=device)
+    packed = torch.full((bit_packing.packed_bytes(case.n, packing),), 77, dtype=torch.uint8, device=device)
     rest = (scales, packed, case.bucket_size, case.norm, MULTIPLE, packing, K0, K1)
     if case.uniform:
         operators.encode_uniform_(x, case.num_levels, *rest)
@@ -143,7 +144,7 @@ def encoded(operators: Any, case: Case, device: str, x: Tensor | None = None) ->
 def decoded(operators: Any, case: Case, scales: Tensor, packed: Tensor, device: str, total: Tensor | None = None) -> Tensor:
     """In ``total``, else in numbers of its own."""
     total = torch.randn(case.n, generator=torch.Generator().manual_seed(7)).to(device) if total is None else total
-    packing = coding.packing(case.num_levels) if case.packing is None else case.packing
+    packing = bit_packing.packing(case.num_levels) if case.packing is None else case.packing
     scales, packed, levels = scales.to(device), packed.to(device), levels_of(case).to(device)
     operators.decode_(packed, scales, levels, total, case.bucket_size, packing, case.accumulate, case.dither, K0, K1)
     return total
@@ -195,7 +196,7 @@ def _not_finite(bad: float, norm: str, operators: Any, device: str) -> str:
 def _damaged(packing: int, count: int, at: int, value: int, operators: Any, device: str) -> str:
     """A code beyond the levels anywhere, the last byte included."""
     n = 50
-    packed = torch.zeros(coding.packed_bytes(n, packing), dtype=torch.uint8, device=device)
+    packed = torch.zeros(bit_packing.packed_bytes(n, packing), dtype=torch.uint8, device=device)
     packed[at] = value
     levels, total = torch.linspace(-1, 1, count, device=device), torch.zeros(n, device=device)
     arguments = (torch.ones(4, device=device), levels, total, 16, packing, True, False, K0, K1)
@@ -313,7 +314,7 @@ def test_without_triton_the_reference_runs_after_one_warning(monkeypatch: pytest
 
 
 def test_importing_nuq_imports_no_triton() -> None:
-    code = "import sys, nuq.ops, nuq.reference, nuq.cuda.kernels; sys.exit('triton' in sys.modules)"
+    code = "import sys, nuq.kernels.operators, nuq.kernels.reference, nuq.kernels.cuda.kernels; sys.exit('triton' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from nuq.cpu import kernels as cpu_kernels
-from nuq.cuda import kernels
+from nuq.kernels import cpu as cpu_kernels
+from nuq.kernels.cuda import kernels
 
 # 100 coordinates in buckets of 32, 8 levels, 3 bits.
 ENCODE: dict[str, Any] = {

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import args
-from nuq.message import HEADER_BYTES, split_payload
-from nuq.ops import Key
+from nuq.compressors.message import HEADER_BYTES, split_payload
+from nuq.kernels.operators import Key
 from nuq.registry import METHODS
 from nuq.settings.feedback import Feedback
-from nuq.workers import Memory, Workers
+from nuq.simulation import Memory, Workers
 from tests.nuq.small_training import backward, descend, hooked, net
 
 PAPER = [0.25, 0.0625, 0.015625, 0.004]  # 75, 93.75, 98.4375 and 99.6 % of the coordinates stay, an epoch each; then 99.9 %

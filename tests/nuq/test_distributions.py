@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.polynomial.legendre import leggauss
 from scipy import stats
 
-from nuq.distributions import CondTruncNorm, CondTruncNormHist, Histogram, TruncNorm
+from nuq.levels.truncated_normals import CondTruncNorm, CondTruncNormHist, Histogram, TruncNorm
 
 rng = np.random.default_rng(7)
 PAIRS = [(0.0, 1 / 32), (0.0, 1e-4), (0.3, 0.5), (-1.0, 0.01), (1.0, 1e-4), (0.2, 1.4), (-0.05, 1e-3)]

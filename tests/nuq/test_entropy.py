@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nuq import cpu, entropy, entropy_reference, entropy_tables
-from nuq.cpu import entropy as entropy_cpu
-from nuq.entropy import CODERS, decode, encode, encoded_bound
+from nuq import native
+from nuq.coding import entropy, entropy_reference, entropy_tables
+from nuq.coding.entropy import CODERS, decode, encode, encoded_bound
+from nuq.native import entropy as entropy_cpu
 
 MILLION = 10**6
-SETS = cpu.instruction_sets()
+SETS = native.instruction_sets()
 needs_library = pytest.mark.skipif(not SETS, reason="the library is not built, or is off")
 
 
@@ -26,7 +27,7 @@ def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param == "reference":
         yield request.param
     else:
-        with cpu.using(request.param):
+        with native.using(request.param):
             yield request.param
 
 
@@ -231,7 +232,7 @@ def test_same_bytes(monkeypatch: pytest.MonkeyPatch, num_codes: int, num_symbols
             patch.setattr(entropy, "_kernels", lambda: entropy_reference)
             expected = encode(codes, num_symbols, coder, given_contexts, 3)
         for name in SETS:
-            with cpu.using(name):
+            with native.using(name):
                 for threads in (0, 1, 3):
                     assert encode(codes, num_symbols, coder, given_contexts, 3, threads).tobytes() == expected.tobytes(), name
                     back = decode(expected, num_codes, num_symbols, coder, given_contexts, 3, threads)

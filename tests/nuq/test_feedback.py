@@ -11,10 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nuq.feedback import TAG, ErrorFeedback, MomentumCorrection
-from nuq.message import Message, MessageError, parse
-from nuq.ops import Key, NonFiniteError
-from nuq.payload import Codec, cut
+from nuq.compressors.feedback import TAG, ErrorFeedback, MomentumCorrection
+from nuq.compressors.message import Message, MessageError, parse
+from nuq.exchange.payload import Codec, cut
+from nuq.kernels.operators import Key, NonFiniteError
 from nuq.registry import METHODS
 from tests.nuq.parts import tiled
 

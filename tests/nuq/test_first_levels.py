@@ -10,10 +10,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from nuq.ops import NonFiniteError
+from nuq.kernels.operators import NonFiniteError
 from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
-from nuq.workers import Workers
+from nuq.simulation import Workers
 from tests.nuq.small_training import assert_same_bits, backward, gradients, hooked, net
 
 ADAPTIVE = [name for name, entry in METHODS.items() if entry.adaptive]

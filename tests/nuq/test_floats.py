@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nuq import cpu, floats
-from nuq.message import MessageError
+from nuq import native
+from nuq.coding import floats
+from nuq.compressors.message import MessageError
 
 EVERY = {2: torch.arange(1 << 16, dtype=torch.int32).to(torch.int16).view(torch.uint8), 1: torch.arange(256, dtype=torch.uint8).repeat(9)}
 
@@ -23,7 +24,7 @@ def numbers(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     return data[1:], found.to(torch.float32)
 
 
-@pytest.mark.parametrize("where", [*cpu.instruction_sets(), "PyTorch"])
+@pytest.mark.parametrize("where", [*native.instruction_sets(), "PyTorch"])
 @pytest.mark.parametrize("dtype", floats.FORMATS, ids=str)
 def test_every_implementation_reads_what_pytorch_converts(dtype, where, monkeypatch):
     data, expected = numbers(dtype)
@@ -49,8 +50,8 @@ def test_every_implementation_reads_what_pytorch_converts(dtype, where, monkeypa
                     read(changed, torch.empty_like(expected), False)
 
     if where == "PyTorch":
-        monkeypatch.setattr(cpu, "library", lambda: None)
+        monkeypatch.setattr(native, "library", lambda: None)
         check()
     else:
-        with cpu.using(where):
+        with native.using(where):
             check()

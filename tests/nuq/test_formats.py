@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nuq.buckets import dense
-from nuq.formats import Format
-from nuq.message import Message, MessageError
-from nuq.ops import Key, NonFiniteError
+from nuq.compressors.message import Message, MessageError
+from nuq.exchange.ddp_buckets import dense
+from nuq.kernels.operators import Key, NonFiniteError
+from nuq.quantized_training.formats import Format
 from nuq.registry import METHODS, legal_formats
 
 KEY = Key(1, 2, 3, "x")

@@ -13,7 +13,7 @@ from torch.distributed.fsdp import fully_shard
 
 import nuq
 from nuq.fsdp import CompressedReduceScatter
-from nuq.ops import NonFiniteError
+from nuq.kernels.operators import NonFiniteError
 from tests.nuq.small_training import assert_same_bits, backward, net
 
 

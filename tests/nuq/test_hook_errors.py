@@ -13,9 +13,9 @@ import torch.distributed as dist
 from torch import nn
 
 import nuq
-import nuq.hook
-from nuq.links import Links
-from nuq.ops import NonFiniteError
+import nuq.ddp
+from nuq.exchange.transport import Links
+from nuq.kernels.operators import NonFiniteError
 from tests.nuq.ranks import second_group
 from tests.nuq.small_training import assert_same_bits, backward, gradients, hooked, net, of_all, residuals, wrapped
 
@@ -65,7 +65,7 @@ def differing(group):
         pytest.MonkeyPatch.context() as patch,
         pytest.raises(ValueError, match="rank 0 has message version=2 and rank 1 has message version=9"),
     ):
-        patch.setattr(nuq.hook, "VERSION", 9 if rank == 1 else 2)
+        patch.setattr(nuq.ddp, "VERSION", 9 if rank == 1 else 2)
         nuq.CompressionState(net(), group=group, timeout_s=20)
     more = nn.Sequential(*net(), nn.Linear(5, 5)) if rank == 1 else net()
     with pytest.raises(ValueError, match=r"rank 0 has no parameter 5\.weight and rank 1 has parameter 5\.weight="):

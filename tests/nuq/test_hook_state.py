@@ -13,11 +13,11 @@ import torch.distributed as dist
 from torch import nn
 
 import nuq
-from nuq.choice import Coders
-from nuq.levels import Levels
-from nuq.ops import Key
-from nuq.statistics import Statistics
-from nuq.workers import Workers
+from nuq.exchange.collective_factory import Coders
+from nuq.kernels.operators import Key
+from nuq.kernels.statistics import Statistics
+from nuq.levels.level_sets import Levels
+from nuq.simulation import Workers
 from tests.nuq.small_training import (
     assert_same_bits,
     backward,

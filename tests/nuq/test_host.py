@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import torch
 
-from nuq import host, low_rank
-from nuq.message import parse
-from nuq.ops import Key
+from nuq.compressors.message import parse
+from nuq.kernels import host, low_rank
+from nuq.kernels.operators import Key
+from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS
-from nuq.statistics import Statistics
 from tests.test_contract import build, gradient
 
 ROOT = Path(__file__).parents[2]
@@ -89,7 +89,7 @@ def test_the_others_pass_where_their_work_is_done(seen: set[str], monkeypatch: p
     low_rank.orthonormal(torch.randn(2, 8))
     assert seen == {"factor"}
     seen.clear()
-    monkeypatch.setattr("nuq.statistics.cpu.library", lambda: None)  # as for a tensor that is not a CPU's
+    monkeypatch.setattr("nuq.kernels.statistics.cpu.library", lambda: None)  # as for a tensor that is not a CPU's
     Statistics.empty(8).add([gradient(N)], 64, "linf", moments=False)
     assert seen == {"statistics"}
 

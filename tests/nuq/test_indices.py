@@ -10,19 +10,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nuq import cpu, indices, indices_reference
-from nuq.cpu import bits as kernels
-from nuq.indices import BITMAP, FORMS, INT32, OTHERS, RANS, RICE, bound, decode, encode, entropy_bits
-from nuq.message import MessageError
+from nuq import native
+from nuq.coding import indices, indices_reference
+from nuq.coding.indices import BITMAP, FORMS, INT32, OTHERS, RANS, RICE, bound, decode, encode, entropy_bits
+from nuq.compressors.message import MessageError
+from nuq.native import bits as kernels
 
-needs_library = pytest.mark.skipif(cpu.library() is None, reason="the library is not built, or is off")
+needs_library = pytest.mark.skipif(native.library() is None, reason="the library is not built, or is off")
 
 
 @pytest.fixture(params=["library", "reference"])
 def bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if request.param == "reference":
         monkeypatch.setattr(indices, "_bits", lambda: indices_reference)
-    elif cpu.library() is None:
+    elif native.library() is None:
         pytest.skip("the library is not built, or is off")
     yield request.param
 

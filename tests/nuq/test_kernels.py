@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nuq import coding, cpu, ops, reference
-from nuq.cpu import kernels
+from nuq import native
+from nuq.kernels import bit_packing, operators, reference
+from nuq.kernels import cpu as kernels
 
-pytestmark = pytest.mark.skipif(not cpu.instruction_sets(), reason="the C++ kernels are not built")
+pytestmark = pytest.mark.skipif(not native.instruction_sets(), reason="the C++ kernels are not built")
 
 KEY = (0x9E3779B9, 0x12345678)
 SIZES = st.one_of(st.integers(0, 200), st.sampled_from([255, 256, 1023, 1024, 1025, 1279, 1280, 1281, 8192]), st.integers(0, 20000))
@@ -70,8 +71,8 @@ class Case:
     def encoded(self, by: Any) -> tuple[Tensor, Tensor]:
         """(scales, packed)"""
         n = self.vector.numel()
-        scales = torch.full((ops.num_buckets(n, self.bucket_size) * ops.scales_per_bucket(self.norm),), 7.0)
-        packed = torch.full((coding.packed_bytes(n, self.packing),), 99, dtype=torch.uint8)
+        scales = torch.full((operators.num_buckets(n, self.bucket_size) * operators.scales_per_bucket(self.norm),), 7.0)
+        packed = torch.full((bit_packing.packed_bytes(n, self.packing),), 99, dtype=torch.uint8)
         rest = (scales, packed, self.bucket_size, self.norm, 2.5, self.packing, *KEY)
         if self.levels is None:
             by.encode_uniform_(self.vector, self.num_levels, *rest)
@@ -89,13 +90,13 @@ class Case:
 @st.composite
 def cases(draw: st.DrawFn, uniform: bool) -> Case:
     num_levels = draw(LEVELS)
-    bits = coding.code_bits(num_levels)
-    packing = draw(st.sampled_from([coding.packing(num_levels), coding.raw_packing(num_levels), bits, bits + 1]))
+    bits = bit_packing.code_bits(num_levels)
+    packing = draw(st.sampled_from([bit_packing.packing(num_levels), bit_packing.raw_packing(num_levels), bits, bits + 1]))
     levels = None if uniform else levels_of(num_levels, draw(st.booleans()), draw(st.integers(0, 99)))
     return Case(
-        vector_of(draw(st.sampled_from(KINDS)), draw(SIZES), draw(st.sampled_from(ops.DTYPES)), draw(st.integers(0, 99))),
+        vector_of(draw(st.sampled_from(KINDS)), draw(SIZES), draw(st.sampled_from(operators.DTYPES)), draw(st.integers(0, 99))),
         draw(BUCKETS),
-        draw(st.sampled_from(ops.NORMS[:3] if uniform else ops.NORMS)),
+        draw(st.sampled_from(operators.NORMS[:3] if uniform else operators.NORMS)),
         num_levels,
         packing,
         levels,
@@ -114,8 +115,8 @@ def check(case: Case) -> None:
         (accumulate, dither): case.decoded(reference, scales, packed, accumulate, dither)
         for accumulate, dither in ((True, False), (False, False), (True, True))
     }
-    for name in cpu.instruction_sets():
-        with cpu.using(name):
+    for name in native.instruction_sets():
+        with native.using(name):
             ours = case.encoded(kernels)
             assert same(ours[0], scales), name
             assert same(ours[1], packed), name
@@ -142,17 +143,17 @@ def test_whole_buckets(num_levels: int) -> None:
     for size in (4096, 4096 + 127, 3 * 2048 + 1):
         vector = vector_of("normal", size, torch.float32)
         for norm in ("l2", "quantile"):
-            check(Case(vector, 2048, norm, num_levels, coding.packing(num_levels), levels_of(num_levels)))
-        check(Case(vector, 2048, "linf", num_levels, coding.packing(num_levels)))
+            check(Case(vector, 2048, norm, num_levels, bit_packing.packing(num_levels), levels_of(num_levels)))
+        check(Case(vector, 2048, "linf", num_levels, bit_packing.packing(num_levels)))
 
 
 @pytest.mark.parametrize("bucket_size", [37, 1023, 8192, 100_003, 150_000, 1 << 40])
-@pytest.mark.parametrize("norm", ops.NORMS)
+@pytest.mark.parametrize("norm", operators.NORMS)
 def test_threads(bucket_size: int, norm: str) -> None:
     """Buckets that share bytes, that one thread measures, and that all threads measure together."""
     vector = vector_of("all magnitudes", 400_007, torch.float32)
     for num_levels in (3, 8):
-        case = Case(vector, bucket_size, norm, num_levels, coding.packing(num_levels), levels_of(num_levels))
+        case = Case(vector, bucket_size, norm, num_levels, bit_packing.packing(num_levels), levels_of(num_levels))
         scales, packed = case.encoded(reference)
         total = case.decoded(reference, scales, packed, True, False)
         for count in (1, 2, 5):
@@ -174,14 +175,14 @@ def test_hadamard(size: int, log_block: int, inverse: bool, kind: str, count: in
     expected = vector.clone()
     reference.hadamard_(expected, 1 << log_block, *KEY, inverse)
     torch.set_num_threads(count)
-    for name in cpu.instruction_sets():
-        with cpu.using(name):
+    for name in native.instruction_sets():
+        with native.using(name):
             ours = vector.clone()
             kernels.hadamard_(ours, 1 << log_block, *KEY, inverse)
             assert same(ours, expected), name
 
 
-@pytest.mark.parametrize("norm", ops.NORMS)
+@pytest.mark.parametrize("norm", operators.NORMS)
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf, 3e38])
 def test_not_finite_names_the_bucket(norm: str, bad: float) -> None:
     vector = vector_of("normal", 1000, torch.float32)
@@ -189,10 +190,10 @@ def test_not_finite_names_the_bucket(norm: str, bad: float) -> None:
     case = Case(vector, 100, norm, 8, 3, levels_of(8))
     if bad == 3e38 and norm == "linf":
         return
-    with pytest.raises(ops.NonFiniteError) as expected:
+    with pytest.raises(operators.NonFiniteError) as expected:
         case.encoded(reference)
-    for name in cpu.instruction_sets():
-        with cpu.using(name), pytest.raises(ops.NonFiniteError, match=re.escape(str(expected.value))):
+    for name in native.instruction_sets():
+        with native.using(name), pytest.raises(operators.NonFiniteError, match=re.escape(str(expected.value))):
             case.encoded(kernels)
 
 
@@ -200,7 +201,7 @@ def test_not_finite_names_the_bucket(norm: str, bad: float) -> None:
     ("num_levels", "packing", "byte"), [(7, 3, 0xFF), (3, 0, 243), (3, 2, 0xC0), (200, 8, 200), (300, 16, 2), (5, 9, 7)]
 )
 def test_damaged_codes_leave_the_total_alone(num_levels: int, packing: int, byte: int) -> None:
-    packed = torch.zeros(coding.packed_bytes(3000, packing), dtype=torch.uint8)
+    packed = torch.zeros(bit_packing.packed_bytes(3000, packing), dtype=torch.uint8)
     packed[-3] = byte
     total, levels = torch.ones(3000), torch.linspace(-1, 1, num_levels)
     for by in (reference, kernels):
@@ -308,7 +309,7 @@ def test_rotation_refuses() -> None:
         kernels.hadamard_(torch.zeros(8, dtype=torch.float64), 4, 0, 0, False)
 
 
-@pytest.mark.parametrize("name", list(ops.SCHEMAS))
+@pytest.mark.parametrize("name", list(operators.SCHEMAS))
 def test_opcheck(name: str) -> None:
     """Schema (what is said to be written is written, and nothing else), fake kernel and dispatch."""
     packed = torch.zeros(375, dtype=torch.uint8)
@@ -326,15 +327,15 @@ def test_operators_reach_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     function = kernels._function
     monkeypatch.setattr(kernels, "_function", lambda name: asked.append(name) or function(name))
-    ops.hadamard_(torch.ones(8), 8, KEY)
+    operators.hadamard_(torch.ones(8), 8, KEY)
     assert asked == ["nuq_hadamard"]
 
 
-@pytest.mark.parametrize("name", cpu.instruction_sets() or ["none"])
+@pytest.mark.parametrize("name", native.instruction_sets() or ["none"])
 @pytest.mark.parametrize(("size", "bucket_size"), [(0, 8), (1, 8), (1000, 64), (5000, 2048), (70_001, 8192), (3000, 1 << 40)])
 def test_scalar_products_and_leading_bits(name: str, size: int, bucket_size: int) -> None:
     a, b = vector_of("all magnitudes", size, torch.float32, 1), vector_of("normal", size, torch.float32, 2)
-    with cpu.using(name):
+    with native.using(name):
         for threads in (1, 3):
             torch.set_num_threads(threads)
             assert torch.equal(kernels.bucket_dots(a, b, bucket_size), reference.bucket_dots(a, b, min(bucket_size, max(size, 1))))

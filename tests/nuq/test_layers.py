@@ -14,16 +14,16 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 import nuq
-from nuq import layers
-from nuq.arrangement import arranged
-from nuq.choice import Coders
-from nuq.message import HEADER_BYTES
-from nuq.ops import Key, NonFiniteError
-from nuq.payload import Part, cut
+from nuq.compressors.message import HEADER_BYTES
+from nuq.exchange.collective_factory import Coders
+from nuq.exchange.flat_layout import arranged
+from nuq.exchange.payload import Part, cut
+from nuq.kernels.operators import Key, NonFiniteError
 from nuq.registry import METHODS
+from nuq.settings import layers
 from nuq.settings.exchange import Exchange
 from nuq.settings.feedback import Feedback
-from nuq.workers import Memory, Workers
+from nuq.simulation import Memory, Workers
 from tests.nuq.small_training import backward, gradients, hooked, inputs, net, wrapped
 
 NAMES = ["conv1.weight", "bn1.weight", "bn1.bias", "layer1.0.conv1.weight", "layer1.0.bn1.weight", "layer10.weight", "fc.weight", "fc.bias"]

@@ -6,13 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from nuq import adapt, cpu, levels, solver_exact, solver_optimal
-from nuq.cpu import levels as kernels
-from nuq.distributions import CondTruncNorm, CondTruncNormHist, Histogram, TruncNorm
-from nuq.objective import Objective
+from nuq import native
+from nuq.levels import level_sets, solver_exact, solver_optimal, update_rules
+from nuq.levels.objective import Objective
+from nuq.levels.truncated_normals import CondTruncNorm, CondTruncNormHist, Histogram, TruncNorm
+from nuq.native import levels as kernels
 from tests.nuq.test_adapt import LAWS
 
-pytestmark = pytest.mark.skipif(cpu.library() is None, reason="the C++ kernels are not built")
+pytestmark = pytest.mark.skipif(native.library() is None, reason="the C++ kernels are not built")
 
 mixtures = st.builds(
     lambda seed, size, spread: _mixture(np.random.default_rng(seed), size, spread),
@@ -63,8 +64,8 @@ def test_every_instruction_set_gives_the_same_bits(size):
     edges = np.sort(np.random.default_rng(1).normal(0, 0.1, size + 1)).clip(-1, 1)
     points = np.unique(np.append(law.knots(300), [-1.0, 1.0]))
     found = []
-    for name in cpu.instruction_sets():
-        with cpu.using(name):
+    for name in native.instruction_sets():
+        with native.using(name):
             sums = solver_optimal.prefix_sums(Objective(CondTruncNormHist(law, 256), False), points)
             found.append((law.interval_moments(edges).tobytes(), solver_optimal.best_places(*sums, 20, centred=False).tobytes()))
     assert len(set(found)) == 1
@@ -88,7 +89,7 @@ def test_psi_equals_numpy(law, symmetric, seed):
 )
 def test_solvers_end_where_numpy_ends(law, symmetric, bits):
     objective = Objective.of(law.tabulated(), symmetric)
-    start = objective.edges(levels.companded(bits, law.tabulated(), symmetric=symmetric))[None]
+    start = objective.edges(level_sets.companded(bits, law.tabulated(), symmetric=symmetric))[None]
     for solve in (solver_exact.descend, solver_exact.projected_descent):
         edges, psi = solve(objective, start)
         with kernels.switched_off():
@@ -121,7 +122,7 @@ def test_the_program_equals_numpy(law, symmetric, num_levels):
 def test_fitted_levels_equal_those_of_numpy(name):
     law = LAWS[name]
     for bits in (2, 3, 4):
-        for call in (lambda: adapt.alq(law, bits), lambda: adapt.amq(law, bits), lambda: adapt.optimal(law, 2**bits)):  # noqa: B023
+        for call in (lambda: update_rules.alq(law, bits), lambda: update_rules.amq(law, bits), lambda: update_rules.optimal(law, 2**bits)):  # noqa: B023
             made = call()
             with kernels.switched_off():
                 expected = call()
@@ -133,5 +134,5 @@ def test_fitted_levels_equal_those_of_numpy(name):
 def test_closed_form_and_table_agree_on_a_normal(mean, sigma, symmetric):
     """The solver inverts a truncated normal in closed form by itself: held against a table of the same."""
     law = TruncNorm(mean, sigma)
-    closed, table = (adapt.alq(each, 3, symmetric=symmetric) for each in (law, CondTruncNormHist(law)))
-    assert adapt.expected_variance(table.levels, law) == pytest.approx(closed.expected_variance, rel=1e-6, abs=1e-17)
+    closed, table = (update_rules.alq(each, 3, symmetric=symmetric) for each in (law, CondTruncNormHist(law)))
+    assert update_rules.expected_variance(table.levels, law) == pytest.approx(closed.expected_variance, rel=1e-6, abs=1e-17)

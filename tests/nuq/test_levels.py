@@ -6,19 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from nuq import levels
 from nuq.compressors.quantized import Quantizer
-from nuq.distributions import Histogram, TruncNorm
-from nuq.levels import Levels
+from nuq.levels import level_sets
+from nuq.levels.level_sets import Levels
+from nuq.levels.truncated_normals import Histogram, TruncNorm
 from nuq.settings.quantizers import QSGD
 
 SETS = {
-    "uniform": levels.uniform,
-    "exponential": levels.exponential,
-    "quantile": lambda bits: levels.quantile(bits, TruncNorm(0.05, 0.01)),
-    "quantile of |r|": lambda bits: levels.quantile(bits, TruncNorm(0.05, 0.01), symmetric=True),
-    "companded": lambda bits: levels.companded(bits, TruncNorm(0.05, 0.01)),
-    "companded |r|": lambda bits: levels.companded(bits, TruncNorm(0.05, 0.01), symmetric=True),
+    "uniform": level_sets.uniform,
+    "exponential": level_sets.exponential,
+    "quantile": lambda bits: level_sets.quantile(bits, TruncNorm(0.05, 0.01)),
+    "quantile of |r|": lambda bits: level_sets.quantile(bits, TruncNorm(0.05, 0.01), symmetric=True),
+    "companded": lambda bits: level_sets.companded(bits, TruncNorm(0.05, 0.01)),
+    "companded |r|": lambda bits: level_sets.companded(bits, TruncNorm(0.05, 0.01), symmetric=True),
 }
 
 
@@ -32,25 +32,25 @@ def test_every_set_fills_its_bits_and_runs_from_minus_one_to_one(name, bits):
 
 
 def test_values():
-    np.testing.assert_allclose(levels.uniform(3).values, np.linspace(-1, 1, 8), atol=1e-15)
-    np.testing.assert_array_equal(levels.exponential(3).positive, [0.125, 0.25, 0.5, 1.0])
-    np.testing.assert_allclose(levels.exponential(2, 0.1).values, [-1, -0.1, 0.1, 1])
-    np.testing.assert_allclose(levels.uniform_magnitude(3).values, np.linspace(-1, 1, 7), atol=1e-15)
-    assert levels.uniform_magnitude(8).includes_zero and levels.uniform_magnitude(8).num_levels == 255
-    np.testing.assert_array_equal(levels.ternary().values, [-1, 0, 1])
-    assert levels.ternary().includes_zero and levels.ternary().symmetric
+    np.testing.assert_allclose(level_sets.uniform(3).values, np.linspace(-1, 1, 8), atol=1e-15)
+    np.testing.assert_array_equal(level_sets.exponential(3).positive, [0.125, 0.25, 0.5, 1.0])
+    np.testing.assert_allclose(level_sets.exponential(2, 0.1).values, [-1, -0.1, 0.1, 1])
+    np.testing.assert_allclose(level_sets.uniform_magnitude(3).values, np.linspace(-1, 1, 7), atol=1e-15)
+    assert level_sets.uniform_magnitude(8).includes_zero and level_sets.uniform_magnitude(8).num_levels == 255
+    np.testing.assert_array_equal(level_sets.ternary().values, [-1, 0, 1])
+    assert level_sets.ternary().includes_zero and level_sets.ternary().symmetric
 
 
 def test_quantile_levels_are_the_quantiles_with_the_ends_put_at_one():
     scipy = stats.truncnorm(-1 / 0.1, 1 / 0.1, scale=0.1)
     expected = scipy.ppf(np.linspace(0, 1, 8))
     for symmetric in (False, True):
-        made = levels.quantile(3, TruncNorm(0.0, 0.1), symmetric=symmetric)
+        made = level_sets.quantile(3, TruncNorm(0.0, 0.1), symmetric=symmetric)
         np.testing.assert_allclose(made.values[1:-1], expected[1:-1], rtol=1e-12)
 
 
 def test_companded_levels_of_a_normal_are_quantiles_of_a_normal_three_times_as_wide_in_variance():
-    made = levels.companded(5, TruncNorm(0.0, 0.01))  # f^(1/3) of N(0, s^2) is N(0, 3 s^2)
+    made = level_sets.companded(5, TruncNorm(0.0, 0.01))  # f^(1/3) of N(0, s^2) is N(0, 3 s^2)
     expected = stats.norm(scale=0.01 * np.sqrt(3)).ppf(np.linspace(0, 1, 32))
     np.testing.assert_allclose(made.values[1:-1], expected[1:-1], rtol=1e-3)
 
@@ -58,13 +58,13 @@ def test_companded_levels_of_a_normal_are_quantiles_of_a_normal_three_times_as_w
 def test_a_law_with_atoms_still_gives_distinct_levels():
     atom = Histogram([-1.0, 0.0, 1e-12, 1.0], [0, 1, 0], [0, 5e-13, 0], [0, 2.5e-25, 0])
     for symmetric in (False, True):
-        assert levels.quantile(8, atom, symmetric=symmetric).num_levels == 256
+        assert level_sets.quantile(8, atom, symmetric=symmetric).num_levels == 256
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=256), st.booleans())
 def test_spread_separates_whatever_it_is_given(values, symmetric):
     values = np.sort(np.abs(values) if symmetric else values)[: 128 if symmetric else 256]
-    made = levels.spread(values, symmetric=symmetric)
+    made = level_sets.spread(values, symmetric=symmetric)
     assert made.num_levels == len(values) * (2 if symmetric else 1)
     inner = values[:-1] if symmetric else values[1:-1]
     kept = made.positive[:-1] if symmetric else made.values[1:-1]
@@ -75,8 +75,8 @@ def test_levels_are_a_value():
     source = np.array([-1.0, 0.5, 1.0])
     made = Levels(source)
     source[1] = 0.0
-    assert made.values[1] == 0.5 and made == Levels(np.array([-1, 0.5, 1])) and made != levels.ternary() and made != "levels"
-    assert len({made, Levels(np.array([-1, 0.5, 1])), levels.ternary()}) == 2
+    assert made.values[1] == 0.5 and made == Levels(np.array([-1, 0.5, 1])) and made != level_sets.ternary() and made != "levels"
+    assert len({made, Levels(np.array([-1, 0.5, 1])), level_sets.ternary()}) == 2
     assert not made.symmetric and not made.includes_zero
     np.testing.assert_array_equal(made.positive, [0.5, 1.0])
     with pytest.raises(ValueError, match="read-only"):
@@ -103,15 +103,15 @@ def test_bad_levels_are_named(values, message):
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda: levels.uniform(0), "bits=0.*1 to 8"),
-        (lambda: levels.uniform(9), "bits=9"),
-        (lambda: levels.uniform(2.5), "bits=2.5"),  # type: ignore[arg-type]
-        (lambda: levels.uniform(True), "bits=True"),
-        (lambda: levels.uniform_magnitude(1), "bits=1.*2 to 8"),
-        (lambda: levels.exponential(3, 1.0), "p=1.0.*between 0 and 1"),
-        (lambda: levels.exponential(3, float("nan")), "p=nan"),
-        (lambda: levels.exponential(8, 0.1), "float32"),
-        (lambda: levels.from_positive([-0.5, 1.0]), "-0.5.*above 0"),
+        (lambda: level_sets.uniform(0), "bits=0.*1 to 8"),
+        (lambda: level_sets.uniform(9), "bits=9"),
+        (lambda: level_sets.uniform(2.5), "bits=2.5"),  # type: ignore[arg-type]
+        (lambda: level_sets.uniform(True), "bits=True"),
+        (lambda: level_sets.uniform_magnitude(1), "bits=1.*2 to 8"),
+        (lambda: level_sets.exponential(3, 1.0), "p=1.0.*between 0 and 1"),
+        (lambda: level_sets.exponential(3, float("nan")), "p=nan"),
+        (lambda: level_sets.exponential(8, 0.1), "float32"),
+        (lambda: level_sets.from_positive([-0.5, 1.0]), "-0.5.*above 0"),
     ],
 )
 def test_bad_arguments_are_named(call, message):
@@ -121,6 +121,6 @@ def test_bad_arguments_are_named(call, message):
 
 def test_a_quantizer_says_what_its_levels_must_be() -> None:
     values = np.array([-1.0, 0.0, 1.0])
-    with pytest.raises(ValueError, match=r"levels=array.*: must be nuq.levels.Levels, which checks them: Levels\(values\)"):
+    with pytest.raises(ValueError, match=r"levels=array.*: must be nuq.levels.level_sets.Levels, which checks them: Levels\(values\)"):
         Quantizer(values, QSGD(), "l2")  # pyright: ignore[reportArgumentType]
     assert Quantizer(Levels(values), QSGD(), "l2").levels.num_levels == 3

@@ -19,19 +19,19 @@ from pathlib import Path
 import numpy.random.bit_generator
 import pytest
 
-from nuq import cpu
-from nuq.cpu import __main__ as command
-from nuq.cpu import build
+from nuq import native
+from nuq.native import __main__ as command
+from nuq.native import build
 
-load = cpu.library.__wrapped__
+load = native.library.__wrapped__
 
 
 def messages() -> dict[str, str]:
     """Digests of what some methods send and what becomes of it."""
     import torch
 
-    from nuq.message import parse
-    from nuq.ops import Key
+    from nuq.compressors.message import parse
+    from nuq.kernels.operators import Key
     from nuq.registry import METHODS
 
     x = torch.randn(3000, generator=torch.Generator().manual_seed(1))
@@ -46,14 +46,14 @@ def messages() -> dict[str, str]:
 
 
 def test_without_library_one_warning_and_the_same_messages(tmp_path: Path) -> None:
-    shutil.copytree(Path(cpu.__file__).parents[1], tmp_path / "nuq", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    shutil.copytree(Path(native.__file__).parents[1], tmp_path / "nuq", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     environment = {name: value for name, value in os.environ.items() if name != "NUQ_CPU"} | {"PYTHONPATH": str(tmp_path)}
     done = subprocess.run([sys.executable, __file__], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["package"] == str(tmp_path / "nuq" / "cpu")
     assert len(found["warnings"]) == 1
-    assert "they are not built" in found["warnings"][0] and "`python -m nuq.cpu` builds them" in found["warnings"][0]
+    assert "they are not built" in found["warnings"][0] and "`python -m nuq.native` builds them" in found["warnings"][0]
     assert found["messages"] == messages()
 
 
@@ -77,14 +77,14 @@ def test_unusable_library_is_refused_with_its_reason(
 ) -> None:
     put(tmp_path / "libnuq.so")
     monkeypatch.delenv("NUQ_CPU", raising=False)
-    monkeypatch.setattr(cpu, "LIBRARY", tmp_path / "libnuq.so")
+    monkeypatch.setattr(native, "LIBRARY", tmp_path / "libnuq.so")
     with pytest.warns(RuntimeWarning, match=reason) as caught:
         assert load() is None
     assert len(caught) == 1
 
 
 def test_stale_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    if cpu.library() is None:
+    if native.library() is None:
         pytest.skip("the C++ kernels are not built")
     monkeypatch.delenv("NUQ_CPU", raising=False)
     assert load() is not None
@@ -96,7 +96,7 @@ def test_stale_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_off_needs_no_library_and_no_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NUQ_CPU", "off")
-    monkeypatch.setattr(cpu, "LIBRARY", tmp_path / "libnuq.so")
+    monkeypatch.setattr(native, "LIBRARY", tmp_path / "libnuq.so")
     assert load() is None  # a warning would be an error
 
 
@@ -152,6 +152,6 @@ if __name__ == "__main__":
         warnings.simplefilter("always")
         sent = messages()
         messages()  # warns no more
-        assert cpu.library() is None and not cpu.instruction_sets()
+        assert native.library() is None and not native.instruction_sets()
     ours = [str(warning.message) for warning in caught if str(warning.message).startswith("nuq ")]
-    print(json.dumps({"package": str(Path(cpu.__file__).parent), "warnings": ours, "messages": sent}))
+    print(json.dumps({"package": str(Path(native.__file__).parent), "warnings": ours, "messages": sent}))

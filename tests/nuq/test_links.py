@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from nuq.links import Links, RankLost, culprit
+from nuq.exchange.transport import Links, RankLost, culprit
 from tests.nuq.ranks import Ranks, free_port
 from tests.nuq.small_training import backward, hooked, net
 
@@ -172,9 +172,9 @@ LATE = """
 import sys, time
 import torch, torch.distributed as dist
 from torch import nn
-import nuq, nuq.links
+import nuq, nuq.exchange.transport
 
-nuq.links._STORE_STAYS_S = 0.1  # so that the store, which the first rank keeps, has gone when the late one comes
+nuq.exchange.transport._STORE_STAYS_S = 0.1  # so that the store, which the first rank keeps, has gone when the late one comes
 dist.init_process_group("gloo")
 model = nn.parallel.DistributedDataParallel(nn.Linear(50, 50))
 state = nuq.CompressionState(model, method="qsgdinf", collective=sys.argv[1], min_size=0, timeout_s=2.0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from nuq import lloyd_max
+from nuq.levels import lloyd_max
 
 # Distortions at 1 .. 8 bits, to the nine decimals of the independent values.
 DISTORTIONS = [0.363380228, 0.117481848, 0.034547761, 0.009501008, 0.002504668, 0.000644240, 0.000163478, 0.000041185]

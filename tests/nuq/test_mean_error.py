@@ -12,10 +12,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from nuq.compressors.eden import Eden
-from nuq.mean_error import BOUND
+from nuq.exchange.mean_error import BOUND
 from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
-from nuq.workers import Workers
+from nuq.simulation import Workers
 from tests.nuq.small_training import assert_same_bits, backward, gradients, hooked, net, of_all
 
 SHAPE = torch.Size([64, 256])

@@ -11,7 +11,7 @@ import nuq
 from nuq.fsdp import CompressedReduceScatter
 from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
-from nuq.workers import Workers
+from nuq.simulation import Workers
 from tests.nuq.small_training import backward, hooked, net, residuals, wrapped
 
 ALQ = {"method": "alq", "bucket_size": 64}

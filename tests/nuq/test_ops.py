@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import hadamard
 
-from nuq import coding, ops, reference
-from nuq import levels as level_sets
-from nuq.ops import Key, NonFiniteError
+from nuq.kernels import bit_packing, operators, reference
+from nuq.kernels.operators import Key, NonFiniteError
+from nuq.levels import level_sets
 
 MASK = 0xFFFFFFFF
 LEVELS = {
@@ -93,28 +93,28 @@ def encode_by_hand(
 
 def encode(x, levels, bucket_size, norm, key, *, uniform=False, multiple=0.0):
     """codes int32[n] and scales of the operators, as torch.ops.nuq computes them."""
-    count = ops.num_buckets(x.numel(), bucket_size)
-    packing = coding.packing(len(levels))
-    scales = torch.empty(count * ops.scales_per_bucket(norm))
-    packed = torch.empty(coding.packed_bytes(x.numel(), packing), dtype=torch.uint8)
+    count = operators.num_buckets(x.numel(), bucket_size)
+    packing = bit_packing.packing(len(levels))
+    scales = torch.empty(count * operators.scales_per_bucket(norm))
+    packed = torch.empty(bit_packing.packed_bytes(x.numel(), packing), dtype=torch.uint8)
     how = {"bucket_size": bucket_size, "norm": norm, "packing": packing, "key": key, "multiple": multiple}
     if uniform:
-        ops.encode_uniform_(x, len(levels), scales, packed, **how)
+        operators.encode_uniform_(x, len(levels), scales, packed, **how)
     else:
-        ops.encode_(x, levels, scales, packed, **how)
-    return coding.unpack_codes(packed, x.numel(), len(levels), packing), scales
+        operators.encode_(x, levels, scales, packed, **how)
+    return bit_packing.unpack_codes(packed, x.numel(), len(levels), packing), scales
 
 
 def decode(codes, scales, levels, bucket_size, **how):
-    packing = coding.packing(len(levels))
+    packing = bit_packing.packing(len(levels))
     total = torch.zeros(codes.numel())
-    packed = coding.pack_codes(codes, packing)
-    ops.decode_(packed, scales, levels, total, bucket_size=bucket_size, packing=packing, accumulate=False, **how)
+    packed = bit_packing.pack_codes(codes, packing)
+    operators.decode_(packed, scales, levels, total, bucket_size=bucket_size, packing=packing, accumulate=False, **how)
     return total
 
 
 @pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)
-@pytest.mark.parametrize("norm", ops.NORMS)
+@pytest.mark.parametrize("norm", operators.NORMS)
 @pytest.mark.parametrize(("n", "bucket_size"), [(1, 1), (5, 8), (64, 64), (130, 64), (200, 100), (300, 128), (3000, 2500)])
 def test_encode_equals_the_specification(levels, norm, n, bucket_size):
     x = np.random.default_rng(n).standard_normal(n).astype(np.float32)
@@ -136,8 +136,8 @@ def test_hash_equals_python_integers(seed, step, worker, parameter):
 
 def test_leading_bits_are_those_of_the_hash():
     key = Key(5, 6, 7, "x")
-    assert ops.leading_bits(300, key, 3).tolist() == [hash_by_hand(index, *key.words()) >> 29 for index in range(300)]
-    assert ops.leading_bits(200_000, key, 8)[-1] == hash_by_hand(199_999, *key.words()) >> 24
+    assert operators.leading_bits(300, key, 3).tolist() == [hash_by_hand(index, *key.words()) >> 29 for index in range(300)]
+    assert operators.leading_bits(200_000, key, 8)[-1] == hash_by_hand(199_999, *key.words()) >> 24
 
 
 def test_random_numbers_are_uniform_and_keys_do_not_correlate():
@@ -180,7 +180,7 @@ def test_the_last_full_bucket_is_not_a_tail():
     assert torch.equal(decode(codes, norms, levels, 128), x)
 
 
-@pytest.mark.parametrize("norm", ops.NORMS)
+@pytest.mark.parametrize("norm", operators.NORMS)
 def test_zero_and_tiny_buckets_decode_to_zero(norm):
     levels = torch.tensor(LEVELS["uneven"])
     x = torch.cat([torch.zeros(8), torch.full((8,), 1e-42), torch.ones(8)])
@@ -190,7 +190,7 @@ def test_zero_and_tiny_buckets_decode_to_zero(norm):
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("norm", ops.NORMS)
+@pytest.mark.parametrize("norm", operators.NORMS)
 def test_not_finite_is_an_error(bad, norm):
     x = torch.ones(20)
     x[13] = bad
@@ -241,7 +241,7 @@ def test_under_quantile_one_large_coordinate_leaves_the_inner_levels_alone():
 def test_rotation_equals_the_matrix_and_its_inverse_undoes_it(n, block):
     x = torch.randn(n, generator=torch.Generator().manual_seed(n))
     y, key = x.clone(), Key(1, 2, 3, "x")
-    ops.hadamard_(y, block, key)
+    operators.hadamard_(y, block, key)
     signs = np.array([1.0 - 2.0 * (hash_by_hand(i, *key.words()) >> 31) for i in range(n)])
     start, expected = 0, x.double().numpy() * signs
     while start < n:
@@ -249,14 +249,14 @@ def test_rotation_equals_the_matrix_and_its_inverse_undoes_it(n, block):
         expected[start : start + size] = hadamard(size) @ expected[start : start + size] / math.sqrt(size)
         start += size
     assert np.allclose(y.numpy(), expected, atol=1e-5)
-    ops.hadamard_(y, block, key, inverse=True)
+    operators.hadamard_(y, block, key, inverse=True)
     assert torch.allclose(y, x, atol=1e-5)
 
 
 @pytest.mark.parametrize("block", [0, 3, -2])
 def test_a_block_is_a_power_of_two(block):
     with pytest.raises(ValueError, match="power of two"):
-        ops.hadamard_(torch.ones(8), block, Key(1, 0, 0))
+        operators.hadamard_(torch.ones(8), block, Key(1, 0, 0))
 
 
 def test_the_global_generator_is_untouched():

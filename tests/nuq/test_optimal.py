@@ -9,16 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import gradient_samples
-from nuq import adapt, cpu, levels, solver_optimal
-from nuq.cpu import levels as kernels
-from nuq.distributions import CondTruncNorm, CondTruncNormHist, Histogram, TruncNorm
-from nuq.levels import Levels
-from nuq.objective import Objective
-from nuq.statistics import Statistics
+from nuq import native
+from nuq.kernels.statistics import Statistics
+from nuq.levels import level_sets, solver_optimal, update_rules
+from nuq.levels.level_sets import Levels
+from nuq.levels.objective import Objective
+from nuq.levels.truncated_normals import CondTruncNorm, CondTruncNormHist, Histogram, TruncNorm
+from nuq.native import levels as kernels
 from tests.nuq.test_adapt import LAWS, OPTIMA, measured
 
 rng = np.random.default_rng(5)
-COMPILED = cpu.library() is not None  # without, 256 levels take a second each: fewer of them
+COMPILED = native.library() is not None  # without, 256 levels take a second each: fewer of them
 
 
 def shares(values: np.ndarray, size: int = 8192) -> np.ndarray:
@@ -43,7 +44,10 @@ def test_the_known_optima(sigma, bits, psi, symmetric, compiled, monkeypatch):
     if not compiled:
         monkeypatch.setattr(kernels, "_loaded", lambda: None)
     law = TruncNorm(0.0, sigma)
-    for made in (adapt.optimal(law, 2**bits, symmetric=symmetric), adapt.optimal(CondTruncNormHist(law), 2**bits, symmetric=symmetric)):
+    for made in (
+        update_rules.optimal(law, 2**bits, symmetric=symmetric),
+        update_rules.optimal(CondTruncNormHist(law), 2**bits, symmetric=symmetric),
+    ):
         assert made.expected_variance == pytest.approx(psi, rel=1e-8)
         assert made.levels.num_levels == 2**bits and made.start == "dynamic program"
 
@@ -70,9 +74,9 @@ def test_the_program_equals_trying_every_set_of_points(centred, intervals):
 def test_no_set_of_levels_is_better(name, symmetric, inner):
     law = (LAWS | HEAVY)[name]
     inner = np.sort(inner)
-    other = levels.from_positive([*inner, 1.0]) if symmetric else levels.spread(np.array([-1.0, *(inner * 2 - 1), 1.0]))
-    best = adapt.optimal(law, other.num_levels, symmetric=symmetric)
-    assert best.expected_variance <= adapt.expected_variance(other, law) * (1 + 1e-9) + 1e-18
+    other = level_sets.from_positive([*inner, 1.0]) if symmetric else level_sets.spread(np.array([-1.0, *(inner * 2 - 1), 1.0]))
+    best = update_rules.optimal(law, other.num_levels, symmetric=symmetric)
+    assert best.expected_variance <= update_rules.expected_variance(other, law) * (1 + 1e-9) + 1e-18
     assert best.levels.num_levels == other.num_levels
 
 
@@ -80,17 +84,17 @@ def test_no_set_of_levels_is_better(name, symmetric, inner):
 def test_the_optimum_is_never_above_alq_or_amq_or_the_grid(name):
     law = (LAWS | HEAVY)[name]
     for bits in (2, 3, 4, 8) if COMPILED else (2, 3):
-        best = adapt.optimal(law, 2**bits)
+        best = update_rules.optimal(law, 2**bits)
         objective = Objective.of(law.tabulated(), True)
         points = solver_optimal.candidates(objective.law, 0.0, 2 ** (bits - 1))
         grid = points[solver_optimal.best_places(*solver_optimal.prefix_sums(objective, points), 2 ** (bits - 1), centred=True)]
         ceiling = best.expected_variance * (1 - 1e-9) - 1e-16
-        assert ceiling <= adapt.alq(law, bits).expected_variance and ceiling <= adapt.amq(law, bits).expected_variance
+        assert ceiling <= update_rules.alq(law, bits).expected_variance and ceiling <= update_rules.amq(law, bits).expected_variance
         assert float(objective.value(objective.edges(best.levels))) <= float(objective.value(grid)) * (1 + 1e-9) + 1e-16
         if bits < 8:
-            free = adapt.optimal(law, 2**bits, symmetric=False)
+            free = update_rules.optimal(law, 2**bits, symmetric=False)
             assert free.expected_variance <= best.expected_variance * (1 + 1e-4) + 1e-16
-            assert free.expected_variance <= adapt.alq(law, bits, symmetric=False).expected_variance * (1 + 1e-9) + 1e-16
+            assert free.expected_variance <= update_rules.alq(law, bits, symmetric=False).expected_variance * (1 + 1e-9) + 1e-16
 
 
 @pytest.mark.parametrize("name", ["normal", "off centre", "mixture", "heavy", "wide", "few", "student", "two humps"])
@@ -99,7 +103,7 @@ def test_more_levels_are_never_worse(name, symmetric):
     """One by one for free levels; symmetric ones of even and of odd number are two families, with and without a zero."""
     law = (LAWS | HEAVY)[name]
     numbers = (2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, *((63, 64, 255, 256) if COMPILED else ()))
-    variances = {n: adapt.optimal(law, n, symmetric=symmetric).expected_variance for n in numbers}
+    variances = {n: update_rules.optimal(law, n, symmetric=symmetric).expected_variance for n in numbers}
     for family in ([n for n in variances if n % 2 == odd] for odd in (0, 1)) if symmetric else [list(variances)]:
         for fewer, more in itertools.pairwise(family):
             assert variances[more] <= variances[fewer] * (1 + 1e-9) + 1e-18
@@ -109,9 +113,9 @@ def test_more_levels_are_never_worse(name, symmetric):
 @pytest.mark.parametrize("num_levels", [2, 3, 5, 8, *([64, 256] if COMPILED else [33])])
 def test_any_law_gives_legal_levels(name, num_levels):
     for symmetric in (True, False):
-        made = adapt.optimal(LAWS[name], num_levels, symmetric=symmetric)
+        made = update_rules.optimal(LAWS[name], num_levels, symmetric=symmetric)
         assert isinstance(made.levels, Levels) and made.levels.num_levels == num_levels
-        assert made.expected_variance == adapt.expected_variance(made.levels, LAWS[name])
+        assert made.expected_variance == update_rules.expected_variance(made.levels, LAWS[name])
         if symmetric:
             assert made.levels.symmetric and made.levels.includes_zero == (num_levels % 2 == 1)
 
@@ -119,7 +123,7 @@ def test_any_law_gives_legal_levels(name, num_levels):
 def test_a_symmetric_law_has_symmetric_optima():
     for num_levels in (4, 5, 8, 16):
         law = TruncNorm(0.0, 0.05)
-        free, paired = (adapt.optimal(law, num_levels, symmetric=symmetric) for symmetric in (False, True))
+        free, paired = (update_rules.optimal(law, num_levels, symmetric=symmetric) for symmetric in (False, True))
         assert free.expected_variance == pytest.approx(paired.expected_variance, rel=1e-9)
         np.testing.assert_allclose(free.levels.values, paired.levels.values, atol=1e-6)
 
@@ -129,21 +133,21 @@ def test_fewer_atoms_than_levels_cost_nothing():
     edges = np.unique(np.concatenate([[-1.0, 1.0], np.linspace(-1, 1, 64), atoms + 1e-9, atoms - 1e-9]).clip(-1, 1))
     place = np.clip(np.searchsorted(edges, atoms, side="right") - 1, 0, len(edges) - 2)
     law = Histogram(edges, *(np.bincount(place, atoms**k, len(edges) - 1) for k in range(3)))
-    assert adapt.optimal(law, 5, symmetric=False).expected_variance < 1e-8
-    assert adapt.optimal(law, 256, symmetric=False).expected_variance < 1e-8
+    assert update_rules.optimal(law, 5, symmetric=False).expected_variance < 1e-8
+    assert update_rules.optimal(law, 256, symmetric=False).expected_variance < 1e-8
 
 
 def test_the_gap_is_zero_at_the_optimum_and_what_it_says_elsewhere():
     law = HEAVY["student"]
-    best = adapt.optimal(law, 8)
-    assert adapt.gap(best, law) == 0.0
-    assert 0 <= adapt.gap(adapt.alq(law, 3), law) < 1e-6
-    worse = adapt.amq(law, 3)
-    assert adapt.gap(worse, law) == pytest.approx(worse.expected_variance / best.expected_variance - 1)
-    assert adapt.gap(adapt.alq(law, 8, solver="paper"), law) > 0.01
-    assert adapt.gap(adapt.alq(LAWS["ends"], 3), LAWS["ends"]) == 0.0
-    free = adapt.alq(law, 3, symmetric=False)
-    assert adapt.gap(free, law, symmetric=False) < 1e-2
+    best = update_rules.optimal(law, 8)
+    assert update_rules.gap(best, law) == 0.0
+    assert 0 <= update_rules.gap(update_rules.alq(law, 3), law) < 1e-6
+    worse = update_rules.amq(law, 3)
+    assert update_rules.gap(worse, law) == pytest.approx(worse.expected_variance / best.expected_variance - 1)
+    assert update_rules.gap(update_rules.alq(law, 8, solver="paper"), law) > 0.01
+    assert update_rules.gap(update_rules.alq(LAWS["ends"], 3), LAWS["ends"]) == 0.0
+    free = update_rules.alq(law, 3, symmetric=False)
+    assert update_rules.gap(free, law, symmetric=False) < 1e-2
 
 
 def drawn(name: str) -> np.ndarray:
@@ -163,8 +167,8 @@ def test_alq_is_within_a_percent_of_the_optimum_at_any_number_of_bits(name, symm
     statistics.add([torch.from_numpy(drawn(name).astype(np.float32))], 8192, "l2")
     law = statistics.fit("histogram")
     for bits in range(2, 9) if COMPILED else (2, 6):
-        assert adapt.gap(adapt.alq(law, bits, symmetric=symmetric), law, symmetric=symmetric) <= 0.01
-        assert adapt.gap(adapt.alq_gradient(law, bits, symmetric=symmetric), law, symmetric=symmetric) <= 0.01
+        assert update_rules.gap(update_rules.alq(law, bits, symmetric=symmetric), law, symmetric=symmetric) <= 0.01
+        assert update_rules.gap(update_rules.alq_gradient(law, bits, symmetric=symmetric), law, symmetric=symmetric) <= 0.01
 
 
 @pytest.mark.parametrize("name", ["normal", "lognormal", "t2", "t3"])
@@ -185,10 +189,10 @@ def test_alq_is_no_worse_than_a_program_over_all_edges_of_the_histogram(name):
     for num_intervals in range(2, 65):
         best = (best[:, None] + cost).min(axis=0)
         if num_intervals in (16, 32, 64):
-            assert adapt.alq(law, num_intervals.bit_length()).expected_variance <= best[-1]
+            assert update_rules.alq(law, num_intervals.bit_length()).expected_variance <= best[-1]
 
 
 @pytest.mark.parametrize("num_levels", [1, 257, 2.5, True])
 def test_bad_numbers_of_levels_are_named(num_levels):
     with pytest.raises(ValueError, match=f"num_levels={num_levels}.*2 to 256"):
-        adapt.optimal(TruncNorm(0.0, 0.1), num_levels)
+        update_rules.optimal(TruncNorm(0.0, 0.1), num_levels)

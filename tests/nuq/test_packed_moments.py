@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import nuq
-from nuq.formats import Format, Packed
-from nuq.ops import Key
-from nuq.packed_moments import PackedLogarithms, PackedMoments, absolute, needs_logarithms, relative
+from nuq.kernels.operators import Key
+from nuq.quantized_training.formats import Format, Packed
+from nuq.quantized_training.packed_moments import PackedLogarithms, PackedMoments, absolute, needs_logarithms, relative
 
 KEY = Key(1, 0, 0, "moment")
 SPEC = "qsgdinf bits=8"

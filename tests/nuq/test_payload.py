@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nuq.feedback import ErrorFeedback
-from nuq.message import Message, MessageError, split_payload
-from nuq.ops import Key, NonFiniteError
-from nuq.payload import Codec, Marked, Part, cut, num_coordinates
+from nuq.compressors.feedback import ErrorFeedback
+from nuq.compressors.message import Message, MessageError, split_payload
+from nuq.exchange.payload import Codec, Marked, Part, cut, num_coordinates
+from nuq.kernels.operators import Key, NonFiniteError
 from nuq.registry import METHODS
 from tests.nuq.parts import tiled
 

@@ -9,15 +9,16 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from nuq import cpu, low_rank
-from nuq.low_rank import columns_of, left_product, num_rows, orthonormal, outer_product, right_product, start, started_again
-from nuq.message import parse
-from nuq.ops import Key, NonFiniteError
-from nuq.payload import Part, cut
+from nuq import native
+from nuq.compressors.message import parse
+from nuq.exchange.payload import Part, cut
+from nuq.kernels import low_rank
+from nuq.kernels.low_rank import columns_of, left_product, num_rows, orthonormal, outer_product, right_product, start, started_again
+from nuq.kernels.operators import Key, NonFiniteError
 from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
 from nuq.settings.feedback import Feedback
-from nuq.workers import Memory, Workers
+from nuq.simulation import Memory, Workers
 from tests.nuq.small_training import assert_same_bits, backward, descend, gradients, hooked, net, residuals
 
 SEED = 5
@@ -79,7 +80,7 @@ def exchanged(of: Workers, step: int) -> torch.Tensor:
 SIZES = [(1, 1), (7, 3), (1000, 32), (10003, 101), (600 * 65, 65), (3 * 513 + 4, 513), (70 * 1030, 1030)]
 
 
-@pytest.mark.skipif(cpu.library() is None, reason="the C++ kernels are not built")
+@pytest.mark.skipif(native.library() is None, reason="the C++ kernels are not built")
 @pytest.mark.parametrize(("size", "columns"), SIZES)
 def test_compiled_products_have_the_bits_of_the_reference(size, columns, monkeypatch):
     generator, rank, before = torch.Generator().manual_seed(size), 3, torch.get_num_threads()
@@ -94,13 +95,13 @@ def test_compiled_products_have_the_bits_of_the_reference(size, columns, monkeyp
         return [left_product(matrix, columns, right), right_product(matrix, columns, left), overwritten, grown]
 
     with monkeypatch.context() as patch:
-        patch.setattr(low_rank.cpu, "library", lambda: None)
+        patch.setattr(low_rank.native, "library", lambda: None)
         expected = results()
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            for name in cpu.instruction_sets():
-                with cpu.using(name):
+            for name in native.instruction_sets():
+                with native.using(name):
                     assert all(torch.equal(a, b) for a, b in zip(results(), expected, strict=True)), (threads, name)
     finally:
         torch.set_num_threads(before)

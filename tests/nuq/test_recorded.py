@@ -8,9 +8,10 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from nuq import adapt, reference
-from nuq.levels import Levels
-from nuq.statistics import Statistics
+from nuq.kernels import reference
+from nuq.kernels.statistics import Statistics
+from nuq.levels import update_rules
+from nuq.levels.level_sets import Levels
 
 BUCKET_SIZE = 512
 
@@ -57,13 +58,13 @@ def test_true_variance_is_no_higher_than_with_the_papers_solver(gradients, norm,
     for x in gradients[::2]:
         statistics.add([x], BUCKET_SIZE, norm)
     histogram, mixture = statistics.fit("histogram"), statistics.fit("mixture")
-    ours = true_variance(adapt.alq(histogram, bits).levels, gradients[1::2], norm)
-    best = true_variance(adapt.optimal(histogram, 2**bits).levels, gradients[1::2], norm)
+    ours = true_variance(update_rules.alq(histogram, bits).levels, gradients[1::2], norm)
+    best = true_variance(update_rules.optimal(histogram, 2**bits).levels, gradients[1::2], norm)
     for symmetric in (True, False):
-        paper = true_variance(adapt.alq(mixture, bits, symmetric=symmetric, solver="paper").levels, gradients[1::2], norm)
+        paper = true_variance(update_rules.alq(mixture, bits, symmetric=symmetric, solver="paper").levels, gradients[1::2], norm)
         assert ours <= paper and best <= paper
     if norm == "l2":  # Psi is what a coordinate of a bucket of unit norm suffers
-        assert adapt.alq(histogram, bits).expected_variance * BUCKET_SIZE == pytest.approx(ours, rel=0.2)
+        assert update_rules.alq(histogram, bits).expected_variance * BUCKET_SIZE == pytest.approx(ours, rel=0.2)
 
 
 @pytest.mark.parametrize("fit", ["normal", "mixture", "histogram"])
@@ -73,7 +74,7 @@ def test_expected_variance_is_never_above_the_papers_sweeps(gradients, fit):
         statistics.add([x], BUCKET_SIZE, "l2")
     law = statistics.fit(fit)
     for bits in (2, 3, 4, 6):
-        exact, paper = adapt.alq(law, bits), adapt.alq(law, bits, solver="paper")
+        exact, paper = update_rules.alq(law, bits), update_rules.alq(law, bits, solver="paper")
         assert exact.expected_variance <= paper.expected_variance * (1 + 1e-9)
-        assert adapt.amq(law, bits).expected_variance <= adapt.amq(law, bits, solver="paper").expected_variance * (1 + 1e-9)
-        assert adapt.optimal(law, 2**bits).expected_variance <= exact.expected_variance * (1 + 1e-9)
+        assert update_rules.amq(law, bits).expected_variance <= update_rules.amq(law, bits, solver="paper").expected_variance * (1 + 1e-9)
+        assert update_rules.optimal(law, 2**bits).expected_variance <= exact.expected_variance * (1 + 1e-9)

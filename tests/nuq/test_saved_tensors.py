@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from nuq.formats import Format, Packed
-from nuq.ops import Key
-from nuq.saved_tensors import SavedTensors
+from nuq.kernels.operators import Key
+from nuq.quantized_training.formats import Format, Packed
+from nuq.quantized_training.saved_tensors import SavedTensors
 
 MIN_SIZE = 64
 

@@ -11,11 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nuq import cpu, selection
-from nuq.ops import NonFiniteError
-from nuq.selection import Share
+from nuq import native
+from nuq.kernels import selection
+from nuq.kernels.operators import NonFiniteError
+from nuq.kernels.selection import Share
 
-SETS = cpu.instruction_sets()
+SETS = native.instruction_sets()
 CPU = torch.device("cpu")
 
 
@@ -23,10 +24,10 @@ CPU = torch.device("cpu")
 def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Every instruction set of the library, and PyTorch."""
     if request.param == "reference":
-        monkeypatch.setattr(cpu, "library", lambda: None)
+        monkeypatch.setattr(native, "library", lambda: None)
         yield request.param
     else:
-        with cpu.using(request.param):
+        with native.using(request.param):
             yield request.param
 
 
@@ -131,7 +132,7 @@ def test_half_of_largest(kernels: str, x: torch.Tensor) -> None:
 
 
 def test_chosen_is_the_same_everywhere_and_uniform(kernels: str) -> None:
-    from nuq import reference
+    from nuq.kernels import reference
 
     for n, bucket, ratio in ((1, 0, 0.5), (5000, 0, 0.01), (5000, 64, 0.1), (70_000, 0, 0.3), (1000, 999, 0.5)):
         share, words = Share.of(n, bucket, ratio), (123, 0xFFFFFFF0)
@@ -141,7 +142,7 @@ def test_chosen_is_the_same_everywhere_and_uniform(kernels: str) -> None:
 
 def test_every_coordinate_is_chosen_as_often() -> None:
     share, draws = Share.of(40, 0, 0.2), 4000
-    from nuq.ops import Key
+    from nuq.kernels.operators import Key
 
     counts, pairs = torch.zeros(40), torch.zeros(40, 40)
     for step in range(draws):

@@ -4,12 +4,16 @@ import jaxtyping
 import pytest
 import torch
 
-from nuq import coding, reference
+from nuq.kernels import bit_packing, reference
 
 
 @pytest.mark.parametrize(
     "call",
-    [lambda: reference.tree_sum(torch.ones(3)), lambda: reference.tree_sum(torch.ones(2, 3)), lambda: coding.pack_codes(torch.ones(3), 2)],
+    [
+        lambda: reference.tree_sum(torch.ones(3)),
+        lambda: reference.tree_sum(torch.ones(2, 3)),
+        lambda: bit_packing.pack_codes(torch.ones(3), 2),
+    ],
 )
 def test_a_wrong_shape_or_type_is_refused(call):
     with pytest.raises(jaxtyping.TypeCheckError):

@@ -11,10 +11,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 import nuq
-from nuq.choice import Coders
+from nuq.exchange.collective_factory import Coders
+from nuq.exchange.payload import Part, cut
 from nuq.functional import fit_levels
-from nuq.ops import Key
-from nuq.payload import Part, cut
+from nuq.kernels.operators import Key
 from nuq.registry import METHODS
 
 

@@ -10,11 +10,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nuq import coding, cpu, signs
+from nuq import native
+from nuq.compressors.message import Message, MessageError
 from nuq.compressors.signs import onebit, sign
-from nuq.message import Message, MessageError
-from nuq.ops import Key, NonFiniteError
-from nuq.settings.rivals import Sign, Signs
+from nuq.kernels import bit_packing, signs
+from nuq.kernels.operators import Key, NonFiniteError
+from nuq.settings.baselines import Sign, Signs
 from tests.nuq.test_kernels import BUCKETS, KINDS, SIZES, same, vector_of
 
 KEY = Key(1, 2, 3, "x")
@@ -29,7 +30,7 @@ def threads() -> Iterator[None]:
 
 def all_of(x: torch.Tensor, bucket: int) -> list[torch.Tensor]:
     """Bits, sums, counts, and the values of either accumulation."""
-    bits = torch.full((coding.packed_bytes(x.numel(), 1),), 99, dtype=torch.uint8)
+    bits = torch.full((bit_packing.packed_bytes(x.numel(), 1),), 99, dtype=torch.uint8)
     signs.pack_(x, bits)
     sums, counts = signs.side_sums(x, bucket)
     values = torch.linspace(-3, 4, 2 * len(counts)).view(-1, 2)
@@ -39,7 +40,7 @@ def all_of(x: torch.Tensor, bucket: int) -> list[torch.Tensor]:
     return [bits, sums.view(torch.int64), counts, added, written]
 
 
-@pytest.mark.skipif(not cpu.instruction_sets(), reason="the C++ kernels are not built")
+@pytest.mark.skipif(not native.instruction_sets(), reason="the C++ kernels are not built")
 @given(st.sampled_from(KINDS), SIZES, BUCKETS, st.integers(0, 99), st.sampled_from([1, 3]))
 def test_the_kernels_give_the_bits_of_pytorch(kind, size, bucket, seed, num_threads):
     x = vector_of(kind, size, torch.float32, seed)
@@ -48,13 +49,13 @@ def test_the_kernels_give_the_bits_of_pytorch(kind, size, bucket, seed, num_thre
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(signs, "_in_cpp", lambda tensor: False)
         expected = all_of(x, bucket)
-    for name in cpu.instruction_sets():
-        with cpu.using(name):
+    for name in native.instruction_sets():
+        with native.using(name):
             for ours, theirs in zip(all_of(x, bucket), expected, strict=True):
                 assert same(ours, theirs), name
 
 
-@pytest.mark.skipif(not cpu.instruction_sets(), reason="the C++ kernels are not built")
+@pytest.mark.skipif(not native.instruction_sets(), reason="the C++ kernels are not built")
 def test_many_threads_change_nothing():
     x = vector_of("normal", 300_001, torch.float32)
     torch.set_num_threads(1)

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from nuq import clusters, cpu
+from nuq import native as cpu
+from nuq.compressors.message import parse
 from nuq.compressors.sketchml import SketchML
-from nuq.message import parse
-from nuq.minmax import Sketches
-from nuq.ops import Key
+from nuq.kernels.operators import Key
+from nuq.kernels.sketches import clusters
+from nuq.kernels.sketches.minmax import Sketches
 from nuq.settings.sketches import SketchML as Settings
 
 KEY = Key(1, 2, 3, "x")

@@ -8,10 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nuq import cpu, logs, smaq
+from nuq import native
+from nuq.compressors.message import Message, MessageError
 from nuq.compressors.smaq import SmaQ
-from nuq.message import Message, MessageError
-from nuq.ops import Key
+from nuq.kernels import log2_mean, smaq
+from nuq.kernels.operators import Key
 from nuq.settings.formats import SmaQ as Settings
 
 KEY = Key(1, 2, 3, "x")
@@ -56,13 +57,13 @@ def coded(settings_: Settings, x: torch.Tensor) -> tuple[torch.Tensor, torch.Ten
     return message.body, decoded
 
 
-@pytest.mark.skipif(not cpu.instruction_sets(), reason="the C++ kernels are not built")
+@pytest.mark.skipif(not native.instruction_sets(), reason="the C++ kernels are not built")
 @pytest.mark.parametrize("settings_", [*CHOICES, CODED], ids=str)
 @pytest.mark.parametrize("x", INPUTS.values(), ids=INPUTS)
 def test_all_implementations_give_the_same_bits(settings_, x, monkeypatch):
     found = []
-    for name in cpu.instruction_sets():
-        with cpu.using(name):
+    for name in native.instruction_sets():
+        with native.using(name):
             found.append(coded(settings_, x))
     monkeypatch.setattr(smaq, "_native", lambda vector: False)
     body, decoded = coded(settings_, x)
@@ -70,14 +71,16 @@ def test_all_implementations_give_the_same_bits(settings_, x, monkeypatch):
         assert torch.equal(other[0], body) and torch.equal(other[1], decoded)
 
 
-@pytest.mark.skipif(not cpu.instruction_sets(), reason="the C++ kernels are not built")
+@pytest.mark.skipif(not native.instruction_sets(), reason="the C++ kernels are not built")
 def test_threads_change_no_bit():
     before = torch.get_num_threads()
     try:
         found = []
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            found.append([part for x in (normal(1_000_003), normal(500_000).relu()) for part in (*coded(Settings(), x), logs.mean_log2(x))])
+            found.append(
+                [part for x in (normal(1_000_003), normal(500_000).relu()) for part in (*coded(Settings(), x), log2_mean.mean_log2(x))]
+            )
     finally:
         torch.set_num_threads(before)
     for other in found[1:]:
@@ -214,10 +217,10 @@ def test_settings_out_of_range(wrong, sentence):
 def test_the_mean_logarithm(monkeypatch):
     x = torch.cat([normal(100_003) * 1e-5, torch.zeros(50)])
     expected = float(np.log2(np.abs(x[x != 0].double().numpy())).mean())
-    assert logs.mean_log2(x) == pytest.approx(expected, abs=1e-4)
-    found = logs.mean_log2(x)
-    for name in cpu.instruction_sets():
-        with cpu.using(name):
-            assert logs.mean_log2(x) == found
-    monkeypatch.setattr(cpu, "library", lambda: None)
-    assert logs.mean_log2(x) == found and logs.mean_log2(torch.zeros(3)) == 0.0
+    assert log2_mean.mean_log2(x) == pytest.approx(expected, abs=1e-4)
+    found = log2_mean.mean_log2(x)
+    for name in native.instruction_sets():
+        with native.using(name):
+            assert log2_mean.mean_log2(x) == found
+    monkeypatch.setattr(native, "library", lambda: None)
+    assert log2_mean.mean_log2(x) == found and log2_mean.mean_log2(torch.zeros(3)) == 0.0

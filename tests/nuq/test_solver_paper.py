@@ -8,11 +8,11 @@ import pytest
 import torch
 from scipy import integrate, stats
 
-from nuq import adapt, levels, solver_paper
 from nuq.compressors.quantized import alq_g, amq
-from nuq.distributions import CondTruncNorm, TruncNorm
+from nuq.kernels.statistics import Statistics
+from nuq.levels import level_sets, solver_paper, update_rules
+from nuq.levels.truncated_normals import CondTruncNorm, TruncNorm
 from nuq.settings.quantizers import ALQ, AMQ, AMQNormal, Normal
-from nuq.statistics import Statistics
 
 FIRST, NORM_LESS_FIRST = [0.1, 0.2, 0.3, 0.4, 0.5, 0.8, 0.9], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 0.9]
 
@@ -60,7 +60,7 @@ def amq_of_the_original(components, bits, starts):
         half = [p**j for j in range(s, -1, -1)]
         ends.append((sum(weight * Original(mean, sigma).variance(half) for weight, mean, sigma in components), p))
     p = min(ends)[1]
-    made = levels.exponential(bits, p).values
+    made = level_sets.exponential(bits, p).values
     return p, sum(weight * Original(mean, sigma).variance(made) for weight, mean, sigma in components)
 
 
@@ -73,7 +73,7 @@ def later(previous):
     [(3, False, 0.263815, 3.76122e-4), (3, True, 0.263859, 3.7622e-4), (4, False, 0.523376, 8.97141e-5), (4, True, 0.54652, 1.10667e-4)],
 )
 def test_the_originals_values_at_one_thirty_second(bits, norm_less, p, variance):
-    made = adapt.amq(TruncNorm(0.0, 1 / 32), bits, solver="paper", norm_less=norm_less)
+    made = update_rules.amq(TruncNorm(0.0, 1 / 32), bits, solver="paper", norm_less=norm_less)
     assert made.p == pytest.approx(p, abs=1e-6)
     assert made.expected_variance == pytest.approx(variance, rel=1e-5)
 
@@ -84,7 +84,7 @@ def test_amq_update_after_update_is_the_originals(norm_less, first, bits, sigmas
     previous, starts = None, first
     for sigma in sigmas:
         p, variance = amq_of_the_original([(1.0, 0.1 * sigma, sigma)], bits, starts)
-        made = adapt.amq(TruncNorm(0.1 * sigma, sigma), bits, solver="paper", previous=previous, norm_less=norm_less)
+        made = update_rules.amq(TruncNorm(0.1 * sigma, sigma), bits, solver="paper", previous=previous, norm_less=norm_less)
         assert made.p == pytest.approx(p, rel=1e-6)
         assert made.expected_variance == pytest.approx(variance, rel=1e-5)
         previous, starts = made.p, later(p)
@@ -94,7 +94,7 @@ def test_amq_on_a_mixture_is_the_originals():
     components = [(0.5, 0.001, 0.02), (0.3, -0.01, 0.05), (0.2, 0.0, 0.1)]
     p, variance = amq_of_the_original(components, 3, FIRST)
     weights, means, sigmas = zip(*components, strict=True)
-    made = adapt.amq(CondTruncNorm(means, sigmas, weights), 3, solver="paper")
+    made = update_rules.amq(CondTruncNorm(means, sigmas, weights), 3, solver="paper")
     assert made.p == pytest.approx(p, rel=1e-5)
     assert made.expected_variance == pytest.approx(variance, rel=1e-5)
 
@@ -115,8 +115,8 @@ def test_the_best_of_the_update_before_is_a_start_also_after_a_checkpoint(settin
     whole.update(observed(64))
     anew.update(observed(64))
     norm_less = settings.fit == "normal"
-    assert whole.multiplier == adapt.amq(law, 4, solver="paper", previous=before, norm_less=norm_less).p
-    assert anew.multiplier == adapt.amq(law, 4, solver="paper", norm_less=norm_less).p  # the levels of its first day are no update's
+    assert whole.multiplier == update_rules.amq(law, 4, solver="paper", previous=before, norm_less=norm_less).p
+    assert anew.multiplier == update_rules.amq(law, 4, solver="paper", norm_less=norm_less).p  # the levels of its first day are no update's
     assert whole.multiplier != pytest.approx(anew.multiplier, rel=1e-3)
     resumed = amq(settings)
     resumed.load_state_dict(kept)
@@ -148,7 +148,7 @@ def test_alq_g_sweeps_as_the_original(symmetric, sigma, bits):
         else:
             ends.append(alq_g_of_the_original(sigma, start))
     best = min(ends, key=Original(0.0, sigma).variance)
-    made = adapt.alq_gradient(TruncNorm(0.0, sigma), bits, symmetric=symmetric, solver="paper")
+    made = update_rules.alq_gradient(TruncNorm(0.0, sigma), bits, symmetric=symmetric, solver="paper")
     np.testing.assert_allclose(made.levels.values, best, rtol=1e-6)
 
 
@@ -157,7 +157,7 @@ def test_alq_g_and_alq_gn_with_the_papers_solver_are_that_sweep():
         made = alq_g(settings)
         made.update(observed(256))
         law = observed(256).fit(settings.fit, "norm").tabulated()
-        start = np.array([[0.0, *levels.quantile(3, law, symmetric=True).positive]])
+        start = np.array([[0.0, *level_sets.quantile(3, law, symmetric=True).positive]])
         np.testing.assert_array_equal(made.levels.positive, solver_paper.projected_sweeps(law, start)[0, 1:])
 
 

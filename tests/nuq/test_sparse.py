@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from nuq import selection
-from nuq.message import HEADER_BYTES, Message, MessageError, parse
-from nuq.ops import Key, NonFiniteError
+from nuq.compressors.message import HEADER_BYTES, Message, MessageError, parse
+from nuq.kernels import selection
+from nuq.kernels.operators import Key, NonFiniteError
 from nuq.registry import METHODS
 
 KEY = Key(1, 2, 3, "x")
@@ -146,7 +146,7 @@ def test_add_is_decode_and_add(name: str) -> None:
 
 
 def test_the_library_and_pytorch_send_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nuq import cpu
+    from nuq import native as cpu
 
     x = heavy(5000).view(50, 100)
     cases = [("topk", {}), ("topk", {"bucket_size": 64}), ("randomk", {}), ("adaptive_threshold", {}), ("dgc", {}), ("thresholdv", {})]

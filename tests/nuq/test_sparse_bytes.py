@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nuq import indices
-from nuq.indices import BITMAP, FORMS, INT32, OTHERS, RANS, RICE
-from nuq.message import HEADER_BYTES, MessageError, parse
-from nuq.ops import Key
+from nuq.coding import indices
+from nuq.coding.indices import BITMAP, FORMS, INT32, OTHERS, RANS, RICE
+from nuq.compressors.message import HEADER_BYTES, MessageError, parse
+from nuq.kernels.operators import Key
 from nuq.registry import METHODS
 
 HEAD, KEYED, SCALE = 5, 16, 4  # bytes of a body before its values

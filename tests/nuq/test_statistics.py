@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from nuq import cpu, ops
-from nuq.statistics import NUM_BINS, Statistics, _histogram, bin_edges
+from nuq import native
+from nuq.kernels import operators
+from nuq.kernels.statistics import NUM_BINS, Statistics, _histogram, bin_edges
 
 
 def collect(*vectors: torch.Tensor, bucket_size: int = 100, norm: str = "l2", num_components: int = 50) -> Statistics:
@@ -64,7 +65,7 @@ def test_every_coordinate_falls_into_its_bin():
 def test_levels_under_quantile_are_fitted_up_to_the_typical_largest_coordinate():
     x = normal(1 << 16)
     statistics = collect(x, bucket_size=4096, norm="quantile")
-    scales = ops.bucket_scales(x, 4096, "quantile").view(-1, 2).double()
+    scales = operators.bucket_scales(x, 4096, "quantile").view(-1, 2).double()
     typical = float((scales[:, 0] * scales[:, 1]).sum() / scales[:, 0].square().sum())
     assert typical <= statistics.reach <= typical * 1.02
     law = statistics.fit("histogram", reach=statistics.reach)
@@ -75,14 +76,14 @@ def test_levels_under_quantile_are_fitted_up_to_the_typical_largest_coordinate()
     assert float(law.partial_moment(2, -1, 1)) == pytest.approx(np.average(r**2, weights=weights), rel=0.03)
 
 
-@pytest.mark.skipif(cpu.library() is None, reason="the C++ kernels are not built")
+@pytest.mark.skipif(native.library() is None, reason="the C++ kernels are not built")
 @pytest.mark.parametrize("norm", ["l2", "linf", "quantile"])
 @pytest.mark.parametrize(("n", "bucket_size"), [(1, 8), (1030, 100), (70_000, 512), (300_000, 1 << 20)])
 def test_compiled_sums_are_the_same_bits(monkeypatch, norm, n, bucket_size):
     x = normal(n)
     x[n // 2 : n // 2 + 200] = 0
     compiled = collect(x, bucket_size=bucket_size, norm=norm).to_array()
-    monkeypatch.setattr(cpu, "library", lambda: None)
+    monkeypatch.setattr(native, "library", lambda: None)
     assert np.array_equal(compiled, collect(x, bucket_size=bucket_size, norm=norm).to_array())
 
 

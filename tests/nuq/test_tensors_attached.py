@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import nuq
-from nuq.formats import Format
-from nuq.ops import Key
+from nuq.kernels.operators import Key
+from nuq.quantized_training.formats import Format
 from tests.nuq.test_tensors import ALL, SIZE, data, setup, train
 
 

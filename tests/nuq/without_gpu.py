@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from nuq.cuda.launch import device_code
+from nuq.kernels.cuda.launch import device_code
 
 ROOT = Path(__file__).parents[2]
 # Whatever rounds otherwise than the specification, or flushes small numbers to zero.

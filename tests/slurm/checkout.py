@@ -284,16 +284,12 @@ def whole(root: Path, slurm: Slurm, sweeps: str, name: str, site: str = SITE) ->
     root.mkdir(parents=True)
     for part in (
         "args.py",
-        "command_line.py",
-        "run_settings.py",
-        "task_settings.py",
-        "text_settings.py",
         "grid_run.py",
         "main.py",
         "constraints.txt",
     ):
         shutil.copy2(ROOT / part, root / part)
-    for part in ("grid", "nuq", "train"):
+    for part in ("files", "settings", "grid", "nuq", "train"):
         shutil.copytree(ROOT / part, root / part, ignore=ignored)
     (root / "sweeps.py").write_text(sweeps)
     return _checkout(root, slurm, name, site, sys.executable)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import args
-from grid.engine.script import run_script
+from grid.engine.scripts.script import run_script
 from grid.engine.sweep import Experiment
 from tests.train.glue_files import write_imdb, write_task
 from tests.train.test_archives import write_cifar100, write_svhn

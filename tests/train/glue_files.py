@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import text_settings
+from settings import text
 
 HAS_EXTRA = all(importlib.util.find_spec(name) for name in ("transformers", "tokenizers"))
 needs_extra = pytest.mark.skipif(not HAS_EXTRA, reason="transformers and tokenizers are not installed: pip install '.[nlp]'")
@@ -37,18 +37,18 @@ def sentence(number: int) -> str:
 
 def label(task: str, number: int) -> str:
     """In turn; a score is higher where the two sentences are more alike."""
-    labels = text_settings.TASKS[task].labels
+    labels = text.TASKS[task].labels
     return labels[number % len(labels)] if labels else f"{number % 6 * 0.95:.3f}"
 
 
 def texts(task: str, number: int) -> tuple[str, ...]:
     """Of a row: the sentence of its number and, in pairs, itself or another."""
-    return tuple(sentence(number + place * (5 - number % 6)) for place in range(len(text_settings.TASKS[task].texts)))
+    return tuple(sentence(number + place * (5 - number % 6)) for place in range(len(text.TASKS[task].texts)))
 
 
 def row(task: str, number: int, header: str = "") -> str:
     """One line of the task's file."""
-    chosen = text_settings.TASKS[task]
+    chosen = text.TASKS[task]
     if task == "cola":
         return "\t".join(["gj04", label(task, number), "*" * (number % 2), sentence(number)])
     names = columns(header or HEADERS[task])
@@ -62,7 +62,7 @@ def columns(header: str) -> list[str]:
 
 def write_task(data_dir: Path, task: str, num_train: int = 48, num_dev: int = 12) -> Path:
     """``data_dir/glue/<task's folder>`` with train.tsv and dev.tsv; returns the folder."""
-    chosen = text_settings.TASKS[task]
+    chosen = text.TASKS[task]
     folder = data_dir / "glue" / chosen.folder
     folder.mkdir(parents=True)
     for name, numbers in (("train.tsv", range(num_train)), (chosen.dev, range(num_train, num_train + num_dev))):

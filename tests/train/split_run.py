@@ -12,10 +12,10 @@ import torch.distributed as dist
 
 import args
 from nuq.registry import METHODS
-from train.estimator import Measured
-from train.trainer import Trainer
+from train.steps.estimator import Measured
+from train.steps.trainer import Trainer
 
-STEPS = 20  # more than a server lets others be behind (nuq/arrivals.py)
+STEPS = 20  # more than a server lets others be behind (nuq/exchange/collectives/parameter_server.py)
 BASE = {"data": "cifar10", "model": "resnet8", "stand_in": True, "batch_size": 1, "workers": 4}
 UPDATES = {"method.update_at": [0, 4, 11], "method.update_every": 0, "method.num_samples": 3}
 

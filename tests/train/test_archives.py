@@ -20,7 +20,7 @@ from tests.train.test_data import load, unnormalized, whole, write_cifar, write_
 from train import data
 from train.data import cifar10, cifar100, fashion_mnist, sources, svhn
 from train.data.mnist import MNIST
-from train.order import Order, generator
+from train.steps.order import Order, generator
 from train.torchvision_import import torchvision
 
 UNVERIFIED = {"data.verify": False}

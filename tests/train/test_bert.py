@@ -16,8 +16,8 @@ from tests.train.glue_files import needs_extra, write_task, write_vocabulary
 from tests.train.test_models import build, size
 from train import dry_run, models
 from train.launch import launch
+from train.steps.trainer import Trainer
 from train.torchvision_import import torchvision
-from train.trainer import Trainer
 
 CPU = torch.device("cpu")
 STEPS = 20

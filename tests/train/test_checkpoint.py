@@ -15,9 +15,9 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nuq.links import Links
-from train import checkpoint
-from train.checkpoint import DAMAGED, FILE, PREVIOUS, CheckpointError
+from nuq.exchange.transport import Links
+from train.process import checkpoint
+from train.process.checkpoint import DAMAGED, FILE, PREVIOUS, CheckpointError
 
 CPU = torch.device("cpu")
 OLD, NEW = ({"identity": "a", "step": step, "model": {"w": torch.full((3,), float(step))}, "note": "x" * 9} for step in (1, 2))

@@ -14,7 +14,7 @@ from tests.train.test_models import FOR_MNIST, build, size
 from train import models
 from train.models import classic, original, resnet9
 from train.models.inception import CifarInception
-from train.trainer import Trainer
+from train.steps.trainer import Trainer
 
 COLOUR = (3, 32, 32)
 NEW = [

@@ -9,7 +9,7 @@ import pytest
 import args
 from tests.train.test_picture_sets import write_folder
 from train.launch import launch
-from train.status import read
+from train.process.status import read
 
 SETTINGS = {"data": "folder", "data.size": 96, "model": "mlp", "method": "supersgd", "batch_size": 2, "workers": 2, "steps": 8}
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import args
-import task_settings
+from settings import task
 from train import data
 from train.data import cifar10, idx, pickles
 from train.data.dataset import Normalization
@@ -89,7 +89,7 @@ def unnormalized(x: np.ndarray, normalization: Normalization) -> np.ndarray:
 
 
 def test_table_of_data_sets_is_the_table_of_settings() -> None:
-    assert list(data.KINDS) == list(task_settings.DATA)
+    assert list(data.KINDS) == list(task.DATA)
 
 
 def test_digits_are_split_by_class_and_normalised() -> None:

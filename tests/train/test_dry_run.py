@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import args
-from grid.engine.families import find, load
-from nuq.workers import Workers
-from train import data, dry_run, status
-from train.order import Order
-from train.trainer import Trainer
+from grid.engine.sweeps.families import find, load
+from nuq.simulation import Workers
+from train import data, dry_run
+from train.process import status
+from train.steps.order import Order
+from train.steps.trainer import Trainer
 
 CPU = torch.device("cpu")
 CIFAR = {"method": "alq", "data": "cifar10", "model": "resnet8"}

@@ -17,15 +17,14 @@ from typing import Any
 import pytest
 
 import args
-import command_line
 import main
-import task_settings
+from settings import command_line, task
 from tests.faults.compare import differences, logged
 from tests.train.emitted import BERT, STEPS, emit, signals_kept, words, write
 from tests.train.glue_files import needs_extra
 from train import evaluator
 from train.models import MODELS
-from train.trainer import Trainer
+from train.steps.trainer import Trainer
 
 OWN: dict[str, dict[str, Any]] = {
     "cnn": {"data": "digits"},
@@ -72,7 +71,7 @@ def train(run_dir: Path) -> int:
         return main.run(args.resolve(args.parse_overrides(words(run_dir))))
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[needs_extra] * (name == "bert")) for name in task_settings.MODELS])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[needs_extra] * (name == "bert")) for name in task.MODELS])
 def test_a_model_trains_is_stopped_goes_on_and_is_evaluated(
     name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

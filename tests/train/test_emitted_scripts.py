@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-import task_settings
-from grid.engine.script import job_script
+from grid.engine.scripts.script import job_script
+from settings import task
 from tests.faults.compare import differences, logged
 from tests.train import test_emitted_models
 from tests.train.emitted import BERT, ROOT, STEPS, emit, in_this_process, words, write
@@ -54,7 +54,7 @@ HALTING = f"""
 import runpy, sys, time
 from pathlib import Path
 sys.argv = sys.argv[1:]
-from train.trainer import Trainer
+from train.steps.trainer import Trainer
 step = Trainer.train_step
 def train_step(self, stop=False):
     result = step(self, stop)
@@ -70,7 +70,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 def test_every_data_set_is_here() -> None:
     elsewhere = {"logreg5", "logreg10"}  # logreg2 with more classes: in test_emitted_models
-    assert set(CASES) == set(task_settings.DATA) - elsewhere
+    assert set(CASES) == set(task.DATA) - elsewhere
     assert elsewhere <= {chosen.get("data") for chosen in test_emitted_models.OWN.values()}
 
 

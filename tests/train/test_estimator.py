@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from nuq.compressors.quantized import AdaptiveQuantizer
-from nuq.distributions import CondTruncNorm, TruncNorm
+from nuq.levels.truncated_normals import CondTruncNorm, TruncNorm
 from nuq.registry import METHODS
-from nuq.workers import Workers
-from train import estimator
+from nuq.simulation import Workers
+from train.steps import estimator
 
 SHAPES = {"a": torch.Size([20, 5]), "b": torch.Size([30])}
 

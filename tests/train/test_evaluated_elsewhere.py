@@ -13,10 +13,11 @@ import pytest
 import torch
 
 import args
-import command_line
-from train import checkpoint, evaluator
+from settings import command_line
+from train import evaluator
 from train.evaluator import run
 from train.launch import launch
+from train.process import checkpoint
 
 SETTINGS = {"data": "digits", "model": "cnn", "method": "supersgd", "batch_size": 8, "workers": 2, "optim.lr": 0.001}
 SETTINGS |= {"steps": 4, "eval_every": 0, "checkpoint_every": 2, "eval_train": False}

@@ -17,12 +17,13 @@ import pytest
 import torch
 
 import args
-import command_line
 from analysis.logs.load import load
-from train import checkpoint, evaluator
+from settings import command_line
+from train import evaluator
 from train.evaluator import Evaluator, follow, run
 from train.launch import launch
-from train.run_folder import only_process_in
+from train.process import checkpoint
+from train.process.run_folder import only_process_in
 
 ROOT = Path(__file__).parents[2]
 STEPS = 6

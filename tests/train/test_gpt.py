@@ -16,12 +16,12 @@ from torch.nn import functional as F
 import args
 from nuq.registry import METHODS
 from tests.train.test_models import build, size
-from train import data, dry_run, objective
-from train.checkpoint import CheckpointError
-from train.data import text
+from train import data, dry_run
+from train.data import objective, text
 from train.launch import launch
 from train.models import gpt
-from train.trainer import Trainer
+from train.process.checkpoint import CheckpointError
+from train.steps.trainer import Trainer
 
 CPU = torch.device("cpu")
 TEXT = {"data": "text", "data.length": 16, "data.num_train": 64, "data.num_test": 8}

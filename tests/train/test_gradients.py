@@ -7,13 +7,13 @@ import pytest
 import torch
 
 import args
-from nuq.ops import NonFiniteError
-from nuq.workers import non_finite_parameter, surely_finite
+from nuq.kernels.operators import NonFiniteError
+from nuq.simulation import non_finite_parameter, surely_finite
 from tests.train.test_resume import Killed, attempt, bits, config
-from train.loss_scale import LARGEST, LossScale
-from train.objective import loss_of
-from train.order import Order, generator
-from train.trainer import Trainer
+from train.data.objective import loss_of
+from train.steps.loss_scale import LARGEST, LossScale
+from train.steps.order import Order, generator
+from train.steps.trainer import Trainer
 
 CPU = torch.device("cpu")
 SMALL = {"data": "digits", "model": "cnn", "batch_size": 8, "workers": 2, "method": "supersgd"}
@@ -136,7 +136,7 @@ def test_what_no_scale_helps_ends_the_run():
 
 
 def test_the_scale_doubles_now_and_then(monkeypatch):
-    monkeypatch.setattr("train.loss_scale.GROW_AFTER", 3)
+    monkeypatch.setattr("train.steps.loss_scale.GROW_AFTER", 3)
     scale = LossScale(value=LARGEST / 2)
     values = []
     for _ in range(7):

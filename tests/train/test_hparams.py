@@ -16,8 +16,8 @@ import pytest
 
 import args
 from nuq.registry import METHODS
-from train import hparams
 from train.launch import launch
+from train.logs import hparams
 
 SMALL = {"data": "digits", "model": "cnn", "batch_size": 8, "eval_every": 4, "log_every": 2, "eval_train": False}
 RUNS: dict[str, dict[str, Any]] = {

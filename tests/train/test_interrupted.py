@@ -15,11 +15,12 @@ import torch
 
 import args
 from tests.faults.compare import flat, logged
-from train import checkpoint, joining, launch
-from train.log import Log
-from train.running import Preempted, run
-from train.status import Status, read
-from train.trainer import Trainer
+from train import launch
+from train.logs.run_log import Log
+from train.process import checkpoint, rendezvous
+from train.process.status import Status, read
+from train.steps.train_loop import Preempted, run
+from train.steps.trainer import Trainer
 
 SETTINGS = {
     "data": "digits",
@@ -119,7 +120,7 @@ def test_a_signal_while_data_is_loaded(ranks: str, code: int | None, tmp_path: P
 
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR2)]
     monkeypatch.setattr(launch, "Trainer", loading)
-    monkeypatch.setattr(joining, "process_group", lambda device, timeout_s, stop: contextlib.nullcontext())
+    monkeypatch.setattr(rendezvous, "process_group", lambda device, timeout_s, stop: contextlib.nullcontext())
     for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, "0")
     monkeypatch.setenv("WORLD_SIZE", ranks)

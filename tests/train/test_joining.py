@@ -19,11 +19,11 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from nuq.links import RankLost
+from nuq.exchange.transport import RankLost
 from tests.train.test_lost_rank import ROOT, _free_port
-from train import joining
-from train.signals import Preempted, StopSignal
-from train.status import read
+from train.process import rendezvous
+from train.process.signals import Preempted, StopSignal
+from train.process.status import read
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 WORDS = ["data=digits", "model=cnn", "batch_size=8", "steps=100000", "eval_every=0", "optim.lr=0.001", "workers=2"]
@@ -44,7 +44,7 @@ def stop(monkeypatch: pytest.MonkeyPatch) -> Iterator[StopSignal]:
 
 
 def _waits(stop: StopSignal, timeout_s: float = 60.0) -> None:
-    with joining.process_group(CPU, timeout_s, stop):
+    with rendezvous.process_group(CPU, timeout_s, stop):
         raise AssertionError("a group of one of two ranks")
 
 
@@ -57,7 +57,7 @@ def _waits(stop: StopSignal, timeout_s: float = 60.0) -> None:
 )
 def test_a_signal(number: int, error: type[Exception], words: str, stop: StopSignal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that comes while it waits: torchrun may mean by SIGTERM that another rank has failed."""
-    monkeypatch.setattr(joining, "GRACE_S", 0.3)
+    monkeypatch.setattr(rendezvous, "GRACE_S", 0.3)
     signals = threading.Timer(0.5, os.kill, (os.getpid(), number))
     signals.start()
     with pytest.raises(error, match=f"^{words}"):
@@ -81,7 +81,7 @@ def test_sigterm_without_torchrun(stop: StopSignal) -> None:
 
 
 def test_a_rank_that_came_and_left(stop: StopSignal) -> None:
-    store = joining._store(5.0)
+    store = rendezvous._store(5.0)
     store.set("here/1", "")
     together = r"the 2 ranks did not come together within exchange.timeout_s=0.5 seconds \(rank 0 saw: "
     with pytest.raises(RankLost, match=rf"^{together}(a rank came and left|wait timeout)"):
@@ -90,10 +90,10 @@ def test_a_rank_that_came_and_left(stop: StopSignal) -> None:
 
 def test_words_of_an_earlier_attempt(stop: StopSignal, monkeypatch: pytest.MonkeyPatch) -> None:
     """torchrun keeps the store when it starts ranks again."""
-    monkeypatch.setattr(joining, "GRACE_S", 0.1)
-    store = joining._store(5.0)
+    monkeypatch.setattr(rendezvous, "GRACE_S", 0.1)
+    store = rendezvous._store(5.0)
     store.set("refused", '{"exit_code": 2, "rank": 1, "message": "of the first attempt", "signature": "Old"}')
-    with pytest.raises(joining.Refused, match=r"^rank 1: of the first attempt$"):
+    with pytest.raises(rendezvous.Refused, match=r"^rank 1: of the first attempt$"):
         _waits(stop)
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     with pytest.raises(RankLost):
@@ -111,7 +111,7 @@ def test_a_backend_that_waits_for_nobody(stop: StopSignal) -> None:
     from torch.testing._internal.distributed import fake_pg  # noqa: F401  registers itself
 
     with pytest.raises(RuntimeError, match=r"^no rank 1$"):
-        joining._join("fake", 0, 2, 0.5, stop)
+        rendezvous._join("fake", 0, 2, 0.5, stop)
     dist.destroy_process_group()
 
 
@@ -140,7 +140,7 @@ def test_nowhere_to_meet(stop: StopSignal, monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_odd_environment(name: str, value: str | None, words: str, stop: StopSignal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name)
     with pytest.raises(ValueError, match=f"^the environment has {words}$"):
-        joining.num_ranks()
+        rendezvous.num_ranks()
 
 
 @contextlib.contextmanager
@@ -205,7 +205,7 @@ def test_several_runs_are_for_one_process() -> None:
 
 
 def test_an_evaluation_that_is_refused_is_no_word_to_the_ranks_of_a_run(stop: StopSignal) -> None:
-    store = joining._store(5.0)
+    store = rendezvous._store(5.0)
     command = [sys.executable, str(ROOT / "main.py"), "mode=evaluate", "run=nowhere", "bogus=1"]
     done = subprocess.run(command, env=os.environ | {"RANK": "1"}, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2 and "unknown setting of mode=evaluate" in done.stderr and not store.check(["refused"])

@@ -13,8 +13,8 @@ import args
 from train import data
 from train.data.augment import Cutout
 from train.data.dataset import Arrays, InMemory
-from train.order import generator as keyed
-from train.trainer import Trainer
+from train.steps.order import generator as keyed
+from train.steps.trainer import Trainer
 
 CPU = torch.device("cpu")
 

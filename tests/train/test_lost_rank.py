@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tests.train.test_models import build
-from train.status import read
+from train.process.status import read
 
 ROOT = Path(__file__).parents[2]
 WORLD = 3

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from train import machine
+from train.process import machine
 
 CPU = torch.device("cpu")
 

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import args
-import task_settings
+from settings import task
 from train import data, models, torchvision_import
 from train.models import cifar_resnet, small
 
@@ -59,7 +59,7 @@ def size(model: nn.Module) -> int:
 
 
 def test_table_of_models_is_the_table_of_settings() -> None:
-    assert list(models.MODELS) == list(task_settings.MODELS)
+    assert list(models.MODELS) == list(task.MODELS)
 
 
 # --- sizes ---------------------------------------------------------------------------------------------------------

@@ -15,8 +15,10 @@ from sklearn import metrics
 from torch import Tensor, nn
 
 import args
-from train import data, gradients, objective
-from train.objective import CLASSES, SCORES, Tally
+from train import data
+from train.data import objective
+from train.data.objective import CLASSES, SCORES, Tally
+from train.steps import gradients
 
 SMALL = st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=2, max_size=30)
 TWO = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=30)

@@ -6,11 +6,12 @@ import pytest
 import torch
 
 import args
-import command_line
-from nuq.statistics import NUM_BINS
-from train import checkpoint, evaluator
+from nuq.kernels.statistics import NUM_BINS
+from settings import command_line
+from train import evaluator
 from train.launch import launch
-from train.trainer import Totals
+from train.process import checkpoint
+from train.steps.trainer import Totals
 
 BASE = {"data": "digits", "model": "cnn", "method": "qsgdinf", "batch_size": 8, "steps": 2, "eval_every": 0, "eval_train": False}
 

@@ -15,10 +15,10 @@ import pytest
 import torch
 
 import args
-from train import checkpoint
 from train.launch import launch
 from train.models.weights import WeightsError, load_weights
-from train.status import read
+from train.process import checkpoint
+from train.process.status import read
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {"data": "digits", "model": "cnn", "batch_size": 8, "workers": 2, "steps": 2, "eval_every": 2, "eval_train": False}
@@ -87,7 +87,7 @@ def test_a_run_outlives_its_terminal(where: str, tmp_path: Path) -> None:
 
 
 def test_errors_that_nobody_can_read_end_nothing() -> None:
-    program = "from train.terminal import *; open_streams(); complain('x'); complain('y'); say('went \\x1b[2Jon')"
+    program = "from train.process.terminal import *; open_streams(); complain('x'); complain('y'); say('went \\x1b[2Jon')"
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, text=True, check=False, stderr=full, stdout=subprocess.PIPE)
     assert (done.returncode, done.stdout) == (0, "went \\x1b[2Jon\n")

@@ -11,11 +11,12 @@ from torch import nn
 
 import args
 from tests.train.test_resume import Killed, attempt, bits, config
-from train import checkpoint, optim
-from train.log import Log
-from train.running import Preempted, run
-from train.status import Status
-from train.trainer import Trainer
+from train.logs.run_log import Log
+from train.process import checkpoint
+from train.process.status import Status
+from train.steps import optim
+from train.steps.train_loop import Preempted, run
+from train.steps.trainer import Trainer
 
 CPU = torch.device("cpu")
 DIGITS = {"data": "digits", "model": "cnn", "batch_size": 8, "workers": 2, "method": "supersgd"}

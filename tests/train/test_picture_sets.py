@@ -15,9 +15,9 @@ from train import data
 from train.data import augment, picture_set, pictures
 from train.data.augment import Augmentation, Cutout
 from train.data.dataset import Arrays, InMemory, Normalization, ReadsAhead
-from train.gradients import Gradients
-from train.order import Order
-from train.order import generator as keyed
+from train.steps.gradients import Gradients
+from train.steps.order import Order
+from train.steps.order import generator as keyed
 
 CPU = torch.device("cpu")
 

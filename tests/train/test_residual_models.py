@@ -13,7 +13,7 @@ import args
 from tests.train.test_models import build, size
 from train import models
 from train.models import cifar_stem_resnet, wide_resnet
-from train.trainer import Trainer
+from train.steps.trainer import Trainer
 
 
 def images(count: int) -> torch.Tensor:

@@ -12,14 +12,14 @@ import pytest
 import torch
 
 import args
-from nuq import adapt
+from nuq.levels import update_rules
 from nuq.registry import METHODS
-from train import checkpoint
 from train.launch import launch
-from train.log import Log
-from train.running import Preempted, run
-from train.status import Status, read
-from train.trainer import Trainer
+from train.logs.run_log import Log
+from train.process import checkpoint
+from train.process.status import Status, read
+from train.steps.train_loop import Preempted, run
+from train.steps.trainer import Trainer
 
 ROOT = Path(__file__).parents[2]
 STEPS = 8
@@ -74,8 +74,8 @@ def test_killed_and_stopped_equals_undisturbed(name, tmp_path):
 
 
 def test_the_p_of_amqs_last_update_is_among_its_starts_after_a_resume(tmp_path, monkeypatch):
-    seen, solve = [], adapt.amq
-    monkeypatch.setattr(adapt, "amq", lambda law, bits, **how: seen.append(how["previous"]) or solve(law, bits, **how))
+    seen, solve = [], update_rules.amq
+    monkeypatch.setattr(update_rules, "amq", lambda law, bits, **how: seen.append(how["previous"]) or solve(law, bits, **how))
     settings = config("amq", **{"method.solver": "paper", "method.fit": "mixture", "method.bits": 4})
     undisturbed = attempt(settings, tmp_path / "undisturbed")
     last = [p for p in seen if p is not None]  # of the two encoders, at step 6; nothing before, when they are made and at step 2

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 import args
-from train import run_folder
-from train import status as statuses
-from train.checkpoint import FILE
 from train.launch import launch
-from train.run_folder import only_process_in
-from train.signals import StopSignal
+from train.process import run_folder
+from train.process import status as statuses
+from train.process.checkpoint import FILE
+from train.process.run_folder import only_process_in
+from train.process.signals import StopSignal
 
 ROOT = Path(__file__).parents[2]
 OTHER = {"state": "running", "host": "elsewhere", "pid": 7, "attempt": 1, "step": 3}

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import args
-from train import optim
-from train.order import Order
+from train.steps import optim
+from train.steps.order import Order
 
 
 def rates(at: range, **chosen: object) -> list[float]:

@@ -15,14 +15,14 @@ import pytest
 import torch
 
 import args
-import text_settings
+from settings import text
 from tests.train import glue_files
 from tests.train.glue_files import needs_extra, write_imdb, write_task, write_vocabulary
 from train import data
 from train.data import wordpiece
 from train.data.sentences import Sentences
 
-TASKS = list(text_settings.TASKS)
+TASKS = list(text.TASKS)
 SMALL = {"data.vocabulary": 200, "data.length": 24}
 
 
@@ -147,7 +147,7 @@ def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_is_read(task: str, tmp_path: Path) -> None:
     write_task(tmp_path, task)
-    dataset, chosen = load("glue", tmp_path, task=task), text_settings.TASKS[task]
+    dataset, chosen = load("glue", tmp_path, task=task), text.TASKS[task]
     assert (dataset.num_train, dataset.num_test, dataset.input_shape) == (48, 12, (2, 24))
     assert dataset.num_classes == max(len(chosen.labels), 1) and not dataset.is_stand_in
     tokens = wordpiece.learned(wordpiece.words(text for number in range(48) for text in glue_files.texts(task, number)), 200)
@@ -321,7 +321,7 @@ def test_tokens_of_a_folder_and_a_fingerprint_that_tells_them_apart(tmp_path: Pa
 @pytest.mark.parametrize("task", TASKS)
 def test_stand_ins_and_true_sizes(task: str) -> None:
     config = args.resolve({"data": "glue", "data.task": task, "stand_in": True, **SMALL})
-    dataset, chosen = data.load(config, "cpu"), text_settings.TASKS[task]
+    dataset, chosen = data.load(config, "cpu"), text.TASKS[task]
     x, y = dataset.train_batch(torch.arange(dataset.num_train), torch.Generator())
     assert dataset.is_stand_in and x.shape == (1024, 2, 24) and x[:, 0].min() >= 0 and x[:, 0].max() == 199
     assert set(x[:, 1].unique().tolist()) == set(range(1 + len(chosen.texts)))

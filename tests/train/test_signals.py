@@ -14,11 +14,11 @@ import pytest
 import torch
 
 import args
-from train import trainer
-from train.gradients import Gradients
 from train.launch import launch
-from train.signals import StopSignal
-from train.status import read
+from train.process.signals import StopSignal
+from train.process.status import read
+from train.steps import trainer
+from train.steps.gradients import Gradients
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {"data": "digits", "model": "cnn", "batch_size": 8, "workers": 2, "method": "qsgdinf", "eval_every": 0, "checkpoint_every": 1000}

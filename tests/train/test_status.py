@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from train import footprint, status
-from train.status import Status, read
+from train.process import footprint, status
+from train.process.status import Status, read
 
 
 def _status(run_dir: Path) -> Status:
@@ -132,7 +132,7 @@ def test_the_ranks_that_keep_no_status_write_nothing(tmp_path: Path) -> None:
 
 
 def test_the_memory_of_a_process_is_what_the_system_counts(tmp_path: Path) -> None:
-    program = "import re, sys; from pathlib import Path; from train.status import Status, read; here = Path(sys.argv[1])\n"
+    program = "import re, sys; from pathlib import Path; from train.process.status import Status, read; here = Path(sys.argv[1])\n"
     program += "kept = bytearray(300_000_000); Status(here, 9, 'cpu', 1); told = read(here)['memory_bytes']\n"
     program += "print(told, 1024 * int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]))"
     said = subprocess.run(

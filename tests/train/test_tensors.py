@@ -9,11 +9,11 @@ import torch
 from tensorboardX.proto import event_pb2
 
 import args
-from command_line import Evaluation
+from settings.command_line import Evaluation
 from tests.train.test_resume import Killed, attempt, bits
 from train.evaluator import FOLDER, Evaluator
 from train.launch import launch
-from train.trainer import Trainer
+from train.steps.trainer import Trainer
 
 BASE = {"data": "digits", "model": "cnn", "batch_size": 8, "steps": 8, "workers": 2, "eval_every": 4, "eval_train": False}
 BASE |= {"checkpoint_every": 3, "log_every": 2, "method": "smaq", "tensors.all": "smaq", "tensors.min_size": 64}

@@ -11,8 +11,8 @@ from torch import nn
 import args
 from tests.train.test_models import build, size
 from train.models import weights
+from train.steps.trainer import Trainer
 from train.torchvision_import import torchvision
-from train.trainer import Trainer
 
 
 def named(arch: str, shape: tuple[int, ...] = (3, 32, 32), num_classes: int = 10, /, **chosen: object) -> nn.Module:

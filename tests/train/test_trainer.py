@@ -9,13 +9,13 @@ from torch.nn.functional import cross_entropy
 
 import args
 from nuq.compressors.quantized import AdaptiveQuantizer
-from nuq.ops import NonFiniteError
-from train import optim
-from train.log import Log
-from train.order import Order, generator
-from train.running import run
-from train.status import Status
-from train.trainer import Trainer
+from nuq.kernels.operators import NonFiniteError
+from train.logs.run_log import Log
+from train.process.status import Status
+from train.steps import optim
+from train.steps.order import Order, generator
+from train.steps.train_loop import run
+from train.steps.trainer import Trainer
 
 CPU = torch.device("cpu")
 SMALL = {"data": "digits", "model": "cnn", "batch_size": 8}
@@ -210,7 +210,7 @@ def test_what_an_exchange_takes_is_logged(tmp_path):
 
 
 def test_histograms_are_logged_at_measurements_but_not_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("train.log.MOST_HISTOGRAMS", 3)
+    monkeypatch.setattr("train.logs.run_log.MOST_HISTOGRAMS", 3)
     for steps, expected in {3: [0, 1, 2], 7: [0, 3, 6]}.items():
         log = Kept()
         (tmp_path / str(steps)).mkdir()

@@ -22,12 +22,15 @@ from tensorboardX.summary import scalar
 import args
 from analysis.logs import events
 from analysis.logs.load import load
-from grid.engine.judge import judge
-from train import checkpoint, event_file, launch, running, status
-from train.event_file import EventFile
-from train.gradients import Gradients
-from train.status import FolderGone, Status, read
-from train.trainer import Trainer
+from grid.engine.states.judge import judge
+from train import launch
+from train.logs import event_file
+from train.logs.event_file import EventFile
+from train.process import checkpoint, status
+from train.process.status import FolderGone, Status, read
+from train.steps import train_loop
+from train.steps.gradients import Gradients
+from train.steps.trainer import Trainer
 
 BASE: dict[str, Any] = {
     "data": "digits",
@@ -286,7 +289,7 @@ def _raises(number: int) -> Callable[..., Any]:
 def test_permission_lost(half_done: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     capsys.readouterr()
     with monkeypatch.context() as patch:
-        patch.setattr(running._Attempt, "_log_evaluation", lambda *_: patch.setattr(os, "replace", _raises(errno.EACCES)) or {})
+        patch.setattr(train_loop._Attempt, "_log_evaluation", lambda *_: patch.setattr(os, "replace", _raises(errno.EACCES)) or {})
         assert run(half_done) == 1
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 2 and all("Permission denied" in error for error in errors)

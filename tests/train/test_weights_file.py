@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 import args
-import command_line
+from settings import command_line
 from tests.train.test_models import build
 from train import evaluator, models
 from train.data.dataset import InMemory
 from train.launch import launch
 from train.models import weights
-from train.status import Status, read
-from train.trainer import Trainer
+from train.process.status import Status, read
+from train.steps.trainer import Trainer
 
 SMALL = {"data": "digits", "model": "cnn", "method": "supersgd", "batch_size": 8, "workers": 2, "steps": 4, "optim.lr": 0.001}
 SMALL |= {"eval_every": 2, "eval_train": False, "checkpoint_every": 2, "log_every": 1}

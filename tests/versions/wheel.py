@@ -23,8 +23,8 @@ TOLD = "nuq runs without its C++ kernels (they are not built)"
 _USE = """
 import torch
 from nuq import cpu
-from nuq.message import parse
-from nuq.ops import Key
+from nuq.compressors.message import parse
+from nuq.kernels.operators import Key
 from nuq.registry import METHODS
 compressor = METHODS["alq"].load()(METHODS["alq"].settings())
 for step in range(2):

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from text_settings import TASKS, Task
-from train import objective
+from settings.text import TASKS, Task
+from train.data import objective
 
 from . import sentences
 from .dataset import DataSet

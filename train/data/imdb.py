@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from text_settings import IMDB_SIZES
-from train.objective import CLASSES
+from settings.text import IMDB_SIZES
+from train.data.objective import CLASSES
 
 from . import sentences
 from .dataset import DataSet

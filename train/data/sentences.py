@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from train.objective import Objective
+from train.data.objective import Objective
 
 from . import wordpiece
 from .dataset import Arrays, Split

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from train.checkpoint import UNREADABLE, reason
+from train.process.checkpoint import UNREADABLE, reason
 
 AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")  # torchvision's files of GoogLeNet and Inception hold classifiers that only training had
 FLAG = "transform_input"  # of these two: pictures are taken as those weights know them
@@ -87,7 +87,7 @@ def _no_saved(path: Path) -> bytes:
 
 
 def _is_checkpoint(content: Any) -> bool:
-    """Whether it is what ``train.checkpoint`` saves of a run."""
+    """Whether it is what ``train.process.checkpoint`` saves of a run."""
     return isinstance(content, Mapping) and {"identity", "step", "model"} <= set(content)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.logs.foreign.values import literal
-from grid.engine.plain_files import opened
+from files.plain import opened
 
 SYSTEM = "learning-to-quantize"
 _METHODS = {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.logs.foreign.values import literal, plain_yaml
-from grid.engine.plain_files import read_bytes
+from files.plain import read_bytes
 
 SYSTEM = "smaq"
 _FORMATS = ("fp32", "fp8", "smaq", "s2fp8", "fp16", "bf16", "fp32")  # CompressionType of its first versions, by number

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from grid.engine.plain_files import check_yaml
+from files.plain import check_yaml
 
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PYTHON = "tag:yaml.org,2002:python/"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from analysis.logs import cache, events, load, parts, reading
 from analysis.logs.load import Logs
-from grid.engine import plain_files
+from files import plain
 from tests.analysis.logs.event_files import event_file, scalar
 
 CHANGES = ("append", "cut", "attempt", "new run", "delete run", "touch", "config", "status", "rewrite", "remove file", "nested")
@@ -112,7 +112,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return read
 
-    monkeypatch.setattr(plain_files, "opened", noted(plain_files.opened))
+    monkeypatch.setattr(plain, "opened", noted(plain.opened))
     return names
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis import tables
-from analysis.cells import cells, select
 from analysis.logs.load import Logs, load
+from analysis.seed_groups import cells, select
+from analysis.tables import result_table
 from tests.analysis.conftest import Rows, write_events
 from tests.analysis.logs.test_foreign import HPARAMS, original
 
@@ -53,5 +53,5 @@ def test_the_originals_runs_and_smaqs_stand_in_one_sweep(tmp_path: Path, capsys:
     assert logs.of_tag("compression_ratio").to_numpy().tolist() == [[4.75]]
     assert list(select(logs, ["method=amq", "bits=3"]).settings.index) == ["runs_cifar10/exp_001"]
     assert {"AMQ", "SmaQ"} <= {cell.label for cell in cells(logs.settings)}
-    assert len(tables.table(logs)) == 2
+    assert len(result_table.table(logs)) == 2
     assert not (tmp_path / "touched").exists()

@@ -10,7 +10,7 @@ from tensorboardX import SummaryWriter
 
 from analysis.logs.events import read as read_scalars
 from analysis.logs.histograms import read
-from train.log import Log
+from train.logs.run_log import Log
 
 TAG = "stats/coordinates"
 EDGES = np.concatenate([-np.geomspace(1, 1e-3, 80), [0.0], np.geomspace(1e-3, 1, 80)])

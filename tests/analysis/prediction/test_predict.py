@@ -22,7 +22,7 @@ from analysis.prediction.command import bandwidths_of, rows_of, shown_bandwidth,
 from analysis.prediction.message_size import DENSE, KINDS, Format, format_of, predicted, second_format
 from analysis.prediction.profile import Bucket, Codec, Model, Profile
 from analysis.prediction.steps import Network, Stage, Variant, break_even, ddp_buckets, schedule, stages
-from nuq.ops import Key
+from nuq.kernels.operators import Key
 from nuq.registry import METHODS
 
 MS = 1e-3

@@ -1,0 +1,245 @@
+"""The result table of a sweep: one row per method and setting, as numbers, text, CSV and LaTeX."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich import box
+from rich.table import Table
+
+from analysis import published
+from analysis.aggregate import Estimate, estimate, geometric_mean
+from analysis.logs.load import Logs
+from analysis.results import of_runs
+from analysis.seed_groups import Cell, begun, cells, shown
+from analysis.tables.columns import COLUMNS, PAGE, WIDTH, Column, column_named, left_out, legend, shown_columns, written
+from analysis.tables.paired import difference, partners
+from files.escaped import escaped
+
+__all__ = ["COLUMNS", "WIDTH", "arranged", "latex", "left_out", "legend", "rich_table", "table", "text", "write"]
+
+_PLUS_MINUS = "+-"
+_MEANS = {  # columns that are plain means, and what of each run
+    "final_validation_loss": "loss",
+    "bits_per_coordinate": "bits",
+    "compression_ratio": "ratio",
+    "sent_per_worker_mb": "sent_mb",
+    "steps_per_s": "steps_per_s",
+    "images_per_s": "images_per_s",
+    "seconds": "seconds",
+}
+
+
+# --- numbers ------------------------------------------------------------------------------------------------------
+
+
+def table(logs: Logs) -> pd.DataFrame:
+    """Numbers of every cell: method, label, complete, runs, then the columns, then the settings that tell cells apart.
+
+    Means have their interval's half-width (``_pm``, NaN for one seed) and number of values or pairs (``_n``) beside them.
+    Only complete runs count; a cell without any has NaN throughout.  ``attrs``: ``notes``, sentences on what
+    is compared; ``settings``, the names of those settings.
+    """
+    every, logs = logs, begun(logs)
+    complete = logs.status["complete"].to_numpy(bool)
+    place = {str(run): index for index, run in enumerate(logs.settings.index)}
+    values = {name: of_run.to_numpy(float) for name, of_run in of_runs(logs).where(logs.status["complete"].astype(bool)).items()}
+    partner = partners(logs.settings.loc[complete & (logs.settings["trajectory"] != "sgd").to_numpy()])  # on SGD's all are equal
+    baseline = np.full(len(place), np.nan)
+    for run, other in partner.dropna().items():
+        baseline[place[str(run)]] = values["final"][place[other]]
+    of_sweep = cells(logs.settings)
+    differing = sorted({name for cell in of_sweep for name in cell.differs})
+    firsts = logs.settings.loc[[cell.runs[0] for cell in of_sweep]].to_dict("records")
+    rows = []
+    for cell, settings in zip(of_sweep, firsts, strict=True):
+        places = [place[run] for run in cell.runs]
+        own = {name: of_run[places] for name, of_run in values.items()}
+        final, compared = estimate(own["final"]), difference(own["final"], baseline[places])
+        row: dict[str, object] = {"method": cell.method, "label": cell.label, "complete": int(complete[places].sum()), "runs": len(places)}
+        row |= _with_interval("final_accuracy_percent", final)
+        row |= _with_interval("best_accuracy_percent", estimate(own["best"]))
+        row |= _with_interval("final_correlation", estimate(own["correlation"]))
+        row |= _with_interval("difference_percent", compared) | {"p_value": compared.p}
+        row |= {name: estimate(own[short]).mean for name, short in _MEANS.items()}
+        row |= _relative_variance(own["variance"], own["variance_high"])
+        row |= _published(logs.sweep, cell, settings, final.mean)
+        rows.append(row | {str(name): _plain(settings[name]) for name in differing})
+    found = pd.DataFrame(rows)
+    found.attrs |= {"notes": (*_notes(logs), *_left_out(every, logs)), "settings": tuple(differing)}
+    return found
+
+
+def _with_interval(name: str, found: Estimate) -> dict[str, float]:
+    return {name: found.mean, f"{name}_pm": found.half_width, f"{name}_n": found.n}
+
+
+def _relative_variance(values: np.ndarray, high: np.ndarray) -> dict[str, float]:
+    """The geometric mean, and the ends of its interval: of the measurements' own errors, which those of several runs share out."""
+    known = np.isfinite(values) & (values > 0)
+    mean, errors = geometric_mean(values), np.log(high[known] / values[known])
+    width = float(np.exp(np.sqrt(np.square(errors).sum()) / len(errors))) if len(errors) else np.nan
+    return {"relative_variance": mean, "relative_variance_low": mean / width, "relative_variance_high": mean * width}
+
+
+def _plain(value: object) -> object:
+    return shown(value) if isinstance(value, bool | tuple) else value
+
+
+def _published(sweep: str, cell: Cell, settings: Mapping[str, Any], final: float) -> dict[str, float]:
+    """The paper's values for the same method, where the sweep is one of the paper's, and how far ours is from them."""
+    accuracy = published.accuracy(sweep, settings)
+    variance = published.relative_variance(settings)
+    found: dict[str, float] = {}
+    if accuracy is not None:
+        found["published_accuracy_percent"] = accuracy.get(cell.method, np.nan)
+        found["difference_from_published_percent"] = final - found["published_accuracy_percent"]
+    if variance is not None:
+        found["published_relative_variance"] = variance.get(cell.method, np.nan)
+    return found
+
+
+def _notes(logs: Logs) -> tuple[str, ...]:
+    """Where the runs of one of the paper's sweeps are shorter or longer than the paper's."""
+    steps = logs.status["steps"].dropna()
+    theirs = published.STEPS.get(logs.sweep)
+    others = sorted({int(count) for count in steps} - {theirs})
+    if theirs is None or not others:
+        return ()
+    return (f"The paper trains for {theirs} steps; these runs for {', '.join(map(str, others))}.",)
+
+
+def _left_out(every: Logs, logs: Logs) -> list[str]:
+    """A sentence on the runs that have no row."""
+    number = len(every.settings) - len(logs.settings)
+    own = (
+        "failed before it logged anything, in settings of its own, and has"
+        if number == 1
+        else ("failed before they logged anything, in settings of their own, and have")
+    )
+    return [f"{number} run{'s' * (number > 1)} {own} no row."] if number else []
+
+
+def arranged(found: pd.DataFrame, by: str, *, descending: bool = False) -> pd.DataFrame:
+    """The rows in the order of a column (its name, its short name, ``method`` for the methods' own order, or a setting).
+
+    Rows without a value come last.  ValueError with the legal names for any other.
+    """
+    if by == "method":
+        return found.iloc[::-1] if descending else found
+    others = found.attrs.get("settings", ())
+    name = by if by in others else column_named(by, ("method", *others)).name
+    if name not in found:
+        return found
+    values = found[name].tolist()
+    there = [index for index, value in enumerate(values) if not pd.isna(value)]
+    there.sort(key=lambda index: _rank(values[index]), reverse=descending)
+    return found.iloc[[*there, *(index for index, value in enumerate(values) if pd.isna(value))]]
+
+
+def _rank(value: Any) -> tuple[bool, float, str]:
+    number = isinstance(value, int | float)
+    return (not number, float(value) if number else 0.0, str(value))
+
+
+# --- text ---------------------------------------------------------------------------------------------------------
+
+
+def _cells(found: pd.DataFrame, there: Sequence[Column], plus_minus: str, missing: str) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows as text."""
+    rows = []
+    for row in found.to_dict("records"):
+        rows.append([str(row["label"]), _seeds(row), *(written(row, column, plus_minus, missing) for column in there)])
+    return ["method", "seeds", *(column.heading for column in there)], rows
+
+
+def _seeds(row: dict) -> str:
+    return str(row["complete"]) if row["complete"] == row["runs"] else f"{row['complete']} of {row['runs']}"
+
+
+def text(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int = WIDTH) -> str:
+    """Aligned columns for a terminal or a file: those named, else those with data that fit into ``width`` characters."""
+    headings, rows = _cells(found, shown_columns(found, columns, width), _PLUS_MINUS, "-")
+    widths = [max(len(row[k]) for row in [headings, *rows]) for k in range(len(headings))]
+
+    def line(row: list[str]) -> str:
+        parts = [row[0].ljust(widths[0]), *(item.rjust(width) for item, width in zip(row[1:], widths[1:], strict=True))]
+        return "  ".join(parts).rstrip()
+
+    return "\n".join([line(headings), "  ".join("-" * width for width in widths), *map(line, rows)])
+
+
+def rich_table(found: pd.DataFrame, sweep: str, columns: Sequence[str] | None = None, width: int = WIDTH) -> Table:
+    """The same for a terminal of so many characters, with rich."""
+    chosen = shown_columns(found, columns, width)
+    headings, rows = _cells(found, chosen, "\N{PLUS-MINUS SIGN}", "-")
+    made = Table(title=escaped(sweep), box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    for index, heading in enumerate(headings):
+        made.add_column(escaped(heading), justify="right" if index else "left", no_wrap=index > 0)
+    for row in rows:
+        made.add_row(*map(escaped, row))
+    return made
+
+
+# --- LaTeX and CSV ------------------------------------------------------------------------------------------------
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "_": r"\_",
+    "%": r"\%",
+    "&": r"\&",
+    "#": r"\#",
+    "$": r"\$",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+}
+
+
+def latex_escaped(words: str) -> str:
+    """Text in which every character that LaTeX would act on stands for itself."""
+    return "".join(_LATEX.get(character, character) for character in words)
+
+
+def _number(words: str) -> str:
+    """A number in mathematics, so that its minus is one: ``-0.28 +- 1.05 (n=2)`` as ``$-0.28 \\pm 1.05$ (n=2)``."""
+    value, space, pairs = words.partition(" (")
+    if not any(character.isdigit() for character in value) or "of" in value:
+        return words
+    return f"${value.replace(_PLUS_MINUS, chr(92) + 'pm')}${space}{pairs}"
+
+
+def latex(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int = PAGE) -> str:
+    """A tabular of the booktabs package: the columns named, else those with data that fit a page."""
+    headings, rows = _cells(found, shown_columns(found, columns, width), _PLUS_MINUS, "--")
+
+    def line(items: Iterable[str]) -> str:
+        return " & ".join(items) + r" \\"
+
+    body = [line([latex_escaped(row[0]), row[1], *map(_number, row[2:])]) for row in rows]
+    whole = [r"\toprule", line(map(latex_escaped, headings)), r"\midrule", *body, r"\bottomrule"]
+    spec = "l" + "r" * (len(headings) - 1)
+    return "\n".join(["% needs \\usepackage{booktabs}", f"\\begin{{tabular}}{{{spec}}}", *whole, r"\end{tabular}", ""])
+
+
+def write(found: pd.DataFrame, folder: Path, columns: Sequence[str] | None = None) -> list[Path]:
+    """``table.csv`` (all numbers) and ``table.tex`` (the columns named), each written aside first."""
+    made = {"table.csv": io.StringIO(), "table.tex": io.StringIO(latex(found, columns))}
+    found.to_csv(made["table.csv"], index=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, stream in made.items():
+        path, aside = folder / name, folder / f".{name}.tmp"
+        aside.write_text(stream.getvalue())
+        os.replace(aside, path)
+        paths.append(path)
+    return paths

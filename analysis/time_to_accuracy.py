@@ -1,0 +1,164 @@
+"""How long training takes to a given accuracy, in seconds and in bytes."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from analysis import axes as on_axis
+from analysis.aggregate import estimate, final, runs_to_use, wide
+from analysis.logs.load import Logs
+from analysis.plots.style import RC, WIDTHS, look
+from analysis.seed_groups import Cell, Group, groups, title
+
+TAG = "Vacc"
+BELOW = 1.0  # percentage points: the default target lies so far below the final mean of the baseline
+_BASELINE = "supersgd"
+_ROW = 0.2  # inches per method
+_TALLEST = 8.0  # inches: of a figure that has more panels below each other than beside, and of all rows of a panel
+_LEAST_ROW = 0.115  # inches: a line of a label
+_LABEL_WIDTH = 22  # letters, in a figure of one column
+_LOG_FROM = 5.0  # ratio of the longest to the shortest from which the axis is logarithmic
+
+
+@dataclass(frozen=True)
+class Target:
+    """An accuracy in percent, and in words where it comes from (empty for one that was asked for)."""
+
+    percent: float
+    rule: str = ""
+
+
+def reach(logs: Logs, runs: Sequence[str], target: float, axis: str = "time") -> pd.Series:
+    """For each run the position on an axis (``analysis.axes.AXES``) at its first evaluation of at least ``target`` % accuracy.
+
+    There is no interpolation between evaluations: a model is known only where it was evaluated, so the answer is never too early
+    and at most one evaluation interval too late.  NaN where the run never gets there, or has no position on that axis.
+    """
+    there = wide(logs, TAG, list(runs)) >= target
+    there = there.loc[:, there.any(axis=0)]
+    first = there.idxmax(axis=0)
+    found = pd.Series(np.nan, index=pd.Index(runs, name="run"), dtype=float)
+    if len(first):
+        where = on_axis.positions(logs, axis, list(first.index), sorted(set(first)))
+        for run, step in first.items():
+            found[run] = where.loc[step, run]
+    return found
+
+
+def default_target(group: Group) -> Target | None:
+    """One point below SuperSGD's final accuracy (mean over seeds), or the best method's where SuperSGD has none; None without any."""
+    means = [(cell, estimate(final(group.logs, TAG, runs_to_use(group.logs, cell))).mean) for cell in group.cells]
+    means = [(cell, mean) for cell, mean in means if np.isfinite(mean)]
+    if not means:
+        return None
+    baseline = [(cell, mean) for cell, mean in means if cell.method == _BASELINE]
+    mean = max(mean for _, mean in baseline or means)
+    name = f"{title(_BASELINE)}'s" if baseline else "the best"
+    return Target(mean - BELOW, f"{BELOW:g} point below {name} final mean")
+
+
+@rc_context(RC)
+def time_to_accuracy(logs: Logs, width: float, target: float | None = None) -> Figure | str:
+    """Training time and bytes sent by one worker until the validation accuracy first reaches ``target`` percent (see ``reach``).
+
+    A row for each method: a dot for each run; mean and 95 % interval over seeds only where all runs of the row get there, as
+    a mean over the fast ones would flatter; otherwise how many of them do.  Runs that have not finished count as not there
+    until they are.  By default the target is ``default_target``'s.  Trained runs only.  ``width`` in inches; where its panels, below each
+    other, would be taller than a page, they stand side by side on the width of the page.
+    """
+    trained = [group for group in groups(logs) if group.trajectory == "method"]
+    if not trained:
+        return "there are no trained runs"
+    if len(trained) > 1:
+        return f"the runs fall into {len(trained)} groups that have no accuracy in common ({', '.join(trained[0].differs)}): keep one"
+    (group,) = trained
+    cells = [cell for cell in group.cells if len(wide(logs, TAG, list(cell.runs)))]
+    goal = Target(target) if target is not None else default_target(group)
+    if not cells or goal is None:
+        return f"no run has logged {TAG}"
+    found = {axis: {cell.label: reach(logs, cell.runs, goal.percent, axis) for cell in cells} for axis in ("time", "bytes")}
+    found = {axis: rows for axis, rows in found.items() if any(of_cell.notna().any() for of_cell in rows.values())}
+    if not found:
+        steps = reach(logs, [run for cell in cells for run in cell.runs], goal.percent, "step")
+        return (
+            "no run has logged times or comm/bytes" if len(steps.dropna()) else f"no run reaches {goal.percent:.2f} % validation accuracy"
+        )
+    return _draw(group, cells, goal, found, width)
+
+
+def _draw(group: Group, cells: list[Cell], goal: Target, found: Mapping[str, Mapping[str, pd.Series]], width: float) -> Figure | str:
+    beside = width > 5
+    rows, columns = (1, len(found)) if beside else (len(found), 1)
+    labels = [cell.label if beside else textwrap.fill(cell.label, _LABEL_WIDTH) for cell in cells]
+    row = max(0.05 + 0.125 * len(label.split("\n")) for label in labels)
+    row = min(_ROW, _TALLEST / len(cells)) if beside else max(_ROW, row)
+    height = 0.4 + rows * (0.45 + row * len(cells))
+    if not beside and height > _TALLEST:
+        return _draw(group, cells, goal, found, WIDTHS["page"])
+    if row < _LEAST_ROW:
+        return f"{len(cells)} rows are too many for one figure: choose fewer runs"
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    for index, (axis, by_label) in enumerate(found.items()):
+        axes = figure.add_subplot(rows, columns, index + 1)
+        _rows(axes, axis, cells, by_label)
+        labelled = not beside or index == 0
+        axes.set_yticks(range(len(cells)), labels if labelled else [""] * len(cells))
+        if not beside or index == len(found) - 1:
+            _counts(axes, cells, reach(group.logs, [run for cell in cells for run in cell.runs], goal.percent, "step"))
+    rule = f"{' ' if beside else chr(10)}({goal.rule})" if goal.rule else ""
+    figure.suptitle(f"to {goal.percent:.2f} % validation accuracy{rule}", fontsize=8.5)
+    return figure
+
+
+def _rows(axes: Axes, axis: str, cells: list[Cell], by_label: Mapping[str, pd.Series]) -> None:
+    every = np.concatenate([rows.dropna().to_numpy() for rows in by_label.values()])
+    size, label = on_axis.unit(axis, float(every.max()))
+    for row, cell in enumerate(cells):
+        style = look(cell)
+        places = by_label[cell.label] / size
+        axes.plot(places, np.full(len(places), row), linestyle="none", marker="o", markersize=2.6, color=style.colour, alpha=0.55, zorder=2)
+        if len(places) and places.notna().all():
+            mean = estimate(places)
+            if np.isfinite(mean.half_width):
+                bar = {"fmt": "none", "ecolor": style.colour, "elinewidth": 1.0, "capsize": 2.5}
+                axes.errorbar(mean.mean, row, xerr=mean.half_width, zorder=3, **bar)
+            axes.plot([mean.mean], [row], linestyle="none", zorder=4, **style.point())
+    _scale(axes, every / size)
+    axes.set_xlabel(label)
+    axes.set_ylim(len(cells) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+
+
+def _scale(axes: Axes, places: np.ndarray) -> None:
+    """From zero where the rows are alike; logarithmic where they span a factor of five.  Long intervals do not squeeze the rest."""
+    low, high = float(places.min()), float(places.max())
+    if low > 0 and high / low >= _LOG_FROM:
+        axes.set_xscale("log")
+        axes.set_xlim(low / 1.25, high * 1.25)
+        decades = np.log10(high / low)
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 1.5 else (1, 3) if decades < 2.5 else (1,), numticks=9))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    else:
+        axes.set_xlim(0, 1.08 * high or 1.0)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+
+
+def _counts(axes: Axes, cells: list[Cell], steps: pd.Series) -> None:
+    """At the right edge, how many runs of a row get there, where it is not all."""
+    for row, cell in enumerate(cells):
+        count = int(np.isfinite(steps.reindex(list(cell.runs))).sum())
+        if count < len(cell.runs):
+            text = f"{count} of {len(cell.runs)}" if count else "never"
+            axes.annotate(text, (1.02, row), xycoords=axes.get_yaxis_transform(), va="center", ha="left", fontsize=7, annotation_clip=False)

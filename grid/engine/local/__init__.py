@@ -1,0 +1,4 @@
+"""Runs on this machine: its slots, its cores and GPUs, and what a person sees of them.
+
+May import ``grid.engine.states`` and the rooms below it.
+"""

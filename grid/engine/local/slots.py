@@ -1,0 +1,228 @@
+"""The same scripts on this machine, in slots: one run.sh per core, or per GPU where there are any."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from grid.engine.local.machine import Machine, Share, ranks_of
+from grid.engine.local.progress import Bars, Display, Lines, title
+from grid.engine.states.judge import HELD
+from grid.engine.states.runs import Run, prepare
+
+POLL_S = 0.1
+GRACE_S = 30.0  # between SIGTERM and SIGKILL: time to write a checkpoint
+LAST_LINES = 5
+BAD_SETTINGS = 2  # the exit code of main.py for bad settings or data
+ENOUGH_REFUSALS = 2
+
+
+@dataclass
+class Outcome:
+    """What became of a sweep's runs."""
+
+    done: list[Run] = field(default_factory=list)
+    skipped: list[Run] = field(default_factory=list)  # done before, or meanwhile by another runner
+    left: list[tuple[Run, str]] = field(default_factory=list)  # not started: alive elsewhere, or in doubt
+    failed: list[tuple[Run, str]] = field(default_factory=list)
+    given_up: list[Run] = field(default_factory=list)  # not started: the first ones were refused for their settings
+    stopped: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        if self.stopped:
+            return 130
+        return 1 if self.failed or self.left or self.given_up else 0
+
+
+@dataclass
+class _Child:
+    run: Run
+    process: subprocess.Popen[bytes]
+    began: float
+    share: Share
+
+
+def run_all(runs: Sequence[Run], slots: int | None, display: Display, busy: Mapping[str, str] | None = None) -> Outcome:
+    """Run what is missing, as many at a time as the machine has room for.  SIGINT and SIGTERM stop every child before this returns.
+
+    ``slots`` overrules the machine's size (ValueError below 1).  ``busy`` are runs that are not to be started (run folder -> why not).
+
+    Another runner may work on the same sweep, so the state of a run is read again just before it is started.  Where two
+    runs have ended for bad settings or data, and none is done, no further one is started.
+    """
+    machine = Machine(slots)
+    outcome, busy = Outcome(), busy or {}
+    waiting = [run for run in runs if not _passed(run, outcome, busy)]
+    num_refused = 0
+    children: dict[int, _Child] = {}
+    with _stop_signals() as stopping:
+        try:
+            while (waiting and not stopping()) or children:
+                for run in list(waiting):
+                    if stopping() or (share := machine.take(run)) is None:
+                        continue
+                    waiting.remove(run)
+                    if why := _passed(run, outcome, busy):
+                        machine.give_back(share)
+                        display.passed(run, f"now {why}, by another process; not started here")
+                        continue
+                    prepare([run])
+                    children[share.slot] = _Child(run, _start(run, share), time.monotonic(), share)
+                    display.started(share.slot, run)
+                if stopping():
+                    break
+                time.sleep(POLL_S)
+                for slot, child in list(children.items()):
+                    code = child.process.poll()
+                    if code is None:
+                        display.beat(slot, child.run)
+                        continue
+                    del children[slot]
+                    machine.give_back(child.share)
+                    failure = _failure(child, code)
+                    if code == HELD:
+                        failure = "another process runs it already"
+                        outcome.left.append((child.run, failure))
+                    elif failure:
+                        outcome.failed.append((child.run, failure))
+                        num_refused += code == BAD_SETTINGS
+                    else:
+                        outcome.done.append(child.run)
+                    display.ended(slot, child.run, failure or f"done in {time.monotonic() - child.began:.0f} s")
+                if num_refused >= ENOUGH_REFUSALS and not outcome.done:
+                    outcome.given_up += waiting
+                    waiting.clear()
+        finally:
+            outcome.stopped = stopping() > 0
+            if children:
+                display.note(f"stopping {len(children)} run{'s' if len(children) > 1 else ''}; a second Ctrl-C stops them at once")
+                _stop(list(children.values()), stopping)
+    return outcome
+
+
+def _passed(run: Run, outcome: Outcome, busy: Mapping[str, str]) -> str:
+    """The word for why this run is not to be started, noted in the outcome; empty when it is."""
+    state = run.state()
+    if run.run_dir in busy and state.word != "done":
+        outcome.left.append((run, busy[run.run_dir]))
+        return busy[run.run_dir]
+    if state.may_start:
+        return ""
+    if state.word == "done":
+        outcome.skipped.append(run)
+    else:
+        outcome.left.append((run, f"{state.word}: {state.reason or 'it runs already'}"))
+    return state.word
+
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[Callable[[], int]]:
+    """How often we were asked to stop; the old handlers come back afterwards."""
+    asked: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        del frame
+        asked.append(number)
+
+    heard = [number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, handle) for number in heard}
+    try:
+        yield lambda: len(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _start(run: Run, share: Share) -> subprocess.Popen[bytes]:
+    """run.sh in a process group of its own, so that the terminal's Ctrl-C reaches it only through us."""
+    environ = {**os.environ, "NPROC": str(ranks_of(run)), "PYTHON": os.environ.get("PYTHON", sys.executable)}
+    environ["OMP_NUM_THREADS"] = str(run.experiment.config["threads"])
+    if share.gpus:
+        environ["CUDA_VISIBLE_DEVICES"] = ",".join(share.gpus)
+    with run.folder.log.open("ab") as log:
+        return subprocess.Popen(
+            ["bash", str(run.folder.script)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environ,
+            start_new_session=True,
+        )
+
+
+def _failure(child: _Child, code: int) -> str:
+    """Why this run counts as failed; empty when it is done, by its exit code and by its own record."""
+    state = child.run.state()
+    if code == 0 and state.word == "done":
+        return ""
+    words = {
+        0: "exit code 0, but the run does not say that it is done",
+        BAD_SETTINGS: "bad settings or data",
+        3: "diverged",
+        75: "stopped by a signal",
+    }
+    return words.get(code) or (f"killed by signal {-code}" if code < 0 else f"exit code {code}")
+
+
+def _stop(children: Sequence[_Child], stopping: Callable[[], int]) -> None:
+    """SIGTERM to every process group, GRACE_S to checkpoint, then SIGKILL to what is left of the groups."""
+    asked = stopping()
+    for child in children:
+        _signal_group(child, signal.SIGTERM)
+    end = time.monotonic() + GRACE_S
+    while any(child.process.poll() is None for child in children) and time.monotonic() < end and stopping() <= asked:
+        time.sleep(POLL_S)
+    for child in children:
+        _signal_group(child, signal.SIGKILL)
+        child.process.wait()
+
+
+def _signal_group(child: _Child, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.process.pid, number)
+
+
+# --- with a display -----------------------------------------------------------------------------------------------
+
+
+def run_with_progress(runs: Sequence[Run], slots: int | None = None, busy: Mapping[str, str] | None = None) -> Outcome:
+    """``run_all`` with bars on a terminal and lines elsewhere, then a summary."""
+    total = sum(run.state().may_start for run in runs)
+    if sys.stdout.isatty():
+        with Bars(total) as bars:
+            outcome = run_all(runs, slots, bars, busy)
+    else:
+        outcome = run_all(runs, slots, Lines(total), busy)
+    print(summary(outcome))
+    return outcome
+
+
+def summary(outcome: Outcome) -> str:
+    """What became of the sweep; for each failure the last lines of its log."""
+    lines = []
+    for run, reason in outcome.left:
+        lines.append(f"not started: {title(run)}, {run.run_dir}: {reason}")
+    for run, reason in outcome.failed:
+        lines.append(f"failed: {title(run)}: {reason}; the end of {Path(run.run_dir) / run.folder.log.name}:")
+        lines += [f"    {line}" for line in run.folder.last_lines(LAST_LINES)] or ["    (empty)"]
+    if outcome.given_up:
+        log = Path(outcome.failed[0][0].run_dir) / outcome.failed[0][0].folder.log.name
+        lines.append(
+            f"gave up: the first runs were all refused for bad settings or data; see the reason with: tail {shlex.quote(str(log))}"
+        )
+    if outcome.stopped:
+        lines.append("stopped; the same command goes on from the last checkpoints")
+    counts = [(len(outcome.done), "done"), (len(outcome.skipped), "done before"), (len(outcome.failed), "failed")]
+    counts.append((len(outcome.left) + len(outcome.given_up), "not started"))
+    lines.append(", ".join(f"{count} {word}" for count, word in counts if count) or "nothing to do")
+    return "\n".join(lines)

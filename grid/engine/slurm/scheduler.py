@@ -1,0 +1,374 @@
+"""What SLURM says of submitted jobs, in as few commands as can be; with ``slurm.py`` the only file that knows SLURM.
+
+One look is one ``squeue``: it is fresh, it lists everything that can be alive (and why what waits waits), and it needs no accounting.  It
+forgets a job MinJobAge (300 s by default) after its end; so what it said of an end is remembered in the cache, and only for elements that
+are neither in the queue nor explained by their own files does ``history`` ask ``sacct``, once.  ``sacct`` never decides whether anything
+is alive: its database lags behind the controller, and many sites have none.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from grid.engine.slurm import scheduler_cache
+from grid.engine.slurm.elements import compact, expand
+from grid.engine.slurm.scheduler_cache import ENDS, WAITING, Answer, Facts, Job, Unreachable, array_id
+
+__all__ = [
+    "Answer",
+    "Facts",
+    "Job",
+    "Unreachable",
+    "array_id",
+    "ask",
+    "cancel",
+    "compact",
+    "expand",
+    "facts",
+    "find",
+    "history",
+]
+
+MAX_AGE_S = 40.0  # a look younger than this serves the next command too
+MAX_WAIT_S = 300.0  # the longest pause after failures in a row; it begins with MAX_AGE_S and doubles
+TIMEOUT_S = 20.0
+FACTS_AGE_S = 86400.0
+MANY = 500  # words in one command line
+NEVER_S = 3600.0  # the age given to an id that accounting alone was asked for: too old to tell what is in the queue
+MARGIN_S = 86400.0  # accounting is asked from a day before the first submission: clocks, time zones
+
+# Asked with -r: otherwise elements that wait share a line, and one that waits for its turn is said to be held because others are.
+# The reason comes last, for it may hold anything.
+# What others may write (names of jobs) comes after a character that nobody types.
+_QUEUE = "%i|%T|%S|%e|%N|%r\x1f%j\x1f%o"
+_HISTORY = "JobID,State,ExitCode,Start,End,NodeList,JobName"
+Marks = Mapping[str, Collection[str]]  # array id -> the names that its job may have, and ends of the path of its sbatch file; all are ours
+NO_MARKS: Marks = {}
+_CONF = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf")
+
+
+# --- asking -------------------------------------------------------------------------------------------------------
+
+
+def ask(ids: Collection[str], *, cache: Path | None = None, max_age_s: float = MAX_AGE_S, marks: Marks = NO_MARKS) -> Answer:
+    """The jobs of these array ids: from the cache where it is young enough, else by exactly one command.
+
+    A cluster may begin its ids anew: a job that has none of its id's ``marks`` is a stranger's, and not in the answer.
+    Never raises for what the scheduler does: an answer that is not ``reachable`` says why in ``error``.  After failures it is left alone
+    for 40, 80, 160, then 300 s; ``max_age_s=0`` asks now, as everything that starts or cancels a run should.
+    """
+    now, cluster = time.time(), cluster_name()
+    known = scheduler_cache.read(cache, cluster)
+    ids = sorted(set(ids))
+    if all(name in known.ids and 0 <= now - known.ids[name][0] < max_age_s for name in ids):
+        return known.answer(ids, "cache" if ids else "", cluster) if ids else Answer(now, {}, cluster=cluster)
+    count, failed_at, words = known.failures
+    left_s = failed_at + wait_s(count) - now
+    if max_age_s > 0 and count and 0 < left_s <= MAX_WAIT_S:
+        return Answer(failed_at, {}, False, "", f"{words} (not asked again for {left_s:.0f} s)", frozenset(ids), cluster)
+    try:
+        jobs = _queue(ids, marks)
+    except Unreachable as error:
+        known.failures = (count + 1, now, str(error))
+        scheduler_cache.write(cache, cluster, known, now)
+        return Answer(now, {}, False, "squeue", str(error), frozenset(ids), cluster)
+    known.failures = (0, 0.0, "")
+    known.put(now, ids, jobs)
+    scheduler_cache.write(cache, cluster, known, now)
+    return known.answer(ids, "squeue", cluster)
+
+
+def wait_s(failures: int) -> float:
+    """The pause after so many failures in a row."""
+    return min(MAX_WAIT_S, MAX_AGE_S * 2.0 ** (min(failures, 10) - 1)) if failures else 0.0
+
+
+def history(elements: Collection[str], since: float, *, cache: Path | None = None, marks: Marks = NO_MARKS) -> Answer:
+    """How elements ended that are no longer in the queue, from accounting; ``since``: when the first was submitted.  marks: see ``ask``.
+
+    At most one ``sacct``, for ids with an element whose end is not known yet and that was not asked for in the last 300 s.  Ends are
+    remembered: later answers of ``ask`` hold them.  Not ``reachable`` where there is no accounting.
+    """
+    now, cluster = time.time(), cluster_name()
+    known = scheduler_cache.read(cache, cluster)
+    ids = sorted({array_id(element) for element in elements})
+    ended = {name: {el: job for el, job in known.ids.get(name, (now, {}))[1].items() if job.is_over} for name in ids}
+    open_ids = {array_id(el) for el in elements if el not in ended[array_id(el)] and array_id(el) not in ended[array_id(el)]}
+    asking = sorted(name for name in open_ids if not 0 <= now - known.history.get(name, 0.0) < MAX_WAIT_S)
+    try:
+        found = _accounts(asking, since, marks) if asking else {}
+    except Unreachable as error:
+        return Answer(now, {}, False, "sacct", str(error), frozenset(ids), cluster)
+    for element, job in found.items():
+        if job.is_over and array_id(element) in ended:
+            ended[array_id(element)][element] = job
+    for name in asking:
+        known.history[name] = now
+        asked, jobs = known.ids.get(name, (0.0, {}))
+        known.ids[name] = (asked or now - NEVER_S, {**jobs, **ended[name]})
+    if asking:
+        scheduler_cache.write(cache, cluster, known, now)
+    jobs = {element: job for name in ids for element, job in ended[name].items()}
+    return Answer(now, jobs, True, "sacct" if asking else "cache", "", frozenset(ids), cluster)
+
+
+def facts(cache: Path | None = None, max_age_s: float = FACTS_AGE_S) -> Facts:
+    """The cluster's limits, at most so old; older ones where SLURM does not answer.  Unreachable where it never did."""
+    now, cluster = time.time(), cluster_name()
+    known = scheduler_cache.read(cache, cluster)
+    if known.facts and 0 <= now - known.facts[0] < max_age_s:
+        return known.facts[1]
+    try:
+        text = _call(["scontrol", "show", "config"])
+    except Unreachable:
+        if known.facts:
+            return known.facts[1]
+        raise
+    values = dict(re.findall(r"^(\w+)\s*= ?(.*?)\s*$", text, re.MULTILINE))
+    found = Facts(
+        cluster=values.get("ClusterName", ""),
+        version=values.get("SLURM_VERSION", ""),
+        max_array_size=_whole(values.get("MaxArraySize"), Facts.max_array_size),
+        accounting=values.get("AccountingStorageType", "") not in ("", "(null)", "accounting_storage/none"),
+        min_job_age_s=_whole(values.get("MinJobAge"), Facts.min_job_age_s),
+        max_job_count=_whole(values.get("MaxJobCount"), Facts.max_job_count),
+    )
+    if found.accounting:
+        found = replace(found, max_submit=_max_submit())
+    known.facts = (now, found)
+    scheduler_cache.write(cache, cluster, known, now)
+    return found
+
+
+def _max_submit() -> int | None:
+    """The least MaxSubmitJobs of this user's associations; None where there is none, or nobody tells."""
+    try:
+        user = getpass.getuser()
+        told = _call(["sacctmgr", "-n", "-P", "show", "assoc", f"user={user}", "format=MaxSubmitJobs"]).split()
+    except (Unreachable, KeyError, OSError):
+        return None
+    return min((int(word) for word in told if word.isdecimal()), default=None)
+
+
+def queue_size() -> tuple[int, int]:
+    """(jobs that the controller keeps, each element counted and ended ones too; this user's that have not ended).  Unreachable."""
+    kept = own = 0
+    for line in _call(["squeue", "-h", "-a", "-t", "all", "-o", "%i|%U|%T"]).splitlines():
+        name, _, rest = line.partition("|")
+        uid, _, word = rest.partition("|")
+        try:
+            count = len(expand(name))
+        except Unreachable:  # a kind of job that is none of ours: 12+1
+            count = 1
+        kept += count
+        own += count if uid == str(os.getuid()) and word not in ENDS else 0
+    return kept, own
+
+
+def find(name: str, since: float) -> str | None:
+    """The id of the job submitted under this unique name, from the queue, else from accounting; None: SLURM knows none.
+
+    Settles a submission whose reply was lost.  Unreachable where the queue cannot be asked.
+    """
+    told = _call(["squeue", "-h", "-a", "-t", "all", "-n", name, "-o", "%i"])
+    if not told.strip():
+        try:
+            told = _call(["sacct", "-X", "-P", "-n", "-S", _day(since), "--name", name, "-o", "JobID"])
+        except Unreachable:  # no accounting: the queue's word is all there is
+            return None
+    found = {array_id(expand(line)[0]) for line in told.splitlines() if line and not line.startswith("CLUSTER:")}
+    return max(found, key=int) if found else None
+
+
+def cluster_name() -> str:
+    """The cluster that commands here speak to, without asking it: one folder may be seen from several.  Empty where nothing tells."""
+    named = os.environ.get("SLURM_CLUSTERS", "")
+    if named and "," not in named:
+        return named
+    for path in [os.environ["SLURM_CONF"]] if os.environ.get("SLURM_CONF") else _CONF:
+        try:
+            found = re.search(r"^\s*ClusterName\s*=\s*(\S+)", Path(path).read_text(errors="replace"), re.MULTILINE | re.IGNORECASE)
+        except OSError:
+            continue
+        if found:
+            return found[1]
+    return os.environ.get("SLURM_CLUSTER_NAME", "")
+
+
+# --- acting -------------------------------------------------------------------------------------------------------
+
+
+def cancel(elements: Collection[str]) -> None:
+    """``scancel`` these elements; those that have ended are passed over.  ValueError with SLURM's words, or Unreachable."""
+    for words in _parts(elements):
+        try:
+            _act(["scancel", *words])
+        except Unreachable as error:
+            if _NOT_BEGUN.search(str(error)):
+                raise
+            raise Unreachable(f"{error}; it is not known whether the jobs were cancelled: look again with status") from None
+
+
+# --- SLURM's texts ------------------------------------------------------------------------------------------------
+
+
+def _queue(ids: Sequence[str], marks: Marks) -> dict[str, Job]:
+    try:
+        text = _call(["squeue", "-h", "-a", "-r", "-t", "all", "-j", ",".join(ids), "-o", _QUEUE])
+    except Unreachable as error:
+        if "Invalid job id specified" not in str(error):
+            raise
+        return {}  # what squeue says of one id that it has forgotten
+    jobs = {}
+    for name, (word, start, end, node, rest) in _rows(text, 5):
+        reason, _, which = rest.partition("\x1f")
+        if not _is_ours(name, which, marks):
+            continue
+        jobs |= dict.fromkeys(expand(name), _queue_job(word, start, end, node, reason))
+    return jobs
+
+
+def _is_ours(name: str, which: str, marks: Marks) -> bool:
+    """which: a job's name and its script, with a \\x1f between them."""
+    named = marks.get(array_id(name))
+    job_name, _, script = which.partition("\x1f")
+    return not named or not which or job_name in named or script.endswith(tuple(f"/{mark}" for mark in named))
+
+
+def _queue_job(word: str, start: str, end: str, node: str, reason: str) -> Job:
+    return Job(
+        word=word,
+        reason="" if reason == "None" else reason,
+        node=node,
+        start=None if word in WAITING else _time(start),  # of what waits it is a forecast
+        end=_time(end) if word in ENDS else None,  # of what lives it is the time limit
+    )
+
+
+def _accounts(ids: Sequence[str], since: float, marks: Marks) -> dict[str, Job]:
+    text = _call(["sacct", "-X", "-P", "-n", "-S", _day(since), "-j", ",".join(ids), "-o", _HISTORY])
+    jobs = {}
+    for name, (state, exit_code, start, end, node, which) in _rows(text, 6):
+        if _is_ours(name, which, marks):
+            jobs |= dict.fromkeys(expand(name), _accounts_job(state, exit_code, start, end, node))
+    return jobs
+
+
+def _accounts_job(state: str, exit_code: str, start: str, end: str, node: str) -> Job:
+    code, _, number = exit_code.partition(":")
+    died = _whole(number, 0)
+    word = state.split()[0] if state else ""  # of "CANCELLED by 1000"
+    if word.endswith("+"):  # cut short
+        word = next((end for end in sorted(ENDS) if end.startswith(word[:-1])), word)
+    return Job(
+        word=word,
+        reason=state if " " in state else "",
+        node="" if node == "None assigned" else node,
+        exit_code=128 + died if died else _whole(code, 0),
+        start=_time(start),
+        end=_time(end),
+    )
+
+
+def _rows(text: str, count: int) -> Iterator[tuple[str, list[str]]]:
+    """(name, the ``count`` fields after it) of every line.  Unreachable where one cannot be read: then absence would mean nothing."""
+    for line in text.splitlines():
+        if not line.strip() or line.startswith("CLUSTER:"):
+            continue
+        name, *fields = line.split("|", count)
+        if len(fields) != count:
+            raise Unreachable(
+                f"this line of the scheduler's answer has {len(fields) + 1} fields where {count + 1} were asked for: {line[:80]!r}"
+            )
+        yield name, fields
+
+
+def _time(text: str) -> float | None:
+    """Seconds since 1970, also of a SLURM that ignores SLURM_TIME_FORMAT; None for N/A, Unknown, None."""
+    try:
+        return float(text) if text.isdecimal() else datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _whole(text: str | None, default: int) -> int:
+    """The number that the text begins with: ``300 sec``."""
+    found = re.match(r"\d+", text or "")
+    return int(found[0]) if found else default
+
+
+def _day(since: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(max(0.0, since - MARGIN_S)))
+
+
+# --- commands -----------------------------------------------------------------------------------------------------
+
+
+def _environment() -> dict[str, str]:
+    """Plain texts, times as seconds, ranges whole, and none of the filters that a user's shell may set for the commands."""
+    own = {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("SQUEUE_", "SACCT_", "SCANCEL_"))}
+    return {**kept, **own}
+
+
+def _call(command: Sequence[str]) -> str:
+    """Standard output.  Unreachable with the first line of complaint; the command's whole answer or none."""
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=_environment(),
+            timeout=TIMEOUT_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except FileNotFoundError:
+        raise Unreachable(f"there is no {command[0]} on {socket.gethostname()}") from None
+    except subprocess.TimeoutExpired:
+        raise Unreachable(f"{command[0]} gave no answer within {TIMEOUT_S:.0f} s") from None
+    except OSError as error:
+        raise Unreachable(f"{command[0]} cannot be started: {error.strerror or error}") from None
+    if done.returncode != 0:
+        raise Unreachable(_complaint(done.stderr) or f"{command[0]} ended with code {done.returncode}")
+    return done.stdout
+
+
+def _complaint(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""
+
+
+_SILENCE = re.compile(
+    r"contact|connect|timed? ?out|communicat|gave no answer|there is no |cannot be started|process configuration", re.IGNORECASE
+)
+
+
+_NOT_BEGUN = re.compile("there is no |cannot be started")
+
+
+def _act(command: Sequence[str]) -> None:
+    """ValueError where SLURM refuses, Unreachable where it does not answer; an element that has ended is no refusal."""
+    try:
+        _call(command)
+    except Unreachable as error:
+        if _SILENCE.search(str(error)):
+            raise
+        if not re.search(r"already (completed|completing|finished|done)|is already", str(error), re.IGNORECASE):
+            raise ValueError(f"{command[0]} refused: {error}") from None
+
+
+def _parts(elements: Collection[str]) -> Iterator[list[str]]:
+    words = compact(elements)
+    for start in range(0, len(words), MANY):
+        yield words[start : start + MANY]

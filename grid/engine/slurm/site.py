@@ -1,0 +1,148 @@
+"""A cluster's profile, from one small YAML: account, partitions and their limits, defaults of resources.  Nothing of it is in code.
+
+``grid/sites/`` holds a commented example of each kind; ``site_yaml.py`` reads them, ``preamble.py`` turns a part into bash.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from files import plain
+from grid.engine.scripts import preamble
+from grid.engine.scripts.preamble import Stage
+from grid.engine.sweeps.resources import Resources, megabytes, seconds, time_text
+from nuq.settings import unknown
+
+ROOT = Path(__file__).absolute().parents[3]
+EXAMPLES = ROOT / "grid" / "sites"
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The limits of one partition; None: not known, so not checked."""
+
+    max_time: str | None = None
+    gpus: int | None = None  # of one node
+    cpus: int | None = None  # of one node
+    mem: str | None = None  # of one node
+    nodes: int | None = None  # most of one job
+    constraint: str | None = None  # asked for on this partition, unless the experiment asks for another
+
+
+@dataclass(frozen=True)
+class Mail:
+    """Who is written to, and when."""
+
+    user: str = ""
+    on: tuple[str, ...] = ("FAIL",)
+
+
+@dataclass(frozen=True)
+class Site:
+    """Everything that differs between clusters; the empty one asks for nothing and checks nothing."""
+
+    name: str = ""
+    account: str | None = None
+    qos: str | None = None
+    partition: str | None = None
+    constraint: str | None = None
+    exclude: str | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    partitions: Mapping[str, Partition] = field(default_factory=dict)
+    modules: tuple[str, ...] = ()
+    activate: tuple[str, ...] = ()  # lines of bash
+    environment: Mapping[str, str] = field(default_factory=dict)  # values in which $NAME is expanded inside the job
+    scratch: str | None = None  # a folder of the node, exported as NUQ_SCRATCH
+    stage: tuple[Stage, ...] = ()
+    mail: Mail | None = None
+    signal_s: int = 120  # warning before the time limit
+    max_requeues: int = 100
+    max_array_size: int | None = None  # None: the cluster's own word
+    max_submit: int | None = None
+    sbatch: tuple[str, ...] = ()  # further options
+
+    def resources(self, partition: str | None = None) -> Mapping[str, Any]:
+        """What an experiment asks for where it says nothing itself, on ``partition`` (None: the profile's own)."""
+        chosen = partition or self.partition
+        limits = self.partitions.get(chosen or "", Partition())
+        asked = {
+            "partition": chosen,
+            "account": self.account,
+            "qos": self.qos,
+            "constraint": limits.constraint or self.constraint,
+            "exclude": self.exclude,
+        }
+        return {**self.defaults, **{name: value for name, value in asked.items() if value is not None}}
+
+    def check(self, resources: Resources, scripts_parallel: int = 1) -> None:
+        """ValueError where the asked partition cannot give what scripts of ``scripts_parallel`` runs at a time need."""
+        asked = resources.partition or self.partition
+        if not self.partitions or asked is None:
+            return
+        names = [name for name in asked.split(",") if name]
+        for name in names:
+            if name not in self.partitions:
+                raise unknown(f"partition of site {self.name}", name, dict(self.partitions))
+        problems = [_shortage(self.partitions[name], resources, scripts_parallel) for name in names]
+        if not all(problems):  # SLURM starts a job in any partition of a list that can run it
+            return
+        able = [name for name, limits in self.partitions.items() if not _shortage(limits, resources, scripts_parallel)]
+        others = f"partitions that can: {', '.join(able)}" if able else f"no partition of site {self.name} can"
+        raise ValueError(f"partition {names[0]!r} of site {self.name} cannot give {problems[0]} ({others})")
+
+    def preamble(self) -> list[str]:
+        """Lines of bash for the start of a job script: scratch, modules, environment, activation, staging; none for the empty site."""
+        return preamble.lines(
+            self.name,
+            modules=self.modules,
+            activate=self.activate,
+            environment=self.environment,
+            scratch=self.scratch,
+            stage=self.stage,
+        )
+
+
+def _shortage(limits: Partition, resources: Resources, parallel: int) -> str:
+    """What of it ``limits`` cannot give, with the limit; empty where nothing is known to be too much."""
+    many = f" for {parallel} runs at a time" if parallel > 1 else ""
+    asked_gpus, asked_cpus, asked_mem = resources.gpus_for(parallel), resources.cpus_for(parallel), resources.mem_for(parallel)
+    if limits.nodes is not None and resources.nodes > limits.nodes:
+        return f"nodes={resources.nodes}: at most {limits.nodes} per job"
+    if limits.gpus is not None and asked_gpus > limits.gpus:
+        return f"gpus={asked_gpus} per node{many}: its nodes have {limits.gpus or 'none'}"
+    if limits.cpus is not None and asked_cpus > limits.cpus:
+        return f"{asked_cpus} cores per node{many} (cpus={resources.cpus} a rank): its nodes have {limits.cpus}"
+    if limits.mem is not None and megabytes(asked_mem) > megabytes(limits.mem):
+        return f"mem={asked_mem} per node{many}: its nodes have {limits.mem}"
+    if limits.max_time is not None and resources.time is not None and seconds(resources.time) > seconds(limits.max_time):
+        return f"time={time_text(seconds(resources.time))}: at most {time_text(seconds(limits.max_time))}"
+    return ""
+
+
+def load_site(path: str | Path | None = None) -> Site:
+    """The profile in the file ``path``, or the example of that name; None: that of NUQ_SITE, else site.yaml, else the empty one."""
+    if path is None:
+        path = os.environ.get("NUQ_SITE") or (ROOT / "site.yaml" if (ROOT / "site.yaml").is_file() else None)
+        if path is None:
+            return Site()
+    file = Path(path).expanduser()
+    if not file.exists():
+        examples = {example.stem: example for example in EXAMPLES.glob("*.yaml")}
+        if str(path) not in examples:
+            names = ", ".join(sorted(examples))
+            raise FileNotFoundError(
+                f"site profile {str(path)!r}: no such file; give a YAML file, or one of the examples in grid/sites: {names}"
+            )
+        file = examples[str(path)]
+    try:
+        text = plain.read_text(file)
+        plain.check_yaml(text)
+    except plain.Unreadable as error:
+        raise ValueError(f"{file}: {error}") from error
+    from grid.engine.slurm.site_yaml import read_site
+
+    return read_site(text, str(file), file.stem)

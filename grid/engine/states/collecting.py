@@ -1,0 +1,54 @@
+"""One tidy row per run: settings, state, latest measurements, time and place; for analysis, a spreadsheet, or `diff`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from grid.engine.states.evidence import View
+from grid.engine.states.runs import Run
+
+
+def rows_of(runs: Sequence[Run], view: View) -> list[dict[str, Any]]:
+    """A row for each run, all with the same columns; what a run does not have is empty.
+
+    Columns: run, label, state, reason, step, steps, seconds, attempts, job, code; then one ``metric.<name>`` for each of its
+    latest measurements, and one ``setting.<name>`` for every setting in its dotted form.
+    """
+    rows = []
+    for run in runs:
+        state = view.states[run.run_dir]
+        row: dict[str, Any] = {
+            "run": run.run_dir,
+            "label": run.experiment.label,
+            "state": state.word,
+            "reason": " ".join(state.reason.split()),
+            "step": state.step,
+            "steps": state.steps,
+            "seconds": round(state.seconds, 1),
+            "attempts": state.attempt,
+            "job": state.element,
+            "code": state.code,
+        }
+        row.update({f"setting.{name}": _cell(value) for name, value in _flat(run.experiment.config)})
+        row.update({f"metric.{name}": value for name, value in state.metrics.items()})
+        rows.append(row)
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    order = sorted(columns, key=lambda name: (name.startswith("setting."), name.startswith("metric.")))
+    return [{name: row.get(name, "") for name in order} for row in rows]
+
+
+def _flat(config: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Dotted names; a group's choice under the group's own name."""
+    flat: list[tuple[str, Any]] = []
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            flat += [(key if name == "name" else f"{key}.{name}", part) for name, part in value.items()]
+        else:
+            flat.append((key, value))
+    return flat
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list | bool) or value is None else value

@@ -1,0 +1,133 @@
+"""Everything that is known of the runs of a sweep: their own files, what was submitted, and one query of the scheduler."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from grid.engine.slurm import scheduler
+from grid.engine.slurm.scheduler_cache import Answer, Job, array_id
+from grid.engine.states import ledger
+from grid.engine.states.ledger import Submission
+from grid.engine.states.run_files import Claim, Record, RunFolder, State, ids_to_ask, judge, own_element
+
+CACHE = Path("jobs") / "scheduler.json"
+EXPLAINED = {"done", "failed", "diverged"}  # by the run's own word
+
+
+@dataclass(frozen=True)
+class View:
+    """The states of some runs at one moment, and what they rest on."""
+
+    states: Mapping[str, State]  # run folder, as seen from the checkout -> state
+    claims: Mapping[str, Claim] = field(default_factory=dict)
+    jobs: Mapping[str, Job] = field(default_factory=dict)  # run folder -> the scheduler's word on its array element
+    answer: Answer | None = None  # None: there was nothing to ask
+    submissions: Sequence[Submission] = ()
+    others: Mapping[str, State] = field(default_factory=dict)  # of runs that were submitted in these folders and not asked for
+
+
+def look(run_dirs: Collection[str], folders: Iterable[str], root: Path, *, max_age_s: float = scheduler.MAX_AGE_S) -> View:
+    """The states of these runs of ``runs/<folders>``, and of all others that were submitted there.
+
+    The scheduler is asked once, where something hangs on it; accounting is asked once more, where a job has left the queue and
+    neither the run nor an earlier look tells how.  ``max_age_s`` is the oldest answer that will do.
+    """
+    submissions = [item for folder in folders for item in ledger.read_all(root, folder)]
+    recalled = {element for folder in folders for element in ledger.cancelled(root, folder)}
+    claims = {
+        run: replace(claim, recalled=True) if claim.element in recalled else claim
+        for run, claim in ledger.claims(submissions, root).items()
+    }
+    records = {run: RunFolder(root / run).record() for run in dict.fromkeys([*run_dirs, *claims])}
+    marks = {**_by_hand(record for record in records.values() if isinstance(record, Mapping)), **ledger.marks(submissions)}
+    answer = None
+    if ids := ids_to_ask((record, claims.get(run)) for run, record in records.items()):
+        answer = scheduler.ask(ids, cache=root / CACHE, max_age_s=max_age_s, marks=marks)
+        if any(claim.element and answer.covers(claim.element) and not answer.job(claim.element) for claim in claims.values()):
+            answer = replace(answer, keeps_s=_keeps_s(root))
+    now = time.time()
+    states, jobs = {}, {}
+    for run, record in records.items():
+        states[run] = judge(record, claims.get(run), None, answer, now)
+        element = states[run].element
+        if answer is not None and element and (job := answer.job(element)) is not None:
+            jobs[run] = job
+            states[run] = judge(record, claims.get(run), job, answer, now)
+    view = _explained(View(states, claims, jobs, answer, submissions), records, recalled, marks, root, now)
+    wanted = {run: view.states[run] for run in run_dirs}
+    return replace(view, states=wanted, others={run: state for run, state in view.states.items() if run not in wanted})
+
+
+def _by_hand(records: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
+    """Array id -> the job's name, as runs tell them that nobody wrote down."""
+    found: dict[str, set[str]] = {}
+    for record in records:
+        ids = record.get("slurm")
+        name = ids.get("SLURM_JOB_NAME") if isinstance(ids, Mapping) else None
+        if isinstance(name, str) and (element := own_element(record)):
+            found.setdefault(array_id(element), set()).add(name)
+    return found
+
+
+def _explained(
+    view: View, records: Mapping[str, Record], recalled: Collection[str], marks: scheduler.Marks, root: Path, now: float
+) -> View:
+    """With our own word (``recalled``: cancelled elements) and accounting's on jobs that left the queue, where their runs did not tell."""
+    answer = view.answer
+    if answer is None or not answer.reachable:
+        return view
+    gone = [
+        run for run, state in view.states.items() if state.element and state.word not in EXPLAINED and answer.job(state.element) is None
+    ]
+    # SLURM forgets at once, accounting included, what is cancelled while it waits beside others of its array
+    told = {element: Job("CANCELLED") for element in recalled}
+    if asking := [run for run in gone if view.states[run].element not in told]:
+        since = min((view.claims[run].submitted_at for run in asking if run in view.claims), default=now)
+        told |= _accounts([view.states[run].element for run in asking], since, marks, root)
+    unbegun = ledger.without_log(view.submissions, {run for run in gone if view.states[run].element not in told}, root)
+    told |= {
+        view.states[run].element: Job("CANCELLED", "it left the queue before it began")
+        for run in unbegun
+        if _never_spoke(run, records, view)
+    }
+    states, jobs = dict(view.states), dict(view.jobs)
+    for run in gone:
+        if (job := told.get(states[run].element)) is not None:
+            jobs[run] = job
+            states[run] = judge(records[run], view.claims.get(run), job, answer, now)
+    return replace(view, states=states, jobs=jobs)
+
+
+def _keeps_s(root: Path) -> float:
+    """How long the queue lists what has ended; 0 where nobody tells."""
+    try:
+        return scheduler.facts(root / CACHE).min_job_age_s
+    except scheduler.Unreachable:
+        return 0.0
+
+
+def _never_spoke(run: str, records: Mapping[str, Record], view: View) -> bool:
+    """Whether neither the run nor its script told anything of this job."""
+    claim, record = view.claims.get(run), records[run]
+    mine = isinstance(record, Mapping) and own_element(record) == view.states[run].element
+    return claim is not None and claim.ended_code is None and not mine
+
+
+def _accounts(elements: Sequence[str], since: float, marks: scheduler.Marks, root: Path) -> dict[str, Job]:
+    """How accounting says that these elements ended; nothing where there is no accounting."""
+    try:
+        if not scheduler.facts(root / CACHE).accounting:
+            return {}
+    except scheduler.Unreachable:
+        return {}
+    told = scheduler.history(elements, since, cache=root / CACHE, marks=marks)
+    return {element: job for element in elements if (job := told.job(element)) is not None}
+
+
+def settle(submissions: Iterable[Submission], root: Path) -> list[Submission]:
+    """The submissions with every sbatch call accounted for (see ``submission.settle``)."""
+    return [item if item.is_complete else ledger.settle(item, root, scheduler.find) for item in submissions]

@@ -1,0 +1,350 @@
+"""The state of a run from all that it, its job script and the scheduler leave behind: a pure function.
+
+A state never claims more than the evidence: what cannot be told is ``unknown``, with the reason; what may be alive is not to be started.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import args
+from grid.engine.slurm.scheduler_cache import FAILURES, LIVE, NODE_FAILURES, STOPPED, WAITING, Answer, Job
+from grid.engine.states.record_values import data_told, number, number_text, own_element, process_alive, text
+
+STALE_S = 600.0  # a running experiment refreshes its heartbeat about every 2 s; this leaves room for long passes
+# How old what we see may be: files of other nodes appear up to a minute late, and clocks differ by as much.
+LAG_S = args.lag_s(os.environ.get("NUQ_LAG_S"))
+MARGIN_S = 5.0  # a heartbeat this much later than a look was written after it, as far as clocks agree
+WORDS = ("new", "pending", "running", "done", "failed", "diverged", "preempted", "cancelled", "lost", "unknown")
+SUSPENDED = "suspended"  # how the reason begins
+ENDED = {"done", "failed", "diverged", "preempted"}
+STARTABLE = {"new", "failed", "diverged", "preempted", "cancelled", "lost"}  # the others may be alive: leave them alone
+HELD = 4  # the exit code of run.sh where another process has the folder: no end of the run
+CODES = {3: "diverged", 75: "preempted", 130: "preempted"}  # exit codes of run.sh; others than 0 are failures
+
+
+@dataclass(frozen=True)
+class State:
+    """What is known of a run: one word, the reason for it in doubtful cases, and its own words."""
+
+    word: str  # one of WORDS
+    reason: str = ""
+    step: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    attempt: int = 0
+    held: bool = False  # its job may start it again by itself
+    age_s: float | None = None  # since it last got on (its process may live and be stuck), where it says that it runs
+    element: str = ""  # the array element or job that runs it, is to run it, or ran it last
+    metrics: Mapping[str, float] = field(default_factory=dict)  # the latest it told
+    code: str = ""  # the digest of the code it ran
+    data: str = ""  # fingerprint and sizes of what its steps were made on (``data_told``)
+    memory_bytes: float = 0.0  # what its processes took at most; 0 where it does not tell
+    wait_s: float = 0.0  # what its job's end means will be certain in so many seconds
+
+    @property
+    def may_start(self) -> bool:
+        """Nothing of this run can be alive or queued."""
+        return self.word in STARTABLE and not self.held
+
+    @property
+    def stale(self) -> bool:
+        """Running as far as can be told, yet silent for long."""
+        return self.word == "running" and self.age_s is not None and self.age_s > STALE_S and not self.suspended
+
+    @property
+    def suspended(self) -> bool:
+        """Its job is stopped where it was, by somebody with ``scontrol suspend`` or by the scheduler."""
+        return self.reason.startswith(SUSPENDED)
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A status file that cannot be read, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The submission that is to run this run."""
+
+    element: str | None  # the array element "123_4"; None: sbatch was asked and its reply is not known
+    submitted_at: float
+    first: bool = True  # the first run of its script
+    ended_code: int | None = None  # the last exit code that the script noted for it (see read_ledger)
+    cluster: str = ""
+    recalled: bool = False  # cancelled from here: SLURM does not start it again
+    ended_life: int = 0  # the restart count of the life of its job that noted it
+    ended_at: float = 0.0  # when that note was last added to, in the time of the file system
+
+
+Record = Mapping[str, Any] | Damaged | None
+Alive = Callable[[str, int], bool | None]  # (host, pid): whether the process exists; None where that cannot be told from here
+
+
+def judge(record: Record, claim: Claim | None, job: Job | None, answer: Answer | None, now: float, alive: Alive | None = None) -> State:
+    """The state of a run from all evidence: pure, for any values in the record.
+
+    record: what the run says of itself.  claim: the latest submission that is to run it.  job: that element's entry in ``answer`` (or what
+    accounting says of its end).  answer: None where nobody was asked.  now: in the time of this machine.
+    """
+    if isinstance(record, Damaged):
+        return State("unknown", record.reason, held=True, element=claim.element or "" if claim else "")
+    seen = _Seen.of(record, now, alive or process_alive) if record is not None else None
+    if claim is None and seen is not None and seen.element and (answer or job):  # submitted by hand
+        claim = Claim(seen.element, seen.start, first=False, cluster=seen.cluster)
+    verdict = _verdict(seen, claim, job, answer, now)
+    element = (claim.element or "") if claim else (seen.element if seen else "")
+    if seen is None:
+        return replace(verdict, element=element)
+    return replace(
+        verdict,
+        step=int(seen.step),
+        steps=int(seen.steps),
+        seconds=seen.seconds,
+        attempt=int(seen.attempt),
+        age_s=seen.idle_s if seen.word == "running" and seen.heartbeat > 0 else None,
+        element=element,
+        metrics=seen.metrics,
+        code=seen.code,
+        data=seen.data,
+        memory_bytes=seen.memory_bytes,
+    )
+
+
+_NUMBERS = ("start", "heartbeat", "step", "steps", "seconds", "attempt", "memory_bytes")
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A record with every value checked for its kind."""
+
+    word: str
+    message: str
+    start: float
+    heartbeat: float
+    age_s: float
+    idle_s: float  # since it last got on
+    process: bool | None  # alive, gone, or not to be told
+    element: str
+    life: int  # restart count of its job
+    cluster: str
+    step: float
+    steps: float
+    seconds: float
+    attempt: float
+    memory_bytes: float
+    metrics: dict[str, float]
+    code: str
+    data: str
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any], now: float, alive: Alive) -> _Seen:
+        numbers = {key: number(record.get(key)) for key in _NUMBERS}
+        word, host, failure, slurm = (record.get(key) for key in ("state", "host", "failure", "slurm"))
+        metrics = record.get("metrics")
+        is_running = word == "running" and isinstance(host, str)
+        progress = number(record.get("progress")) or numbers["heartbeat"]  # records of older code tell none
+        return cls(
+            word=word if isinstance(word, str) and word in ENDED | {"running"} else "",
+            message=str(failure.get("message", "")) if isinstance(failure, Mapping) else "",
+            age_s=now - numbers["heartbeat"],
+            idle_s=now - min(progress, numbers["heartbeat"]),
+            process=alive(str(host), int(number(record.get("pid")))) if is_running else None,
+            element=own_element(record) or "",
+            life=int(number_text(slurm.get("SLURM_RESTART_COUNT")) or 0) if isinstance(slurm, Mapping) else 0,
+            cluster=text(slurm.get("SLURM_CLUSTER_NAME")) if isinstance(slurm, Mapping) else "",
+            metrics={str(key): number(value) for key, value in metrics.items()} if isinstance(metrics, Mapping) else {},
+            code=text(record.get("code")),
+            data=data_told(record.get("data")),
+            **numbers,
+        )
+
+    @property
+    def beats(self) -> bool:
+        """Says that it runs, and did so a short while ago; a process of this machine that is gone does not."""
+        return self.word == "running" and self.age_s <= STALE_S and self.process is not False
+
+    @property
+    def silence(self) -> str:
+        return f"no heartbeat for {self.age_s:.0f} s"
+
+    @property
+    def in_array(self) -> bool:
+        """By an element of an array, as every job of ours is: it may be queued again.  A plain job may be somebody's open shell."""
+        return "_" in self.element
+
+
+def _verdict(seen: _Seen | None, claim: Claim | None, job: Job | None, answer: Answer | None, now: float) -> State:
+    if seen is not None:
+        if seen.word == "done":
+            return State("done")
+        if not seen.word:
+            return State("unknown", "status.json says no state that means anything here; delete it to start the run again")
+        if seen.word == "running" and seen.heartbeat <= 0:
+            return State("unknown", "it says running, without a heartbeat")
+        if seen.word == "running" and seen.age_s < -STALE_S:
+            return State("unknown", f"its last heartbeat lies {-seen.age_s:.0f} s in the future: clocks differ")
+    if claim is None:
+        return State("new") if seen is None else _by_files(seen)
+    if claim.element is None:
+        if seen is not None and seen.beats:
+            return State("running")
+        return State("unknown", "sbatch was asked to run it, and its answer got lost")
+    mine = seen is not None and seen.element == claim.element
+    later = seen is not None and not mine and seen.start > claim.submitted_at + LAG_S  # by other means, after it was submitted
+    if seen is not None and seen.beats and not mine:
+        return State("running", "" if later else f"started before job {claim.element} was submitted for it")
+    standing, why = _standing(claim, job, answer)
+    if claim.ended_code not in (None, 75, HELD) and not later:
+        if seen is not None and mine and seen.beats and seen.life != claim.ended_life:
+            told = f"its script noted exit code {claim.ended_code} in another life of job {claim.element}"
+            return State("running", f"{told}; its last heartbeat is {seen.age_s:.0f} s old")
+        return _by_ledger(seen if mine else None, claim, standing, now)
+    if claim.recalled and standing in ("waiting", "live") and not (seen and mine and _has_failed(seen, job)):
+        return State("cancelled", "being cancelled", held=True)
+    if standing == "waiting":
+        has_begun = seen is not None and mine and seen.beats and answer is not None and seen.heartbeat > answer.asked + MARGIN_S
+        return State("running") if has_begun else State("pending", why)
+    if standing == "live":
+        return _while_live(seen if mine else None, claim, job)
+    if standing == "silent":
+        return _without_answer(seen if mine or later else None, why)
+    gone = answer.gone(claim.element) if answer is not None and answer.covers(claim.element) else None
+    ended = job if standing == "over" else None
+    verdict = _when_over(seen, mine, later, claim, ended, gone, now)
+    since = ended.end if ended is not None and ended.end is not None else gone
+    left_s = since + _settling_s(ended) - now if since is not None else 0.0
+    return replace(verdict, wait_s=left_s) if left_s > 0 and not verdict.may_start and verdict.word != "done" else verdict
+
+
+def _standing(claim: Claim, job: Job | None, answer: Answer | None) -> tuple[str, str]:
+    """(waiting, live, over, absent or silent; why) of the claim's element."""
+    element = claim.element or ""
+    if answer is not None and claim.cluster and answer.cluster and claim.cluster != answer.cluster:
+        return "silent", f"job {element} was submitted on the cluster {claim.cluster}, and this is {answer.cluster}"
+    if job is not None and job.is_over:
+        return "over", job.word
+    if answer is None:
+        return "silent", f"the scheduler was not asked for job {element}"
+    if not answer.reachable:
+        return "silent", f"the scheduler does not answer: {answer.error}"
+    if job is not None and job.word in WAITING:
+        return "waiting", job.reason or job.word
+    if job is not None and job.word in LIVE:
+        return "live", job.word
+    if job is not None:
+        return "silent", f"the scheduler calls job {element} {job.word!r}, which means nothing here"
+    if not answer.covers(element) or answer.asked < claim.submitted_at - LAG_S:
+        return "silent", f"the scheduler was not asked for job {element}"
+    return "absent", ""
+
+
+def _by_files(seen: _Seen) -> State:
+    """Nobody else was asked."""
+    if seen.word != "running":
+        return State(seen.word, seen.message, held=seen.word == "preempted" and seen.in_array)
+    if seen.process is False and not seen.in_array:
+        return State("lost", "its process on this machine is gone")
+    if seen.beats:
+        return State("running")
+    if seen.process:
+        return State("unknown", f"{seen.silence}, yet its process exists on this machine")
+    if seen.element:
+        return State("unknown", f"{seen.silence} from job {seen.element}; the scheduler was not asked for it")
+    return State("lost", f"{seen.silence} from its machine")
+
+
+def _by_ledger(seen: _Seen | None, claim: Claim, standing: str, now: float) -> State:
+    """Its script noted an end that it will not start again.  seen: the record, where the claim's element wrote it."""
+    over, code = standing in ("over", "absent"), claim.ended_code or 0
+    if code == 0:
+        if over and now - claim.ended_at > LAG_S and not (seen and seen.beats):
+            return State("lost", "its script noted exit code 0, yet it does not say that it is done")
+        return State("unknown", "its script noted exit code 0; the run's own word is not here yet")
+    word, reason = CODES.get(code, "failed"), f"exit code {code}"
+    if seen and seen.word in ("failed", "diverged"):
+        word, reason = seen.word, seen.message or reason
+    return State(word, reason, held=bool(seen and seen.beats and standing != "over"))
+
+
+def _while_live(seen: _Seen | None, claim: Claim, job: Job | None) -> State:
+    """Its job runs.  seen: the record, where that job wrote it; it may be of the job's life before a requeue."""
+    node = f" on {job.node}" if job and job.node else ""
+    if job and job.word in STOPPED and (seen is None or seen.word == "running"):
+        return State("pending" if seen is None or _is_before(seen, job) else "running", f"{SUSPENDED}{node}")
+    if seen is None or _is_before(seen, job):
+        return State("pending", f"its job begins{node}" if claim.first else f"its turn comes in the job that runs{node}")
+    if seen.word == "running":
+        if seen.process is False:
+            return State("unknown", f"its process is gone, and its job still runs{node}")
+        return State("running", "" if seen.beats else f"{seen.silence}, while its job runs{node}")
+    if seen.word == "preempted" and seen.in_array:
+        return State("pending", "checkpointed; its job is queued again or was cancelled")
+    return State(seen.word, seen.message, held=seen.in_array)
+
+
+def _has_failed(seen: _Seen, job: Job | None) -> bool:
+    """By its own word, in the life that its job is in."""
+    return seen.word in ("failed", "diverged") and not _is_before(seen, job)
+
+
+def _is_before(seen: _Seen, job: Job | None) -> bool:
+    """Whether the record is of a life of its job before the last requeue."""
+    return job is not None and job.start is not None and seen.start < job.start - LAG_S / 2
+
+
+def _without_answer(seen: _Seen | None, why: str) -> State:
+    """The scheduler is silent.  seen: the record, where it is no older than the claim."""
+    if seen is None:
+        return State("unknown", why)
+    if seen.word == "running":
+        return State("running") if seen.beats else State("unknown", f"{seen.silence}; {why}")
+    return State(seen.word, seen.message or why, held=seen.in_array or seen.word == "preempted")
+
+
+def _when_over(seen: _Seen | None, mine: bool, later: bool, claim: Claim, job: Job | None, gone: float | None, now: float) -> State:
+    """Its job has ended (job), or is no longer in the queue (None).  gone: when it had ended at the latest, where nobody says when."""
+    word = job.word if job else ""
+    told = (
+        f"job {claim.element} ended: {' '.join(part for part in (word, job.reason) if part)}"
+        if job
+        else f"job {claim.element} is no longer in the queue"
+    )
+    ended = job.end if job and job.end is not None else gone
+    spoke = seen if mine or later else None
+    is_ours = job is None and spoke is not None and spoke.process is False  # of this machine, whose files we see at once
+    is_settled = ended is None or now - ended > _settling_s(job) or is_ours
+    if spoke is not None and spoke.word != "running":
+        if mine and word == "CANCELLED" and spoke.word == "preempted":
+            return State("cancelled", told, held=not is_settled)
+        return State(spoke.word, spoke.message, held=job is not None and not is_settled)
+    if not is_settled and word == "CANCELLED" and not later:
+        return State("cancelled", told, held=True)
+    if not is_settled:
+        return State("unknown", f"{told}{' moments ago' if job else ' since moments'}; the run's own word may still come")
+    if spoke is not None:
+        outlives = job is not None and job.end is not None and spoke.heartbeat > job.end + LAG_S / 2
+        # SLURM ends the processes of a job's last life, where it reaches them; those of a life before ran on where it did not
+        is_ended = job is not None and job.end is not None and job.start is not None and word not in NODE_FAILURES
+        if spoke.process or outlives or (spoke.beats and not (is_ended and not _is_before(spoke, job))):
+            return State("unknown", f"{told}, yet its last heartbeat is {spoke.age_s:.0f} s old")
+    # a job that was requeued at once may fail before the run's turn comes again: a record from about its start tells nothing of that
+    at_its_start = seen is not None and job is not None and job.start is not None and seen.heartbeat <= job.start + LAG_S / 2
+    had_begun = mine and seen is not None and not _is_before(seen, job) and not at_its_start
+    if word in FAILURES and (had_begun or (claim.first and not later)):
+        return State("failed", told)
+    if word in ("CANCELLED", "PREEMPTED") and not later:
+        return State(word.lower(), told)
+    if seen is not None and seen.word != "running":  # of an earlier submission: this one never came to it
+        return State(seen.word, seen.message)
+    return State("lost", told)
+
+
+def _settling_s(job: Job | None) -> float:
+    """How long after a job's end its runs may still be heard of."""
+    return STALE_S if job is not None and job.word in NODE_FAILURES else LAG_S

@@ -1,0 +1,397 @@
+"""What was handed to SLURM: one record per submission, so that nothing is submitted twice and nothing is forgotten.
+
+``jobs/sweeps/<folder>/<id>/submission.json`` names every array (*chunk*) with the runs of each of its elements, and how far
+handing it over came: ``written`` (not yet handed over), ``asked`` (sbatch was called and its answer is not known),
+``submitted`` (with the job's id) or ``refused`` (with SLURM's words).  The record is on disk before sbatch is called and
+again after it; what became of a call without an answer is found out by the job's name, which no other job has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import re
+import secrets
+import socket
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from files import plain
+from grid.engine.slurm import scheduler
+from grid.engine.slurm.scheduler_cache import Unreachable
+from grid.engine.states import records
+from grid.engine.states.run_files import Claim, read_ledger, write_text
+
+RECORD = "submission.json"
+CANCELLED = "cancelled"
+SETTLE_S = 60.0  # a controller that did not answer may take the job so long after
+NEVER_REACHED = re.compile("unable to contact|connection refused|connect failure|temporarily un", re.IGNORECASE)  # it cannot have taken it
+STATES = WRITTEN, ASKED, SUBMITTED, REFUSED = ("written", "asked", "submitted", "refused")
+CONDITIONS = ("afterok", "afterany")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One array job: element i runs the runs of ``elements[i]``."""
+
+    name: str
+    resources: Mapping[str, Any]  # one experiment's, as ``Resources`` takes them
+    elements: Sequence[Sequence[str]]  # run folders, as seen from the checkout
+    cap: int | None = None  # so many elements at once
+    after: Sequence[tuple[str, str]] = ()  # (afterok: it has to succeed | afterany: it has to end, name of another chunk)
+    state: str = WRITTEN
+    job_id: str = ""
+    at: float = 0.0  # when it was handed over
+    cluster: str = ""  # to which
+    error: str = ""
+    first: int = 0  # index of the first element
+    scripts: str = ""  # element i runs <scripts>_<i>.sh, as seen from the checkout; empty: <name>_<i>.sh beside the record
+
+    def indexed(self) -> Iterator[tuple[int, Sequence[str]]]:
+        """(array index, its runs) of every element."""
+        return enumerate(self.elements, start=self.first)
+
+    @property
+    def is_settled(self) -> bool:
+        return self.state == SUBMITTED
+
+
+@dataclass(frozen=True)
+class Submission:
+    """Everything that one ``submit`` or ``retry`` hands over."""
+
+    folder: str  # of the runs, below runs/
+    id: str
+    title: str
+    code: Mapping[str, Any]  # digest, commit, dirty, and path (the snapshot that the jobs run; empty: the checkout itself)
+    parallel: int
+    chunks: Sequence[Chunk]
+    is_part: bool = False  # of a sweep with other seeds or settings than its own: the whole sweep says nothing of its runs
+
+    def place(self, root: Path) -> Path:
+        return folder_of(root, self.folder) / self.id
+
+    def job_name(self, chunk: Chunk) -> str:
+        """The name by which SLURM knows the array: no other job has it."""
+        return f"{self.folder}-{self.id}-{chunk.name}"
+
+    def script(self, chunk: Chunk, index: int) -> str:
+        return f"{chunk.name}_{index}.sh"
+
+    def base(self, root: Path, chunk: Chunk) -> Path:
+        """What the names of the elements' scripts and ledgers begin with."""
+        return root / chunk.scripts if chunk.scripts else self.place(root) / chunk.name
+
+    def sbatch(self, root: Path, chunk: Chunk) -> Path:
+        return self.place(root) / f"{chunk.name}.sbatch"
+
+    def with_chunk(self, chunk: Chunk) -> Submission:
+        """The submission with this chunk in the place of the one of its name."""
+        return dataclasses.replace(self, chunks=[chunk if chunk.name == old.name else old for old in self.chunks])
+
+    def chunk(self, name: str) -> Chunk:
+        return next(chunk for chunk in self.chunks if chunk.name == name)
+
+    def split(self, name: str, count: int) -> Submission:
+        """The submission with the first ``count`` elements of a chunk as an array of their own before it, both not handed over.
+
+        Where a cap holds, the rest waits for the end of the first: together they run no more than it says.
+        """
+        whole = dataclasses.replace(self.chunk(name), state=WRITTEN, at=0.0, error="")
+        number = sum(1 for chunk in self.chunks if re.fullmatch(rf"{re.escape(name)}w\d+", chunk.name))
+        first = dataclasses.replace(whole, name=f"{name}w{number}", elements=whole.elements[:count])
+        after = whole.after if whole.cap is None else [*(pair for pair in whole.after if pair[0] == "afterok"), ("afterany", first.name)]
+        rest = dataclasses.replace(whole, elements=whole.elements[count:], after=after)
+        chunks = [part for chunk in self.chunks for part in ([first, rest] if chunk.name == name else [chunk])]
+        return dataclasses.replace(self, chunks=chunks)
+
+    @property
+    def left(self) -> Sequence[Chunk]:
+        """What is still to be handed over."""
+        return [chunk for chunk in self.chunks if not chunk.is_settled]
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.left
+
+    def save(self, root: Path) -> None:
+        """Write the record, and have it on the disk when this returns."""
+        self.place(root).mkdir(parents=True, exist_ok=True)
+        values = {**vars(self), "chunks": [vars(chunk) for chunk in self.chunks]}  # asdict copies every run's name, at every step
+        text = json.dumps({"version": 1, **values})
+        write_text(self.place(root) / RECORD, text)
+        with (self.place(root) / RECORD).open() as file:
+            os.fsync(file.fileno())
+
+
+def new_id(now: float) -> str:
+    """A name that no other submission has, in the order of time: jobs are found by it, beside those of other checkouts."""
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{int(now % 1 * 1000):03}{secrets.token_hex(3)}"
+
+
+def folder_of(root: Path, folder: str) -> Path:
+    """Where the submissions of ``runs/<folder>`` are kept."""
+    return root / "jobs" / "sweeps" / folder
+
+
+def read(path: Path) -> Submission:
+    """A record; ValueError where it is damaged."""
+    try:
+        return _submission(json.loads(plain.read_bytes(path, None)))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"{path} is damaged ({type(error).__name__}: {error}); it says which runs are in the queue: put it back, "
+            "or move it away if none of them is"
+        ) from error
+
+
+def _submission(values: Any) -> Submission:
+    """The record of these values; ValueError where one of them is none that we write."""
+    values = records.table({"record": values}, "record")
+    records.only(values, ["version", *(part.name for part in dataclasses.fields(Submission))])
+    code = records.table(values, "code")
+    if records.text(code, "path"):
+        records.path("path", code["path"], "jobs")
+    if not isinstance(values.get("chunks"), list):
+        raise ValueError("chunks: there is no list of them")
+    made = Submission(
+        records.text(values, "folder", records.NAME),
+        records.text(values, "id", records.NAME),
+        records.text(values, "title"),
+        {**code, "digest": records.text(code, "digest")},
+        records.whole(values, "parallel", 1),
+        [_chunk(chunk) for chunk in values["chunks"]],
+        records.flag(values, "is_part"),
+    )
+    names = {chunk.name for chunk in made.chunks}
+    if len(names) < len(made.chunks) or any(name not in names for chunk in made.chunks for _, name in chunk.after):
+        raise ValueError("chunks: two of one name, or one that waits for none of them")
+    return made
+
+
+def _chunk(values: Any) -> Chunk:
+    values = records.table({"chunk": values}, "chunk")
+    records.only(values, [part.name for part in dataclasses.fields(Chunk)])
+    elements, after = values.get("elements"), values.get("after", [])
+    if not isinstance(elements, list) or not all(isinstance(runs, list) for runs in elements):
+        raise ValueError("elements: they must be lists of run folders")
+    if not isinstance(after, list) or not all(isinstance(pair, list) and len(pair) == 2 and pair[0] in CONDITIONS for pair in after):
+        raise ValueError(f"after={str(after)[:60]!r} must be pairs of {' or '.join(CONDITIONS)} and a name")
+    state = records.text(values, "state", re.compile("|".join(STATES)), WRITTEN)
+    return Chunk(
+        records.text(values, "name", records.NAME),
+        records.resources(values, "resources"),
+        [[records.path("elements", run, "runs") for run in runs] for runs in elements],
+        cap=None if values.get("cap") is None else records.whole(values, "cap", 1),
+        after=[(how, records.text({"after": name}, "after")) for how, name in after],
+        state=state,
+        job_id=records.text(values, "job_id", re.compile("[0-9]{1,18}" if state == SUBMITTED else "[0-9]{0,18}"), ""),
+        at=records.moment(values, "at"),
+        cluster=records.text(values, "cluster", default=""),
+        error=records.text(values, "error", default=""),
+        first=records.whole(values, "first", 0, 0),
+        scripts=records.path("scripts", values["scripts"], "jobs") if values.get("scripts") else "",
+    )
+
+
+def read_all(root: Path, folder: str) -> list[Submission]:
+    """The submissions of a folder of runs, oldest first."""
+    return [read(path) for path in sorted(folder_of(root, folder).glob(f"*/{RECORD}"))]
+
+
+# --- who is to run what -------------------------------------------------------------------------------------------
+
+
+def claims(submissions: Sequence[Submission], root: Path) -> dict[str, Claim]:
+    """Run folder -> the latest array element that is to run it.  What was not handed over makes no claim."""
+    found: dict[str, Claim] = {}
+    for submission in submissions:
+        for chunk in submission.chunks:
+            if chunk.state not in (ASKED, SUBMITTED):
+                continue
+            base = submission.base(root, chunk)
+            for index, runs in chunk.indexed():
+                element = f"{chunk.job_id}_{index}" if chunk.state == SUBMITTED else None
+                ended = read_ledger(base.with_name(f"{base.name}_{index}.ended"))
+                for turn, run in enumerate(runs):
+                    if run not in found or found[run].submitted_at <= chunk.at:
+                        code, life, written = ended.get(run, (None, 0, 0.0))
+                        found[run] = Claim(element, chunk.at, turn == 0, code, chunk.cluster, ended_life=life, ended_at=written)
+    return found
+
+
+def marks(submissions: Sequence[Submission]) -> dict[str, set[str]]:
+    """Array id -> what its job is known by: its name, and the end of the path of its sbatch file (somebody may rename a job)."""
+    found: dict[str, set[str]] = {}
+    for item in submissions:
+        for chunk in item.chunks:
+            if chunk.is_settled:
+                file = f"{Path(chunk.scripts).name}_slurm.sbatch" if chunk.scripts else f"{item.id}/{chunk.name}.sbatch"
+                found.setdefault(chunk.job_id, set()).update((item.job_name(chunk), file))
+    return found
+
+
+def note_cancelled(root: Path, folder: str, elements: Sequence[str]) -> None:
+    """Remember what was cancelled from here: SLURM forgets elements that had not begun at once, accounting included."""
+    with (folder_of(root, folder) / CANCELLED).open("a") as file:
+        file.write("".join(f"{element}\n" for element in elements))
+
+
+def cancelled(root: Path, folder: str) -> set[str]:
+    """The elements that ``note_cancelled`` remembers."""
+    try:
+        return set(plain.read_bytes(folder_of(root, folder) / CANCELLED, None).decode(errors="replace").split())
+    except FileNotFoundError:
+        return set()
+
+
+def log_of(submissions: Sequence[Submission], run: str, root: Path) -> Path | None:
+    """The log of the job that was last to run this run; None where it was never handed over."""
+    return logs_of(submissions, {run}, root).get(run)
+
+
+def logs_of(submissions: Sequence[Submission], wanted: Collection[str], root: Path) -> dict[str, Path]:
+    """Run folder -> the log of the job that was last to run it; those that were never handed over have none."""
+    latest: dict[str, tuple[float, Path]] = {}
+    for item in submissions:
+        for chunk in item.chunks:
+            for index, runs in chunk.indexed() if chunk.is_settled else ():
+                for run in runs:
+                    if run in wanted and (run not in latest or latest[run][0] <= chunk.at):
+                        latest[run] = chunk.at, log_path(item, chunk, index, root)
+    return {run: path for run, (_, path) in latest.items()}
+
+
+def without_log(submissions: Sequence[Submission], wanted: Collection[str], root: Path) -> list[str]:
+    """Those of these runs whose last job left no log: SLURM opens it as the job begins."""
+    return [run for run, path in logs_of(submissions, wanted, root).items() if not path.exists()] if wanted else []
+
+
+def log_path(item: Submission, chunk: Chunk, index: int, root: Path) -> Path:
+    """The log of the job of an element."""
+    base = item.base(root, chunk)
+    return base.parent / "logs" / f"{base.name}_{chunk.job_id}_{index}.log"
+
+
+# --- handing over -------------------------------------------------------------------------------------------------
+
+
+class Busy(ValueError):
+    """Another process is submitting, retrying or cancelling in this folder of runs."""
+
+
+@contextlib.contextmanager
+def only_one(root: Path, folder: str) -> Iterator[None]:
+    """Hold the folder's lock, also against other machines that share the file system.  ``Busy`` where another has it."""
+    place = folder_of(root, folder)
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / "lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            raise Busy(
+                f"{holder} is submitting, retrying or cancelling runs of {folder} right now: wait for it, then look again"
+            ) from error
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                "this file system keeps no locks (mounted without flock?), and without one two terminals could submit the same runs",
+                str(place / "lock"),
+            ) from error
+        os.set_inheritable(file.fileno(), True)  # by sbatch: see slurm.submit
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        try:
+            yield
+        finally:
+            file.truncate(0)
+
+
+def settle(submission: Submission, root: Path, find: Callable[[str, float], str | None]) -> Submission:
+    """Find out what became of the sbatch calls without an answer.
+
+    The first element of an array leaves the array's id in ``<chunk>.job``; before that, SLURM knows it by name:
+    ``find(job name, since)`` is its id, or None where there is no such job.  A controller that is too busy to answer may
+    take a job some time after it was asked, so a None counts only ``SETTLE_S`` later: ValueError before that.
+    """
+    for chunk in submission.chunks:
+        if chunk.state == ASKED:
+            left = submission.place(root) / f"{chunk.name}.job"
+            job_id = _job_left(left) or find(submission.job_name(chunk), chunk.at)
+            wait_s = chunk.at + SETTLE_S - time.time()
+            if job_id:
+                chunk = dataclasses.replace(chunk, state=SUBMITTED, job_id=job_id, error="")
+            elif chunk.error and not NEVER_REACHED.search(chunk.error) and wait_s > 0:
+                raise ValueError(
+                    f"sbatch gave no answer {SETTLE_S - wait_s:.0f} s ago ({chunk.error}), and SLURM may still take {chunk.name} of "
+                    f"{submission.id}: the same command can tell in {wait_s:.0f} s"
+                )
+            else:
+                chunk = dataclasses.replace(chunk, state=WRITTEN, at=0.0, error="")
+            submission = submission.with_chunk(chunk)
+            submission.save(root)
+    return submission
+
+
+def _job_left(path: Path) -> str:
+    """The id that an array's first element left; empty where it is none."""
+    try:
+        found = plain.read_bytes(path).strip()
+    except FileNotFoundError:
+        return ""
+    return found.decode() if re.fullmatch(rb"[0-9]{1,18}", found) else ""
+
+
+def hand_over(
+    submission: Submission,
+    root: Path,
+    write: Callable[[Submission, Chunk], Path],
+    submit: Callable[[Path], str],
+    note: Callable[[Chunk], None] = lambda chunk: None,
+) -> Submission:
+    """Submit every chunk that is not yet submitted, in order; ``write`` makes a chunk's sbatch file when its turn has come.
+
+    Every step is on disk before the next: whatever interrupts this, the same call goes on where it was.  What ``submit``
+    raises ends it: ValueError (SLURM refused), ``Unreachable`` or anything else, after which the chunk stays ``asked``.
+    """
+    for chunk in submission.left:
+        submission = hand_over_one(submission, chunk, root, write, submit, note)
+    return submission
+
+
+def hand_over_one(
+    submission: Submission,
+    chunk: Chunk,
+    root: Path,
+    write: Callable[[Submission, Chunk], Path],
+    submit: Callable[[Path], str],
+    note: Callable[[Chunk], None],
+) -> Submission:
+    """``hand_over`` for one of its chunks."""
+    assert chunk.state != ASKED, "settle first"
+    path = write(submission, chunk)
+    chunk = dataclasses.replace(chunk, state=ASKED, at=time.time(), cluster=scheduler.cluster_name(), error="")
+    submission = submission.with_chunk(chunk)
+    submission.save(root)
+    try:
+        job_id = submit(path)
+    except ValueError as error:
+        submission.with_chunk(dataclasses.replace(chunk, state=REFUSED, error=str(error))).save(root)
+        raise
+    except Unreachable as error:
+        submission.with_chunk(dataclasses.replace(chunk, error=str(error))).save(root)
+        raise
+    chunk = dataclasses.replace(chunk, state=SUBMITTED, job_id=job_id)
+    submission = submission.with_chunk(chunk)
+    submission.save(root)
+    note(chunk)
+    return submission

@@ -1,0 +1,143 @@
+"""The run folder: its file names, atomic writes, and what is read from it; ``judge`` makes a state of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from files.plain import Unreadable, opened, read_json
+from grid.engine.slurm.scheduler_cache import array_id
+from grid.engine.states.judge import STALE_S, STARTABLE, WORDS, Claim, Damaged, Record, State, judge
+from grid.engine.states.record_values import own_element
+
+__all__ = [
+    "STALE_S",
+    "STARTABLE",
+    "WORDS",
+    "Claim",
+    "Damaged",
+    "Record",
+    "RunFolder",
+    "State",
+    "ids_to_ask",
+    "judge",
+    "own_element",
+    "read_ledger",
+    "tail",
+    "write_text",
+]
+
+TAIL_BYTES = 16384
+_NOTED = re.compile(r"([0-9]{1,9})(?:@([0-9]{1,9}))? (.+)")
+
+
+def write_text(path: Path, text: str, *, executable: bool = False) -> None:
+    """Write aside, then rename: a reader sees the old file or the new one."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        aside.write_text(text)
+        if executable:
+            aside.chmod(0o755)
+        os.replace(aside, path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """All file names of one run."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def script(self) -> Path:
+        return self.path / "run.sh"
+
+    @property
+    def status(self) -> Path:
+        return self.path / "status.json"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "stdout.log"
+
+    def record(self) -> Record:
+        """What the run says of itself.  None where it never spoke; NotADirectoryError where a file stands in the folder's place."""
+        try:
+            values = read_json(self.status, any_number=True)
+        except FileNotFoundError:
+            return None
+        except NotADirectoryError:
+            raise
+        except OSError as error:  # another user's, or a file system in trouble
+            return Damaged(f"{self.status.name} cannot be read: {error.strerror or error}")
+        except Unreadable as error:
+            return Damaged(f"{self.status.name} {error}; delete it to start the run again")
+        return (
+            values if isinstance(values, dict) else Damaged(f"{self.status.name} is no record of a run; delete it to start the run again")
+        )
+
+    def state(self, now: float | None = None) -> State:
+        """The state from ``status.json`` alone; ``new`` where there is none."""
+        return judge(self.record(), None, None, None, time.time() if now is None else now)
+
+    def last_lines(self, count: int) -> list[str]:
+        """The end of the log, empty lines left out."""
+        return [line for line in self.tail().splitlines() if line.strip()][-count:]
+
+    def tail(self) -> str:
+        """The last 16 kB of the log; empty where there is none."""
+        return tail(self.log)
+
+
+def tail(path: Path, count: int = TAIL_BYTES) -> str:
+    """The last bytes of a text file, without the line that they begin in; empty where it cannot be read."""
+    try:
+        with opened(path) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - count))
+            return file.read(count).decode(errors="replace")
+    except (OSError, Unreadable):
+        return ""
+
+
+class Ended(NamedTuple):
+    """A line of a ledger: an exit code, the restart count of the life of the job that saw it, and when the file was last written."""
+
+    code: int
+    life: int
+    at: float
+
+
+def read_ledger(path: Path) -> dict[str, Ended]:
+    """Run folder -> the last end that its job script noted (lines ``<code>[@<life>] <run_dir>``); empty where it cannot be read."""
+    try:
+        with opened(path) as file:
+            text, at = file.read().decode(errors="replace"), os.fstat(file.fileno()).st_mtime
+    except (OSError, Unreadable):
+        return {}
+    found = {}
+    for line in text.split("\n"):
+        if (noted := _NOTED.match(line)) is not None:
+            found[noted[3]] = Ended(int(noted[1]), int(noted[2] or 0), at)
+    return found
+
+
+def ids_to_ask(cases: Iterable[tuple[Record, Claim | None]]) -> set[str]:
+    """The array ids that the scheduler has to be asked for: of runs that do not say that they are done."""
+    ids = set()
+    for record, claim in cases:
+        values = record if isinstance(record, Mapping) else {}
+        element = claim.element if claim else own_element(values)
+        if element and values.get("state") != "done":
+            ids.add(array_id(element))
+    return ids

@@ -1,0 +1,139 @@
+"""The run of each experiment: its folder, and what is written into it before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import args
+from files import plain
+from files.plain import Unreadable, read_yaml
+from grid.engine.scripts.script import from_script, run_script
+from grid.engine.states.run_files import RunFolder, State, write_text
+from grid.engine.sweeps.experiments import Experiment, Sweep
+from grid.engine.sweeps.families import load, parse_seeds
+
+RUNS = "runs"
+SIGNED = ".sweeps"  # beside the runs: a line for each sweep that was started there
+
+
+@dataclass(frozen=True)
+class Run:
+    """An experiment and the folder where it is kept."""
+
+    experiment: Experiment
+    root: Path  # the checkout
+    run_dir: str  # the folder as seen from there
+
+    @property
+    def folder(self) -> RunFolder:
+        return RunFolder(self.root / self.run_dir)
+
+    def state(self) -> State:
+        """The state from the run's own files alone."""
+        return self.folder.state()
+
+
+def named(family: str, run_name: str, seeds: str | None = None, overrides: Sequence[str] = ()) -> tuple[Sweep, list[Experiment]]:
+    """The sweep of these names with these seeds and settings (as main.py takes them), and its experiments."""
+    sweep = load(family, run_name, parse_seeds(seeds) if seeds else None)
+    if overrides:
+        settings = args.parse_overrides(list(overrides))
+        for text in overrides:
+            if text.partition("=")[0].strip() not in settings:
+                raise ValueError(f"--set {text}: must be one value; several values make another sweep (seeds: --seeds)")
+        sweep = sweep.override(settings)
+    return sweep, sweep.experiments()
+
+
+def runs_of(experiments: Sequence[Experiment], root: Path) -> list[Run]:
+    """The run of each experiment, below ``root``."""
+    return [Run(item, root, f"{RUNS}/{item.folder}/{item.name}") for item in experiments]
+
+
+def prepare(runs: Iterable[Run]) -> None:
+    """Create the run folders with their configurations and scripts.  What a run already wrote about itself stays."""
+    texts: dict[str, str] = {}
+    for run in runs:
+        run.folder.path.mkdir(parents=True, exist_ok=True)
+        if not run.folder.status.exists():
+            _write_if_changed(run.folder.config, _yaml({**run.experiment.config, "run_dir": run.run_dir}, texts))
+        _write_if_changed(run.folder.script, run_script(run.experiment, run.run_dir, from_script(3)), executable=True)
+
+
+def _yaml(config: Mapping[str, Any], texts: dict[str, str]) -> str:
+    """The configuration as YAML; ``texts`` keeps what was written of other runs, for most of thousands is equal."""
+    import yaml
+
+    parts = []
+    for item in config.items():
+        key = repr(item)
+        if key not in texts:
+            texts[key] = yaml.dump(dict([item]), Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False)
+        parts.append(texts[key])
+    return "".join(parts)
+
+
+# --- whose folder it is -------------------------------------------------------------------------------------------
+
+
+def sign(sweep: Sweep, root: Path) -> None:
+    """Note in the folder of runs that this sweep's are in it."""
+    path = _signed(sweep, root)
+    lines = _lines(path)
+    if (own := _signature(sweep)) not in lines:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, "".join(f"{line}\n" for line in [*lines, own]))
+
+
+def others(sweep: Sweep, root: Path) -> list[str]:
+    """The sweeps of other files, as far as these still exist, whose runs are in this sweep's folder: ``/a/file.py: name``."""
+    found = [line for line in _lines(_signed(sweep, root)) if line != _signature(sweep)]
+    return [line for line in found if (file := line.rpartition(": ")[0]) and (Path(file).is_file() or not file.endswith(".py"))]
+
+
+def shared(sweep: Sweep, root: Path) -> list[str]:
+    """A sentence where other sweeps have the same folder of runs, and this one did not ask for it by name."""
+    if sweep.folder or not (found := others(sweep, root)):
+        return []
+    return [f"runs/{sweep.run_name} is also the folder of {', '.join(found)}: give one of them its own, Sweep(..., folder=...)"]
+
+
+def _signed(sweep: Sweep, root: Path) -> Path:
+    return root / RUNS / (sweep.folder or sweep.run_name) / SIGNED
+
+
+def _signature(sweep: Sweep) -> str:
+    return f"{' '.join((sweep.file or sweep.grid).split())}: {sweep.run_name}"
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return plain.read_bytes(path, None).decode(errors="replace").splitlines()
+    except (OSError, Unreadable):
+        return []
+
+
+def _write_if_changed(path: Path, text: str, *, executable: bool = False) -> None:
+    if not path.is_file() or path.read_bytes() != text.encode():
+        write_text(path, text, executable=executable)
+
+
+def left_over(experiments: Sequence[Experiment], root: Path) -> list[Path]:
+    """Run folders of this sweep that belong to none of its experiments: settings have changed since, or others wrote them."""
+    names = {item.name for item in experiments}
+    folders = {item.folder for item in experiments}
+    return sorted(
+        found.parent for folder in folders for found in (root / RUNS / folder).glob("*/config.yaml") if found.parent.name not in names
+    )
+
+
+def read_config(folder: Path) -> dict[str, Any] | None:
+    """The configuration kept in a run folder; None where it cannot be read."""
+    try:
+        config = read_yaml(folder / "config.yaml")
+    except (OSError, Unreadable):
+        return None
+    return config if isinstance(config, dict) else None

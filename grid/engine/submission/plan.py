@@ -1,0 +1,296 @@
+"""What to do with a sweep: its runs, what each needs, and what a submission would do with them.
+
+A plan is made of values alone, so that it can be shown, kept, and compared with the one that is made when it is applied.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from grid.engine.scripts import snapshot
+from grid.engine.states.ledger import Chunk
+from grid.engine.states.run_files import State
+from grid.engine.states.runs import Run
+from grid.engine.sweeps.experiments import Settings
+from grid.engine.sweeps.resources import Resources
+
+Item = TypeVar("Item")
+FRESH = {"new", "lost", "preempted", "cancelled"}  # what a submission starts; what failed is for `retry`
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run that a submission would hand over."""
+
+    run_dir: str
+    label: str
+    word: str  # its state
+    resources: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """A run in the queue whose experiment the sweep no longer has."""
+
+    run_dir: str
+    element: str  # SLURM's name of the array element
+    alone: bool  # no other run of that script is wanted
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one submission would do; ``options`` are those of the command line that made it."""
+
+    id: str
+    title: str
+    folder: str
+    options: Mapping[str, Any]
+    code: Mapping[str, Any]
+    submit: Sequence[Planned]
+    cancel: Sequence[Cancelled] = ()
+    chunks: Sequence[Chunk] = ()
+    site: str = ""  # a digest of the cluster's profile
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of the code, with their marks
+
+    def essence(self) -> dict[str, Any]:
+        """What has to be the same when the plan is applied, as plain values."""
+        return {
+            "runs": {item.run_dir: item.resources for item in self.submit},
+            "cancel": sorted(item.run_dir for item in self.cancel),
+            "code": self.code.get("digest", ""),
+            "site": self.site,
+            "files": dict(self.files),
+        }
+
+
+def differences(reviewed: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """How the essence of a plan differs from the reviewed one, in words; empty where it does not."""
+    found = []
+    if reviewed["code"] != now["code"]:
+        names = snapshot.changed(reviewed["files"], now["files"]) if reviewed.get("files") else []
+        found.append(f"the code has changed since{f' ({_some(names)})' if names else ''}")
+    if reviewed.get("site") != now["site"]:
+        found.append("the site's profile has changed since")
+    for word, runs in (("no longer to be submitted", _less(reviewed["runs"], now["runs"])), ("new", _less(now["runs"], reviewed["runs"]))):
+        if runs:
+            found.append(f"{len(runs)} {word} ({_some(_short(runs))})")
+    both = [run for run in now["runs"] if run in reviewed["runs"] and reviewed["runs"][run] != now["runs"][run]]
+    if both:
+        found.append(f"other resources for {len(both)} ({_some(_short(both))})")
+    if reviewed["cancel"] != now["cancel"]:
+        found.append(f"{len(now['cancel'])} to cancel, {len(reviewed['cancel'])} were")
+    return found
+
+
+def _less(left: Iterable[str], right: Iterable[str]) -> list[str]:
+    taken = set(right)
+    return [run for run in left if run not in taken]
+
+
+def _short(runs: Sequence[str]) -> list[str]:
+    return [Path(run).name for run in runs]
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+
+# --- arrays -------------------------------------------------------------------------------------------------------
+
+
+def deal(items: Sequence[Item], num_shares: int) -> list[list[Item]]:
+    """Shares of the items, dealt in turn: item i goes to share i modulo ``num_shares``."""
+    return [list(items[index::num_shares]) for index in range(num_shares)]
+
+
+def arrays(
+    planned: Sequence[Planned], *, per_script: int = 1, cap: int | None = None, canary: bool = False, max_elements: int = 1000
+) -> list[Chunk]:
+    """The array jobs of these runs: one per resource shape, cut into chunks of at most ``max_elements`` elements.
+
+    With a canary, the first run of a shape is an array of its own and the rest waits for its success.  ``cap`` holds for
+    everything together: it is shared out by size (a canary runs in the share of those that wait for it), and where there are
+    more chunks than that, they queue up in ``cap`` lanes.
+    """
+    shapes: dict[str, list[Planned]] = {}
+    texts: dict[str, str] = {}  # written out once for thousands of runs
+    for item in planned:
+        key = repr(item.resources)
+        if key not in texts:
+            texts[key] = json.dumps(dict(item.resources), sort_keys=True)
+        shapes.setdefault(texts[key], []).append(item)
+    chunks: list[Chunk] = []
+    rest: list[int] = []  # positions of the chunks that share the cap
+    for number, runs in enumerate(shapes.values()):
+        first: list[tuple[str, str]] = []
+        resources = dict(runs[0].resources)
+        if canary and len(runs) > 1:
+            chunks.append(Chunk(f"s{number}canary", resources, [[runs[0].run_dir]]))
+            first = [("afterok", chunks[-1].name)]
+            runs = runs[1:]
+        elements = deal([item.run_dir for item in runs], math.ceil(len(runs) / per_script))
+        for part, share in enumerate(_cut(elements, max_elements)):
+            rest.append(len(chunks))
+            chunks.append(Chunk(f"s{number}c{part}", resources, share, after=first))
+    if cap is not None:
+        places = rest if len(rest) <= cap else list(range(len(chunks)))
+        for position, share, before in _caps([len(chunks[place].elements) for place in places], cap):
+            chunk = chunks[places[position]]
+            after = [*chunk.after, *([("afterany", chunks[places[before]].name)] if before is not None else [])]
+            chunks[places[position]] = Chunk(chunk.name, chunk.resources, chunk.elements, share, after)
+    return chunks
+
+
+def _cut(items: Sequence[Item], most: int) -> list[Sequence[Item]]:
+    """As few parts as possible of nearly equal size, in order."""
+    parts = math.ceil(len(items) / most)
+    bounds = [round(len(items) * part / parts) for part in range(parts + 1)] if parts else []
+    return [items[low:high] for low, high in itertools.pairwise(bounds)]
+
+
+def _caps(sizes: Sequence[int], cap: int) -> list[tuple[int, int, int | None]]:
+    """(position, its share of the cap, the position that has to end first or None) of chunks of these sizes."""
+    if len(sizes) > cap:
+        return [(position, 1, position - cap if position >= cap else None) for position in range(len(sizes))]
+    shares = [1] * len(sizes)
+    for _ in range(cap - len(sizes) if sizes else 0):  # the next one to whom it brings the most
+        needy = max(range(len(sizes)), key=lambda position: (sizes[position] / shares[position], -position))
+        shares[needy] += 1
+    return [(position, min(share, sizes[position]), None) for position, share in enumerate(shares)]
+
+
+# --- what changed -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Runs of earlier defaults: the sweep means the same, ``name`` was ``old`` and is ``new``."""
+
+    name: str
+    old: Any
+    new: Any
+    runs: Sequence[str]
+
+
+def moved_defaults(runs: Sequence[Run], left: Mapping[str, Settings]) -> tuple[list[Moved], list[str]]:
+    """What became of the folders that belong to no experiment: those under other defaults, and those that left the sweep.
+
+    ``left`` maps their names to their full configurations.  A folder counts as moved where all that the sweep itself
+    sets for one of its experiments is as it was.
+    """
+    index: dict[tuple[str, ...], dict[str, Run]] = {}
+    for run in runs if left else ():
+        names = tuple(sorted(run.experiment.settings))
+        index.setdefault(names, {})[_values(run.experiment.config, names)] = run
+    groups: dict[tuple[str, str, str], Moved] = {}
+    gone = []
+    for name, config in left.items():
+        found = next((table[key] for names, table in index.items() if (key := _values(config, names)) in table), None)
+        if found is None:
+            gone.append(name)
+            continue
+        for setting, old, new in _differing(config, found.experiment.config):
+            key = (setting, repr(old), repr(new))
+            before = groups.get(key)
+            groups[key] = Moved(setting, old, new, [*(before.runs if before else []), name])
+    return sorted(groups.values(), key=lambda item: item.name), gone
+
+
+ABSENT = "(no such setting)"
+
+
+def _values(config: Mapping[str, Any], names: Sequence[str]) -> str:
+    return json.dumps([_value(config, name) for name in names])
+
+
+def _value(config: Mapping[str, Any], name: str) -> Any:
+    section, _, key = name.partition(".")
+    value = config.get(section, ABSENT)
+    if key:
+        return value.get(key, ABSENT) if isinstance(value, Mapping) else ABSENT
+    return value.get("name", ABSENT) if isinstance(value, Mapping) else value
+
+
+def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    import args
+
+    try:
+        before = _flat(args.result_settings(old))
+    except KeyError:  # of a method, model or data set that is no more
+        before = _flat(old)
+    after = _flat(args.result_settings(new))
+    names = [*after, *(name for name in before if name not in after)]
+    both = [(name, before.get(name, _value(old, name)), after.get(name, _value(new, name))) for name in names]
+    return [(name, was, now) for name, was, now in both if was != now]
+
+
+def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        flat.update({f"{key}.{name}": part for name, part in value.items()} if isinstance(value, Mapping) else {key: value})
+    return flat
+
+
+# --- what is left to do -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """What the runs that have not ended will still take."""
+
+    seconds: float  # of all runs, one after another
+    gpu_hours: float
+    num_guessed: int  # runs without a finished sibling: not counted above
+
+
+def remaining(runs: Sequence[Run], states: Mapping[str, State], resources: Mapping[str, Resources]) -> Remaining:
+    """Learned from finished siblings: the median seconds a step of those of the same model, data set, workers and method.
+
+    Where no sibling of the method is done, those of any method count; a run without any is left out and counted.
+    """
+    near: dict[tuple[Any, ...], list[float]] = {}
+    for run in runs:
+        state = states[run.run_dir]
+        if state.word == "done" and state.steps and state.seconds > 0:
+            for key in _kinds(run):
+                near.setdefault(key, []).append(state.seconds / state.steps)
+    seconds = gpu_hours = 0.0
+    num_guessed = 0
+    for run in runs:
+        state = states[run.run_dir]
+        if state.word in ("done", "failed", "diverged"):
+            continue
+        rate = next((statistics.median(near[key]) for key in _kinds(run) if key in near), None)
+        if rate is None:
+            num_guessed += 1
+            continue
+        left = rate * max(run.experiment.config["steps"] - state.step, 0)
+        seconds += left
+        gpu_hours += left / 3600 * _gpus(resources[run.run_dir])
+    return Remaining(seconds, gpu_hours, num_guessed)
+
+
+def _gpus(resources: Resources) -> float:
+    """The GPUs of one experiment, over all its nodes."""
+    return resources.nodes * (resources.ranks_per_node if resources.gpus is None else resources.gpus)
+
+
+def _kinds(run: Run) -> list[tuple[Any, ...]]:
+    """What it has in common with its siblings, nearest first."""
+    config = run.experiment.config
+    task = (config["model"]["name"], config["data"]["name"], config["workers"], config["batch_size"])
+    return [(*task, config["method"]["name"]), task]
+
+
+def digest(values: Any) -> str:
+    """Eight hexadecimal digits of plain values."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:8]

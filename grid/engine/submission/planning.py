@@ -1,0 +1,354 @@
+"""From a command line to a plan, and from a reviewed plan to jobs in the queue."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from files import plain
+from grid.engine.scripts import snapshot
+from grid.engine.scripts.script import from_script, job_script
+from grid.engine.slurm import sbatch, scheduler
+from grid.engine.slurm.site import Site, load_site
+from grid.engine.states import evidence, ledger, records
+from grid.engine.states.evidence import View
+from grid.engine.states.ledger import Chunk, Submission
+from grid.engine.states.run_files import State, write_text
+from grid.engine.states.runs import Run, named, others, prepare, runs_of, sign
+from grid.engine.submission import waves
+from grid.engine.submission.plan import FRESH, Cancelled, Plan, Planned, arrays, differences, digest
+from grid.engine.submission.preflight import Finding, findings, known, rehearsed
+from grid.engine.sweeps.experiments import Experiment, Sweep
+from grid.engine.sweeps.resources import Resources
+
+PLAN = "plan.json"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says of a plan: enough to make it again.  ``file``: the absolute path of a user's own family."""
+
+    grid: str
+    run_name: str
+    file: str = ""
+    seeds: str | None = None
+    overrides: Sequence[str] = ()
+    site: str | None = None
+    per_script: int = 1
+    parallel: int = 1
+    max_running: int | None = None
+    canary: bool = False
+    ignore: Sequence[str] = ()  # of preflight.CHECKS
+    resources: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    retry: Mapping[str, Mapping[str, Any]] | None = None  # run folder -> changed resources: only these, and also those that failed
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the sweep is taken with other seeds or settings than its own."""
+        return self.seeds is not None or bool(self.overrides)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A plan with what it was made from."""
+
+    plan: Plan
+    options: Options
+    sweep: Sweep
+    runs: Sequence[Run]
+    view: View
+    resources: Mapping[str, Resources]
+    site: Site
+
+
+def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S) -> Made:
+    """The plan for a sweep as things stand.  ValueError where a run asks for what its partition cannot give."""
+    sweep, experiments = named(options.file or options.grid, options.run_name, options.seeds, options.overrides)
+    site = load_site(options.site)
+    runs = runs_of(experiments, root)
+    folder = experiments[0].folder
+    view = evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=max_age_s)
+    wanted = {run.run_dir for run in runs}
+    shapes = _Shapes(options, site)
+    asked = {run.run_dir: shapes.of(run.experiment).resources for run in runs}
+    submit = []
+    for run in runs:
+        state = view.states[run.run_dir]
+        if options.retry is None:
+            chosen, changes = state.word in FRESH and state.may_start, {}
+        else:
+            chosen, changes = run.run_dir in options.retry and state.may_start, options.retry.get(run.run_dir, {})
+        if chosen:
+            submit.append(Planned(run.run_dir, run.experiment.label, state.word, shapes.checked(run.experiment, changes)))
+    # a part of the sweep says nothing of the others, and a title does not tell the files of two sweeps apart
+    is_whole = options.retry is None and not options.is_part and not others(sweep, root)
+    cancel = _unwanted(view, wanted, sweep.title) if is_whole else []
+    code, files = snapshot.marked(root)
+    chunks = arrays(
+        submit,
+        per_script=options.per_script,
+        cap=options.max_running,
+        canary=options.canary,
+        max_elements=waves.largest_array(waves.limits(site, root)) if submit else waves.SMALLEST_ARRAY,
+    )
+    values = dataclasses.asdict(options), dataclasses.asdict(code)
+    plan = Plan("", sweep.title, folder, *values, submit, cancel, chunks, digest(repr(site)), files)
+    return Made(dataclasses.replace(plan, id=ledger.new_id(time.time())), options, sweep, runs, view, asked, site)
+
+
+@dataclass
+class _Shape:
+    """Resources that many runs ask for, once for all of them."""
+
+    resources: Resources
+    values: Mapping[str, Any]
+    is_checked: bool = False
+
+
+class _Shapes:
+    """What experiments ask for: the command line's word, then their own and their sweep's, then the site's, then the built-in."""
+
+    def __init__(self, options: Options, site: Site) -> None:
+        self._options, self._site = options, site
+        self._known: dict[str, _Shape] = {}
+
+    def of(self, experiment: Experiment, changes: Mapping[str, Any] = MappingProxyType({})) -> _Shape:
+        key = repr((experiment.resources, changes))
+        if key not in self._known:
+            own = {**experiment.resources, **self._options.resources}
+            made = Resources().merged(self._site.resources(own.get("partition"))).merged(own).merged(changes)
+            self._known[key] = _Shape(made, dataclasses.asdict(made))
+        return self._known[key]
+
+    def checked(self, experiment: Experiment, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """As plain values; ValueError where the site cannot give them."""
+        shape = self.of(experiment, changes)
+        if not shape.is_checked:
+            self._site.check(shape.resources, self._options.parallel)
+            shape.is_checked = True
+        return shape.values
+
+
+def _unwanted(view: View, wanted: set[str], title: str) -> list[Cancelled]:
+    """Runs in the queue that the sweep no longer has; those of other seeds or settings, or of another sweep, it never had."""
+    foreign = [item for item in view.submissions if item.is_part or item.title != title]
+    parts = {run for item in foreign for chunk in item.chunks for runs in chunk.elements for run in runs}
+    shared = {claim.element for run, claim in view.claims.items() if run in wanted}
+    gone = [run for run, state in view.others.items() if state.word in ("pending", "running") and run in view.claims and run not in parts]
+    return [Cancelled(run, element, element not in shared) for run in gone if (element := view.claims[run].element)]
+
+
+def slurm_is_here() -> bool:
+    """Whether this machine can submit."""
+    return shutil.which("sbatch") is not None
+
+
+def with_id(made: Made, plan_id: str) -> Made:
+    """The same plan under the name of the reviewed one."""
+    return dataclasses.replace(made, plan=dataclasses.replace(made.plan, id=plan_id))
+
+
+# --- keeping plans ------------------------------------------------------------------------------------------------
+
+
+def keep(made: Made, root: Path) -> Path:
+    """Write the plan down as the reviewed one."""
+    path = ledger.folder_of(root, made.plan.folder) / PLAN
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = {"version": 1, "id": made.plan.id, "options": dataclasses.asdict(made.options), "essence": made.plan.essence()}
+    write_text(path, json.dumps(values))
+    return path
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """The plan that ``keep`` wrote."""
+
+    id: str
+    options: Options
+    essence: Mapping[str, Any]
+
+    def is_of(self, family: str, run_name: str) -> bool:
+        """Whether it is the plan of this sweep, however the path of its file is written."""
+        same = self.options.file == file_of(family) if family.endswith(".py") else self.options.grid == family
+        return same and self.options.run_name == run_name
+
+
+def file_of(family: str) -> str:
+    """The absolute path of a user's own family; empty for one of grid/."""
+    return str(Path(family).resolve()) if family.endswith(".py") else ""
+
+
+def reviewed(root: Path, folder: str) -> Reviewed | None:
+    """The plan that was last kept for this folder of runs; None where there is none."""
+    path = ledger.folder_of(root, folder) / PLAN
+    try:
+        values = records.table({"plan": json.loads(plain.read_bytes(path, None))}, "plan")
+        return Reviewed(records.text(values, "id", records.NAME), _options(records.table(values, "options")), _essence(values))
+    except FileNotFoundError:
+        return None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({type(error).__name__}: {error}): make the plan again") from error
+
+
+def _options(values: Mapping[str, Any]) -> Options:
+    """The command line of a plan; ValueError where it is none that we write."""
+    records.only(values, [part.name for part in dataclasses.fields(Options)])
+    per_script, parallel = records.whole(values, "per_script", 1, 1), records.whole(values, "parallel", 1, 1)
+    if parallel > per_script:
+        raise ValueError(f"parallel={parallel} must be at most per_script={per_script}")
+    if values.get("retry") is not None:
+        raise ValueError("retry: only a plan of new runs is reviewed")
+    return Options(
+        records.text(values, "grid"),
+        records.text(values, "run_name"),
+        records.text(values, "file", default=""),
+        seeds=None if values.get("seeds") is None else records.text(values, "seeds"),
+        overrides=records.texts(values, "overrides"),
+        site=None if values.get("site") is None else records.text(values, "site"),
+        per_script=per_script,
+        parallel=parallel,
+        max_running=None if values.get("max_running") is None else records.whole(values, "max_running", 1),
+        canary=records.flag(values, "canary"),
+        ignore=known(records.texts(values, "ignore")),
+        resources=records.resources(values, "resources"),
+    )
+
+
+def _essence(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    essence = records.table(values, "essence")
+    runs, files = records.table(essence, "runs"), records.table(essence, "files") if "files" in essence else {}
+    return {
+        "runs": {records.path("runs", run, "runs"): records.resources(runs, run) for run in runs},
+        "cancel": records.texts(essence, "cancel"),
+        "code": records.text(essence, "code"),
+        "site": records.text(essence, "site"),
+        "files": {name: records.text(files, name) for name in files},
+    }
+
+
+# --- scripts ------------------------------------------------------------------------------------------------------
+
+
+def submission_of(made: Made, snapshot_path: str) -> Submission:
+    """The record of what the plan hands over; nothing of it is submitted yet."""
+    plan = made.plan
+    code = {**plan.code, "path": snapshot_path}
+    return Submission(plan.folder, plan.id, plan.title, code, made.options.parallel, plan.chunks, made.options.is_part)
+
+
+def sbatch_text(item: Submission, chunk: Chunk, root: Path, site: Site) -> str:
+    """The sbatch file of a chunk, as its dependencies stand; those that are not submitted yet are named instead."""
+    ids = [(how, item.chunk(name).job_id or f"<{name}>") for how, name in chunk.after]
+    return sbatch.chunk_text(
+        item.job_name(chunk),
+        root,
+        item.place(root).relative_to(root),
+        chunk.name,
+        len(chunk.elements),
+        Resources(**chunk.resources),
+        site,
+        parallel=item.parallel,
+        cap=chunk.cap,
+        code=item.code["path"],
+        dependency=",".join(f"{how}:{job}" for how, job in ids) or None,
+    )
+
+
+def element_scripts(item: Submission, chunk: Chunk) -> list[tuple[str, str]]:
+    """(file name, text) of the job script of each element."""
+    levels = 4  # jobs/sweeps/<folder>/<id>
+    resources = Resources(**chunk.resources)
+    return [
+        (
+            item.script(chunk, index),
+            job_script(item.title, list(runs), from_script(levels), resources, parallel=item.parallel),
+        )
+        for index, runs in enumerate(chunk.elements)
+    ]
+
+
+def write_chunk(item: Submission, chunk: Chunk, root: Path, site: Site) -> Path:
+    """Write an array's job scripts and its sbatch file; the latter's path."""
+    place = item.place(root)
+    (place / "logs").mkdir(parents=True, exist_ok=True)
+    for name, text in element_scripts(item, chunk):
+        write_text(place / name, text, executable=True)
+    write_text(item.sbatch(root, chunk), sbatch_text(item, chunk, root, site))
+    return item.sbatch(root, chunk)
+
+
+# --- submitting ---------------------------------------------------------------------------------------------------
+
+
+def check(made: Made, root: Path) -> list[Finding]:
+    """What would make the plan's runs fail, and what else is to be said of it; where it submits nothing, of the data of earlier runs."""
+    plan = made.plan
+    found = [] if "build" in made.options.ignore else rehearsed(plan, made.runs, made.view.states, root, made.site)
+    if not plan.submit:
+        return found
+    item = submission_of(made, f"{snapshot.FOLDER}/{made.plan.code['digest'][: snapshot.DIGITS]}")
+    # SLURM's opinion is asked of one element: how many there may be is the matter of ``waves``
+    bare = {chunk.name: dataclasses.replace(chunk, after=(), elements=chunk.elements[:1], cap=None) for chunk in plan.chunks}
+    text = lambda name: sbatch_text(item, bare[name], root, made.site)  # noqa: E731
+    return found + findings(plan, made.runs, root, made.site, sbatch.test_only if slurm_is_here() else None, text, made.options.ignore)
+
+
+def apply(made: Made, root: Path, note: Callable[[Chunk], None]) -> tuple[Submission, str]:
+    """Hand the plan's runs over: snapshot, run folders, scripts, then one sbatch per array.  Call it under ``only_one``.
+
+    The submission, and why something of it has to wait for the next call (``go_on``); empty where nothing has.
+    """
+    _, path = snapshot.snapshot(root)
+    item = submission_of(made, path)
+    wanted = {planned.run_dir for planned in made.plan.submit}
+    sign(made.sweep, root)
+    prepare(run for run in made.runs if run.run_dir in wanted)
+    item.save(root)
+    return go_on(item, made.site, root, note)
+
+
+def go_on(item: Submission, site: Site, root: Path, note: Callable[[Chunk], None]) -> tuple[Submission, str]:
+    """Submit what is not yet submitted of a submission, as ``apply`` does."""
+    return waves.hand_over(item, site, root, lambda now, chunk: write_chunk(now, chunk, root, site), note)
+
+
+def not_startable(item: Submission, view: View) -> list[str]:
+    """Runs of the chunks that are still to be handed over and must not be, for they may be alive or are done."""
+    states: Mapping[str, State] = view.states
+    return [run for run in _runs(item.left) if run not in states or not states[run].may_start]
+
+
+def released(item: Submission, view: View) -> Submission:
+    """The submission without the conditions that are met already: SLURM forgets jobs, and takes one that it forgot for a success.
+
+    ValueError where a canary that has to succeed first has ended otherwise.
+    """
+    states = {**view.others, **view.states}
+    for chunk in item.left:
+        for how, name in chunk.after:
+            words = {states[run].word for run in _runs([item.chunk(name)]) if run in states} if item.chunk(name).is_settled else set()
+            if how != "afterok" or not words or words & {"pending", "running"}:
+                continue
+            if words != {"done"}:
+                raise ValueError(
+                    f"{name}, which has to succeed before {chunk.name} is submitted, is {' and '.join(sorted(words))}: plan again"
+                )
+            item = item.with_chunk(dataclasses.replace(chunk, after=[pair for pair in chunk.after if pair != (how, name)]))
+    return item
+
+
+def _runs(chunks: Sequence[Chunk]) -> list[str]:
+    return [run for chunk in chunks for runs in chunk.elements for run in runs]
+
+
+def moved(before: Reviewed, made: Made) -> list[str]:
+    """How the plan made now differs from the reviewed one."""
+    return differences(before.essence, made.plan.essence())

@@ -1,0 +1,227 @@
+"""What can be known to go wrong before anything is submitted: data, disk, permissions, and SLURM's own opinion."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from files import plain
+from grid.engine.slurm import sbatch
+from grid.engine.slurm.site import Site
+from grid.engine.states.ledger import folder_of
+from grid.engine.states.run_files import State, write_text
+from grid.engine.states.runs import Run
+from grid.engine.submission.plan import Plan
+from grid.engine.submission.rehearsal import data_place, rehearse
+from grid.engine.sweeps.resources import Resources, seconds
+from nuq.settings import unknown
+from settings import task
+
+CHECKS = ("time", "data", "folders", "disk", "opinion", "build")  # what --ignore takes; each may be wrong about somebody's cluster
+FREE_BYTES = 200 * 2**20  # beside what the runs are expected to write
+LITTLE_BYTES = 20 * 2**20  # left for each run: worth a word where nothing tells what they need; small models leave as much
+SIBLINGS = 20  # so many finished runs are measured
+MEASURED = "dry_run.json"  # what `dry-run` measured, beside the submissions of the sweep
+
+
+class Finding(NamedTuple):
+    """A sentence of one of the checks; ``forbids``: with it nothing is to be submitted."""
+
+    check: str
+    text: str
+    forbids: bool = True
+
+
+def known(names: Sequence[str]) -> Sequence[str]:
+    """The names of checks; ValueError for one that is none."""
+    for name in names:
+        if name not in CHECKS:
+            raise unknown("check", name, list(CHECKS))
+    return names
+
+
+def rehearsed(plan: Plan, runs: Sequence[Run], states: Mapping[str, State], root: Path, site: Site) -> list[Finding]:
+    """What building the plan's runs once, and looking at the data of all earlier ones, tells: the check ``build``."""
+    wanted = {item.run_dir for item in plan.submit}
+    found = rehearse([run for run in runs if run.run_dir in wanted], runs, states, root, site)
+    return [*(Finding("build", text) for text in found.problems), *(Finding("build", text, forbids=False) for text in found.notes)]
+
+
+def findings(
+    plan: Plan,
+    runs: Sequence[Run],
+    root: Path,
+    site: Site,
+    test_only: Callable[[Path], None] | None,
+    text: Callable[[str], str],
+    ignored: Collection[str] = (),
+) -> list[Finding]:
+    """What is known to make the plan's runs fail, and what could not be looked at; empty where nothing is.
+
+    ``text(name of a chunk)`` is its sbatch text and ``test_only`` shows it to SLURM (None: there is no SLURM here).
+    """
+    wanted = {item.run_dir for item in plan.submit}
+    chosen = [run for run in runs if run.run_dir in wanted]
+    checks: dict[str, Callable[[], Iterable[str | Finding]]] = {
+        "time": lambda: _too_short(plan, site),
+        "data": lambda: _data(chosen, root, site),
+        "folders": lambda: _folders(chosen, root),
+        "disk": lambda: _disk(plan, chosen, runs, root),
+    }
+    said = [(name, item) for name, look in checks.items() if name not in ignored for item in look()]
+    found = [item if isinstance(item, Finding) else Finding(name, item) for name, item in said]
+    if test_only is not None and "opinion" not in ignored and not any(item.forbids for item in found):
+        found += _opinions(plan, test_only, text)
+    return found
+
+
+def _too_short(plan: Plan, site: Site) -> list[str]:
+    """Time limits within the warning: such a job is warned as it starts, requeued, warned again, and gets nowhere."""
+    asked = dict.fromkeys(time for chunk in plan.chunks if (time := chunk.resources.get("time")))
+    return [
+        f"time={time} is {seconds(time)} s, and jobs are warned signal_s={site.signal_s} s before their time limit: it must be longer "
+        "than that; ask for more time, or set a smaller signal_s in the site's file"
+        for time in asked
+        if seconds(time) <= site.signal_s
+    ]
+
+
+def _data(runs: Iterable[Run], root: Path, site: Site) -> list[str]:
+    """Data sets that are read from files and are not there."""
+    found: dict[str, str] = {}
+    looked: set[tuple[str, str]] = set()
+    for run in runs:
+        config = run.experiment.config
+        name = config["data"]["name"]
+        if not issubclass(task.DATA[name], task.OnDisk) or config["stand_in"] or config["data"].get("download"):
+            continue
+        place = data_place(run, site)
+        if not place or (name, place) in looked:  # known only inside the job, or asked before
+            continue
+        looked.add((name, place))
+        folder = root / place
+        if not folder.is_dir() or not any(_belongs(entry.name, name) for entry in folder.iterdir()):
+            found[f"{name} {place}"] = (
+                f"data={name}: {place} holds no {name} (name the folder with --set data_dir=..., NUQ_DATA or the site's environment)"
+            )
+    return list(found.values())
+
+
+def _belongs(entry: str, name: str) -> bool:
+    """Whether a file or folder of this name can be of the data set: cifar10, cifar-10-batches-py, CIFAR10.tar.gz, aclImdb."""
+    return re.sub(r"[^a-z0-9]", "", entry.lower()).removeprefix("acl").startswith(name)
+
+
+def _folders(runs: Sequence[Run], root: Path) -> list[str]:
+    """Folders that cannot be written, among them other users' runs."""
+    found = []
+    for place in dict.fromkeys([root / "jobs", *(run.folder.path.parent for run in runs)]):
+        nearest = next(path for path in (place, *place.parents) if path.exists())
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            found.append(f"{nearest} cannot be written ({_owner(nearest)}): runs and job scripts are kept there")
+    for run in runs:
+        if run.folder.path.exists() and not os.access(run.folder.path, os.W_OK | os.X_OK):
+            found.append(f"{run.run_dir} cannot be written ({_owner(run.folder.path)}): another user's run of the same settings is there")
+    return found[:5] + ([f"... and {len(found) - 5} more such folders"] if len(found) > 5 else [])
+
+
+def _owner(path: Path) -> str:
+    try:
+        return f"it belongs to {path.owner()}"
+    except (KeyError, OSError):
+        return "it belongs to somebody else"
+
+
+def _disk(plan: Plan, chosen: Sequence[Run], runs: Sequence[Run], root: Path) -> list[Finding]:
+    """Too little space for what the runs will write, as finished siblings did, of the same model where there are any, or the dry run."""
+    place = next(path for path in (root / "runs", root) if path.exists())
+    free = shutil.disk_usage(place).free
+    sizes: dict[str, int] = {}
+    finished = (run for run in runs if (run.folder.path / "checkpoint.pt").exists() and run.state().word == "done")
+    for run in itertools.islice(finished, SIBLINGS):
+        sizes[_model(run)] = max(sizes.get(_model(run), 0), _size(run.folder.path))
+    by = "as finished siblings took"
+    if not sizes and (measured := read_measured(root, plan.folder)):
+        sizes, by = measured, "as the dry run measured"
+    if not sizes:
+        if free >= FREE_BYTES + LITTLE_BYTES * len(chosen):
+            return []
+        words = f"{_gb(free)} left for {len(chosen)} runs; what they need is not known before one is done, or dry-run has tried one"
+        return [Finding("disk", f"the disk of {place} has {words}", forbids=False)]
+    most = max(sizes.values())
+    need = FREE_BYTES + sum(sizes.get(_model(run), most) - _size(run.folder.path) for run in chosen)
+    if free >= need:
+        return []
+    words = f"{_gb(free)} left, and {len(chosen)} runs of up to {_gb(most)} need {_gb(need)}, {by}"
+    return [Finding("disk", f"the disk of {place} has {words}: make room, submit fewer, or --ignore disk")]
+
+
+def _model(run: Run) -> str:
+    return str(run.experiment.config["model"]["name"])
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:.2g} GB" if size < 1e10 else f"{size / 1e9:.0f} GB"
+
+
+def _size(folder: Path) -> int:
+    """Bytes of all files below; what comes and goes meanwhile counts as nothing."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(path, name)).st_size
+    return total
+
+
+def read_measured(root: Path, folder: str) -> dict[str, int]:
+    """Model -> bytes of a run, as ``dry-run`` measured; nothing where it did not, or its file is no such thing."""
+    try:
+        values = json.loads(plain.read_bytes(folder_of(root, folder) / MEASURED))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    values = values if isinstance(values, dict) else {}
+    return {name: size for name, size in values.items() if isinstance(size, int) and 0 < size < 1 << 50}
+
+
+def keep_measured(run: Run, size: int, root: Path) -> None:
+    """Write down how many bytes a dry run of this run's model left."""
+    place = folder_of(root, run.experiment.folder)
+    place.mkdir(parents=True, exist_ok=True)
+    write_text(place / MEASURED, json.dumps({**read_measured(root, run.experiment.folder), _model(run): size}))
+
+
+def _opinions(plan: Plan, test_only: Callable[[Path], None], text: Callable[[str], str]) -> list[Finding]:
+    """What SLURM says to one script of each resource shape, without running it.
+
+    Of nodes that are down or drained it says that there are none such; a job that waits for them is accepted all the same.
+    """
+    found = []
+    shapes = {str(sorted(chunk.resources.items())): chunk for chunk in plan.chunks}
+    with tempfile.TemporaryDirectory() as folder:
+        for chunk in shapes.values():
+            path = Path(folder) / f"{chunk.name}.sbatch"
+            path.write_text(text(chunk.name))
+            asked = Resources(**chunk.resources)
+            if asked.time and (words := sbatch.too_long(asked.partition, seconds(asked.time))):
+                found.append(Finding("opinion", words))
+            try:
+                test_only(path)
+            except (sbatch.TooMany, sbatch.Full):  # a matter of waiting, which submit tells
+                continue
+            except ValueError as error:
+                words = " ".join(f"{name}={value}" for name, value in chunk.resources.items() if value is not None)
+                said = f"{str(error).replace(str(path), 'a script of ' + chunk.name)} (asked for: {words})"
+                off = sbatch.nodes_off(asked, plan.options["parallel"]) if sbatch.NO_NODES in said else ""
+                found.append(Finding("opinion", f"{said}; {off}, for which it would wait" if off else said, forbids=not off))
+            except sbatch.Unreachable as error:
+                return [*found, Finding("opinion", f"SLURM was asked for its opinion and does not answer: {error}")]
+    return found

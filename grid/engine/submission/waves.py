@@ -1,0 +1,106 @@
+"""Handing over as much as the cluster takes: MaxJobCount is everybody's limit, MaxSubmitJobs each user's, MaxArraySize each array's.
+
+What there is no room for stays in the submission's record, and the same command goes on with it.  What a limit is, is asked; where SLURM
+refuses all the same (limits of accounts and qualities of service), the room is found by halves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from grid.engine.slurm import sbatch, scheduler
+from grid.engine.slurm.scheduler_cache import Facts, Full, Unreachable
+from grid.engine.slurm.site import Site
+from grid.engine.states import ledger
+from grid.engine.states.evidence import CACHE
+from grid.engine.states.ledger import RECORD, Chunk, Submission
+
+SPARED = 0.1  # of MaxJobCount stays free: a full controller makes everybody's sbatch wait
+SMALLEST_ARRAY = 1000  # elements of an array that every cluster takes: SLURM's default MaxArraySize is 1001
+
+
+@dataclass(frozen=True)
+class Room:
+    """How many more scripts the cluster takes, and the limit that says so."""
+
+    scripts: int
+    why: str
+
+
+def limits(site: Site, root: Path, *, max_age_s: float = scheduler.FACTS_AGE_S) -> Facts:
+    """The cluster's limits, those that the site's profile names in their place; without SLURM, or its answer, the usual ones."""
+    try:
+        facts = scheduler.facts(root / CACHE, max_age_s)
+    except Unreachable:
+        facts = Facts(max_array_size=SMALLEST_ARRAY + 1)
+    named = {"max_array_size": site.max_array_size, "max_submit": site.max_submit}
+    return replace(facts, **{name: value for name, value in named.items() if value is not None})
+
+
+def largest_array(facts: Facts) -> int:
+    """Elements of the largest array: below MaxArraySize, and no more than one user, or everybody, may have at once."""
+    return max(min(facts.max_array_size - 1, _most(facts, 0, 0).scripts), 1)
+
+
+def room(site: Site, root: Path, wanted: int) -> Room | None:
+    """What there is room for now; None where the queue cannot be looked at.  Old limits are asked again where they forbid something."""
+    try:
+        kept, own = scheduler.queue_size()
+    except Unreachable:
+        return None
+    found = _most(limits(site, root), kept, own)
+    return found if found.scripts >= wanted else _most(limits(site, root, max_age_s=0), kept, own)
+
+
+def _most(facts: Facts, kept: int, own: int) -> Room:
+    spared = max(1, round(SPARED * facts.max_job_count))  # SLURM itself leaves one free
+    found = [Room(facts.max_job_count - spared - kept, f"the cluster keeps {kept} jobs of MaxJobCount={facts.max_job_count}")]
+    if facts.max_submit is not None:
+        found.append(Room(facts.max_submit - own, f"you have {own} in the queue of MaxSubmitJobs={facts.max_submit}"))
+    least = min(found, key=lambda item: item.scripts)
+    return Room(max(least.scripts, 0), least.why)
+
+
+def scripts(chunks: Sequence[Chunk]) -> int:
+    """The elements of these arrays."""
+    return sum(len(chunk.elements) for chunk in chunks)
+
+
+def hand_over(
+    item: Submission, site: Site, root: Path, write: Callable[[Submission, Chunk], Path], note: Callable[[Chunk], None]
+) -> tuple[Submission, str]:
+    """Submit what is not yet submitted, as far as there is room; the submission, and why something of it has to wait (or nothing).
+
+    Errors are those of ``submission.hand_over``.
+    """
+    found = room(site, root, scripts(item.left))
+    free, why = (found.scripts, found.why) if found else (None, "")
+    refused: int | None = None  # so many were one too many, or more
+    largest: int | None = None
+    while item.left:
+        chunk = item.left[0]
+        fits = min(most for most in (len(chunk.elements), free, largest, refused and refused // 2) if most is not None)
+        if fits < 1:
+            break
+        if fits < len(chunk.elements):
+            item = item.split(chunk.name, fits)
+            item.save(root)
+            chunk = item.left[0]
+        try:
+            item = ledger.hand_over_one(item, chunk, root, write, sbatch.submit, note)
+        except sbatch.TooLarge:
+            largest = limits(Site(), root, max_age_s=0).max_array_size - 1  # the cluster's own word, whatever the profile says
+            if not 1 <= largest < fits:
+                raise
+        except (sbatch.TooMany, Full) as error:
+            if fits == 1 and isinstance(error, sbatch.TooMany):
+                raise sbatch.TooMany(f"{error}: {scripts(item.left)} of {scripts(item.chunks)} scripts wait") from None
+            if refused is None:
+                limits(site, root, max_age_s=0)  # they have moved: for who looks next
+            refused, why = fits, "SLURM takes no more jobs now" if isinstance(error, Full) else "SLURM takes no more jobs of yours now"
+            item = ledger.settle(ledger.read(item.place(root) / RECORD), root, scheduler.find)
+        else:
+            free, refused = free and free - fits, refused and refused - fits
+    return item, why if item.left else ""

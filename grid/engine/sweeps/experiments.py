@@ -1,0 +1,192 @@
+"""Sweeps and experiments: points of settings, multiplied by seeds, expanded, each run known by its identity.
+
+A sweep is plain Python.  A family (``grid/nuq.py``, or any file of your own) has one function per run name::
+
+    def buckets() -> Sweep:
+        \"\"\"QSGDinf against NUQSGD at three bucket sizes.\"\"\"
+        methods = union(point("QSGDinf", method="qsgdinf"), point("NUQSGD", method="nuqsgd"))
+        return Sweep(product(point(data="cifar10", model="resnet8"), methods, axis("method.bucket_size=64,512,4096")), seeds=(1, 2, 3))
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import args
+from grid.engine.sweeps.points import (
+    Point,
+    Settings,
+    axis,
+    check_resources,
+    kept,
+    product,
+)
+
+NOT_IN_POINTS = {
+    "seed": "seeds multiply the whole sweep: Sweep(points, seeds=(1, 2, 3)), or --seeds",
+    "run_dir": "the run folder follows from sweep and settings",
+}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One resolved run of a sweep."""
+
+    folder: str  # below runs/
+    label: str  # the first point that led here
+    aliases: tuple[str, ...]  # labels of other points that mean the same run
+    settings: Settings  # what the sweep sets, in dotted names
+    config: Settings  # the full configuration
+    resources: Settings = field(default_factory=dict)  # what sweep and point ask for, in the names of Resources
+    identity: str = ""  # of the configuration, where it is known; empty: it follows from it
+
+    @functools.cached_property
+    def name(self) -> str:
+        """The run folder's name: a readable part and the identity."""
+        return args.run_name(self.config, self.identity)
+
+    @property
+    def seed(self) -> int:
+        return self.config["seed"]
+
+
+def first_seeds(number: int, what: str) -> tuple[int, ...]:
+    """The seeds 1, 2, ... of a count; ValueError that names ``what`` where it is none."""
+    if not 1 <= number <= 1000:
+        raise ValueError(f"{what}: a count must be 1..1000")
+    return tuple(range(1, number + 1))
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A list of points, multiplied by seeds; ``grid`` and what follows are filled in by ``load``."""
+
+    points: Sequence[Point]
+    seeds: Sequence[int] | int = (1,)  # or a count, as --seeds takes it: 3 is 1, 2, 3
+    folder: str = ""  # below runs/; the run name unless another sweep has it already
+    resources: Settings | Callable[[Settings], Settings] = field(default_factory=dict)  # of all, or of a configuration; a point's win
+    grid: str = ""
+    run_name: str = ""
+    doc: str = ""
+    file: str = ""  # the absolute path of a user's own family
+
+    def __post_init__(self) -> None:
+        if isinstance(self.seeds, int) and not isinstance(self.seeds, bool):
+            object.__setattr__(self, "seeds", first_seeds(self.seeds, f"seeds={self.seeds}"))
+
+    @property
+    def title(self) -> str:
+        return f"{self.grid}.{self.run_name}"
+
+    @property
+    def all_seeds(self) -> Sequence[int]:
+        """The seeds, where a count was given too."""
+        assert not isinstance(self.seeds, int), "a count is replaced when the sweep is made"
+        return self.seeds
+
+    @property
+    def num_points(self) -> int:
+        """Points as listed, before aliases are joined."""
+        return len(self.points) * len(self.all_seeds)
+
+    def override(self, settings: Settings) -> Sweep:
+        """Every experiment with these settings; a method's setting where the method reads it (ValueError if none does)."""
+        for name, use in (("seed", "--seeds gives the seeds"), ("run_dir", "the run folder follows from sweep and settings")):
+            if name in settings:
+                raise ValueError(f"{name} cannot be set for a whole sweep: {use}")
+        changed = self.points
+        for name, value in settings.items():
+            changed = product(changed, axis(name, [value]))
+            if not any(name in kept(item) for item in changed):
+                raise ValueError(f"{name}={value!r}: no method of {self.title} reads this setting")
+        other = f" method={settings['method']}" if "method" in settings else ""
+        labelled = [dataclasses.replace(new, label=old.label + other) for new, old in zip(changed, self.points, strict=True)]
+        return dataclasses.replace(self, points=labelled)
+
+    def experiments(self) -> list[Experiment]:
+        """The distinct experiments, in order; points of one identity are one experiment with aliases.
+
+        ValueError where a point's settings or resources make no sense.
+        """
+        return list(self._expanded[0])
+
+    def duplicates(self) -> list[str]:
+        """What a reader of the sweep should know, a sentence each: points that are one run, and labels of several runs."""
+        return list(self._expanded[1])
+
+    def unread(self) -> list[str]:
+        """Settings that the sweep gives where they are read, and that none of its methods reads."""
+        return sorted({name for item in self.points for name in item.optional} - {name for item in self.points for name in kept(item)})
+
+    @functools.cached_property
+    def _expanded(self) -> tuple[list[Experiment], list[str]]:
+        first: dict[str, Experiment] = {}  # by identity
+        others: dict[str, list[Point]] = {}  # later points of the same identity
+        labels: dict[tuple[str, int], str] = {}  # (label, seed) -> identity
+        several: dict[tuple[str, int], dict[str, None]] = {}  # the same where there are more
+        sound: dict[str, Settings] = {}  # resources that are checked already, shared by those that ask for the same
+        resolver, seeds = args.Resolver(), [{"seed": seed} for seed in self.all_seeds]
+        for item in self.points:
+            try:
+                settings = _settings(item)
+                item = dataclasses.replace(item, label=item.full_label(settings.get("method", args.DEFAULTS["method"])))
+                found = resolver.resolved(settings, seeds)
+                asked = [self._asked(item, config, sound) for config, _ in found]
+            except ValueError as error:
+                raise ValueError(f"{self.title}, point {item.label!r}: {error}") from error
+            for seed, (config, key), resources in zip(self.all_seeds, found, asked, strict=True):
+                if (before := labels.setdefault((item.label, seed), key)) != key:
+                    several.setdefault((item.label, seed), {before: None})[key] = None
+                if key in first:
+                    others.setdefault(key, []).append(dataclasses.replace(item, resources=resources))
+                else:
+                    folder = self.folder or self.run_name
+                    first[key] = Experiment(folder, item.label, (), {**settings, "seed": seed}, config, resources, key)
+        for key, points in others.items():
+            aliases = dict.fromkeys(item.label for item in points if item.label != first[key].label)
+            first[key] = dataclasses.replace(first[key], aliases=tuple(aliases))
+        return list(first.values()), list(dict.fromkeys(_reports(first, others, several)))
+
+    def _asked(self, item: Point, config: Settings, sound: dict[str, Settings]) -> Settings:
+        """What the sweep asks for this configuration, and then the point."""
+        shared = self.resources(config) if callable(self.resources) else self.resources
+        if not isinstance(shared, Mapping):
+            raise ValueError(
+                f"resources={shared!r}: must be a dict such as {{'gpus': 2}}, or a function of the configuration that gives one"
+            )
+        asked = {**shared, **item.resources}
+        key = repr(asked)
+        if key not in sound:
+            check_resources(asked)
+            sound[key] = asked
+        return sound[key]
+
+
+def _settings(item: Point) -> dict[str, Any]:
+    """What the point sets and its method reads; ValueError for what is no setting of a point."""
+    for name, use in NOT_IN_POINTS.items():
+        if name in item.settings:
+            raise ValueError(f"{name} is no setting of a point: {use}")
+    return kept(item)
+
+
+def _reports(
+    first: Mapping[str, Experiment], others: Mapping[str, Sequence[Point]], several: Mapping[tuple[str, int], Mapping[str, None]]
+) -> list[str]:
+    found = []
+    for key, points in others.items():
+        one = first[key]
+        if one.aliases:
+            found.append(f"{one.label!r} is the same run as {', '.join(map(repr, one.aliases))}")
+        twice = sum(item.label == one.label for item in points)
+        if twice:
+            found.append(f"{one.label!r} is listed {twice + 1} times with the same settings")
+        if any(item.resources != one.resources for item in points):
+            found.append(f"{one.label!r} is asked for with different resources; the first point's count")
+    for (label, _), keys in several.items():
+        found.append(f"label {label!r} names {len(keys)} different runs: {', '.join(first[key].name for key in keys)}")
+    return found

@@ -1,0 +1,153 @@
+"""Finding sweeps: the families of ``grid/`` or a file of a user's own, their functions, seeds, and one experiment by its name."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import re
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+import grid
+from grid.engine.sweeps.experiments import Experiment, Sweep, first_seeds
+from grid.engine.sweeps.points import Point
+from nuq.settings import unknown
+
+Made = TypeVar("Made")
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def families() -> list[str]:
+    """The names of the files of ``grid/``."""
+    return sorted(item.name for item in pkgutil.iter_modules(grid.__path__) if not item.ispkg and not item.name.startswith("_"))
+
+
+def load_family(name: str) -> dict[str, Callable[[], Sweep]]:
+    """run name -> sweep function, of ``grid/<name>.py`` or of the file at path ``name``."""
+    module = _module(name)
+    return {
+        key: value
+        for key, value in vars(module).items()
+        if inspect.isfunction(value)
+        and value.__module__ == module.__name__
+        and value.__annotations__.get("return") in (Sweep, "Sweep", "sweep.Sweep")
+    }
+
+
+def _module(name: str) -> ModuleType:
+    return _load_file(Path(name)) if name.endswith(".py") else _load_module(name)
+
+
+def _load_module(name: str) -> ModuleType:
+    if name not in families():
+        raise unknown("grid", name, [*families(), "path/to/your_file.py"])
+    return _call(name, lambda: importlib.import_module(f"grid.{name}"))
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise FileNotFoundError(f"--grid {path}: no such file; give a Python file with sweep functions, or one of {', '.join(families())}")
+    spec = importlib.util.spec_from_file_location(f"user_sweeps_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"--grid {path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    loader = spec.loader
+    _call(str(path), lambda: loader.exec_module(module))
+    return module
+
+
+def _call(family: str, function: Callable[[], Made]) -> Made:
+    """The result of a family's own code; what it raises becomes a ValueError that names the line."""
+    try:
+        return function()
+    except (Exception, SystemExit) as error:  # anything can be wrong in a file that a person is writing
+        place = (Path(family) if family.endswith(".py") else Path(grid.__path__[0], f"{family}.py")).absolute()
+        if isinstance(error, SyntaxError):
+            file, line, message = error.filename, error.lineno, error.msg
+        else:
+            frames = traceback.extract_tb(error.__traceback__)
+            kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+            own = [frame for frame in frames if Path(frame.filename).absolute() == place] or frames
+            file, line, message = own[-1].filename, own[-1].lineno, " ".join(f"{kind}{error}".split())
+            if isinstance(error, SystemExit):
+                message = f"sys.exit({error.code!r}) is called here; a file of sweeps must only make sweeps"
+        where = "" if Path(file or family).absolute() == place else f" (in {file})"
+        raise ValueError(f"--grid {family}, line {line}{where}: {message}") from error
+
+
+def load(family: str, run_name: str, seeds: Sequence[int] | None = None) -> Sweep:
+    """The sweep that function ``run_name`` of ``family`` makes, with these seeds where they are given."""
+    module, functions = _module(family), load_family(family)
+    if run_name not in functions and inspect.isfunction(plain := vars(module).get(run_name)) and plain.__module__ == module.__name__:
+        raise ValueError(f"--grid {family}: {run_name}() does not say that it makes a sweep: write `def {run_name}() -> Sweep:`")
+    if not functions:
+        raise ValueError(f"--grid {family}: holds no sweep; a sweep is a function whose return is annotated '-> Sweep'")
+    if run_name not in functions:
+        raise unknown(f"run name of grid {family}", run_name, functions)
+    function = functions[run_name]
+    needed = [
+        part.name for part in inspect.signature(function).parameters.values() if part.default is part.empty and part.kind not in VARIADIC
+    ]
+    if needed:
+        raise ValueError(f"--grid {family}: {run_name}({', '.join(needed)}) needs arguments; a sweep is a function without any")
+    made = _call(family, function)
+    _check(f"--grid {family}: {run_name}()", made)
+    own = Path(family) if family.endswith(".py") else None
+    made = dataclasses.replace(made, grid=own.stem if own else family, run_name=run_name, doc=inspect.getdoc(function) or "")
+    made = dataclasses.replace(made, file=str(own.resolve()) if own else "")
+    asked = made.resources
+    if callable(asked):
+        made = dataclasses.replace(made, resources=lambda config: _call(family, lambda: asked(config)))
+    return made if seeds is None else dataclasses.replace(made, seeds=tuple(seeds))
+
+
+def _check(what: str, made: object) -> None:
+    """ValueError where a family's function gave no usable sweep."""
+    if not isinstance(made, Sweep):
+        raise ValueError(f"{what} returned a {type(made).__name__}; it must return a Sweep")
+    if not isinstance(made.points, Sequence) or not all(isinstance(item, Point) for item in made.points):
+        raise ValueError(f"{what}: points must be a list of points, as product() and union() give it")
+    if not isinstance(made.seeds, Sequence) or isinstance(made.seeds, str):
+        raise ValueError(f"{what}: seeds={made.seeds!r} must be a list of whole numbers, or a count")
+    if not isinstance(made.resources, Mapping) and not callable(made.resources):
+        raise ValueError(f"{what}: resources={made.resources!r} must be a dict such as {{'gpus': 2}}, or a function of the configuration")
+    if not made.points or not made.seeds:
+        raise ValueError(f"{what} holds no experiment: it has {len(made.points)} points and {len(made.seeds)} seeds")
+    if made.folder and not FOLDER.fullmatch(made.folder):
+        raise ValueError(f"{what}: folder={made.folder!r} must be one name of letters, digits, '.', '_' and '-'; it is a folder of runs/")
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """``3`` is the seeds 1, 2, 3; ``1,2,5`` or ``4,`` are those seeds."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(part.isdecimal() for part in parts):
+        raise ValueError(f"--seeds {text}: give a count (3) or a list of whole numbers (1,2,5; one seed alone: 7,)")
+    numbers = [int(part) for part in parts]
+    if "," in text:
+        return tuple(dict.fromkeys(numbers))
+    return first_seeds(numbers[0], f"--seeds {text}")
+
+
+def find(experiments: Sequence[Experiment], name: str) -> list[Experiment]:
+    """The experiment of this number (from 1), run name, or start of an identity; of a label those of all seeds."""
+    if name.isdecimal() and len(name) < 5 and 1 <= int(name) <= len(experiments):
+        return [experiments[int(name) - 1]]
+    folded = name.casefold()
+    if found := [item for item in experiments if folded in {label.casefold() for label in (item.label, *item.aliases)}]:
+        return found
+    for item in experiments:
+        if name == item.name or (len(name) >= 5 and item.name.rpartition("-")[2].startswith(name)):
+            return [item]
+    near = difflib.get_close_matches(name, [item.label for item in experiments], n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(
+        f"unknown experiment {name!r}{hint} (legal: 1..{len(experiments)}, a label or a run name; grid_run.py show lists them)"
+    )

@@ -1,0 +1,77 @@
+"""An experiment as words for main.py, in Hydra's grammar."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import args
+from grid.engine.sweeps.experiments import Experiment
+
+_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*\Z")
+_RESERVED = {"true", "false", "null", "none", "inf", "nan", "yes", "no", "on", "off"}
+
+
+def to_override(name: str, value: Any) -> str:
+    """``name=value`` in Hydra's grammar, so that parsing gives the value back, whatever characters it holds."""
+    return f"{name}={_value(value)}"
+
+
+def _value(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case int():
+            return str(value)
+        case float():
+            return repr(value) if math.isfinite(value) else str(value)
+        case list() | tuple():
+            return f"[{','.join(_value(item) for item in value)}]"
+        case str():
+            return value if _PLAIN.match(value) and value.lower() not in _RESERVED else _quoted(value)
+        case _:
+            raise ValueError(f"{value!r}: a setting must be a number, a text, a truth value, None or a list of these")
+
+
+def _quoted(text: str) -> str:
+    """Single quotes; backslashes count only before a quote (doubled there) and before ``${`` (OmegaConf's escape)."""
+    text = re.sub(r"(\\*)\$\{", lambda found: found[1] * 2 + "\\${", text)
+    text = re.sub(r"(\\*)'", lambda found: found[1] * 2 + "\\'", text)
+    trailing = len(text) - len(text.rstrip("\\"))
+    return "'" + text + "\\" * trailing + "'"
+
+
+def pinned(experiment: Experiment, run_dir: str) -> list[str]:
+    """Overrides that state every setting that can change a result, so that a default moved later changes nothing.
+
+    Settings that cannot change a result appear only where the sweep sets them: ``NUQ_DATA`` and the like stay in force.
+    """
+    return _overrides({**_flat(experiment), "run_dir": run_dir})
+
+
+def chosen(experiment: Experiment, run_dir: str) -> list[str]:
+    """Only what the sweep sets: shorter, and true as long as the defaults stay."""
+    return _overrides({**experiment.settings, "run_dir": run_dir})
+
+
+def _overrides(settings: Mapping[str, Any]) -> list[str]:
+    """Groups first, run_dir last."""
+    groups = [name for name in args.GROUPS if name in settings]
+    others = [name for name in settings if name not in args.GROUPS and name != "run_dir"]
+    return [to_override(name, settings[name]) for name in [*groups, *others, "run_dir"]]
+
+
+def _flat(experiment: Experiment) -> dict[str, Any]:
+    """Dotted names of the settings that change results, and of those that the sweep sets."""
+    result = args.result_settings(experiment.config)
+    flat: dict[str, Any] = {group: result[group]["name"] for group in args.GROUPS}
+    for key, value in result.items():
+        if isinstance(value, Mapping):
+            flat.update({f"{key}.{name}": part for name, part in value.items() if name != "name"})
+        else:
+            flat[key] = value
+    return {**experiment.settings, **flat}

@@ -1,0 +1,70 @@
+"""Blocks of 64 fixed-point words as deltas from zero or from one base, and the specification of their bytes.
+
+Two implementations give the same bytes: plain PyTorch (``nuq.coding.base_delta_reference``: any device) and C++ (``nuq/native``).  The last block
+is filled with zeros.
+
+1. A word is ``x / 2^(e - bits + 1)``, rounded.  e is the least from -110 to 128 for which ``|x| / 2^(e - bits + 1)`` is at most
+   ``M = 2^(bits - 1) - 1`` everywhere in the block; with e = 128 words are clamped to -M .. M.
+2. To the nearest, ties to even; or ``floor(y) + (u < y - floor(y))`` with ``u = (h >> 8) 2^-24``, ``h`` as in ``nuq.kernels.operators``, step 6.
+3. The code of a word from a base is the delta d, modulo 256 within -128 .. 127, as ``2 d``, or ``-2 d - 1`` where it is negative: what
+   takes w bits is -2^(w-1) .. 2^(w-1) - 1, and 0 bits take 0.
+4. A block's codes are of one width.  Either all words are coded from zero (``8 w`` bytes); or all from its first word (1 + 8 w); or
+   those that take more than w bits from zero are coded from the first of them (9 + 8 w), if they then take no more, w < bits - 1.
+   The block takes the kind of the fewest bytes, the earlier one where two are alike.
+5. The kind's byte is the width, + 16 or + 32 for the latter two kinds; the exponent's is e + 127.  The block's bytes: the base; of the
+   third kind a bit for every word, 1: from the base; the codes, lowest bits first.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from nuq import native
+from nuq.coding import base_delta_reference
+from nuq.coding.base_delta_reference import BASE, BIAS, BLOCK, LEAST_EXPONENT, MIXED
+from nuq.kernels.operators import Words
+from nuq.native import base_delta as compiled
+
+
+def num_blocks(num_coordinates: int) -> int:
+    """ceil(num_coordinates / BLOCK)"""
+    return -(-num_coordinates // BLOCK)
+
+
+def _native(vector: Tensor) -> bool:
+    return vector.device.type == "cpu" and native.library() is not None
+
+
+def encode(vector: Tensor, bits: int, words: Words | None) -> tuple[Tensor, Tensor, Tensor]:
+    """vector: float32[n], finite; words: of the key, None rounds to the nearest.
+
+    Returns kinds and exponents as uint8[blocks], and the bytes of all blocks in turn.
+    """
+    assert vector.dtype == torch.float32 and vector.is_contiguous()
+    if not _native(vector):
+        return base_delta_reference.encode(vector, bits, words)
+    n = vector.numel()
+    kinds, exponents = torch.empty(2, num_blocks(n), dtype=torch.uint8)
+    data = torch.empty(compiled.room_bytes(n, bits), dtype=torch.uint8)
+    given = (kinds.data_ptr(), exponents.data_ptr(), data.data_ptr(), torch.get_num_threads())
+    return kinds, exponents, data[: compiled.encode(vector.data_ptr(), n, bits, words, *given)]
+
+
+def decode(kinds: Tensor, exponents: Tensor, data: Tensor, bits: int, total: Tensor, *, accumulate: bool) -> bool:
+    """Into the total float32[n], or added to it; False where the bytes are damaged, the total being as it was.  n is not 0."""
+    kind, width = kinds & 0xF0, kinds & 0x0F
+    if int(width.max()) > bits or int(kind.max()) > MIXED or int(exponents.min()) < LEAST_EXPONENT + BIAS:
+        return False
+    sizes = BLOCK // 8 * width.to(torch.int64) + (kind >= BASE) + BLOCK // 8 * (kind == MIXED)
+    starts = sizes.cumsum(0) - sizes
+    if int(starts[-1] + sizes[-1]) != data.numel():
+        return False
+    if not _native(total):
+        decoded = base_delta_reference.decode(kind, width, exponents, starts, data, bits)[: total.numel()]
+        total.add_(decoded) if accumulate else total.copy_(decoded)
+        return True
+    assert total.dtype == torch.float32 and all(part.is_contiguous() for part in (kinds, exponents, data, total))
+    given = (kinds.data_ptr(), exponents.data_ptr(), starts.data_ptr(), data.data_ptr(), data.numel(), bits, total.data_ptr())
+    compiled.decode(*given, total.numel(), accumulate, torch.get_num_threads())
+    return True

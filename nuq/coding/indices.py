@@ -1,0 +1,316 @@
+r"""The places of k coordinates among n, ascending, as the fewest bytes.
+
+Nothing at all where k is 0 or n.  Else one byte for the form and
+
+- 0, int32: 4 bytes a place;
+- 1, bitmap: a bit for each of the n coordinates;
+- 2, Rice: gaps ``g = place - place before - 1`` in blocks of 512.  A block's parameter r (uint8) splits its gaps into r low bits and a
+  quotient ``g >> r``.  Parameters; low bits one after another, padded to a byte; quotients in unary (as many zeros, then a one), padded;
+- 3, rANS: the class of ``g + 1``, its exponent e and 3 bits after the leading one, by ``nuq.coding.entropy``; as context the number of bits
+  of the block's mean gap less the smallest of them, at most 15, of 4 bits a block.  Contexts; bytes of the coded classes uint32; classes;
+  the ``e - 3`` low bits of every gap, one after another;
+- 4, the others: where more than 15 of 16 coordinates are meant, those that are not, in one of the forms above.
+
+Rice codes (Golomb, 1966; Rice, 1979) take about 1.5 bits and log2(n / k) for places at random, within .1 bits of the entropy, and follow by
+their parameters a density that changes from layer to layer.  rANS takes .02 bits more than the entropy for many places at random, and gains
+more where a block's gaps are not geometric.  The sender tells the form by size: exact for the first three, an estimate in integers for
+rANS, which is tried where it promises to be smaller.  The others (4) are taken where they are smaller than 0 and 1; where the absent
+places lie in runs, 2 or 3 might have been some hundred bytes smaller, which is nothing beside so many values.
+"""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nuq import native
+from nuq.coding import entropy, indices_reference
+from nuq.coding.entropy_tables import Bytes, Ints, quantised, rans_bits, write_table
+from nuq.compressors.message import MessageError
+from nuq.kernels.host import numpy_of
+from nuq.native import bits as kernels
+
+FORMS = ("auto", "int32", "bitmap", "delta")
+INT32, BITMAP, RICE, RANS, OTHERS = range(5)
+BLOCK = 512  # gaps with one parameter: its byte adds 1/64 bit to each
+_MANTISSA = 3
+_NUM_CLASSES = 32 << _MANTISSA
+_MAX_CONTEXTS = 16
+_RANS_FROM = 1 << 10  # fewer gaps cannot make up for the table
+_TABLE_BITS, _ESTIMATED = 12, 1 << 16  # of the estimate: its table, and about the gaps that it looks at
+
+
+def _bits() -> ModuleType:
+    return indices_reference if native.library() is None else kernels
+
+
+def bound(k: int, n: int, form: str = "auto") -> int:
+    """The most bytes that ``encode`` gives."""
+    if k in (0, n):
+        return 0
+    return 1 + {"auto": min(4 * k, -(-n // 8)), "bitmap": -(-n // 8)}.get(form, 4 * k)
+
+
+def bound_up_to(k: int, n: int, form: str, exactly: bool) -> int:
+    """The most for k places, or (where not ``exactly``) for fewer too, beside values that take 2 bytes or more each."""
+    return bound(k, n, form) if exactly or k < n else max(bound(k, n, form), bound(n - 1, n, form))
+
+
+def entropy_bits(k: int, n: int) -> float:
+    """log2 of the number of sets of k places among n."""
+    return (math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)) / math.log(2)
+
+
+class _Gaps(NamedTuple):
+    """Gaps int64[k] and what their codes need of them by block."""
+
+    gaps: Ints
+    parameters: Bytes  # of Rice, uint8[blocks]
+    rice_bytes: int
+
+    @property
+    def widths(self) -> Bytes:
+        """Low bits of every gap under Rice: uint8[k]."""
+        return np.repeat(self.parameters, BLOCK)[: self.gaps.size]
+
+
+def encode(places: Tensor, n: int, form: str = "auto") -> Tensor:
+    """uint8[bytes], at most ``bound``, on the device of the places.
+
+    places: int32[k], ascending, below n (at most 2^31).  form: auto: the smallest; int32; bitmap; delta: Rice or rANS (or int32, for
+    few places far apart, where that is smaller).  ValueError for places that do not ascend or lie beyond n, and for another form.
+    """
+    if form not in FORMS:
+        raise ValueError(f"indices={form!r}: must be one of {', '.join(FORMS)}")
+    raw = numpy_of(places, "places")
+    k = raw.size
+    if k and (raw[0] < 0 or raw[-1] >= n or (k > 1 and not (raw[1:] > raw[:-1]).all())):
+        raise ValueError(f"{k} places among {n}: must ascend from 0 or more to at most n - 1")
+    if k in (0, n):
+        return torch.empty(0, dtype=torch.uint8, device=places.device)
+    return torch.from_numpy(_encode(raw, n, form)).to(places.device)
+
+
+def _encode(raw: Ints, n: int, form: str) -> Bytes:
+    k = raw.size
+    plain = {INT32: 4 * k, BITMAP: -(-n // 8)}
+    if form in ("auto", "delta") and 16 * (n - k) < n:
+        others = _encode(_others(raw, n), n, form)
+        if others.size < min(plain.values()):
+            return np.concatenate([_form(OTHERS), others])
+    if form in ("auto", "delta"):
+        gaps = _gaps(raw)
+        options = {**(plain if form == "auto" else {INT32: 4 * k}), RICE: gaps.rice_bytes}
+        smallest = min(options, key=lambda option: (options[option], option))
+        if k >= _RANS_FROM and _rans_estimate(gaps) < options[smallest]:
+            coded = _encode_rans(gaps)
+            if coded.size - 1 < options[smallest]:
+                return coded
+        if smallest == RICE:
+            return _encode_rice(gaps)
+    else:
+        smallest = INT32 if form == "int32" else BITMAP
+    if smallest == INT32:
+        return np.concatenate([_form(INT32), raw.astype("<u4").view(np.uint8)])
+    return np.concatenate([_form(BITMAP), _bits().set_bits(raw.astype(np.int64), n)])
+
+
+def decode(data: Tensor, k: int, n: int) -> Tensor:
+    """The places, int32[k], ascending, below n; MessageError for bytes that are no whole encoding of so many."""
+    if k in (0, n):
+        if data.numel():
+            raise MessageError(f"{data.numel()} bytes of places where {k} of {n} need none")
+        return torch.arange(k, dtype=torch.int32, device=data.device)
+    if not 0 < k < n or not data.numel():
+        raise MessageError(f"{data.numel()} bytes are not {k} places among {n}")
+    places = _decode(np.ascontiguousarray(numpy_of(data, "places")), k, n)
+    return torch.from_numpy(places.astype(np.int32)).to(data.device)
+
+
+def _decode(raw: Bytes, k: int, n: int) -> Ints:
+    form, body = int(raw[0]), raw[1:]
+    legal = {INT32: _decode_int32, BITMAP: _decode_bitmap, RICE: _decode_rice, RANS: _decode_rans}
+    if 2 * k > n:  # so that it comes once
+        legal[OTHERS] = _decode_others
+    if form not in legal:
+        raise MessageError(f"places of form {form}: must be one of {', '.join(map(str, legal))}")
+    places = legal[form](body, k, n)
+    if places.size != k or places[0] < 0 or places[-1] >= n or not (places[1:] > places[:-1]).all():
+        raise MessageError(f"places that do not ascend, or do not lie among {n}: damaged")
+    return places
+
+
+def _form(form: int) -> Bytes:
+    return np.array([form], dtype=np.uint8)
+
+
+def _cut_short(size: int, needed: int) -> MessageError:
+    return MessageError(f"{size} bytes of places where {needed} are needed")
+
+
+def _decode_int32(body: Bytes, k: int, n: int) -> Ints:
+    del n
+    if body.size != 4 * k:
+        raise _cut_short(body.size, 4 * k)
+    return body.copy().view("<u4").astype(np.int64)
+
+
+def _decode_bitmap(body: Bytes, k: int, n: int) -> Ints:
+    if body.size != -(-n // 8):
+        raise _cut_short(body.size, -(-n // 8))
+    return _exactly(body, k)
+
+
+def _exactly(bitmap: Bytes, k: int) -> Ints:
+    """The bits that are set: k of them."""
+    found = _bits().find_bits(np.ascontiguousarray(bitmap), k)
+    if found is None or found.size != k:
+        raise MessageError(f"a bitmap that has not {k} bits set: damaged")
+    return found
+
+
+def _decode_others(body: Bytes, k: int, n: int) -> Ints:
+    if not body.size:
+        raise _cut_short(0, 1)
+    others = _decode(np.ascontiguousarray(body), n - k, n)
+    stretches = np.diff(others - np.arange(n - k), prepend=0, append=k)  # of the places between them
+    return np.arange(k) + np.repeat(np.arange(n - k + 1), stretches)
+
+
+def _others(places: Ints, n: int) -> Ints:
+    """The places below n that are not among these."""
+    absent = np.ones(n, dtype=bool)
+    absent[places] = False
+    return np.flatnonzero(absent)
+
+
+# --- Rice ---------------------------------------------------------------------------------------------------------
+
+
+def _gaps(raw: Ints) -> _Gaps:
+    k = raw.size
+    blocks = -(-k // BLOCK)
+    padded = np.zeros(blocks * BLOCK, dtype=np.int64)
+    gaps = padded[:k]
+    gaps[0] = raw[0]
+    np.subtract(raw[1:], raw[:-1], out=gaps[1:], casting="unsafe")
+    gaps[1:] -= 1
+    rows = padded.reshape(blocks, BLOCK)
+    counts = np.full(blocks, BLOCK)
+    counts[-1] = k - BLOCK * (blocks - 1)
+    # The best parameter lies near log2 of .7 times the mean gap: two are tried, exactly.
+    means = np.maximum(rows.sum(axis=1) * 7 // (10 * counts), 1)
+    lower = np.frexp(means.astype(np.float64))[1].astype(np.int64) - 1
+    halves = rows >> lower[:, None]
+    less = halves.sum(axis=1)
+    more = np.right_shift(halves, 1, out=halves).sum(axis=1)
+    raised = counts + more < less
+    parameters = lower + raised
+    bits = int(np.sum(counts * parameters)), k + int(np.sum(np.where(raised, more, less)))
+    return _Gaps(gaps, parameters.astype(np.uint8), blocks + -(-bits[0] // 8) + -(-bits[1] // 8))
+
+
+def _encode_rice(gaps: _Gaps) -> Bytes:
+    widths = gaps.widths
+    wide = widths.astype(np.int64)
+    low = (gaps.gaps & ((1 << wide) - 1)).astype(np.uint32)
+    ones = np.cumsum((gaps.gaps >> wide) + 1) - 1
+    return np.concatenate([_form(RICE), gaps.parameters, _bits().pack(low, widths), _bits().set_bits(ones, int(ones[-1]) + 1)])
+
+
+def _decode_rice(body: Bytes, k: int, n: int) -> Ints:
+    blocks = -(-k // BLOCK)
+    parameters = body[:blocks]
+    if body.size <= blocks or int(parameters.max()) > 31:
+        raise MessageError("Rice codes without parameters from 0 to 31: damaged")
+    widths = np.repeat(parameters, BLOCK)[:k]
+    size = -(-int(widths.sum(dtype=np.int64)) // 8)
+    unary = body[blocks + size :]
+    if not unary.size or not unary[-1]:
+        raise MessageError("Rice codes that do not end with a one: damaged")
+    ones = _exactly(unary, k)
+    quotients = np.diff(ones, prepend=-1) - 1
+    low = _bits().unpack(np.ascontiguousarray(body[blocks : blocks + size]), widths)
+    return _places((quotients << widths.astype(np.int64)) + low, n)
+
+
+def _places(gaps: Ints, n: int) -> Ints:
+    if int(gaps.max()) >= n:  # before their sum could run over
+        raise MessageError(f"a gap of {int(gaps.max())} among {n} places: damaged")
+    return np.cumsum(gaps + 1) - 1
+
+
+# --- rANS ---------------------------------------------------------------------------------------------------------
+
+
+def _classes(gaps: Ints) -> tuple[Bytes, Bytes]:
+    """The class of every gap, and the number of its low bits."""
+    leading = (gaps + 1).astype(np.float64).view(np.int64) >> (52 - _MANTISSA)  # exact: below 2^53
+    classes = leading - (1023 << _MANTISSA)
+    return classes.astype(np.uint8), np.maximum((classes >> _MANTISSA) - _MANTISSA, 0).astype(np.uint8)
+
+
+def _spread(contexts: Bytes, k: int) -> Bytes:
+    """The context of every gap's block."""
+    return np.repeat(contexts, BLOCK)[:k]
+
+
+def _context_of(gaps: _Gaps) -> Bytes:
+    return np.minimum(gaps.parameters - gaps.parameters.min(), _MAX_CONTEXTS - 1).astype(np.uint8)
+
+
+def _rans_estimate(gaps: _Gaps) -> int:
+    """About the bytes of the form rANS, from one block in so many, in integers, so that every machine chooses alike."""
+    every = max(gaps.gaps.size // _ESTIMATED, 1)
+    whole = gaps.gaps.size // BLOCK
+    rows = gaps.gaps[: whole * BLOCK].reshape(whole, BLOCK)[::every]
+    contexts = _context_of(gaps)
+    classes, low = _classes(rows.reshape(-1))
+    pairs = classes.astype(np.int64) + np.repeat(contexts[:whole:every].astype(np.int64) * _NUM_CLASSES, BLOCK)
+    counts = np.bincount(pairs, minlength=_NUM_CLASSES * _MAX_CONTEXTS).reshape(_MAX_CONTEXTS, _NUM_CLASSES)
+    coded, tables = int(low.sum(dtype=np.int64)), 0
+    for row in counts[counts.any(axis=1)]:
+        frequencies = quantised(row, _TABLE_BITS)
+        coded += rans_bits(row, frequencies, _TABLE_BITS)
+        tables += len(write_table(frequencies, mantissas=True))
+    return -(-contexts.size // 2) + tables + coded * gaps.gaps.size // (8 * rows.size)
+
+
+def _encode_rans(gaps: _Gaps) -> Bytes:
+    classes, low = _classes(gaps.gaps)
+    contexts = _context_of(gaps)
+    by_gap = _spread(contexts, classes.size)
+    coded = entropy.encode(classes, _NUM_CLASSES, "rans", by_gap, _MAX_CONTEXTS, threads=torch.get_num_threads())
+    values = ((gaps.gaps + 1) & ((1 << low.astype(np.int64)) - 1)).astype(np.uint32)
+    paired = np.concatenate([contexts, np.zeros(contexts.size % 2, dtype=np.uint8)]).reshape(-1, 2)
+    size = np.array([coded.size], dtype="<u4").view(np.uint8)
+    nibbles = (paired[:, 0] | paired[:, 1] << 4).astype(np.uint8)
+    return np.concatenate([_form(RANS), nibbles, size, coded, _bits().pack(values, low)])
+
+
+def _decode_rans(body: Bytes, k: int, n: int) -> Ints:
+    blocks = -(-k // BLOCK)
+    start = -(-blocks // 2)
+    if body.size < start + 4:
+        raise _cut_short(body.size, start + 4)
+    nibbles = body[:start]
+    contexts = np.stack([nibbles & 15, nibbles >> 4], axis=1).astype(np.uint8).reshape(-1)[:blocks]
+    size = int(body[start : start + 4].copy().view("<u4")[0])
+    coded, rest = body[start + 4 : start + 4 + size], body[start + 4 + size :]
+    try:
+        threads = torch.get_num_threads()
+        classes = entropy.decode(coded, k, _NUM_CLASSES, "rans", _spread(contexts, k), _MAX_CONTEXTS, threads=threads)
+    except ValueError as error:
+        raise MessageError(str(error)) from error
+    exponents = classes.astype(np.int64) >> _MANTISSA
+    low = np.maximum(exponents - _MANTISSA, 0)
+    if rest.size != -(-int(low.sum()) // 8):
+        raise _cut_short(rest.size, -(-int(low.sum()) // 8))
+    leading = ((1 << _MANTISSA) | classes.astype(np.int64) & ((1 << _MANTISSA) - 1)) << np.maximum(exponents - _MANTISSA, 0)
+    values = (leading >> np.maximum(_MANTISSA - exponents, 0)) + _bits().unpack(np.ascontiguousarray(rest), low.astype(np.uint8))
+    return _places(values - 1, n)

@@ -1,0 +1,45 @@
+"""Bitmaps and streams of numbers of various widths, in NumPy: what ``nuq.native.bits`` does where the library is not built."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nuq.coding.entropy_tables import Bytes, Ints
+
+
+def set_bits(places: Ints, num_bits: int) -> Bytes:
+    """A bitmap with these bits set, the first one lowest: uint8[ceil(num_bits / 8)]."""
+    bitmap = np.zeros(num_bits, dtype=bool)
+    bitmap[places] = True
+    return np.packbits(bitmap, bitorder="little")
+
+
+def find_bits(bitmap: Bytes, most: int) -> Ints | None:
+    """The bits that are set, ascending; None where there are more than ``most``."""
+    places = np.flatnonzero(np.unpackbits(bitmap, bitorder="little"))
+    return None if places.size > most else places
+
+
+def _starts(widths: Bytes) -> Ints:
+    return np.cumsum(widths, dtype=np.int64) - widths
+
+
+def pack(values: NDArray[np.uint32], widths: Bytes) -> Bytes:
+    """value j in widths[j] (0 .. 31) bits, one after another, the first bits lowest."""
+    bits = np.zeros(int(widths.sum(dtype=np.int64)), dtype=np.uint8)
+    starts = _starts(widths)
+    for bit in range(int(widths.max(initial=0))):
+        wide = widths > bit
+        bits[starts[wide] + bit] = values[wide] >> np.uint32(bit) & 1
+    return np.packbits(bits, bitorder="little")
+
+
+def unpack(data: Bytes, widths: Bytes) -> NDArray[np.uint32]:
+    """The inverse of ``pack``."""
+    bits, starts = np.unpackbits(data, bitorder="little"), _starts(widths)
+    values = np.zeros(widths.size, dtype=np.uint32)
+    for bit in range(int(widths.max(initial=0))):
+        wide = widths > bit
+        values[wide] |= bits[starts[wide] + bit].astype(np.uint32) << np.uint32(bit)
+    return values

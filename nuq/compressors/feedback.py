@@ -1,0 +1,222 @@
+"""Memory of workers: error feedback and momentum correction, around any method.
+
+**Error feedback** (Seide et al., 2014; Karimireddy et al., ICML 2019): with p = gradient + residual and q = decoded(encoded(p)), the
+message stands for beta q and the residual becomes p - beta q, where beta = <p, q> / <q, q> within [0, 1] makes every message a
+contraction: |p - beta q| <= |p|, also for unbiased quantizers, whose error alone may be larger than p.  (The usual remedy divides by
+1 + w with w the worst case of the variance; beta is the best such factor for the message at hand.)  The least residual now is not the
+least over steps: a method that says so (``overshoots``: signs times their root mean square) has its messages as they are, beta = 1, up to
+1.9 times the best beta, where |p - beta q| <= |p| still, by a margin.
+
+**Momentum correction** (Lin et al., Deep Gradient Compression, ICLR 2018, Section 3.1): the optimizer's momentum m acts before the
+compression, in each worker: u = m u + g, p = residual + u, or with Nesterov's u = m (u + g), p = residual + u + g; then as above.  What
+was sent leaves u too (factor masking, Section 3.2), where the method sends chosen coordinates.  Gradients may be clipped before
+(Section 3.2), by value, and by norm to ``clip_norm / sqrt(workers)``.  Differences from DGC's code: what rounding to float16 takes from a
+sent coordinate stays in the residual; norms are those of the vectors that are compressed.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nuq.compressors import Compressor
+from nuq.compressors.message import HEADER_BYTES, Message, MessageError, parse, unpacked
+from nuq.kernels.operators import Key
+
+TAG = b"BETA"
+OVERSHOOT = 1.9  # times the best factor; from 2 on a residual may be longer than what was wanted
+_FACTOR = struct.Struct("<f")
+_PLACE = re.compile(r"(?P<name>.*?)(\[(?P<first>\d+)\])?")
+Memory = dict[str, dict[str, Tensor]]  # kind -> parameter -> float32[size]
+
+
+@dataclass(frozen=True)
+class Owed:
+    """wanted: float32, of the gradient's shape; after: what the memory, the residual apart, becomes; memory: where that lies."""
+
+    wanted: Tensor
+    after: dict[str, Tensor]
+    memory: dict[str, Tensor]
+
+
+class ErrorFeedback:
+    """Any method with a memory.  sizes: coordinates of every parameter that has one; others are encoded without.
+
+    A message is 32 bytes longer than the method's own: its factor travels with it.  Every worker has a memory of its own (``memories``, by
+    the key's worker).  Where a vector is a piece of a parameter (``nuq.exchange.payload.Part.key_name``), so is its memory, so that it does not
+    depend on how a collective cuts.
+    """
+
+    kinds: tuple[str, ...] = ("residuals",)
+
+    def __init__(self, inner: Compressor, sizes: Mapping[str, int]) -> None:
+        self.inner = inner
+        self.sizes = dict(sizes)
+        self.memories: dict[int, Memory] = {}  # by worker
+        self._before: list[tuple[Tensor, Tensor]] = []  # memory behind messages that may yet be thrown away, and what it was
+        self.may_undo = False
+
+    def _place(self, key: Key, vector: Tensor) -> dict[str, Tensor]:
+        """The memory of this vector by kind: a piece of its parameter's, zeros at first."""
+        name, first = key.parameter, 0
+        if name not in self.sizes:  # no parameter's own name, but perhaps that of a piece of one
+            place = _PLACE.fullmatch(name)
+            assert place is not None
+            name, first = place["name"], int(place["first"] or 0)
+        if name not in self.sizes:
+            return {kind: torch.zeros(vector.numel(), dtype=torch.float32, device=vector.device) for kind in self.kinds}
+        memory = self.memories.setdefault(key.worker, {kind: {} for kind in self.kinds})
+        for kind in self.kinds:
+            if name not in memory[kind]:
+                memory[kind][name] = torch.zeros(self.sizes[name], dtype=torch.float32, device=vector.device)
+        return {kind: memory[kind][name][first : first + vector.numel()] for kind in self.kinds}
+
+    def _wanted(self, vector: Tensor, memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """What should be sent, float32; and what the memory becomes, the residual apart, once it is."""
+        return vector + memory["residuals"].view(vector.shape), {}
+
+    def _masked(self, after: dict[str, Tensor], message: Message) -> None:
+        """Nothing: a residual is what was not sent already."""
+
+    def owed(self, vector: Tensor, key: Key) -> Owed:
+        """What should be sent of a gradient; nothing is remembered before ``keep``."""
+        memory = self._place(key, vector)
+        return Owed(*self._wanted(vector, memory), memory)
+
+    def keep(self, owed: Owed, sent: Tensor, message: Message | None = None) -> None:
+        """Remember what was owed beside ``sent`` float32[n], in ``message``, if any."""
+        if self.may_undo:
+            self._before += [(place, place.clone()) for place in owed.memory.values()]
+        if message is not None:
+            self._masked(owed.after, message)
+        torch.sub(owed.wanted.reshape(-1), sent, out=owed.memory["residuals"])
+        for kind, value in owed.after.items():
+            owed.memory[kind].copy_(value)
+
+    def encode(self, vector: Tensor, key: Key) -> Message:
+        owed = self.owed(vector, key)
+        message = self.inner.encode(owed.wanted, key)
+        decoded, wanted = self.inner.decode(message, vector.numel()), owed.wanted.reshape(-1)
+        square = _dot(decoded, decoded)
+        factor = _dot(wanted, decoded) / square if square > 0 else 0.0
+        factor *= OVERSHOOT if getattr(self.inner, "overshoots", False) else 1.0
+        head = torch.frombuffer(bytearray(_FACTOR.pack(min(max(factor, 0.0), 1.0))), dtype=torch.uint8)
+        self.keep(owed, decoded.mul_(_FACTOR.unpack(bytes(head.numpy()))[0]), message)
+        return Message(TAG, vector.numel(), torch.cat([head.to(vector.device), message.to_bytes()]))
+
+    def settle(self, *, undo: bool = False) -> None:
+        """The messages since the last call have counted, or (undo) were thrown away on all ranks."""
+        for place, before in reversed(self._before) if undo else ():
+            place.copy_(before)
+        self._before = []
+
+    def decode(self, message: Message, max_coordinates: int | None = None) -> Tensor:
+        message.check_count(max_coordinates)
+        if message.tag != TAG or message.body.numel() < _FACTOR.size:
+            raise MessageError(f"a message tagged {message.tag!r} with {message.body.numel()} bytes is not a scaled one ({TAG!r})")
+        (factor,) = unpacked(_FACTOR, message.body)
+        if not 0.0 <= factor <= 1.0:
+            raise MessageError(f"a scale of {factor}: damaged, it lies between 0 and 1")
+        inner = parse(message.body[_FACTOR.size :])
+        if inner.num_coordinates != message.num_coordinates:
+            raise MessageError(f"{inner.num_coordinates} coordinates inside a message of {message.num_coordinates}: damaged")
+        return self.inner.decode(inner, inner.num_coordinates).mul_(factor)
+
+    def message_bytes(self, num_coordinates: int) -> int:
+        return HEADER_BYTES + _FACTOR.size + self.inner.message_bytes(num_coordinates)
+
+    def memory(self) -> dict[str, Any]:
+        """kinds: what is remembered; workers: a copy of it by worker, kind and parameter."""
+        return {"kinds": list(self.kinds), "workers": {worker: _copied(memory) for worker, memory in self.memories.items()}}
+
+    def load_memory(self, saved: Mapping[str, Any], device: torch.device | None = None) -> None:
+        """Go on from a copy of ``memory``'s.  ValueError where it is of other kinds, or of parameters of other sizes."""
+        for worker, memory in saved["workers"].items():
+            if set(memory) != set(self.kinds):
+                raise ValueError(f"the memory of worker {worker} is of {sorted(memory)}, and here of {sorted(self.kinds)}")
+            for name, tensor in (item for of_kind in memory.values() for item in of_kind.items()):
+                if tensor.dtype != torch.float32 or tensor.shape != (self.sizes.get(name, tensor.numel()),):
+                    found = f"{tensor.dtype}{list(tensor.shape)}".removeprefix("torch.")
+                    raise ValueError(f"the memory of worker {worker} has {found} of {name!r}, whose coordinates are {self.sizes.get(name)}")
+        self.memories = {worker: _copied(memory, device) for worker, memory in saved["workers"].items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"inner": self.inner.state_dict(), "memory": self.memory()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.inner.load_state_dict(state["inner"])
+        self.load_memory(state["memory"])
+
+
+def _dot(x: Tensor, y: Tensor) -> float:
+    """Of float32 vectors; in float64 where squares might overflow or vanish."""
+    product = float(torch.dot(x, y))
+    return product if 1e-16 < abs(product) < 1e36 else float(torch.dot(x.double(), y.double()))
+
+
+def _copied(memory: Memory, device: torch.device | None = None) -> Memory:
+    return {kind: {name: tensor.to(device, copy=True) for name, tensor in of_kind.items()} for kind, of_kind in memory.items()}
+
+
+def keep_fitting(encoders: Sequence[Mapping[str, Any]], sizes: Mapping[str, int]) -> None:
+    """Drop from the memories in the encoders' states what is of parameters that are gone or have another size."""
+    for memory in (of_worker for own in encoders for saved in own.get("memories", ()) for of_worker in saved["workers"].values()):
+        for kind, of_kind in memory.items():
+            memory[kind] = {name: t for name, t in of_kind.items() if sizes.get(name.removeprefix("mean/")) == t.numel()}
+
+
+class MomentumCorrection(ErrorFeedback):
+    """Error feedback whose residual takes in momentum instead of gradients.
+
+    momentum: m in [0, 1); masking: what was sent leaves the momentum too, where the method says which coordinates it sent
+    (``inner.places(message)``: int64 positions, or None for all).  clip_norm, clip_value: 0 for no clipping; num_workers: as many share
+    ``clip_norm``.
+    """
+
+    kinds = ("residuals", "momenta")
+
+    def __init__(
+        self,
+        inner: Compressor,
+        sizes: Mapping[str, int],
+        *,
+        momentum: float,
+        nesterov: bool = False,
+        masking: bool = True,
+        clip_norm: float = 0.0,
+        clip_value: float = 0.0,
+        num_workers: int = 1,
+    ) -> None:
+        super().__init__(inner, sizes)
+        self.momentum, self.nesterov, self.masking = momentum, nesterov, masking
+        self.clip_norm, self.clip_value = clip_norm / num_workers**0.5, clip_value
+
+    def _wanted(self, vector: Tensor, memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        gradient = self._clipped(vector.reshape(-1).to(torch.float32))
+        if self.nesterov:
+            momentum = (memory["momenta"] + gradient).mul_(self.momentum)
+            wanted = memory["residuals"] + momentum + gradient
+        else:
+            momentum = (memory["momenta"] * self.momentum).add_(gradient)
+            wanted = memory["residuals"] + momentum
+        return wanted.view(vector.shape), {"momenta": momentum}
+
+    def _clipped(self, gradient: Tensor) -> Tensor:
+        if self.clip_value:
+            gradient = gradient.clamp(-self.clip_value, self.clip_value)
+        if self.clip_norm:
+            norm = float(torch.linalg.vector_norm(gradient, dtype=torch.float64))
+            gradient = gradient * (self.clip_norm / norm) if norm > self.clip_norm else gradient
+        return gradient
+
+    def _masked(self, after: dict[str, Tensor], message: Message) -> None:
+        where = getattr(self.inner, "places", None)
+        places = where(message) if self.masking and where is not None else None
+        if places is not None:
+            after["momenta"][places] = 0.0

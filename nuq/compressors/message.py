@@ -1,0 +1,183 @@
+"""The bytes that travel from one worker to the others, and nothing else.
+
+A message is a 28-byte header and a body whose layout belongs to the method::
+
+    "NQ", version uint8, 0, tag 4 bytes, CRC-32 uint32, coordinates uint64, body bytes uint64     (little-endian)
+
+The CRC covers tag, both counts and body, so a message cut short or changed on the way raises MessageError.  Messages
+are self-delimiting: several in a row (one per parameter) are one payload.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nuq.kernels.host import numpy_of
+from nuq.kernels.operators import DTYPES, MAX_COORDINATES
+from nuq.native.checksum import crc32
+
+_HEADER = struct.Struct("<2sBB4sIQQ")
+_COVERED = struct.Struct("<4sQQ")
+HEADER_BYTES = _HEADER.size
+VERSION = 2
+UNASKED_COORDINATES, UNASKED_PER_BYTE = 1 << 24, 1 << 10  # what a message may claim where the caller names no limit
+
+
+class MessageError(ValueError):
+    """Bytes that are not a whole, undamaged message."""
+
+
+def flat(tensor: Tensor) -> Tensor:
+    """A tensor as a message takes it: float32[n], contiguous; ValueError for another type and for more coordinates than it holds."""
+    if tensor.dtype not in DTYPES:
+        raise ValueError(f"a tensor of {tensor.dtype}: must be one of {', '.join(map(str, DTYPES))}")
+    if tensor.numel() > MAX_COORDINATES:
+        raise ValueError(f"num_coordinates={tensor.numel()}: one message holds at most 2^31 coordinates; cut it into several")
+    return tensor.detach().reshape(-1).contiguous().to(torch.float32)
+
+
+def as_bytes(*tensors: Tensor) -> Tensor:
+    """The memory of the tensors, one after another: uint8[total bytes]."""
+    return torch.cat([tensor.contiguous().view(torch.uint8).reshape(-1) for tensor in tensors])
+
+
+def from_bytes(data: Tensor, dtype: torch.dtype) -> Tensor:
+    """uint8 memory as a tensor of ``dtype`` (copied, so that it is aligned)."""
+    return data.clone().view(dtype)
+
+
+def unpacked(layout: struct.Struct, data: Tensor) -> tuple[Any, ...]:
+    """The numbers at the start of ``data`` uint8[layout.size or more], on any device."""
+    return layout.unpack(bytes(data[: layout.size].cpu().numpy()))
+
+
+def finite(values: Tensor, what: str) -> Tensor:
+    """The values themselves; MessageError where one is not finite.  what: one of them."""
+    if not bool(torch.isfinite(values).all()):
+        raise MessageError(f"a {what} that is not finite: damaged")
+    return values
+
+
+@dataclass(frozen=True)
+class Message:
+    """tag: four letters naming the body's layout; body: uint8 on the device of the gradient."""
+
+    tag: bytes
+    num_coordinates: int
+    body: Tensor
+    whole: Tensor | None = None  # header and body in one piece, where the body was written into ``room_for`` it
+
+    @classmethod
+    def room_for(cls, tag: bytes, num_coordinates: int, body_bytes: int, device: torch.device) -> Message:
+        """A message whose body is yet to be written; its header then needs no copy of the body."""
+        whole = torch.empty(HEADER_BYTES + body_bytes, dtype=torch.uint8, device=device)
+        return cls(tag, num_coordinates, whole[HEADER_BYTES:], whole)
+
+    @property
+    def num_bytes(self) -> int:
+        return HEADER_BYTES + self.body.numel()
+
+    def check_count(self, max_coordinates: int | None = None) -> None:
+        """MessageError where it claims more than ``max_coordinates``, or than any message may.
+
+        Few bytes may truly stand for many coordinates (a constant, a few places among zeros), so a receiver should say how many it
+        expects.  One that does not lets 2^24 coordinates through, 64 MiB of float32, or 1024 for every byte of the body.
+        """
+        most = max(UNASKED_COORDINATES, UNASKED_PER_BYTE * self.body.numel()) if max_coordinates is None else max_coordinates
+        if self.num_coordinates > min(most, MAX_COORDINATES):
+            told = "" if max_coordinates is not None else f" for {self.body.numel()} bytes, unless max_coordinates allows them"
+            raise MessageError(f"{self.num_coordinates} coordinates: must be at most {min(most, MAX_COORDINATES)}{told}")
+
+    def check_fits(self, total: Tensor) -> None:
+        """MessageError unless it claims as many coordinates as the total has."""
+        if self.num_coordinates != total.numel():
+            raise MessageError(f"{self.num_coordinates} coordinates where {total.numel()} are expected")
+
+    def _checksum(self) -> int:
+        covered = _COVERED.pack(self.tag, self.num_coordinates, self.body.numel())
+        body = np.ascontiguousarray(numpy_of(self.body, "checksum"))
+        return crc32(body.ctypes.data, body.size, zlib.crc32(covered))
+
+    def to_bytes(self) -> Tensor:
+        """uint8[num_bytes]"""
+        packed = _HEADER.pack(b"NQ", VERSION, 0, self.tag, self._checksum(), self.num_coordinates, self.body.numel())
+        header = torch.frombuffer(bytearray(packed), dtype=torch.uint8)
+        if self.whole is None:
+            return torch.cat([header.to(self.body.device), self.body])
+        self.whole[:HEADER_BYTES] = header
+        return self.whole
+
+
+class Reader:
+    """The parts of a body in turn; MessageError where it is cut short, or too long.  at: the first byte to read."""
+
+    def __init__(self, body: Tensor, at: int = 0) -> None:
+        self.body, self.at = body, at
+
+    @property
+    def left(self) -> int:
+        return self.body.numel() - self.at
+
+    def take(self, size: int) -> Tensor:
+        """uint8[size]"""
+        if size > self.left:
+            raise MessageError(f"{self.left} bytes where {size} are needed: the message is cut short")
+        self.at += size
+        return self.body[self.at - size : self.at]
+
+    def rest(self) -> Tensor:
+        return self.take(self.left)
+
+    def array(self, size: int) -> NDArray[np.uint8]:
+        """Coded bytes, which the processor reads."""
+        return np.ascontiguousarray(numpy_of(self.take(size), "codes"))
+
+    def numbers(self, layout: struct.Struct) -> tuple[Any, ...]:
+        return unpacked(layout, self.take(layout.size))
+
+    def floats(self, count: int) -> Tensor:
+        """float32[count], finite."""
+        return finite(from_bytes(self.take(4 * count), torch.float32), "number")
+
+    def end(self) -> None:
+        if self.left:
+            raise MessageError(f"{self.body.numel()} bytes where {self.at} are expected: damaged")
+
+
+def split_payload(payload: Tensor) -> Iterator[Message]:
+    """The messages of a payload, in order; MessageError at the first byte that does not fit."""
+    offset = 0
+    while offset < payload.numel():
+        if payload.numel() - offset < HEADER_BYTES:
+            raise MessageError(f"message cut short: {payload.numel() - offset} bytes left, a header takes {HEADER_BYTES}")
+        header = bytes(payload[offset : offset + HEADER_BYTES].cpu().numpy())
+        magic, version, zero, tag, checksum, num_coordinates, body_bytes = _HEADER.unpack(header)
+        if magic != b"NQ" or zero != 0:
+            raise MessageError(f"not a message: it starts with {header[:4]!r} where b'NQ' and the version are expected")
+        if version != VERSION:
+            raise MessageError(f"message of version {version}: this library reads version {VERSION}; use one version on all ranks")
+        offset += HEADER_BYTES
+        if payload.numel() - offset < body_bytes:
+            raise MessageError(f"message cut short: {payload.numel() - offset} bytes of a body of {body_bytes}")
+        message = Message(tag, num_coordinates, payload[offset : offset + body_bytes])
+        if message._checksum() != checksum:
+            raise MessageError("message damaged on the way: its checksum does not fit")
+        offset += body_bytes
+        yield message
+
+
+def parse(data: Tensor) -> Message:
+    """The single message that ``data`` holds."""
+    messages = list(split_payload(data))
+    if len(messages) != 1:
+        raise MessageError(f"{len(messages)} messages where one is expected")
+    return messages[0]

@@ -1,0 +1,396 @@
+"""The DDP communication hook: compressed gradients in an ordinary DistributedDataParallel training.
+
+::
+
+    state = nuq.CompressionState(ddp, method="alq", bits=3)
+    ddp.register_comm_hook(state, nuq.compress_hook)
+
+DDP hands over bucket after bucket while the backward pass goes on.  A thread of the state exchanges them one after another, so
+encoding, sending and decoding overlap with the backward pass (and no collective is issued from a future's callback, where gloo
+deadlocks); DDP waits for the buckets' futures.  What lasts is keyed by parameter name: DDP rebuilds its buckets after the first step.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import queue
+import threading
+import weakref
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch._C._distributed_c10d import GradBucket
+
+from nuq.compressors.feedback import keep_fitting
+from nuq.compressors.message import VERSION
+from nuq.exchange import agreement, gate, saved_state, summary
+from nuq.exchange.collective_factory import Coders, Dense, build, by_encoder, sorted_settings
+from nuq.exchange.collectives.messages import Account, Hosts
+from nuq.exchange.ddp_buckets import Bucket, Plan, made, trained
+from nuq.exchange.level_updates import RankLevels
+from nuq.exchange.payload import check_mean
+from nuq.exchange.transport import Links, apart, backend_of
+from nuq.kernels.operators import Key, NonFiniteError
+from nuq.settings import layers as layer_list
+from nuq.settings.exchange import Hook, HookExchange
+from nuq.settings.feedback import HookFeedback
+
+_OTHER_DEFAULTS: dict[str, Any] = {"scope": "tensor", "update_at": [0, 10, 100, 2000]}  # one vector per parameter
+
+
+class CompressionState:
+    """What ``compress_hook`` keeps between steps: settings, levels, residuals, and the thread that exchanges.
+
+    model: the DistributedDataParallel module (or what it wraps); it gives the parameters' names.  Building a state is a collective call:
+    every rank makes it, with the same settings.  settings: those of the method (``bits=3``, ``update_every=1000``, ...), and of
+    ``nuq.settings.exchange`` the ``Exchange`` (``collective="auto"``, ``second_bits=4``, ``num_aggregate=0``) and ``Hook`` (``min_size``,
+    ``gate``, ...), and ``nuq.settings.feedback.HookFeedback`` (``feedback="error"``, ...).
+    layers: lines of ``nuq.settings.layers`` for parameters with a method of their own.  A vector of several parameters (scope="model") is exchanged
+    when the last bucket is there, so nothing of that step overlaps with the backward pass; so is the first gradient, to which adaptive
+    methods fit their levels (``update_at`` with 0).
+    group: of the ranks, for this state alone; unless told otherwise the module's own, or all ranks once more where that would be mixed up
+    with DDP's own collectives (``nuq.exchange.transport.apart``).
+
+    ValueError for a setting that does not exist or is out of range, for sparse gradients, and where ranks differ in settings, versions or
+    parameters.  Errors of an exchange end the backward pass, and ``error`` keeps them: NonFiniteError names the worker and the parameter,
+    RankLost the rank that died, MessageError a message that came damaged.  (In DDP's ``join``, as RuntimeError with their text.)
+    """
+
+    exchange: HookExchange
+    hook: Hook
+    feedback: HookFeedback
+
+    def __init__(
+        self,
+        model: nn.Module | None = None,
+        *,
+        method: str = "alq",
+        group: dist.ProcessGroup | None = None,
+        layers: Sequence[str] = (),
+        **settings: Any,
+    ) -> None:
+        every = sorted_settings(method, (HookExchange, Hook, HookFeedback), settings, _OTHER_DEFAULTS)
+        self.method_settings, self.exchange, self.hook, self.feedback = every
+        self.method, self.layers = method, layer_list.listed(layers)
+        self._lines = layer_list.parsed(self.layers, _OTHER_DEFAULTS, beside=method)
+        self.feedback.check([method, *(line.method for line in self._lines)], self.exchange.collective)
+        for own in (self.method_settings, *(line.settings for line in self._lines)):
+            if getattr(own, "statistics", "running") != "running":
+                raise ValueError(f"statistics={own.statistics!r}: the hook sees the training's own gradients alone; legal here: running")
+        self.step = self._begun = 0  # the latter: of the training at which this process began
+        self.error: BaseException | None = None
+        self.gate_s: dict[str, float] = {}  # what the gate measured: seconds by collective
+        self._saved: dict[str, Any] | None = None
+        self._names: dict[int, str] = {}  # of the parameters by identity; empty: not attached
+        self._thread: threading.Thread | None = None
+        if model is not None:
+            self.attach(model, group)
+
+    # --- what a process has and a file has not ---
+
+    def attach(self, model: nn.Module, group: dist.ProcessGroup | None = None) -> None:
+        """Bind the state to a model and its ranks, where it was not when it was built, or comes from a file; or anew, where parameters were
+        added, frozen or unfrozen: what it has learned stays, but for the residuals of parameters that changed.  A collective call.
+        """
+        carried = self._saved
+        if self._names:
+            self.close()
+            carried = self.state_dict()
+        if not dist.is_available() or not dist.is_initialized():
+            raise ValueError("a CompressionState exchanges between processes: call torch.distributed.init_process_group first")
+        parameters = self._parameters = trained(model)
+        self._model = model  # keeps the parameters alive, whose identities are the keys
+        device = self._device = next(iter(parameters.values())).device if parameters else torch.device("cpu")
+        self._sizes = {name: p.numel() for name, p in parameters.items()}
+        self._shapes = {name: tuple(p.shape) for name, p in parameters.items()}
+        shared = getattr(model, "process_group", None) or dist.group.WORLD
+        assert isinstance(shared, dist.ProcessGroup)
+        versions = {"message version": VERSION, "torch": torch.__version__}
+        chosen = {"method": self.method, **vars(self.method_settings), **vars(self.exchange), **vars(self.hook), **vars(self.feedback)}
+        self._told = Links(group or shared, timeout_s=self.hook.timeout_s, device=device)  # apart from the buckets' messages
+        chosen |= {"layers": self.layers, **{f"parameter {name}": list(shape) for name, shape in self._shapes.items()}}
+        agreement.check_settings(self._told, versions | chosen)
+        dense = self.exchange.collective == "dense" or self.hook.gate  # all else that gloo sends is matched by tag
+        self._coders = Coders(self.method, self.method_settings, self.exchange.second_bits, self._lines)
+        self._coders.assign(self._shapes)
+        of_dense = "gate=True" if self.hook.gate else "collective='dense'" if dense else ""
+        self._coders.check_momentum(self._shapes, self.feedback.settings(), of_dense, skip_1d=self.hook.skip_1d)
+        if group is None and (dense or backend_of(shared, device.type) == "nccl"):
+            group = apart(shared)
+        self.group = group or shared
+        self.links = Links(self.group, timeout_s=self.hook.timeout_s, device=device)
+        self.account = Account()
+        parts = self._coders.arrange(self._shapes, self._exact).parts
+        self._vectors = {part.name: part.size for part in parts if not part.exact}
+        momentum = {"momentum": self.feedback.momentum, "nesterov": self.feedback.nesterov}
+        self._coders.remember(self.feedback.settings(), parts, self.links.world, **momentum)
+        for memory in self._coders.memories:
+            memory.may_undo = self.hook.on_non_finite == "propagate"
+        self._dense = Dense(self.links, account=self.account)
+        self.collective, self._collective = "dense", self._dense
+        if self.exchange.collective != "dense":
+            hosts = Hosts.of(1 if self._coders.single_worker else self.links.world, self.links.world)
+            found = build(self._coders, self.exchange, self.links, hosts, self.account, per_machine=self.hook.per_machine)
+            self.collective, self._collective = found
+        self._compressing = self._collective  # also where the gate turns to the dense one
+        self._agreed = False
+        self._levels = RankLevels(self._coders, self.links, self.hook.seed, self.account)
+        self._waits = self.exchange.collective != "dense" and any(coder.scope == "model" for coder in self._coders.every)
+        self._shaped = any(codec.shaped for codec in self._coders.codec.every)
+        self._plans: dict[tuple[str, ...], Plan] = {}
+        self._jobs: queue.SimpleQueue[Bucket | None] = queue.SimpleQueue()
+        self._first, self._skipped = True, False  # the next bucket is the first of its step; a bucket of this step was not finite
+        self._names = {id(p): name for name, p in parameters.items()}
+        if carried is not None:
+            if carried is not self._saved:
+                keep_fitting(by_encoder(carried["coders"]), self._vectors)
+            try:
+                self.load_state_dict(carried)
+            except ValueError:
+                self._names = {}
+                raise
+        self._saved = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        settings = vars(self.method_settings) | vars(self.exchange) | vars(self.hook) | vars(self.feedback)
+        return {"method": self.method, "layers": self.layers, "settings": settings, "state": self.state_dict()}
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        CompressionState.__init__(self, method=saved["method"], layers=saved.get("layers", ()), **saved["settings"])
+        self._saved = saved["state"]
+
+    def state_dict(self) -> dict[str, Any]:
+        """This rank's state as plain numbers and tensors: residuals and samples differ from rank to rank, so every rank saves its own."""
+        if not self._names:
+            return self._saved or {}
+        return {
+            "method": self.method,
+            "step": self.step,
+            "rank": self.links.rank,
+            "collective": self.collective,
+            "coders": self._coders.state_dict(),
+            "layers": self.layers,
+            "statistics": self._levels.rows(torch.device("cpu")),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a ``state_dict`` of this rank, all of the same step; residuals are in the units of gradients, or a gradient scaler's.
+
+        Where nothing is remembered another rank's state will do: levels are alike, statistics begin anew.  ValueError, with nothing
+        changed, for one of another method, other settings or another rank, and for entries that ``state_dict`` cannot have given.
+        """
+        saved_state.check_head(state, self.method, self.layers)
+        if not self._names:
+            self._saved = state
+            return
+        rank, second = self.links.rank, self.exchange.collective not in ("auto", "hierarchical")
+        coders = saved_state.checked(state, self.state_dict(), self._vectors, rank, second=second)
+        statistics = saved_state.statistics(state, self._levels.learners, rank)
+        self.step, self._begun, self._agreed = state["step"], state["step"], False
+        self._coders.load_state_dict(coders, self._device)
+        self._levels.go_on(statistics)
+        if self.hook.gate and state["collective"] == "dense":  # its word still holds
+            self.collective, self._collective = "dense", self._dense
+
+    # --- what it does and what it costs ---
+
+    @property
+    def levels(self) -> list[float]:
+        """The method's levels in use, from -1 to 1; empty for methods without a level set."""
+        levels = getattr(self._coders.compressor, "levels", None) if self._names else None
+        return [] if levels is None else levels.values.tolist()
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that this rank has handed to the network, beside what carries them; by purpose in ``links.bytes_sent``."""
+        every = [self.links, *getattr(self._compressing, "inner_links", ())] if self._names else []
+        return sum(links.bytes_sent.total() for links in every)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """What the exchanging thread spent its time on: encode, wire, decode, levels."""
+        return dict(self.account.seconds) if self._names else {}
+
+    def summary(self) -> str:
+        """What the exchanges since ``attach`` took and saved, this rank's word: collective, gate, bytes, time; to print at the end."""
+        if not self._names:
+            return f"{self.method}: without a model, nothing has been exchanged."
+        size, steps = sum(self._sizes.values()), self.step - self._begun
+        first = f"{self.method} by {self.collective}: {steps} steps of {size:,} coordinates on {self.links.world} ranks."
+        of_gate = summary.of_gate(self.hook.gate, self.gate_s, size, self.collective, self.step - gate.STEP)
+        return f"{first} {summary.of_bytes(self.bytes_sent, size, self.links.world, steps)} {of_gate} {summary.of_seconds(self.seconds)}"
+
+    def close(self) -> None:
+        """End the thread, after what it was given."""
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+            self._at_exit.detach()
+            self._thread = None
+        settle = getattr(self._compressing, "settle", None) if self._names else None
+        if settle is not None and self.error is None:
+            settle()
+
+    # --- in the backward pass ---
+
+    def submit(self, bucket: GradBucket) -> torch.futures.Future[Tensor]:
+        """Hand a bucket to the thread; the future of its mean, in the bucket's own memory."""
+        if not self._names:
+            raise ValueError(
+                "this CompressionState has no model: build it with CompressionState(ddp, ...), or call attach(ddp) on every rank"
+            )
+        if self.error is not None:
+            raise RuntimeError(f"an earlier exchange failed: {self.error}") from self.error
+        buffer = bucket.buffer()
+        if any(id(parameter) not in self._names for parameter in bucket.parameters()):
+            raise ValueError("DDP hands over a parameter that is not of this state's model as it was: attach(ddp) it again, on every rank")
+        names = tuple(self._names[id(parameter)] for parameter in bucket.parameters())
+        cuda = buffer.device.type == "cuda"
+        ready = torch.cuda.current_stream(buffer.device).record_event() if cuda else None
+        done: torch.futures.Future[None] = torch.futures.Future(devices=[buffer.device] if cuda else [])
+        inside = torch._C._current_graph_task_id() != -1  # of a backward pass, unlike in DDP's join
+        job = Bucket(buffer, names, bucket.is_last(), done, ready)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, daemon=True, name="nuq exchange")
+            self._thread.start()
+            self._at_exit = weakref.finalize(self, _end, self._thread, self._jobs)
+        self._jobs.put(job)
+        if inside and job.last:  # an error that a future carries becomes a RuntimeError in DDP, one of the backward pass stays what it is
+            after = torch.autograd.Variable._execution_engine.queue_callback
+            after(lambda: after(self._raise))  # behind DDP's own callback, which is not there yet and waits for all futures
+        return done.then(lambda _: self._result(job, told=inside))
+
+    def _result(self, job: Bucket, *, told: bool) -> Tensor:
+        if not told:
+            self._raise()
+        return job.buffer
+
+    def _raise(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def _work(self) -> None:
+        """The thread: bucket after bucket, in the order in which DDP gives them, which is the same on all ranks."""
+        stream: torch.cuda.Stream | None = None
+        jobs: list[Bucket] = []  # that are exchanged together
+        while (job := self._jobs.get()) is not None:
+            jobs.append(job)
+            if (self._waits or self._begins) and not job.last and self.error is None:
+                continue
+            if job.ready is not None:
+                stream = stream or torch.cuda.Stream(job.buffer.device)
+            try:
+                with torch.no_grad(), torch.cuda.stream(stream):
+                    for one in jobs:
+                        if stream is not None and one.ready is not None:
+                            stream.wait_event(one.ready)
+                    if self.error is None:
+                        self._exchange_all(jobs)
+                    for one in jobs:
+                        one.done.set_result(None)
+            except BaseException as error:  # noqa: BLE001  whatever it is, the backward pass waits for it
+                self.error = error
+                for one in jobs:
+                    one.done.set_result(None)
+            jobs = []
+
+    @property
+    def _begins(self) -> bool:
+        """Whether levels are fitted to the gradient of this step, so that all of it must be there before any of it is sent."""
+        return self.collective != "dense" and self._levels.begins
+
+    def _exchange_all(self, jobs: list[Bucket]) -> None:
+        """What has come together: as one vector where a method's is one, else bucket by bucket."""
+        if self._first:
+            self._before_step(jobs[0].buffer.device)
+            self._skipped = False
+        several = [jobs] if self._waits else [[job] for job in jobs]
+        if self._begins:
+            self._begin(several)
+        for some in several:
+            self._exchange(some)
+
+    def _exchange(self, jobs: list[Bucket]) -> None:
+        """The mean of one vector over all ranks, into the memory of its buckets."""
+        self._first = last = jobs[-1].last
+        plan = self._plan(tuple(name for job in jobs for name in job.names))
+        parts, vector = plan.parts, plan.vector(jobs)
+        key = Key(self.hook.seed, self.step, self.links.rank)
+        mean = vector if vector.dtype == torch.float32 else torch.empty_like(vector, dtype=torch.float32)
+        if self.collective != "dense":
+            self._levels.observe(vector, parts, self.step)
+        try:
+            self._collective.mean({self.links.rank: vector}, parts, key, mean)
+            if self.collective == "dense" or vector.dtype != torch.float32:  # an all-reduce looks at nothing, others at float32
+                check_mean(mean, parts, vector.dtype)
+        except NonFiniteError:
+            if self.hook.on_non_finite == "raise":
+                raise
+            mean.fill_(math.nan)  # what a gradient scaler looks for, to skip the step
+            self._skipped = True
+        for memory in self._coders.memories if last else ():
+            memory.settle(undo=self._skipped)
+        plan.spread(mean, jobs)
+        for job in jobs if self.hook.debug else ():
+            agreement.check_same(self.links, f"step {self.step}: the means of {', '.join(job.names)}", job.buffer)
+        self.step += last
+
+    def _exact(self, name: str, whole: bool) -> bool:
+        """Whether a parameter travels in full precision; whole: else within one vector with others, where its size is no matter."""
+        shape = self._shapes[name]
+        if self._coders.corrects_momentum(name, self.feedback.settings()):
+            return False
+        return (not whole and self._sizes[name] < self.hook.min_size) or (self.hook.skip_1d and len(shape) < 2)
+
+    def _plan(self, names: tuple[str, ...]) -> Plan:
+        """Of a bucket: one part per parameter, small neighbours together in full precision; or of all buckets, in the model's order."""
+        if names not in self._plans:
+            arrange = functools.partial(self._coders.arrange, exact=self._exact)
+            self._plans[names] = made(names, self._parameters, arrange, waits=self._waits, shaped=self._shaped)
+        return self._plans[names]
+
+    # --- before a step ---
+
+    def _before_step(self, device: torch.device) -> None:
+        if not self._agreed:
+            levels = zlib.crc32(repr([(one.fitted, one.levels.values.tolist()) for one in self._coders.adaptive]).encode())
+            agreement.check_settings(self._told, {"step": self.step, "collective": self.collective, "checksum of the levels": levels})
+            self._agreed = True
+        if self.hook.gate and self.step == gate.STEP and self.collective != "dense":
+            pair = [self._collective, self._dense]
+            spent = gate.seconds(pair, self.links, sum(self._sizes.values()), device)
+            self.gate_s = dict(zip((self.collective, "dense"), spent, strict=True))
+            if spent[0] >= spent[1]:
+                self.collective, self._collective = "dense", self._dense
+        if self.collective != "dense":
+            self._levels.update(self.step)
+        if self.hook.debug:
+            for compressor in self._coders.adaptive:
+                levels = torch.tensor(compressor.levels.values, dtype=torch.float64)
+                agreement.check_same(self.links, f"step {self.step}: the levels", levels)
+
+    def _begin(self, several: list[list[Bucket]]) -> None:
+        """Fit levels to this step's gradient, in the model's order, whatever DDP's is."""
+        plans = [(jobs, self._plan(tuple(name for job in jobs for name in job.names))) for jobs in several]
+        found = {part.name: (vector, part) for jobs, plan in plans for vector in [plan.vector(jobs)] for part in plan.parts}
+        self._levels.begin([found[name] for name in self._vectors if name in found], self.step)
+
+
+def _end(thread: threading.Thread, jobs: queue.SimpleQueue[Bucket | None]) -> None:
+    """Before the interpreter goes, which a thread that comes back from C++ afterwards would end by an abort."""
+    jobs.put(None)
+    thread.join(2.0)
+
+
+def compress_hook(state: CompressionState, bucket: GradBucket) -> torch.futures.Future[Tensor]:
+    """For ``DistributedDataParallel.register_comm_hook``: the ranks' mean gradient, from compressed messages."""
+    return state.submit(bucket)
+
+
+# DDP compares a hook's annotations with these objects, and deferred ones are strings
+compress_hook.__annotations__.update({"bucket": GradBucket, "return": torch.futures.Future[Tensor]})

@@ -1,0 +1,30 @@
+"""What all ranks have to agree on before and while they exchange: settings, versions, parameters, levels, results."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from torch import Tensor
+
+from nuq.exchange.transport import Links
+from nuq.native.checksum import crc32
+
+
+def check_settings(links: Links, mine: dict[str, Any]) -> None:
+    """ValueError, on all ranks alike, that names two ranks and what they differ in.  A collective call: every rank makes it."""
+    rows = [json.loads(text) for text in links.texts(json.dumps(mine), "control")]
+    for rank, row in enumerate(rows):
+        for name in [*rows[0], *row]:
+            if rows[0].get(name) != row.get(name):
+                here, there = (f"{name}={found.get(name)!r}" if name in found else f"no {name}" for found in (rows[0], row))
+                raise ValueError(f"rank 0 has {here} and rank {rank} has {there}: all ranks need the same")
+
+
+def check_same(links: Links, what: str, tensor: Tensor) -> None:
+    """RuntimeError, on all ranks alike, where the ranks hold other bits; what debug mode asks for."""
+    data = tensor.detach().cpu().contiguous()
+    rows = [row[0] for row in links.numbers([crc32(data.data_ptr(), data.numel() * data.element_size())], "debug")]
+    for rank, row in enumerate(rows):
+        if row != rows[0]:
+            raise RuntimeError(f"{what} differ between rank 0 and rank {rank} (CRC-32 {rows[0]:08x} and {row:08x})")

@@ -1,0 +1,348 @@
+"""From a method's name and settings to the collective that exchanges its messages."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from nuq.compressors.feedback import ErrorFeedback, MomentumCorrection
+from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.exchange.collectives.hierarchical import Hierarchical, Machines
+from nuq.exchange.collectives.messages import Account, Collective, Gather, Hosts, Server, TwoStage
+from nuq.exchange.collectives.powersgd import Encoder, Power
+from nuq.exchange.flat_layout import Arrangement, arranged
+from nuq.exchange.mean_error import least_bits, second_settings
+from nuq.exchange.payload import Codec, Part, within
+from nuq.exchange.transport import Links
+from nuq.registry import method
+from nuq.settings import check, typed, unknown
+from nuq.settings.exchange import Exchange
+from nuq.settings.feedback import Feedback
+from nuq.settings.layers import Layer, matched
+
+_LONG = 1 << 20  # coordinates: what a message costs beside its codes is then small
+
+
+def sorted_settings(name: str, others: Sequence[type], given: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[Any]:
+    """The settings of a method, then those of ``others``, from one list of keywords; ValueError for one that none of them reads.
+
+    defaults: where they are not the schemas' own.
+    """
+    schemas = [method(name).settings, *others]
+    fields = [{item.name for item in dataclasses.fields(schema)} for schema in schemas]
+    for key in given:
+        if not any(key in names for names in fields):
+            raise unknown(f"setting of method={name}", key, sorted(set().union(*fields)))
+    made = [
+        schema(**typed(schema, {key: value for key, value in {**defaults, **given}.items() if key in names}))
+        for schema, names in zip(schemas, fields, strict=True)
+    ]
+    for settings in made:
+        check(type(settings), vars(settings), "")
+    return made
+
+
+class Coder:
+    """The two encoders of one method: of workers' gradients, and of means; ``remember`` gives them a memory."""
+
+    def __init__(self, name: str, settings: Any, second_bits: int) -> None:
+        self.name, self.settings = name, settings
+        self.codec = self.bare = Codec(method(name).load()(settings), settings)
+        self.memories: list[ErrorFeedback] = []
+        self.second = self.encoder_of_means(second_bits)
+
+    def encoder_of_means(self, second_bits: int) -> Codec:
+        """Means in so many bits, by an encoder without a memory."""
+        second, settings = second_settings(self.name, self.settings, second_bits)
+        return Codec(method(second).load()(settings), settings)
+
+    def encode_means_by(self, second: Codec) -> None:
+        """From now on; a memory of means stays around it."""
+        around = self.second.compressor
+        if isinstance(around, ErrorFeedback):
+            around.inner = second.compressor
+            second = Codec(around, second.settings)
+        self.second = second
+
+    def remember(
+        self, feedback: Feedback, sizes: Mapping[str, int], num_workers: int, momentum: float = 0.0, nesterov: bool = False
+    ) -> None:
+        """Put the memory of the settings around the encoders; ``bare`` stays the method itself.  sizes: coordinates of its vectors."""
+        kind = self.memory_kind(feedback)
+        if kind == "none":
+            return
+        inner = self.codec.compressor
+        around = ErrorFeedback(inner, sizes)
+        if kind == "momentum":
+            how = {"clip_norm": feedback.clip_norm, "clip_value": feedback.clip_value, "num_workers": num_workers}
+            around = MomentumCorrection(inner, sizes, momentum=momentum, nesterov=nesterov, masking=feedback.masking, **how)
+        self.codec = Codec(around, self.settings)
+        self.memories = [around]
+        if feedback.both:
+            around = ErrorFeedback(self.second.compressor, {f"mean/{name}": size for name, size in sizes.items()})
+            self.second = Codec(around, self.second.settings)
+            self.memories.append(around)
+
+    def memory_kind(self, feedback: Feedback) -> str:
+        """none, error or momentum; auto is the method's."""
+        return method(self.name).feedback if feedback.kind == "auto" else feedback.kind
+
+    @property
+    def compressor(self) -> Any:
+        """The method itself, without a memory."""
+        return self.bare.compressor
+
+    @property
+    def adaptive(self) -> list[AdaptiveQuantizer]:
+        """The encoders whose levels follow the gradients."""
+        both = (within(codec.compressor) for codec in (self.codec, self.second))
+        return [compressor for compressor in both if isinstance(compressor, AdaptiveQuantizer)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The encoders' own states, and the memories around them; copies."""
+        own = {"compressor": self.compressor.state_dict(), "second": within(self.second.compressor).state_dict()}
+        return {**own, "memories": [around.memory() for around in self.memories]} if self.memories else own
+
+    def load_state_dict(self, state: dict[str, Any], device: torch.device | None = None) -> None:
+        self.compressor.load_state_dict(state["compressor"])
+        within(self.second.compressor).load_state_dict(state["second"])
+        for around, memory in zip(self.memories, state.get("memories", ()), strict=True):
+            around.load_memory(memory, device)
+
+    @property
+    def scope(self) -> str:
+        """One vector for every tensor, or one for all of them (model); methods without the choice do not care."""
+        return getattr(self.settings, "scope", "model")
+
+
+class Coders:
+    """The encoders of a method, and of the layers that have a method of their own (``nuq.settings.layers``).
+
+    every: all of them, by the number that ``Part.encoder`` names, the method's own first.  codec, second, bare: their payloads together.
+    """
+
+    def __init__(self, name: str, settings: Any, second_bits: int, layers: Sequence[Layer] = ()) -> None:
+        self.name, self.settings, self.layers = name, settings, list(layers)
+        self.single_worker = method(name).single_worker
+        self.every = [Coder(name, settings, second_bits), *(Coder(layer.method, layer.settings, second_bits) for layer in layers)]
+        self.second_bits = [second_bits] * len(self.every)  # of the means, by encoder
+        self.num_coordinates = _LONG  # until they are told
+        self.shares = [1.0] + [0.0] * len(layers)  # of the coordinates
+        self._encoders: dict[str, int] = {}  # by parameter
+        self._join()
+
+    def _join(self) -> None:
+        self.bare, self.codec, self.second = (
+            Codec(first.compressor, first.settings, others)
+            for first, *others in zip(*((coder.bare, coder.codec, coder.second) for coder in self.every), strict=True)
+        )
+
+    def encode_means_by(self, seconds: Sequence[Codec], second_bits: Sequence[int]) -> None:
+        """Other encoders of means, one for each of ``every``, and their bits."""
+        for coder, second in zip(self.every, seconds, strict=True):
+            coder.encode_means_by(second)
+        self.second_bits = list(second_bits)
+        self._join()
+
+    def assign(self, shapes: Mapping[str, Sequence[int]]) -> None:
+        """Tell all parameters, in the model's order; ValueError for a line of the list that is left none of them."""
+        self._encoders = matched(self.layers, shapes)
+        sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+        of = [sum(size for name, size in sizes.items() if self._encoders[name] == number) for number in range(len(self.every))]
+        self.num_coordinates = sum(of)
+        self.shares = [size / max(self.num_coordinates, 1) for size in of]
+
+    def corrects_momentum(self, parameter: str, feedback: Feedback) -> bool:
+        """Whether a parameter's momentum acts in its encoder, which it may then not bypass."""
+        return self.every[self._encoders[parameter]].memory_kind(feedback) == "momentum"
+
+    def check_momentum(self, shapes: Mapping[str, Sequence[int]], feedback: Feedback, dense: str, *, skip_1d: bool) -> None:
+        """ValueError where a parameter would pass by the encoder in which its momentum acts.
+
+        dense: the setting that sends all so, or empty.  skip_1d: vectors do, but with methods that send them in full precision anyway.
+        """
+        corrected = [name for name in shapes if self.corrects_momentum(name, feedback)]
+        if dense and corrected:
+            raise ValueError(
+                f"{dense}: sends gradients without the momentum that feedback='momentum' has taken from the optimizer; leave it out"
+            )
+        for name in (name for name in corrected if skip_1d and len(shapes[name]) < 2):
+            coder = self.every[self._encoders[name]]
+            if coder.scope == "model" or not getattr(coder.settings, "dense_1d", False):
+                kept = "" if feedback.kind == "momentum" else ", with feedback='momentum', which keeps theirs"
+                raise ValueError(
+                    f"skip_1d=True: the momentum of {name!r} acts in its method, {coder.name}, which it may then not pass by; leave "
+                    f"skip_1d out, and give such tensors a line of layers, as in layers=['*bias = supersgd']{kept}"
+                )
+
+    def arrange(self, shapes: Mapping[str, Sequence[int]], exact: Callable[[str, bool], bool] = lambda name, whole: False) -> Arrangement:
+        """The vector of some of these parameters, or all.
+
+        exact(name, whole): whether a parameter travels in full precision; whole: it would be part of one vector with others.
+        """
+        names = ["model", *(layer.vector_name for layer in self.layers)]
+        whole = [name if coder.scope == "model" else None for name, coder in zip(names, self.every, strict=True)]
+        encoders = {name: self._encoders[name] for name in shapes}
+        return arranged(shapes, encoders, whole, lambda name: exact(name, whole[encoders[name]] is not None))
+
+    def remember(self, feedback: Feedback, parts: Sequence[Part], num_workers: int, momentum: float = 0.0, nesterov: bool = False) -> None:
+        """Put the memory of the settings around the encoders; ``bare`` stays the methods themselves.  parts: all vectors that have one."""
+        for number, coder in enumerate(self.every):
+            sizes = {part.name: part.size for part in parts if part.encoder == number and not part.exact}
+            coder.remember(feedback, sizes, num_workers, momentum, nesterov)
+        self._join()
+
+    @property
+    def compressor(self) -> Any:
+        """The method of all other layers itself, without a memory."""
+        return self.every[0].compressor
+
+    @property
+    def memories(self) -> list[ErrorFeedback]:
+        return [memory for coder in self.every for memory in coder.memories]
+
+    @property
+    def adaptive(self) -> list[AdaptiveQuantizer]:
+        """The encoders whose levels follow the gradients."""
+        return [compressor for coder in self.every for compressor in coder.adaptive]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The method's own state (``Coder.state_dict``), and under ``layers`` those of the list's."""
+        first, *others = (coder.state_dict() for coder in self.every)
+        return {**first, "layers": others} if others else first
+
+    def load_state_dict(self, state: dict[str, Any], device: torch.device | None = None) -> None:
+        for coder, own in zip(self.every, by_encoder(state), strict=True):
+            coder.load_state_dict(own, device)
+
+
+def by_encoder(state: dict[str, Any]) -> list[dict[str, Any]]:
+    """A state of ``Coders`` as those of its encoders."""
+    return [state, *state.get("layers", ())]
+
+
+def fewest_bytes(coders: Coders, links: Links, num_workers: int) -> str:
+    """gather or two_stage, by what one rank sends (``nuq.exchange.collectives.messages``); gather, which errs less, where they are alike.
+
+    Two stages encode means in as many bits as it takes to err little more than gather (``nuq.exchange.mean_error``), and in ``second_bits`` at
+    least; the coders take that over where it is chosen.  A collective call: every rank makes it.
+    """
+    if coders.single_worker or not _pays(coders, [coder.second for coder in coders.every], num_workers):
+        return "gather"
+    others = [coder for coder in coders.every if method(coder.name).collective != "power"]  # whose means are exact
+    bits = [
+        least_bits(coder.name, coder.settings, fewest, num_workers, coders.num_coordinates) if coder in others else fewest
+        for coder, fewest in zip(coders.every, coders.second_bits, strict=True)
+    ]
+    bits = links.numbers([number or 0 for number in bits], "control")[0]  # measured, so one rank's word
+    if 0 in bits:
+        return "gather"
+    seconds = [coder.encoder_of_means(number) for coder, number in zip(coders.every, bits, strict=True)]
+    if not _pays(coders, seconds, num_workers):
+        return "gather"
+    coders.encode_means_by(seconds, bits)
+    return "two_stage"
+
+
+def _pays(coders: Coders, seconds: Sequence[Codec], num_workers: int) -> bool:
+    """Whether one rank sends less in two stages, the second one by these, than in one."""
+    first, second = (
+        sum(share * _usual_bytes(codec) for codec, share in zip(codecs, coders.shares, strict=True))
+        for codecs in ([coder.codec for coder in coders.every], seconds)
+    )
+    return num_workers * first > first + second + _LONG / 100
+
+
+def _usual_bytes(codec: Codec) -> float:
+    """Of a long payload of one encoder's; the most it can be, where a method does not say better."""
+    return getattr(within(codec.compressor), "usual_bytes", codec.compressor.message_bytes)(_LONG)
+
+
+def ranks_per_machine() -> int:
+    """As torchrun says; 1 where nothing does."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def build(
+    coders: Coders, exchange: Exchange, links: Links, hosts: Hosts, account: Account, *, per_machine: int = 0
+) -> tuple[str, Collective]:
+    """The collective of these settings, and its name where ``auto`` chose.  A collective call: every rank makes it.
+
+    ValueError for a collective that these ranks, this backend or this method cannot do.
+    """
+    name, workers = exchange.collective, hosts.num_workers
+    powers = {number: coder for number, coder in enumerate(coders.every) if method(coder.name).collective == "power"}
+    if powers and name in ("auto", "gather", "two_stage"):
+        return "power", _power(coders, powers, exchange, links, hosts, account)
+    if name == "auto":
+        per_machine = per_machine or ranks_per_machine()
+        several = 1 < per_machine < links.world and links.world % per_machine == 0 and links.world == dist.get_world_size()
+        name = "hierarchical" if several and not coders.single_worker else fewest_bytes(coders, links, workers)
+    elif coders.single_worker and name != "gather":
+        raise ValueError(f"collective={name!r}: {coders.name} sends one worker's gradient alone; legal here: auto, gather")
+    if name in ("gather", "two_stage"):
+        return name, _of_messages(name, coders, links, hosts, account)
+    if name == "server":
+        wanted = exchange.num_aggregate or workers
+        if wanted > workers:
+            raise ValueError(f"num_aggregate={wanted}: there are {workers} workers; legal here: 1 to {workers}, 0 for all")
+        if wanted < workers and coders.memories:
+            raise ValueError(
+                f"num_aggregate={wanted}: late messages are thrown away, and with them what {coders.name}'s feedback takes for sent; "
+                "legal here: 0 (all), or feedback none"
+            )
+        return name, Server(links, hosts, coders.codec, coders.second, wanted, account)
+    if links.group is None:
+        raise ValueError("collective='hierarchical' is about several machines: start it with torchrun; in one process choose gather")
+    machines = Machines.of(links.group, per_machine or ranks_per_machine(), links.timeout.total_seconds(), links.device)
+    inner = dataclasses.replace(exchange, collective=fewest_bytes(coders, links, machines.count))
+
+    def between(outer: Links, every_machine: Hosts, inner_account: Account) -> Collective:
+        return build(coders, inner, outer, every_machine, inner_account)[1]
+
+    return name, Hierarchical(machines, links, hosts, between, account)
+
+
+def _power(coders: Coders, powers: Mapping[int, Coder], exchange: Exchange, links: Links, hosts: Hosts, account: Account) -> Power:
+    """The means of factors, and of other methods' parts, by the collective of the settings."""
+    if any(len(coder.memories) > 1 for coder in powers.values()):
+        raise ValueError("both=True: the means of powersgd's factors are exact, so that there is nothing to remember; legal here: False")
+    encoders = {number: Encoder(coder.compressor, coder.memories[0] if coder.memories else None) for number, coder in powers.items()}
+    fewest = exchange.collective == "auto"
+    of_factors = exchange.collective if not fewest else "gather" if hosts.num_workers <= 2 else "two_stage"
+    rest: Collective | None = None
+    if len(powers) < len(coders.every):
+        of_rest = fewest_bytes(coders, links, hosts.num_workers) if fewest else exchange.collective
+        rest = _of_messages(of_rest, coders, links, hosts, account)
+    return Power(links, hosts, encoders, of_factors == "two_stage", rest, account)
+
+
+def _of_messages(name: str, coders: Coders, links: Links, hosts: Hosts, account: Account) -> Collective:
+    if name == "gather":
+        return Gather(links, hosts, coders.codec, account)
+    return TwoStage(links, hosts, coders.codec, coders.second, account)
+
+
+@dataclasses.dataclass
+class Dense:
+    """No compression: the backend's own all-reduce, in bfloat16 unless told otherwise; bits as PyTorch's own hook."""
+
+    links: Links
+    dtype: torch.dtype = torch.bfloat16
+    account: Account = dataclasses.field(default_factory=Account)
+
+    def mean(self, vectors: Any, parts: Any, key: Any, out: Tensor) -> None:
+        del parts, key
+        with self.account.time("encode"):
+            sent = vectors[self.links.rank].to(self.dtype, copy=True).div_(self.links.world)
+        with self.account.time("wire"):
+            self.links.dense_sum(sent, "dense")
+        with self.account.time("decode"):
+            out.copy_(sent)

@@ -1,0 +1,131 @@
+"""Machines of several ranks: full precision inside a machine, messages between machines.
+
+The ranks of a machine add their gradients densely (links inside a machine are fast), its first rank takes part in a collective of the
+machines, and the mean goes back to all ranks of the machine as it is: one message per machine and step instead of one per rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from nuq.compressors.message import MessageError
+from nuq.exchange.collectives.messages import Account, Collective, Hosts, Vectors
+from nuq.exchange.payload import Marked, Part
+from nuq.exchange.transport import Links, RankLost
+from nuq.kernels.operators import Key, NonFiniteError
+
+_KINDS: dict[str, type[Exception]] = {"RankLost": RankLost, "MessageError": MessageError, "NonFiniteError": NonFiniteError}
+
+
+@dataclass
+class Machines:
+    """The ranks of this rank's machine and, on the first rank of each, those first ranks."""
+
+    local: Links
+    told: Links  # the same ranks, for what follows the exchange between the machines: the others wait longer than the first ranks
+    leaders: Links | None
+    number: int
+    count: int
+
+    @classmethod
+    def of(cls, group: dist.ProcessGroup, per_machine: int, timeout_s: float, device: torch.device) -> Machines:
+        """Ranks in contiguous blocks of ``per_machine``.  A collective call: every rank makes it."""
+        world, rank = dist.get_world_size(group), dist.get_rank(group)
+        if world < dist.get_world_size():  # the others would have to take part in making the groups
+            raise ValueError(f"collective='hierarchical' takes all {dist.get_world_size()} ranks: this group has {world}; choose two_stage")
+        if per_machine < 1 or world % per_machine:
+            legal = [size for size in range(1, world + 1) if world % size == 0]
+            raise ValueError(f"per_machine={per_machine}: must divide the {world} ranks (legal: {', '.join(map(str, legal))})")
+        everyone = [dist.get_global_rank(group, number) for number in range(world)]
+        blocks = [everyone[start : start + per_machine] for start in range(0, world, per_machine)]
+        limit = timedelta(seconds=timeout_s)
+        groups = [dist.new_group(block, timeout=limit) for block in blocks]
+        leaders = dist.new_group(everyone[::per_machine], timeout=limit)
+        machine = rank // per_machine
+        first = rank % per_machine == 0
+        local, told = _links(groups[machine], timeout_s, device), _links(groups[machine], 3 * timeout_s, device)
+        made = cls(local, told, _links(leaders, 2 * timeout_s, device) if first else None, machine, len(blocks))
+        for links in made.every:
+            links.siblings = [other for other in made.every if other is not links]
+        return made
+
+    @property
+    def every(self) -> list[Links]:
+        """What this rank has of them."""
+        return [links for links in (self.local, self.told, self.leaders) if links is not None]
+
+
+def _links(group: object, timeout_s: float, device: torch.device) -> Links:
+    assert isinstance(group, dist.ProcessGroup)  # of the groups that this rank belongs to
+    return Links(group, timeout_s=timeout_s, device=device)
+
+
+@dataclass
+class Hierarchical:
+    """The machines' collective between a dense sum and a dense broadcast inside each machine.
+
+    between: makes the collective of the machines, of which each counts as one worker.
+    """
+
+    machines: Machines
+    links: Links
+    hosts: Hosts
+    between: Callable[[Links, Hosts, Account], Collective]
+    account: Account = field(default_factory=Account)
+
+    def __post_init__(self) -> None:
+        leaders, count = self.machines.leaders, self.machines.count
+        self._outer = self.between(leaders, Hosts.of(count, count), self.account) if leaders is not None else None
+
+    @property
+    def inner_links(self) -> list[Links]:
+        """Beside ``links``, what carries the bytes."""
+        return self.machines.every
+
+    def mean(self, vectors: Vectors, parts: Sequence[Part], key: Key, out: Tensor) -> None:
+        hosted = [vectors[worker].to(torch.float32) for worker in self.hosts.shares[self.links.rank]]
+        total = torch.stack(hosted).sum(dim=0) if len(hosted) > 1 else hosted[0].clone()
+        with self.account.time("local"):
+            self.machines.local.dense_sum(total, "local")
+        failure: Exception | None = None
+        if self._outer is not None:
+            total *= self.machines.count / self.hosts.num_workers  # so that the machines' mean is the workers'
+            try:
+                self._outer.mean({self.machines.number: total}, parts, key, total)
+            except Marked as marked:  # whose worker is a machine
+                first = marked.worker * self.machines.local.world
+                ranks = f"ranks {first} to {first + self.machines.local.world - 1}"
+                failure = NonFiniteError(
+                    f"the gradient of {marked.name!r} on machine {marked.worker} ({ranks}) is not finite or overflows float32"
+                )
+            except (RuntimeError, ValueError, ArithmeticError) as error:  # the rest of the machine has to hear of it
+                failure = error
+        with self.account.time("local"):
+            self._told(failure)
+            self._spread(total)
+        out.copy_(total)
+
+    def _told(self, failure: Exception | None) -> None:
+        """Raise, on every rank of the machine, what failed on its first one, which alone takes part between machines."""
+        kind = type(failure).__name__
+        told = self.machines.told.texts("" if failure is None else f"{kind}: {failure}", "control")[0].strip()
+        if failure is not None:
+            raise failure
+        if told:
+            kind, _, text = told.partition(": ")
+            raise _KINDS.get(kind, RuntimeError)(text)
+
+    def _spread(self, total: Tensor) -> None:
+        """The first rank's numbers to all ranks of the machine, as they are."""
+        local = self.machines.told
+        data = total.view(torch.uint8)
+        if local.rank == 0:
+            local.swap(dict.fromkeys(range(1, local.world), data), {}, "local")
+        else:
+            data.copy_(local.swap({}, {0: data.numel()}, "local")[0])

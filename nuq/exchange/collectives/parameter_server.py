@@ -1,0 +1,128 @@
+"""Rank 0 as a server that does not wait for everyone: messages in the order in which they arrive.
+
+Every message is told with the exchange it belongs to, so a late one is recognised and thrown away when it comes.  Nobody waits for
+what he sent to be read: a rank that lags finds the answers in order, up to ``MOST_BEHIND`` of them.  Hence ``settle`` at the end: what has
+not been read is lost with the process that sent it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from nuq.exchange.transport import Links, absence, backend_of
+
+MOST_BEHIND = 16  # exchanges
+_PATIENCE = 2  # times longer than rank 0 for a worker: rank 0 waits for them, and should be the one to say who is missing
+_HEAD_BYTES = 32  # exchange, rank, worker, payload's bytes: int64
+
+
+class Arrivals:
+    """Both ends: ``ask`` on the workers' ranks, ``first`` and ``answer`` on rank 0, in turns and alike often on all ranks."""
+
+    def __init__(self, links: Links, *, most_behind: int = MOST_BEHIND) -> None:
+        assert links.group is not None
+        if backend_of(links.group, links.device.type) != "gloo":
+            raise ValueError("collective='server' takes messages as they arrive, which only gloo can do; legal here: gather, two_stage")
+        self._links = links
+        self._most_behind = most_behind
+        self._heads, self._payloads, self._replies = links.next_tag(), links.next_tag(), links.next_tag()
+        self._exchange = 0
+        self._read: dict[int, int] = {}  # on rank 0: messages of every other rank so far
+        self._hosted: dict[int, int] = {}  # workers of every other rank
+        self._pending: deque[list[tuple[int, dist.Work, Tensor]]] = deque()  # by exchange: what was sent and may not have been read
+
+    def _send(self, rank: int, data: Tensor, tag: int) -> tuple[int, dist.Work, Tensor]:
+        data = data.to(self._links.device)
+        try:
+            work = dist.isend(data, group=self._links.group, group_dst=rank, tag=tag)
+        except RuntimeError as error:
+            raise self._links.lost(rank, error) from error
+        assert work is not None
+        return rank, work, data
+
+    def _receive(self, rank: int | None, size: int, tag: int, *, suspects: Iterable[int] = ()) -> Tensor:
+        """From that rank, or from whichever comes first; suspects: who may be to blame if none does."""
+        data = torch.empty(size, dtype=torch.uint8)
+        source = {} if rank is None else {"group_src": rank}
+        try:
+            work = dist.irecv(data, group=self._links.group, tag=tag, **source)
+            assert work is not None
+            work.wait(self._links.timeout * (1 if self._links.rank == 0 else _PATIENCE))
+        except RuntimeError as error:
+            raise self._links.lost(min(suspects, default=rank), error, grace_s=0.5 * bool(self._links.rank)) from error
+        absence.begins()
+        return data
+
+    # --- the workers' ranks ---
+
+    def ask(self, payloads: Mapping[int, Tensor]) -> Tensor:
+        """Send this rank's payloads, by worker; the answer to everyone."""
+        sent = []
+        absence.ends()
+        for worker, payload in payloads.items():
+            head = torch.tensor([self._exchange, self._links.rank, worker, payload.numel()], dtype=torch.int64).view(torch.uint8)
+            sent += [self._send(0, head, self._heads), self._send(0, payload, self._payloads)]
+            self._links.bytes_sent["messages"] += payload.numel()
+            self._links.bytes_sent["control"] += _HEAD_BYTES
+        self._exchange += 1
+        self._pending.append(sent)
+        size = int(self._receive(0, 8, self._replies).view(torch.int64)[0])
+        reply = self._receive(0, size, self._replies)
+        self._wait(self._most_behind)
+        return reply
+
+    # --- rank 0 ---
+
+    def first(self, count: int, ranks: Mapping[int, int]) -> dict[int, Tensor]:
+        """The first ``count`` payloads of this exchange to arrive, by worker.  ranks: of the workers of other ranks."""
+        self._hosted = {rank: list(ranks.values()).count(rank) for rank in set(ranks.values())}
+        found: dict[int, Tensor] = {}
+        absence.ends()
+        while len(found) < min(count, len(ranks)):
+            exchange, worker, payload = self._next({rank for other, rank in ranks.items() if other not in found})
+            if exchange == self._exchange:  # an earlier one: too late
+                found[worker] = payload
+        self._exchange += 1
+        while late := self._owing(MOST_BEHIND):  # whose next messages would wait to be read, with nobody reading
+            self._next(late)
+        return found
+
+    def _owing(self, exchanges: int) -> set[int]:
+        """The ranks of which more than so many exchanges' messages are unread."""
+        return {rank for rank, hosted in self._hosted.items() if self._read.get(rank, 0) < (self._exchange - exchanges) * hosted}
+
+    def _next(self, suspects: Iterable[int] = ()) -> tuple[int, int, Tensor]:
+        head = self._receive(None, _HEAD_BYTES, self._heads, suspects=suspects)
+        exchange, rank, worker, size = head.view(torch.int64).tolist()
+        self._read[rank] = self._read.get(rank, 0) + 1
+        return exchange, worker, self._receive(rank, size, self._payloads)
+
+    def answer(self, reply: Tensor) -> None:
+        """To all other ranks, without waiting for them."""
+        size = torch.tensor([reply.numel()], dtype=torch.int64).view(torch.uint8)
+        others = range(1, self._links.world)
+        self._pending.append([self._send(rank, data, self._replies) for rank in others for data in (size, reply)])
+        self._links.bytes_sent["means"] += reply.numel() * len(others)
+        self._links.bytes_sent["control"] += size.numel() * len(others)
+        self._wait(self._most_behind)
+
+    # --- the end ---
+
+    def settle(self) -> None:
+        """Read what came late, and wait for what was sent."""
+        while late := self._owing(0):
+            self._next(late)
+        self._wait(0)
+
+    def _wait(self, most: int) -> None:
+        while len(self._pending) > most:
+            for rank, work, _ in self._pending.popleft():
+                try:
+                    work.wait(self._links.timeout)
+                except RuntimeError as error:
+                    raise self._links.lost(rank, error) from error

@@ -1,0 +1,215 @@
+"""The collective of PowerSGD: the workers' factors are averaged, not their messages (Vogels et al., NeurIPS 2019, algorithms 1 and 2).
+
+With M_i the matrix that worker i owes (gradient plus residual) and Q the same on all ranks, two rounds of means::
+
+    P = orthonormal(mean of M_i Q)
+    Q = mean of M_i^T P
+    out = P Q^T = P P^T (mean of M_i);   residual_i = M_i - out;   Q is where the next step begins
+
+Both means are exact ones of short vectors, all matrices' factors one after another, by a collective of ``nuq.exchange.collectives.messages``: gather, or
+two stages, with which one rank sends about 2 (M - 1) / M times the factors' bytes, however many workers there are.  As decoding and
+adding go in worker order, both give the same bits, on all ranks and in the simulation.  What travels whole rides along in the first round.
+
+Residuals are against the mean, as in the paper's code, so that they take in what workers differ by, whose sum is zero; what travels whole
+leaves none.  Parts of other methods (``nuq.settings.layers``) go by a collective of their own before.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from nuq.compressors.casts import fp16
+from nuq.compressors.feedback import ErrorFeedback, Owed
+from nuq.compressors.full_precision import FullPrecision
+from nuq.compressors.powersgd import PowerSGD
+from nuq.exchange.collectives.messages import PROBE, Account, Collective, Gather, Hosts, TwoStage, Vectors, of_worker
+from nuq.exchange.payload import Codec, Marked, Part, check_mean, num_coordinates
+from nuq.exchange.transport import Links
+from nuq.kernels.low_rank import left_product, num_rows, orthonormal, outer_product, right_product, start, started_again
+from nuq.kernels.operators import Key, NonFiniteError
+from nuq.settings.baselines import FP16
+
+Debts = Mapping[int, Mapping[int, Owed]]  # by worker and number of the part
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A method that brings this collective: its settings and starts, and the workers' memory, if there is one."""
+
+    method: PowerSGD
+    memory: ErrorFeedback | None
+
+
+@dataclass
+class _Matrix:
+    """Part ``number`` and its factors; columns 0: it travels whole, and ``left`` is its mean."""
+
+    number: int
+    part: Part
+    encoder: Encoder | None  # None: in full precision, without a memory
+    columns: int
+    left: Tensor
+    right: Tensor
+
+    @property
+    def place(self) -> slice:
+        return slice(self.part.start, self.part.start + self.part.size)
+
+    @property
+    def iterations(self) -> int:
+        return self.encoder.method.settings.iterations if self.encoder and self.columns else 0
+
+    @property
+    def half(self) -> bool:
+        """Whether its numbers travel in half precision."""
+        return bool(self.columns and self.encoder and self.encoder.method.half)
+
+    def length(self, side: str) -> int:
+        """Numbers that a round sends."""
+        if not self.columns:
+            return self.part.size
+        return self.right.numel() if side == "right" else self.right.shape[0] * num_rows(self.part.size, self.columns)
+
+    def factor(self, wanted: Tensor, side: str) -> Tensor:
+        """A worker's share of the mean, flat."""
+        if not self.columns:
+            return wanted
+        made = left_product(wanted, self.columns, self.right) if side == "left" else right_product(wanted, self.columns, self.left)
+        return made.reshape(-1)
+
+    def take(self, mean: Tensor, side: str) -> None:
+        """The factor from the workers' mean."""
+        if not self.columns:
+            self.left = mean
+        elif side == "left":
+            self.left = orthonormal(mean.view(self.right.shape[0], -1))
+        else:
+            self.right = mean.view(self.right.shape)
+
+
+@dataclass
+class Power:
+    """encoders: by the number that ``Part.encoder`` names.  two_stage: how the factors travel.  rest: the collective of all other parts."""
+
+    links: Links
+    hosts: Hosts
+    encoders: Mapping[int, Encoder]
+    two_stage: bool
+    rest: Collective | None = None
+    account: Account = field(default_factory=Account)
+
+    def __post_init__(self) -> None:
+        codec = Codec(FullPrecision(), None, [Codec(fp16(FP16()), FP16())])
+        gather = Gather(self.links, self.hosts, codec, self.account)
+        self._inner: Collective = TwoStage(self.links, self.hosts, codec, codec, self.account) if self.two_stage else gather
+
+    def mean(self, vectors: Vectors, parts: Sequence[Part], key: Key, out: Tensor) -> None:
+        others = [part for part in parts if not part.exact and part.encoder not in self.encoders]
+        means = self._mean_of_others(vectors, others, key, out.device)
+        with self.account.time("encode"):
+            ours = [self._begun(number, part, key, out.device) for number, part in enumerate(parts) if part not in others]
+            debts = {worker: self._owed(ours, vector, of_worker(key, worker)) for worker, vector in vectors.items()}
+        for number in range(max((matrix.iterations for matrix in ours), default=0) or 1):
+            still = [matrix for matrix in ours if number < matrix.iterations]
+            for matrix in still if number else ():
+                matrix.right = orthonormal(matrix.right)
+            self._round(still if number else ours, debts, parts, key, "left")
+            self._round(still, debts, parts, key, "right")
+        with self.account.time("decode"):
+            for part, mean in means:
+                out[part.start : part.start + part.size] = mean
+            for matrix in ours:
+                if matrix.columns:
+                    outer_product(matrix.left, matrix.right, out[matrix.place])
+                else:
+                    out[matrix.place] = matrix.left
+            check_mean(out, parts)  # before anything is remembered of it
+            for matrix in ours:
+                self._remember(matrix, debts, key, out[matrix.place])
+
+    def _mean_of_others(self, vectors: Vectors, others: list[Part], key: Key, device: torch.device) -> list[tuple[Part, Tensor]]:
+        """By the other collective, of the other methods' parts alone, one after another."""
+        if not others:
+            return []
+        assert self.rest is not None
+        packed = {worker: torch.cat([vector[p.start : p.start + p.size] for p in others]) for worker, vector in vectors.items()}
+        starts = itertools.accumulate((part.size for part in others), initial=0)
+        tiled = [replace(part, start=start) for part, start in zip(others, starts, strict=False)]
+        mean = torch.empty(num_coordinates(others), dtype=torch.float32, device=device)
+        self.rest.mean(packed, tiled, key, mean)
+        return list(zip(others, mean.split([part.size for part in others]), strict=True))
+
+    def _begun(self, number: int, part: Part, key: Key, device: torch.device) -> _Matrix:
+        """With the last step's right factor, or a random one: the same on all ranks."""
+        nothing = torch.empty(0, device=device)
+        encoder = None if part.exact else self.encoders[part.encoder]
+        shape = part.shape if part.shape is not None and part.first < 0 else (part.size,)
+        columns = encoder.method.columns(shape, len(part.shape or (1, 1))) if encoder else 0
+        if encoder is None or not columns:
+            return _Matrix(number, part, encoder, 0, nothing, nothing)
+        method, common = encoder.method, replace(key, worker=0).of(part.key_name)
+        last = method.starts.get(part.key_name) if method.settings.warm_start else None
+        if last is not None and last.shape == (method.rank, columns):  # else of a parameter that has another shape now
+            right = started_again(last.to(device), common)
+        else:
+            right = start(columns, method.rank, common, device)
+        return _Matrix(number, part, encoder, columns, nothing, right)
+
+    def _owed(self, ours: Sequence[_Matrix], vector: Tensor, key: Key) -> dict[int, Owed]:
+        """What a worker wants sent of every part, and how to remember the rest."""
+        found: dict[int, Owed] = {}
+        for matrix in ours:
+            memory = matrix.encoder.memory if matrix.encoder else None
+            piece = vector[matrix.place]
+            found[matrix.number] = memory.owed(piece, key.of(matrix.part.key_name)) if memory else Owed(piece.to(torch.float32), {}, {})
+        return found
+
+    def _round(self, matrices: Sequence[_Matrix], debts: Debts, parts: Sequence[Part], key: Key, side: str) -> None:
+        """The workers' mean of one factor of every matrix.  Marked, on all ranks alike, where a worker's is not finite."""
+        matrices = sorted(matrices, key=lambda matrix: matrix.half)
+        lengths = [matrix.length(side) for matrix in matrices]
+        halves = sum(length for matrix, length in zip(matrices, lengths, strict=True) if matrix.half)
+        exact = sum(lengths) - halves
+        sent = [part for part in (Part("factors", 0, exact), Part("factors", exact, halves, encoder=1)) if part.size]
+        if not sent:
+            return
+        with self.account.time("encode"):
+            made = {
+                worker: torch.cat([matrix.factor(owed[matrix.number].wanted, side) for matrix in matrices])
+                for worker, owed in debts.items()
+            }
+            mean = torch.empty(exact + halves, device=next(iter(made.values())).device)
+        try:
+            self._inner.mean(made, sent, key, mean)
+        except Marked as marked:  # alike on all ranks; whose part it is only the worker's own rank knows
+            numbers = [-1]
+            if marked.worker in made:
+                pieces = zip(matrices, made[marked.worker].split(lengths), strict=True)
+                numbers = [matrix.number for matrix, piece in pieces if not bool(torch.isfinite(piece).all())] or numbers
+            told = [row[0] for row in self.links.numbers([min(numbers)], "control")]
+            raise Marked(marked.worker, max(0, *told, -1), parts) from marked
+        except NonFiniteError as error:  # finite factors that add up to more than float32 holds: the same bits on all ranks
+            pieces = zip(matrices, mean.split(lengths), strict=True)
+            bad = next((matrix.part.name for matrix, piece in pieces if not bool(torch.isfinite(piece).all())), "?")
+            raise NonFiniteError(f"the mean factor of {bad!r} overflows float32") from error
+        with self.account.time("decode"):
+            for matrix, piece in zip(matrices, mean.split(lengths), strict=True):
+                matrix.take(piece, side)
+
+    @staticmethod
+    def _remember(matrix: _Matrix, debts: Debts, key: Key, mean: Tensor) -> None:
+        """What was not sent, and where the next step starts."""
+        if matrix.encoder is None:
+            return
+        method, memory = matrix.encoder.method, matrix.encoder.memory
+        if matrix.columns and method.settings.warm_start and key.parameter != PROBE:
+            method.starts[matrix.part.key_name] = matrix.right.clone()
+        if memory is not None:
+            for owed in debts.values():
+                mine = owed[matrix.number]
+                memory.keep(mine, mean if matrix.columns else mine.wanted.reshape(-1))

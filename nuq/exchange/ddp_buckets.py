@@ -1,0 +1,121 @@
+"""DDP's buckets as vectors: whose gradients lie in them, and in which order these are exchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nuq.exchange.flat_layout import Arrangement
+from nuq.exchange.payload import Part
+from nuq.kernels.operators import DTYPES
+
+
+@dataclass
+class Bucket:
+    """One bucket on its way."""
+
+    buffer: Tensor
+    names: tuple[str, ...]
+    last: bool
+    done: torch.futures.Future[None]
+    ready: Any  # torch.cuda.Event, or None on the CPU
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The vector that some buckets are exchanged as.
+
+    order: its parameters, or None for the one bucket's buffer as it lies.  parameters: the model's, whose memory formats a buffer has.
+    """
+
+    parts: list[Part]
+    order: tuple[str, ...] | None
+    parameters: Mapping[str, nn.Parameter]
+
+    def vector(self, buckets: Sequence[Bucket]) -> Tensor:
+        """float[n]: the buffer itself, or a copy of the gradients, each row after row."""
+        if self.order is None:
+            (bucket,) = buckets
+            return bucket.buffer
+        gradients = self._gradients(buckets)
+        return torch.cat([gradients[name].reshape(-1) for name in self.order])
+
+    def spread(self, mean: Tensor, buckets: Sequence[Bucket]) -> None:
+        """The mean into the buckets."""
+        if self.order is not None:
+            gradients = self._gradients(buckets)
+            of = [gradients[name] for name in self.order]
+            for gradient, piece in zip(of, mean.split([gradient.numel() for gradient in of]), strict=True):
+                gradient.copy_(piece.view(gradient.shape))
+        elif mean is not buckets[0].buffer:
+            buckets[0].buffer.copy_(mean)
+
+    def _gradients(self, buckets: Sequence[Bucket]) -> dict[str, Tensor]:
+        """Views of the buffers by name, as DDP fills them: in a parameter's own memory format, if that leaves no gaps."""
+        views = {}
+        for bucket in buckets:
+            start = bucket.buffer.storage_offset()
+            for name in bucket.names:
+                p = self.parameters[name]
+                strides = p.stride() if dense(p) else torch.empty(p.shape, device="meta").stride()
+                views[name] = bucket.buffer.as_strided(p.shape, strides, start)
+                start += p.numel()
+        return views
+
+
+def made(
+    names: Sequence[str],
+    parameters: Mapping[str, nn.Parameter],
+    arrange: Callable[[Mapping[str, Sequence[int]]], Arrangement],
+    *,
+    waits: bool,
+    shaped: bool,
+) -> Plan:
+    """Of a bucket: one part per parameter, small neighbours together in full precision; or (waits) of all buckets, in the model's order.
+
+    shaped: the encoders look at matrices, whose rows must lie one after another.
+    """
+    listed = [name for name in parameters if name in names] if waits else list(names)
+    arrangement = arrange({name: tuple(parameters[name].shape) for name in listed})
+    copied = waits or (shaped and not all(parameters[name].is_contiguous() for name in names))
+    return Plan(arrangement.parts, tuple(arrangement.arranged(listed)) if copied else None, parameters)
+
+
+def dense(tensor: Tensor) -> bool:
+    """Whether its numbers lie in one stretch of memory, in whatever order."""
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def trained(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters to exchange, by name.  ValueError for those of other types, and for those whose gradients are sparse."""
+    parameters = named(model)
+    for name, p in parameters.items():
+        if p.dtype not in DTYPES:
+            raise ValueError(f"parameter {name!r} is of {p.dtype}: must be one of {', '.join(map(str, DTYPES))}")
+    sparse = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse}
+    if found := [name for name, p in parameters.items() if id(p) in sparse]:
+        raise ValueError(
+            f"sparse=True: the gradient of {found[0]!r} is sparse, and dense ones are compressed; build its module with sparse=False, "
+            "or freeze it"
+        )
+    return parameters
+
+
+def named(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The trained parameters, by their names without what DDP and torch.compile put before them, where that leaves them apart."""
+    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    plain = {_plain(name): p for name, p in trained}
+    return plain if len(plain) == len(trained) else dict(trained)
+
+
+def _plain(name: str) -> str:
+    return ".".join(word for word in name.split(".") if word not in ("module", "_orig_mod"))

@@ -1,0 +1,161 @@
+"""The gradients behind an adaptive method's next levels: statistics of the workers hosted here, and when they become levels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.exchange.collective_factory import Coder, Coders
+from nuq.exchange.collectives.messages import Account
+from nuq.exchange.payload import Part
+from nuq.exchange.transport import Links
+from nuq.kernels.operators import Key, NonFiniteError
+from nuq.kernels.statistics import Statistics
+from nuq.levels import schedule
+
+
+class Learner:
+    """One adaptive method's: of all parameters, or of the layers that have it (``nuq.settings.layers``); encoder: its number among the encoders."""
+
+    def __init__(self, coder: Coder, encoder: int, workers: Iterable[int]) -> None:
+        self.coder, self.settings, self.encoder = coder, coder.settings, encoder
+        self.workers = list(workers)
+        self.forget()
+
+    def empty(self) -> Statistics:
+        return Statistics.empty(self.settings.num_components)
+
+    def forget(self) -> None:
+        """Begin anew, as after every update."""
+        self.statistics = {worker: self.empty() for worker in self.workers}
+
+    def has(self, part: Part) -> bool:
+        """Whether a part is cut into buckets by this method."""
+        return part.encoder == self.encoder and not part.exact
+
+    @property
+    def compressor(self) -> Any:
+        return self.coder.compressor
+
+    def next_update(self, step: int) -> int | None:
+        """The first update at or after ``step``; None where there is none."""
+        return schedule.next_update(self.settings, step)
+
+    @property
+    def begins(self) -> bool:
+        """Whether the levels are to be fitted to the gradients at hand, before these are sent, as soon as there are any to fit them to.
+
+        So at step 0 of a schedule that lists it, and after it as long as gradients are zero or not finite.
+        """
+        return 0 in self.settings.update_at and not self.compressor.fitted
+
+    def due(self, step: int) -> bool:
+        """Whether the levels are updated at this step."""
+        return self.begins or self.next_update(step) == step
+
+    def collects(self, step: int) -> bool:
+        """Whether the training gradients of this step are among those behind the next update."""
+        due = step if self.begins else self.next_update(step)
+        return due is not None and self.settings.statistics == "running" and step > due - self.settings.num_samples
+
+    def observe(self, vector: Tensor, parts: Iterable[Part], key: Key) -> None:
+        """Take one worker's gradient into its statistics: float[n], in parts.  key: of seed, step and worker.
+
+        NonFiniteError for one that is not finite.
+        """
+        key = replace(key, parameter="statistics")
+        for part in parts:
+            if self.has(part):
+                piece = vector[part.start : part.start + part.size]
+                self.compressor.observe(piece, key.of(part.name), self.statistics[key.worker])
+
+    def rows(self, device: torch.device) -> dict[int, Tensor]:
+        """Every hosted worker's statistics as numbers: float64[length]."""
+        return {worker: torch.from_numpy(statistics.to_array()).to(device) for worker, statistics in self.statistics.items()}
+
+    def read(self, row: Tensor) -> Statistics:
+        """One of ``rows``.  ValueError where it is none: no law has weights below zero."""
+        found = Statistics.from_array(row.cpu().clone().view(torch.float64).numpy(), self.empty().num_components)
+        if (found.histogram[0] < 0).any():
+            raise ValueError("a worker's statistics have a weight below zero")
+        return found
+
+    def update(self, everyone: Sequence[Statistics]) -> None:
+        """Better levels from all workers' statistics, in worker order."""
+        merged = self.empty()
+        for statistics in everyone:
+            merged.merge(statistics)
+        for compressor in self.coder.adaptive:
+            compressor.update(merged)
+
+
+def learners(coders: Coders, workers: Iterable[int]) -> list[Learner]:
+    """One for every method of the encoders that is adaptive."""
+    hosted, adaptive = list(workers), [isinstance(coder.compressor, AdaptiveQuantizer) for coder in coders.every]
+    return [Learner(coders.every[number], number, hosted) for number, yes in enumerate(adaptive) if yes]
+
+
+class RankLevels:
+    """The levels of one rank's methods, where a step's gradient comes in several vectors, each seen once (``nuq.ddp``).
+
+    An update comes before a step, from the gradients of steps before it; only the first levels are fitted to the step's own.
+    """
+
+    def __init__(self, coders: Coders, links: Links, seed: int, account: Account) -> None:
+        self.learners = learners(coders, [links.rank])
+        self.links, self.seed, self.account = links, seed, account
+
+    @property
+    def begins(self) -> bool:
+        """Whether ``begin`` is due: with all of a step's gradient, before any of it is sent."""
+        return any(learner.begins for learner in self.learners)
+
+    def begin(self, pieces: Sequence[tuple[Tensor, Part]], step: int) -> None:
+        """Fit the first levels to the gradients of this step, but for ranks where it is not finite.  Collective, as ``update``."""
+        for learner in (learner for learner in self.learners if learner.begins):
+            learner.forget()
+            try:
+                for vector, part in pieces:
+                    self._observe(learner, vector, [part], step)
+            except NonFiniteError:
+                learner.forget()
+            self._update(learner)
+
+    def observe(self, vector: Tensor, parts: Sequence[Part], step: int) -> None:
+        """Take this rank's gradient into the statistics behind the updates before the next steps."""
+        for learner in self.learners:
+            if learner.collects(step + 1) and not learner.begins:
+                with suppress(NonFiniteError):  # encoding it says so, to all ranks
+                    self._observe(learner, vector, parts, step)
+
+    def update(self, step: int) -> None:
+        """The updates that are due before this step.  A collective call: every rank makes it."""
+        for learner in self.learners if step > 0 else ():
+            if learner.next_update(step) == step:
+                self._update(learner)
+
+    def _observe(self, learner: Learner, vector: Tensor, parts: Sequence[Part], step: int) -> None:
+        with self.account.time("levels"):
+            learner.observe(vector, parts, Key(self.seed, step, self.links.rank))
+
+    def _update(self, learner: Learner) -> None:
+        """Every rank's statistics, one small message each, merged in rank order: the same levels on all ranks."""
+        with self.account.time("levels"):
+            data = learner.rows(self.links.device)[self.links.rank].view(torch.uint8)
+            learner.forget()
+            learner.update([learner.read(row) for row in self.links.to_all(data, [data.numel()] * self.links.world, "levels")])
+
+    def rows(self, device: torch.device) -> dict[int, Tensor]:
+        """This rank's statistics by the number of the encoder, to be saved."""
+        return {learner.encoder: learner.rows(device)[self.links.rank] for learner in self.learners}
+
+    def go_on(self, statistics: Sequence[Statistics]) -> None:
+        """From what each of ``learners`` has seen."""
+        for learner, found in zip(self.learners, statistics, strict=True):
+            learner.statistics = {self.links.rank: found}

@@ -1,0 +1,137 @@
+"""How finely two stages have to encode the mean a second time, so that the mean errs little more than gather's.
+
+With M workers, w1 and w2 the relative variances of the two encodings and R = mean |x_i|^2 / |mean x|^2 (``nuq.exchange.collectives.messages``), two stages
+err 1 + w2 (1 + M / (w1 R)) times as much as gather: most where R = 1, the workers agreeing.  ``least_bits`` bounds that factor by BOUND
+for workers that agree but for a twentieth, on coordinates of laws from normal to heavier-tailed than recorded gradients, or zero but for
+one in a hundred.  w1 and w2 are measured, since they depend on the law: on heavy tails no number of bits helps levels that are scaled by a
+bucket's L2 norm.  No choice made beforehand holds for every gradient: where gather's error is nothing, as of QSGDinf on coordinates of one
+size, every other's is more.
+
+An owner's part of a vector ends in short buckets.  They err less than long ones, but not EDEN's: of what few coordinates make up it rounds
+at random, with four times the error.  It takes part in two stages where every owner has ``Eden.LEAST_BUCKETS`` whole buckets.
+
+Where eight bits of the method for means do not do, they travel as float16, and where that does not, in full precision.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nuq.compressors import Compressor
+from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.kernels.operators import Key
+from nuq.kernels.statistics import Statistics
+from nuq.registry import method
+
+BOUND = 1.5
+_AIM = 1.3  # on the vectors at hand, which stand for others
+_MOST_BITS = 8  # of a method for means
+_BEYOND = {16: "fp16", 32: "supersgd"}  # bits -> the method
+_SIDE = 256  # the vectors are square matrices, for methods that factor them
+_MOST_WORKERS = 8  # that are simulated; the error of a mean of more falls with their number
+_NOISE = 0.05**0.5  # of a worker's own, relative to what all have in common: R = 1.05
+
+Law = Callable[[Tensor], Tensor]  # coordinates from four rows of normal ones
+_LAWS: tuple[Law, ...] = (
+    lambda z: z[0],
+    lambda z: z[0] / z[1:].square().mean(dim=0).sqrt(),  # Student's t, three degrees of freedom
+    lambda z: (1.4 * z[0]).exp() * z[1].sign(),  # lognormal: where levels of one normal law gain least from more bits
+    lambda z: (2 * z[0]).exp() * z[1].sign(),
+    lambda z: z[0] * (z[1] > 2.33),  # one coordinate in a hundred is not zero
+)
+
+
+def second_settings(name: str, settings: Any, second_bits: int) -> tuple[str, Any]:
+    """The method, and its settings, that encodes means: the same one with other bits, or the one the table names.
+
+    second_bits: 1 to 8, or 16 (float16) or 32 (full precision), whatever the method.
+    """
+    if second_bits > _MOST_BITS:
+        return _BEYOND[second_bits], method(_BEYOND[second_bits]).settings()
+    second = method(name).second or name
+    schema = method(second).settings
+    shared = {item.name: getattr(settings, item.name) for item in dataclasses.fields(schema) if hasattr(settings, item.name)}
+    if "bits" in {item.name for item in dataclasses.fields(schema)}:
+        shared["bits"] = type(schema().bits)(second_bits)
+    if "num_levels" in shared:  # in place of the bits
+        shared["num_levels"] = 0
+    return second, schema(**shared)
+
+
+_known: dict[tuple[str, str, int, int], int] = {}  # by method, settings, fewest bits, workers
+
+
+def least_bits(name: str, settings: Any, fewest: int, num_workers: int, num_coordinates: int) -> int | None:
+    """Bits of ``second_settings``, from ``fewest`` on, with which two stages err at most BOUND times as much as gather; None for none.
+
+    num_coordinates: of the whole vector.
+    """
+    if num_coordinates < num_workers * getattr(method(name).load()(settings), "least_part", 0):
+        return None
+    asked = (name, repr(settings), fewest, num_workers)
+    if asked not in _known:
+        second = method(method(name).second or name).settings
+        own = range(fewest, _MOST_BITS + 1) if "bits" in {item.name for item in dataclasses.fields(second)} else (fewest,)
+        legal = [*own, *_BEYOND]
+        for law in _LAWS:
+            stage = FirstStage(name, settings, num_workers, law)
+            if stage.error_factor(legal[0]) > _AIM:
+                place = bisect.bisect_left(legal[1:-1], True, key=lambda bits, stage=stage: stage.error_factor(bits) <= _AIM)
+                legal = legal[1 + place :]  # more bits, smaller errors; in full precision there is none
+        _known[asked] = legal[0]
+    return _known[asked]
+
+
+class FirstStage:
+    """What a second encoding is given: the mean of the messages of workers that nearly agree, with coordinates of one of the laws."""
+
+    def __init__(self, name: str, settings: Any, num_workers: int, law: Law) -> None:
+        self.name, self.settings = name, settings
+        simulated = min(num_workers, _MOST_WORKERS)
+        vectors = [_drawn(law, 0) + _NOISE * _drawn(law, 1 + worker) for worker in range(simulated)]
+        first = method(name).load()(settings)
+        self.seen: Statistics | None = None
+        if isinstance(first, AdaptiveQuantizer):
+            self.seen = Statistics.empty(settings.num_components)
+            for worker, vector in enumerate(vectors):
+                first.observe(vector, Key(0, 0, worker, "statistics"), self.seen)
+            first.update(self.seen)
+        decoded = [_decoded(first, vector, Key(0, 0, worker, "probe")) for worker, vector in enumerate(vectors)]
+        self.mean = torch.stack(decoded).mean(dim=0)
+        self.error = _squared(self.mean - torch.stack(vectors).mean(dim=0)) * simulated / num_workers
+
+    def error_factor(self, second_bits: int) -> float:
+        """By how much two stages err more than gather.
+
+        A biased second encoding's error is taken to add to the first's in length, an unbiased one's in square.
+        """
+        name, settings = second_settings(self.name, self.settings, second_bits)
+        second = method(name).load()(settings)
+        if self.seen is not None and isinstance(second, AdaptiveQuantizer):  # as in training, from the workers' gradients
+            second.update(self.seen)
+        added = _squared(_decoded(second, self.mean, Key(0, 0, 0, "mean/probe")) - self.mean)
+        if not added:
+            return 1.0
+        ratio = added / self.error if self.error else math.inf
+        return 1 + ratio if method(name).unbiased else (1 + ratio**0.5) ** 2
+
+
+def _drawn(law: Law, number: int) -> Tensor:
+    """float32[_SIDE^2], the same for the same law and number."""
+    return law(torch.randn(4, _SIDE**2, generator=torch.Generator().manual_seed(number)))
+
+
+def _decoded(encoder: Compressor, vector: Tensor, key: Key) -> Tensor:
+    given = vector.view(_SIDE, _SIDE) if getattr(encoder, "shaped", False) else vector
+    return encoder.decode(encoder.encode(given, key))
+
+
+def _squared(vector: Tensor) -> float:
+    return float(vector.double().square().sum())

@@ -1,0 +1,191 @@
+"""One worker's gradient as the bytes that it sends: the messages of its parts, one after another.
+
+A flat vector is tiled by parts: the whole of it under the name ``model``, or one part per parameter.  Parts marked ``exact`` travel
+in full precision (small tensors, whose headers and norms would cost more than they save).  A collective that cuts the vector into
+stretches cuts the parts with it; a piece of a part has random numbers of its own.
+
+A worker whose gradient is not finite still has to say something, or the others would wait for it: its payload then is a marker
+that names the worker and the part, and whoever decodes it raises NonFiniteError.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nuq.compressors import Compressor
+from nuq.compressors.full_precision import FullPrecision
+from nuq.compressors.message import HEADER_BYTES, Message, MessageError, split_payload
+from nuq.kernels.operators import Key, NonFiniteError
+
+MARKER = b"!NAN"
+_ALIGNMENT = 64  # coordinates: stretches begin where packed codes and vector registers like it
+
+
+@dataclass(frozen=True)
+class Part:
+    """``size`` coordinates from ``start`` on of a flat vector; first: the number of the first one within ``name``, -1 for the whole.
+
+    encoder: the number of the one that encodes it (``Codec``).  shape: of the parameter, row after row; None for vectors of several.
+    """
+
+    name: str
+    start: int
+    size: int
+    exact: bool = False
+    first: int = -1
+    encoder: int = 0
+    shape: tuple[int, ...] | None = None
+
+    @property
+    def key_name(self) -> str:
+        """What its random numbers depend on: the parameter's name, and the place within it where it was cut."""
+        return self.name if self.first < 0 else f"{self.name}[{self.first}]"
+
+
+def num_coordinates(parts: Sequence[Part]) -> int:
+    """Of all parts together."""
+    return sum(part.size for part in parts)
+
+
+def cut(parts: Sequence[Part], num_stretches: int) -> list[list[Part]]:
+    """The parts of so many stretches of nearly equal length; the last ones may be empty where there is little to cut."""
+    total = num_coordinates(parts)
+    bounds = [min(-(-total * i // num_stretches // _ALIGNMENT) * _ALIGNMENT, total) for i in range(num_stretches)] + [total]
+    stretches: list[list[Part]] = []
+    for low, high in itertools.pairwise(bounds):
+        inside = []
+        for part in parts:
+            start, end = max(part.start, low), min(part.start + part.size, high)
+            if start < end:
+                whole = end - start == part.size
+                inside.append(replace(part, start=start, size=end - start, first=part.first if whole else start - part.start))
+        stretches.append(inside)
+    return stretches
+
+
+def joined(pieces: Sequence[Tensor], device: torch.device) -> Tensor:
+    """uint8 tensors one after another, without a copy where there is only one."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return torch.cat(list(pieces)) if pieces else torch.empty(0, dtype=torch.uint8, device=device)
+
+
+def within(compressor: Any) -> Any:
+    """The method itself, without the memory around it."""
+    return getattr(compressor, "inner", compressor)
+
+
+class Codec:
+    """A method and its settings, as payloads: encode, decode, and their length where it is known beforehand.
+
+    others: of the parts with encoder 1, 2, ..., where layers have methods of their own.
+    """
+
+    def __init__(self, compressor: Compressor, settings: Any, others: Sequence[Codec] = ()) -> None:
+        self.compressor, self.settings, self.others = compressor, settings, tuple(others)
+        packed = getattr(settings, "coding", "packed") == "packed"
+        inner = within(compressor)
+        self._own_fixed = bool(getattr(inner, "exact_bytes", packed))
+        self.shaped = bool(getattr(inner, "shaped", False))
+        self._exact = FullPrecision()
+
+    @property
+    def every(self) -> tuple[Codec, ...]:
+        """By the number of the encoder; those after the first are without others."""
+        return (self, *self.others)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the length of every payload is known beforehand."""
+        return all(codec._own_fixed for codec in self.every)
+
+    def _by(self, part: Part) -> Codec:
+        return self.others[part.encoder - 1] if part.encoder else self
+
+    def _of(self, part: Part) -> Compressor:
+        return self._exact if part.exact else self._by(part).compressor
+
+    def size(self, parts: Sequence[Part]) -> int | None:
+        """Bytes of a payload; None where they depend on the values."""
+        if not all(part.exact or self._by(part)._own_fixed for part in parts):
+            return None
+        return sum(self._of(part).message_bytes(part.size) for part in parts)
+
+    def encode(self, vector: Tensor, parts: Sequence[Part], key: Key) -> Tensor:
+        """uint8[bytes].  NonFiniteError for a gradient that is not finite."""
+        return joined([self._encoded(vector, part, key) for part in parts], vector.device)
+
+    def _encoded(self, vector: Tensor, part: Part, key: Key) -> Tensor:
+        piece = vector[part.start : part.start + part.size]
+        if part.shape is not None and not part.exact and self._by(part).shaped:
+            if part.first < 0:
+                piece = piece.view(part.shape)
+            else:
+                key = replace(key, piece_of=len(part.shape))
+        return self._of(part).encode(piece, key.of(part.key_name)).to_bytes()
+
+    def encode_or_mark(self, vector: Tensor, parts: Sequence[Part], key: Key) -> Tensor:
+        """The payload, or the marker that says which part is not finite."""
+        messages = []
+        for number, part in enumerate(parts):
+            try:
+                messages.append(self._encoded(vector, part, key))
+            except NonFiniteError:
+                return self.marker(key.worker, number, parts, vector.device)
+        return joined(messages, vector.device)
+
+    def marker(self, worker: int, number: int, parts: Sequence[Part], device: torch.device) -> Tensor:
+        """What travels in place of a payload of ``parts`` whose part ``number`` is not finite on ``worker``."""
+        marker = Message(MARKER, worker << 32 | number, torch.empty(0, dtype=torch.uint8)).to_bytes()
+        padded = torch.zeros(self.size(parts) or HEADER_BYTES, dtype=torch.uint8, device=device)
+        padded[:HEADER_BYTES] = marker
+        return padded
+
+    def add(self, payload: Tensor, parts: Sequence[Part], total: Tensor, *, base: int = 0) -> None:
+        """Decode and add.  total: float32, its first coordinate is number ``base`` of the vector.
+
+        MessageError for a payload that is damaged or of other parts; Marked where it is a marker.
+        """
+        messages = split_payload(payload.to(total.device))
+        for part in parts:
+            message = next(messages, None)
+            if message is not None and message.tag == MARKER:
+                raise Marked(message.num_coordinates >> 32, message.num_coordinates & 0xFFFFFFFF, parts)
+            if message is None or message.num_coordinates != part.size:
+                found = "nothing" if message is None else f"a message of {message.num_coordinates} coordinates"
+                raise MessageError(f"{found} where {part.size} coordinates of {part.name!r} are expected")
+            place = total[part.start - base : part.start - base + part.size]
+            compressor = self._of(part)
+            add = getattr(compressor, "add", None)
+            if add is None:
+                place += compressor.decode(message, part.size)
+            else:
+                add(message, place)
+        if next(messages, None) is not None:
+            raise MessageError(f"more messages than the {len(parts)} parts of the vector")
+
+
+def check_mean(mean: Tensor, parts: Sequence[Part], dtype: torch.dtype = torch.float32) -> None:
+    """NonFiniteError, alike on all ranks that hold the same mean, where finite gradients add up to one beyond ``dtype``."""
+    mean = mean.to(dtype)
+    if math.isfinite(float(mean.sum(dtype=torch.float32))):  # a finite sum has finite terms: one pass
+        return
+    for part in parts:
+        if not bool(torch.isfinite(mean[part.start : part.start + part.size]).all()):
+            raise NonFiniteError(f"the mean gradient of {part.name!r} is not finite or overflows {str(dtype).removeprefix('torch.')}")
+
+
+class Marked(NonFiniteError):
+    """Somebody's marker: that worker's gradient of that part is not finite."""
+
+    def __init__(self, worker: int, number: int, parts: Sequence[Part]) -> None:
+        self.worker, self.number = worker, number
+        self.name = parts[number].name if number < len(parts) else "?"
+        super().__init__(f"the gradient of {self.name!r} on worker {worker} is not finite or overflows float32")

@@ -1,0 +1,211 @@
+"""What a state must be for the DDP hook to go on from it: everything is looked at before anything is taken over.
+
+A state comes from a file, and the file perhaps from another model, another rank or a broken disk.  ValueError, in one sentence, names the
+entry, what it is and what it must be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nuq.compressors.powersgd import START
+from nuq.exchange.collective_factory import by_encoder
+from nuq.exchange.level_updates import Learner
+from nuq.kernels.statistics import Statistics
+from nuq.levels.level_sets import Levels
+
+_COLLECTIVES = ("gather", "two_stage", "server", "hierarchical", "power", "dense")
+_KEYS = ("method", "step", "collective", "coders", "statistics")
+_OWN = (
+    "what its messages left out is each rank's own, so every rank saves its own state.state_dict(), as in f'state{rank}.pt', and loads it "
+    "again"
+)
+
+
+def check_head(state: Any, method: str, layers: list[str]) -> None:
+    """What can be told without a model.  method, layers: of the state that is to go on."""
+    _require(isinstance(state, dict), "", state, "what state_dict gave")
+    if missing := [key for key in _KEYS if key not in state]:
+        raise ValueError(f"a state without {', '.join(missing)}: it takes what state_dict gave")
+    if type(state["method"]) is not str or state["method"] != method:
+        raise ValueError(f"a state of method={state['method']!r}: this one has method={method!r}")
+    if not _is_list_of(str, theirs := state.get("layers", [])) or theirs != layers:
+        raise ValueError(f"a state of layers={theirs!r}: this one has layers={layers!r}")
+    _require(_whole(state["step"]), "step", state["step"], "a whole number from 0 on")
+    _require(
+        type(state["collective"]) is str and state["collective"] in _COLLECTIVES,
+        "collective",
+        state["collective"],
+        f"one of {', '.join(_COLLECTIVES)}",
+    )
+    _require(_whole(state.get("rank", 0)), "rank", state.get("rank"), "a whole number from 0 on")
+
+
+def checked(state: dict[str, Any], present: Mapping[str, Any], sizes: Mapping[str, int], rank: int, *, second: bool) -> dict[str, Any]:
+    """The encoders' states, once all else is checked.  present: what ``state_dict`` gives now; sizes: coordinates of every encoded vector.
+
+    second: whether the encoders of means must be those of the state.  Where ``auto`` decides, they may have other bits with other ranks:
+    then those of other levels stay as they are.
+    """
+    _dict(state["coders"], "coders", ("compressor", "second"))
+    _require(isinstance(state["coders"].get("layers", []), list), "coders.layers", state["coders"].get("layers"), "a list")
+    theirs, ours = by_encoder(state["coders"]), by_encoder(present["coders"])
+    _require(len(theirs) == len(ours), "coders.layers", state["coders"].get("layers"), f"as many as here, {len(ours) - 1}")
+    for number, (their, our) in enumerate(zip(theirs, ours, strict=True)):
+        where = f"coders.layers[{number - 1}]" if number else "coders"
+        _check_encoder(their, our, sizes, where, second=second)
+    if (owner := rank_of(state)) not in (None, rank) and any(_remembers(own) for own in theirs):
+        raise ValueError(f"a state of rank {owner}, loaded on rank {rank}: {_OWN}")
+    found = _rows(state)
+    _dict(found, "statistics", present["statistics"])
+    for number, row in present["statistics"].items():
+        _tensor(found[number], f"statistics[{number}]", row.dtype, row.shape)
+    every = [
+        their if second or _num_levels(their["second"]) == _num_levels(our["second"]) else {**their, "second": our["second"]}
+        for their, our in zip(theirs, ours, strict=True)
+    ]
+    return {**every[0], "layers": every[1:]}
+
+
+def rank_of(state: Mapping[str, Any]) -> int | None:
+    """The rank that a checked state is of; None where it says nothing."""
+    workers = [worker for own in by_encoder(state["coders"]) for memory in own.get("memories", ()) for worker in memory["workers"]]
+    return state.get("rank", workers[0] if workers else None)
+
+
+def statistics(state: Mapping[str, Any], learners: Sequence[Learner], rank: int) -> list[Statistics]:
+    """What each of the learners has seen, of a checked state; nothing where it is another rank's."""
+    if rank_of(state) not in (None, rank):
+        return [learner.empty() for learner in learners]
+    rows = _rows(state)
+    return [learner.read(rows[learner.encoder]) for learner in learners]
+
+
+def _rows(state: Mapping[str, Any]) -> Any:
+    """Statistics by encoder; there was one alone before there were layers."""
+    return {0: state["statistics"]} if isinstance(state["statistics"], Tensor) else state["statistics"]
+
+
+def _check_encoder(saved: Any, present: Mapping[str, Any], sizes: Mapping[str, int], where: str, *, second: bool) -> None:
+    _dict(saved, where, ("compressor", "second"))
+    memories = saved.get("memories", [])
+    _require(isinstance(memories, list), f"{where}.memories", memories, "a list")
+    for number, memory in enumerate(memories):
+        _dict(memory, f"{where}.memories[{number}]", ("kinds", "workers"))
+        kinds = memory["kinds"]
+        _require(_is_list_of(str, kinds), f"{where}.memories[{number}].kinds", kinds, "a list of names")
+    theirs, ours = (_kinds(state) for state in (saved, present))
+    if theirs != ours:
+        raise ValueError(f"a state with {theirs or 'no memory'}: the feedback of these settings takes one with {ours or 'none'}")
+    for name in ("compressor", "second"):
+        _check_compressor(saved[name], present[name], f"{where}.{name}", as_many=second or name == "compressor")
+    for number, memory in enumerate(memories):
+        _check_memory(memory, sizes, f"{where}.memories[{number}]")
+
+
+def _kinds(state: Mapping[str, Any]) -> str:
+    """What a saved state remembers, in words: empty for nothing."""
+    return ", then ".join(" and ".join(memory["kinds"]) for memory in state.get("memories", ()))
+
+
+def _num_levels(compressor: Mapping[str, Any]) -> int:
+    return compressor["levels"].numel() if "levels" in compressor else 0
+
+
+def _check_compressor(saved: Any, present: Mapping[str, Any], where: str, *, as_many: bool) -> None:
+    _dict(saved, where)
+    if "levels" in saved:
+        _tensor(saved["levels"], f"{where}.levels", torch.float64)
+    counts = [_num_levels(state) for state in (saved, present)]
+    if counts[0] != counts[1]:
+        if not as_many:
+            return
+        raise ValueError(f"a state with {counts[0]} levels: these settings have {counts[1]}")
+    _dict(saved, where, [key for key in present if key in ("levels", "multiplier", "gap")])
+    if "levels" in saved:
+        Levels(saved["levels"].cpu().numpy())
+        p, gap = saved["multiplier"], saved.get("gap")
+        exponential = present["multiplier"] is not None
+        good = _finite(p) and 0 < p < 1 if exponential else p is None
+        _require(good, f"{where}.multiplier", p, "a number between 0 and 1" if exponential else "None")
+        _require(gap is None or _finite(gap), f"{where}.gap", gap, "a finite number or None")
+    for name, right in saved.items():
+        if isinstance(name, str) and name.startswith(START):
+            _tensor(right, f"{where}.{name}", torch.float32)
+            _require(right.dim() == 2, f"{where}.{name}", list(right.shape), "of two dimensions")
+    by_worker = saved.get("by_worker", {})
+    _dict(by_worker, f"{where}.by_worker")
+    for worker, kept in by_worker.items():
+        _require(_whole(worker), f"{where}.by_worker", worker, "by rank")
+        _dict(kept, f"{where}.by_worker[{worker!r}]")
+        for name, entry in kept.items():
+            good = isinstance(entry, list | tuple) and len(entry) == 2 and _whole(entry[0]) and _are_thresholds(entry[1])
+            _require(good, f"{where}.by_worker[{worker!r}][{name!r}]", entry, "a number and two rows of thresholds")
+
+
+def _are_thresholds(rows: Any) -> bool:
+    """Of clusters (``nuq.kernels.sketches.clusters``), which may be infinite."""
+    if not (_is_list_of(list, rows) and len(rows) == 2 and len(rows[0]) == len(rows[1])):
+        return False
+    return all(_is_list_of(float, row) and not any(math.isnan(number) for number in row) for row in rows)
+
+
+def _check_memory(memory: Mapping[str, Any], sizes: Mapping[str, int], where: str) -> None:
+    _dict(memory["workers"], f"{where}.workers")
+    _require(len(memory["workers"]) <= 1, f"{where}.workers", list(memory["workers"]), "of one rank")
+    for worker, of_worker in memory["workers"].items():
+        _require(_whole(worker), f"{where}.workers", worker, "a rank")
+        _dict(of_worker, f"{where}.workers[{worker}]", memory["kinds"])
+        for kind in memory["kinds"]:
+            _dict(of_worker[kind], f"{where}.workers[{worker}].{kind}")
+            for parameter, tensor in of_worker[kind].items():
+                _tensor(tensor, f"{kind} of {parameter!r}", torch.float32)
+                size = sizes.get(str(parameter).removeprefix("mean/"))
+                if size != tensor.numel() or tensor.dim() != 1:
+                    has = "left the model" if size is None else size
+                    raise ValueError(f"{kind} of {tensor.numel()} coordinates for {parameter!r}, which has {has}")
+
+
+def _remembers(own: Mapping[str, Any]) -> bool:
+    """Whether an encoder's state holds what is of one rank alone."""
+    return bool(own["compressor"].get("by_worker")) or any(memory["workers"] for memory in own.get("memories", ()))
+
+
+# --- one entry ---
+
+
+def _require(good: bool, where: str, value: object, rule: str) -> None:
+    if not good:
+        raise ValueError(f"a state{f' with {where}' if where else ''}={repr(value)[:100]}: must be {rule}")
+
+
+def _dict(value: Any, where: str, keys: Collection[Any] = ()) -> None:
+    _require(isinstance(value, dict), where, value, "a dictionary")
+    if missing := [str(key) for key in keys if key not in value]:
+        raise ValueError(f"a state whose {where} has no {', '.join(missing)}: it takes what state_dict gave")
+
+
+def _tensor(value: Any, where: str, dtype: torch.dtype, shape: Sequence[int] | None = None) -> None:
+    good = isinstance(value, Tensor) and value.layout == torch.strided and value.dtype == dtype
+    good = good and not value.is_meta and not value.requires_grad
+    found = f"{value.dtype}{list(value.shape)}".removeprefix("torch.") if isinstance(value, Tensor) else value
+    _require(good, where, found, f"a {str(dtype).removeprefix('torch.')} tensor with numbers and without a gradient")
+    _require(shape is None or value.shape == torch.Size(shape), where, list(value.shape), f"of shape {list(shape or ())}")
+    _require(bool(torch.isfinite(value).all()), where, "numbers that are infinite or none", "finite")
+
+
+def _whole(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def _finite(value: Any) -> bool:
+    return (type(value) is float and math.isfinite(value)) or (type(value) is int and abs(value) < 1 << 63)
+
+
+def _is_list_of(kind: type, value: Any) -> bool:
+    return isinstance(value, list) and all(type(item) is kind for item in value)

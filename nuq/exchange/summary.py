@@ -1,0 +1,52 @@
+"""What a training's exchanges cost and what they saved, as the sentences of ``CompressionState.summary``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nuq.exchange import gate
+
+
+def ring_bytes(num_coordinates: int, world: int, bytes_each: int) -> int:
+    """What one rank sends for one all-reduce by a ring."""
+    return 2 * (world - 1) * num_coordinates * bytes_each // world
+
+
+def of_bytes(sent: int, num_coordinates: int, world: int, steps: int) -> str:
+    """Bytes that this rank has sent, beside those of plain all-reduces."""
+    if not steps or world == 1:
+        return f"This rank sent {_bytes(sent)}."
+    plain = {name: steps * ring_bytes(num_coordinates, world, each) for name, each in (("float32", 4), ("bfloat16", 2))}
+    beside = [f"an all-reduce of {name} sends {_bytes(count)} ({count / max(sent, 1):.1f} times as much)" for name, count in plain.items()]
+    return f"This rank sent {_bytes(sent)}, where {' and '.join(beside)}."
+
+
+def of_gate(asked: bool, measured: Mapping[str, float], num_coordinates: int, chosen: str, steps: int) -> str:
+    """What the gate decided.  measured: seconds of a mean by collective, ``dense`` last; num_coordinates: of a step; steps: since then."""
+    if not asked:
+        return "Time against bfloat16 was not measured (gate=True does)."
+    if not measured:
+        return f"The gate has said dense before this start: {_DENSE}." if chosen == "dense" else "The gate has not measured yet."
+    (name, compressed), (_, dense) = measured.items()
+    word = f"{_DENSE} since" if chosen == "dense" else f"messages by {name} since"
+    probed = min(num_coordinates, gate.MOST)
+    saved = abs(dense - compressed) * num_coordinates / max(probed, 1) * steps
+    return (
+        f"The gate measured {1e3 * compressed:.3g} ms by {name} and {1e3 * dense:.3g} ms in bfloat16 for {probed:,} coordinates: "
+        f"{word}, which saved about {saved:.3g} s of exchange in {steps} steps."
+    )
+
+
+def of_seconds(spent: Mapping[str, float]) -> str:
+    """Where the exchanging thread's time went."""
+    return f"Spent: {', '.join(f'{what} {seconds:.3g} s' for what, seconds in spent.items()) or 'nothing'}."
+
+
+_DENSE = "bfloat16 by the backend's own all-reduce"
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} bytes"

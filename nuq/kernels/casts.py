@@ -1,0 +1,122 @@
+"""float32 as shorter floating-point numbers, rounded at random.  Plain PyTorch on any device, C++ where it is built: the same bits.
+
+A coordinate goes to the number below or above it in size, with probabilities that make the expectation the coordinate itself.  ``h`` is
+its 32-bit hash (``nuq.kernels.operators``, step 6), ``u = (h >> 8) 2^-24``, and a float32 of bits ``s`` (sign) and ``a`` (the others) is meant.
+
+- bf16: ``min(a + (h >> 16), most 2^16 + 0xFFFF) >> 16``: the last 16 bits are the probability.  Exactly unbiased, denormals included.
+- fp16, of ``y = |x| scale``: from ``2^-14`` on ``(a + (h >> 19) - (112 << 23)) >> 13``, exactly unbiased; below, in units of ``2^-24``,
+  ``k + (u < y - k)`` with ``k = floor(y)``.  At most ``most``.
+- fp8 likewise, with m = 2 (e5m2) or 3 (e4m3) bits of mantissa: from ``2^-14`` or ``2^-6`` on ``(a + (h >> (9 + m)) - offset) >> (23 - m)``
+  with an offset of ``112 << 23`` or ``120 << 23``; below, in units of ``2^-16`` or ``2^-9``.
+- natural (Horvath et al., 2019): the powers of two ``2^(least - 127) 2^j``, j = 0 .. 126, as 1 + j, and 0.  From the smallest power on
+  ``((a + (h >> 9)) >> 23) - least + 1``, exactly unbiased since the mantissa is the probability; below it ``u < |x| / 2^(least - 127)``.
+
+The nearest is what PyTorch's own casts give.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from nuq import native
+from nuq.kernels.operators import Words
+from nuq.kernels.reference import hash_bits, uniforms
+from nuq.native import casts as compiled
+
+MOST_BF16, MOST_FP16 = 0x7F7F, 0x7BFF  # the largest finite numbers
+MOST_FP8 = {torch.float8_e4m3fn: 0x7E, torch.float8_e5m2: 0x7B}
+MOST_POWERS = 127
+
+
+def smallest_power(largest: float) -> int:
+    """natural's ``least`` for a vector whose largest ``|x|`` is 2^-126 or more: 127 powers of two, up to one that is not smaller.
+
+    0 where that one is 2^128, which float32 does not hold.
+    """
+    bits = int(torch.tensor(largest).view(torch.int32))
+    top = (bits >> 23) + bool(bits & 0x7FFFFF)
+    return 0 if top > 254 else max(top - MOST_POWERS + 1, 1)
+
+
+def natural_values(least: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """float32[256], of codes 0 .. 255, and the float32[1] that it has to be multiplied with: step 8's levels and scale."""
+    positive = torch.cat([torch.zeros(1), torch.exp2(torch.arange(MOST_POWERS, dtype=torch.float64)).to(torch.float32)])
+    return torch.cat([positive, -positive]).to(device), torch.tensor([2.0 ** (least - 127)], device=device)
+
+
+def _cast(vector: Tensor, codes: Tensor, format: str, words: Words, **how: int | float) -> bool:
+    """In C++, where it can be."""
+    assert vector.dtype == torch.float32 and vector.is_contiguous() and codes.is_contiguous() and codes.numel() == vector.numel()
+    assert codes.dtype == (torch.uint8 if format in ("natural", "fp8") else torch.int16) and codes.device == vector.device
+    if vector.device.type != "cpu" or native.library() is None:
+        return False
+    compiled.cast(vector.data_ptr(), vector.numel(), format, codes.data_ptr(), words, torch.get_num_threads(), **how)  # type: ignore[arg-type]
+    return True
+
+
+def _sign(vector: Tensor, place: int) -> Tensor:
+    """The sign bit at another place, of int32."""
+    return (vector.view(torch.int32) >> (31 - place)) & (1 << place)
+
+
+def _size_bits(vector: Tensor) -> Tensor:
+    return vector.view(torch.int32) & 0x7FFFFFFF
+
+
+def _random(words: Words, vector: Tensor, count: int) -> Tensor:
+    """The first ``count`` bits of h."""
+    return (hash_bits(vector.numel(), words, vector.device) >> (32 - count)) & ((1 << count) - 1)
+
+
+def _stored(codes: Tensor, into: Tensor) -> None:
+    """int32 below 2^16 as int16 of the same bits."""
+    into.copy_(torch.where(codes >= 1 << 15, codes - (1 << 16), codes))
+
+
+def to_bfloat16_(vector: Tensor, codes: Tensor, words: Words) -> None:
+    """vector: float32[n]; codes: int16[n], the bits of bfloat16."""
+    if _cast(vector, codes, "bf16", words, most=MOST_BF16):
+        return
+    rounded = (_size_bits(vector) + _random(words, vector, 16)).clamp_max(MOST_BF16 << 16 | 0xFFFF)
+    _stored((rounded >> 16) | _sign(vector, 15), codes)
+
+
+def to_float16_(vector: Tensor, codes: Tensor, words: Words, scale: float = 1.0, most: int = MOST_FP16) -> None:
+    """vector: float32[n]; codes: int16[n], the bits of float16; scale: a power of two."""
+    if _cast(vector, codes, "fp16", words, scale=scale, most=most):
+        return
+    y = (vector * scale).abs()
+    bits = _size_bits(y)
+    normal = (bits + _random(words, vector, 13) - (112 << 23)) >> 13
+    units = y.clamp_max(2.0**-14) * 2.0**24
+    whole = units.to(torch.int32)
+    small = whole + (uniforms(vector.numel(), words, vector.device) < units - whole)
+    code = torch.where(bits < 113 << 23, small, normal).clamp_max(most)
+    _stored(code | _sign(vector, 15), codes)
+
+
+def to_float8_(vector: Tensor, codes: Tensor, words: Words, format: torch.dtype) -> None:
+    """vector: float32[n]; codes: uint8[n], the bits of the format, float8_e4m3fn or float8_e5m2."""
+    mantissa, most = 2 if format == torch.float8_e5m2 else 3, MOST_FP8[format]
+    if _cast(vector, codes, "fp8", words, most=most, least=mantissa):
+        return
+    least, unit = (-14, 16) if mantissa == 2 else (-6, 9)
+    bits = _size_bits(vector)
+    normal = (bits + _random(words, vector, 23 - mantissa) - ((126 + least) << 23)) >> (23 - mantissa)
+    units = vector.abs().clamp_max(2.0**least) * 2.0**unit
+    whole = units.to(torch.int32)
+    small = whole + (uniforms(vector.numel(), words, vector.device) < units - whole)
+    code = torch.where(bits < (127 + least) << 23, small, normal).clamp_max(most)
+    codes.copy_(code | _sign(vector, 7))
+
+
+def to_natural_(vector: Tensor, codes: Tensor, words: Words, least: int) -> None:
+    """vector: float32[n]; codes: uint8[n], a sign and seven bits; least: from ``smallest_power``."""
+    scale = 2.0 ** (127 - least)
+    if _cast(vector, codes, "natural", words, scale=scale, least=least):
+        return
+    bits = _size_bits(vector)
+    power = ((bits + _random(words, vector, 23)) >> 23) - (least - 1)
+    below = uniforms(vector.numel(), words, vector.device) < vector.abs() * scale
+    codes.copy_(torch.where(bits < least << 23, below.to(torch.int32), power) | _sign(vector, 7))

@@ -1,0 +1,192 @@
+"""The operators of ``nuq.kernels.operators`` on CPU tensors in C++ (``src/quantize.cpp``, ``src/hadamard.cpp``): the bits of ``nuq.kernels.reference``.
+
+Every size is checked before an address goes to C++.  Tensors that are not contiguous are copied.  Threads:
+``torch.get_num_threads()``; their number changes no bit.  Where an encoder raises NonFiniteError, scales and packed hold nothing of
+use; where ``decode_`` raises, the total is as it was.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+from jaxtyping import Float, Float32, Float64, UInt8
+from torch import Tensor
+
+from nuq.kernels.checks import check_decode, check_encode, check_tensor
+from nuq.kernels.operators import DTYPES, NORMS, check_block, check_input, check_scales, lanes, num_buckets, scales_per_bucket
+from nuq.native import functions
+
+_CPU = torch.device("cpu")
+_POINTER, _LONG, _INT, _WORD, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_uint32, ctypes.c_float
+_SIGNATURES: dict[str, tuple[list[Any], Any]] = {
+    "nuq_encode": (
+        [_POINTER, _INT, _LONG, _LONG, _INT, _INT, _FLOAT, _POINTER, _POINTER, _INT, _POINTER, _INT, _INT, _WORD, _WORD, _INT],
+        _LONG,
+    ),
+    "nuq_decode": ([_POINTER, _INT, _POINTER, _INT, _POINTER, _INT, _POINTER, _LONG, _LONG, _INT, _INT, _WORD, _WORD, _INT], _INT),
+    "nuq_bucket_dots": ([_POINTER, _POINTER, _LONG, _LONG, _POINTER, _INT], None),
+    "nuq_leading_bits": ([_LONG, _WORD, _WORD, _INT, _POINTER, _INT], None),
+    "nuq_hadamard": ([_POINTER, _LONG, _LONG, _WORD, _WORD, _INT, _INT], None),
+}
+_function = functions(_SIGNATURES)
+
+
+def _in_place(tensor: Tensor) -> Tensor:
+    """The tensor itself, or a contiguous copy that its owner has to copy back."""
+    return tensor if tensor.is_contiguous() else tensor.contiguous()
+
+
+def _encode(
+    vector: Tensor,
+    levels: Tensor | None,
+    num_levels: int,
+    scales: Tensor,
+    packed: Tensor | None,
+    bucket_size: int,
+    norm: str,
+    multiple: float,
+    packing: int,
+    k0: int,
+    k1: int,
+    stochastic: bool,
+) -> None:
+    check_tensor(vector, "a vector", _CPU, vector.dtype)
+    check_encode(vector, num_levels, scales, packed, bucket_size, norm, packing, stochastic)
+    n = vector.numel()
+    vector, scales_, packed_ = vector.contiguous(), _in_place(scales), None if packed is None else _in_place(packed)
+    bad = _function("nuq_encode")(
+        vector.data_ptr(),
+        DTYPES.index(vector.dtype),
+        n,
+        bucket_size,
+        NORMS.index(norm),
+        lanes(bucket_size, n),
+        multiple,
+        scales_.data_ptr(),
+        None if packed_ is None else packed_.data_ptr(),
+        packing,
+        None if levels is None else levels.data_ptr(),
+        num_levels,
+        stochastic,
+        k0,
+        k1,
+        torch.get_num_threads(),
+    )
+    if bad >= 0:
+        check_scales(scales_, norm)
+    if scales_ is not scales:
+        scales.copy_(scales_)
+    if packed is not None and packed_ is not None and packed_ is not packed:
+        packed.copy_(packed_)
+
+
+def encode_(
+    vector: Float[Tensor, " n"],
+    levels: Float32[Tensor, " L"],
+    scales: Float32[Tensor, " scales"],
+    packed: UInt8[Tensor, " bytes"],
+    bucket_size: int,
+    norm: str,
+    multiple: float,
+    packing: int,
+    k0: int,
+    k1: int,
+    stochastic: bool,
+) -> None:
+    """``ops.encode_``; ValueError for a size, type or packing that does not fit, NonFiniteError for a scale that is not finite."""
+    check_tensor(levels, "levels", _CPU, torch.float32)
+    levels = levels.contiguous()
+    _encode(vector, levels, levels.numel(), scales, packed, bucket_size, norm, multiple, packing, k0, k1, stochastic)
+
+
+def encode_uniform_(
+    vector: Float[Tensor, " n"],
+    num_levels: int,
+    scales: Float32[Tensor, " scales"],
+    packed: UInt8[Tensor, " bytes"],
+    bucket_size: int,
+    norm: str,
+    multiple: float,
+    packing: int,
+    k0: int,
+    k1: int,
+) -> None:
+    """``ops.encode_uniform_``; errors as ``encode_``."""
+    _encode(vector, None, num_levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1, True)
+
+
+def bucket_scales(vector: Float[Tensor, " n"], bucket_size: int, norm: str, multiple: float = 0.0) -> Float32[Tensor, " scales"]:
+    """``ops.bucket_scales``: step 2 alone; errors as ``encode_``."""
+    check_input(vector, bucket_size, norm)
+    scales = torch.empty(num_buckets(vector.numel(), bucket_size) * scales_per_bucket(norm))
+    _encode(vector, None, 2, scales, None, bucket_size, norm, multiple, 1, 0, 0, True)
+    return scales
+
+
+def decode_(
+    packed: UInt8[Tensor, " bytes"],
+    scales: Float32[Tensor, " scales"],
+    levels: Float32[Tensor, " L"],
+    total: Float32[Tensor, " n"],
+    bucket_size: int,
+    packing: int,
+    accumulate: bool,
+    dither: bool,
+    k0: int,
+    k1: int,
+) -> None:
+    """``ops.decode_``; ValueError for a size or type that does not fit and for codes beyond the levels (nothing is written then)."""
+    check_tensor(total, "a total", _CPU, torch.float32)
+    check_decode(total, packed, scales, levels, bucket_size, packing)
+    n, num_levels = total.numel(), levels.numel()
+    packed, scales, levels, total_ = packed.contiguous(), scales.contiguous(), levels.contiguous(), _in_place(total)
+    damaged = _function("nuq_decode")(
+        packed.data_ptr(),
+        packing,
+        scales.data_ptr(),
+        scales.numel() != num_buckets(n, bucket_size),
+        levels.data_ptr(),
+        num_levels,
+        total_.data_ptr(),
+        n,
+        bucket_size,
+        accumulate,
+        dither,
+        k0,
+        k1,
+        torch.get_num_threads(),
+    )
+    if damaged:
+        raise ValueError(f"a code beyond {num_levels} levels: the codes are damaged")
+    if total_ is not total:
+        total.copy_(total_)
+
+
+def hadamard_(vector: Float32[Tensor, " n"], block: int, k0: int, k1: int, inverse: bool) -> None:
+    """``ops.hadamard_``; ValueError for another type than float32 and for a block that is no power of two."""
+    check_tensor(vector, "a vector", _CPU, torch.float32)
+    check_block(block)
+    rotated = _in_place(vector)
+    _function("nuq_hadamard")(rotated.data_ptr(), rotated.numel(), min(block, 1 << 62), k0, k1, inverse, torch.get_num_threads())
+    if rotated is not vector:
+        vector.copy_(rotated)
+
+
+def leading_bits(num_coordinates: int, k0: int, k1: int, count: int) -> UInt8[Tensor, " n"]:
+    """``ops.leading_bits``."""
+    bits = torch.empty(num_coordinates, dtype=torch.uint8)
+    _function("nuq_leading_bits")(num_coordinates, k0, k1, count, bits.data_ptr(), torch.get_num_threads())
+    return bits
+
+
+def bucket_dots(a: Float32[Tensor, " n"], b: Float32[Tensor, " n"], bucket_size: int) -> Float64[Tensor, " buckets"]:
+    """``ops.bucket_dots``."""
+    n = a.numel()
+    check_tensor(a, "a vector", _CPU, torch.float32)
+    check_tensor(b, "a vector", _CPU, torch.float32, n)
+    a, b = a.contiguous(), b.contiguous()
+    sums = torch.empty(num_buckets(n, bucket_size), dtype=torch.float64)
+    _function("nuq_bucket_dots")(a.data_ptr(), b.data_ptr(), n, min(bucket_size, max(n, 1)), sums.data_ptr(), torch.get_num_threads())
+    return sums

@@ -1,0 +1,351 @@
+"""The operators of ``nuq.kernels.operators`` on a GPU: arguments as in ``nuq.kernels.reference``, the same bits.  The host side of the Triton kernels.
+
+What a call costs: one launch.  More are needed by buckets above ``tiles.LARGEST`` (their norm takes a pass of its own), by
+packings whose buckets end inside a byte (ternary, 9 bits, bucket sizes that are no multiple of 8: the codes are written first, one
+to an element, and packed by a second kernel), by the last, shorter part of a rotation (one program) and by rotations of blocks above
+``tiles.LARGEST``.  Encoding waits for the GPU once, to raise NonFiniteError; decoding does so where a code could be no level's.
+After such an error the outputs hold no meaning.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nuq.kernels import bit_packing, reference
+from nuq.kernels.checks import check_decode, check_encode, check_tensor
+from nuq.kernels.cuda.launch import Modules, device_code, on, signed
+from nuq.kernels.cuda.tiles import BLOCK, LARGEST, OPTIONS, Tile, power_of_two, rotation_tile, tile
+from nuq.kernels.operators import QUANTILE_FACTOR, SMALLEST_NORM, check_block, check_scales, hadamard_blocks, lanes, num_buckets
+
+_COPIED_SCALES = 1 << 16
+_RADIX, _COLUMNS = 16, 512  # of outer_kernel: 64 numbers to a thread
+_PACK_SIZE = 1024  # bytes that one program of pack_kernel writes
+
+
+def _check_contiguous(**tensors: Tensor) -> None:
+    for what, tensor in tensors.items():
+        if not tensor.is_contiguous():
+            raise ValueError(f"{what} with strides {tensor.stride()}: the GPU kernels take contiguous tensors")
+
+
+# --- encode --------------------------------------------------------------------------------------------------------
+
+
+def encode_(
+    vector: Tensor,
+    levels: Tensor,
+    scales: Tensor,
+    packed: Tensor,
+    bucket_size: int,
+    norm: str,
+    multiple: float,
+    packing: int,
+    k0: int,
+    k1: int,
+    stochastic: bool,
+) -> None:
+    """Steps 1 to 4, 6 and 7; see ``ops.encode_``."""
+    device = device_code()
+    if device is None:
+        reference.encode_(vector, levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1, stochastic)
+        return
+    check_tensor(levels, "levels", vector.device, torch.float32)
+    kind = {"L": levels.numel(), "UNIFORM": False, "F": 1, "STOCHASTIC": stochastic}
+    _encode(device, vector, levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1, kind)
+
+
+def encode_uniform_(
+    vector: Tensor,
+    num_levels: int,
+    scales: Tensor,
+    packed: Tensor,
+    bucket_size: int,
+    norm: str,
+    multiple: float,
+    packing: int,
+    k0: int,
+    k1: int,
+) -> None:
+    """Steps 1 to 3 and 5 to 7; see ``ops.encode_uniform_``."""
+    device = device_code()
+    if device is None:
+        reference.encode_uniform_(vector, num_levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1)
+        return
+    kind = {"L": num_levels, "UNIFORM": True, "F": reference.fraction_bits(num_levels), "STOCHASTIC": True}
+    _encode(device, vector, scales, scales, packed, bucket_size, norm, multiple, packing, k0, k1, kind)
+
+
+def _encode(
+    device: Modules,
+    vector: Tensor,
+    levels: Tensor,
+    scales: Tensor,
+    packed: Tensor,
+    bucket_size: int,
+    norm: str,
+    multiple: float,
+    packing: int,
+    k0: int,
+    k1: int,
+    kind: dict[str, Any],
+) -> None:
+    check_encode(vector, kind["L"], scales, packed, bucket_size, norm, packing, kind["STOCHASTIC"])
+    _check_contiguous(vector=vector, levels=levels, scales=scales, packed=packed)
+    n = vector.numel()
+    if not n:
+        return
+    with on(vector):
+        large = min(bucket_size, n) > LARGEST
+        if large:
+            scales.copy_(_large_scales(device, vector, bucket_size, norm, multiple))
+        tiles = tile(n, bucket_size, itemsize=vector.itemsize, whole=not large)
+        bits, out = _destination(packed, n, bucket_size, packing, kind["L"], tiles)
+        device.encode.encode_kernel[(tiles.programs,)](
+            vector,
+            levels,
+            scales,
+            out,
+            n,
+            multiple,
+            signed(k0),
+            signed(k1),
+            BUCKET=_stride(n, bucket_size, tiles),
+            NORM=norm,
+            LANES=lanes(bucket_size, n) if norm == "quantile" else 1,
+            BITS=bits,
+            ALIGNED=out.data_ptr() % 4 == 0,
+            GIVEN=large,
+            **kind,
+            **tiles.constants,
+            num_warps=tiles.warps,
+            **OPTIONS,
+        )
+        if out.data_ptr() != packed.data_ptr():
+            device.encode.pack_kernel[(-(-packed.numel() // _PACK_SIZE),)](
+                out, packed, n, packed.numel(), PACKING=packing, SIZE=_PACK_SIZE, num_warps=4, **OPTIONS
+            )
+    # The copy waits for the GPU; of a few numbers it is cheaper than the kernels that would look at them there.
+    check_scales(scales.cpu() if scales.numel() <= _COPIED_SCALES else scales, norm)
+
+
+def _stride(n: int, bucket_size: int, tiles: Tile) -> int:
+    """The bucket size that kernels are compiled for: of a single bucket, whatever its length, the power of two that holds it."""
+    return bucket_size if n > bucket_size else tiles.width * tiles.pieces
+
+
+def _bytewise(n: int, bucket_size: int, packing: int, tiles: Tile) -> bool:
+    """Whether every bucket (and every piece of one) begins on a byte, eight codes to ``packing`` of them."""
+    return 1 <= packing <= 8 and tiles.width >= 8 and (bucket_size % 8 == 0 or n <= bucket_size)
+
+
+def _destination(packed: Tensor, n: int, bucket_size: int, packing: int, num_levels: int, tiles: Tile) -> tuple[int, Tensor]:
+    """What encode_kernel writes: (bits of a packed code, or 0 for one element per code; the tensor)."""
+    if _bytewise(n, bucket_size, packing, tiles):
+        return packing, packed
+    if packing == 8:
+        return 0, packed
+    if packing == 16 and packed.data_ptr() % 2 == 0:
+        return 0, packed.view(torch.int16)
+    codes = torch.empty(n, dtype=torch.uint8 if num_levels <= 256 else torch.int16, device=packed.device)
+    return (8 if num_levels <= 256 and _bytewise(n, bucket_size, 8, tiles) else 0), codes
+
+
+def _large_scales(device: Modules, vector: Tensor, bucket_size: int, norm: str, multiple: float) -> Tensor:
+    """Step 2 for buckets above LARGEST: partial sums and maxima by a kernel, the rest, small, by PyTorch."""
+    n = vector.numel()
+    buckets = num_buckets(n, bucket_size)
+    tiles = tile(n, bucket_size, itemsize=vector.itemsize, whole=False)
+    num_lanes = lanes(bucket_size, n) if norm == "quantile" else 1
+    blocks = power_of_two(min(bucket_size, n)) // BLOCK
+    with_sums, with_maxima = norm in ("l2", "rms"), norm != "l2"
+    sums = torch.zeros(buckets * blocks if with_sums else 1, dtype=torch.float64, device=vector.device)
+    maxima = torch.empty(buckets * tiles.pieces * num_lanes if with_maxima else 1, dtype=torch.int32, device=vector.device)
+    device.encode.partial_kernel[(tiles.programs,)](
+        vector,
+        sums,
+        maxima,
+        n,
+        BUCKET=_stride(n, bucket_size, tiles),
+        LANES=num_lanes,
+        SUMS=with_sums,
+        MAXIMA=with_maxima,
+        BLOCKS=blocks,
+        **tiles.constants,
+        num_warps=tiles.warps,
+        **OPTIONS,
+    )
+    if norm == "l2":
+        scales = halved(sums.view(buckets, blocks)).sqrt().to(torch.float32)
+    else:
+        # The bits of |x| are ordered as the numbers are, NaN above all.
+        lane_maxima = maxima.view(buckets, tiles.pieces, num_lanes).amax(dim=1)
+        largest = lane_maxima.amax(dim=1).view(torch.float32)
+        if norm == "linf":
+            scales = largest
+        elif norm == "rms":
+            lengths = reference.bucket_lengths(n, bucket_size, vector.device)
+            rms = (halved(sums.view(buckets, blocks)) / lengths).sqrt().to(torch.float32)
+            scales = torch.maximum(largest, rms * torch.tensor(multiple, dtype=torch.float32, device=vector.device))
+        else:
+            last = n - (buckets - 1) * bucket_size
+            lane_maxima[-1, last:] = 0x7F800000  # lanes without a coordinate count as infinite
+            low = lane_maxima.amin(dim=1).view(torch.float32)
+            scale = QUANTILE_FACTOR * torch.where(low < SMALLEST_NORM, largest, low)
+            scales = torch.stack([scale, largest], dim=1)
+            scales = torch.where(largest[:, None] < SMALLEST_NORM, torch.zeros_like(scales), scales).view(-1)
+    return torch.where(scales < SMALLEST_NORM, torch.zeros_like(scales), scales)
+
+
+def halved(sums: Tensor) -> Tensor:
+    """The upper part of step 2's tree: float64[rows, 2^k] -> [rows]."""
+    while sums.shape[1] > 1:
+        half = sums.shape[1] // 2
+        sums = sums[:, :half] + sums[:, half:]
+    return sums[:, 0]
+
+
+# --- decode --------------------------------------------------------------------------------------------------------
+
+
+def decode_(
+    packed: Tensor,
+    scales: Tensor,
+    levels: Tensor,
+    total: Tensor,
+    bucket_size: int,
+    packing: int,
+    accumulate: bool,
+    dither: bool,
+    k0: int,
+    k1: int,
+) -> None:
+    """Step 8; see ``ops.decode_``."""
+    device = device_code()
+    if device is None:
+        reference.decode_(packed, scales, levels, total, bucket_size, packing, accumulate, dither, k0, k1)
+        return
+    check_decode(total, packed, scales, levels, bucket_size, packing)
+    _check_contiguous(total=total, packed=packed, scales=scales, levels=levels)
+    n, num_levels = total.numel(), levels.numel()
+    if not n:
+        return
+    checked = packing == bit_packing.TERNARY or num_levels < 1 << packing
+    damaged = torch.zeros(1, dtype=torch.int32, device=total.device) if checked else scales
+    with on(total):
+        tiles = tile(n, bucket_size, whole=False)
+        device.decode.decode_kernel[(tiles.programs,)](
+            packed,
+            scales,
+            levels,
+            total,
+            damaged,
+            n,
+            packed.numel(),
+            signed(k0),
+            signed(k1),
+            BUCKET=_stride(n, bucket_size, tiles),
+            L=num_levels,
+            PACKING=packing,
+            GROUPS=packing < 8 and _bytewise(n, bucket_size, packing, tiles),
+            ALIGNED=packed.data_ptr() % 4 == 0,
+            CHECKED=checked,
+            ENDS=scales.numel() != num_buckets(n, bucket_size),
+            DITHER=dither,
+            STEP=2.0 / (num_levels - 1),
+            F=reference.fraction_bits(num_levels),
+            ACCUMULATE=accumulate,
+            ROWS=tiles.rows,
+            PIECES=tiles.pieces,
+            WIDTH=tiles.width,
+            num_warps=min(tiles.warps, 4),
+            **OPTIONS,
+        )
+    if checked and int(damaged):
+        raise ValueError(f"a code beyond {num_levels} levels: the codes are damaged")
+
+
+# --- rotation ------------------------------------------------------------------------------------------------------
+
+
+def hadamard_(vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> None:
+    """Step 9; see ``ops.hadamard_``."""
+    device = device_code()
+    if device is None:
+        reference.hadamard_(vector, block, k0, k1, inverse)
+        return
+    n = vector.numel()
+    check_tensor(vector, "a vector", vector.device, torch.float32)
+    _check_contiguous(vector=vector)
+    check_block(block)
+    inner = min(block, power_of_two(n + 1), LARGEST)  # of a block that the vector does not fill, only binary digits count
+    whole = n // inner * inner
+    outer = block > inner and whole > 0
+    with on(vector):
+        if whole:
+            size = max(inner, min(power_of_two(n), 4096))
+            factor = 1.0 if outer else inner**-0.5
+            _rotate(device, vector, inner, size, -(-whole // size), factor, k0, k1, not inverse, inverse and not outer, tail=False)
+        if whole < n:
+            _rotate(device, vector, inner, inner, 1, 1.0, k0, k1, not inverse, inverse, tail=True)
+        if outer:
+            _rotate_outer(device, vector, block, k0, k1, inverse)
+
+
+def _rotate(
+    device: Modules,
+    vector: Tensor,
+    block: int,
+    size: int,
+    programs: int,
+    factor: float,
+    k0: int,
+    k1: int,
+    flip_first: bool,
+    flip_last: bool,
+    *,
+    tail: bool,
+) -> None:
+    """All distances within blocks of at most LARGEST; a tail knows its factors itself."""
+    layout = rotation_tile(block, size, tail=tail)
+    device.rotate.hadamard_kernel[(programs,)](
+        vector,
+        vector.numel(),
+        signed(k0),
+        signed(k1),
+        factor,
+        BLOCK=block,
+        FLIP_FIRST=flip_first,
+        FLIP_LAST=flip_last,
+        TAIL=tail,
+        **layout,
+        num_warps=min(layout["NB"], 16),
+        **OPTIONS,
+    )
+
+
+def _rotate_outer(device: Modules, vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> None:
+    """The distances from LARGEST on, of the blocks that have them: the whole ones, and the large ones of the rest."""
+    n = vector.numel()
+    spans = [(0, block, n // block), *((start, size, 1) for start, size in hadamard_blocks(n, block) if size >= LARGEST)]
+    for start, size, count in spans:
+        distance, last = LARGEST, count == 0
+        while not last:
+            radix = min(size // distance, _RADIX)
+            last = distance * radix == size
+            device.rotate.outer_kernel[(count * size // (radix * _COLUMNS),)](
+                vector,
+                start,
+                signed(k0),
+                signed(k1),
+                size**-0.5 if last else 1.0,
+                D=distance,
+                RADIX=radix,
+                COLUMNS=_COLUMNS,
+                FLIP_LAST=inverse and last,
+                num_warps=4,
+                **OPTIONS,
+            )
+            distance *= radix

@@ -1,0 +1,49 @@
+"""What every launch of a kernel needs: the device code, the right device, and arguments that Triton takes."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import nullcontext
+from functools import cache
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Modules(NamedTuple):
+    """The device code, a module to each kind."""
+
+    encode: ModuleType
+    decode: ModuleType
+    rotate: ModuleType
+    smaq: ModuleType
+
+
+@cache
+def device_code() -> Modules | None:
+    """The Triton kernels; None, after one warning, where Triton is not installed."""
+    try:
+        import triton  # noqa: F401
+    except ImportError:
+        warnings.warn(
+            "nuq runs without its GPU kernels (triton is not installed): results are the same, 10 to 50 times slower; "
+            "`pip install triton` brings them",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+        return None
+    from nuq.kernels.cuda import decode, encode, rotate, smaq
+
+    return Modules(encode, decode, rotate, smaq)
+
+
+def signed(word: int) -> int:
+    """A 32-bit word as int32, so that Triton compiles one kernel for all keys."""
+    return word - (1 << 32) if word >= 1 << 31 else word
+
+
+def on(tensor: Tensor) -> Any:
+    """Triton launches on the current device: make it the tensor's."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()

@@ -1,0 +1,51 @@
+"""The mean of log2 |x| over the nonzeros of a vector, alike on every machine and for any number of threads.
+
+Read from the bits of a float32: its exponent, and for its mantissa's first 8 bits the logarithm of the middle of the numbers that share
+them, in units of 2^-16.  The sum is one of integers, whose order changes nothing; one logarithm is at most .003 off, the mean far less.
+Denormal numbers count as 2^-126.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nuq import native
+
+_FRACTIONS = np.rint(2**16 * np.log2(1 + (np.arange(256) + 0.5) / 256)).astype(np.int32)
+_PART = 1 << 20  # coordinates
+
+
+@cache
+def _fractions(device: torch.device) -> Tensor:
+    return torch.from_numpy(_FRACTIONS).to(device)
+
+
+def mean_log2(vector: Tensor) -> float:
+    """vector: float32[n], contiguous; 0 for one of zeros."""
+    assert vector.dtype == torch.float32 and vector.is_contiguous()
+    loaded = native.library() if vector.device.type == "cpu" else None
+    if loaded is None:
+        total, count = _sums(vector)
+    else:
+        sums = (ctypes.c_int64 * 2)()
+        run = loaded.nuq_log_sum
+        run.argtypes, run.restype = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int], None
+        run(vector.data_ptr(), vector.numel(), _FRACTIONS.ctypes.data, sums, torch.get_num_threads())
+        total, count = sums
+    return total / count / 2**16 if count else 0.0
+
+
+def _sums(vector: Tensor) -> tuple[int, int]:
+    """The logarithms' sum in units of 2^-16, and their number."""
+    total = count = 0
+    for part in vector.split(_PART):
+        bits = part.view(torch.int32) & 0x7FFFFFFF
+        bits = bits[bits != 0].clamp_min(0x00800000)
+        total += int((((bits >> 23) - 127) * 2**16 + _fractions(vector.device)[((bits >> 15) & 0xFF).long()]).sum())
+        count += bits.numel()
+    return total, count

@@ -1,0 +1,125 @@
+"""Coordinates in clusters and cells: which cluster a value is in, the mean of every cell, and the means written back.
+
+A coordinate has a number ``id``, uint8: ``first + j`` in cluster j of the positive values, ``first + K + j`` of the negative ones (K
+clusters of either sign).  With ``first = 1`` a zero has number 0.  Number ``i`` has ``cells[i]`` cells, one after another in a table;
+coordinate c is in cell ``(h * cells[i]) >> 32`` of them, h being its 32-bit hash (``nuq.kernels.operators``, step 6): a receiver who knows the words of
+the key and the numbers knows all cells.
+
+Sums are of integers, so that they do not depend on an order: a value becomes ``rint(value * scale)``, int64, with a power of two for every
+number by which none of its sums can overflow, which keeps 38 binary digits of the cluster's largest value for 10^7 coordinates.
+
+On the CPU in C++ where it is built (``nuq/native/src/cells.cpp``), else in PyTorch on any device: the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nuq import native
+from nuq.kernels import reference
+from nuq.kernels.operators import NonFiniteError, Words
+from nuq.kernels.sketches.clusters import Thresholds
+from nuq.native import cells as kernels
+
+Ints = NDArray[np.int64]
+
+
+def largest(x: Tensor) -> float:
+    """The largest |x|, 0 of nothing; NonFiniteError where a coordinate is not finite."""
+    if not x.numel():
+        return 0.0
+    low, high = torch.aminmax(x)  # not a number where one is not
+    most = max(-float(low), float(high))
+    if not (math.isfinite(float(low)) and math.isfinite(most)):
+        raise NonFiniteError("the gradient is not finite")
+    return most
+
+
+def numbers(x: Tensor, thresholds: Thresholds, first: int) -> Tensor:
+    """Which cluster every coordinate is in: uint8[n].  thresholds: float32[2, K - 1], ``nuq.kernels.sketches.clusters``."""
+    clusters = thresholds.shape[1] + 1
+    assert first + 2 * clusters <= 256
+    if _native(x):
+        return torch.from_numpy(kernels.numbers(x.numpy(), thresholds, first, torch.get_num_threads()))
+    above, below = (torch.bucketize(x.abs(), torch.from_numpy(side).to(x.device)) for side in thresholds)
+    found = torch.where(x < 0, below + clusters, above) + first
+    return (torch.where(x == 0, 0, found) if first else found).to(torch.uint8)
+
+
+def counted(ids: Tensor, num_numbers: int) -> Ints:
+    """How many coordinates have each number: int64[num_numbers]."""
+    if _native(ids):
+        return kernels.counted(ids.numpy(), num_numbers, torch.get_num_threads())
+    return torch.bincount(ids, minlength=num_numbers).cpu().numpy()
+
+
+def sum_scales(thresholds: Thresholds, most: float, first: int, num_coordinates: int) -> NDArray[np.float64]:
+    """For every number the power of two that values are multiplied by before they become integers.  most: the largest |x|."""
+    above = np.concatenate([thresholds, np.full((2, 1), np.inf, dtype=np.float32)], axis=1).ravel()
+    tops = np.concatenate([np.zeros(first), np.minimum(above, most)])
+    return np.ldexp(1.0, 62 - num_coordinates.bit_length() - np.frexp(tops)[1])
+
+
+def means(x: Tensor, ids: Tensor, cells: Ints, scales: NDArray[np.float64], words: Words) -> Tensor:
+    """The mean of every cell, float32[sum of cells]; 0 of an empty one.  A number without cells takes part in none."""
+    if _native(x):
+        sums, counts = map(torch.from_numpy, kernels.sums(x.numpy(), ids.numpy(), cells, scales, words, torch.get_num_threads()))
+    else:
+        sums, counts = _sums(x, ids, cells, scales, words)
+    per_cell = torch.from_numpy(np.repeat(scales, cells)).to(x.device)
+    return (sums.double() / per_cell / counts.clamp(min=1)).to(torch.float32)
+
+
+def _sums(x: Tensor, ids: Tensor, cells: Ints, scales: NDArray[np.float64], words: Words) -> tuple[Tensor, Tensor]:
+    total = int(cells.sum())
+    sums = torch.zeros(total, dtype=torch.int64, device=x.device)
+    counts = torch.zeros_like(sums)
+    inside = (torch.from_numpy(cells > 0).to(x.device)[ids.long()]).nonzero().view(-1)
+    places = _places(ids, cells, words)[inside]
+    scaled = x.double() * torch.from_numpy(scales).to(x.device)[ids.long()]
+    sums.index_add_(0, places, scaled.round_().to(torch.int64)[inside])
+    counts.index_add_(0, places, torch.ones_like(places))
+    return sums, counts
+
+
+def _places(ids: Tensor, cells: Ints, words: Words) -> Tensor:
+    """The cell of every coordinate in the table of all: int64[n]."""
+    wide, starts = ids.long(), np.cumsum(cells) - cells
+    hashes = reference.hash_bits(ids.numel(), words, ids.device).to(torch.int64) & 0xFFFFFFFF
+    of_number, start = (torch.from_numpy(values).to(ids.device) for values in (cells, starts))
+    return start[wide] + (hashes * of_number[wide] >> 32)
+
+
+def spread(ids: Tensor, cells: Ints, table: Tensor, words: Words) -> Tensor:
+    """Every coordinate's cell of the table, 0 for number 0 where that has none: float32[n].
+
+    ValueError where another number has no cells, or a number is beyond them.
+    """
+    if _native(ids):
+        written = kernels.spread(ids.numpy(), cells, table.contiguous().numpy(), words, torch.get_num_threads())
+        if written is None:
+            raise ValueError("a cluster without cells: damaged")
+        return torch.from_numpy(written)
+    wide = ids.long()
+    if wide.numel() and int(wide.max()) >= cells.size:
+        raise ValueError("a cluster without cells: damaged")
+    empty = torch.from_numpy(cells == 0).to(ids.device)[wide]
+    if bool((empty & (ids > 0)).any()):
+        raise ValueError("a cluster without cells: damaged")
+    padded = torch.cat([table, table.new_zeros(1)])
+    return torch.where(empty, 0.0, padded[_places(ids, cells, words)])
+
+
+def power(values: Tensor) -> float:
+    """The power of two, itself a normal number, that brings the largest value below 2^15, so that float16 does not overflow."""
+    most = float(values.abs().max()) if values.numel() else 0.0
+    return math.ldexp(1.0, max(math.frexp(most)[1] - 15, -126)) if most else 2.0**-126
+
+
+def _native(tensor: Tensor) -> bool:
+    return tensor.device.type == "cpu" and tensor.is_contiguous() and native.library() is not None

@@ -1,0 +1,101 @@
+"""The C++ kernels, loaded through ctypes: no torch headers, no Python headers, one library for every Python version.
+
+``library()`` is the loaded library, or None where it was not built, after one warning; callers then use NumPy or PyTorch.
+``NUQ_CPU=off`` asks for that without a warning, ``NUQ_CPU=baseline`` (or avx2, avx512) for one instruction set.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+SETS = ("baseline", "avx2", "avx512")
+SOURCE = Path(__file__).parent / "src"
+LIBRARY = Path(__file__).parent / "libnuq.so"
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The library, loaded once; None where it is off, or (after one RuntimeWarning) missing, stale or not ours."""
+    asked = os.environ.get("NUQ_CPU", "")
+    if asked not in ("", "off", *SETS):
+        raise ValueError(f"NUQ_CPU={asked!r}: must be off, or one of {', '.join(SETS)}")
+    if asked == "off":
+        return None
+    reason = "they are not built"
+    if LIBRARY.exists():
+        try:
+            loaded = ctypes.CDLL(str(LIBRARY))
+        except OSError as error:
+            reason = f"{LIBRARY.name} does not load ({error})"
+        else:
+            reason = _unusable(loaded)
+            if not reason:
+                if asked:
+                    _choose(loaded, asked)
+                return loaded
+    warnings.warn(
+        f"nuq runs without its C++ kernels ({reason}): results are the same, learned levels to about nine digits, 20 to 90 times slower; "
+        "with a C++17 compiler, `python -m nuq.native` builds them",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return None
+
+
+def functions(signatures: Mapping[str, tuple[list[Any], Any]]) -> Callable[[str], Any]:
+    """The library's functions by name, each told its arguments' and its result's ctypes once; RuntimeError where there is no library."""
+
+    @cache
+    def function(name: str) -> Any:
+        loaded = library()
+        if loaded is None:
+            raise RuntimeError("the C++ kernels are not built")
+        found = getattr(loaded, name)
+        found.argtypes, found.restype = signatures[name]
+        return found
+
+    return function
+
+
+def _unusable(loaded: ctypes.CDLL) -> str:
+    """Why the loaded file is not this version's library, or nothing."""
+    from nuq.native.build import digest
+
+    try:
+        built = loaded.nuq_digest
+    except AttributeError:
+        return f"{LIBRARY.name} is another library: it has no nuq_digest"
+    built.restype = ctypes.c_char_p
+    return "" if built() == digest().encode() else "they were built from other sources"
+
+
+def _choose(loaded: ctypes.CDLL, name: str) -> None:
+    if not loaded.nuq_choose_isa(SETS.index(name)):
+        legal = [known for place, known in enumerate(SETS) if loaded.nuq_isas() >> place & 1]
+        raise ValueError(f"instruction set {name!r} does not run here (legal: {', '.join(legal)})")
+
+
+def instruction_sets() -> list[str]:
+    """Those that the library was built for and this processor has, slowest first; empty without the library."""
+    loaded = library()
+    return [name for place, name in enumerate(SETS) if loaded.nuq_isas() >> place & 1] if loaded else []
+
+
+@contextmanager
+def using(name: str) -> Iterator[None]:
+    """One instruction set for a while: how the tests hold them against each other."""
+    loaded = library()
+    assert loaded is not None
+    before = SETS[loaded.nuq_chosen_isa()]
+    _choose(loaded, name)
+    try:
+        yield
+    finally:
+        _choose(loaded, before)

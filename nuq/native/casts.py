@@ -1,0 +1,41 @@
+"""Random rounding to shorter floating-point codes in C++ (``src/casts.cpp``): the bits of ``nuq.kernels.casts``."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+from nuq.native import library
+
+FORMATS = ("bf16", "fp16", "natural", "fp8")
+_POINTER, _LONG, _INT, _WORD, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_uint32, ctypes.c_float
+
+
+@cache
+def _function() -> Any:
+    loaded = library()
+    assert loaded is not None
+    function = loaded.nuq_cast
+    function.argtypes = [_POINTER, _LONG, _INT, _POINTER, _FLOAT, _WORD, _WORD, _WORD, _WORD, _INT]
+    function.restype = None
+    return function
+
+
+def cast(
+    vector: int,
+    num_coordinates: int,
+    format: str,
+    codes: int,
+    words: tuple[int, int],
+    threads: int,
+    *,
+    scale: float = 1.0,
+    most: int = 0,
+    least: int = 1,
+) -> None:
+    """float32[n] -> n codes, bytes of natural and fp8, else uint16.
+
+    vector, codes: addresses of contiguous CPU memory of that size; scale, most, least: see ``src/casts.h``.
+    """
+    _function()(vector, num_coordinates, FORMATS.index(format), codes, scale, most, least, *words, threads)

@@ -1,0 +1,159 @@
+"""The C++ side of the adaptive levels: tables of mixtures, solvers, the dynamic program.
+
+A law is described by its arrays (``of_bins``, ``of_normals``), which the description keeps alive.  Every function returns None where
+the library is missing; the NumPy code that callers then use is also what the tests hold these functions against.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+
+from nuq import native
+
+Array = np.ndarray
+MOST_NORMALS = 2  # a closed form of more components is slower than a table of it
+
+
+class _Normals(ctypes.Structure):
+    _fields_ = [("count", ctypes.c_int64), *((name, ctypes.c_void_p) for name in ("means", "sigmas", "scales"))]
+
+
+class _Bins(ctypes.Structure):
+    _fields_ = [
+        ("count", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("edges", "width", "start", "slope", "power", "excess", "sums", "left", "right")),
+        ("origin", ctypes.c_double),
+        ("median", ctypes.c_double),
+    ]
+
+
+class _Law(ctypes.Structure):
+    _fields_ = [("normals", _Normals), ("bins", _Bins), ("begin", ctypes.c_double), ("end", ctypes.c_double)]
+
+
+@dataclass(frozen=True)
+class Law:
+    """``nuq::Law`` and the arrays that it points into."""
+
+    raw: _Law
+    arrays: dict[str, Array] = field(repr=False)
+
+
+def _pointers(arrays: dict[str, Array]) -> tuple[dict[str, Array], dict[str, int]]:
+    kept = {name: np.ascontiguousarray(values, dtype=np.float64) for name, values in arrays.items()}
+    return kept, {name: values.ctypes.data for name, values in kept.items()}
+
+
+def of_bins(origin: float, median: float, **arrays: Array) -> Law:
+    """A histogram, by the arrays of ``nuq.levels.histogram.Histogram``."""
+    kept, pointers = _pointers(arrays)
+    edges = kept["edges"]
+    bins = _Bins(count=len(edges) - 1, origin=origin, median=median, **pointers)
+    return Law(_Law(bins=bins, begin=edges[0], end=edges[-1]), kept)
+
+
+def of_normals(means: Array, sigmas: Array, scales: Array, begin: float) -> Law:
+    """``sum_j scale_j N(mean_j, sigma_j^2)`` on [begin, 1]; the solvers take one or two of them."""
+    kept, pointers = _pointers({"means": means, "sigmas": sigmas, "scales": scales})
+    return Law(_Law(normals=_Normals(count=len(means), **pointers), begin=begin, end=1.0), kept)
+
+
+def side_by_side(one: Law | None, other: Law | None) -> Law | None:
+    """Two laws of normals added up on [0, 1]: a law and its mirror image make the law of the magnitude."""
+    if one is None or other is None or one.raw.bins.count or one.raw.normals.count + other.raw.normals.count > MOST_NORMALS:
+        return None
+    return of_normals(*(np.concatenate([one.arrays[name], other.arrays[name]]) for name in ("means", "sigmas", "scales")), begin=0.0)
+
+
+_off = ContextVar("_off", default=False)
+
+
+@contextmanager
+def switched_off() -> Iterator[None]:
+    """NumPy alone for a while: how the tests and benchmarks hold the two against each other."""
+    token = _off.set(True)
+    try:
+        yield
+    finally:
+        _off.reset(token)
+
+
+def _library() -> ctypes.CDLL | None:
+    return None if _off.get() else _loaded()
+
+
+@cache
+def _loaded() -> ctypes.CDLL | None:
+    loaded = native.library()
+    if loaded is not None:
+        pointer, whole, switch = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
+        loaded.nuq_mixture_moments.argtypes = [ctypes.POINTER(_Normals), pointer, whole, pointer]
+        loaded.nuq_descend.argtypes = [ctypes.POINTER(_Law), switch, switch, pointer, pointer, whole, whole]
+        loaded.nuq_psi.argtypes = [ctypes.POINTER(_Law), switch, pointer, pointer, whole, whole]
+        loaded.nuq_multiplier.argtypes = [ctypes.POINTER(_Law), switch, ctypes.c_double, pointer]
+        loaded.nuq_grid_levels.argtypes = [pointer, pointer, whole, switch, whole, pointer]
+        loaded.nuq_grid_levels.restype = ctypes.c_double
+        for name in ("nuq_mixture_moments", "nuq_descend", "nuq_psi", "nuq_multiplier"):
+            getattr(loaded, name).restype = None
+    return loaded
+
+
+def mixture_moments(law: Law, edges: Array) -> Array | None:
+    """``Distribution.interval_moments`` of any number of normals: float64[3, n] for edges float64[n + 1]."""
+    loaded = _library()
+    if loaded is None:
+        return None
+    edges = np.ascontiguousarray(edges)
+    moments = np.empty((3, len(edges) - 1))
+    loaded.nuq_mixture_moments(ctypes.byref(law.raw.normals), edges.ctypes.data, len(edges) - 1, moments.ctypes.data)
+    return moments
+
+
+def descend(law: Law, edges: Array, *, symmetric: bool, projected: bool) -> tuple[Array, Array] | None:
+    """``solver_exact.descend`` (projected: ``projected_descent``) for starts float64[S, n + 1]: the edges and Psi they end at."""
+    loaded = _library()
+    if loaded is None:
+        return None
+    edges = np.array(edges, dtype=np.float64, order="C")
+    psi = np.empty(len(edges))
+    loaded.nuq_descend(ctypes.byref(law.raw), symmetric, projected, edges.ctypes.data, psi.ctypes.data, *edges.shape)
+    return edges, psi
+
+
+def psi(law: Law, edges: Array, *, symmetric: bool) -> Array | None:
+    """``Objective.value`` of edges float64[..., n + 1]: float64[...]."""
+    loaded = _library()
+    if loaded is None:
+        return None
+    edges = np.ascontiguousarray(edges, dtype=np.float64)
+    value = np.empty(edges.shape[:-1])
+    loaded.nuq_psi(ctypes.byref(law.raw), symmetric, edges.ctypes.data, value.ctypes.data, value.size, edges.shape[-1])
+    return value
+
+
+def multiplier(law: Law, bits: int, lowest: float) -> tuple[float, float] | None:
+    """``solver_exact.multiplier`` for 2 bits or more: p and the start it came from."""
+    loaded = _library()
+    if loaded is None:
+        return None
+    answer = np.empty(2)
+    loaded.nuq_multiplier(ctypes.byref(law.raw), bits, lowest, answer.ctypes.data)
+    return float(answer[0]), float(answer[1])
+
+
+def grid_levels(points: Array, sums: Array, intervals: int, *, centred: bool) -> Array | None:
+    """``solver_optimal.best_places``: int64[intervals + 1] places among points float64[M] with sums float64[3, M]."""
+    loaded = _library()
+    if loaded is None:
+        return None
+    points, sums = np.ascontiguousarray(points), np.ascontiguousarray(sums)
+    chosen = np.empty(intervals + 1, dtype=np.int64)
+    loaded.nuq_grid_levels(points.ctypes.data, sums.ctypes.data, len(points), centred, intervals, chosen.ctypes.data)
+    return chosen

@@ -1,0 +1,65 @@
+"""Outputs of a model's layers (modules without children): their gradients through a format, and in inference the outputs themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from nuq.quantized_training.model_hooks import Hook
+
+Through = Callable[[Tensor], Tensor]
+PASSING = (nn.Identity, nn.Flatten, nn.Unflatten)
+
+
+def leaves(model: nn.Module) -> list[nn.Module]:
+    """The modules that have no modules inside; those whose output is another's, in a new shape or not, are none of them."""
+    return [module for module in model.modules() if not isinstance(module, PASSING) and next(module.children(), None) is None]
+
+
+def _drops_nothing(module: nn.Module) -> bool:
+    return isinstance(module, nn.modules.dropout._DropoutNd) and not (module.training and module.p)
+
+
+class LeafOutputs:
+    """Attach to ``model``'s layers.
+
+    gradient: called in the forward pass for an output whose gradient will come, gives the function that this gradient goes through;
+    output: the function that outputs go through in eval mode where no gradient is wanted; None: neither.  Smaller tensors than
+    ``min_size`` are left as they are.
+
+    A layer that is computed without being called has no hook: ``nn.MultiheadAttention``'s output projection.
+
+    The hooks lie on tensors, not on modules, so that a following layer may work in place.
+    """
+
+    def __init__(self, model: nn.Module, gradient: Callable[[], Through] | None, output: Through | None, min_size: int) -> None:
+        def is_large(value: Any) -> bool:
+            return isinstance(value, Tensor) and value.is_floating_point() and value.layout == torch.strided and value.numel() >= min_size
+
+        def walk(value: Any, training: bool) -> Any:
+            if type(value) in (tuple, list):
+                return type(value)(walk(part, training) for part in value)
+            if type(value) is dict:
+                return {name: walk(part, training) for name, part in value.items()}
+            if is_large(value):
+                if value.requires_grad:
+                    if gradient is not None:
+                        value.register_hook(gradient())
+                elif output is not None and not training:
+                    return output(value)
+            return value
+
+        def hook(module: nn.Module, args: Any, value: Any) -> Any:
+            del args
+            return value if _drops_nothing(module) else walk(value, module.training)
+
+        self._handles: list[RemovableHandle] = [module.register_forward_hook(Hook(hook)) for module in leaves(model)]
+
+    def remove(self) -> None:
+        """Detach; gradients on their way still go through."""
+        for handle in self._handles:
+            handle.remove()

@@ -1,0 +1,113 @@
+"""Tensors of any shape, type and memory order in the bytes of a method: what training keeps in place of float32.
+
+A format is a method of METHODS that a tensor alone decides the bytes of (``nuq.registry.legal_formats``), with its settings in one
+string::
+
+    >>> from nuq.quantized_training.formats import Format
+    >>> from nuq.kernels.operators import Key
+    >>> import torch
+    >>> packed = Format("fp16").pack(torch.ones(3, 5).t(), Key(seed=0, step=0, worker=0, parameter="x"))
+    >>> packed.nbytes, packed.unpack().stride()
+    (62, (1, 5))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nuq.compressors.message import Message
+from nuq.exchange.ddp_buckets import dense
+from nuq.kernels.operators import DTYPES, Key
+from nuq.registry import method
+from nuq.settings.layers import parsed_format
+
+
+@dataclass(frozen=True)
+class Packed:
+    """One tensor as the bytes of a message, on the tensor's device.  stride: of the tensor that ``unpack`` gives, without gaps."""
+
+    message: Message
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    compressor: Any = field(repr=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Every byte that is held: codes, scales, masks and the message's header."""
+        return self.message.num_bytes
+
+    def unpack(self) -> Tensor:
+        """A fresh tensor of this shape, stride and dtype; MessageError where the bytes are damaged."""
+        place = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=self.message.body.device)
+        numbers = _in_memory_order(place)
+        into = getattr(self.compressor, "decode_into", None)
+        if into is not None and self.dtype == torch.float32:
+            into(self.message, numbers)
+        else:
+            decoded = self.compressor.decode(self.message, place.numel())
+            if self.dtype in (torch.float16, torch.bfloat16):  # a number just below the largest may have been rounded up
+                decoded.clamp_(-torch.finfo(self.dtype).max, torch.finfo(self.dtype).max)
+            numbers.copy_(decoded)
+        return place
+
+
+class Format:
+    """spec: ``smaq``, ``smaq samples=16 bits_outlier=8``: the grammar of ``layers=``; ``fp32`` keeps tensors as they are.
+
+    where: what errors call it.  ValueError for a method that is no format, and for its settings as everywhere.
+    """
+
+    def __init__(self, spec: str, where: str = "format") -> None:
+        self.spec = spec
+        self.name, self.settings = parsed_format(spec, where)
+        self.compressor: Any = method(self.name).load()(self.settings)
+
+    def __repr__(self) -> str:
+        return f"Format({self.spec!r})"
+
+    def pack(self, tensor: Tensor, key: Key) -> Packed:
+        """tensor: of any floating dtype (float64 goes through float32); one without gaps in memory is read as it lies there.
+
+        NonFiniteError for a tensor that is not finite; TypeError for one that is not of floating-point numbers.
+        """
+        if not tensor.is_floating_point():
+            raise TypeError(f"a tensor of {tensor.dtype}: formats hold floating-point numbers")
+        tensor = tensor.detach()
+        if not dense(tensor):
+            tensor = tensor.contiguous()
+        numbers = _in_memory_order(tensor)
+        if numbers.dtype not in DTYPES:
+            numbers = numbers.to(torch.float32)
+        if getattr(self.compressor, "shaped", False):
+            numbers = numbers.view(_sizes_in_memory_order(tensor))
+        message = self.compressor.encode(numbers, key)
+        return Packed(_compact(message), tuple(tensor.shape), tensor.stride(), tensor.dtype, self.compressor)
+
+    def roundtrip(self, tensor: Tensor, key: Key) -> tuple[Tensor, int]:
+        """What ``pack`` and ``unpack`` make of a tensor, and the bytes between them."""
+        packed = self.pack(tensor, key)
+        return packed.unpack(), packed.nbytes
+
+
+def _in_memory_order(tensor: Tensor) -> Tensor:
+    """A dense tensor's numbers as they lie in memory: a view [n]."""
+    return tensor.as_strided((tensor.numel(),), (1,))
+
+
+def _sizes_in_memory_order(tensor: Tensor) -> tuple[int, ...]:
+    """The dimensions of a dense tensor, the one of the largest stride first."""
+    order = sorted(range(tensor.dim()), key=lambda axis: (-tensor.stride(axis), axis))
+    return tuple(tensor.shape[axis] for axis in order)
+
+
+def _compact(message: Message) -> Message:
+    """The message in memory of its own, where its body is a small part of a larger piece (entropy coders reserve the most)."""
+    held = message.body.untyped_storage().nbytes()
+    if held <= message.num_bytes:
+        return message
+    return Message(message.tag, message.num_coordinates, message.body.clone())

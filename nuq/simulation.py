@@ -1,0 +1,356 @@
+"""The workers that this process hosts, and their exchange with all others.
+
+M workers are dealt to the processes in contiguous blocks: all of them to one process (the paper's simulation), one to
+each (``torchrun --nproc-per-node=M``), or anything between.  Every worker's gradient becomes a payload of messages; a
+collective (``nuq.exchange.collectives.messages``) decodes them in worker order, adds them in float32 and multiplies once by ``float32(1/M)``: the same
+arithmetic in every split, so the same bits on CPU.
+
+A worker that meets a non-finite gradient, and a process that was asked to stop, say so in the small control message of
+the same exchange, so that all processes leave together.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from nuq.compressors.feedback import ErrorFeedback
+from nuq.exchange.collective_factory import Coders, build, by_encoder
+from nuq.exchange.collectives.hierarchical import Hierarchical
+from nuq.exchange.collectives.messages import Account, Hosts, Server, scale
+from nuq.exchange.level_updates import Learner, learners
+from nuq.exchange.payload import Marked
+from nuq.exchange.transport import Links
+from nuq.kernels.operators import Key, NonFiniteError
+from nuq.settings import layers as layer_list
+from nuq.settings.exchange import Exchange
+from nuq.settings.feedback import Feedback
+
+Gradient = Sequence[Tensor]  # one tensor per parameter, in the model's order
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """What one exchange gave: the mean gradient as one flat float32 vector, and what it took.
+
+    bytes_per_worker: of the messages, and of the means in a second encoding, that the first worker encoded, however often they
+    travelled: the same in every split.  means_bytes: the means' share of them.
+    """
+
+    mean: Tensor
+    losses: list[float]
+    bytes_per_worker: int
+    stop: bool
+    means_bytes: int = 0
+
+    @property
+    def bits_per_coordinate(self) -> float:
+        return 8 * self.bytes_per_worker / max(self.mean.numel(), 1)
+
+    @property
+    def means_bits_per_coordinate(self) -> float:
+        """The means' share of ``bits_per_coordinate``."""
+        return 8 * self.means_bytes / max(self.mean.numel(), 1)
+
+
+class BadGradientError(NonFiniteError):
+    """Some worker's gradient or loss is not finite: all processes know before anything is encoded, so no memory has changed.
+
+    losses: of all workers; stop: whether any process was asked to stop.
+    """
+
+    def __init__(self, why: str, losses: list[float], stop: bool) -> None:
+        super().__init__(why)
+        self.losses, self.stop = losses, stop
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the workers remember; momentum, nesterov: the optimizer's, where it acts in the workers."""
+
+    feedback: Feedback
+    momentum: float = 0.0
+    nesterov: bool = False
+
+
+class Workers:
+    """parameters: name -> shape of every parameter, in order; group: None for one process that hosts all workers.
+
+    layers: lines of ``nuq.settings.layers`` for parameters with a method of their own; the others take ``name`` and ``settings``.
+    exchange: the collective and what it reads; gather, unless told otherwise.  timeout_s: after which a silent rank counts as lost
+    (RankLost, from everything that exchanges).  memory: of what messages leave out; ``encode`` and ``average``, which only measure,
+    have none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: Any,
+        num_workers: int,
+        parameters: dict[str, torch.Size],
+        seed: int,
+        device: torch.device,
+        group: dist.ProcessGroup | None = None,
+        exchange: Exchange | None = None,
+        timeout_s: float = 300.0,
+        memory: Memory | None = None,
+        layers: Sequence[str] = (),
+    ) -> None:
+        exchange = exchange or Exchange()
+        self.coders = Coders(name, settings, exchange.second_bits, layer_list.parsed(layers, beside=name))
+        self.num_workers = 1 if self.coders.single_worker else num_workers
+        self.settings = settings
+        self.parameters = parameters
+        self.coders.assign(parameters)
+        self.arrangement = self.coders.arrange(parameters)
+        self.parts = self.arrangement.parts
+        self.seed = seed
+        self.device = device
+        self.group = group
+        self.links = Links(group, timeout_s=timeout_s, device=device)
+        if self.links.world > num_workers:
+            raise ValueError(f"{self.links.world} processes for workers={num_workers}: every process needs at least one worker")
+        self.hosts = Hosts.of(self.num_workers, self.links.world)
+        self.hosted = self.hosts.shares[self.links.rank]
+        self.account = Account()
+        if memory is not None:
+            self.coders.remember(memory.feedback, self.parts, self.num_workers, momentum=memory.momentum, nesterov=memory.nesterov)
+        self.collective_name, self.collective = build(self.coders, exchange, self.links, self.hosts, self.account)
+        self.learners = learners(self.coders, self.hosted)
+
+    # --- vectors ---
+
+    @property
+    def compressor(self) -> Any:
+        """Of the parameters without a method of their own."""
+        return self.coders.compressor
+
+    @property
+    def num_coordinates(self) -> int:
+        return sum(shape.numel() for shape in self.parameters.values())
+
+    def encode(self, gradient: Gradient, key: Key) -> Tensor:
+        """One worker's payload: uint8[bytes]."""
+        return self.coders.bare.encode(self._vector(gradient), self.parts, key)
+
+    def _vector(self, gradient: Gradient) -> Tensor:
+        return joined(self.arrangement.arranged(gradient))
+
+    def _restored(self, vector: Tensor) -> Tensor:
+        """In the model's order."""
+        return self.arrangement.restored(vector, [shape.numel() for shape in self.parameters.values()])
+
+    def average(self, payloads: Sequence[Tensor]) -> Tensor:
+        """Decoded payloads, added in worker order and multiplied once by float32(1/M)."""
+        total = torch.zeros(self.num_coordinates, dtype=torch.float32, device=self.device)
+        for payload in payloads:
+            self.coders.bare.add(payload, self.parts, total)
+        scale(total, len(payloads))
+        return self._restored(total)
+
+    def vectors(self, gradient: Gradient, encoder: int = 0) -> dict[str, Tensor]:
+        """The vectors that one encoder is given: one under the name ``model`` (``Layer.vector_name``), or one per parameter."""
+        flat = self._vector(gradient)
+        return {part.name: flat[part.start : part.start + part.size] for part in self.parts if part.encoder == encoder}
+
+    # --- one step ---
+
+    def exchange(self, gradients: Mapping[int, Gradient], losses: Mapping[int, float], step: int, *, stop: bool = False) -> Exchanged:
+        """The mean of the hosted workers' and all others' gradients, by the collective of the settings.
+
+        gradients, losses: one for every hosted worker.  NonFiniteError, on all processes alike, names the step, the
+        worker and the parameter (or the loss); BadGradientError where that is known before anything is encoded.
+        """
+        vectors = {worker: self._vector(gradients[worker]) for worker in self.hosted}
+        finite = surely_finite(list(vectors.values()))
+        bad = [None if finite else non_finite_parameter(gradients[worker]) for worker in self.hosted]
+        bad, every_loss, stop = self._agree(bad, [losses[worker] for worker in self.hosted], stop)
+        for worker, (number, loss) in enumerate(zip(bad, every_loss, strict=True)):
+            if number is not None:
+                raise BadGradientError(self._not_finite(step, worker, number), every_loss, stop)
+            if not math.isfinite(loss):
+                raise BadGradientError(f"step {step}: the loss on worker {worker} is {loss}", every_loss, stop)
+        before = self.account.encoded.copy()
+        mean = torch.empty(self.num_coordinates, dtype=torch.float32, device=self.device)
+        try:
+            self.collective.mean(vectors, self.parts, Key(self.seed, step, 0), mean)
+        except Marked as marked:  # finite coordinates whose norm overflows
+            largest = {worker: torch.tensor(_largest_parameter(gradients[worker])) for worker in self.hosted}
+            number = int(self.gather_tensors(largest)[marked.worker])
+            raise NonFiniteError(self._not_finite(step, marked.worker, number)) from marked
+        except NonFiniteError as error:
+            raise NonFiniteError(f"step {step}: {error}") from error
+        encoded = self.account.encoded - before
+        return Exchanged(self._restored(mean), every_loss, encoded.total(), stop, encoded["means"])
+
+    def _not_finite(self, step: int, worker: int, number: int) -> str:
+        return f"step {step}: the gradient of {list(self.parameters)[number]!r} on worker {worker} is not finite or overflows float32"
+
+    def _agree(self, bad: list[int | None], losses: list[float], stop: bool) -> tuple[list[int | None], list[float], bool]:
+        """All workers' first parameter that is not finite and losses, in worker order, and whether any process was asked to stop."""
+        if self.group is None:
+            return bad, losses, stop
+        empty = [0] * (self.hosts.most - len(bad))
+        numbers = [-1 if number is None else number for number in bad]
+        mine = torch.tensor([[*numbers, *empty, int(stop)], [*losses, *empty, 0]], dtype=torch.float64, device=self.device)
+        rows = self.links.all_gather(mine, "control")
+        table = [row.cpu()[:, : len(share)] for row, share in zip(rows, self.hosts.shares, strict=True)]
+        found = [int(number) for row in table for number in row[0]]
+        told = [number if number >= 0 else None for number in found]
+        return told, [float(loss) for row in table for loss in row[1]], any(bool(row[0, -1]) for row in rows)
+
+    def gather_tensors(self, mine: dict[int, Tensor], purpose: str = "tensors") -> list[Tensor]:
+        """Equally shaped tensors of all workers, in worker order; ``mine`` holds the hosted ones."""
+        if self.group is None:
+            return [mine[worker] for worker in self.hosted]
+        sample = self._shape_of(mine)
+        rows = torch.zeros(self.hosts.most, *sample[0], dtype=sample[1], device=self.device)
+        for slot, worker in enumerate(self.hosted):
+            rows[slot] = mine[worker]
+        received = self.links.all_gather(rows, purpose)
+        return [block[slot] for share, block in zip(self.hosts.shares, received, strict=True) for slot in range(len(share))]
+
+    def _shape_of(self, mine: dict[int, Tensor]) -> tuple[list[int], torch.dtype]:
+        """Shape and dtype of the gathered tensors, also where this process hosts no worker: told by the first process."""
+        sample = mine[self.hosted[0]] if self.hosted else torch.empty(0)
+        shape, dtype = json.loads(self.links.texts(json.dumps([list(sample.shape), str(sample.dtype)]), "control")[0])
+        return shape, getattr(torch, dtype.removeprefix("torch."))
+
+    def settle(self) -> None:
+        """Before the ranks part: read what a server left unread.  Every process calls it, after the same exchange."""
+        if isinstance(self.collective, Server):
+            self.collective.settle()
+
+    @property
+    def network_bytes(self) -> int:
+        """Bytes that this process has handed to the network for exchanges and levels, beside what carries them."""
+        every = [self.links, *(self.collective.inner_links if isinstance(self.collective, Hierarchical) else ())]
+        return sum(links.bytes_sent.total() for links in every)
+
+    # --- levels ---
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether any method here is: ``learners`` has one for each."""
+        return bool(self.learners)
+
+    def next_update(self, step: int) -> int | None:
+        """The first update of any method at or after ``step``; None where there is none."""
+        return min((at for learner in self.learners if (at := learner.next_update(step)) is not None), default=None)
+
+    def collects(self, step: int) -> bool:
+        """Whether the training gradients of this step are among those behind a next update."""
+        return any(learner.collects(step) for learner in self.learners)
+
+    def observe(self, gradients: Mapping[int, Gradient], step: int, learners: Sequence[Learner] | None = None) -> None:
+        """Take the hosted workers' gradients of a step into the statistics behind the next update of these methods, or of all.
+
+        One that is left out adds nothing.  One that is not finite makes them useless: ``update_levels`` says so, on all processes together.
+        """
+        for learner in self.learners if learners is None else learners:
+            for worker, statistics in learner.statistics.items():
+                gradient = gradients.get(worker)
+                if gradient is None or math.isnan(statistics.totals[0]):
+                    continue
+                try:
+                    learner.observe(self._vector(gradient), self.parts, Key(self.seed, step, worker))
+                except NonFiniteError:
+                    bad = non_finite_parameter(gradient)
+                    statistics.totals[:] = math.nan, _largest_parameter(gradient) if bad is None else bad, 0.0
+
+    def update_levels(self, learners: Sequence[Learner] | None = None) -> str | None:
+        """Merge all workers' statistics in worker order, on every process alike, and update the levels of these methods, or of all.
+
+        Where a gradient behind the statistics was not finite the levels stay, and its parameter and worker are returned.
+        """
+        found: list[str] = []
+        for learner in self.learners if learners is None else learners:
+            everyone = [learner.read(row) for row in self._gathered_statistics(learner)]
+            learner.forget()
+            bad = next((worker for worker, statistics in enumerate(everyone) if math.isnan(statistics.totals[0])), None)
+            if bad is None:
+                learner.update(everyone)
+            else:
+                found.append(f"{list(self.parameters)[int(everyone[bad].totals[1])]!r} on worker {bad}")
+        return found[0] if found else None
+
+    def _gathered_statistics(self, learner: Learner) -> list[Tensor]:
+        return self.gather_tensors(learner.rows(self.device), "levels")
+
+    # --- checkpoints ---
+
+    def state_dict(self) -> dict[str, Any]:
+        """The same in every split; every process must call it, since it gathers."""
+        state = self.coders.state_dict()
+        for coder, own in zip(self.coders.every, by_encoder(state), strict=True):
+            own["statistics"] = []
+            if "by_worker" in own["compressor"]:
+                own["compressor"]["by_worker"] = self._of_every_worker(own["compressor"]["by_worker"])
+            if coder.memories:
+                own["memories"] = [self._gathered_memory(around) for around in coder.memories]
+        for learner in self.learners:
+            by_encoder(state)[learner.encoder]["statistics"] = [row.cpu() for row in self._gathered_statistics(learner)]
+        return state
+
+    def _gathered_memory(self, around: ErrorFeedback) -> dict[str, Any]:
+        """Every worker's memory, on every process alike: zeros where it has none yet."""
+        found: dict[int, dict[str, dict[str, Tensor]]] = {w: {kind: {} for kind in around.kinds} for w in range(self.num_workers)}
+        for kind in around.kinds:
+            for name, size in around.sizes.items():
+                nothing = torch.zeros(size, dtype=torch.float32, device=self.device)
+                mine = {worker: around.memories.get(worker, {}).get(kind, {}).get(name, nothing) for worker in self.hosted}
+                for worker, row in enumerate(self.gather_tensors(mine)):
+                    found[worker][kind][name] = row.cpu()
+        return {"kinds": list(around.kinds), "workers": found}
+
+    def _of_every_worker(self, kept: dict[int, Any]) -> dict[int, Any]:
+        """What methods keep for the hosted workers, and for all others; on every process alike."""
+        told = self.links.texts(json.dumps({worker: kept[worker] for worker in self.hosted if worker in kept}), "control")
+        return {int(worker): own for text in told for worker, own in json.loads(text).items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        here = [self._hosted_here(own) for own in by_encoder(state)]
+        older = {"second": self.coders.second.compressor.state_dict()}  # before there was one
+        self.coders.load_state_dict({**older, **here[0], "layers": here[1:]}, self.device)
+        for learner in self.learners:
+            saved = by_encoder(state)[learner.encoder]["statistics"]
+            learner.statistics = {worker: learner.read(saved[worker]) for worker in learner.workers}
+
+    def _hosted_here(self, state: dict[str, Any]) -> dict[str, Any]:
+        """An encoder's state with the memories of the workers hosted here alone."""
+        return {**state, "memories": [{**m, "workers": {w: m["workers"][w] for w in self.hosted}} for m in state.get("memories", ())]}
+
+
+def joined(gradient: Gradient) -> Tensor:
+    """All parts as one vector; without a copy where they already lie one after another in memory."""
+    first, end = gradient[0], gradient[0].storage_offset()
+    memory = first.untyped_storage().data_ptr()
+    for part in gradient:
+        same = part.untyped_storage().data_ptr() == memory and part.dtype == first.dtype
+        if not (same and part.is_contiguous() and part.storage_offset() == end):
+            return torch.cat([part.reshape(-1) for part in gradient])
+        end += part.numel()
+    if end * first.element_size() > first.untyped_storage().nbytes():  # another storage begins where this one does
+        return torch.cat([part.reshape(-1) for part in gradient])
+    return first.as_strided((end - first.storage_offset(),), (1,))
+
+
+def surely_finite(vectors: Sequence[Tensor]) -> bool:
+    """Whether every coordinate is finite: a finite sum proves it.  False may also mean that only the sum overflows."""
+    return not vectors or bool(torch.isfinite(torch.stack([vector.sum() for vector in vectors])).all())
+
+
+def non_finite_parameter(gradient: Gradient) -> int | None:
+    """The number of the first parameter whose gradient is not finite."""
+    return next((number for number, part in enumerate(gradient) if not bool(torch.isfinite(part).all())), None)
+
+
+def _largest_parameter(gradient: Gradient) -> int:
+    return max(range(len(gradient)), key=lambda number: float(gradient[number].abs().amax()) if gradient[number].numel() else 0.0)

@@ -1,0 +1,91 @@
+"""What a run logs, under the names of the original code, so that its logs and ours draw with the same commands.
+
+Records go straight to the event file (``train.logs.event_file`` says why).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tensorboardX import summary
+
+from train.logs import hparams
+from train.logs.event_file import EventFile
+from train.process.terminal import say
+
+FLUSH_S = 10.0
+MOST_HISTOGRAMS = 200  # of one tag in a run: at 3 kB each they would outgrow everything else in the log
+
+
+def keeps_histogram(step: int, every: int, steps: int) -> bool:
+    """Whether what is measured at a step, as every so many of ``steps``, is logged as a histogram too."""
+    return step // every % math.ceil(steps / every / MOST_HISTOGRAMS) == 0
+
+
+class Log:
+    """Event files in the run folder, one per attempt; the ranks that keep no log pass ``run_dir=None``.
+
+    OSError, with the file's path, where something cannot be written.
+    """
+
+    def __init__(self, run_dir: Path | None, attempt: int) -> None:
+        self._file = EventFile(run_dir, f".a{attempt}") if run_dir else None
+        self._first_attempt = attempt == 1
+        self._shows = run_dir is not None
+        self._flushed = time.monotonic()
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        if self._file:
+            self._file.write((summary.scalar(tag, value) for tag, value in values.items()), step)
+        if time.monotonic() - self._flushed >= FLUSH_S:
+            self.flush()
+
+    def histogram(self, step: int, tag: str, edges: np.ndarray, masses: np.ndarray) -> None:
+        """edges: float64[n + 1]; masses: float64[n], with something in them.
+
+        An empty first bucket carries the first edge, so that all edges are kept exactly; min and max are the edges of what is there, which
+        TensorBoard draws up to.
+        """
+        if self._file:
+            there = np.flatnonzero(masses)
+            middles = (edges[:-1] + edges[1:]) / 2
+            total, first, second = (float(masses @ middles**power) for power in (0, 1, 2))
+            low, high = float(edges[there[0]]), float(edges[there[-1] + 1])
+            self._record(summary.histogram_raw(tag, low, high, total, first, second, edges.tolist(), [0.0, *masses.tolist()]), step)
+
+    def settings(self, config: Mapping[str, Any]) -> None:
+        """For TensorBoard's HPARAMS tab; once for all attempts of a run."""
+        if self._file and self._first_attempt:
+            for record in hparams.started(config, time.time()):
+                self._record(record)
+            self.flush()
+
+    def finished(self) -> None:
+        """The run is done: the last word to the HPARAMS tab, on the disk before any status says so."""
+        self._record(hparams.finished(time.time()))
+        self.flush()
+
+    def _record(self, content: Any, step: int | None = None) -> None:
+        if self._file:
+            self._file.write([content], step)
+
+    def line(self, text: str) -> None:
+        """For people: a line on standard output, which job scripts keep as stdout.log."""
+        if self._shows:
+            say(text)
+
+    def flush(self) -> None:
+        """Everything logged so far is on the disk when this returns, so that a machine may lose its power."""
+        if self._file:
+            self._file.flush()
+        self._flushed = time.monotonic()
+
+    def close(self) -> None:
+        if self._file:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,345 @@
+"""checkpoint.pt and checkpoint.previous.pt: everything that the next step depends on, in two generations.
+
+Random numbers and data order are functions of (seed, step), so there is no generator to save.
+
+A file is what ``torch.save`` writes, and after it one line with the SHA-256 of every byte before: names, shapes and the archive's own
+tables are under it as the numbers are.  ``torch.load`` reads it as it is; ``head -c -94 checkpoint.pt | sha256sum`` checks it by hand.
+The newest is never without a whole one beside it or in its place: it is written aside and flushed to the disk, then the one before gets
+its second name, then the new one takes the first name, each at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import os
+import pickle
+import re
+import struct
+import warnings
+import zipfile
+import zlib
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import torch
+
+from nuq.exchange.transport import Links
+from train.process.regular import opened
+from train.process.status import tidy
+
+FILE, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
+DAMAGED = "checkpoint.damaged.pt"  # a newest that gave way to the previous one, kept to be looked at
+_LINE = re.compile(rb"\nsha256 of the bytes before: ([0-9a-f]{64})\n")
+_LINE_BYTES = 94
+_END = b"PK\x05\x06"  # of an archive, with 18 bytes behind it
+_CHUNK_BYTES = 1 << 22
+_PLAIN = {"identity": str, "step": int, "evaluated": bool, "fingerprint": str, "transform_input": bool}
+_LATER = ("totals.network_bytes", "tensors.seed", "tensors.formats")  # what older checkpoints lack
+UNREADABLE = (
+    *(RuntimeError, EOFError, ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, NotImplementedError),
+    *(pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, struct.error),
+)
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that is damaged, or belongs to other settings: what is wrong, and what who trains may do about it."""
+
+    def __init__(self, what: str, remedy: str = "") -> None:
+        super().__init__(f"{what}: {remedy}" if remedy else what)
+        self.what = what
+
+
+class StrangeError(CheckpointError):
+    """A file that is more than tensors and plain values: not what a run saves."""
+
+
+class Open(dict[Any, Any]):
+    """For ``check_values``: names that a state may lack, or have others beside."""
+
+
+class Found(NamedTuple):
+    """A whole checkpoint.  damage: of a newer one that gave way to it, in words; empty where there is none."""
+
+    path: Path
+    state: dict[str, Any]
+    damage: str
+
+
+# --- writing ------------------------------------------------------------------------------------------------------
+
+
+def save(run_dir: Path, state: dict[str, Any]) -> None:
+    """The newest checkpoint; the one that was the newest becomes the previous one.  OSError, with the path, leaves both as they were."""
+    newest, aside, second = run_dir / FILE, _aside(run_dir, FILE), _aside(run_dir, PREVIOUS)
+    try:
+        with open(aside, "w+b") as file:
+            _save_archive(state, file)
+            file.write(_line(_digest(file, file.tell())))
+            file.flush()
+            os.fsync(file.fileno())
+        if newest.exists():
+            second.unlink(missing_ok=True)
+            try:
+                os.link(newest, second)  # both names are there at every moment
+            except OSError:  # a file system without links: for a moment there is the previous name alone
+                os.replace(newest, run_dir / PREVIOUS)
+            else:
+                os.replace(second, run_dir / PREVIOUS)
+        os.replace(aside, newest)
+        _flush_names(run_dir)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(newest)) from error
+    finally:
+        aside.unlink(missing_ok=True)
+        second.unlink(missing_ok=True)
+
+
+def _save_archive(state: dict[str, Any], file: IO[bytes]) -> None:
+    """``torch.save``, whose archive, where a write fails, complains of a wrong position in place of what was wrong."""
+    try:
+        torch.save(state, file)
+    except RuntimeError as error:
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from error
+        raise
+
+
+def _set_aside(run_dir: Path) -> None:
+    """A damaged newest makes room, so that it never takes the place of a whole previous one.  Only for who holds the folder."""
+    os.replace(run_dir / FILE, run_dir / DAMAGED)
+    _flush_names(run_dir)
+
+
+def _aside(run_dir: Path, name: str) -> Path:
+    return run_dir / f".{name}.{os.getpid()}.tmp"
+
+
+def _line(digest: str) -> bytes:
+    return f"\nsha256 of the bytes before: {digest}\n".encode()
+
+
+def _digest(file: IO[bytes], size: int) -> str:
+    """Of so many bytes from the start of an open file, which is left behind them."""
+    file.seek(0)
+    digest = hashlib.sha256()
+    while size and (chunk := file.read(min(size, _CHUNK_BYTES))):
+        digest.update(chunk)
+        size -= len(chunk)
+    return digest.hexdigest()
+
+
+def _flush_names(run_dir: Path) -> None:
+    """The folder itself to the disk, where the file system can."""
+    folder = os.open(run_dir, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def load(run_dir: Path, identity: str, device: torch.device) -> dict[str, Any] | None:
+    """The state of ``find``, after one warning where the newest is damaged; None where there is none.  Changes nothing."""
+    found = find(run_dir, identity, device)
+    if found is not None and found.damage:
+        _warn(found)
+    return found.state if found is not None else None
+
+
+def restore(run_dir: Path, identity: str, device: torch.device, links: Links) -> Found | None:
+    """What ``find`` finds, for all ranks of a run that goes on, of which the first holds the folder.
+
+    It alone reads, and hands its bytes to the others: a shared file system may still show them an older file.  A damaged newest
+    is set aside.
+    """
+    if links.rank:
+        told = json.loads(links.texts("", "checkpoint")[0])
+        if told["error"]:
+            raise CheckpointError(told["error"])
+        if not told["bytes"]:
+            return None
+        state = decoded(io.BytesIO(_handed_on(links, told["bytes"], None)), device)
+        return Found(run_dir / told["name"], state, "")
+    found, error, size = None, None, 0
+    try:
+        found = find(run_dir, identity, device)
+        size = found.path.stat().st_size if found is not None else 0
+    except CheckpointError as raised:
+        error = raised
+    name = found.path.name if found is not None else ""
+    links.texts(json.dumps({"error": str(error or ""), "bytes": size, "name": name}), "checkpoint")
+    if error is not None:
+        raise error
+    tidy(run_dir, FILE, PREVIOUS)
+    if found is None:
+        return None
+    if links.world > 1:
+        with open(found.path, "rb") as file:
+            _handed_on(links, size, file)
+    if found.damage:
+        _warn(found)
+        _set_aside(run_dir)
+    return found
+
+
+def find(run_dir: Path, identity: str, device: torch.device) -> Found | None:
+    """The newest whole checkpoint; None where there is none.  A stranger's file runs no code.
+
+    CheckpointError where there is one and none is whole, or where it was written with other settings.
+    """
+    damage: list[str] = []
+    for path in (run_dir / FILE, run_dir / PREVIOUS):
+        try:
+            with opened(path) as file:
+                state = decoded(checked(file), device)
+        except FileNotFoundError:
+            continue
+        except CheckpointError as error:
+            damage.append(unusable(path, error))
+            continue
+        except OSError as error:  # it may be whole, and to go on from an older one would lose steps
+            raise CheckpointError(f"{path} cannot be read ({error.strerror})", "make it readable, or move it away") from error
+        check_identity(path, state, identity)
+        return Found(path, state, "; ".join(damage))
+    if damage:
+        raise CheckpointError(" and ".join(damage), f"move {'them' if len(damage) > 1 else 'it'} away to start this run anew")
+    return None
+
+
+def check_identity(path: Path, state: dict[str, Any], identity: str) -> None:
+    """CheckpointError where a state is of other settings."""
+    if state["identity"] != identity:
+        rule = f"was written with other settings (identity {state['identity']}, this run is {identity})"
+        raise CheckpointError(f"{path} {rule}", "use another run_dir")
+
+
+def other_data(state: dict[str, Any], name: str, fingerprint: str) -> str:
+    """Why a state cannot go with this data, in words; empty where it can, or where it is older than fingerprints."""
+    its = state.get("fingerprint") or fingerprint
+    return f"the run began on data with the fingerprint {its}, and {name}'s here have {fingerprint}" if its != fingerprint else ""
+
+
+def checked(file: IO[bytes]) -> IO[bytes]:
+    """A file whose last line fits the rest of it; CheckpointError where it does not.
+
+    A file without that line, as this project wrote it before, has the archive's own checksums, which leave out its tables.
+    """
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - _LINE_BYTES, 0))
+    if match := _LINE.fullmatch(end := file.read()):
+        if _digest(file, size - _LINE_BYTES) != match[1].decode():
+            raise CheckpointError("its checksum does not fit")
+        return file
+    if end[-22:-18] != _END:
+        raise CheckpointError("it does not end as it should" if end else "it is empty")
+    try:
+        with zipfile.ZipFile(file) as records:
+            bad = records.testzip()
+    except UNREADABLE as error:
+        raise CheckpointError(reason(error)) from error
+    if bad:
+        raise CheckpointError(f"the checksum of {bad} does not fit")
+    return file
+
+
+def decoded(file: IO[bytes], device: torch.device) -> dict[str, Any]:
+    """The state in a file; CheckpointError where it holds none, or anything but tensors and plain values."""
+    file.seek(0)
+    try:
+        state = torch.load(file, map_location=device, weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise StrangeError(reason(error)) from error
+    except UNREADABLE as error:
+        raise CheckpointError(reason(error)) from error
+    if not (isinstance(state, dict) and {"identity", "step"} <= state.keys()):
+        raise CheckpointError("it holds no state of a run")
+    for name, kind in _PLAIN.items():
+        if name in state and type(state[name]) is not kind:
+            raise CheckpointError(f"its {name} is {_kind(state[name])}; legal: {kind.__name__}")
+    return state
+
+
+def check_values(state: dict[str, Any], own: dict[str, Any], steps: int) -> None:
+    """ValueError, in a few words, where a state is none that a run of so many steps saves.
+
+    own: what this run would save itself, or as much of it as is read.  Names, kinds, shapes and types are compared, numbers are at least 0.
+    """
+    if not 0 <= state["step"] <= steps:
+        raise ValueError(f"its step is {state['step']}; legal: 0 to {steps}")
+    for name, value in own.items():
+        if name not in state:
+            raise ValueError(f"it has no {name}")
+        _compare(name, state[name], value)
+
+
+def _compare(name: str, found: Any, own: Any) -> None:
+    """ValueError where what a state has under a name is not as ``own``."""
+    if isinstance(own, int | float) and not isinstance(own, bool):
+        if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found < math.inf:
+            raise ValueError(f"its {name} is {_kind(found)}, which is no number from 0 on")
+        return
+    if not _alike(found, own):
+        raise ValueError(f"its {name} is {_kind(found)}, where this run has {_kind(own)}")
+    if not isinstance(own, dict):
+        return
+    for key in (key for key in own if key in found):
+        _compare(f"{name}.{key}", found[key], own[key])
+    if not isinstance(own, Open):
+        for key in [*own, *found]:
+            if key not in found and f"{name}.{key}" not in _LATER:
+                raise ValueError(f"it has no {name}.{key}")
+            if key not in own:
+                raise ValueError(f"its {name}.{key} is unknown to this run")
+
+
+def _alike(found: Any, own: Any) -> bool:
+    if isinstance(own, torch.Tensor):
+        return isinstance(found, torch.Tensor) and _kind(found) == _kind(own)
+    return isinstance(found, dict) if isinstance(own, dict) else type(found) is type(own)
+
+
+def _kind(value: Any) -> str:
+    """A tensor's type and shape, and what is odd about it; a plain value itself; of others the type."""
+    if isinstance(value, torch.Tensor):
+        odd = "meta " if value.is_meta else "" if value.layout == torch.strided else f"{value.layout} "
+        return f"{odd}{value.dtype}{list(value.shape)}".replace("torch.", "")
+    if isinstance(value, str | int | float | None):
+        return repr(value)[:60]
+    return "a dict" if isinstance(value, dict) else f"a {type(value).__name__}"
+
+
+def unusable(path: Path, error: CheckpointError) -> str:
+    """Which file, and what ``checked`` or ``decoded`` found wrong with it."""
+    return f"{path} is {'no checkpoint of a run' if isinstance(error, StrangeError) else 'damaged'} ({error})"
+
+
+def reason(error: BaseException) -> str:
+    """Why a file could not be read, in one line; torch's own words for a file that is more than data are advice to trust it."""
+    if isinstance(error, pickle.UnpicklingError):
+        return "it holds something else than tensors and plain values, and nothing else is read"
+    return str(error).splitlines()[0].split(". ")[0] if str(error) else type(error).__name__
+
+
+def _warn(found: Found) -> None:
+    """One line that names both files."""
+    warnings.warn(f"{found.damage}: going on from {found.path}, of step {found.state['step']}", stacklevel=3)
+
+
+def _handed_on(links: Links, size: int, file: IO[bytes] | None) -> bytes:
+    """So many bytes of the first rank's file, on all others."""
+    received = bytearray()
+    for start in range(0, size, _CHUNK_BYTES):
+        chunk = torch.empty(min(size - start, _CHUNK_BYTES), dtype=torch.uint8)
+        if file is not None:
+            chunk = torch.frombuffer(bytearray(file.read(len(chunk))), dtype=torch.uint8)
+        links.broadcast(chunk, "checkpoint")
+        if file is None:
+            received += chunk.numpy().tobytes()
+    return bytes(received)

@@ -1,0 +1,302 @@
+"""status.json: what a run says of itself.  Written aside and renamed, so a reader never sees half of it.
+
+Three times tell a run that works from one that is stuck and from one that is gone, all in unix seconds: ``heartbeat``, when its process
+last wrote this file, which a thread does whatever the run is at; ``progress``, when the run itself last got on (a step, a batch of an
+evaluation, a sampled gradient, or the beginning of its ``phase``); ``stepped``, when it last finished a step.  ``memory_bytes`` is what
+its processes on this machine have taken at most.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from train.process import footprint
+from train.process.regular import text
+from train.process.terminal import complain
+
+ROOT = Path(__file__).parents[2]
+HEARTBEAT_S = 2.0
+LOOK_S, GROWN = 0.25, 1.1  # memory that grows is told sooner: who runs out of it is killed without a last word
+PATIENCE_S = 60.0  # heartbeats may fail for so long before they end a run: file servers have short troubles
+EXIT_DONE, EXIT_BAD_SETTINGS, EXIT_DIVERGED, EXIT_REQUEUE, EXIT_INTERRUPTED, EXIT_CRASH = 0, 2, 3, 75, 130, 1
+EXIT_HELD = 4  # another process has the folder: no word on the run
+METRICS = ("loss", "Vloss", "Vacc")  # the latest of these are told; everything else is in the logs
+SLURM = ("JOB_ID", "TASK_ID", "JOB_NAME", "RESTART_COUNT", "CLUSTER_NAME")  # which job this is, and which of its lives
+MESSAGE_CHARACTERS = 2000
+_REMEDY = ": move it away, and the run goes on from its checkpoint, where it has one"
+_KINDS: dict[str, tuple[Any, str]] = {  # of the values that are read again
+    **dict.fromkeys(("attempt", "step", "saved_step"), (int, "number")),
+    "seconds": ((int, float), "number"),  # a finite one, as all of these
+    "state": (str, "word"),
+    "failure": ((dict, type(None)), "object"),
+}
+STATES = {EXIT_DONE: "done", EXIT_REQUEUE: "preempted", EXIT_INTERRUPTED: "preempted", EXIT_DIVERGED: "diverged"}
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write aside, flush to disk, rename.  OSError, with the path, leaves the old file and nothing beside it."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(aside, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except OSError as error:
+        with suppress(OSError):
+            aside.unlink()
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def read(run_dir: Path, remedy: str = _REMEDY) -> dict[str, Any]:
+    """The last status of a run; an empty dict where there is none.  ValueError names a file that is damaged, and ends with the remedy."""
+    path = run_dir / "status.json"
+    try:
+        status = json.loads(text(path))
+        _check(status)
+    except FileNotFoundError:
+        return {}
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error}){remedy}") from error
+    return status
+
+
+def _check(status: object) -> None:
+    """ValueError where what others go by is of another kind than a run writes; older runs may lack it."""
+    if not isinstance(status, dict):
+        raise ValueError("it holds no object")
+    for name, (kind, words) in _KINDS.items():
+        value = status.get(name)
+        if name in status and not (isinstance(value, kind) and (not isinstance(value, float) or math.isfinite(value))):
+            raise ValueError(f"{name} is {status[name]!r}, which is no {words}")
+
+
+def tidy(folder: Path, *names: str) -> None:
+    """Delete what processes that were killed have left half-written of these files.  Only for the process that holds the folder."""
+    for name in names:
+        for path in folder.glob(f".{name}.*.tmp"):
+            path.unlink(missing_ok=True)
+
+
+def _last_attempt(run_dir: Path) -> int:
+    """The largest number that an event file bears, for it is no attempt's but one; 0 where there is none."""
+    return max((int(path.suffix[2:]) for path in run_dir.glob("events.out.tfevents.*.a*") if path.suffix[2:].isdigit()), default=0)
+
+
+class RankFailed(Exception):
+    """What ended another rank, in its own words.  signature: as ``account`` made it there."""
+
+    def __init__(self, message: str, signature: str) -> None:
+        super().__init__(message)
+        self.signature = signature
+
+
+class FolderGone(OSError):
+    """The run folder was removed, moved or replaced under the run."""
+
+
+class FolderTaken(FolderGone):
+    """Another process has taken the run over: this one was silent for so long that it counted as dead."""
+
+
+class Progress:
+    """What a run is at: told by the thread that trains, read by the one that writes the heartbeat."""
+
+    def __init__(self) -> None:
+        self.phase = "starting"
+        self.at = time.time()
+        self.stepped: float | None = None
+
+    def moved(self) -> None:
+        """The run got on."""
+        self.at = time.time()
+
+    @contextmanager
+    def during(self, phase: str) -> Iterator[None]:
+        """``phase`` inside, and after an error too; what it was before otherwise."""
+        before, self.phase = self.phase, phase
+        self.moved()
+        yield
+        self.phase = before
+        self.moved()
+
+
+class Status:
+    """Kept by rank 0 of a run; the other ranks pass ``run_dir=None`` and write nothing."""
+
+    def __init__(self, run_dir: Path | None, steps: int, device: str, threads: int, machine: Mapping[str, Any] | None = None) -> None:
+        self._path = run_dir / "status.json" if run_dir else None
+        self._folder = _inode(run_dir) if run_dir else None
+        self._lock = threading.Lock()
+        self._peak_bytes = 0  # of this process, as of the last heartbeat
+        self._failing: tuple[float, OSError] | None = None  # since when (monotonic), and the last error
+        self.progress = Progress()
+        before = read(run_dir) if run_dir else {}
+        self.attempt = max(before.get("attempt", 0), _last_attempt(run_dir) if run_dir else 0) + 1
+        self._seconds_before = before.get("seconds", 0.0)
+        self._started = time.time()
+        self._written = 0.0  # when this process last wrote, or tried to
+        self._values: dict[str, Any] = {
+            "state": "running",
+            "attempt": self.attempt,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "slurm": {key: value for key, value in os.environ.items() if key.startswith("SLURM_") and key.endswith(SLURM)},
+            "code": Path(os.environ.get("NUQ_CODE", "")).name,
+            "start": self._started,
+            "heartbeat": self._started,
+            "phase": self.progress.phase,
+            "progress": self.progress.at,
+            "stepped": None,
+            "end": None,
+            "step": before.get("step", 0),
+            "saved_step": before.get("saved_step", 0),
+            "steps": steps,
+            "exit_code": None,
+            "failure": None,
+            "device": device,
+            "machine": dict(machine or {}),
+            "threads": threads,
+            "seconds": self._seconds_before,
+            "memory_bytes": 0,
+            "metrics": dict(metrics) if isinstance(metrics := before.get("metrics"), dict) else {},
+            "data": dict(data) if isinstance(data := before.get("data"), dict) else {},
+        }
+        self._write()
+
+    def _write(self) -> None:
+        now = time.time()
+        done = self.progress
+        self._values.update(heartbeat=now, seconds=self._seconds_before + now - self._started)
+        self._values.update(phase=done.phase, progress=done.at, stepped=done.stepped)
+        self.check_own()
+        if self._path:
+            self._peak_bytes = footprint.process_peak_bytes()
+            self._values["memory_bytes"] = max(self._values["memory_bytes"], footprint.peak_bytes())
+        self._written = now
+        if self._path:
+            if _inode(self._path.parent) != self._folder:
+                raise FolderGone(errno.ENOENT, "removed, moved or replaced while the run was in it", str(self._path.parent))
+            write_text(self._path, json.dumps(self._values, indent=1))
+
+    def check_own(self) -> None:
+        """FolderTaken where another process has written here since this one last did, which no lock has kept out."""
+        if not (self._path and self._written):
+            return
+        try:
+            found = json.loads(self._path.read_bytes())
+        except (OSError, ValueError, RecursionError):  # it comes back with the next heartbeat
+            return
+        if isinstance(found, dict) and (found.get("host"), found.get("pid")) != (self._values["host"], self._values["pid"]):
+            who = f"taken over by process {found.get('pid')} on {found.get('host')}"
+            raise FolderTaken(errno.EBUSY, who, str(self._path.parent))
+
+    def _refresh(self) -> None:
+        """Write, unless it is being written; what goes wrong is kept for ``beat`` to judge."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            self._write()
+            self._failing = None
+        except OSError as error:
+            if self._failing is None:
+                complain(f"no heartbeat: {describe(error)}")
+            self._failing = (self._failing[0] if self._failing else time.monotonic(), error)
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def beating(self) -> Iterator[None]:
+        """Inside, a thread refreshes the heartbeat every HEARTBEAT_S, so that long passes are not silence, and when memory has grown."""
+        stop = threading.Event()
+
+        def beat() -> None:
+            last = time.monotonic()
+            while not stop.wait(min(LOOK_S, HEARTBEAT_S)):
+                if time.monotonic() - last >= HEARTBEAT_S or footprint.process_peak_bytes() > GROWN * self._peak_bytes:
+                    self._refresh()
+                    last = time.monotonic()
+
+        thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
+        if self._path:
+            thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            if thread.is_alive():
+                thread.join()
+
+    def beat(self, step: int) -> None:
+        """Called after every step; reaches the disk at most every HEARTBEAT_S.
+
+        OSError where the folder is gone, or where heartbeats have failed for PATIENCE_S.
+        """
+        self._values["step"] = step
+        self.progress.stepped = time.time()
+        self.progress.moved()
+        if time.time() - self._written >= HEARTBEAT_S:
+            self._refresh()
+        if self._failing and (isinstance(self._failing[1], FolderGone) or time.monotonic() - self._failing[0] > PATIENCE_S):
+            raise self._failing[1]
+
+    def saved(self, step: int) -> None:
+        """A checkpoint of this step is on the disk: a run that is lost goes on from there, behind the step that it told last."""
+        self._values.update(step=step, saved_step=step)
+
+    def trains_on(self, data: Mapping[str, Any]) -> None:
+        """Which data the run's steps are made on, for the next heartbeat: the fingerprint and the sizes."""
+        self._values["data"] = dict(data)
+
+    def tell(self, values: Mapping[str, float]) -> None:
+        """Keep the latest of ``METRICS`` for the next heartbeat."""
+        self._values["metrics"] = {**self._values["metrics"], **{name: values[name] for name in METRICS if name in values}}
+
+    def end(self, exit_code: int, failure: BaseException | None = None) -> None:
+        """The last word, once the thread is done.  OSError where it cannot be written."""
+        self._values.update(state=STATES.get(exit_code, "failed"), exit_code=exit_code, end=time.time())
+        if failure is not None:
+            self._values["failure"] = account(failure)
+        with self._lock:
+            self._write()
+
+
+def account(failure: BaseException) -> dict[str, str]:
+    """What is kept of a failure: its kind and place, by which the same are counted together, and its words."""
+    signature = failure.signature if isinstance(failure, RankFailed) else type(failure).__name__ + _place(failure)
+    return {"signature": signature, "message": describe(failure)[:MESSAGE_CHARACTERS]}
+
+
+def describe(error: BaseException) -> str:
+    """Its words; of an OSError, what went wrong with which file."""
+    if not isinstance(error, OSError):
+        return str(error)
+    what = error.strerror or str(error) or type(error).__name__
+    return f"{error.filename}: {what}" if error.filename else what
+
+
+def _inode(folder: Path) -> tuple[int, int] | None:
+    """Which folder this is, whatever it is called; None where there is none."""
+    try:
+        found = folder.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _place(failure: BaseException) -> str:
+    """`` at FILE:LINE in FUNCTION`` of the last frame in this checkout, else of the last one; empty for one that was never raised."""
+    frames = traceback.extract_tb(failure.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(ROOT) and "site-packages" not in frame.filename]
+    return f" at {Path((own or frames)[-1].filename).name}:{(own or frames)[-1].lineno} in {(own or frames)[-1].name}" if frames else ""

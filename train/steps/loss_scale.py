@@ -1,0 +1,60 @@
+"""The factor on the loss that keeps gradients within the range of float16 (``compute.precision=fp16``).
+
+Micikevicius et al., "Mixed precision training" (ICLR 2018), Section 3.2: the loss is multiplied by a power of two before the backward pass,
+the gradient divided by it after, which is exact.  Where a gradient overflows, on any worker, no worker's is used: the step is skipped and
+the factor halved; after ``GROW_AFTER`` steps without that it doubles.  Difference from torch's GradScaler: the gradients of the workers
+are exchanged unscaled, and a gradient that is not finite at a factor of 1 ends the run instead of being skipped for ever.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nuq.simulation import BadGradientError, Exchanged
+
+FIRST, LARGEST = 2.0**16, 2.0**24
+GROW_AFTER = 2000  # steps; GradScaler's own figure
+
+
+@dataclass
+class LossScale:
+    """value: a power of two; steps: since it changed; skipped: in the whole run."""
+
+    value: float = FIRST
+    steps: int = 0
+    skipped: int = 0
+
+    def taken(self) -> None:
+        """A step with finite gradients."""
+        self.steps += 1
+        if self.steps >= GROW_AFTER:
+            self.value, self.steps = min(2 * self.value, LARGEST), 0
+
+    def may_skip(self) -> bool:
+        """Whether a smaller factor is left to try."""
+        return self.value > 1
+
+    def skip(self) -> None:
+        """A step whose gradients overflowed."""
+        self.value, self.steps, self.skipped = self.value / 2, 0, self.skipped + 1
+
+    def scalars(self) -> dict[str, float]:
+        """For the log."""
+        return {"compute/loss_scale": self.value, "compute/skipped_steps": self.skipped}
+
+
+def skipped(scale: LossScale | None, error: BadGradientError) -> Exchanged:
+    """A step without an update, where the loss was scaled too far up; the error itself where that was not why."""
+    if scale is None or not scale.may_skip() or not all(map(math.isfinite, error.losses)):
+        raise error
+    scale.skip()
+    return Exchanged(torch.empty(0), error.losses, 0, error.stop)
+
+
+def unscaled(gradient: Tensor, scale: float) -> Tensor:
+    """The gradient of the loss itself, in place."""
+    return gradient.mul_(1 / scale) if scale != 1 else gradient

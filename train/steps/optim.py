@@ -1,0 +1,175 @@
+"""The optimizer, what it leaves out and cuts off, and the learning rate as a function of the step."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import args
+from train.process.checkpoint import Open
+
+NORMS: tuple[type[nn.Module], ...] = (
+    nn.modules.batchnorm._NormBase,  # batch and instance norms, the lazy and the synchronised ones too
+    nn.LayerNorm,
+    nn.GroupNorm,
+    nn.RMSNorm,
+)
+
+PART = 2**20  # coordinates
+
+
+def build(config: dict[str, Any], named: Mapping[str, nn.Parameter], model: nn.Module) -> torch.optim.Optimizer:
+    """The optimizer of ``config["optim"]`` for ``model``'s parameters ``named``; its rate is set anew at every step.
+
+    Groups of parameters: of one kind each, those whose momentum acts in the workers first, and in turn those that decay first.
+    """
+    values, parameters = config["optim"], list(named.values())
+    in_workers = args.momentum_in_workers_of(config, named)
+    spared = set() if values["decay_norms"] else {id(p) for p in without_decay(model)}
+    kinds = [(here, id(p) not in spared) for p, here in zip(parameters, in_workers, strict=True)]
+    groups = {kind: [p for p, its in zip(parameters, kinds, strict=True) if its == kind] for kind in sorted(set(kinds), reverse=True)}
+    if any(in_workers):
+        # a group's "decays" is absent where it is true, as from checkpoints that are older than it
+        listed = [{"params": of, "in_workers": here} | ({} if decays else {"decays": False}) for (here, decays), of in groups.items()]
+        return DecaySGD(listed, values["lr"], values["momentum"], values["nesterov"], values["weight_decay"])
+    listed = [{"params": of, "weight_decay": values["weight_decay"] * decays} for (_, decays), of in groups.items()]
+    if values["name"] == "sgd":
+        return torch.optim.SGD(listed, values["lr"], values["momentum"], nesterov=values["nesterov"])
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[values["name"]]
+    return kind(listed, lr=values["lr"], betas=(values["beta1"], values["beta2"]))
+
+
+def outline(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """What its state is after a step, for ``checkpoint.check_values``: nothing yet before one."""
+    listed = enumerate(parameter for group in optimizer.param_groups for parameter in group["params"])
+    if isinstance(optimizer, torch.optim.SGD):
+        return {"state": Open({number: Open({"momentum_buffer": p}) for number, p in listed}), "param_groups": []}
+    moments = {number: {"step": torch.zeros(()), "exp_avg": p, "exp_avg_sq": p} for number, p in listed}
+    return {"state": Open(moments), "param_groups": []}
+
+
+def restore(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
+    """What it remembered of each parameter; what groups are set to is this run's own.  ValueError where they are of other parameters."""
+    groups = optimizer.state_dict()["param_groups"]
+    if [group["params"] for group in saved["param_groups"]] != [group["params"] for group in groups]:
+        raise ValueError("its optimizer's groups are of other parameters")
+    if any("step" in of and not float(of["step"]) >= 0 for of in saved["state"].values()):  # it divides by 1 - beta^(step + 1)
+        raise ValueError("its optimizer has taken a number of steps below 0")
+    optimizer.load_state_dict({**saved, "param_groups": groups})
+
+
+def without_decay(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that ``optim.decay_norms=false`` leaves out: all of a module of ``NORMS``, and all that are called a bias.
+
+    By the kind of module, not by dimension: a gain of a hand-made layer decays, as do embeddings and matrices of one row.
+    """
+    found = [(module, name, p) for module in model.modules() for name, p in module.named_parameters(recurse=False)]
+    return [p for module, name, p in found if isinstance(module, NORMS) or "bias" in name]
+
+
+def clipped(values: Mapping[str, Any], mean: Tensor) -> Tensor:
+    """The step's mean gradient, one flat vector, after ``clip_value`` and then ``clip_norm`` of ``config["optim"]``; itself without them.
+
+    g min(1, clip_norm / |g|), g of coordinates between -clip_value and clip_value: Pascanu et al., "On the difficulty of training recurrent
+    neural networks" (2013), Section 3.2.  What is cut off is lost: no worker's memory sees it.
+    """
+    if values["clip_value"]:
+        mean = mean.clamp(-values["clip_value"], values["clip_value"])
+    if values["clip_norm"]:
+        share = values["clip_norm"] / _norm(mean)
+        mean = mean * share.clamp(max=1).to(mean.dtype)
+    return mean
+
+
+def _norm(vector: Tensor) -> Tensor:
+    """The L2 norm, 0-d, in float64: float32's is .4 % short at 50 million coordinates on a CPU, or infinite.  In parts, to save memory."""
+    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(part, dtype=torch.float64) for part in vector.split(PART)]))
+
+
+def learning_rate(config: dict[str, Any], step: int) -> float:
+    """The rate of the step after ``step`` finished steps; a drop listed at 40000 holds from step 40000 on.
+
+    optim.scale_lr: Goyal et al. (2017), Section 2.1, has the linear rule; the root keeps the variance of a step instead.  A step averages
+    over all workers, or over the ``num_aggregate`` that a server waits for.
+    """
+    averaged = config["exchange"]["num_aggregate"] or config["workers"]
+    scale = {"none": 1.0, "linear": averaged, "sqrt": math.sqrt(averaged)}[config["optim"]["scale_lr"]]
+    return config["optim"]["lr"] * scale * _share(config["schedule"], step, config["steps"])
+
+
+def _share(schedule: Mapping[str, Any], step: int, steps: int) -> float:
+    """What the schedule multiplies the rate by after ``step`` of ``steps`` steps, exact at every corner.
+
+    warm-up: f + (1 - f) step / warmup_steps below warmup_steps, with f = warmup_factor: Goyal et al., "Accurate, large minibatch SGD"
+    (2017), Section 2.2, whose f is 1 / workers.  Steps' drops count in it too; exponential and cosine start at its end.
+    exponential: factor^(t / period), t the steps since the warm-up.
+    cosine: (1 + cos(pi t)) / 2 with t from 0 at the end of the warm-up to 1 after the last step: Loshchilov, Hutter, "SGDR" (2017), as DGC
+    uses it. The last step's share is therefore just above 0. A run that is no longer than its warm-up ends in it.
+    piecewise_linear: straight lines between the corners, and level outside of them. ResNet-9's first step has the rate 0 of its first
+    corner and its last one a rate just above 0; its author's code reads the line one step later, so there it is the other way round.
+    """
+    if schedule["name"] == "piecewise_linear":
+        return _on_lines(schedule["at"], schedule["factors"], step)
+    warmup_steps = schedule["warmup_steps"]
+    rise = 1.0
+    if step < warmup_steps:
+        rise = schedule["warmup_factor"] + (1 - schedule["warmup_factor"]) * step / warmup_steps
+    if schedule["name"] == "step":
+        return rise * schedule["factor"] ** sum(step >= at for at in schedule["at"])
+    if step < warmup_steps:
+        return rise
+    if schedule["name"] == "exponential":
+        return schedule["factor"] ** ((step - warmup_steps) / schedule["period"])
+    if schedule["name"] == "cosine":
+        return (1 + math.cos(math.pi * (step - warmup_steps) / (steps - warmup_steps))) / 2 if step < steps else 0.0
+    return 1.0
+
+
+def _on_lines(at: Sequence[int], factors: Sequence[float], step: int) -> float:
+    """The height at ``step`` of straight lines through the points (at, factors), level before the first and after the last."""
+    corner = bisect.bisect_right(at, step)  # the first corner beyond
+    if corner in (0, len(at)):
+        return factors[max(corner - 1, 0)]
+    before, height, rise = at[corner - 1], factors[corner - 1], factors[corner] - factors[corner - 1]
+    return height + rise * (step - before) / (at[corner] - before)
+
+
+class DecaySGD(torch.optim.SGD):
+    """SGD on gradients that bring their own momentum (DGC, Section 3.1): only the weight decay has a momentum buffer here.
+
+    b = m b + decay * w, then w -= lr (g + b); with Nesterov's w -= lr (g + decay * w + m b).  Without compression that is torch's SGD with
+    momentum, of which it takes the decay's share.  Groups of parameters with ``in_workers=False`` have gradients without momentum, and
+    torch's SGD; those with ``decays=False`` have no decay.
+    """
+
+    def __init__(self, parameters: Iterable[Any], lr: float, momentum: float, nesterov: bool, weight_decay: float) -> None:
+        super().__init__(parameters, lr=lr)
+        self.momentum, self.nesterov, self.decay = momentum, nesterov, weight_decay
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        assert closure is None
+        for group in self.param_groups:
+            decay = self.decay if group.get("decays", True) else 0.0
+            for parameter in group["params"]:
+                assert parameter.grad is not None
+                if not group.get("in_workers", True):
+                    update = self._with_momentum(parameter, parameter.grad.add(parameter, alpha=decay))
+                elif decay:
+                    update = parameter.grad + self._with_momentum(parameter, parameter * decay)
+                else:
+                    update = parameter.grad
+                parameter.add_(update, alpha=-group["lr"])
+
+    def _with_momentum(self, parameter: Tensor, added: Tensor) -> Tensor:
+        """What to subtract for a gradient ``added``, which goes into the parameter's buffer."""
+        state = self.state[parameter]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(parameter)
+        buffer = state["momentum_buffer"].mul_(self.momentum).add_(added)
+        return added.add(buffer, alpha=self.momentum) if self.nesterov else buffer

@@ -1,0 +1,57 @@
+"""Which samples a worker sees at which step: a function of the seed, without state.
+
+Every epoch is one permutation of the training set; step by step its next ``workers * batch_size`` samples (times ``compute.accumulate``)
+are dealt to the workers in blocks, so that no two workers see the same sample in an epoch.  What is left of a permutation when it no
+longer fills a step is dropped.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from nuq.kernels.operators import Key
+
+
+def seed_of(seed: int, step: int, worker: int, purpose: str) -> int:
+    """A seed of its own for one purpose of one worker at one step."""
+    high, low = Key(seed, step, worker, purpose).words()
+    return (high << 31) ^ low
+
+
+def generator(seed: int, step: int, worker: int, purpose: str) -> torch.Generator:
+    """A generator of that seed."""
+    return torch.Generator().manual_seed(seed_of(seed, step, worker, purpose))
+
+
+class Order:
+    """``purpose`` separates training from the extra minibatches of a measurement.  accumulate: minibatches per worker and step."""
+
+    def __init__(self, num_train: int, batch_size: int, workers: int, seed: int, purpose: str = "train", accumulate: int = 1) -> None:
+        of_worker = batch_size * accumulate
+        self.steps_per_epoch = num_train // (of_worker * workers)
+        if self.steps_per_epoch == 0:
+            times = f" and compute.accumulate={accumulate}" if accumulate > 1 else ""
+            raise ValueError(
+                f"workers={workers} with batch_size={batch_size}{times} take {workers * of_worker} samples a step, "
+                f"the training set has {num_train}: lower one of them"
+            )
+        self.batch_size, self.workers, self._of_worker = batch_size, workers, of_worker
+        self._permutation = functools.lru_cache(maxsize=2)(
+            lambda epoch: torch.randperm(num_train, generator=generator(seed, epoch, 0, f"order/{purpose}"))
+        )
+
+    def epoch(self, step: int) -> int:
+        return step // self.steps_per_epoch
+
+    def indices(self, step: int, worker: int) -> Tensor:
+        """int64[batch_size * accumulate]"""
+        start = (step % self.steps_per_epoch * self.workers + worker) * self._of_worker
+        return self._permutation(self.epoch(step))[start : start + self._of_worker]
+
+    def minibatches(self, step: int, worker: int) -> Sequence[Tensor]:
+        """The same in turn: int64[batch_size] each."""
+        return self.indices(step, worker).split(self.batch_size)

@@ -1,0 +1,93 @@
+"""Quantized training of one run: ``nuq.CompressedTraining`` as the section ``tensors`` sets it, and what of it is logged."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from nuq.quantized_training.counts import EDGES, Bytes, Laws, ratios
+from nuq.quantized_training.training import CompressedTraining
+from nuq.settings.quantized_training import formats_of
+from nuq.simulation import Exchanged
+from train.logs.run_log import Log, keeps_histogram
+from train.steps.gradients import Gradient
+
+NOT_ALONE = ("weights", "moments")  # are the optimizer's
+
+
+def attached(config: Mapping[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer | None) -> CompressedTraining | None:
+    """What the section asks for, attached; None where it asks for nothing.  optimizer: None where the model is only evaluated."""
+    values = config["tensors"]
+    formats = formats_of(values)
+    if optimizer is None:
+        formats = {kind: spec for kind, spec in formats.items() if kind not in NOT_ALONE}
+    elif config["optim"]["name"] == "sgd" and not config["optim"]["momentum"]:
+        formats.pop("moments", None)  # of ``all``, where there are none
+    if not formats:
+        return None
+    master = values["master"] and optimizer is not None
+    more = {"seed": config["seed"], "min_size": values["min_size"], "master": master, "inference": values["inference"]}
+    return CompressedTraining(model, optimizer, **formats, **more)
+
+
+def at(tensors: CompressedTraining | None, step: int, worker: int, purpose: str) -> None:
+    """What the next passes are keyed by."""
+    if tensors is not None:
+        tensors.at(step, worker, purpose)
+
+
+def of_worker(tensors: CompressedTraining, step: int, worker: int, purpose: str) -> None:
+    """The same for a worker's passes, of which the first worker's in training count: its rank keeps the log, however workers are dealt."""
+    tensors.at(step, worker, purpose)
+    tensors.counted = worker == 0 and purpose == "train"
+
+
+def begin_step(tensors: CompressedTraining | None, step: int) -> None:
+    """Count from here on."""
+    if tensors is not None:
+        tensors.at(step, 0)
+        tensors.counted = False
+        tensors.counts.start()
+
+
+def see_gradients(tensors: CompressedTraining | None, gradients: Mapping[int, Gradient]) -> None:
+    """Take the first worker's gradient into the histograms, if any are due: a rank without that worker keeps no log."""
+    if tensors is None or tensors.laws is None:
+        return
+    for part in gradients.get(0, ()):
+        if part.numel() >= tensors.min_size:
+            tensors.laws.add("gradients", part)
+
+
+def scalars(tensors: CompressedTraining | None, result: Exchanged) -> dict[str, float]:
+    """``compression_ratio`` and its tags for the last step, of which ``result`` is the exchange: the gradients' part."""
+    if tensors is None:
+        return {}
+    counts: dict[str, Bytes] = dict(tensors.counts.last)
+    counts["gradients"] = (4 * result.mean.numel(), result.bytes_per_worker)
+    return ratios(counts)
+
+
+@contextlib.contextmanager
+def laws_logged(tensors: CompressedTraining | None, config: Mapping[str, Any], step: int, log: Log) -> Iterator[None]:
+    """Around a training step: where one is due, logs a histogram of z = (x - mean) / std for each kind of tensor, as ``tensors/<kind>``.
+
+    Beside them the tensors' own means and stds, averaged, as ``tensors/<kind>_mean`` and ``_std``.
+    """
+    every = config["tensors"]["histogram_every"] or config["measure"]["every"]
+    if tensors is None or not every or step % every or not keeps_histogram(step, every, config["steps"]):
+        yield
+        return
+    laws = tensors.laws = Laws()
+    try:
+        yield
+    finally:
+        tensors.laws = None
+    for kind, masses in laws.masses.items():
+        log.histogram(step, f"tensors/{kind}", EDGES, masses)
+        mean, std = laws.fits(kind)
+        log.scalars(step, {f"tensors/{kind}_mean": mean, f"tensors/{kind}_std": std})

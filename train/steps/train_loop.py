@@ -1,0 +1,182 @@
+"""A run from its last checkpoint to its last step: what is logged and saved, and when."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import args
+from nuq.kernels.operators import NonFiniteError
+from nuq.simulation import Exchanged
+from train.data.objective import told
+from train.logs.run_log import Log, keeps_histogram
+from train.process import checkpoint
+from train.process.signals import Preempted
+from train.process.status import Status
+from train.steps import estimator, optim, quantized_training
+from train.steps.trainer import Interrupted, Trainer
+from train.steps.update import not_finite
+
+ATTEND_S = 1.0  # between two words of the processes while one of them works alone
+
+
+def run(trainer: Trainer, run_dir: Path, status: Status, log: Log, stop_requested: Callable[[], bool] = lambda: False) -> None:
+    """From the last checkpoint to the last step.  Preempted after a saved stop; NonFiniteError where it diverges."""
+    trainer.stop_requested, trainer.progress = stop_requested, status.progress
+    _Attempt(trainer, run_dir, status, log).go()
+
+
+class _Attempt:
+    def __init__(self, trainer: Trainer, run_dir: Path, status: Status, log: Log) -> None:
+        self.trainer, self.config = trainer, trainer.config
+        self.run_dir, self.status, self.log = run_dir, status, log
+        self.saved: tuple[int, bool] | None = None  # step and ``evaluated`` of the newest checkpoint
+        self.account = trainer.trained.account
+        self._forget_times()
+
+    def go(self) -> None:
+        trainer, config, last = self.trainer, self.config, self.config["steps"]
+        stop, trainer.progress.phase = self._begin(), "training"
+        while not stop and not (trainer.step == last and trainer.evaluated):
+            try:
+                if trainer.evaluated:
+                    if config["measure"]["every"] and trainer.step % config["measure"]["every"] == 0:
+                        self._log_measurement()
+                    stop = self._step()
+                if not (trainer.evaluated or stop):
+                    with trainer.progress.during("evaluating"):
+                        self.status.tell(self._log_evaluation())
+                    trainer.evaluated = True
+            except Interrupted:
+                stop = True
+            if stop or trainer.step == last or trainer.step % config["checkpoint_every"] == 0:
+                with trainer.progress.during("saving"):
+                    self._save()
+        if not (trainer.step == last and trainer.evaluated):
+            raise Preempted(f"stopped after step {trainer.step} of {last}; started again, it goes on from there")
+
+        totals = trainer.totals
+        cost = f"level updates {totals.update_s:.1f} s, measurements {totals.measure_s:.1f} s"
+        sent = f", {totals.network_bytes / 1e6:.2f} MB sent by the first process" if totals.network_bytes else ""
+        self.log.line(f"done: {trainer.step} steps, {totals.bytes / 1e6:.2f} MB encoded per worker{sent}; {cost}")
+
+    def _begin(self) -> bool:
+        """Where the last attempt left off; whether any process was asked to stop meanwhile."""
+        trainer = self.trainer
+        found = checkpoint.restore(self.run_dir, args.identity(self.config), trainer.device, trainer.every_worker.links)
+        if found is not None:
+            try:
+                trainer.load_state_dict(found.state)
+            except checkpoint.CheckpointError as error:
+                raise checkpoint.CheckpointError(f"{found.path}: {error}") from error
+            except checkpoint.UNREADABLE as error:
+                what = f"{found.path} does not fit this run ({checkpoint.reason(error)})"
+                raise checkpoint.CheckpointError(what, "move it away") from error
+            self.saved = (trainer.step, trainer.evaluated)
+            self.status.saved(trainer.step)
+        data = trainer.data
+        self.status.trains_on({"fingerprint": data.fingerprint, "num_train": data.num_train, "num_test": data.num_test})
+        try:
+            if found is None:
+                trainer.begin()
+            trainer.attend()
+        except Interrupted:
+            return True
+        return False
+
+    def _save(self) -> None:
+        """What was logged, then the checkpoint, then the word that it is there: none is ahead of the one before."""
+        trainer = self.trainer
+        if self.saved == (trainer.step, trainer.evaluated):
+            return
+        state = trainer.state_dict()
+        if trainer.rank == 0:
+            self.status.check_own()
+            self.log.flush()
+            checkpoint.save(self.run_dir, state)
+        self.saved = (trainer.step, trainer.evaluated)
+        self.status.saved(trainer.step)
+
+    # --- one step ---
+
+    def _step(self) -> bool:
+        """One step and its scalars; whether any process asked to stop."""
+        trainer, config = self.trainer, self.config
+        started = time.perf_counter()
+        with quantized_training.laws_logged(trainer.tensors, self.config, trainer.step, self.log):
+            result = trainer.train_step()
+        self._seconds, self._steps = self._seconds + time.perf_counter() - started, self._steps + 1
+        last = trainer.step == config["steps"]
+        trainer.evaluated = not config["eval_every"] or not (last or trainer.step % config["eval_every"] == 0)
+        self.status.beat(trainer.step)
+        if last or trainer.step % config["log_every"] == 0:
+            scalars = self._training_scalars(result)
+            self.log.scalars(trainer.step, scalars)
+            self.status.tell(scalars)
+            self._forget_times()
+        return result.stop or (trainer.every_worker.links.world == 1 and trainer.stop_requested())  # who is alone asks nobody
+
+    def _forget_times(self) -> None:
+        self._seconds, self._steps, self._spent = 0.0, 0, self.account.seconds.copy()
+
+    def _training_scalars(self, result: Exchanged) -> dict[str, float]:
+        trainer, step = self.trainer, self.trainer.step - 1
+        return {
+            "epoch": trainer.order.epoch(step),
+            "lr": optim.learning_rate(self.config, step),
+            "niters": trainer.step,
+            "batch_idx": step % trainer.order.steps_per_epoch,
+            "loss": sum(result.losses) / len(result.losses),
+            **(self._traffic(result) if trainer.trains_on_method else {}),
+            **(trainer.loss_scale.scalars() if trainer.loss_scale is not None else {}),
+            **quantized_training.scalars(trainer.tensors, result),
+            "time/step_s": self._seconds / self._steps,
+            "time/update_s": trainer.totals.update_s,
+            **{f"time/{what}_s": (total - self._spent[what]) / self._steps for what, total in self.account.seconds.items()},
+        }
+
+    def _traffic(self, result: Exchanged) -> dict[str, float]:
+        """What was encoded, the same in every split; where there are several processes, also what the first one sent, headers included."""
+        totals = self.trainer.totals
+        values: dict[str, float] = {"comm/bits_per_coordinate": result.bits_per_coordinate, "comm/bytes": totals.bytes}
+        if result.means_bytes:
+            values["comm/means_bits_per_coordinate"] = result.means_bits_per_coordinate
+        if self.trainer.trained.links.world > 1:
+            values["comm/network_bytes"] = totals.network_bytes
+        return values
+
+    # --- measuring and evaluating ---
+
+    def _log_measurement(self) -> None:
+        step, every = self.trainer.step, self.config["measure"]["every"]
+        measured = self.trainer.measure()
+        self.log.scalars(step, measured.scalars)
+        if keeps_histogram(step, every, self.config["steps"]):
+            for tag, masses in measured.histograms.items():
+                self.log.histogram(step, tag, estimator.HISTOGRAM_EDGES, masses)
+
+    def _log_evaluation(self) -> dict[str, float]:
+        """The values, on rank 0, which works alone and has a word with the others every ATTEND_S; empty on the others."""
+        trainer = self.trainer
+        trainer.sync_buffers()
+        if trainer.rank:
+            while trainer.attend():
+                pass
+            return {}
+        attended = time.monotonic()
+
+        def between() -> None:
+            nonlocal attended
+            if trainer.every_worker.links.world == 1 or time.monotonic() - attended >= ATTEND_S:
+                trainer.attend()
+                attended = time.monotonic()
+
+        values = trainer.evaluate("test", between) | (trainer.evaluate("train", between) if self.config["eval_train"] else {})
+        trainer.attend(more=False)
+        if not math.isfinite(values["Vloss"]):
+            raise NonFiniteError(not_finite(trainer.step, values["Vloss"], trainer.model))
+        self.log.scalars(trainer.step, values)
+        self.log.line(f"step {trainer.step}/{self.config['steps']}: {told(values)}")
+        return values

@@ -1,0 +1,304 @@
+"""What a run is made of: the hosted workers' gradients, the exchange, the optimizer's step, measurements and the state that is saved."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+import args
+from nuq.compressors.message import VERSION
+from nuq.exchange import agreement
+from nuq.exchange.level_updates import Learner
+from nuq.exchange.transport import Links
+from nuq.kernels.operators import NonFiniteError
+from nuq.simulation import BadGradientError, Exchanged, Memory, Workers, non_finite_parameter
+from train import data, models
+from train.data.dataset import DataSet, Split
+from train.process import checkpoint
+from train.process.checkpoint import Open
+from train.process.status import Progress
+from train.steps import estimator, optim, quantized_training
+from train.steps.gradients import Gradient, Gradients, evaluate
+from train.steps.loss_scale import skipped
+from train.steps.order import Order, generator
+from train.steps.update import check_finite, check_state, update
+
+
+class Interrupted(Exception):
+    """Asked to stop in the middle of something that is done again from its beginning; raised on all processes alike."""
+
+
+@dataclass
+class Totals:
+    """What a run adds up over its attempts."""
+
+    bytes: int = 0  # that the first worker encoded, the same in every split
+    network_bytes: int = 0  # that the first process handed to the network in its steps
+    update_s: float = 0.0
+    measure_s: float = 0.0
+
+
+class Trainer:
+    """config: the full configuration; group: None for a single process; dataset: in place of the configured one (dry runs)."""
+
+    def __init__(
+        self, config: dict[str, Any], *, device: torch.device, group: dist.ProcessGroup | None = None, dataset: DataSet | None = None
+    ) -> None:
+        self.config = config
+        self.device = device
+        self.group = group
+        self.rank = dist.get_rank(group) if group is not None else 0
+        self.data = dataset or data.load(config, device)
+        self.gradients = Gradients(config, self.data, device)
+        self.model, self.parameters = self.gradients.model, self.gradients.parameters
+        self.loss_scale = self.gradients.scale
+        self.optimizer = optim.build(config, self.parameters, self.model)
+        self.tensors = quantized_training.attached(config, self.model, self.optimizer)
+        if self.tensors is not None:
+            self.gradients.begins = functools.partial(quantized_training.of_worker, self.tensors)
+        self._check_ranks()
+        self.workers = self._workers(config["method"]["name"], args.named_method(config), args.named_exchange(config))
+        self.every_worker = self._workers("supersgd", None)  # for measurements: all workers' gradients, in full precision
+        self.trains_on_method = config["trajectory"] == "method"
+        self.trained = self.workers if self.trains_on_method else self._workers("sgd", None)
+        self.order = self._order(self.trained.num_workers, "train")
+        self.measure_order = self._order(config["workers"], "measure")
+        self.update_order = self._order(config["workers"], "update")
+        self.step = 0
+        self.evaluated = True  # whether the evaluation that is due at this step, if one is, has been logged
+        self.totals, self.progress = Totals(), Progress()
+        self.stop_requested: Callable[[], bool] = lambda: False
+
+    def _check_ranks(self) -> None:
+        """ValueError, on all ranks, where they were started with other settings or run other versions."""
+        flat: dict[str, Any] = {"torch": torch.__version__, "message version": VERSION}
+        for name, value in args.result_settings(self.config).items():
+            flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
+        flat["fingerprint of the data"] = self.data.fingerprint
+        links = Links(self.group, timeout_s=self.config["exchange"]["timeout_s"], device=self.device)
+        agreement.check_settings(links, flat)
+
+    def _workers(self, name: str, settings: Any, exchange: args.Exchange | None = None) -> Workers:
+        shapes = {name: p.shape for name, p in self.parameters.items()}
+        timeout_s = self.config["exchange"]["timeout_s"]
+        workers, seed = self.config["workers"], self.config["seed"]
+        memory = None
+        if exchange is not None:
+            values, acts = self.config["optim"], args.momentum_acts_in_workers(self.config)
+            own = (values["momentum"], values["nesterov"]) if acts else (0.0, False)
+            memory = Memory(args.named_feedback(self.config), *own)
+        more = {"timeout_s": timeout_s, "memory": memory, "layers": self.config["layers"] if exchange is not None else ()}
+        return Workers(name, settings, workers, shapes, seed, self.device, self.group, exchange, **more)
+
+    def _order(self, workers: int, purpose: str) -> Order:
+        config = self.config
+        return Order(self.data.num_train, config["batch_size"], workers, config["seed"], purpose, config["compute"]["accumulate"])
+
+    # --- gradients ---
+
+    def gradient(self, worker: int, step: int, order: Order, purpose: str) -> tuple[Gradient, Tensor]:
+        """One worker's gradient, one tensor per parameter, and its loss (0-d)."""
+        return self.gradients.one(worker, step, order, purpose)
+
+    def sync_buffers(self) -> None:
+        """Worker 0's batch-norm buffers on every process (they are read in evaluation only); NonFiniteError, on all, names a bad one."""
+        for name, buffer in self.model.named_buffers():
+            self.every_worker.links.broadcast(buffer, "buffers")
+            check_finite(self.step, f"the buffer {name!r}", buffer)
+
+    def part(self) -> None:
+        """At the end, on every process after the same step: nobody leaves while another still talks."""
+        self.trained.settle()
+        self.every_worker.links.barrier()
+
+    def _gather_gradients(self, gradients: dict[int, Gradient]) -> list[Gradient]:
+        """All workers' full-precision gradients, in worker order."""
+        flat = {worker: torch.cat([part.reshape(-1) for part in gradient]) for worker, gradient in gradients.items()}
+        sizes = [p.numel() for p in self.parameters.values()]
+        shapes = [p.shape for p in self.parameters.values()]
+        return [
+            [part.view(shape) for part, shape in zip(row.split(sizes), shapes, strict=True)]
+            for row in self.every_worker.gather_tensors(flat)
+        ]
+
+    def _sampled_gradients(self, order: Order, count: int, purpose: str) -> Iterator[dict[int, Gradient]]:
+        with self.progress.during(f"sampling gradients ({purpose})"):
+            for gradients in self.gradients.samples(self.every_worker.hosted, self.step, order, count, purpose):
+                yield gradients
+                self.attend()
+
+    def attend(self, more: bool = True) -> bool:
+        """A word between all processes, at the same place of each: Interrupted where any was asked to stop.
+
+        Returns the first process's ``more``, by which the others know that it is still at what they wait for.
+        """
+        self.progress.moved()
+        rows = self.every_worker.links.numbers([int(self.stop_requested()), int(more)], "control")
+        if any(stop for stop, _ in rows):
+            raise Interrupted
+        return bool(rows[0][1])
+
+    # --- one step ---
+
+    def train_step(self, stop: bool = False) -> Exchanged:
+        """One optimizer step.  Its answer says whether any process was asked to ``stop`` (or given it) before the exchange."""
+        before = self.trained.network_bytes
+        self._sample_for_levels()
+        quantized_training.begin_step(self.tensors, self.step)
+        gradients, losses = self.gradients.of_workers(self.trained.hosted, self.step, self.order, "train")
+        quantized_training.see_gradients(self.tensors, gradients)
+        self._update_levels(gradients)
+        try:
+            result = self.trained.exchange(gradients, losses, self.step, stop=stop or self.stop_requested())
+        except BadGradientError as error:
+            result = skipped(self.loss_scale, error)
+        else:
+            update(self.config, self.optimizer, self.parameters, result.mean, self.step)
+            if self.loss_scale is not None:
+                self.loss_scale.taken()
+        self.step += 1
+        self.totals.bytes += result.bytes_per_worker
+        self.totals.network_bytes += self.trained.network_bytes - before
+        return result
+
+    def _due(self) -> list[Learner]:
+        """Whose levels are updated at this step."""
+        return [one for one in self.workers.learners if one.due(self.step)]
+
+    def _is_running(self, learner: Learner) -> bool:
+        """Whether it learns from the training gradients; on the SGD trajectory, where only the first worker has one, none does."""
+        return learner.settings.statistics == "running" and self.trains_on_method
+
+    def _sample_for_levels(self) -> None:
+        """The extra samples behind the updates of this step, before anything else of it: it may take long, and be interrupted."""
+        started = time.perf_counter()
+        fresh = [one for one in self._due() if not self._is_running(one)]
+        try:
+            for count in sorted({one.settings.num_samples for one in fresh}):
+                for sample in self._sampled_gradients(self.update_order, count, "update"):
+                    self.workers.observe(sample, self.step, [one for one in fresh if one.settings.num_samples == count])
+        except Interrupted:
+            for one in fresh:
+                one.forget()
+            raise
+        finally:
+            self.totals.update_s += time.perf_counter() - started
+
+    def _update_levels(self, gradients: dict[int, Gradient]) -> None:
+        workers = self.workers
+        if not workers.adaptive:
+            return
+        started = time.perf_counter()
+        if self.loss_scale is not None:  # what overflows is skipped
+            gradients = {worker: gradient for worker, gradient in gradients.items() if non_finite_parameter(gradient) is None}
+        workers.observe(gradients, self.step, [one for one in workers.learners if self._is_running(one) and one.collects(self.step)])
+        for one in self._due():
+            bad = workers.update_levels([one])
+            if bad and not self._is_running(one):  # a running one is the step's own: its exchange names it
+                raise NonFiniteError(f"step {self.step}: the gradient of {bad}, sampled for the level update, is not finite")
+        self.totals.update_s += time.perf_counter() - started
+
+    def begin(self) -> None:
+        """What a run without a checkpoint begins with: the weights of ``model.weights_file``, untrained where that is asked for.
+
+        WeightsError for a file that does not fit, or that is another on another rank.
+        """
+        models.load_weights_file(self.config, self.model)
+        self._check_weights_file()
+        self.untrain()
+
+    def _check_weights_file(self) -> None:
+        """WeightsError, on all ranks, where they have read other bytes: nothing later would tell that their parameters differ."""
+        path, links = self.config["model"]["weights_file"], self.every_worker.links
+        if path and links.world > 1:
+            with open(path, "rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            try:
+                agreement.check_settings(links, {f"the SHA-256 of model.weights_file={path}": digest})
+            except ValueError as error:
+                raise models.WeightsError(str(error)) from error
+
+    def untrain(self) -> None:
+        """Gradient ascent with noise from worker 0's minibatches: the same on every process."""
+        settings = self.config["untrain"]
+        order = self._order(1, "untrain")
+        for step in range(settings["steps"]):
+            gradient, _ = self.gradient(0, step, order, "untrain")
+            noise = generator(self.config["seed"], step, 0, "untrain/noise")
+            with torch.no_grad():
+                for parameter, ascent in zip(self.parameters.values(), gradient, strict=True):
+                    parameter += settings["lr"] * ascent + settings["std"] * torch.randn(parameter.shape, generator=noise).to(self.device)
+            self.attend()
+
+    # --- measuring, evaluating, saving ---
+
+    def measure(self) -> estimator.Measured:
+        """The estimator's variance and the levels in use (see ``train.steps.estimator``); every process takes part."""
+        started = time.perf_counter()
+        count = self.config["measure"]["num_samples"]
+        samples = (self._gather_gradients(gradients) for gradients in self._sampled_gradients(self.measure_order, count, "measure"))
+        try:
+            measured = estimator.measure(self.workers, samples, self.config["seed"], self.step)
+        except NonFiniteError as error:
+            raise NonFiniteError(f"step {self.step}: while measuring the estimator, {error}") from error
+        seconds = time.perf_counter() - started
+        self.totals.measure_s += seconds
+        measured.scalars["time/measure_s"] = seconds
+        return measured
+
+    def evaluate(self, split: Split, between: Callable[[], object] = lambda: None) -> dict[str, float]:
+        """``V`` (test) or ``T`` (training) scalars over the whole split, without augmentation; ``between`` is called after each batch."""
+        quantized_training.at(self.tensors, self.step, 0, f"evaluate/{split}")
+        return evaluate(self.model, self.data, split, self.config["eval_batch_size"], between)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The same in every split; every process must call it.  NonFiniteError for what would not be worth going on from."""
+        self.sync_buffers()
+        check_state(self.optimizer, self.parameters, self.step)
+        return {
+            "identity": args.identity(self.config),
+            "step": self.step,
+            "evaluated": self.evaluated,
+            **models.state_of(self.model),
+            "optimizer": self.optimizer.state_dict(),
+            "workers": self.workers.state_dict(),
+            "totals": vars(self.totals),
+            "fingerprint": self.data.fingerprint,
+            **({"loss_scale": vars(self.loss_scale)} if self.loss_scale is not None else {}),
+            **({"tensors": self.tensors.state_dict()} if self.tensors is not None else {}),
+        }
+
+    def _outline(self) -> dict[str, Any]:
+        """What ``load_state_dict`` reads, as far as it is known before the first step."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": optim.outline(self.optimizer),
+            "workers": Open(),
+            "totals": vars(Totals()),
+            **({"loss_scale": vars(self.loss_scale)} if self.loss_scale is not None else {}),
+            **({"tensors": {**self.tensors.state_dict(), "masters": Open(self.parameters)}} if self.tensors is not None else {}),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """CheckpointError where it is of other data; ValueError, or another of ``checkpoint.UNREADABLE``, where it does not fit."""
+        if words := checkpoint.other_data(state, self.data.name, self.data.fingerprint):
+            way_out = "go on with the files that it began with (data_dir, NUQ_DATA; of data=text: the Python), or choose another run_dir"
+            raise checkpoint.CheckpointError(words, way_out)
+        checkpoint.check_values(state, self._outline(), self.config["steps"])
+        models.restore(self.model, state)
+        optim.restore(self.optimizer, state["optimizer"])
+        self.workers.load_state_dict(state["workers"])
+        self.totals = Totals(**state["totals"])
+        if self.loss_scale is not None:
+            vars(self.loss_scale).update(state["loss_scale"])
+        if self.tensors is not None:
+            self.tensors.load_state_dict(state["tensors"])
+        self.step, self.evaluated = state["step"], state.get("evaluated", True)
