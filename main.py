@@ -46,8 +46,7 @@ def main() -> None:
     from omegaconf import DictConfig, OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    import args
-    from settings import command_line
+    from settings import command_line, resolving
     from train.process.status import EXIT_HELD
 
     words = get_args_parser().parse_args()
@@ -58,23 +57,23 @@ def main() -> None:
         if mode == "evaluate" and not words.help:
             if words.multirun or words.cfg:
                 raise ValueError("mode=evaluate: -m and --cfg are for training")
-            sys.exit(evaluate(command_line.evaluation(args.parse_overrides(overrides))))
+            sys.exit(evaluate(command_line.evaluation(command_line.parse_overrides(overrides))))
         if words.resolve and not (words.cfg or words.help):
             raise ValueError("--resolve: says how --cfg shows the settings; write --cfg job --resolve")
         if words.multirun and os.environ.get("WORLD_SIZE", "1") != "1":
             raise ValueError("-m: one run after another is for a single process; start each with a torchrun of its own")
-        args.check_overrides([] if words.help else overrides, sweep=words.multirun)  # clearer, and sooner, than Hydra would refuse
+        resolving.check_overrides([] if words.help else overrides, sweep=words.multirun)  # clearer, and sooner, than Hydra would refuse
     except ValueError as error:
         _end(_refuse(error, tell="mode=evaluate" not in words.overrides))
     sys.argv = [word for word in sys.argv if not word.startswith("mode=")]  # Hydra knows of none
-    args.register()
+    command_line.register()
     codes: list[int] = []
 
     @hydra.main(version_base="1.3", config_path=None, config_name="experiment")
     def experiment(config: DictConfig) -> None:
         try:
             settings = OmegaConf.to_container(config)
-            args.validate(settings)  # type: ignore[arg-type]
+            resolving.validate(settings)  # type: ignore[arg-type]
         except ValueError as error:
             codes.append(_refuse(error))
             return

@@ -17,7 +17,7 @@ from torch import Tensor
 from benchmarks.gradient_samples import Source
 from nuq.compressors.message import parse
 from nuq.compressors.quantized import AdaptiveQuantizer
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS
 from nuq.settings import check

@@ -37,14 +37,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import args
 from nuq.exchange.collective_factory import Coders
 from nuq.exchange.collectives.messages import Collective, Gather, Hosts, TwoStage, of_worker
 from nuq.exchange.payload import Codec, Part, cut
 from nuq.exchange.transport import Links
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS
+from settings import resolving
 from train.steps.trainer import Trainer
 
 WORKERS = (2, 4, 8)
@@ -112,7 +112,9 @@ def recorded(data: str) -> Tensor:
     """float32[8, n]: all workers' gradients at one step of a training.  FileNotFoundError where the data set is not there."""
     model, batch_size, steps, _ = RECORDED[data]
     workers = max(WORKERS)
-    config = args.resolve({"method": "supersgd", "data": data, "model": model, "batch_size": batch_size, "workers": workers, "seed": 1})
+    config = resolving.resolve(
+        {"method": "supersgd", "data": data, "model": model, "batch_size": batch_size, "workers": workers, "seed": 1}
+    )
     trainer = Trainer(config, device=torch.device("cpu"))
     for _ in range(steps):
         trainer.train_step()

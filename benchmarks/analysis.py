@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 import yaml
 
-import args
 from analysis.logs.crc32c import crc32c, masked
 from analysis.logs.framing import FOOTER, HEADER, records
+from settings import resolving
 
 SWEEP = "bench"
 TAGS = ("loss", "Vloss", "Tloss", "Vacc", "est_var", "sgd_var", "nb_error", "comm/bytes", "levels/1", "levels/2")
@@ -88,7 +88,7 @@ def make(sweep: Path, num_runs: int, steps: int, rng: np.random.Generator) -> Te
         values = {"method": method, "method.bits": bits, "method.bucket_size": size, "optim.lr": rate, "seed": seed, "steps": steps}
         folder = sweep / f"{method}-{bits}b-run{number:05d}"
         folder.mkdir(parents=True)
-        (folder / "config.yaml").write_text(yaml.dump(args.resolve(values), Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper)))
+        (folder / "config.yaml").write_text(yaml.dump(resolving.resolve(values), Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper)))
         (folder / "status.json").write_text(json.dumps({"state": "done", "attempt": 1, "seconds": 50.0, "step": steps, "steps": steps}))
         names = ("first", "second") if number % REQUEUED == REQUEUED - 1 else ("whole",)
         for attempt, name in enumerate(names, 1):

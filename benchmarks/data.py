@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-import args
+from settings import resolving
 from train import data
 from train.data.dataset import Arrays, InMemory
 from train.torchvision_import import torchvision
@@ -67,7 +67,7 @@ def transforms(normalization: Any, *geometry: Any) -> Any:
 def small(name: str, batch: int, cutout: int = 0) -> dict[str, float]:
     """A data set that lies in memory, as its stand-in is augmented, with ``NUM_IMAGES`` pictures."""
     channels, side = SMALL[name]
-    config = args.resolve({"data": name, "data.augment": True, "data.cutout": cutout})
+    config = resolving.resolve({"data": name, "data.augment": True, "data.cutout": cutout})
     stand_in = data.stand_in(config, "cpu")
     assert isinstance(stand_in, InMemory)
     pixels = np.random.default_rng(0).integers(0, 256, (NUM_IMAGES, channels, side, side), dtype=np.uint8)
@@ -117,7 +117,7 @@ def large(root: Path, decode: str) -> dict[str, float]:
 
 
 def _imagenet(root: Path, decode: str) -> Any:
-    return data.load(args.resolve({"data": "imagenet", "data_dir": str(root), "data.decode": decode}), "cpu")
+    return data.load(resolving.resolve({"data": "imagenet", "data_dir": str(root), "data.decode": decode}), "cpu")
 
 
 def ahead(root: Path) -> dict[str, float]:

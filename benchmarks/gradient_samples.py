@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-import args
+from settings import resolving
 from train.steps.trainer import Trainer
 
 CACHE = Path("runs") / "accuracy_per_bit"
@@ -78,7 +78,7 @@ def recorded(data: str) -> Source:
     if place.exists():
         kept = torch.load(place, weights_only=True)
         return Source(title, kept["learn"], kept["measure"], recorded=True)
-    config = args.resolve({"method": "supersgd", "data": data, "model": model, "batch_size": batch_size, "workers": 1, "seed": 1})
+    config = resolving.resolve({"method": "supersgd", "data": data, "model": model, "batch_size": batch_size, "workers": 1, "seed": 1})
     trainer = Trainer(config, device=torch.device("cpu"))
     learn, measure = [], []
     for step in range(UPDATE_STEP + EVERY * NUM_MEASURED):

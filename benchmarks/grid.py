@@ -25,11 +25,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import args
 import grid_run
 from grid.engine.states import ledger
 from grid.engine.states.runs import runs_of
 from grid.engine.sweeps.families import load
+from settings import command_line, resolving
 
 ROOT = Path(__file__).parent.parent
 MAX_ARRAY_SIZE = 1001
@@ -105,7 +105,7 @@ def expansion(family: Path, turns: int) -> tuple[list[float], list[float]]:
 
     from grid.engine.scripts.script import chosen
 
-    args.register()
+    command_line.register()
     ours, rival = [], []
     words = [chosen(item, "") for item in load(str(family), "ten_thousand").experiments()[:: 10000 // SAMPLE]]
     with initialize(version_base="1.3", config_path=None):
@@ -254,7 +254,7 @@ def main() -> None:
         figures["expand_speedup_over_hydra"] = summary(ratios)
         figures |= submitting(family, turns)
         figures |= large(family)
-    settings = sum(len(part) if isinstance(part, dict) else 1 for part in args.resolve({}).values())
+    settings = sum(len(part) if isinstance(part, dict) else 1 for part in resolving.resolve({}).values())
     for name, value in figures.items():
         text = f"{value['median']:9.3f}  ({value['low']:.3f} - {value['high']:.3f})" if isinstance(value, dict) else f"{value:9}"
         print(f"{name:28} {text}")

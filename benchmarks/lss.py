@@ -30,10 +30,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-import args
 from benchmarks import lss_speed
-from nuq.kernels.operators import Key
+from benchmarks.lss_rows import Row
+from nuq.kernels.spec import Key
 from nuq.registry import METHODS
+from settings import resolving
 from train.steps.trainer import Trainer
 
 KINDS = ("conv", "linear", "norm", "bias")
@@ -59,23 +60,6 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One method on one gradient, and one kind of parameter."""
-
-    study: str  # clusters, cells or rivals
-    title: str
-    number: float  # of clusters, of cells over coordinates; 0 for rivals
-    step: int
-    kind: str
-    large: float
-    small: float
-    error: float
-    bits: float
-    encode_ms: float
-    decode_ms: float
-
-
-@dataclass(frozen=True)
 class Contender:
     """A method with settings; study, title, number: as in its rows."""
 
@@ -97,7 +81,7 @@ def kinds_of(model: nn.Module) -> dict[str, str]:
 
 def record(data: str, model: str, steps: int, every: int, seed: int) -> tuple[list[Recorded], dict[str, str]]:
     """Gradients of one worker at every ``every``-th step of an uncompressed run, from step ``every`` on, and the parameters' kinds."""
-    config = args.resolve({"method": "supersgd", "data": data, "model": model, "batch_size": 32, "workers": 1, "seed": seed})
+    config = resolving.resolve({"method": "supersgd", "data": data, "model": model, "batch_size": 32, "workers": 1, "seed": seed})
     trainer = Trainer(config, device=torch.device("cpu"))
     recorded = []
     for step in range(steps + 1):

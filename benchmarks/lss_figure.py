@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from analysis.plots import style
 
 if TYPE_CHECKING:
-    from benchmarks.lss import Row
+    from benchmarks.lss_rows import Row
 
 COLOURS = {"conv": "#0072b2", "linear": "#d55e00", "norm": "#0a7d3c", "bias": "#751713"}
 MARKERS = {"conv": "o", "linear": "s", "norm": "^", "bias": "D"}

@@ -14,8 +14,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from nuq.kernels.operators import Key
 from nuq.kernels.sketches import clusters
+from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 
 TURNS = 5

@@ -46,8 +46,8 @@ def child(model_name: str, spec: str, batch: int, threads: int) -> None:
     import torch
     from torch.nn.functional import cross_entropy
 
-    import args
     import nuq
+    from settings import resolving
     from train import models
     from train.data.text import NUM_CODES
     from train.process.memory import return_freed_memory
@@ -55,7 +55,7 @@ def child(model_name: str, spec: str, batch: int, threads: int) -> None:
     torch.set_num_threads(threads)
     return_freed_memory()
     torch.manual_seed(1)
-    config = args.resolve({"model": model_name, "data": "text" if model_name == GPT else "cifar10"})
+    config = resolving.resolve({"model": model_name, "data": "text" if model_name == GPT else "cifar10"})
     shape, num_classes = ((config["data"]["length"],), NUM_CODES) if model_name == GPT else ((3, 32, 32), 10)
     model = models.build(config, shape, num_classes).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)

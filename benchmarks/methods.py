@@ -24,7 +24,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -33,43 +33,19 @@ import yaml
 from torch import Tensor
 
 from benchmarks import eager, model_gradient
+from benchmarks.method_rows import Row
 from benchmarks.model_gradient import Gradients
 from nuq import native
 from nuq.compressors.message import parse
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.exchange.collective_factory import sorted_settings
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS, method
 
-LEAST_GB_PER_S, LEAST_RATIO = 1.0, 10.0
 PAIRS, FEWEST_PAIRS, BUDGET_S = 9, 3, 20.0
 QUICK_PAIRS, QUICK_BUDGET_S = 3, 5.0
 SLOW_BUDGET = 3  # times the budget: then one pair is enough
-
-
-@dataclass(frozen=True)
-class Row:
-    """What one method showed."""
-
-    title: str
-    unbiased: bool
-    error: float  # median, least and largest over the gradients
-    error_low: float
-    error_high: float
-    bits_per_coordinate: float
-    encode_gb_per_s: float
-    decode_gb_per_s: float
-    eager_gb_per_s: float | None
-    ratio: float | None  # to the eager one, pair by pair: median, least, largest
-    ratio_low: float | None
-    ratio_high: float | None
-    pairs: int
-
-    @property
-    def reached(self) -> bool:
-        """encode >= 10x eager or >= 1 GB/s"""
-        return self.encode_gb_per_s >= LEAST_GB_PER_S or (self.ratio or 0.0) >= LEAST_RATIO
 
 
 def settings_of(case: str) -> tuple[str, Any]:

@@ -14,7 +14,7 @@ from analysis.plots import style
 from analysis.seed_groups import Cell
 
 if TYPE_CHECKING:
-    from benchmarks.methods import Row
+    from benchmarks.method_rows import Row
 
 LEAST_GB_PER_S = 1.0
 LOSSLESS = "no error"

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-import args
+from settings import resolving
 from train.steps.trainer import Trainer
 
 CACHE = Path("runs") / "methods"
@@ -61,7 +61,7 @@ def _recorded(model: str, stand_in: bool) -> Gradients:
         kept = torch.load(place, weights_only=True)
         return Gradients(title, kept["shapes"], kept["learn"], kept["measure"], stand_in)
     chosen = {"method": "supersgd", "model": model, **settings, "batch_size": BATCH_SIZE, "workers": 1, "stand_in": stand_in}
-    trainer = Trainer(args.resolve({**chosen, "threads": torch.get_num_threads()}), device=torch.device("cpu"))
+    trainer = Trainer(resolving.resolve({**chosen, "threads": torch.get_num_threads()}), device=torch.device("cpu"))
     found = trained(trainer, LEARN_AT, MEASURE_AT, title)
     place.parent.mkdir(parents=True, exist_ok=True)
     torch.save({"shapes": found.shapes, "learn": found.learn, "measure": found.measure}, place)

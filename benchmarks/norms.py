@@ -27,13 +27,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import args
 from nuq.compressors.message import parse
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.exchange.collective_factory import sorted_settings
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS, method
+from settings import resolving
 from train.steps.trainer import Trainer
 
 CACHE = Path("runs") / "norms"
@@ -86,7 +86,7 @@ def recorded(title: str) -> Recorded:
         kept = torch.load(place, weights_only=True)
         return Recorded(title, kept["sizes"], kept["gradients"])
     settings = {"method": "supersgd", "workers": WORKERS, "seed": 1, "optim.lr": 0.1, **RUNS[title]}
-    trainer = Trainer(args.resolve(settings), device=torch.device("cpu"))
+    trainer = Trainer(resolving.resolve(settings), device=torch.device("cpu"))
     found = []
     for step in range(MOMENTS[-1] + 1):
         if step in MOMENTS:

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from nuq import native
-from nuq.kernels import bit_packing, operators, reference
+from nuq.kernels import bit_packing, reference, spec
 
 THREADS = 2
 EAGER_SIZE = 1 << 21
@@ -106,7 +106,7 @@ def prepare(row: Row, size: int, device: str) -> Prepared:
     bucket_size = row.bucket_size or size
     packing = bit_packing.packing(row.num_levels)
     levels = levels_of(row.num_levels).to(device)
-    scales = torch.zeros(operators.num_buckets(size, bucket_size) * operators.scales_per_bucket(row.norm), device=device)
+    scales = torch.zeros(spec.num_buckets(size, bucket_size) * spec.scales_per_bucket(row.norm), device=device)
     packed = torch.zeros(bit_packing.packed_bytes(size, packing), dtype=torch.uint8, device=device)
     num_bytes = vector.numel() * vector.element_size() + packed.numel() + 4 * scales.numel()
     rest = (scales, packed, bucket_size, row.norm, 0.0, packing, *WORDS)

@@ -31,7 +31,7 @@ from analysis.prediction import profile as profiles
 from analysis.prediction.profile import Bucket, Codec, Model, Profile
 from benchmarks.wire_rank import LOCAL_BUFFERS, MODELS
 from nuq.compressors.message import parse
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 
 LONG, SHORT, REPEATS = 1 << 22, 1 << 10, 9

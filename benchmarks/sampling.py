@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import torch
 
-import args
+from settings import resolving
 from train.steps.trainer import Trainer
 
 TURNS = 15
@@ -31,7 +31,7 @@ def milliseconds(call: Callable[[], object]) -> float:
 def trainer_of(model: str, batch_size: int, fit: str) -> Trainer:
     """Four workers of ALQ at the paper's bucket size, with no update of their own accord."""
     method = {"method": "alq", "method.fit": fit, "method.update_at": [], "method.update_every": 0}
-    config = args.resolve(
+    config = resolving.resolve(
         {**method, "data": "cifar10", "stand_in": True, "model": model, "batch_size": batch_size, "workers": 4, "seed": 1}
     )
     return Trainer(config, device=torch.device("cpu"))

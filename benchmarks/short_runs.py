@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
-import args
-from nuq.kernels.operators import NonFiniteError
+from nuq.errors import NonFiniteError
+from settings import command_line, resolving
 from train.steps.trainer import Trainer
 
 STEPS = 80
@@ -44,13 +44,13 @@ class Run:
 def settings_of(case: str, seed: int) -> dict[str, Any]:
     """``"alq norm=l2"`` as the settings of a run; ValueError for what is not legal."""
     name, *options = case.split()
-    given = args.parse_overrides([f"method={name}", *(f"method.{option}" for option in options)])
+    given = command_line.parse_overrides([f"method={name}", *(f"method.{option}" for option in options)])
     return TASK | given | {"seed": seed}
 
 
 def run(case: str, seed: int) -> Run:
     """One run."""
-    trainer = Trainer(args.resolve(settings_of(case, seed)), device=torch.device("cpu"))
+    trainer = Trainer(resolving.resolve(settings_of(case, seed)), device=torch.device("cpu"))
     before = trainer.evaluate("train")["Tloss"]
     try:
         for _ in range(STEPS):
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     try:
         for case in chosen.methods:
-            args.resolve(settings_of(case, 1))
+            resolving.resolve(settings_of(case, 1))
     except ValueError as error:
         parser.error(str(error))
     torch.set_num_threads(1)

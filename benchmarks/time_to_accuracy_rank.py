@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-import args
 import nuq
 from benchmarks import baselines
 from nuq.registry import METHODS
+from settings import resolving
 from train import data
 from train.data.dataset import DataSet
 from train.models.gpt import GPT
@@ -57,7 +57,7 @@ class Task:
 
 def data_of(task: Task) -> DataSet:
     few = {"data.num_test": 128} if task.data == "text" else {}
-    return data.load(args.resolve({"method": DENSE, "data": task.data, "model": task.model, **few}), torch.device("cpu"))
+    return data.load(resolving.resolve({"method": DENSE, "data": task.data, "model": task.model, **few}), torch.device("cpu"))
 
 
 def model_of(task: Task, dataset: DataSet) -> nn.Module:

@@ -30,46 +30,24 @@ import functools
 import json
 import os
 import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-import args
+from benchmarks.train_turns import CHECKED_STEPS, METHODS, Prepared, _batches, data_of, in_turns, seconds, spread, trainer_of
 from nuq import native
 from nuq.levels import schedule
+from settings import command_line, resolving, sections
 from train.process.memory import keep_freed_memory
 from train.steps.gradients import DTYPES
 from train.steps.trainer import Trainer
 
-METHODS: dict[str, dict[str, Any]] = {"sgd": {"method": "supersgd"}, "alq_3bit": {"method": "alq", "method.bits": 3}}
 LIMITS = {"overhead_sgd": 0.03, "overhead_alq_3bit": 0.10, "share_updates_and_measurement": 0.02}
 AGREEMENT = {"fp32": 1e-3, "bf16": 0.1, "fp16": 0.1}  # kernels chosen differently round differently
-PREPARED_STEPS, CHECKED_STEPS, WARM_UP = 4, 3, 2
 PAPER = {"steps": 80_000, "measure_every": 1000}
-
-
-class Prepared:
-    """A data set's first training batches, as the passes take them: what the trainer asks for comes from memory, in turn."""
-
-    def __init__(self, trainer: Trainer) -> None:
-        self.steps = [_batches(trainer, step) for step in range(PREPARED_STEPS)]
-        self._next, self._workers = 0, len(self.steps[0])
-        self.is_stand_in = trainer.data.is_stand_in
-
-    def train_batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        del indices, generator
-        step, worker = divmod(self._next, self._workers)
-        self._next += 1
-        return self.steps[step % PREPARED_STEPS][worker]
-
-
-def _batches(trainer: Trainer, step: int) -> list[tuple[Tensor, Tensor]]:
-    """Every worker's minibatch of a step."""
-    return [trainer.gradients.batch(worker, step, trainer.order, "train") for worker in trainer.trained.hosted]
 
 
 class Bare:
@@ -94,57 +72,6 @@ class Bare:
             (loss / len(minibatches)).backward()
         self.optimizer.step()
         self.steps += 1
-
-
-def data_of(model: str) -> str:
-    return "text" if model == "gpt" else "cifar10"
-
-
-def trainer_of(
-    model: str, batch_size: int, workers: int, threads: int, method: dict[str, Any], device: str = "cpu", **more: Any
-) -> Trainer:
-    """On CIFAR-10, a GPT on text; on a stand-in of its shape where it is not there.  No level is updated of the trainer's own accord."""
-    quiet = {"method.update_at": [], "method.update_every": 0} if "method.bits" in method else {}
-    settings = {"data": data_of(model), "model": model, "batch_size": batch_size, "workers": workers, "threads": threads, **method, **quiet}
-    try:
-        return Trainer(args.resolve(settings | more), device=torch.device(device))
-    except FileNotFoundError:
-        return Trainer(args.resolve(settings | more | {"stand_in": True}), device=torch.device(device))
-
-
-def seconds(call: Callable[[], object], *, wall: bool = False) -> float:
-    """Time of one call; of a single thread its own, which others on the machine change little.  On a GPU, with what the call started."""
-    on_gpu = torch.cuda.is_initialized()
-    clock = time.thread_time if torch.get_num_threads() == 1 and not (wall or on_gpu) else time.perf_counter
-    if on_gpu:
-        torch.cuda.synchronize()
-    started = clock()
-    call()
-    if on_gpu:
-        torch.cuda.synchronize()
-    return clock() - started
-
-
-def in_turns(
-    ours: Callable[[], object], theirs: Callable[[], object], budget_s: float, *, wall: bool = False
-) -> tuple[list[float], list[float]]:
-    """Times of both, one pair after another, until the time is up; at least three pairs."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(WARM_UP):
-        ours()
-        theirs()
-    began, turn = time.perf_counter(), 0
-    while turn < 3 or time.perf_counter() - began < budget_s:
-        for which in (0, 1) if turn % 2 else (1, 0):
-            times[which].append(seconds((ours, theirs)[which], wall=wall))
-        turn += 1
-    return times
-
-
-def spread(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """Median and quartiles."""
-    low, middle, high = statistics.quantiles(ratios, n=4)
-    return middle, low, high
 
 
 def disagreement(trainer: Trainer, bare: Bare) -> float:
@@ -182,7 +109,7 @@ def overhead(trainer: Trainer, budget_s: float, *, exact: bool) -> dict[str, flo
 
 def shares(trainer: Trainer, step_s: float) -> dict[str, float]:
     """What updates and measurements take of the whole, at the default schedule and at the paper's.  step_s: of one training step."""
-    defaults = args.resolve({"method": "alq"})
+    defaults = resolving.resolve({"method": "alq"})
     gradients = {worker: trainer.gradient(worker, 0, trainer.order, "train")[0] for worker in trainer.trained.hosted}
     observe_s = statistics.median(seconds(lambda: trainer.workers.observe(gradients, 0)) for _ in range(5))
     updates_s = []
@@ -192,7 +119,7 @@ def shares(trainer: Trainer, step_s: float) -> dict[str, float]:
     update_s = statistics.median(updates_s)
     one_update_s = defaults["method"]["num_samples"] * observe_s + update_s
     measure_s = seconds(trainer.measure)
-    settings = args.named_method(defaults)
+    settings = sections.named_method(defaults)
 
     def share(steps: int, every: int) -> tuple[float, float]:
         updates = sum(schedule.next_update(settings, step) == step for step in range(steps))
@@ -272,10 +199,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     chosen = parser.parse_args(arguments)
     try:
-        settings = {**args.parse_overrides(chosen.settings), **({"data": chosen.data} if chosen.data else {})}
+        settings = {**command_line.parse_overrides(chosen.settings), **({"data": chosen.data} if chosen.data else {})}
         for model in chosen.model:
             own = {"data": data_of(model), "model": model, "workers": chosen.workers, "batch_size": chosen.batch}
-            args.resolve(own | settings | {"device": chosen.device})
+            resolving.resolve(own | settings | {"device": chosen.device})
     except ValueError as error:
         parser.error(str(error))
     torch.set_num_threads(chosen.threads)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.train import METHODS, Prepared, in_turns, spread, trainer_of
+from benchmarks.train_turns import METHODS, Prepared, in_turns, spread, trainer_of
 from train.steps.trainer import Trainer
 
 THREADS = (2, 4)

@@ -28,14 +28,16 @@ from torch._C._distributed_c10d import GradBucket
 
 from nuq.compressors.feedback import keep_fitting
 from nuq.compressors.message import VERSION
+from nuq.errors import NonFiniteError
 from nuq.exchange import agreement, gate, saved_state, summary
 from nuq.exchange.collective_factory import Coders, Dense, build, by_encoder, sorted_settings
 from nuq.exchange.collectives.messages import Account, Hosts
-from nuq.exchange.ddp_buckets import Bucket, Plan, made, trained
+from nuq.exchange.ddp_buckets import Bucket, Plan, made
 from nuq.exchange.level_updates import RankLevels
 from nuq.exchange.payload import check_mean
 from nuq.exchange.transport import Links, apart, backend_of
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.kernels.spec import Key
+from nuq.parameters import trained
 from nuq.settings import layers as layer_list
 from nuq.settings.exchange import Hook, HookExchange
 from nuq.settings.feedback import HookFeedback

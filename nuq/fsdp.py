@@ -18,7 +18,7 @@ from nuq.exchange.collective_factory import Coders, sorted_settings
 from nuq.exchange.payload import Part
 from nuq.exchange.transport import Links
 from nuq.functional import fit_levels
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.settings.exchange import Exchange
 
 

@@ -14,7 +14,7 @@ from nuq.exchange.collective_factory import Coders, build, sorted_settings
 from nuq.exchange.collectives.messages import Account, Hosts
 from nuq.exchange.payload import Part, cut
 from nuq.exchange.transport import Links
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.settings.exchange import Exchange
 

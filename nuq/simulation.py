@@ -22,13 +22,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from nuq.compressors.feedback import ErrorFeedback
+from nuq.errors import NonFiniteError
 from nuq.exchange.collective_factory import Coders, build, by_encoder
 from nuq.exchange.collectives.hierarchical import Hierarchical
 from nuq.exchange.collectives.messages import Account, Hosts, Server, scale
 from nuq.exchange.level_updates import Learner, learners
 from nuq.exchange.payload import Marked
 from nuq.exchange.transport import Links
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.kernels.spec import Key
 from nuq.settings import layers as layer_list
 from nuq.settings.exchange import Exchange
 from nuq.settings.feedback import Feedback

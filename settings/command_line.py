@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from args import DEFAULTS, GROUPS, SECTIONS, Config
 from nuq.settings import check, setting, typed, unknown
 
 MODES = ("train", "evaluate")
@@ -57,8 +58,8 @@ def evaluation(values: Mapping[str, Any]) -> Evaluation:
     return settings
 
 
-def help_text(config: type, sections: Mapping[str, type], groups: Mapping[str, Mapping[str, type]], defaults: Mapping[str, str]) -> str:
-    """The settings of ``config``, of its sections, and of every choice of its groups; each schema is a dataclass of settings."""
+def help_text() -> str:
+    """Every setting with its default, its legal range and the reason for it: the experiment's, its sections', its groups' choices'."""
     lines = [
         "Train one experiment.",
         "",
@@ -68,12 +69,12 @@ def help_text(config: type, sections: Mapping[str, type], groups: Mapping[str, M
         "  python main.py mode=evaluate run=runs/main/NAME               evaluate a run's checkpoints as they appear, beside it",
         "",
         "Settings (name=default, legal range, reason):",
-        *_lines(config, ""),
+        *_lines(Config, ""),
     ]
-    for section, schema in sections.items():
+    for section, schema in SECTIONS.items():
         lines += ["", f"{section}: {schema.__doc__}", *_lines(schema, f"{section}.")]
-    for group, options in groups.items():
-        lines += ["", f"{group}={defaults[group]}  [one of {', '.join(options)}]"]
+    for group, options in GROUPS.items():
+        lines += ["", f"{group}={DEFAULTS[group]}  [one of {', '.join(options)}]"]
         by_schema: dict[type, list[str]] = {}
         for name, schema in options.items():
             by_schema.setdefault(schema, []).append(name)
@@ -100,21 +101,21 @@ def _lines(schema: type, prefix: str) -> list[str]:
     return lines
 
 
-def register(config: type, groups: Mapping[str, Mapping[str, type]], defaults: Mapping[str, str], help_shown: str) -> None:
+def register() -> None:
     """Hand every settings dataclass to Hydra's ConfigStore, under the primary config ``experiment``."""
     from hydra.core.config_store import ConfigStore
 
     store = ConfigStore.instance()
-    for group, options in groups.items():
+    for group, options in GROUPS.items():
         for name, schema in options.items():
             named = dataclasses.make_dataclass(f"{group}_{name}", [("name", str, field(default=name))], bases=(schema,))
             store.store(group=group, name=name, node=named)
-    chosen = [(group, Any, field(default=None)) for group in groups]
-    store.store(name="settings", node=dataclasses.make_dataclass("Settings", chosen, bases=(config,)))
-    order = ["settings", *({group: name} for group, name in defaults.items()), "_self_"]
+    chosen = [(group, Any, field(default=None)) for group in GROUPS]
+    store.store(name="settings", node=dataclasses.make_dataclass("Settings", chosen, bases=(Config,)))
+    order = ["settings", *({group: name} for group, name in DEFAULTS.items()), "_self_"]
     quiet = [{"override hydra/job_logging": "none"}, {"override hydra/hydra_logging": "none"}]
     hydra_settings: dict[str, Any] = {"run": {"dir": "."}, "sweep": {"dir": ".", "subdir": "."}, "output_subdir": None}
-    hydra_settings |= {"job": {"chdir": False}, "help": {"template": help_shown.replace("$", "$$")}}
+    hydra_settings |= {"job": {"chdir": False}, "help": {"template": help_text().replace("$", "$$")}}
     store.store(name="experiment", node={"defaults": [*order, *quiet], "hydra": hydra_settings})
 
 
@@ -122,7 +123,7 @@ def register(config: type, groups: Mapping[str, Mapping[str, type]], defaults: M
 
 
 def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
-    """Hydra overrides (``method.bits=3``) as the dotted settings that ``args.resolve`` takes; ValueError for anything else."""
+    """Hydra overrides (``method.bits=3``) as the dotted settings that ``settings.resolving.resolve`` takes; ValueError for anything else."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import OverrideParseException
 

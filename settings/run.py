@@ -117,3 +117,14 @@ def check_tensors(config: Mapping[str, Any], *, momentum_in_workers: bool) -> No
         if in_passes and compute[name]:
             shown = f"tensors.{in_passes[0]}={formats[in_passes[0]]!r}"
             raise ValueError(f"{shown}: does not go with compute.{name}=True, which records the passes without it; legal: False")
+
+
+def lag_s(text: str | None) -> float:
+    """The value of NUQ_LAG_S, how late files of other nodes may be seen and how far clocks differ: seconds; 120 where it is not set."""
+    try:
+        value = float(text or "120")
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 3600:
+        raise ValueError(f"NUQ_LAG_S={text!r}: must be a number of seconds from 0 to 3600")
+    return value

@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 
 import args
 from nuq.registry import METHODS
+from settings import command_line, resolving
 from tests.experiments import CHOICES, SETTINGS, experiments
 
 ROOT = Path(__file__).parent.parent
@@ -33,7 +34,7 @@ def _with_name(pair: tuple[str, str]) -> str:
 @pytest.fixture(scope="module")
 def hydra() -> Iterator[None]:
     """Hydra, holding our settings."""
-    args.register()
+    command_line.register()
     with initialize(version_base="1.3", config_path=None):
         yield
 
@@ -57,13 +58,13 @@ def _text(value: Any) -> str:
 
 
 def test_defaults_are_hydras(hydra: None) -> None:
-    assert args.resolve({}) == _composed([])
+    assert resolving.resolve({}) == _composed([])
 
 
 @pytest.mark.parametrize("pair", CHOICES, ids=_with_name)
 def test_every_choice_is_hydras(hydra: None, pair: tuple[str, str]) -> None:
     group, name = pair
-    config = args.resolve({group: name})
+    config = resolving.resolve({group: name})
     assert config == _composed([f"{group}={name}"])
     assert config[group]["name"] == name
 
@@ -73,9 +74,9 @@ def test_every_choice_is_hydras(hydra: None, pair: tuple[str, str]) -> None:
 def test_any_experiment_is_hydras(hydra: None, experiment: dict[str, Any], order: Any) -> None:
     overrides = [f"{key}={value if key in args.GROUPS else _text(value)}" for key, value in experiment.items()]
     order.shuffle(overrides)
-    config = args.resolve(experiment)
+    config = resolving.resolve(experiment)
     assert config == _composed(overrides)
-    assert args.resolve(args.parse_overrides(overrides)) == config
+    assert resolving.resolve(command_line.parse_overrides(overrides)) == config
     assert json.loads(json.dumps(config)) == config  # plain values only: YAML and JSON keep them
 
 
@@ -88,17 +89,17 @@ def test_any_experiment_is_hydras(hydra: None, experiment: dict[str, Any], order
 )
 def test_a_setting_without_effect_is_an_error(experiment: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        args.resolve(experiment)
+        resolving.resolve(experiment)
 
 
 def test_adaptive_levels_are_fitted_to_the_histogram_by_default() -> None:
     for name, entry in METHODS.items():
         if entry.adaptive and not name.endswith("n"):
-            assert args.resolve({"method": name})["method"]["fit"] == "histogram"
+            assert resolving.resolve({"method": name})["method"]["fit"] == "histogram"
 
 
 def test_numbers_become_what_the_setting_is() -> None:
-    config = args.resolve({"optim.lr": 1, "data_dir": 5})
+    config = resolving.resolve({"optim.lr": 1, "data_dir": 5})
     assert type(config["optim"]["lr"]) is float
     assert config["data_dir"] == "5"
 
@@ -112,12 +113,12 @@ def test_numbers_become_what_the_setting_is() -> None:
     ],
 )
 def test_a_setting_counts_where_one_layers_memory_reads_it(experiment: dict[str, Any]) -> None:
-    args.resolve(experiment)
+    resolving.resolve(experiment)
 
 
 def test_defaults_are_not_shared() -> None:
-    args.resolve({})["method"]["update_at"].append(7)
-    assert args.resolve({})["method"]["update_at"] == [0, 100, 2000]
+    resolving.resolve({})["method"]["update_at"].append(7)
+    assert resolving.resolve({})["method"]["update_at"] == [0, 100, 2000]
 
 
 # --- bad input ----------------------------------------------------------------------------------------------------
@@ -217,7 +218,7 @@ def test_defaults_are_not_shared() -> None:
 )
 def test_bad_settings_are_named(given_: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(ValueError, match=re.escape(words[0])) as caught:
-        args.resolve(given_)
+        resolving.resolve(given_)
     message = str(caught.value)
     assert not [word for word in words if word not in message], message
     assert "\n" not in message
@@ -241,27 +242,27 @@ def test_bad_settings_are_named(given_: dict[str, Any], words: list[str]) -> Non
 )
 def test_bad_overrides_are_named(override: str, word: str) -> None:
     with pytest.raises(ValueError, match=re.escape(word)) as caught:
-        args.check_overrides([override])
+        resolving.check_overrides([override])
     assert "\n" not in str(caught.value)
 
 
 def test_hydras_own_overrides_pass() -> None:
-    args.check_overrides(["hydra.verbose=true", "hydra/job_logging=none", "steps=3", "seed=1,2,3"], sweep=True)
+    resolving.check_overrides(["hydra.verbose=true", "hydra/job_logging=none", "steps=3", "seed=1,2,3"], sweep=True)
     with pytest.raises(ValueError, match="-m runs them"):
-        args.check_overrides(["seed=1,2,3"])
+        resolving.check_overrides(["seed=1,2,3"])
 
 
 # --- help ---------------------------------------------------------------------------------------------------------
 
 
 def test_help_names_every_setting_with_default_and_reason() -> None:
-    text = args.help_text()
+    text = command_line.help_text()
     entries: dict[str, list[str]] = {}
     for line, following in zip(text.splitlines(), text.splitlines()[1:], strict=False):
         if found := re.match(r"  ([a-z0-9_.]+)=", line):
             entries.setdefault(found.group(1), []).append(f"{line}\n{following.strip()}")
     for choice, name, item in SETTINGS:
-        config = args.resolve(choice)
+        config = resolving.resolve(choice)
         section, _, short = name.rpartition(".")
         value = (config[section] if section else config)[short]
         shown = value if isinstance(value, str) and value else repr(value) if isinstance(value, str) else json.dumps(value)
@@ -289,5 +290,5 @@ def test_every_reason_says_something() -> None:
 )
 def test_hints_name_what_was_meant(chosen: dict[str, Any], hint: str) -> None:
     with pytest.raises(ValueError) as error:
-        args.resolve(chosen)
+        resolving.resolve(chosen)
     assert hint in str(error.value)

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from nuq.compressors.eden import Eden
-from nuq.compressors.message import MessageError, parse
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.compressors.message import parse
+from nuq.errors import MessageError, NonFiniteError
+from nuq.kernels.spec import Key
 from nuq.registry import METHODS, Method
 from tests.theory import expected_error
 

@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 
-import args
 import grid_run
 from benchmarks.gpu import prepare
 from benchmarks.gpu import run as gpu_run
 from benchmarks.gpu.steps import chosen
-from settings import command_line
+from settings import command_line, resolving
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -69,8 +68,8 @@ LINES = [(there, command) for _, there, here in ROWS for command in re.findall(r
 def _check_overrides(words: list[str]) -> dict[str, Any]:
     overrides = [word for word in words if not word.startswith("-")]
     assert not [word for word in words if word.startswith("-") and word not in ("--help", "--cfg")]
-    args.check_overrides(overrides)
-    return args.resolve(args.parse_overrides(overrides))
+    resolving.check_overrides(overrides)
+    return resolving.resolve(command_line.parse_overrides(overrides))
 
 
 def _check_make(words: list[str]) -> None:
@@ -130,7 +129,7 @@ def check(command: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         case ["make", *rest]:
             _check_make(rest)
         case ["python", "main.py", "mode=evaluate", *rest]:
-            assert command_line.evaluation(args.parse_overrides(rest)).run
+            assert command_line.evaluation(command_line.parse_overrides(rest)).run
         case ["python", "main.py", *rest]:
             _check_overrides(rest)
         case ["python", "-m", "train.dry_run", *rest]:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import args
+from settings import command_line, resolving, run_identity
 from tests.experiments import CHOICES, FORMATS, SETTINGS, experiments, needed_by
 
 ROOT = Path(__file__).parent.parent
@@ -40,18 +41,18 @@ def _another(value: Any, item: dataclasses.Field[Any]) -> Any:
 @pytest.mark.parametrize(("choice", "name", "item"), SETTINGS, ids=[f"{list(c.values())}{n}" for c, n, _ in SETTINGS])
 def test_identity_changes_with_what_can_change_a_result(choice: dict[str, Any], name: str, item: dataclasses.Field[Any]) -> None:
     base = {**choice, "measure.every": 7}  # legal with either trajectory
-    config = args.resolve(base)
+    config = resolving.resolve(base)
     section, _, short = name.rpartition(".")
     if item.metadata["read_if"]:
         other, needed = needed_by(item)
         base[f"{section}.{other}"] = needed
-        config = args.resolve(base)
+        config = resolving.resolve(base)
     value = (config[section] if section else config)[short]
     other = _another(value, item)
     if other is None:
         return  # a setting of one choice
-    moved = args.resolve({**base, name: other})
-    assert (args.identity(moved) != args.identity(config)) == (item.metadata["identity"] is not False)
+    moved = resolving.resolve({**base, name: other})
+    assert (run_identity.identity(moved) != run_identity.identity(config)) == (item.metadata["identity"] is not False)
 
 
 def test_only_these_settings_change_no_result() -> None:
@@ -65,8 +66,8 @@ def test_experiments_that_are_named_already_keep_their_names() -> None:
     lines = [line for path in sorted(ROOT.glob("pjobs/*.sh")) for line in path.read_text().splitlines() if line.startswith("run ")]
     assert len(lines) > 100
     for line in lines:
-        config = args.resolve(args.parse_overrides(shlex.split(line)[1:]))
-        assert config["run_dir"].endswith(f"-{args.identity(config)}"), line
+        config = resolving.resolve(command_line.parse_overrides(shlex.split(line)[1:]))
+        assert config["run_dir"].endswith(f"-{run_identity.identity(config)}"), line
 
 
 def test_a_setting_counts_unless_default_where_it_is_younger_than_names() -> None:
@@ -80,28 +81,28 @@ def test_a_setting_counts_unless_default_where_it_is_younger_than_names() -> Non
     compute = {f"compute.{name}" for name in ("precision", "compile", "channels_last", "cuda_graphs", "accumulate")}
     tensors = {f"tensors.{name}" for name in (*FORMATS, "master", "inference", "min_size")}
     assert younger == compute | exchange | feedback | model | optim | task | tensors
-    config = args.resolve({"exchange.timeout_s": 5.0})
-    assert "exchange" not in args.result_settings(config)
+    config = resolving.resolve({"exchange.timeout_s": 5.0})
+    assert "exchange" not in run_identity.result_settings(config)
     older = {key: value for key, value in config.items() if key != "exchange"}
-    assert args.identity(older) == args.identity(config) == args.identity(args.resolve({}))
-    chosen = args.result_settings(args.resolve({"exchange.collective": "server", "exchange.second_bits": 4}))
+    assert run_identity.identity(older) == run_identity.identity(config) == run_identity.identity(resolving.resolve({}))
+    chosen = run_identity.result_settings(resolving.resolve({"exchange.collective": "server", "exchange.second_bits": 4}))
     assert chosen["exchange"] == {"collective": "server"}
     with pytest.raises(KeyError):  # which every configuration has
-        args.identity({key: value for key, value in config.items() if key != "measure"})
+        run_identity.identity({key: value for key, value in config.items() if key != "measure"})
 
 
 def test_groups_change_the_identity() -> None:
-    seen = {args.identity(args.resolve({group: name})) for group, name in CHOICES}
+    seen = {run_identity.identity(resolving.resolve({group: name})) for group, name in CHOICES}
     # Each group's default is the same experiment; choices that share a schema must still differ.
     assert len(seen) == len(CHOICES) - len(args.GROUPS) + 1
 
 
 @given(experiment=experiments(), order=st.randoms(use_true_random=False))
 def test_identity_is_of_the_resolved_experiment(experiment: dict[str, Any], order: Any) -> None:
-    config = args.resolve(experiment)
+    config = resolving.resolve(experiment)
     shuffled = list(experiment.items())
     order.shuffle(shuffled)
-    assert args.identity(args.resolve(dict(shuffled))) == args.identity(config)
+    assert run_identity.identity(resolving.resolve(dict(shuffled))) == run_identity.identity(config)
     # every default spelled out is the same experiment
     explicit = {group: config[group]["name"] for group in args.GROUPS}
     for key, value in config.items():
@@ -109,11 +110,11 @@ def test_identity_is_of_the_resolved_experiment(experiment: dict[str, Any], orde
             explicit |= {f"{key}.{name}": part for name, part in value.items() if name != "name"}
         else:
             explicit[key] = value
-    assert args.identity(args.resolve(explicit)) == args.identity(config)
-    assert re.fullmatch(r"[0-9a-f]{14}", args.identity(config))  # 56 bits
+    assert run_identity.identity(resolving.resolve(explicit)) == run_identity.identity(config)
+    assert re.fullmatch(r"[0-9a-f]{14}", run_identity.identity(config))  # 56 bits
 
 
 def test_run_name_is_readable_and_safe() -> None:
-    config = args.resolve({"method": "alq_n", "method.bits": 4, "model": "resnet8", "data": "cifar10", "seed": 12})
-    assert args.run_name(config) == f"alq_n-4b-resnet8-cifar10-s12-{args.identity(config)}"
-    assert args.run_name(args.resolve({"method": "sgd"})).startswith("sgd-cnn-digits-s1-")
+    config = resolving.resolve({"method": "alq_n", "method.bits": 4, "model": "resnet8", "data": "cifar10", "seed": 12})
+    assert run_identity.run_name(config) == f"alq_n-4b-resnet8-cifar10-s12-{run_identity.identity(config)}"
+    assert run_identity.run_name(resolving.resolve({"method": "sgd"})).startswith("sgd-cnn-digits-s1-")

@@ -125,8 +125,8 @@ assert grid_run.main(["show", "everything", "cpu"]) == 0
 toy, other = [next(run for run in cpu().experiments() if run.settings["method"] == name) for name in ("toy", "supersgd")]
 for chosen in (toy, other):
     quick = {**chosen.settings, "steps": 3, "eval_every": 3, "workers": 2, "batch_size": 8, "model": "logreg", "seed": 1}
-    config = args.resolve({key: value for key, value in quick.items() if key != "run_dir"})
-    config["run_dir"] = str(Path(sys.argv[1]) / "runs" / "toys" / args.run_name(config))
+    config = settings.resolving.resolve({key: value for key, value in quick.items() if key != "run_dir"})
+    config["run_dir"] = str(Path(sys.argv[1]) / "runs" / "toys" / settings.run_identity.run_name(config))
     assert run(config) == 0
 assert analysis(["table", "toys", "--runs", sys.argv[1] + "/runs", "--out", sys.argv[1] + "/figures"]) == 0
 looks = [style.look(Cell(name, 0, name, (), {})) for name in METHODS]

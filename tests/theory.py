@@ -19,8 +19,8 @@ from nuq.compressors.quantized import Quantizer
 from nuq.compressors.signs import Sides
 from nuq.compressors.smaq import SmaQ
 from nuq.compressors.sparse import Keyed
-from nuq.kernels import atoms, operators, reference
-from nuq.kernels.operators import Key
+from nuq.kernels import atoms, operators, reference, spec
+from nuq.kernels.spec import Key
 from nuq.levels import code_tables, lloyd_max
 
 
@@ -111,9 +111,7 @@ def _of_quantizer(quantizer: Quantizer, x: Tensor) -> float:
     """norm^2 * sum of (r - l)(u - r), for what is cut into buckets; step^2 / 12 a coordinate after subtractive dither."""
     size = quantizer.bucket_size
     assert x.numel() % size == 0
-    pairs = (
-        operators.bucket_scales(x, size, quantizer.norm, quantizer.multiple).view(-1, operators.scales_per_bucket(quantizer.norm)).double()
-    )
+    pairs = operators.bucket_scales(x, size, quantizer.norm, quantizer.multiple).view(-1, spec.scales_per_bucket(quantizer.norm)).double()
     scales = pairs[:, :1]
     if quantizer.dither:
         return float((scales * 2 / (quantizer.levels.num_levels - 1)).square().sum() * size / 12)

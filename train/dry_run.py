@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import args
-from nuq.kernels.operators import NonFiniteError
+from nuq.errors import NonFiniteError
+from settings import command_line, resolving, run_identity, sections
 from train import data
 from train.data.dataset import DataSet, Split
 from train.data.sources import UNUSABLE
@@ -117,7 +117,10 @@ def num_updates(method: Mapping[str, Any], steps: int) -> int:
 def _updates_s(trainer: Trainer, config: dict[str, Any], full_pass_s: float) -> float:
     """Seconds of all level updates of the full run; the passes count where samples are drawn afresh."""
     workers, total_s = trainer.workers, 0.0
-    of_encoders = [args.named_method(config), *(layer.settings for layer in args.named_layers(config))]  # the full run's, not the trial's
+    of_encoders = [
+        sections.named_method(config),
+        *(layer.settings for layer in sections.named_layers(config)),
+    ]  # the full run's, not the trial's
     for learner in workers.learners:
         settings = of_encoders[learner.encoder]
         gradient, _ = trainer.gradient(0, 0, trainer.order, "dry run")
@@ -226,7 +229,7 @@ def duration(seconds: float) -> str:
 def main(overrides: list[str]) -> int:
     """The command line; the exit code as main.py's.  The estimates go to the file NUQ_MEASURED, too, as JSON."""
     try:
-        config = args.resolve(args.parse_overrides(overrides))
+        config = resolving.resolve(command_line.parse_overrides(overrides))
         estimate = dry_run(config)
     except UNUSABLE as error:
         print(f"dry run: {error}", file=sys.stderr)
@@ -239,7 +242,7 @@ def main(overrides: list[str]) -> int:
         return status.EXIT_INTERRUPTED
     names = {"training": "train_s", "level updates": "update_s", "measuring": "measure_s", "evaluating": "evaluate_s"}
     parts = ", ".join(f"{name} {duration(estimate[key])}" for name, key in names.items())
-    print(f"dry run of {args.run_name(config)}: {STEPS} steps, level update, evaluation, checkpoint and resume went well")
+    print(f"dry run of {run_identity.run_name(config)}: {STEPS} steps, level update, evaluation, checkpoint and resume went well")
     print(f"  full run, all {config['workers']} workers in one process on this machine: about {duration(estimate['seconds'])} ({parts})")
     print(f"  memory: about {estimate['memory_gb']:.2g} GB for all workers in one process")
     print(f"  disk: {estimate['disk_gb']:.2g} GB for the checkpoints and the first lines of the logs")

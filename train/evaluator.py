@@ -21,7 +21,7 @@ import torch
 import yaml
 from tensorboardX import summary
 
-import args
+from settings import resolving, run_identity
 from settings.command_line import Evaluation
 from train import data, models
 from train.data.objective import WORDS
@@ -48,7 +48,7 @@ class Evaluator:
     def __init__(self, settings: Evaluation) -> None:
         self.run_dir = Path(settings.run)
         config = read_config(self.run_dir)
-        self.identity = args.identity(config)
+        self.identity = run_identity.identity(config)
         chosen = {"data_dir": settings.data_dir, "threads": settings.threads, "eval_batch_size": settings.eval_batch_size}
         config |= {"device": settings.device, **{key: value for key, value in chosen.items() if value}}
         config["compute"] = config["compute"] | {"cuda_graphs": False, "compile": False}  # means of training, which the device may lack
@@ -217,7 +217,7 @@ def read_config(run_dir: Path) -> dict[str, Any]:
         for part, values in content.items():
             if isinstance(values, dict):
                 flat |= {part if name == "name" else f"{part}.{name}": value for name, value in values.items()}
-        return args.resolve(flat)
+        return resolving.resolve(flat)
     except FileNotFoundError:
         raise ValueError(
             f"run={str(run_dir)!r}: there is no config.yaml in it; legal is the folder of a run, as in runs/main/NAME"

@@ -13,10 +13,9 @@ from typing import Any
 import torch
 import yaml
 
-import args
-from nuq.exchange.transport import RankLost
-from nuq.kernels.operators import NonFiniteError
+from nuq.errors import NonFiniteError, RankLost
 from nuq.settings.quantized_training import formats_of
+from settings import run_identity
 from train import rank_failure
 from train.data.sources import UNUSABLE
 from train.logs.run_log import Log
@@ -60,7 +59,7 @@ def launch(config: dict[str, Any], stop: StopSignal | None = None) -> int:
         rank = rendezvous.own_rank()
     except ValueError as error:
         return _refuse(error)
-    run_dir = Path(args.default_run_dir(config))
+    run_dir = Path(run_identity.default_run_dir(config))
     with contextlib.ExitStack() as held:
         try:
             _check_folder(run_dir, config)
@@ -148,7 +147,7 @@ def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
     """ValueError where the folder holds a run of other settings, or one whose settings cannot be read."""
     path = run_dir / "config.yaml"
     try:
-        before = args.identity(yaml.safe_load(text(path)))
+        before = run_identity.identity(yaml.safe_load(text(path)))
     except FileNotFoundError:
         if (run_dir / "status.json").exists() or any((run_dir / name).exists() for name in GENERATIONS):
             if path.exists():  # the first rank has written both meanwhile
@@ -157,7 +156,7 @@ def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
         return
     except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is damaged ({type(error).__name__}): put it back or choose another run_dir") from error
-    if before != args.identity(config):
+    if before != run_identity.identity(config):
         raise ValueError(f"run_dir={str(run_dir)!r} holds a run of other settings (see its config.yaml): choose another folder")
 
 

@@ -10,8 +10,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from nuq.exchange.transport import RankLost
-from nuq.kernels.operators import NonFiniteError
+from nuq.errors import NonFiniteError, RankLost
 from train.data.sources import DataError
 from train.models import WeightsError
 from train.process import status as statuses

@@ -11,60 +11,19 @@ import math
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from analysis.prediction import profile, validate
 from analysis.prediction import steps as predict
 from analysis.prediction.message_size import Format, format_of, predicted, second_format
-from analysis.prediction.profile import Model, Profile
-from analysis.prediction.steps import Network, Prediction, Variant
+from analysis.prediction.question import _UNITS, RIVAL, Question, Row, shown_bandwidth
+from analysis.prediction.steps import Variant
 from nuq.registry import method
 
-RIVAL = "bf16"
 LETTERS = {"ring": "R", "tree": "T", "gather": "G", "two_stage": "S", "server": "P", "hierarchical": "H"}
-_UNITS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _NUMBER = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([kKMGT]?)")
 _LADDER_FROM = 100  # a wider range has two bandwidths a decade, a narrower one three
-
-
-@dataclass(frozen=True)
-class Row:
-    """Methods that cost the same, under one label."""
-
-    label: str
-    methods: tuple[str, ...]
-    variant: Variant
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is predicted: everything but workers and bandwidth."""
-
-    profile: Profile
-    model: Model
-    compute_s: float
-    rows: tuple[Row, ...]
-    per_machine: int
-    local_bandwidth: float
-    collective: str
-
-    def network(self, workers: int, bandwidth: float) -> Network:
-        """Of so many workers with this link."""
-        return Network(workers, bandwidth, self.per_machine, self.local_bandwidth)
-
-    def step(self, row: Row, workers: int, bandwidth: float) -> Prediction:
-        """One row's step; the collective that was asked for where it is one of the row's."""
-        network = self.network(workers, bandwidth)
-        chosen = self.collective if self.collective in row.variant.collectives else "auto"
-        return predict.predict(row.variant, self.model, self.compute_s, network, self.profile, chosen)
-
-    def break_even(self, row: Row, workers: int) -> float:
-        """The bandwidth in bit/s below which a row is quicker than bf16."""
-        rival = next(row for row in self.rows if row.label == RIVAL)
-        return predict.break_even(
-            lambda bandwidth: self.step(row, workers, bandwidth).step_s, lambda bandwidth: self.step(rival, workers, bandwidth).step_s
-        )
 
 
 # --- what was asked -----------------------------------------------------------------------------------------------
@@ -270,12 +229,6 @@ def aligned(lines: Sequence[Sequence[str]]) -> str:
 def duration(seconds: float) -> str:
     """Three digits, in s or ms."""
     return f"{seconds:.3g} s" if seconds >= 0.9995 else f"{1e3 * seconds:.3g} ms"
-
-
-def shown_bandwidth(bandwidth: float) -> str:
-    """``1e8`` is 100M."""
-    unit = next(unit for unit in ("T", "G", "M", "k", "") if bandwidth >= _UNITS[unit] or not unit)
-    return f"{bandwidth / _UNITS[unit]:.3g}{unit}"
 
 
 def shown_break_even(bandwidth: float) -> str:

@@ -15,7 +15,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 
 from analysis.plots import style
 from analysis.plots.curves import legend_below
-from analysis.prediction.command import Question, Row, shown_bandwidth
+from analysis.prediction.question import Question, Row, shown_bandwidth
 from analysis.seed_groups import Cell
 from nuq.registry import METHODS
 

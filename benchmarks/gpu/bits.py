@@ -59,7 +59,7 @@ Check = Callable[[Any, str], Tensors]  # what one implementation computes on a d
 
 def operator_checks(size: int) -> dict[str, Check]:
     """Encoding and decoding, and rotations."""
-    from nuq.kernels.operators import NORMS
+    from nuq.kernels.spec import NORMS
     from tests.nuq import test_cuda
     from tests.nuq.test_cuda import Case
 
@@ -101,7 +101,7 @@ def vector_of(case: Any) -> Tensor:
 
 def statistics_checks(size: int) -> dict[str, Check]:
     """What level updates are computed from: one sample of a vector, and the moments of its buckets."""
-    from nuq.kernels.operators import NORMS
+    from nuq.kernels.spec import NORMS
     from nuq.kernels.statistics import Statistics
     from tests.nuq.test_cuda import Case
 

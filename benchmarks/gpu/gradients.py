@@ -19,9 +19,9 @@ from typing import Any
 
 import torch
 
-import args
 from benchmarks.methods import Contender
 from benchmarks.model_gradient import Gradients, trained
+from settings import resolving
 from train.steps.trainer import Trainer
 
 AGES = (20, 200, 1000)
@@ -67,9 +67,9 @@ def trainer_of(settings: dict[str, Any], device: str) -> Trainer:
     """On random pictures where the real ones are not there."""
     given = {"method": "supersgd", "workers": 1, "seed": 1, **settings}
     try:
-        return Trainer(args.resolve(given), device=torch.device(device))
+        return Trainer(resolving.resolve(given), device=torch.device(device))
     except FileNotFoundError:
-        return Trainer(args.resolve(given | {"stand_in": True}), device=torch.device(device))
+        return Trainer(resolving.resolve(given | {"stand_in": True}), device=torch.device(device))
 
 
 def errors(gradients: Gradients, until: float) -> dict[str, Any]:

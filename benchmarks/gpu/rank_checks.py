@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import nuq
-from nuq.exchange.transport import RankLost
+from nuq.errors import RankLost
 
 Found = dict[str, Any]
 METHODS: dict[str, dict[str, Any]] = {

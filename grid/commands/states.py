@@ -89,7 +89,7 @@ def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
 
 def _data_here(runs: Sequence[Run], view: View, root: Path) -> None:
     """What is wrong with runs that were made on other data than lie here, or where the last plan's site has them."""
-    from grid.engine.slurm.site import load_site
+    from grid.engine.slurm.site_yaml import load_site
     from grid.engine.submission.planning import reviewed
     from grid.engine.submission.rehearsal import rehearse
 

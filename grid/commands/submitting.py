@@ -250,7 +250,7 @@ def _cancel_unwanted(made: Made, yes: bool, root: Path) -> bool:
 
 def _go_on(item: Submission, options: Options, root: Path) -> int:
     """The reviewed plan was begun before: finish it, or say that it is finished."""
-    from grid.engine.slurm.site import load_site
+    from grid.engine.slurm.site_yaml import load_site
     from grid.engine.states import evidence
     from grid.engine.submission import planning
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from nuq import native
 from nuq.coding import base_delta_reference
 from nuq.coding.base_delta_reference import BASE, BIAS, BLOCK, LEAST_EXPONENT, MIXED
-from nuq.kernels.operators import Words
+from nuq.kernels.spec import Words
 from nuq.native import base_delta as compiled
 
 

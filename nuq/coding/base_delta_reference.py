@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from nuq.kernels import reference
-from nuq.kernels.operators import Words
+from nuq.kernels.spec import Words
 
 BLOCK = 64
 BASE, MIXED = 16, 32  # kinds of blocks

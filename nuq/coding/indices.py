@@ -31,7 +31,7 @@ from torch import Tensor
 from nuq import native
 from nuq.coding import entropy, indices_reference
 from nuq.coding.entropy_tables import Bytes, Ints, quantised, rans_bits, write_table
-from nuq.compressors.message import MessageError
+from nuq.errors import MessageError
 from nuq.kernels.host import numpy_of
 from nuq.native import bits as kernels
 

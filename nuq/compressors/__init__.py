@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from nuq.compressors.message import Message
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 
 
 class Compressor(Protocol):

@@ -43,11 +43,12 @@ from torch import Tensor
 
 from nuq.coding import indices
 from nuq.compressors.decoding import Decoder
-from nuq.compressors.message import HEADER_BYTES, Message, MessageError, Reader, as_bytes, flat
+from nuq.compressors.message import HEADER_BYTES, Message, Reader, as_bytes, flat
+from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels import atoms, bit_packing, operators, selection, signs
 from nuq.kernels.atoms import Kept
-from nuq.kernels.operators import Key, NonFiniteError, Words
 from nuq.kernels.selection import Share
+from nuq.kernels.spec import Key, Words
 from nuq.levels.level_sets import equally_spaced
 from nuq.settings import check
 from nuq.settings.atomo import ATOMO

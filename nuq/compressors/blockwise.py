@@ -31,9 +31,10 @@ from torch import Tensor
 
 from nuq.compressors.casts import HalfCast
 from nuq.compressors.decoding import InPlace, Write
-from nuq.compressors.message import HEADER_BYTES, Message, MessageError, finite, from_bytes, unpacked
-from nuq.kernels import operators
-from nuq.kernels.operators import Key
+from nuq.compressors.message import HEADER_BYTES, Message, finite, from_bytes, unpacked
+from nuq.errors import MessageError
+from nuq.kernels import operators, spec
+from nuq.kernels.spec import Key
 from nuq.levels import code_tables
 from nuq.settings import check
 from nuq.settings.baselines import FP8, Block8
@@ -63,7 +64,7 @@ class Blockwise(InPlace):
     def encode(self, vector: Tensor, key: Key) -> Message:
         """NonFiniteError for a gradient that is not finite."""
         vector = vector.contiguous()
-        codes_at = _HEAD.size + 4 * operators.num_buckets(vector.numel(), self.bucket_size)
+        codes_at = _HEAD.size + 4 * spec.num_buckets(vector.numel(), self.bucket_size)
         message = Message.room_for(TAG, vector.numel(), codes_at + vector.numel(), vector.device)
         body = message.body
         head = _HEAD.pack(self.bucket_size, _TABLES.index(self.table))
@@ -84,7 +85,7 @@ class Blockwise(InPlace):
         bucket_size, table = unpacked(_HEAD, body)
         if bucket_size < 1 or table >= len(_TABLES):
             raise MessageError(f"bucket size {bucket_size}, table {table}: damaged")
-        codes_at = _HEAD.size + 4 * operators.num_buckets(n, bucket_size)
+        codes_at = _HEAD.size + 4 * spec.num_buckets(n, bucket_size)
         if body.numel() != codes_at + n:
             raise MessageError(f"{body.numel()} bytes where {n} such coordinates take {codes_at + n}")
         scales = finite(from_bytes(body[_HEAD.size : codes_at], torch.float32), "scale")
@@ -92,7 +93,7 @@ class Blockwise(InPlace):
         return partial(operators.decode_, body[codes_at:], scales, levels, bucket_size=bucket_size, packing=8)
 
     def message_bytes(self, num_coordinates: int) -> int:
-        return HEADER_BYTES + _HEAD.size + 4 * operators.num_buckets(num_coordinates, self.bucket_size) + num_coordinates
+        return HEADER_BYTES + _HEAD.size + 4 * spec.num_buckets(num_coordinates, self.bucket_size) + num_coordinates
 
 
 def fp8(settings: FP8) -> InPlace:

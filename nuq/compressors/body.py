@@ -23,10 +23,11 @@ import torch
 from torch import Tensor
 
 from nuq.coding import entropy
-from nuq.compressors.message import Message, MessageError, finite, from_bytes
-from nuq.kernels import bit_packing, operators
+from nuq.compressors.message import Message, finite, from_bytes
+from nuq.errors import MessageError
+from nuq.kernels import bit_packing, operators, spec
 from nuq.kernels.host import numpy_of
-from nuq.kernels.operators import Words
+from nuq.kernels.spec import Words
 from nuq.levels import level_sets
 
 CODINGS = ("packed", *entropy.CODERS)
@@ -59,7 +60,7 @@ class Layout:
 
     @property
     def num_scales(self) -> int:
-        return operators.num_buckets(self.num_coordinates, self.bucket_size) * (2 if self.two_scales else 1)
+        return spec.num_buckets(self.num_coordinates, self.bucket_size) * (2 if self.two_scales else 1)
 
     @property
     def packing(self) -> int:

@@ -37,12 +37,13 @@ from torch import Tensor
 
 from nuq.coding import entropy
 from nuq.compressors.decoding import Decoder
-from nuq.compressors.message import HEADER_BYTES, Message, MessageError, as_bytes, finite, flat, from_bytes, unpacked
+from nuq.compressors.message import HEADER_BYTES, Message, as_bytes, finite, flat, from_bytes, unpacked
+from nuq.errors import MessageError
 from nuq.kernels.host import numpy_of
-from nuq.kernels.operators import Key
 from nuq.kernels.selection import num_kept
 from nuq.kernels.sketches import cells, clusters
 from nuq.kernels.sketches.cells import Ints
+from nuq.kernels.spec import Key
 from nuq.settings import check
 from nuq.settings.sketches import CASQ
 

@@ -23,11 +23,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from nuq.coding import floats
+from nuq.compressors import floats
 from nuq.compressors.decoding import InPlace, Write
-from nuq.compressors.message import HEADER_BYTES, Message, MessageError, unpacked
+from nuq.compressors.message import HEADER_BYTES, Message, unpacked
+from nuq.errors import MessageError
 from nuq.kernels import casts, operators
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.settings import check
 from nuq.settings.baselines import BF16, FP8, FP16
 

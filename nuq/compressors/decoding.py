@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nuq.compressors.message import Message, MessageError, finite
+from nuq.compressors.message import Message, finite
+from nuq.errors import MessageError
 
 MOST = torch.finfo(torch.float32).max
 Write = Callable[..., None]  # (total float32[n], *, accumulate): the total becomes, or grows by, what a message holds

@@ -59,10 +59,11 @@ from torch import Tensor
 from nuq.coding import entropy
 from nuq.compressors.body import CODINGS
 from nuq.compressors.decoding import MOST, Decoder, largest
-from nuq.compressors.message import HEADER_BYTES, Message, MessageError, finite, from_bytes, unpacked
-from nuq.kernels import bit_packing, operators
+from nuq.compressors.message import HEADER_BYTES, Message, finite, from_bytes, unpacked
+from nuq.errors import MessageError
+from nuq.kernels import bit_packing, operators, spec
 from nuq.kernels.host import numpy_of
-from nuq.kernels.operators import Key, Words
+from nuq.kernels.spec import Key, Words
 from nuq.levels import lattice, lloyd_max
 from nuq.levels.level_sets import equally_spaced
 from nuq.settings import check
@@ -109,7 +110,7 @@ class Layout:
     def runs(self) -> list[tuple[int, int, int]]:
         """(first coordinate, bucket size, number of buckets): the whole buckets, then the powers of two that are left."""
         whole = self.padded // self.bucket_size
-        rest = [(start, size, 1) for start, size in operators.hadamard_blocks(self.padded, self.bucket_size)]
+        rest = [(start, size, 1) for start, size in spec.hadamard_blocks(self.padded, self.bucket_size)]
         return [(0, self.bucket_size, whole), *rest] if whole else rest
 
     @property
@@ -132,9 +133,9 @@ class Layout:
         return self.codes_at + entropy.encoded_bound(self.padded, self.num_levels)
 
     def rotation_keys(self) -> list[Words]:
-        keys = [operators.rotation_words(self.words)]
+        keys = [spec.rotation_words(self.words)]
         while len(keys) < self.rotations:
-            keys.append(operators.rotation_words(keys[-1]))
+            keys.append(spec.rotation_words(keys[-1]))
         return keys
 
     def head(self) -> Tensor:
@@ -265,7 +266,7 @@ def _quantize(y: Tensor, size: int, layout: Layout, codes: Tensor, mse: bool) ->
     along = operators.bucket_dots(y, q, size)
     scale = along / operators.bucket_dots(q, q, size) if mse else operators.bucket_dots(y, y, size) / along
     scale = torch.where(norms > 0, scale, torch.zeros_like(scale)).to(torch.float32)
-    operators.check_scales(scale, "l2")
+    spec.check_scales(scale, "l2")
     return scale
 
 
@@ -281,7 +282,7 @@ def _round_at_random(rows: Tensor, chosen: Tensor, layout: Layout, codes: Tensor
     y, packing = rows[chosen].reshape(-1), layout.packing
     packed = torch.empty(bit_packing.packed_bytes(y.numel(), packing), dtype=torch.uint8, device=y.device)
     largest = torch.empty(int(chosen.sum()), dtype=torch.float32, device=y.device)
-    key = operators.rotation_words((layout.words[1], layout.words[0]))  # of no rotation
+    key = spec.rotation_words((layout.words[1], layout.words[0]))  # of no rotation
     norm, multiple = ("rms", layout.reach) if layout.uniform else ("linf", 0.0)
     operators.encode_uniform_(
         y, layout.num_levels, largest, packed, bucket_size=rows.shape[1], packing=packing, key=key, norm=norm, multiple=multiple

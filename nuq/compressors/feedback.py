@@ -26,8 +26,9 @@ import torch
 from torch import Tensor
 
 from nuq.compressors import Compressor
-from nuq.compressors.message import HEADER_BYTES, Message, MessageError, parse, unpacked
-from nuq.kernels.operators import Key
+from nuq.compressors.message import HEADER_BYTES, Message, parse, unpacked
+from nuq.errors import MessageError
+from nuq.kernels.spec import Key
 
 TAG = b"BETA"
 OVERSHOOT = 1.9  # times the best factor; from 2 on a residual may be longer than what was wanted

@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nuq.coding import floats
+from nuq.compressors import floats
 from nuq.compressors.decoding import InPlace, Write
-from nuq.compressors.message import HEADER_BYTES, Message, MessageError
+from nuq.compressors.message import HEADER_BYTES, Message
+from nuq.errors import MessageError
 from nuq.kernels import selection
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 
 TAG = b"FP32"
 

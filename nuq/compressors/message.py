@@ -21,8 +21,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nuq.errors import MessageError
 from nuq.kernels.host import numpy_of
-from nuq.kernels.operators import DTYPES, MAX_COORDINATES
+from nuq.kernels.spec import DTYPES, MAX_COORDINATES
 from nuq.native.checksum import crc32
 
 _HEADER = struct.Struct("<2sBB4sIQQ")
@@ -30,10 +31,6 @@ _COVERED = struct.Struct("<4sQQ")
 HEADER_BYTES = _HEADER.size
 VERSION = 2
 UNASKED_COORDINATES, UNASKED_PER_BYTE = 1 << 24, 1 << 10  # what a message may claim where the caller names no limit
-
-
-class MessageError(ValueError):
-    """Bytes that are not a whole, undamaged message."""
 
 
 def flat(tensor: Tensor) -> Tensor:

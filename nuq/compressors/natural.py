@@ -25,9 +25,10 @@ import torch
 from torch import Tensor
 
 from nuq.compressors.decoding import InPlace, Write
-from nuq.compressors.message import HEADER_BYTES, Message, MessageError
+from nuq.compressors.message import HEADER_BYTES, Message
+from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels import casts, operators
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.kernels.spec import Key
 from nuq.settings import check
 from nuq.settings.baselines import Natural
 

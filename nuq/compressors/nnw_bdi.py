@@ -32,8 +32,9 @@ from nuq.coding import base_delta
 from nuq.coding.base_delta import BLOCK
 from nuq.coding.base_delta_reference import BIAS
 from nuq.compressors.decoding import InPlace, Write, careful, write_constant
-from nuq.compressors.message import HEADER_BYTES, Message, MessageError, Reader, flat
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.compressors.message import HEADER_BYTES, Message, Reader, flat
+from nuq.errors import MessageError, NonFiniteError
+from nuq.kernels.spec import Key
 from nuq.settings import check
 from nuq.settings.formats import NNWBDI as Settings
 

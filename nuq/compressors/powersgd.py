@@ -32,11 +32,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nuq.coding import floats
+from nuq.compressors import floats
 from nuq.compressors.decoding import MOST, InPlace, Write
-from nuq.compressors.message import HEADER_BYTES, Message, MessageError, finite, flat, from_bytes, unpacked
+from nuq.compressors.message import HEADER_BYTES, Message, finite, flat, from_bytes, unpacked
+from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels.low_rank import columns_of, left_product, num_rows, orthonormal, outer_product, right_product, saved, start
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.kernels.spec import Key
 from nuq.settings import check
 from nuq.settings.powersgd import PowerSGD as Settings
 

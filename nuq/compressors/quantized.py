@@ -21,8 +21,8 @@ from torch import Tensor
 from nuq.compressors.body import CONTEXT_BITS, Layout
 from nuq.compressors.decoding import MOST, InPlace, Write, careful, largest
 from nuq.compressors.message import HEADER_BYTES, Message
-from nuq.kernels import bit_packing, operators, reference
-from nuq.kernels.operators import Key
+from nuq.kernels import bit_packing, operators, reference, spec
+from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.levels import level_sets, update_rules
 from nuq.levels.lattice import step_of_rate
@@ -74,8 +74,8 @@ class Quantizer(InPlace):
         self.multiplier = multiplier
         self._table = torch.tensor(levels.values, dtype=torch.float32)
 
-    def _layout(self, num_coordinates: int, words: operators.Words = (0, 0)) -> Layout:
-        two_scales = operators.scales_per_bucket(self.norm) == 2
+    def _layout(self, num_coordinates: int, words: spec.Words = (0, 0)) -> Layout:
+        two_scales = spec.scales_per_bucket(self.norm) == 2
         num_levels = self.levels.num_levels
         return Layout(num_coordinates, self.bucket_size, num_levels, self.uniform, two_scales, self.dither, self.coder, self.block, words)
 
@@ -83,7 +83,7 @@ class Quantizer(InPlace):
         """What is cut into buckets: the vector itself, or its rotation; clipped where the method clips."""
         if self.block > 1:
             vector = vector.to(torch.float32, copy=True)
-            operators.hadamard_(vector, self.block, operators.rotation_words(key.words()))
+            operators.hadamard_(vector, self.block, spec.rotation_words(key.words()))
         return clip(vector, self.bucket_size, self.clip_sigma) if self.clip_sigma else vector.contiguous()
 
     def encode(self, vector: Tensor, key: Key) -> Message:
@@ -144,7 +144,7 @@ def _write_rotated(write: Write, layout: Layout, total: Tensor, *, accumulate: b
     """What was rotated is rotated back before it is added."""
     rotated = torch.empty_like(total) if accumulate else total
     write(rotated, accumulate=False)
-    operators.hadamard_(rotated, layout.block, operators.rotation_words(layout.words), inverse=True)
+    operators.hadamard_(rotated, layout.block, spec.rotation_words(layout.words), inverse=True)
     if accumulate:
         total += rotated
 

@@ -29,10 +29,11 @@ import torch
 from torch import Tensor
 
 from nuq.compressors.decoding import InPlace, Write
-from nuq.compressors.message import HEADER_BYTES, Message, MessageError, from_bytes, unpacked
+from nuq.compressors.message import HEADER_BYTES, Message, from_bytes, unpacked
+from nuq.errors import MessageError
 from nuq.kernels import operators
 from nuq.kernels.log2_mean import mean_log2
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.levels import code_tables
 from nuq.settings import check
 from nuq.settings.formats import S2FP8 as Settings

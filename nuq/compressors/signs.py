@@ -43,9 +43,10 @@ import torch
 from torch import Tensor
 
 from nuq.compressors.decoding import InPlace, Write
-from nuq.compressors.message import HEADER_BYTES, Message, MessageError, finite, from_bytes, unpacked
-from nuq.kernels import bit_packing, operators, reference, signs
-from nuq.kernels.operators import Key
+from nuq.compressors.message import HEADER_BYTES, Message, finite, from_bytes, unpacked
+from nuq.errors import MessageError
+from nuq.kernels import bit_packing, operators, reference, signs, spec
+from nuq.kernels.spec import Key
 from nuq.settings import check
 from nuq.settings.baselines import Sign, Signs
 
@@ -111,7 +112,7 @@ class Sides(InPlace):
 
 
 def _bits_at(num_coordinates: int, bucket_size: int, values_per_bucket: int) -> int:
-    return _HEAD.size + 4 * values_per_bucket * operators.num_buckets(num_coordinates, bucket_size)
+    return _HEAD.size + 4 * values_per_bucket * spec.num_buckets(num_coordinates, bucket_size)
 
 
 def sign(settings: Sign) -> Sides:

@@ -38,13 +38,14 @@ from torch import Tensor
 
 from nuq.coding import entropy, indices
 from nuq.compressors.decoding import Decoder
-from nuq.compressors.message import HEADER_BYTES, Message, MessageError, Reader, as_bytes, flat, unpacked
+from nuq.compressors.message import HEADER_BYTES, Message, Reader, as_bytes, flat, unpacked
+from nuq.errors import MessageError
 from nuq.kernels import selection
 from nuq.kernels.host import numpy_of
-from nuq.kernels.operators import Key
 from nuq.kernels.sketches import cells, clusters
 from nuq.kernels.sketches.cells import Ints
 from nuq.kernels.sketches.minmax import Sketches
+from nuq.kernels.spec import Key
 from nuq.settings import check
 from nuq.settings.sketches import SketchML as Settings
 

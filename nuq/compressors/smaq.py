@@ -38,9 +38,10 @@ import torch
 from torch import Tensor
 
 from nuq.compressors.decoding import InPlace, Write, write_constant
-from nuq.compressors.message import HEADER_BYTES, Message, MessageError, from_bytes, unpacked
+from nuq.compressors.message import HEADER_BYTES, Message, from_bytes, unpacked
+from nuq.errors import MessageError
 from nuq.kernels import smaq
-from nuq.kernels.operators import MAX_COORDINATES, Key
+from nuq.kernels.spec import MAX_COORDINATES, Key
 from nuq.settings import check
 from nuq.settings.formats import SmaQ as Settings
 

@@ -31,10 +31,11 @@ from torch import Tensor
 
 from nuq.coding import indices
 from nuq.compressors.decoding import Decoder
-from nuq.compressors.message import HEADER_BYTES, Message, MessageError, finite, flat, from_bytes
+from nuq.compressors.message import HEADER_BYTES, Message, finite, flat, from_bytes
+from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels import selection
-from nuq.kernels.operators import Key, NonFiniteError
 from nuq.kernels.selection import Share
+from nuq.kernels.spec import Key
 from nuq.settings import check
 from nuq.settings import sparse as settings_of
 from nuq.settings.sparse import DGC, AdaptiveThreshold, RandomK, ThresholdV, TopK

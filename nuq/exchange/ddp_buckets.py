@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from nuq.exchange.flat_layout import Arrangement
 from nuq.exchange.payload import Part
-from nuq.kernels.operators import DTYPES
+from nuq.parameters import dense
 
 
 @dataclass
@@ -83,39 +83,3 @@ def made(
     arrangement = arrange({name: tuple(parameters[name].shape) for name in listed})
     copied = waits or (shaped and not all(parameters[name].is_contiguous() for name in names))
     return Plan(arrangement.parts, tuple(arrangement.arranged(listed)) if copied else None, parameters)
-
-
-def dense(tensor: Tensor) -> bool:
-    """Whether its numbers lie in one stretch of memory, in whatever order."""
-    expected = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return True
-
-
-def trained(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters to exchange, by name.  ValueError for those of other types, and for those whose gradients are sparse."""
-    parameters = named(model)
-    for name, p in parameters.items():
-        if p.dtype not in DTYPES:
-            raise ValueError(f"parameter {name!r} is of {p.dtype}: must be one of {', '.join(map(str, DTYPES))}")
-    sparse = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse}
-    if found := [name for name, p in parameters.items() if id(p) in sparse]:
-        raise ValueError(
-            f"sparse=True: the gradient of {found[0]!r} is sparse, and dense ones are compressed; build its module with sparse=False, "
-            "or freeze it"
-        )
-    return parameters
-
-
-def named(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The trained parameters, by their names without what DDP and torch.compile put before them, where that leaves them apart."""
-    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    plain = {_plain(name): p for name, p in trained}
-    return plain if len(plain) == len(trained) else dict(trained)
-
-
-def _plain(name: str) -> str:
-    return ".".join(word for word in name.split(".") if word not in ("module", "_orig_mod"))

@@ -10,7 +10,7 @@ import torch
 from nuq.exchange.collectives.messages import PROBE, Collective
 from nuq.exchange.payload import Part
 from nuq.exchange.transport import Links
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 
 STEP = 2  # at which a hook measures: DDP has rebuilt its buckets, and first steps' costs are over
 MOST = 1 << 21  # coordinates of the probe: 4 MB in bfloat16

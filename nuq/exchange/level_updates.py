@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.errors import NonFiniteError
 from nuq.exchange.collective_factory import Coder, Coders
 from nuq.exchange.collectives.messages import Account
 from nuq.exchange.payload import Part
 from nuq.exchange.transport import Links
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.levels import schedule
 

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from nuq.compressors import Compressor
 from nuq.compressors.quantized import AdaptiveQuantizer
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.registry import method
 

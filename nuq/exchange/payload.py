@@ -21,8 +21,9 @@ from torch import Tensor
 
 from nuq.compressors import Compressor
 from nuq.compressors.full_precision import FullPrecision
-from nuq.compressors.message import HEADER_BYTES, Message, MessageError, split_payload
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.compressors.message import HEADER_BYTES, Message, split_payload
+from nuq.errors import MessageError, NonFiniteError
+from nuq.kernels.spec import Key
 
 MARKER = b"!NAN"
 _ALIGNMENT = 64  # coordinates: stretches begin where packed codes and vector registers like it

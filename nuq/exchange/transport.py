@@ -24,6 +24,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch._C._distributed_c10d import Store
 
+from nuq.errors import RankLost
+
 _TAG_BITS = 18  # exchanges before the tags of one Links begin anew; gloo matches sends and receives by tag
 _ROLL_CALL = timedelta(seconds=5)
 _STORE_STAYS_S = 5.0
@@ -125,13 +127,6 @@ def _until_all_have_asked() -> None:
         return ""
 
     _ask_store(ask)
-
-
-class RankLost(RuntimeError):
-    """Another rank died or fell silent.
-
-    The group of the exchange is closed with that, lest others wait for this rank: who goes on without the lost one makes a new group.
-    """
 
 
 def apart(group: dist.ProcessGroup) -> dist.ProcessGroup:

@@ -36,8 +36,9 @@ from jaxtyping import Float32, Float64, Int32, Int64
 from torch import Tensor
 
 from nuq import native
+from nuq.errors import NonFiniteError
 from nuq.kernels import operators, reference
-from nuq.kernels.operators import Key, NonFiniteError, Words
+from nuq.kernels.spec import Key, Words
 from nuq.native import atoms as kernels
 
 OVERSAMPLED = 5  # columns of Q beyond the budget: Halko et al. advise 5 to 10

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from nuq import native
-from nuq.kernels.operators import Words
 from nuq.kernels.reference import hash_bits, uniforms
+from nuq.kernels.spec import Words
 from nuq.native import casts as compiled
 
 MOST_BF16, MOST_FP16 = 0x7F7F, 0x7BFF  # the largest finite numbers

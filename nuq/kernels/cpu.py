@@ -14,8 +14,19 @@ import torch
 from jaxtyping import Float, Float32, Float64, UInt8
 from torch import Tensor
 
-from nuq.kernels.checks import check_decode, check_encode, check_tensor
-from nuq.kernels.operators import DTYPES, NORMS, check_block, check_input, check_scales, lanes, num_buckets, scales_per_bucket
+from nuq.kernels.spec import (
+    DTYPES,
+    NORMS,
+    check_block,
+    check_decode,
+    check_encode,
+    check_input,
+    check_scales,
+    check_tensor,
+    lanes,
+    num_buckets,
+    scales_per_bucket,
+)
 from nuq.native import functions
 
 _CPU = torch.device("cpu")

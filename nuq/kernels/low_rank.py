@@ -23,8 +23,8 @@ from torch import Tensor
 
 from nuq import native
 from nuq.kernels.host import numpy_of
-from nuq.kernels.operators import Key
 from nuq.kernels.reference import hash_bits
+from nuq.kernels.spec import Key
 from nuq.native import low_rank as compiled
 
 _LANES, _BLOCK = 32, 256

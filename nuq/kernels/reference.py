@@ -7,7 +7,7 @@ from jaxtyping import Float, Float32, Float64, Int32, Integer, UInt8
 from torch import Tensor
 
 from nuq.kernels import bit_packing
-from nuq.kernels.operators import MAX_COORDINATES, QUANTILE_FACTOR, SMALLEST_NORM, Key, check_scales, hadamard_blocks, lanes, num_buckets
+from nuq.kernels.spec import MAX_COORDINATES, QUANTILE_FACTOR, SMALLEST_NORM, Key, check_scales, hadamard_blocks, lanes, num_buckets
 
 BLOCK = 1024  # coordinates in one tree of the sum of squares
 

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from nuq import native
+from nuq.errors import NonFiniteError
 from nuq.kernels import reference
-from nuq.kernels.operators import NonFiniteError, Words
+from nuq.kernels.spec import Words
 from nuq.native import select as kernels
 
 SMALLEST = 2.0**-149  # float32 that is not zero

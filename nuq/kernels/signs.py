@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from nuq import native
+from nuq.errors import NonFiniteError
 from nuq.kernels import bit_packing, reference
-from nuq.kernels.operators import NonFiniteError, num_buckets
+from nuq.kernels.spec import num_buckets
 from nuq.native import signs as compiled
 
 

@@ -35,10 +35,11 @@ import torch
 from torch import Tensor
 
 from nuq import native
+from nuq.errors import NonFiniteError
 from nuq.kernels import reference, smaq_reference
 from nuq.kernels.cuda import smaq_kernels
 from nuq.kernels.host import numpy_of
-from nuq.kernels.operators import DTYPES, Key, NonFiniteError, Words
+from nuq.kernels.spec import DTYPES, Key, Words
 from nuq.native import smaq as compiled
 
 BLOCK = smaq_reference.BLOCK

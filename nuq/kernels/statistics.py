@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from nuq import native
-from nuq.kernels import operators, reference
+from nuq.kernels import operators, reference, spec
 from nuq.kernels.host import numpy_of
 from nuq.levels.truncated_normals import CondTruncNorm, CondTruncNormHist, Distribution, Histogram, TruncNorm
 from nuq.native import statistics as cpu_statistics
@@ -86,12 +86,12 @@ class Statistics:
 
     def _add_sample(self, vector: Tensor, bucket_size: int, norm: str) -> None:
         """Every so many buckets, and of them every so many coordinates: an odd number, lest it fall in step with a layer's shape."""
-        n, count = vector.numel(), operators.num_buckets(vector.numel(), bucket_size)
+        n, count = vector.numel(), spec.num_buckets(vector.numel(), bucket_size)
         stride = max(1, count // SAMPLED_BUCKETS)
         taken = range(0, count, stride)
         if stride > 1:  # whole buckets side by side, so that one call gives their scales
             vector = torch.cat([vector[bucket * bucket_size : min((bucket + 1) * bucket_size, n)] for bucket in taken])
-        pairs = operators.bucket_scales(vector, bucket_size, norm).view(-1, operators.scales_per_bucket(norm))
+        pairs = operators.bucket_scales(vector, bucket_size, norm).view(-1, spec.scales_per_bucket(norm))
         scales, tops = pairs[:, 0], pairs[:, -1]
         every = vector.numel() // SAMPLED_COORDINATES | 1
         weight_each = n / -(-vector.numel() // every)  # a coordinate stands for those that were passed over, too
@@ -120,7 +120,7 @@ class Statistics:
         spread = (squares - sums * means).clamp_min(0.0)  # sum of squared deviations = var * (len - 1)
         sigmas = (spread / (lengths - 1).clamp_min(1.0)).sqrt()
 
-        norms = scales[:: operators.scales_per_bucket(norm)]
+        norms = scales[:: spec.scales_per_bucket(norm)]
         used = norms > 0
         rows = numpy_of(torch.stack([norms.to(torch.float64), means.clamp(-1.0, 1.0), sigmas], dim=1)[used], "statistics")
         self._keep(rows)

@@ -15,6 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+Signature = tuple[list[Any], Any]  # ctypes types of the arguments, and of the result
+
 SETS = ("baseline", "avx2", "avx512")
 SOURCE = Path(__file__).parent / "src"
 LIBRARY = Path(__file__).parent / "libnuq.so"
@@ -62,6 +67,17 @@ def functions(signatures: Mapping[str, tuple[list[Any], Any]]) -> Callable[[str]
         return found
 
     return function
+
+
+def call(name: str, signature: Signature, *arguments: NDArray[Any] | float) -> Any:
+    """The function's result; arrays go as pointers to their memory."""
+    loaded = library()
+    assert loaded is not None
+    function = getattr(loaded, name)
+    function.argtypes, function.restype = signature
+    for argument in arguments:
+        assert not isinstance(argument, np.ndarray) or argument.flags.c_contiguous
+    return function(*(argument.ctypes.data if isinstance(argument, np.ndarray) else argument for argument in arguments))
 
 
 def _unusable(loaded: ctypes.CDLL) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nuq.native.arrays import Signature, call
+from nuq.native import Signature, call
 
 Floats = NDArray[np.float32]
 _LONG, _INT, _WORD, _POINTER, _DOUBLE = ctypes.c_int64, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_double

@@ -1,4 +1,4 @@
-"""Floating-point numbers of a message in C++ (``src/floats.cpp``): the bits of ``nuq.coding.floats``."""
+"""Floating-point numbers of a message in C++ (``src/floats.cpp``): the bits of ``nuq.compressors.floats``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def read(numbers: int, num_coordinates: int, format: int, factor: float, total: 
     """Into the total float32[n], or added to it; False where a number, times the factor, is not finite.
 
     numbers, total: addresses of contiguous CPU memory of that size, the numbers' need not be aligned; format: a place in
-    ``nuq.coding.floats.FORMATS``.
+    ``nuq.compressors.floats.FORMATS``.
     """
     return not _function("nuq_read_floats")(numbers, num_coordinates, format, factor, total, accumulate, threads)

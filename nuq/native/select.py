@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nuq.native.arrays import Signature, call
+from nuq.native import Signature, call
 
 Floats = NDArray[np.float32]
 Places = NDArray[np.int32]

@@ -20,7 +20,7 @@ _function = functions(_SIGNATURES)
 
 
 class Job(ctypes.Structure):
-    """``src/smaq.h``'s record.  dtype: the place in ``nuq.kernels.operators.DTYPES``; the others as ``nuq.kernels.smaq`` names them."""
+    """``src/smaq.h``'s record.  dtype: the place in ``nuq.kernels.spec.DTYPES``; the others as ``nuq.kernels.smaq`` names them."""
 
     _fields_ = [
         *((name, _POINTER) for name in ("vector", "total", "table")),

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from nuq.compressors.message import Message
-from nuq.exchange.ddp_buckets import dense
-from nuq.kernels.operators import DTYPES, Key
+from nuq.kernels.spec import DTYPES, Key
+from nuq.parameters import dense
 from nuq.registry import method
 from nuq.settings.layers import parsed_format
 

@@ -25,7 +25,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.hooks import RemovableHandle
 
-from nuq.exchange.ddp_buckets import dense
+from nuq.parameters import dense
 from nuq.quantized_training.formats import Packed
 from nuq.quantized_training.model_hooks import Hook
 

@@ -26,7 +26,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.errors import NonFiniteError
+from nuq.kernels.spec import Key
 from nuq.quantized_training import checks
 from nuq.quantized_training.activation_hooks import LeafOutputs
 from nuq.quantized_training.counts import Counts, Laws, ratios

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from tensorboardX import SummaryWriter
 
-import args
+from settings import resolving, run_identity
 
 Rows = Sequence[tuple[str, int, float]]
 
@@ -28,8 +28,8 @@ def write_run(tmp_path: Path) -> Callable[..., Path]:
     """Writes ``runs/<sweep>/<name>/`` below tmp_path, and says where."""
 
     def write(sweep: str, settings: Mapping[str, object], *attempts: Rows, state: str | None = "done", **status: object) -> Path:
-        config = args.resolve(settings)
-        folder = tmp_path / "runs" / sweep / args.run_name(config)
+        config = resolving.resolve(settings)
+        folder = tmp_path / "runs" / sweep / run_identity.run_name(config)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
         for attempt, rows in enumerate(attempts, 1):

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-import grid.engine.slurm.site as sites
 from analysis.__main__ import main
 from files import plain
 from files.plain import Unreadable
+from grid.engine.slurm import site_yaml
 from grid.engine.states.run_files import RunFolder, read_ledger
 from grid.engine.states.runs import read_config
 from tests.analysis.conftest import measured
@@ -157,14 +157,14 @@ def test_a_site_profile_is_read_as_carefully(name: str, tmp_path: Path) -> None:
     path = tmp_path / "site.yaml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ValueError, match="^" + str(path)) as refused:
-        sites.load_site(path)
+        site_yaml.load_site(path)
     assert "\n" not in str(refused.value)
 
 
 def test_a_site_profile_is_a_file(kind: str, tmp_path: Path) -> None:
     replaced(tmp_path / "site.yaml", kind)
     with pytest.raises((ValueError, OSError), match=f"is a {kind}, no regular file|Is a directory|No such device"):
-        sites.load_site(tmp_path / "site.yaml")
+        site_yaml.load_site(tmp_path / "site.yaml")
 
 
 def test_what_runs_write_themselves_is_read() -> None:

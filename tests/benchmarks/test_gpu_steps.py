@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-import args
 from benchmarks import model_gradient
 from benchmarks.gpu import bits, gradients, paper, rank_checks, ranks
 from benchmarks.gpu.steps import STEPS, Command
 from benchmarks.quantize import MAIN, fractions
+from settings import command_line, resolving
 from tests.nuq.ranks import Outcome, Ranks
 
 
@@ -40,13 +40,13 @@ def test_programs_take_the_words_of_the_table(monkeypatch: pytest.MonkeyPatch, c
         importlib.import_module(command[1]).main()
     chosen = found.value.args[0]
     for model in chosen.model if command[1] == "benchmarks.train" else ():
-        settings = args.parse_overrides(chosen.settings)
-        assert args.resolve({"data": chosen.data or "cifar10", "model": model, "device": chosen.device, **settings})
+        settings = command_line.parse_overrides(chosen.settings)
+        assert resolving.resolve({"data": chosen.data or "cifar10", "model": model, "device": chosen.device, **settings})
 
 
 def test_the_large_models_can_be_configured() -> None:
     for settings in (*gradients.MODELS.values(), *gradients.SMALL_MODELS.values()):
-        assert args.resolve({"method": "supersgd", "workers": 1, **settings})
+        assert resolving.resolve({"method": "supersgd", "workers": 1, **settings})
 
 
 def test_bits_that_differ_are_found() -> None:

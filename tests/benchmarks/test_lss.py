@@ -11,7 +11,7 @@ import torch
 
 from benchmarks import lss, lss_speed
 from benchmarks.lss import Contender, Recorded
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 
 
 class Fixed:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import eager, methods, methods_figure, model_gradient
+from benchmarks import eager, method_rows, methods, methods_figure, model_gradient
 from benchmarks.model_gradient import Gradients
 from nuq.registry import METHODS
 
@@ -111,7 +111,7 @@ def test_a_method_that_a_device_refuses_leaves_the_others(monkeypatch: pytest.Mo
     monkeypatch.setattr(model_gradient, "recorded", lambda model: gradients())
     given = methods.measure
 
-    def refused(case: str, *rest: object) -> methods.Row:
+    def refused(case: str, *rest: object) -> method_rows.Row:
         if case == "qsgd":
             raise RuntimeError("no kernel image")
         return given(case, *rest)  # pyright: ignore[reportArgumentType]

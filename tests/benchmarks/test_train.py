@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from benchmarks import train
+from benchmarks import train, train_turns
 from nuq.compressors.full_precision import FullPrecision
 
 
@@ -24,7 +24,7 @@ SHORT = ["--model", "lenet", "--batch", "2", "--workers", "2", "--seconds", "0"]
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     """Quick to load, and there on every machine."""
-    given = train.trainer_of
+    given = train_turns.trainer_of
     monkeypatch.setattr(train, "trainer_of", lambda *args, **more: given(*args, **more, stand_in=True))
     monkeypatch.setattr("train.process.memory.KEPT_BYTES", 1 << 17)  # glibc's own: other tests keep their memory as it is
 
@@ -35,7 +35,7 @@ def test_the_json(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(lines[-1])
     row = told["models"]["lenet"]
     assert row["stand_in"] is True and row["sgd"]["pairs"] == 3 and row["sgd"]["disagreement"] < 1e-5 < row["alq_3bit"]["disagreement"]
-    for name in train.METHODS:
+    for name in train_turns.METHODS:
         assert told[f"overhead_{name}"] == row[name]["overhead"] and row[name]["low"] <= row[name]["overhead"] <= row[name]["high"]
         assert f"{100 * row[name]['overhead']:.2f} %" in lines[-2]
     assert told["share_measurement"] == 0 < told["share_updates"] < row["share_paper"]
@@ -44,18 +44,18 @@ def test_the_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_work_that_is_not_the_same_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = train.trainer_of("lenet", 2, 2, 1, train.METHODS["sgd"])
+    ours = train_turns.trainer_of("lenet", 2, 2, 1, train_turns.METHODS["sgd"])
     monkeypatch.setattr(train, "cross_entropy", lambda output, labels: 2 * torch.nn.functional.cross_entropy(output, labels))
     with pytest.raises(AssertionError, match="not the same work"):
         train.overhead(ours, 0, exact=True)
 
 
 def test_prepared_batches_are_the_trainers_own_in_turn() -> None:
-    ours = train.trainer_of("lenet", 2, 2, 1, train.METHODS["sgd"])
+    ours = train_turns.trainer_of("lenet", 2, 2, 1, train_turns.METHODS["sgd"])
     expected = [ours.gradients.batch(worker, step, ours.order, "train") for step in range(5) for worker in range(2)]
-    prepared = train.Prepared(ours)
+    prepared = train_turns.Prepared(ours)
     for number, (x, y) in enumerate(expected):
-        if number < 2 * train.PREPARED_STEPS:
+        if number < 2 * train_turns.PREPARED_STEPS:
             found = prepared.train_batch(torch.empty(0), torch.Generator())
             assert torch.equal(found[0], x) and torch.equal(found[1], y)
     assert torch.equal(prepared.train_batch(torch.empty(0), torch.Generator())[0], expected[0][0])
@@ -70,7 +70,7 @@ def test_a_model_that_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
 def test_options(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks import train_options
 
-    monkeypatch.setattr(train_options, "trainer_of", train.trainer_of)
+    monkeypatch.setattr(train_options, "trainer_of", train_turns.trainer_of)
     kept = ("compute.precision=bf16", "compute.cuda_graphs=true", "compute.accumulate=4")
     monkeypatch.setattr(train_options, "OPTIONS", {name: train_options.OPTIONS[name] for name in kept})
     train.main([*SHORT, "--options"])
@@ -84,7 +84,7 @@ def test_options(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
 def test_full_precision_adds_from_aligned_and_other_memory() -> None:
     compressor, vector = FullPrecision(), torch.randn(9, generator=torch.Generator().manual_seed(0))
     from nuq.compressors.message import split_payload
-    from nuq.kernels.operators import Key
+    from nuq.kernels.spec import Key
 
     whole = compressor.encode(vector, Key(1, 0, 0)).to_bytes()
     moved = torch.cat([torch.zeros(1, dtype=torch.uint8), whole])[1:]

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import args
 from grid.engine.scripts.script import run_script
 from grid.engine.scripts.snapshot import snapshot
 from grid.engine.sweep import Experiment
 from nuq import native
+from settings import resolving
 from tests.faults.compare import differences, saved
 from tests.faults.processes import MOST_S, Attempt
 from train.process import checkpoint
@@ -120,7 +120,7 @@ class Run:
 
     def __init__(self, folder: Path, case: str, ranks: int, steps: int, code: Path) -> None:
         settings = COMMON | CASES[case] | {"steps": steps}
-        self.config, self.folder, self.ranks, self.code = args.resolve(settings), folder, ranks, code
+        self.config, self.folder, self.ranks, self.code = resolving.resolve(settings), folder, ranks, code
         experiment = Experiment("faults", case, (), settings, self.config)
         folder.mkdir(parents=True)
         self.script = folder / "run.sh"

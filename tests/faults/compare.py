@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-import args
 from analysis.logs.reading import Files, attempt, read_runs
+from settings import run_identity
 from train.process import checkpoint
 
 TIMES = ("update_s", "measure_s")  # of the totals in a checkpoint; in the logs they begin with time/
@@ -33,7 +33,7 @@ def differences(run: Path, undisturbed: Path, config: dict[str, Any]) -> list[st
 
 def saved(run: Path, config: dict[str, Any]) -> dict[str, Any]:
     """The newest generation, which must be whole."""
-    found = checkpoint.find(run, args.identity(config), torch.device("cpu"))
+    found = checkpoint.find(run, run_identity.identity(config), torch.device("cpu"))
     if found is None or found.damage:
         raise AssertionError(f"{run}: {found.damage if found else 'no checkpoint'}")
     return found.state

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-import args
 import grid_run
 from grid.commands import sweeps
 from grid.engine.submission import planning
 from grid.engine.sweep import load
+from settings import run_identity
 from tests.grid import fake
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ def test_the_original_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert f"runs/cifar10_full_resnet32/{item.name}" in (tmp_path / "jobs" / f"exp_{number}.sh").read_text()
         stored = yaml.safe_load((folder / "config.yaml").read_text())
         assert stored == {**item.config, "run_dir": f"runs/cifar10_full_resnet32/{item.name}"}
-        assert args.identity(stored) == item.name[-14:]
+        assert run_identity.identity(stored) == item.name[-14:]
     for number in range(38):
         done = subprocess.run(["bash", "-n", str(tmp_path / "jobs" / f"exp_{number}.sh")], check=False)
         assert done.returncode == 0

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from grid.engine.slurm.site import load_site
+from grid.engine.slurm.site_yaml import load_site
 from grid.engine.submission.retry import remedy_for
 from grid.engine.sweeps.resources import Resources
 from tests.grid import bench

@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-import args
 from grid.engine.sweep import load
 from grid.engine.sweeps.overrides import pinned, to_override
+from settings import command_line, resolving, run_identity
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 AWKWARD = st.text(st.sampled_from("a1 '\"\\${}[],:=#\n\t*?%~+-@|é!`"), max_size=10)
@@ -46,9 +46,9 @@ def test_other_types_are_refused() -> None:
 def test_pinned_overrides_resolve_to_the_same_experiment(family: str) -> None:
     run_name = {"nuq": "cifar10_full_resnet8", "abl": "interval", "demo": "demo"}[family]
     for item in load(family, run_name).experiments():
-        settings = args.parse_overrides(pinned(item, "runs/x"))
-        assert args.identity(args.resolve(settings)) == args.identity(item.config)
-        missing = set(_flat(args.result_settings(item.config))) - set(settings)
+        settings = command_line.parse_overrides(pinned(item, "runs/x"))
+        assert run_identity.identity(resolving.resolve(settings)) == run_identity.identity(item.config)
+        missing = set(_flat(run_identity.result_settings(item.config))) - set(settings)
         assert not missing, "a default moved later would change this run"
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import args
 from grid import dgc, everything, layerwise, smaq
 from grid.engine.sweep import Experiment
 from grid.engine.sweeps import epochs, rates
@@ -17,6 +16,7 @@ from grid.engine.sweeps.families import families, load, load_family
 from nuq.registry import METHODS, Method
 from nuq.settings import setting
 from nuq.settings.layers import parsed_format
+from settings import resolving, run_identity
 from settings.text import TASKS
 
 
@@ -44,11 +44,11 @@ def test_the_data_sets_are_as_large_as_is_said() -> None:
 
     from train import data
 
-    found = data.load(args.resolve({"data": "digits"}), torch.device("cpu"))
+    found = data.load(resolving.resolve({"data": "digits"}), torch.device("cpu"))
     assert found.num_train == epochs.NUM_TRAIN["digits"]
     pictures = {name: kind.num_train for name, kind in data.KINDS.items() if kind.num_train is not None}
     chosen = {"imdb": {"data": "imdb"}, **{task: {"data": "glue", "data.task": task} for task in TASKS}}
-    sentences = {name: data.true_size(args.resolve({**settings, "model": "bert"})).num_train for name, settings in chosen.items()}
+    sentences = {name: data.true_size(resolving.resolve({**settings, "model": "bert"})).num_train for name, settings in chosen.items()}
     assert pictures | sentences == epochs.NUM_TRAIN
 
 
@@ -61,7 +61,7 @@ def test_dgc_on_cifar10_is_trained_as_by_its_authors() -> None:
         "SuperSGD", "DGC wm0", "DGC wm5", "DGC wm5o", "DGC paper's warm-up", "DGC wm5 fp32",
     }  # fmt: skip
     for item in found.values():
-        config, workers = args.result_settings(item.config), item.config["workers"]
+        config, workers = run_identity.result_settings(item.config), item.config["workers"]
         epoch = 50_000 // (128 * workers)
         assert (config["steps"], config["batch_size"], config["model"]["name"]) == (200 * epoch, 128, "resnet110")
         assert config["optim"]["lr"] == pytest.approx(0.1 * workers)
@@ -91,7 +91,7 @@ def test_dgc_on_imagenet_has_the_rows_of_the_published_table(run_name: str, opti
     found = rows("dgc", run_name)
     gpus = {}
     for label, item in found.items():
-        config = args.result_settings(item.config)
+        config = run_identity.result_settings(item.config)
         batches = config["compute"]["accumulate"] if "compute" in config else 1
         total = config["workers"] * batches
         epoch = 1_281_167 // (32 * total)
@@ -169,7 +169,7 @@ def test_atomo_is_trained_as_by_its_authors() -> None:
         found = rows("atomo", run_name)
         assert {item.config["model"]["name"] for item in found.values()} == models
         for item in found.values():
-            config = args.result_settings(item.config)
+            config = run_identity.result_settings(item.config)
             assert (config["data"]["name"], config["batch_size"], config["steps"]) == (data, 128, 100 * epoch)
             assert config["optim"] == {"name": "sgd", "lr": 0.01, "momentum": 0.5, "nesterov": False, "weight_decay": 0.0}
             assert config["schedule"] == {"name": "exponential", "factor": 0.95, "period": epoch}
@@ -221,7 +221,7 @@ def test_every_format_is_that_of_all_tensors(run_name: str) -> None:
 
 def test_smaq_is_trained_as_by_its_authors() -> None:
     for item in rows("smaq", "cifar10_resnet34").values():
-        config = args.result_settings(item.config)
+        config = run_identity.result_settings(item.config)
         assert config["optim"] == {"name": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": False, "weight_decay": 5e-5}
         assert config["schedule"] == {"name": "step", "at": [39_000, 58_500, 78_000], "factor": 0.1}
         assert (config["batch_size"], config["steps"], config["model"]["name"]) == (128, 97_500, "resnet34")
@@ -271,7 +271,7 @@ def test_narrow_matrices_travel_whole() -> None:
 def test_matrices_are_those_of_the_model(data: str, model: str) -> None:
     from train import models
 
-    built = models.build(args.resolve({"data": data, "model": model}), (3, 32, 32) if data == "cifar10" else (1, 8, 8), 10)
+    built = models.build(resolving.resolve({"data": data, "model": model}), (3, 32, 32) if data == "cifar10" else (1, 8, 8), 10)
     weights = [(p.shape[0], math.prod(p.shape[1:])) if p.dim() > 1 else (1, p.numel()) for p in built.parameters()]
     want = rates.cnn_of_digits() if model == "cnn" else rates.cifar_resnet(int(model.removeprefix("resnet")))
     assert sorted(want) == sorted(weights)

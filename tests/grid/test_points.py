@@ -11,10 +11,10 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-import args
 from grid.engine.sweeps import points as points_module
 from grid.engine.sweeps.overrides import to_override
 from grid.engine.sweeps.points import Point, axis, kept, needs, parsed, point, product, rows, union, when, where_read, without, zipped
+from settings import command_line
 
 METHODS = union(point("SGD", method="sgd"), point("QSGD", method="qsgd"), point("ALQ", method="alq"))
 
@@ -129,7 +129,7 @@ def test_values_read_as_main_reads_them(values: list[Any]) -> None:
     assume(all("\n" not in str(value) for value in values))
     texts = [to_override("x", value) for value in values]
     name, found = parsed("x=" + ",".join(text.partition("=")[2] for text in texts))
-    alone = [args.parse_overrides([text])["x"] for text in texts]
+    alone = [command_line.parse_overrides([text])["x"] for text in texts]
     assert (name, found) == ("x", alone)
     assert [type(value) for value in found] == [type(value) for value in alone]
     assert [parsed(text) for text in texts] == [("x", [value]) for value in alone]

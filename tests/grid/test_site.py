@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from grid.engine.scripts.preamble import quoted
 from grid.engine.slurm import site as sites
-from grid.engine.slurm.site import Partition, Site, load_site
-from grid.engine.slurm.site_yaml import read_site
+from grid.engine.slurm import site_yaml
+from grid.engine.slurm.site import Partition, Site
+from grid.engine.slurm.site_yaml import load_site, read_site
 from grid.engine.sweeps.resources import Resources
 
-EXAMPLES = sorted(sites.EXAMPLES.glob("*.yaml"))
+EXAMPLES = sorted(site_yaml.EXAMPLES.glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

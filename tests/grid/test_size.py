@@ -19,6 +19,7 @@ from grid.engine.states import runs
 from grid.engine.states.ledger import Chunk, Submission
 from grid.engine.submission import planning
 from grid.engine.sweep import Sweep, axis, load, point, product, union
+from settings import resolving, run_identity
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,7 +44,14 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         monkeypatch.setattr(owner, name, counted)
 
-    for owner, name in ((args, "check"), (args, "_counting"), (yaml, "dump"), (copy, "deepcopy"), (Site, "check"), (Path, "iterdir")):
+    for owner, name in (
+        (resolving, "check"),
+        (resolving, "counting"),
+        (yaml, "dump"),
+        (copy, "deepcopy"),
+        (Site, "check"),
+        (Path, "iterdir"),
+    ):
         watch(owner, name)
     return found
 
@@ -54,7 +62,7 @@ def test_what_experiments_share_is_checked_once(calls: Counter[str]) -> None:
     # sections of their own: 4 methods, 5 rates, 20 seeds; one each of all others
     sections = len(args.SECTIONS) + len(args.GROUPS) - 2
     assert calls["check"] == 4 + 5 + 20 + sections
-    assert calls["_counting"] == calls["check"] + 2 * 20  # and of two sections at each point
+    assert calls["counting"] == calls["check"] + 2 * 20  # and of two sections at each point
 
 
 def test_what_experiments_share_is_kept_once() -> None:
@@ -66,10 +74,10 @@ def test_what_experiments_share_is_kept_once() -> None:
 @pytest.mark.parametrize("sweep", [("nuq", "cifar10_full_resnet8"), ("lss", "cifar10_cpu"), ("everything", "cpu"), ("dgc", "cpu")])
 def test_configuration_and_identity_are_those_of_each_by_itself(sweep: tuple[str, str]) -> None:
     for item in load(*sweep, seeds=(1, 2)).experiments():
-        alone = args.resolve(item.settings)
+        alone = resolving.resolve(item.settings)
         assert list(item.config) == list(alone)
         assert item.config == alone
-        assert item.name == args.run_name(alone)
+        assert item.name == run_identity.run_name(alone)
 
 
 def test_an_illegal_seed_is_refused_wherever_it_stands() -> None:
@@ -81,7 +89,7 @@ def test_run_folders_are_written_from_common_parts(tmp_path: Path, calls: Counte
     made = runs.runs_of(_sweep(rates=2, seeds=10).experiments(), tmp_path)
     runs.prepare(made)
     # what differs: 4 methods, 2 rates, 10 seeds, a folder for each; all else once
-    assert calls["dump"] <= 4 + 2 + 10 + len(made) + len(args.resolve({}))
+    assert calls["dump"] <= 4 + 2 + 10 + len(made) + len(resolving.resolve({}))
     for run in made:
         config = {**run.experiment.config, "run_dir": run.run_dir}
         assert run.folder.config.read_text() == yaml.safe_dump(config, sort_keys=False)

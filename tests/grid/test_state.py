@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from args import lag_s
 from grid.engine.slurm.scheduler_cache import ENDS, Answer, Job
 from grid.engine.states import run_files as states
 from grid.engine.states.run_files import Claim, Damaged, RunFolder, ids_to_ask, judge, own_element, read_ledger, write_text
+from settings.run import lag_s
 
 NOW = 1_000_000.0
 LEGAL = {"new", "running", "done", "failed", "diverged", "preempted", "lost", "unknown"}

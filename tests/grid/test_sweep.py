@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import args
 from grid.engine.sweep import Sweep, axis, needs, point, product, union, when, where_read
 from grid.engine.sweeps.families import families, find, load, load_family, parse_seeds
+from settings import run_identity
 
 # (points as listed, distinct experiments) of reference tables, written down by hand.
 COUNTS = {
@@ -103,7 +103,7 @@ def test_resnet32_is_the_published_task() -> None:
     }  # fmt: skip
     assert rows["ALQ-N"]["method"]["fit"] == "normal"
     for config in rows.values():
-        counting = args.result_settings(config)  # and all else at its default
+        counting = run_identity.result_settings(config)  # and all else at its default
         assert counting["optim"] == {"name": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": False, "weight_decay": 1e-4}
         assert counting["schedule"] == {"name": "step", "at": [40000, 60000], "factor": 0.1}
         assert (config["workers"], config["batch_size"], config["steps"], config["eval_every"]) == (4, 128, 80000, 2000)

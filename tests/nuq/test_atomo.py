@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nuq.compressors.atomo import Atomo
-from nuq.compressors.message import HEADER_BYTES, Message, MessageError, parse
+from nuq.compressors.message import HEADER_BYTES, Message, parse
+from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels import atoms
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 
 KEY = Key(1, 2, 3, "x")

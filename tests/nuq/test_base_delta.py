@@ -8,7 +8,7 @@ import torch
 from nuq import native as cpu
 from nuq.coding import base_delta, base_delta_reference
 from nuq.compressors.nnw_bdi import NNWBDI
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.settings.formats import NNWBDI as Settings
 
 KEY = Key(1, 2, 3, "x")

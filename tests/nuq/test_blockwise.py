@@ -8,9 +8,10 @@ import torch
 
 from nuq import native
 from nuq.compressors.blockwise import Blockwise
-from nuq.compressors.message import Message, MessageError
+from nuq.compressors.message import Message
+from nuq.errors import MessageError
 from nuq.kernels import operators
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.levels import code_tables
 from nuq.settings.baselines import FP8, Block8
 from tests.nuq.test_kernels import vector_of

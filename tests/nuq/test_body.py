@@ -5,8 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nuq.compressors.message import Message, MessageError
-from nuq.kernels.operators import Key
+from nuq.compressors.message import Message
+from nuq.errors import MessageError
+from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 
 CASES = {

@@ -11,10 +11,11 @@ import torch
 
 from nuq import native as cpu
 from nuq.compressors.casq import Casq
-from nuq.compressors.message import Message, MessageError, parse
+from nuq.compressors.message import Message, parse
+from nuq.errors import MessageError
 from nuq.kernels import reference
-from nuq.kernels.operators import Key
 from nuq.kernels.sketches import cells, clusters
+from nuq.kernels.spec import Key
 from nuq.settings.sketches import CASQ
 
 KEY = Key(1, 2, 3, "x")

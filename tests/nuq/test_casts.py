@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from nuq import native
 from nuq.compressors.casts import bf16, fp16
-from nuq.compressors.message import Message, MessageError
+from nuq.compressors.message import Message
 from nuq.compressors.natural import NaturalCompression
+from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels import casts
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.kernels.spec import Key
 from nuq.settings.baselines import BF16, FP16, Natural
 from tests.nuq.test_kernels import KINDS, SIZES, same, vector_of
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from nuq.compressors.message import MessageError
+from nuq.errors import MessageError, NonFiniteError
 from nuq.exchange.collective_factory import Coders, build, fewest_bytes
 from nuq.exchange.collectives import messages
 from nuq.exchange.collectives.messages import Account, Collective, Hosts
 from nuq.exchange.payload import Part
 from nuq.exchange.transport import Links
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
 from nuq.simulation import Workers

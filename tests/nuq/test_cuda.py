@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nuq.kernels import bit_packing, reference
-from nuq.kernels import operators as ops
+from nuq import errors
+from nuq.kernels import bit_packing, reference, spec
 from nuq.kernels.cuda import kernels
 from tests.nuq.without_gpu import ROOT, check_machine_code, interpreted, recorded
 
@@ -68,12 +68,12 @@ CASES = list(
             *(Case(n, size, "linf", 300, packing=16) for n, size in SHAPES[1::2]),
             *(Case(n, size, "linf", count, uniform=True, dither=True) for n, size in SHAPES for count in (3, 16)),
             *(Case(600, 256, "l2", count, uniform=True, accumulate=False) for count in LEVEL_COUNTS),
-            *(Case(520, 64, norm, 3, accumulate=False) for norm in ops.NORMS),  # a zero bucket's signs
-            *(Case(1100, 512, norm, 8, dtype) for norm in ops.NORMS for dtype in ("bfloat16", "float16")),
+            *(Case(520, 64, norm, 3, accumulate=False) for norm in spec.NORMS),  # a zero bucket's signs
+            *(Case(1100, 512, norm, 8, dtype) for norm in spec.NORMS for dtype in ("bfloat16", "float16")),
             *(Case(301, 100, "rms", 5, dtype, uniform=True) for dtype in ("bfloat16", "float16")),
-            *(Case(700, 256, norm, count, stochastic=False) for norm in ops.NORMS for count in (2, 8, 300)),
+            *(Case(700, 256, norm, count, stochastic=False) for norm in spec.NORMS for count in (2, 8, 300)),
             # Buckets too large for one program.
-            *(Case(36001, 17000, norm, 8) for norm in ops.NORMS),
+            *(Case(36001, 17000, norm, 8) for norm in spec.NORMS),
             Case(20001, 1 << 31, "quantile", 3, "float16"),
             Case(33000, 16500, "l2", 16, uniform=True, dither=True),
         ]
@@ -100,12 +100,12 @@ BIG_ROTATIONS = [((1 << 20) + 999, 1024, False), ((1 << 20) + 999, 4096, True), 
 BIG = [
     *(
         Case((1 << 20) + 77, 8192, norm, count, dtype)
-        for norm in ops.NORMS
+        for norm in spec.NORMS
         for count in (3, 8, 300)
         for dtype in ("float32", "bfloat16", "float16")
     ),
     *(Case((1 << 20) + 5, 512, "linf", count, uniform=True, dither=True) for count in (2, 3, 16, 255)),
-    *(Case(3 << 19, 1 << 20, norm, 8) for norm in ops.NORMS),
+    *(Case(3 << 19, 1 << 20, norm, 8) for norm in spec.NORMS),
 ]
 
 
@@ -130,8 +130,8 @@ def encoded(operators: Any, case: Case, device: str, x: Tensor | None = None) ->
     """Scales and packed bytes of x, else of ``vector``; both buffers hold other numbers before."""
     x = vector(case).to(device) if x is None else x
     packing = bit_packing.packing(case.num_levels) if case.packing is None else case.packing
-    buckets = ops.num_buckets(case.n, case.bucket_size)
-    scales = torch.full((buckets * ops.scales_per_bucket(case.norm),), 9.0, device=device)
+    buckets = spec.num_buckets(case.n, case.bucket_size)
+    scales = torch.full((buckets * spec.scales_per_bucket(case.norm),), 9.0, device=device)
     packed = torch.full((bit_packing.packed_bytes(case.n, packing),), 77, dtype=torch.uint8, device=device)
     rest = (scales, packed, case.bucket_size, case.norm, MULTIPLE, packing, K0, K1)
     if case.uniform:
@@ -187,10 +187,10 @@ def _raises(expected: type[Exception], text: str, call: Callable[[], Any]) -> st
 def _not_finite(bad: float, norm: str, operators: Any, device: str) -> str:
     x = torch.ones(40, device=device)
     x[29] = bad
-    scales = torch.zeros(3 * ops.scales_per_bucket(norm), device=device)
+    scales = torch.zeros(3 * spec.scales_per_bucket(norm), device=device)
     packed = torch.zeros(15, dtype=torch.uint8, device=device)
     levels = torch.linspace(-1, 1, 8, device=device)
-    return _raises(ops.NonFiniteError, "bucket 1", lambda: operators.encode_(x, levels, scales, packed, 16, norm, 1.0, 3, K0, K1, True))
+    return _raises(errors.NonFiniteError, "bucket 1", lambda: operators.encode_(x, levels, scales, packed, 16, norm, 1.0, 3, K0, K1, True))
 
 
 def _damaged(packing: int, count: int, at: int, value: int, operators: Any, device: str) -> str:
@@ -210,7 +210,7 @@ ERRORS: dict[str, Callable[[Any, str], str]] = {
     **{
         f"{bad} under {norm}": (lambda o, d, bad=bad, norm=norm: _not_finite(bad, norm, o, d))
         for bad in (float("nan"), float("inf"), -float("inf"))
-        for norm in ops.NORMS
+        for norm in spec.NORMS
     },
     "a damaged 3-bit code": lambda o, d: _damaged(3, 5, -2, 255, o, d),
     "a damaged byte": lambda o, d: _damaged(8, 255, 0, 255, o, d),

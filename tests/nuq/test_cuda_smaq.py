@@ -20,11 +20,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from nuq.compressors.message import Message, MessageError
+from nuq.compressors.message import Message
 from nuq.compressors.smaq import SmaQ
+from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels import smaq, smaq_reference
 from nuq.kernels.cuda import launch, smaq_kernels
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.kernels.spec import Key
 from nuq.settings.formats import SmaQ as Settings
 from tests.nuq.without_gpu import check_machine_code, interpreted, recorded
 

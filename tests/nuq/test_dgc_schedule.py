@@ -12,12 +12,12 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-import args
 from nuq.compressors.message import HEADER_BYTES, split_payload
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from nuq.settings.feedback import Feedback
 from nuq.simulation import Memory, Workers
+from settings import resolving
 from tests.nuq.small_training import backward, descend, hooked, net
 
 PAPER = [0.25, 0.0625, 0.015625, 0.004]  # 75, 93.75, 98.4375 and 99.6 % of the coordinates stay, an epoch each; then 99.9 %
@@ -115,6 +115,8 @@ def test_ratios_without_a_warmup_are_told(ratios: list[float]) -> None:
     with pytest.raises(ValueError, match=told):
         make(warmup_ratios=ratios)
     with pytest.raises(ValueError, match=told):
-        args.resolve({"method": "dgc", "method.warmup_ratios": ratios})
-    assert args.resolve({"method": "dgc", "method.warmup_ratios": ratios, "method.warmup_every": 1})["method"]["warmup_ratios"] == ratios
-    assert args.resolve({"method": "dgc", "method.warmup_ratios": PAPER})["method"]["warmup_every"] == 0  # the default says nothing
+        resolving.resolve({"method": "dgc", "method.warmup_ratios": ratios})
+    assert (
+        resolving.resolve({"method": "dgc", "method.warmup_ratios": ratios, "method.warmup_every": 1})["method"]["warmup_ratios"] == ratios
+    )
+    assert resolving.resolve({"method": "dgc", "method.warmup_ratios": PAPER})["method"]["warmup_every"] == 0  # the default says nothing

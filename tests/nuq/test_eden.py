@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nuq.compressors.eden import Eden
-from nuq.compressors.message import HEADER_BYTES, Message, MessageError, parse
-from nuq.kernels.operators import Key
+from nuq.compressors.message import HEADER_BYTES, Message, parse
+from nuq.errors import MessageError
+from nuq.kernels.spec import Key
 from nuq.settings.quantizers import DRIVE, EDEN
 
 VNMSE = {1: 0.5708, 2: 0.1331, 3: 0.0358, 4: 0.0096}

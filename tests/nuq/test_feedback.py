@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nuq.compressors.feedback import TAG, ErrorFeedback, MomentumCorrection
-from nuq.compressors.message import Message, MessageError, parse
+from nuq.compressors.message import Message, parse
+from nuq.errors import MessageError, NonFiniteError
 from nuq.exchange.payload import Codec, cut
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from tests.nuq.parts import tiled
 

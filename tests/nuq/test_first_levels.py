@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from nuq.kernels.operators import NonFiniteError
+from nuq.errors import NonFiniteError
 from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
 from nuq.simulation import Workers

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from nuq import native
-from nuq.coding import floats
-from nuq.compressors.message import MessageError
+from nuq.compressors import floats
+from nuq.errors import MessageError
 
 EVERY = {2: torch.arange(1 << 16, dtype=torch.int32).to(torch.int16).view(torch.uint8), 1: torch.arange(256, dtype=torch.uint8).repeat(9)}
 

@@ -9,9 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nuq.compressors.message import Message, MessageError
-from nuq.exchange.ddp_buckets import dense
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.compressors.message import Message
+from nuq.errors import MessageError, NonFiniteError
+from nuq.kernels.spec import Key
+from nuq.parameters import dense
 from nuq.quantized_training.formats import Format
 from nuq.registry import METHODS, legal_formats
 

@@ -12,8 +12,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
 import nuq
+from nuq.errors import NonFiniteError
 from nuq.fsdp import CompressedReduceScatter
-from nuq.kernels.operators import NonFiniteError
 from tests.nuq.small_training import assert_same_bits, backward, net
 
 

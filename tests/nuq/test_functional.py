@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 
 import nuq
+from nuq.errors import NonFiniteError
 from nuq.functional import fit_levels
-from nuq.kernels.operators import NonFiniteError
 from nuq.registry import METHODS
 from tests.nuq.small_training import assert_same_bits, of_all
 

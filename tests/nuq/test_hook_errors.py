@@ -14,8 +14,8 @@ from torch import nn
 
 import nuq
 import nuq.ddp
+from nuq.errors import NonFiniteError
 from nuq.exchange.transport import Links
-from nuq.kernels.operators import NonFiniteError
 from tests.nuq.ranks import second_group
 from tests.nuq.small_training import assert_same_bits, backward, gradients, hooked, net, of_all, residuals, wrapped
 

@@ -14,7 +14,7 @@ from torch import nn
 
 import nuq
 from nuq.exchange.collective_factory import Coders
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.levels.level_sets import Levels
 from nuq.simulation import Workers

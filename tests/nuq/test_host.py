@@ -15,7 +15,7 @@ import torch
 
 from nuq.compressors.message import parse
 from nuq.kernels import host, low_rank
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS
 from tests.test_contract import build, gradient

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from nuq.compressors.message import Message, MessageError, parse
-from nuq.kernels.operators import Key
+from nuq.compressors.message import Message, parse
+from nuq.errors import MessageError
+from nuq.kernels.spec import Key
 from tests.test_contract import CASES, build, gradient
 
 ROOM = 64 << 20  # bytes that a decoder may ask for

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nuq import native
 from nuq.coding import indices, indices_reference
 from nuq.coding.indices import BITMAP, FORMS, INT32, OTHERS, RANS, RICE, bound, decode, encode, entropy_bits
-from nuq.compressors.message import MessageError
+from nuq.errors import MessageError
 from nuq.native import bits as kernels
 
 needs_library = pytest.mark.skipif(native.library() is None, reason="the library is not built, or is off")

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nuq import native
-from nuq.kernels import bit_packing, operators, reference
+from nuq import errors, native
+from nuq.kernels import bit_packing, operators, reference, spec
 from nuq.kernels import cpu as kernels
 
 pytestmark = pytest.mark.skipif(not native.instruction_sets(), reason="the C++ kernels are not built")
@@ -71,7 +71,7 @@ class Case:
     def encoded(self, by: Any) -> tuple[Tensor, Tensor]:
         """(scales, packed)"""
         n = self.vector.numel()
-        scales = torch.full((operators.num_buckets(n, self.bucket_size) * operators.scales_per_bucket(self.norm),), 7.0)
+        scales = torch.full((spec.num_buckets(n, self.bucket_size) * spec.scales_per_bucket(self.norm),), 7.0)
         packed = torch.full((bit_packing.packed_bytes(n, self.packing),), 99, dtype=torch.uint8)
         rest = (scales, packed, self.bucket_size, self.norm, 2.5, self.packing, *KEY)
         if self.levels is None:
@@ -94,9 +94,9 @@ def cases(draw: st.DrawFn, uniform: bool) -> Case:
     packing = draw(st.sampled_from([bit_packing.packing(num_levels), bit_packing.raw_packing(num_levels), bits, bits + 1]))
     levels = None if uniform else levels_of(num_levels, draw(st.booleans()), draw(st.integers(0, 99)))
     return Case(
-        vector_of(draw(st.sampled_from(KINDS)), draw(SIZES), draw(st.sampled_from(operators.DTYPES)), draw(st.integers(0, 99))),
+        vector_of(draw(st.sampled_from(KINDS)), draw(SIZES), draw(st.sampled_from(spec.DTYPES)), draw(st.integers(0, 99))),
         draw(BUCKETS),
-        draw(st.sampled_from(operators.NORMS[:3] if uniform else operators.NORMS)),
+        draw(st.sampled_from(spec.NORMS[:3] if uniform else spec.NORMS)),
         num_levels,
         packing,
         levels,
@@ -148,7 +148,7 @@ def test_whole_buckets(num_levels: int) -> None:
 
 
 @pytest.mark.parametrize("bucket_size", [37, 1023, 8192, 100_003, 150_000, 1 << 40])
-@pytest.mark.parametrize("norm", operators.NORMS)
+@pytest.mark.parametrize("norm", spec.NORMS)
 def test_threads(bucket_size: int, norm: str) -> None:
     """Buckets that share bytes, that one thread measures, and that all threads measure together."""
     vector = vector_of("all magnitudes", 400_007, torch.float32)
@@ -182,7 +182,7 @@ def test_hadamard(size: int, log_block: int, inverse: bool, kind: str, count: in
             assert same(ours, expected), name
 
 
-@pytest.mark.parametrize("norm", operators.NORMS)
+@pytest.mark.parametrize("norm", spec.NORMS)
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf, 3e38])
 def test_not_finite_names_the_bucket(norm: str, bad: float) -> None:
     vector = vector_of("normal", 1000, torch.float32)
@@ -190,10 +190,10 @@ def test_not_finite_names_the_bucket(norm: str, bad: float) -> None:
     case = Case(vector, 100, norm, 8, 3, levels_of(8))
     if bad == 3e38 and norm == "linf":
         return
-    with pytest.raises(operators.NonFiniteError) as expected:
+    with pytest.raises(errors.NonFiniteError) as expected:
         case.encoded(reference)
     for name in native.instruction_sets():
-        with native.using(name), pytest.raises(operators.NonFiniteError, match=re.escape(str(expected.value))):
+        with native.using(name), pytest.raises(errors.NonFiniteError, match=re.escape(str(expected.value))):
             case.encoded(kernels)
 
 

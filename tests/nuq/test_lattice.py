@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.levels.lattice import code_probabilities, nearest_points, rate_of_nearest, rate_of_step, step_of_nearest, step_of_rate
 from nuq.registry import METHODS
 

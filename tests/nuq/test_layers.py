@@ -15,10 +15,11 @@ from torch import Tensor, nn
 
 import nuq
 from nuq.compressors.message import HEADER_BYTES
+from nuq.errors import NonFiniteError
 from nuq.exchange.collective_factory import Coders
 from nuq.exchange.flat_layout import arranged
 from nuq.exchange.payload import Part, cut
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from nuq.settings import layers
 from nuq.settings.exchange import Exchange

@@ -31,7 +31,7 @@ def messages() -> dict[str, str]:
     import torch
 
     from nuq.compressors.message import parse
-    from nuq.kernels.operators import Key
+    from nuq.kernels.spec import Key
     from nuq.registry import METHODS
 
     x = torch.randn(3000, generator=torch.Generator().manual_seed(1))

@@ -14,7 +14,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from nuq.exchange.transport import Links, RankLost, culprit
+from nuq.errors import RankLost
+from nuq.exchange.transport import Links, culprit
 from tests.nuq.ranks import Ranks, free_port
 from tests.nuq.small_training import backward, hooked, net
 

@@ -3,7 +3,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nuq.compressors.message import HEADER_BYTES, Message, MessageError, parse, split_payload
+from nuq.compressors.message import HEADER_BYTES, Message, parse, split_payload
+from nuq.errors import MessageError
 
 
 def message(body: bytes, n: int = 3) -> Message:

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import hadamard
 
-from nuq.kernels import bit_packing, operators, reference
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.errors import NonFiniteError
+from nuq.kernels import bit_packing, operators, reference, spec
+from nuq.kernels.spec import Key
 from nuq.levels import level_sets
 
 MASK = 0xFFFFFFFF
@@ -93,9 +94,9 @@ def encode_by_hand(
 
 def encode(x, levels, bucket_size, norm, key, *, uniform=False, multiple=0.0):
     """codes int32[n] and scales of the operators, as torch.ops.nuq computes them."""
-    count = operators.num_buckets(x.numel(), bucket_size)
+    count = spec.num_buckets(x.numel(), bucket_size)
     packing = bit_packing.packing(len(levels))
-    scales = torch.empty(count * operators.scales_per_bucket(norm))
+    scales = torch.empty(count * spec.scales_per_bucket(norm))
     packed = torch.empty(bit_packing.packed_bytes(x.numel(), packing), dtype=torch.uint8)
     how = {"bucket_size": bucket_size, "norm": norm, "packing": packing, "key": key, "multiple": multiple}
     if uniform:
@@ -114,7 +115,7 @@ def decode(codes, scales, levels, bucket_size, **how):
 
 
 @pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)
-@pytest.mark.parametrize("norm", operators.NORMS)
+@pytest.mark.parametrize("norm", spec.NORMS)
 @pytest.mark.parametrize(("n", "bucket_size"), [(1, 1), (5, 8), (64, 64), (130, 64), (200, 100), (300, 128), (3000, 2500)])
 def test_encode_equals_the_specification(levels, norm, n, bucket_size):
     x = np.random.default_rng(n).standard_normal(n).astype(np.float32)
@@ -180,7 +181,7 @@ def test_the_last_full_bucket_is_not_a_tail():
     assert torch.equal(decode(codes, norms, levels, 128), x)
 
 
-@pytest.mark.parametrize("norm", operators.NORMS)
+@pytest.mark.parametrize("norm", spec.NORMS)
 def test_zero_and_tiny_buckets_decode_to_zero(norm):
     levels = torch.tensor(LEVELS["uneven"])
     x = torch.cat([torch.zeros(8), torch.full((8,), 1e-42), torch.ones(8)])
@@ -190,7 +191,7 @@ def test_zero_and_tiny_buckets_decode_to_zero(norm):
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("norm", operators.NORMS)
+@pytest.mark.parametrize("norm", spec.NORMS)
 def test_not_finite_is_an_error(bad, norm):
     x = torch.ones(20)
     x[13] = bad

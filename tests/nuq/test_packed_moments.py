@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import nuq
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.quantized_training.formats import Format, Packed
 from nuq.quantized_training.packed_moments import PackedLogarithms, PackedMoments, absolute, needs_logarithms, relative
 

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nuq.compressors.feedback import ErrorFeedback
-from nuq.compressors.message import Message, MessageError, split_payload
+from nuq.compressors.message import Message, split_payload
+from nuq.errors import MessageError, NonFiniteError
 from nuq.exchange.payload import Codec, Marked, Part, cut, num_coordinates
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from tests.nuq.parts import tiled
 

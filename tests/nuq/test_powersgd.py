@@ -11,10 +11,11 @@ import torch.distributed as dist
 
 from nuq import native
 from nuq.compressors.message import parse
+from nuq.errors import NonFiniteError
 from nuq.exchange.payload import Part, cut
 from nuq.kernels import low_rank
 from nuq.kernels.low_rank import columns_of, left_product, num_rows, orthonormal, outer_product, right_product, start, started_again
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
 from nuq.settings.feedback import Feedback

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.quantized_training.formats import Format, Packed
 from nuq.quantized_training.saved_tensors import SavedTensors
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nuq import native
+from nuq.errors import NonFiniteError
 from nuq.kernels import selection
-from nuq.kernels.operators import NonFiniteError
 from nuq.kernels.selection import Share
 
 SETS = native.instruction_sets()
@@ -142,7 +142,7 @@ def test_chosen_is_the_same_everywhere_and_uniform(kernels: str) -> None:
 
 def test_every_coordinate_is_chosen_as_often() -> None:
     share, draws = Share.of(40, 0, 0.2), 4000
-    from nuq.kernels.operators import Key
+    from nuq.kernels.spec import Key
 
     counts, pairs = torch.zeros(40), torch.zeros(40, 40)
     for step in range(draws):

@@ -14,7 +14,7 @@ import nuq
 from nuq.exchange.collective_factory import Coders
 from nuq.exchange.payload import Part, cut
 from nuq.functional import fit_levels
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 
 

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nuq import native
-from nuq.compressors.message import Message, MessageError
+from nuq.compressors.message import Message
 from nuq.compressors.signs import onebit, sign
+from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels import bit_packing, signs
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.kernels.spec import Key
 from nuq.settings.baselines import Sign, Signs
 from tests.nuq.test_kernels import BUCKETS, KINDS, SIZES, same, vector_of
 

@@ -12,9 +12,9 @@ import torch
 from nuq import native as cpu
 from nuq.compressors.message import parse
 from nuq.compressors.sketchml import SketchML
-from nuq.kernels.operators import Key
 from nuq.kernels.sketches import clusters
 from nuq.kernels.sketches.minmax import Sketches
+from nuq.kernels.spec import Key
 from nuq.settings.sketches import SketchML as Settings
 
 KEY = Key(1, 2, 3, "x")

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nuq import native
-from nuq.compressors.message import Message, MessageError
+from nuq.compressors.message import Message
 from nuq.compressors.smaq import SmaQ
+from nuq.errors import MessageError
 from nuq.kernels import log2_mean, smaq
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.settings.formats import SmaQ as Settings
 
 KEY = Key(1, 2, 3, "x")

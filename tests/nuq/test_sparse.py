@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from nuq.compressors.message import HEADER_BYTES, Message, MessageError, parse
+from nuq.compressors.message import HEADER_BYTES, Message, parse
+from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels import selection
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 
 KEY = Key(1, 2, 3, "x")

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from nuq.coding import indices
 from nuq.coding.indices import BITMAP, FORMS, INT32, OTHERS, RANS, RICE
-from nuq.compressors.message import HEADER_BYTES, MessageError, parse
-from nuq.kernels.operators import Key
+from nuq.compressors.message import HEADER_BYTES, parse
+from nuq.errors import MessageError
+from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 
 HEAD, KEYED, SCALE = 5, 16, 4  # bytes of a body before its values

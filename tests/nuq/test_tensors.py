@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import nuq
-from nuq.kernels.operators import NonFiniteError
+from nuq.errors import NonFiniteError
 from nuq.quantized_training.counts import BINS, EDGES, Laws, ratios
 from nuq.quantized_training.formats import Format
 
@@ -259,5 +259,5 @@ def test_ratios_are_of_bytes():
     x, _ = data()
     model.eval()(x)
     compressed.counts.finish()
-    packed = Format("smaq").pack(x, nuq.kernels.operators.Key(0, 0, 0, ""))
+    packed = Format("smaq").pack(x, nuq.kernels.spec.Key(0, 0, 0, ""))
     assert compressed.counts.last["activations"][0] > x.nbytes > packed.nbytes

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import nuq
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.quantized_training.formats import Format
 from tests.nuq.test_tensors import ALL, SIZE, data, setup, train
 

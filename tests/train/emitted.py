@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import args
 from grid.engine.scripts.script import run_script
 from grid.engine.sweep import Experiment
+from settings import resolving
 from tests.train.glue_files import write_imdb, write_task
 from tests.train.test_archives import write_cifar100, write_svhn
 from tests.train.test_data import write_cifar, write_mnist
@@ -64,7 +64,7 @@ def write(data: str, folder: Path) -> None:
 def emit(run_dir: Path, data_dir: Path, settings: Mapping[str, Any]) -> Experiment:
     """``run.sh`` in a new run folder; ``settings`` name the data set."""
     every = COMMON | OWN.get(settings["data"], {}) | {"data_dir": str(data_dir)} | dict(settings)
-    experiment = Experiment("emitted", run_dir.name, (), every, args.resolve(every))
+    experiment = Experiment("emitted", run_dir.name, (), every, resolving.resolve(every))
     run_dir.mkdir(parents=True)
     (run_dir / "run.sh").write_text(run_script(experiment, str(run_dir), str(ROOT)))
     return experiment

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-import args
 from nuq.registry import METHODS
+from settings import resolving
 from train.steps.estimator import Measured
 from train.steps.trainer import Trainer
 
@@ -85,7 +85,7 @@ def digest(trainer: Trainer, measured: list[Measured]) -> str:
 
 
 def train(settings: dict, group: Any) -> str:
-    trainer = Trainer(args.resolve(BASE | settings), device=torch.device("cpu"), group=group)
+    trainer = Trainer(resolving.resolve(BASE | settings), device=torch.device("cpu"), group=group)
     measured = []
     for step in range(STEPS):
         if trainer.config["measure"]["every"] and step % trainer.config["measure"]["every"] == 0:
@@ -97,7 +97,7 @@ def train(settings: dict, group: Any) -> str:
 
 def sent_in_a_step(group: Any) -> list[int]:
     """What the first worker encoded, and what this process handed to the network for it."""
-    trainer = Trainer(args.resolve(BASE | {"method": "qsgdinf"}), device=torch.device("cpu"), group=group)
+    trainer = Trainer(resolving.resolve(BASE | {"method": "qsgdinf"}), device=torch.device("cpu"), group=group)
     trainer.train_step()
     return [trainer.totals.bytes, trainer.totals.network_bytes]
 

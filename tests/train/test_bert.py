@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-import args
+from settings import resolving
 from tests.train.glue_files import needs_extra, write_task, write_vocabulary
 from tests.train.test_models import build, size
 from train import dry_run, models
@@ -28,7 +28,9 @@ RUN |= {"optim": "adamw", "optim.lr": 0.001, "schedule": "piecewise_linear", "sc
 
 
 def config(**chosen: object) -> dict[str, Any]:
-    return args.resolve({"data": "glue", **SENTENCES, **TINY, **RUN, **{key.replace("__", "."): value for key, value in chosen.items()}})
+    return resolving.resolve(
+        {"data": "glue", **SENTENCES, **TINY, **RUN, **{key.replace("__", "."): value for key, value in chosen.items()}}
+    )
 
 
 def examples(count: int, length: int = 24, tokens: int = 200) -> torch.Tensor:
@@ -53,7 +55,7 @@ def bert(num_classes: int = 2, length: int = 24, **chosen: object) -> torch.nn.M
 def test_the_size_of_bert_base() -> None:
     chosen = {"model.layers": 12, "model.heads": 12, "model.width": 768, "data.length": 512, "data.vocabulary": 30522}
     with torch.device("meta"):
-        model = models.build(args.resolve({"data": "imdb", "model": "bert", **chosen}), (2, 512), 2)
+        model = models.build(resolving.resolve({"data": "imdb", "model": "bert", **chosen}), (2, 512), 2)
     assert size(model) == 109_482_240 + 2 * 768 + 2  # the published network, and a head of two classes
 
 
@@ -106,14 +108,14 @@ def test_what_bert_goes_with() -> None:
     with pytest.raises(
         ValueError, match=r"model=bert needs sentences \(data=glue, data=imdb\), but data=text has the shape 64 \(legal: gpt\)"
     ):
-        models.build(args.resolve({"data": "text", "model": "bert"}), (64,), 97)
+        models.build(resolving.resolve({"data": "text", "model": "bert"}), (64,), 97)
     with pytest.raises(ValueError, match=r"model=gpt needs a text \(data=text\), but data=imdb has the shape 2x128 \(legal: bert\)"):
-        models.build(args.resolve({"data": "imdb", "model": "gpt"}), (2, 128), 2)
+        models.build(resolving.resolve({"data": "imdb", "model": "gpt"}), (2, 128), 2)
     with pytest.raises(ValueError, match=r"model\.width=127: must be a multiple of model\.heads=2"):
-        args.resolve({"model": "bert", "model.width": 127})
+        resolving.resolve({"model": "bert", "model.width": 127})
     with pytest.raises(ValueError, match=r"label_smoothing=0\.1: data\.task=stsb has scores, not classes; legal here: 0"):
-        args.resolve({"data": "glue", "label_smoothing": 0.1})
-    args.resolve({"data": "glue", "data.task": "rte", "label_smoothing": 0.1})
+        resolving.resolve({"data": "glue", "label_smoothing": 0.1})
+    resolving.resolve({"data": "glue", "data.task": "rte", "label_smoothing": 0.1})
 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +159,7 @@ def pretrained(folder: Path, form: str) -> dict[str, torch.Tensor]:
 
 def from_folder(folder: Path, /, **chosen: object) -> torch.nn.Module:
     settings = {"model": "bert", "model.weights": str(folder), "data": "imdb", "data.tokenizer": str(folder), "data.length": 24, **chosen}
-    return models.build(args.resolve(settings), (2, settings["data.length"]), 2)
+    return models.build(resolving.resolve(settings), (2, settings["data.length"]), 2)
 
 
 @needs_extra
@@ -220,9 +222,9 @@ def test_a_folder_runs_no_code(tmp_path: Path) -> None:
 
 def test_weights_need_their_own_vocabulary() -> None:
     with pytest.raises(ValueError, match=r"model\.weights='bert-base': .*own vocab\.txt.*set data\.tokenizer"):
-        args.resolve({"data": "glue", "model": "bert", "model.weights": "bert-base"})
+        resolving.resolve({"data": "glue", "model": "bert", "model.weights": "bert-base"})
     with pytest.raises(ValueError, match=r"model\.layers=3: has no effect with model\.weights='bert-base'"):
-        args.resolve({"model": "bert", "model.weights": "bert-base", "model.layers": 3})
+        resolving.resolve({"model": "bert", "model.weights": "bert-base", "model.layers": 3})
 
 
 # --- training ------------------------------------------------------------------------------------------------------
@@ -242,7 +244,7 @@ def test_it_learns_how_alike_two_sentences_are(tmp_path: Path) -> None:
     """The score is which of six subjects the first sentence has: a few steps find much of it."""
     write_task(tmp_path, "stsb", num_train=120, num_dev=30)
     own = {"method": "supersgd", "optim": "adamw", "optim.lr": 0.01, "model.dropout": 0.0, "workers": 1, "batch_size": 24}
-    trainer = Trainer(args.resolve({"data": "glue", "data_dir": str(tmp_path), **SENTENCES, **TINY, **own}), device=CPU)
+    trainer = Trainer(resolving.resolve({"data": "glue", "data_dir": str(tmp_path), **SENTENCES, **TINY, **own}), device=CPU)
     for _ in range(60):
         trainer.train_step()
     assert trainer.evaluate("test")["Vpearson"] > 0.5

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-import args
+from settings import resolving
 from tests.train.test_models import FOR_MNIST, build, size
 from train import models
 from train.models import classic, original, resnet9
@@ -115,7 +115,7 @@ def test_lenet_fits_from_16_to_63_pixels(side: int) -> None:
 @pytest.mark.parametrize("shape", [(1, 15, 28), (1, 28, 64), (100,)])
 def test_lenet_names_the_sizes_it_takes(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="model=lenet needs images of 16x16 to 63x63 pixels"):
-        models.build(args.resolve({"data": "mnist", "model": "lenet"}), shape, 10)
+        models.build(resolving.resolve({"data": "mnist", "model": "lenet"}), shape, 10)
 
 
 def test_resnet9_is_its_formula() -> None:
@@ -212,7 +212,7 @@ def test_the_small_forms_read_weights_from_a_file_too(tmp_path: Path) -> None:
 def test_two_steps_move_every_parameter(name: str) -> None:
     data_name = "mnist" if name in ("lenet", *FOR_MNIST) else "cifar10"
     chosen: dict[str, Any] = {"data": data_name, "model": name, "stand_in": True, "method": "supersgd"}
-    trainer = Trainer(args.resolve(chosen | {"workers": 1, "batch_size": 2, "optim.lr": 1e-3}), device=torch.device("cpu"))
+    trainer = Trainer(resolving.resolve(chosen | {"workers": 1, "batch_size": 2, "optim.lr": 1e-3}), device=torch.device("cpu"))
     before = {key: parameter.detach().clone() for key, parameter in trainer.parameters.items()}
     for _ in range(2):
         trainer.train_step()

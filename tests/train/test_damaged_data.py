@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import args
+from settings import resolving
 from tests.train.test_picture_sets import write_folder
 from train.launch import launch
 from train.process.status import read
@@ -21,7 +21,7 @@ def test_a_damaged_picture_met_in_training_or_evaluation(broken: str, tmp_path: 
     path.write_bytes(path.read_bytes()[:100])
     run_dir = tmp_path / "run"
     more = {"data_dir": str(tmp_path / "data"), "run_dir": str(run_dir), "eval_every": 0 if broken.startswith("train") else 1}
-    assert launch(args.resolve(SETTINGS | more)) == 2
+    assert launch(resolving.resolve(SETTINGS | more)) == 2
     (error,) = capsys.readouterr().err.splitlines()
     assert error.startswith(f"main.py: {path}: damaged or not the right file: expected a whole JPEG or PNG picture")
     assert (read(run_dir)["state"], read(run_dir)["exit_code"]) == ("failed", 2)
@@ -32,6 +32,6 @@ def test_a_folder_in_place_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
     for name in ("train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"):
         (tmp_path / "mnist" / name).write_bytes(b"")
     more = {"data": "mnist", "model": "mlp", "data_dir": str(tmp_path), "run_dir": str(tmp_path / "run")}
-    assert launch(args.resolve(more)) == 2
+    assert launch(resolving.resolve(more)) == 2
     (error,) = capsys.readouterr().err.splitlines()
     assert "Is a directory" in error and "train-images-idx3-ubyte" in error

@@ -16,8 +16,8 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-import args
-from settings import task
+from settings import resolving
+from settings.data import DATA
 from train import data
 from train.data import cifar10, idx, pickles
 from train.data.dataset import Normalization
@@ -26,7 +26,7 @@ UNVERIFIED = {"data.verify": False}  # files of the true format, not the origina
 
 
 def load(name: str, data_dir: Path | str = "nowhere", /, **chosen: object) -> data.DataSet:
-    return data.load(args.resolve({"data": name, "data_dir": str(data_dir), **chosen}), "cpu")
+    return data.load(resolving.resolve({"data": name, "data_dir": str(data_dir), **chosen}), "cpu")
 
 
 def whole(dataset: data.DataSet, split: str) -> tuple[np.ndarray, np.ndarray]:
@@ -89,7 +89,7 @@ def unnormalized(x: np.ndarray, normalization: Normalization) -> np.ndarray:
 
 
 def test_table_of_data_sets_is_the_table_of_settings() -> None:
-    assert list(data.KINDS) == list(task.DATA)
+    assert list(data.KINDS) == list(DATA)
 
 
 def test_digits_are_split_by_class_and_normalised() -> None:

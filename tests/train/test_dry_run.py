@@ -11,9 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import args
 from grid.engine.sweeps.families import find, load
 from nuq.simulation import Workers
+from settings import resolving, sections
 from train import data, dry_run
 from train.process import status
 from train.steps.order import Order
@@ -35,7 +35,7 @@ def one_second_each(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def config(tmp_path: Path, **chosen: object) -> dict[str, Any]:
     """CIFAR-10 and ResNet-8 on stand-ins: there is no data in ``tmp_path``."""
-    return args.resolve({**CIFAR, "data_dir": str(tmp_path), **{key.replace("__", "."): value for key, value in chosen.items()}})
+    return resolving.resolve({**CIFAR, "data_dir": str(tmp_path), **{key.replace("__", "."): value for key, value in chosen.items()}})
 
 
 @pytest.mark.usefixtures("one_second_each")
@@ -146,18 +146,18 @@ def test_the_largest_run_of_dgc_can_be_tried() -> None:
     steps=st.integers(1, 40),
 )
 def test_updates_are_counted_as_the_workers_schedule_them(update_at: list[int], update_every: int, steps: int) -> None:
-    method = args.resolve({"method": "alq"})["method"] | {"update_at": update_at, "update_every": update_every}
-    workers = Workers("alq", args.named_method({"method": method}), 2, {"weight": torch.Size([3])}, 0, CPU)
+    method = resolving.resolve({"method": "alq"})["method"] | {"update_at": update_at, "update_every": update_every}
+    workers = Workers("alq", sections.named_method({"method": method}), 2, {"weight": torch.Size([3])}, 0, CPU)
     assert dry_run.num_updates(method, steps) == sum(workers.next_update(step) == step for step in range(steps))
 
 
 def test_fixed_levels_are_never_updated() -> None:
-    assert dry_run.num_updates(args.resolve({"method": "qsgdinf"})["method"], 100) == 0
+    assert dry_run.num_updates(resolving.resolve({"method": "qsgdinf"})["method"], 100) == 0
 
 
 @pytest.mark.parametrize("name", ["digits", "logreg5"])
 def test_the_true_size_is_what_the_reader_gives(name: str) -> None:
-    chosen = args.resolve({"data": name})
+    chosen = resolving.resolve({"data": name})
     size, dataset = data.true_size(chosen), data.load(chosen, "cpu")
     assert (size.num_train, size.num_test) == (dataset.num_train, dataset.num_test)
     parts = [part for split in ("train", "test") for part in dataset._splits[split]]  # type: ignore[attr-defined]

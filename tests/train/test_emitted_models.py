@@ -16,9 +16,8 @@ from typing import Any
 
 import pytest
 
-import args
 import main
-from settings import command_line, task
+from settings import command_line, resolving
 from tests.faults.compare import differences, logged
 from tests.train.emitted import BERT, STEPS, emit, signals_kept, words, write
 from tests.train.glue_files import needs_extra
@@ -68,10 +67,10 @@ def settings(name: str) -> dict[str, Any]:
 
 def train(run_dir: Path) -> int:
     with signals_kept():
-        return main.run(args.resolve(args.parse_overrides(words(run_dir))))
+        return main.run(resolving.resolve(command_line.parse_overrides(words(run_dir))))
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[needs_extra] * (name == "bert")) for name in task.MODELS])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[needs_extra] * (name == "bert")) for name in MODELS])
 def test_a_model_trains_is_stopped_goes_on_and_is_evaluated(
     name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from grid.engine.scripts.script import job_script
-from settings import task
+from settings.data import DATA
 from tests.faults.compare import differences, logged
 from tests.train import test_emitted_models
 from tests.train.emitted import BERT, ROOT, STEPS, emit, in_this_process, words, write
@@ -70,7 +70,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 def test_every_data_set_is_here() -> None:
     elsewhere = {"logreg5", "logreg10"}  # logreg2 with more classes: in test_emitted_models
-    assert set(CASES) == set(task.DATA) - elsewhere
+    assert set(CASES) == set(DATA) - elsewhere
     assert elsewhere <= {chosen.get("data") for chosen in test_emitted_models.OWN.values()}
 
 

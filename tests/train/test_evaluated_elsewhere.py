@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-import args
-from settings import command_line
+from settings import command_line, resolving, run_identity
 from train import evaluator
 from train.evaluator import run
 from train.launch import launch
@@ -27,7 +26,7 @@ SETTINGS |= {"steps": 4, "eval_every": 0, "checkpoint_every": 2, "eval_train": F
 def run_dir(tmp_path: Path) -> Path:
     """A run that is done, with checkpoints of steps 2 and 4."""
     folder = tmp_path / "run"
-    assert launch(args.resolve(SETTINGS | {"run_dir": str(folder)})) == 0
+    assert launch(resolving.resolve(SETTINGS | {"run_dir": str(folder)})) == 0
     return folder
 
 
@@ -58,7 +57,7 @@ def test_other_data_than_the_runs_are_refused(run_dir: Path, capsys: pytest.Capt
 def test_a_run_does_not_go_on_on_other_data(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint.save(run_dir, {**torch.load(run_dir / checkpoint.FILE, weights_only=True), "fingerprint": "abc"})
     (run_dir / "status.json").unlink()
-    assert launch(args.resolve(SETTINGS | {"run_dir": str(run_dir)})) == 2
+    assert launch(resolving.resolve(SETTINGS | {"run_dir": str(run_dir)})) == 2
     told = "the run began on data with the fingerprint abc, and digits's here have 45d9852abc54d5: go on with the files that it began with"
     assert capsys.readouterr().err.startswith(f"main.py: {run_dir / checkpoint.FILE}: {told}")
 
@@ -68,7 +67,7 @@ def test_a_checkpoint_older_than_fingerprints_goes_on(run_dir: Path) -> None:
     del state["fingerprint"]
     checkpoint.save(run_dir, state)
     (run_dir / "status.json").unlink()
-    assert launch(args.resolve(SETTINGS | {"run_dir": str(run_dir)})) == 0
+    assert launch(resolving.resolve(SETTINGS | {"run_dir": str(run_dir)})) == 0
     assert run(settings(run_dir, once=True)) == 0
 
 
@@ -127,7 +126,7 @@ def test_means_of_training_are_not_asked_for(name: str, run_dir: Path, monkeypat
     config = evaluator.read_config(run_dir)
     config["compute"][name] = True
     (run_dir / "config.yaml").write_text(json.dumps(config))
-    checkpoint.save(run_dir, {**torch.load(run_dir / checkpoint.FILE, weights_only=True), "identity": args.identity(config)})
+    checkpoint.save(run_dir, {**torch.load(run_dir / checkpoint.FILE, weights_only=True), "identity": run_identity.identity(config)})
     assert run(settings(run_dir, once=True)) == 0
 
 

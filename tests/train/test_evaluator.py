@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 import torch
 
-import args
 from analysis.logs.load import load
-from settings import command_line
+from settings import command_line, resolving
 from train import evaluator
 from train.evaluator import Evaluator, follow, run
 from train.launch import launch
@@ -47,7 +46,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``sweep/done``: a run that evaluated itself at 2, 4 and 6."""
     folder = tmp_path_factory.mktemp("runs") / "sweep" / "done"
     folder.mkdir(parents=True)
-    assert launch(args.resolve(SETTINGS | {"run_dir": str(folder)})) == 0
+    assert launch(resolving.resolve(SETTINGS | {"run_dir": str(folder)})) == 0
     return folder
 
 
@@ -97,11 +96,11 @@ def test_it_finds_what_the_trainer_found_and_leaves_its_files_alone(run_dir: Pat
 def test_its_points_are_drawn_with_the_runs(own: bool, tmp_path: Path) -> None:
     """Also where they lie between the run's points, and where a later attempt has begun."""
     run_dir = tmp_path / "runs" / "sweep" / "run"
-    assert launch(args.resolve(SETTINGS | {"run_dir": str(run_dir), "eval_every": 6 if own else 0, "checkpoint_every": 3})) == 0
+    assert launch(resolving.resolve(SETTINGS | {"run_dir": str(run_dir), "eval_every": 6 if own else 0, "checkpoint_every": 3})) == 0
     loss = logged(run_dir, "loss")
     assert run(settings(run_dir, splits="both")) == 0
     told(run_dir, state="preempted")
-    assert launch(args.resolve(SETTINGS | {"run_dir": str(run_dir), "eval_every": 6 if own else 0, "checkpoint_every": 3})) == 0
+    assert launch(resolving.resolve(SETTINGS | {"run_dir": str(run_dir), "eval_every": 6 if own else 0, "checkpoint_every": 3})) == 0
     assert logged(run_dir, "loss") == loss
     assert sorted(logged(run_dir, "Vacc")) == [3, 6] == sorted(logged(run_dir, "Tacc"))
     assert (len(list(run_dir.glob("evaluator/events*"))), len(list(run_dir.glob("events*")))) == (1, 2)
@@ -297,7 +296,7 @@ def test_a_strangers_checkpoint_runs_no_code(run_dir: Path, capsys: pytest.Captu
 
 def test_weights_that_training_began_with_are_not_asked_for(run_dir: Path) -> None:
     """The checkpoint is past them, and their file may be on another machine."""
-    config = args.resolve({"data": "cifar10", "model": "resnet18", "stand_in": True, "model.weights_file": "/nowhere/weights.pt"})
+    config = resolving.resolve({"data": "cifar10", "model": "resnet18", "stand_in": True, "model.weights_file": "/nowhere/weights.pt"})
     folder = run_dir.parent / "weighted"
     folder.mkdir()
     (folder / "config.yaml").write_text(json.dumps(config))
@@ -342,7 +341,7 @@ def test_what_the_mode_does_not_read_is_refused(
 
 
 def test_help_shows_the_mode() -> None:
-    text = args.help_text()
+    text = command_line.help_text()
     for name, reason in {
         "run=''": "folder of the run",
         "patience_s=3600.0": "without a sign",

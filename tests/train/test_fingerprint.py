@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-import args
+from settings import resolving
 from tests.train.test_archives import draws, write_binary
 from tests.train.test_data import load
 from tests.train.test_pictures import write_imagenet, write_tree
@@ -27,7 +27,7 @@ def arrays(num: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("name", data.KINDS)
 def test_every_data_set_has_one(name: str) -> None:
-    config = args.resolve({"data": name, **({"data.size": 8} if name == "folder" else {})})
+    config = resolving.resolve({"data": name, **({"data.size": 8} if name == "folder" else {})})
     first, second = (data.stand_in(config, "cpu").fingerprint for _ in range(2))
     assert first == second and len(first) == 14 and int(first, 16)
 
@@ -81,7 +81,7 @@ def test_a_run_records_its_data_and_does_not_go_on_on_others(tmp_path: Path, cap
     chosen = {"data": "cifar10", "model": "cifar_mlp", "method": "trn", "workers": 2, "batch_size": 2, "eval_train": False}
     chosen |= {"steps": 2, "checkpoint_every": 1, "eval_every": 0, "run_dir": str(tmp_path / "run")}
     few, many = ({**chosen, "data_dir": str(tmp_path / name)} for name in ("few", "many"))
-    assert launch(args.resolve(few)) == 0
+    assert launch(resolving.resolve(few)) == 0
     status = json.loads((tmp_path / "run" / "status.json").read_text())
     own = load("cifar10", tmp_path / "few").fingerprint
     assert status["data"] == {"fingerprint": own, "num_train": 20, "num_test": 10}
@@ -89,8 +89,8 @@ def test_a_run_records_its_data_and_does_not_go_on_on_others(tmp_path: Path, cap
     assert f"cifar_mlp on cifar10 (fingerprint {own})" in capsys.readouterr().out
 
     (tmp_path / "run" / "status.json").write_text(json.dumps({**status, "state": "preempted"}))
-    assert launch(args.resolve(many)) == 2
+    assert launch(resolving.resolve(many)) == 2
     told = f"the run began on data with the fingerprint {own}, and cifar10's here have {load('cifar10', tmp_path / 'many').fingerprint}"
     assert told in capsys.readouterr().err
     assert json.loads((tmp_path / "run" / "status.json").read_text())["data"]["fingerprint"] == own, "what its steps were made on"
-    assert launch(args.resolve(few)) == 0
+    assert launch(resolving.resolve(few)) == 0

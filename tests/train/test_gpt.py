@@ -13,8 +13,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-import args
 from nuq.registry import METHODS
+from settings import resolving
 from tests.train.test_models import build, size
 from train import data, dry_run
 from train.data import objective, text
@@ -30,7 +30,7 @@ RUN = {"method": "supersgd", "workers": 2, "batch_size": 4, "steps": 4, "eval_ev
 
 
 def config(**chosen: object) -> dict[str, Any]:
-    return args.resolve({**TEXT, **GPT, **RUN, **{key.replace("__", "."): value for key, value in chosen.items()}})
+    return resolving.resolve({**TEXT, **GPT, **RUN, **{key.replace("__", "."): value for key, value in chosen.items()}})
 
 
 def tokens(*shape: int) -> torch.Tensor:
@@ -170,14 +170,14 @@ def test_dropout_and_tying() -> None:
 
 def test_heads_divide_the_width() -> None:
     with pytest.raises(ValueError, match=r"model\.width=65: must be a multiple of model\.heads=4"):
-        args.resolve({"model": "gpt", "model.width": 65})
+        resolving.resolve({"model": "gpt", "model.width": 65})
 
 
 def test_what_a_text_and_a_gpt_go_with() -> None:
     with pytest.raises(ValueError, match=r"model=gpt needs a text \(data=text\), but data=logreg2 has the shape 100"):
-        Trainer(args.resolve({"data": "logreg2", "model": "gpt"}), device=CPU)
+        Trainer(resolving.resolve({"data": "logreg2", "model": "gpt"}), device=CPU)
     with pytest.raises(ValueError, match=r"model=logreg needs any input but text, but data=text has the shape 64 \(legal: gpt\)"):
-        Trainer(args.resolve({"data": "text", "model": "logreg"}), device=CPU)
+        Trainer(resolving.resolve({"data": "text", "model": "logreg"}), device=CPU)
 
 
 # --- training ------------------------------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ import shutil
 import pytest
 import torch
 
-import args
-from nuq.kernels.operators import NonFiniteError
+from nuq.errors import NonFiniteError
 from nuq.simulation import non_finite_parameter, surely_finite
+from settings import resolving
 from tests.train.test_resume import Killed, attempt, bits, config
 from train.data.objective import loss_of
 from train.steps.loss_scale import LARGEST, LossScale
@@ -20,7 +20,7 @@ SMALL = {"data": "digits", "model": "cnn", "batch_size": 8, "workers": 2, "metho
 
 
 def trainer(**settings) -> Trainer:
-    return Trainer(args.resolve(SMALL | {key.replace("__", "."): value for key, value in settings.items()}), device=CPU)
+    return Trainer(resolving.resolve(SMALL | {key.replace("__", "."): value for key, value in settings.items()}), device=CPU)
 
 
 def flat(ours: Trainer, worker: int = 0, step: int = 0) -> torch.Tensor:
@@ -158,7 +158,7 @@ def test_the_scale_doubles_now_and_then(monkeypatch):
 )
 def test_settings_that_are_not_legal(settings, said):
     with pytest.raises(ValueError) as error:
-        args.resolve(settings)
+        resolving.resolve(settings)
     assert said in str(error.value) and "\n" not in str(error.value)
 
 

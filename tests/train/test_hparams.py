@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-import args
 from nuq.registry import METHODS
+from settings import resolving
 from train.launch import launch
 from train.logs import hparams
 
@@ -35,10 +35,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three runs; the first one's second attempt finds it half done."""
     folder = tmp_path_factory.mktemp("runs")
     for name, settings in RUNS.items():
-        assert launch(args.resolve(SMALL | settings | {"run_dir": str(folder / name)})) == 0
+        assert launch(resolving.resolve(SMALL | settings | {"run_dir": str(folder / name)})) == 0
     status = folder / "alq-s1" / "status.json"
     status.write_text(status.read_text().replace('"done"', '"preempted"'))
-    assert launch(args.resolve(SMALL | RUNS["alq-s1"] | {"run_dir": str(folder / "alq-s1")})) == 0
+    assert launch(resolving.resolve(SMALL | RUNS["alq-s1"] | {"run_dir": str(folder / "alq-s1")})) == 0
     assert len(list((folder / "alq-s1").glob("events*"))) == 2
     return folder
 
@@ -137,7 +137,7 @@ def test_a_run_says_where_it_ran(runs: Path) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_setting_of_a_method_is_shown(method: str) -> None:
-    config = args.resolve({"method": method})
+    config = resolving.resolve({"method": method})
     shown = hparams.values(config)
     assert {f"method.{name}" for name in config["method"]} <= set(shown)
     kinds = hparams.names()
@@ -147,5 +147,7 @@ def test_every_setting_of_a_method_is_shown(method: str) -> None:
 
 
 def test_a_group_is_what_differs_in_the_seed_alone() -> None:
-    groups = [hparams.group(args.resolve({"method": "qsgd", **more})) for more in ({"seed": 1}, {"seed": 2}, {"seed": 1, "workers": 2})]
+    groups = [
+        hparams.group(resolving.resolve({"method": "qsgd", **more})) for more in ({"seed": 1}, {"seed": 2}, {"seed": 1, "workers": 2})
+    ]
     assert groups[0] == groups[1] != groups[2]

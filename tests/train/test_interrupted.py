@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-import args
+from settings import resolving, run_identity
 from tests.faults.compare import flat, logged
 from train import launch
 from train.logs.run_log import Log
@@ -65,7 +65,7 @@ def attempt(config: dict[str, Any], run_dir: Path, stop_at: int | None) -> int:
 
 
 def test_stopped_at_any_question_and_started_again_it_ends_alike(tmp_path: Path) -> None:
-    config = args.resolve(SETTINGS)
+    config = resolving.resolve(SETTINGS)
     questions = attempt(config, tmp_path / "undisturbed", None)
     assert questions > 30  # untraining, steps, batches of five evaluations, samples of measurements and updates
     states = {}
@@ -73,11 +73,11 @@ def test_stopped_at_any_question_and_started_again_it_ends_alike(tmp_path: Path)
         folder = tmp_path / str(number)
         with pytest.raises(Preempted, match=f"of {config['steps']}; started again, it goes on from there"):
             attempt(config, folder, number)
-        found = checkpoint.find(folder, args.identity(config), torch.device("cpu"))
+        found = checkpoint.find(folder, run_identity.identity(config), torch.device("cpu"))
         states[number] = (found.state["step"], found.state["evaluated"]) if found else None
         attempt(config, folder, None)
         assert logged(folder) == logged(tmp_path / "undisturbed"), number
-        both = [checkpoint.load(one, args.identity(config), torch.device("cpu")) for one in (folder, tmp_path / "undisturbed")]
+        both = [checkpoint.load(one, run_identity.identity(config), torch.device("cpu")) for one in (folder, tmp_path / "undisturbed")]
         assert flat(both[0]) == flat(both[1]), number
     assert states[0] is None  # nothing but untraining was done
     assert states[questions] == (5, False)  # the last evaluation was cut short
@@ -85,7 +85,7 @@ def test_stopped_at_any_question_and_started_again_it_ends_alike(tmp_path: Path)
 
 
 def test_the_status_says_what_is_saved(tmp_path: Path) -> None:
-    config = args.resolve({**SETTINGS, "checkpoint_every": 3, "eval_every": 100, "measure.every": 0, "untrain.steps": 0})
+    config = resolving.resolve({**SETTINGS, "checkpoint_every": 3, "eval_every": 100, "measure.every": 0, "untrain.steps": 0})
     trainer = Trainer(config, device=torch.device("cpu"))
     status, log = Status(tmp_path, 5, "cpu", 1), Log(tmp_path, 1)
 
@@ -125,7 +125,7 @@ def test_a_signal_while_data_is_loaded(ranks: str, code: int | None, tmp_path: P
         monkeypatch.setenv(name, "0")
     monkeypatch.setenv("WORLD_SIZE", ranks)
     try:
-        assert launch.launch(args.resolve({**SETTINGS, "run_dir": str(tmp_path)})) == (code or 2)
+        assert launch.launch(resolving.resolve({**SETTINGS, "run_dir": str(tmp_path)})) == (code or 2)
     finally:
         for number, handler in zip((signal.SIGTERM, signal.SIGUSR2), before, strict=True):
             signal.signal(number, handler)

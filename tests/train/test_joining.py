@@ -19,7 +19,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from nuq.exchange.transport import RankLost
+from nuq.errors import RankLost
 from tests.train.test_lost_rank import ROOT, _free_port
 from train.process import rendezvous
 from train.process.signals import Preempted, StopSignal

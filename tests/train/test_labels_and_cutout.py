@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch.nn.functional import cross_entropy
 
-import args
+from settings import resolving
 from train import data
 from train.data.augment import Cutout
 from train.data.dataset import Arrays, InMemory
@@ -25,7 +25,7 @@ def generator(seed: int = 0) -> torch.Generator:
 
 def trainer(**chosen: object) -> Trainer:
     small = {"data": "digits", "model": "mlp", "batch_size": 8, "method": "sgd"}
-    return Trainer(args.resolve({**small, **{key.replace("__", "."): value for key, value in chosen.items()}}), device=CPU)
+    return Trainer(resolving.resolve({**small, **{key.replace("__", "."): value for key, value in chosen.items()}}), device=CPU)
 
 
 # --- cutout --------------------------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ def test_every_pixel_is_a_centre_equally_often() -> None:
 @pytest.mark.parametrize("name", ["cifar10", "mnist"])
 def test_cutout_is_the_mean_colour_and_comes_after_the_crop(name: str) -> None:
     chosen = {"data": name, "stand_in": True, "data.augment": True}
-    plain, cut = (data.load(args.resolve(chosen | {"data.cutout": side}), CPU) for side in (0, 6))
+    plain, cut = (data.load(resolving.resolve(chosen | {"data.cutout": side}), CPU) for side in (0, 6))
     indices = torch.arange(50)
     (x, y), (x_cut, y_cut) = plain.train_batch(indices, generator(3)), cut.train_batch(indices, generator(3))
     blank = (x_cut == 0).all(dim=1, keepdim=True)
@@ -67,18 +67,18 @@ def test_cutout_is_the_mean_colour_and_comes_after_the_crop(name: str) -> None:
 
 
 def test_without_cutout_the_draws_are_as_before() -> None:
-    dataset = data.load(args.resolve({"data": "cifar10", "stand_in": True}), CPU)
+    dataset = data.load(resolving.resolve({"data": "cifar10", "stand_in": True}), CPU)
     drawing, expected = generator(5), generator(5)
     dataset.train_batch(torch.arange(9), drawing)
     torch.randint(9 * 9 * 2, (9,), generator=expected)
     assert torch.equal(drawing.get_state(), expected.get_state())
-    plain = data.load(args.resolve({"data": "cifar10", "stand_in": True, "data.augment": False}), CPU)
+    plain = data.load(resolving.resolve({"data": "cifar10", "stand_in": True, "data.augment": False}), CPU)
     plain.train_batch(torch.arange(9), drawing)
     assert torch.equal(drawing.get_state(), expected.get_state())
 
 
 def test_cutout_depends_on_the_key_alone() -> None:
-    dataset = data.load(args.resolve({"data": "cifar10", "stand_in": True, "data.cutout": 8}), CPU)
+    dataset = data.load(resolving.resolve({"data": "cifar10", "stand_in": True, "data.cutout": 8}), CPU)
     state = torch.random.get_rng_state()
     first, again, other = (dataset.train_batch(torch.arange(8), keyed(1, 5, worker, "train"))[0] for worker in (2, 2, 3))
     assert torch.equal(first, again) and not torch.equal(first, other)
@@ -88,7 +88,7 @@ def test_cutout_depends_on_the_key_alone() -> None:
 @pytest.mark.parametrize(("name", "side", "limit"), [("cifar10", 33, 32), ("mnist", 29, 28), ("imagenet", 225, 224)])
 def test_a_cutout_larger_than_the_images_is_named(name: str, side: int, limit: int) -> None:
     with pytest.raises(ValueError, match=rf"data\.cutout={side}: must be at most {limit}, the short side of data={name}'s images"):
-        data.load(args.resolve({"data": name, "data.cutout": side, "stand_in": True}), CPU)
+        data.load(resolving.resolve({"data": name, "data.cutout": side, "stand_in": True}), CPU)
 
 
 def test_pictures_are_cut_too(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_pictures_are_cut_too(tmp_path: Path) -> None:
         (tmp_path / "imagenet" / split / "cat").mkdir(parents=True)
         Image.new("RGB", (256, 256), (200, 10, 10)).save(tmp_path / "imagenet" / split / "cat" / "1.png")
     chosen = {"data": "imagenet", "data_dir": str(tmp_path), "data.augment": False}
-    plain, cut = (data.load(args.resolve(chosen | {"data.cutout": side}), CPU) for side in (0, 224))
+    plain, cut = (data.load(resolving.resolve(chosen | {"data.cutout": side}), CPU) for side in (0, 224))
     x, x_cut = plain.train_batch(torch.tensor([0]), generator())[0], cut.train_batch(torch.tensor([0]), generator())[0]
     blank = (x_cut == 0).all(dim=1, keepdim=True)
     assert blank.sum() >= 112 * 112 and torch.equal(torch.where(blank, 0, x), x_cut)

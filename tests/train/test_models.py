@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-import args
-from settings import task
+from settings import resolving
+from settings.models import MODELS
 from train import data, models, torchvision_import
 from train.models import cifar_resnet, small
 
@@ -44,7 +44,7 @@ def input_shape(name: str) -> tuple[int, ...]:
 def build(name: str, shape: tuple[int, ...] = (3, 32, 32), num_classes: int = 10, /, **chosen: object) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(str(chosen.pop("seed", 0))))
-        return models.build(args.resolve({"data": "cifar10", "model": name, **chosen}), shape, num_classes)
+        return models.build(resolving.resolve({"data": "cifar10", "model": name, **chosen}), shape, num_classes)
 
 
 def needs(name: str) -> None:
@@ -59,7 +59,7 @@ def size(model: nn.Module) -> int:
 
 
 def test_table_of_models_is_the_table_of_settings() -> None:
-    assert list(models.MODELS) == list(task.MODELS)
+    assert list(models.MODELS) == list(MODELS)
 
 
 # --- sizes ---------------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def test_dropout_follows_the_global_generator_in_training_only() -> None:
 
 
 def test_the_cnn_learns_the_digits() -> None:
-    digits = data.load(args.resolve({"data": "digits"}), "cpu")
+    digits = data.load(resolving.resolve({"data": "digits"}), "cpu")
     model, generator = build("cnn", digits.input_shape), torch.Generator().manual_seed(0)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for _ in range(60):
@@ -211,7 +211,7 @@ def test_the_cnn_learns_the_digits() -> None:
 @pytest.mark.parametrize("data_name", list(data.KINDS))
 @pytest.mark.parametrize("name", list(models.MODELS))
 def test_a_model_takes_the_data_or_names_those_that_do(data_name: str, name: str) -> None:
-    config, shape = args.resolve({"data": data_name, "model": name}), SHAPES[data_name]
+    config, shape = resolving.resolve({"data": data_name, "model": name}), SHAPES[data_name]
     tokens = {"text": {"gpt"}, "glue": {"bert"}, "imdb": {"bert"}}
     legal = tokens.get(data_name, {"mlp", "logreg"})
     legal |= {"cnn"} if len(shape) == 3 else set()
@@ -227,7 +227,7 @@ def test_a_model_takes_the_data_or_names_those_that_do(data_name: str, name: str
 
 
 def test_an_unknown_model_names_the_nearest() -> None:
-    config = args.resolve({"model": "resnet20", "data": "cifar10"})
+    config = resolving.resolve({"model": "resnet20", "data": "cifar10"})
     config["model"]["name"] = "resnet88"
     with pytest.raises(ValueError, match="unknown model 'resnet88'; did you mean 'resnet8'"):
         models.build(config, (3, 32, 32), 10)

@@ -14,7 +14,7 @@ from scipy import stats
 from sklearn import metrics
 from torch import Tensor, nn
 
-import args
+from settings import resolving
 from train import data
 from train.data import objective
 from train.data.objective import CLASSES, SCORES, Tally
@@ -74,7 +74,7 @@ class Rows:
 
 
 def test_classes_are_what_a_data_set_asks_for_unless_it_says_otherwise() -> None:
-    assert objective.objective_of(data.load(args.resolve({}), "cpu")) is CLASSES
+    assert objective.objective_of(data.load(resolving.resolve({}), "cpu")) is CLASSES
     found = gradients.evaluate(nn.Identity(), Rows(), "train", 4)  # type: ignore[arg-type]
     right, wrong = float(np.log(1 + 2 / np.e)), float(np.log(2 + np.e))
     assert found == pytest.approx(

@@ -5,9 +5,8 @@ import math
 import pytest
 import torch
 
-import args
 from nuq.kernels.statistics import NUM_BINS
-from settings import command_line
+from settings import command_line, resolving
 from train import evaluator
 from train.launch import launch
 from train.process import checkpoint
@@ -46,7 +45,7 @@ ODD = {  # of the shape that the model has
     ],
 )
 def test_odd_contents_are_told_in_one_sentence(values, words, tmp_path, capsys):
-    settings = args.resolve(BASE | {"run_dir": str(tmp_path)})
+    settings = resolving.resolve(BASE | {"run_dir": str(tmp_path)})
     assert launch(settings) == 0
     (tmp_path / "status.json").unlink()
     state = torch.load(tmp_path / checkpoint.FILE, weights_only=True)
@@ -71,7 +70,7 @@ def test_odd_contents_are_told_in_one_sentence(values, words, tmp_path, capsys):
     ],
 )
 def test_what_no_run_saves_is_damage_and_the_previous_is_gone_on_from(values, words, tmp_path, capsys):
-    settings = args.resolve(BASE | {"run_dir": str(tmp_path)})
+    settings = resolving.resolve(BASE | {"run_dir": str(tmp_path)})
     assert launch(settings) == 0
     (tmp_path / "status.json").unlink()
     checkpoint.save(tmp_path, torch.load(tmp_path / checkpoint.FILE, weights_only=True) | values)
@@ -103,7 +102,7 @@ MOMENT, SHAPE = "its optimizer.state.0.", "where this run has float32[16, 1, 3, 
     ],
 )
 def test_an_odd_optimizer_is_told_in_one_sentence(name, state, words, tmp_path, capsys):
-    settings = args.resolve(BASE | {"run_dir": str(tmp_path), "optim": name})
+    settings = resolving.resolve(BASE | {"run_dir": str(tmp_path), "optim": name})
     assert launch(settings) == 0
     saved = torch.load(tmp_path / checkpoint.FILE, weights_only=True)
     for content in ({**saved["optimizer"], "state": state}, {**saved["optimizer"], "param_groups": []}):
@@ -124,7 +123,7 @@ def test_an_odd_optimizer_is_told_in_one_sentence(name, state, words, tmp_path, 
     ],
 )
 def test_an_odd_memory_is_told_in_one_sentence(values, words, tmp_path, capsys):
-    settings = args.resolve(BASE | {"run_dir": str(tmp_path), "method": "dgc", "workers": 2})
+    settings = resolving.resolve(BASE | {"run_dir": str(tmp_path), "method": "dgc", "workers": 2})
     assert launch(settings) == 0
     (tmp_path / "status.json").unlink()
     saved = torch.load(tmp_path / checkpoint.FILE, weights_only=True)
@@ -138,7 +137,7 @@ def test_an_odd_memory_is_told_in_one_sentence(values, words, tmp_path, capsys):
 
 
 def test_odd_statistics_are_told_in_one_sentence(tmp_path, capsys):
-    settings = args.resolve(BASE | {"run_dir": str(tmp_path), "method": "alq", "workers": 2})
+    settings = resolving.resolve(BASE | {"run_dir": str(tmp_path), "method": "alq", "workers": 2})
     assert launch(settings) == 0
     (tmp_path / "status.json").unlink()
     saved = torch.load(tmp_path / checkpoint.FILE, weights_only=True)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-import args
+from settings import resolving
 from train.launch import launch
 from train.models.weights import WeightsError, load_weights
 from train.process import checkpoint
@@ -46,7 +46,7 @@ def main(words: list[str], **more: Any) -> subprocess.CompletedProcess[str]:
 )  # fmt: skip
 def test_odd_words_are_told_in_one_sentence(word: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=re.escape(sentence)):
-        args.check_overrides([word])
+        resolving.check_overrides([word])
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def soon() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", ["checkpoint.pt", "status.json", "config.yaml"])
 def test_a_pipe_in_a_files_place_is_not_waited_for(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], soon: None) -> None:
-    config = args.resolve(SETTINGS | {"run_dir": str(tmp_path)})
+    config = resolving.resolve(SETTINGS | {"run_dir": str(tmp_path)})
     assert launch(config) == 0
     (tmp_path / "status.json").unlink()
     (tmp_path / name).unlink(missing_ok=True)

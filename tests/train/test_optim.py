@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-import args
+from settings import resolving
 from tests.train.test_resume import Killed, attempt, bits, config
 from train.logs.run_log import Log
 from train.process import checkpoint
@@ -24,7 +24,7 @@ RESNET = {"data": "cifar10", "model": "resnet8", "stand_in": True, "batch_size":
 
 
 def trainer(base: dict, **settings) -> Trainer:
-    return Trainer(args.resolve(base | {key.replace("__", "."): value for key, value in settings.items()}), device=CPU)
+    return Trainer(resolving.resolve(base | {key.replace("__", "."): value for key, value in settings.items()}), device=CPU)
 
 
 def mean_gradient(ours: Trainer) -> list[torch.Tensor]:
@@ -77,7 +77,7 @@ def test_sgd_with_clipping_and_decay_of_matrices_is_torchs_own(nesterov: bool) -
 def test_adam_and_adamw_decay_apart() -> None:
     """After one step of a zero gradient: AdamW shrinks by lr * decay, Adam goes a whole lr whatever the decay."""
     for name, want in (("adam", 0.9), ("adamw", 0.95)):
-        chosen = args.resolve({"optim": name, "optim.lr": 0.1, "optim.weight_decay": 0.5})
+        chosen = resolving.resolve({"optim": name, "optim.lr": 0.1, "optim.weight_decay": 0.5})
         model = nn.Linear(1, 1, bias=False)
         nn.init.ones_(model.weight)
         built = optim.build(chosen, dict(model.named_parameters()), model)
@@ -119,7 +119,7 @@ def test_a_gpt_decays_its_matrices_and_embeddings_alone() -> None:
 def test_weights_that_two_modules_share_are_listed_once() -> None:
     model = nn.Sequential(nn.Embedding(4, 3), nn.Linear(3, 4))
     model[1].weight = model[0].weight
-    built = optim.build(args.resolve({"optim.decay_norms": False}), dict(model.named_parameters()), model)
+    built = optim.build(resolving.resolve({"optim.decay_norms": False}), dict(model.named_parameters()), model)
     assert [[p.shape for p in group["params"]] for group in built.param_groups] == [[(4, 3)], [(4,)]]
     assert [group["weight_decay"] for group in built.param_groups] == [1e-4, 0.0]
 
@@ -200,12 +200,12 @@ def test_the_value_is_cut_off_in_training() -> None:
 
 @pytest.mark.parametrize(("rule", "rate"), [("none", 0.1), ("linear", 0.8), ("sqrt", 0.1 * math.sqrt(8))])
 def test_the_rate_grows_with_workers(rule: str, rate: float) -> None:
-    scaled = args.resolve({"workers": 8, "optim.scale_lr": rule, "schedule": "step", "schedule.at": [5], "optim": "sgd"})
+    scaled = resolving.resolve({"workers": 8, "optim.scale_lr": rule, "schedule": "step", "schedule.at": [5], "optim": "sgd"})
     assert [optim.learning_rate(scaled, step) for step in (0, 5)] == pytest.approx([rate, 0.1 * rate])
     first = {"method": "qsgdinf", "exchange.collective": "server", "exchange.num_aggregate": 4}
-    averaged = args.resolve({**first, "workers": 9, "optim.scale_lr": rule})
+    averaged = resolving.resolve({**first, "workers": 9, "optim.scale_lr": rule})
     assert optim.learning_rate(averaged, 0) == pytest.approx({"none": 0.1, "linear": 0.4, "sqrt": 0.2}[rule])
-    alone = args.resolve({"workers": 1, "optim.scale_lr": rule})
+    alone = resolving.resolve({"workers": 1, "optim.scale_lr": rule})
     assert optim.learning_rate(alone, 0) == 0.1
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-import args
+from settings import resolving, run_identity
 from tests.train.test_data import load
 from train import data
 from train.data import augment, picture_set, pictures
@@ -111,7 +111,7 @@ def test_a_folder_is_read_at_its_size(tmp_path: Path, test: str, path: str, size
         short_side = size * 8 // 7 if size > 64 else size
         np.testing.assert_array_equal(pixels(x), np.stack([centre(picture, size, short_side) for picture in written[folder]]))
         assert y.tolist() == [label for label in range(3) for _ in range(num)]
-    size_of = data.true_size(args.resolve({"data": "folder", "data_dir": str(tmp_path), **chosen}))
+    size_of = data.true_size(resolving.resolve({"data": "folder", "data_dir": str(tmp_path), **chosen}))
     assert (size_of.num_train, size_of.num_test) == (12, 6)
     assert size_of.num_bytes == (18 * (3 * size * size + 8) if size <= 64 else 0)
 
@@ -139,7 +139,7 @@ def test_a_folder_names_what_is_wrong(tmp_path: Path, size: int) -> None:
     with pytest.raises(FileNotFoundError, match=missing):
         load("folder", tmp_path, **chosen)
     with pytest.raises(FileNotFoundError, match=missing):
-        data.true_size(args.resolve({"data": "folder", "data_dir": str(tmp_path), **chosen}))
+        data.true_size(resolving.resolve({"data": "folder", "data_dir": str(tmp_path), **chosen}))
     write_folder(home)
     (home / "train" / "bee").rename(home / "train" / "wasp")
     with pytest.raises(ValueError, match=r"has no counterpart .*both splits need the same class folders \(3 in"):
@@ -204,8 +204,8 @@ def test_full_decoding_can_be_asked_for(tmp_path: Path, monkeypatch: pytest.Monk
             load("folder", tmp_path, **{"data.size": size, "data.decode": kind}).train_batch(torch.arange(2), generator())
             assert set(asked) == {kind == "fast"}
             asked.clear()
-    fast, full = (args.resolve({"data": "imagenet", "data.decode": kind}) for kind in ("fast", "full"))
-    assert args.identity(fast) != args.identity(full)
+    fast, full = (resolving.resolve({"data": "imagenet", "data.decode": kind}) for kind in ("fast", "full"))
+    assert run_identity.identity(fast) != run_identity.identity(full)
 
 
 # --- ahead ---------------------------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ def test_evaluation_that_is_left_early_stops_decoding(large: Any) -> None:
 
 def test_the_trainer_tells_what_comes_next(large: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every batch of training but the first step's is under way before it is asked for, whichever workers a process hosts."""
-    config = args.resolve({"data": "folder", "data.size": 96, "model": "mlp", "batch_size": 2, "workers": 3})
+    config = resolving.resolve({"data": "folder", "data.size": 96, "model": "mlp", "batch_size": 2, "workers": 3})
     gradients, order = Gradients(config, large, CPU), Order(12, 2, 3, seed=1)
     plain = load("folder", large._splits["train"][0][0].rsplit("/", 3)[0], **{"data.size": 96})
     for step in range(3):

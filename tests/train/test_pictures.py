@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from scipy.stats import ks_2samp
 
-import args
+from settings import resolving
 from train import data
 from train.data import augment, cifar10, pictures
 from train.data.augment import Augmentation
@@ -22,7 +22,7 @@ CLASSES = [f"class{number}" for number in range(10)]
 
 
 def load(name: str, data_dir: Path | str = "nowhere", /, **chosen: object) -> data.DataSet:
-    return data.load(args.resolve({"data": name, "data_dir": str(data_dir), **chosen}), "cpu")
+    return data.load(resolving.resolve({"data": name, "data_dir": str(data_dir), **chosen}), "cpu")
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -174,7 +174,7 @@ def test_a_batch_depends_on_the_generator_alone(tree: Path) -> None:
 
 def test_augmentation_keeps_up() -> None:
     """20,000 images a second on one core; the best of several tries, because other programs share the core."""
-    dataset = data.stand_in(args.resolve({"data": "cifar10"}), "cpu")
+    dataset = data.stand_in(resolving.resolve({"data": "cifar10"}), "cpu")
     indices = torch.randint(dataset.num_train, (128,), generator=generator())
     threads, seconds = torch.get_num_threads(), []
     torch.set_num_threads(1)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-import args
+from settings import resolving
 from tests.train.test_models import build, size
 from train import models
 from train.models import cifar_stem_resnet, wide_resnet
@@ -131,7 +131,7 @@ def test_blocks_that_start_as_their_shortcut_learn_all_their_parameters(name: st
     """A gain of zero in front of a rectifier would stay there for ever."""
     size = {"model.depth": 10, "model.widen": 1} if name == "wide_resnet" else {}
     chosen = {"data": "cifar10", "model": name, "model.zero_init": True, "stand_in": True, "method": "supersgd", "workers": 1, **size}
-    trainer = Trainer(args.resolve({**chosen, "batch_size": 2, "optim.lr": 0.01}), device=torch.device("cpu"))
+    trainer = Trainer(resolving.resolve({**chosen, "batch_size": 2, "optim.lr": 0.01}), device=torch.device("cpu"))
     before = {key: parameter.detach().clone() for key, parameter in trainer.parameters.items()}
     for _ in range(3):
         trainer.train_step()
@@ -140,14 +140,14 @@ def test_blocks_that_start_as_their_shortcut_learn_all_their_parameters(name: st
 
 def test_where_zero_init_has_nothing_to_do() -> None:
     with pytest.raises(ValueError, match=r"model\.zero_init=True: has no effect with model\.batch_norm=False"):
-        args.resolve({"model": "resnet8", "model.batch_norm": False, "model.zero_init": True})
+        resolving.resolve({"model": "resnet8", "model.batch_norm": False, "model.zero_init": True})
     with pytest.raises(ValueError, match=r"model\.zero_init=True: squeezenet1_0 has no residual blocks"):
         build("torchvision", **{"model.arch": "squeezenet1_0", "model.zero_init": True})
     with pytest.raises(ValueError, match=r"model\.zero_init"):  # its blocks end with a rectifier
-        args.resolve({"model": "resnet9", "model.zero_init": True})
+        resolving.resolve({"model": "resnet9", "model.zero_init": True})
 
 
 def test_the_depth_of_a_wide_resnet_is_6n_plus_4() -> None:
     with pytest.raises(ValueError, match=r"model\.depth=18: must be one of 10, 16, 22, 28, "):
-        args.resolve({"model": "wide_resnet", "model.depth": 18})
+        resolving.resolve({"model": "wide_resnet", "model.depth": 18})
     assert "wide_resnet" in models.legal_models((3, 32, 32))

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-import args
 from nuq.levels import update_rules
 from nuq.registry import METHODS
+from settings import resolving, run_identity
 from train.launch import launch
 from train.logs.run_log import Log
 from train.process import checkpoint
@@ -32,7 +32,7 @@ class Killed(BaseException):
 
 
 def config(name: str, **more) -> dict:
-    return args.resolve(BASE | {"method": name} | (UPDATES if METHODS[name].adaptive else {}) | more)
+    return resolving.resolve(BASE | {"method": name} | (UPDATES if METHODS[name].adaptive else {}) | more)
 
 
 def attempt(settings: dict, run_dir: Path, stop_at: int | None = None, kill_at: int | None = None) -> Trainer:
@@ -174,7 +174,7 @@ def test_damaged_checkpoints_are_named(tmp_path):
 
 def test_a_checkpoint_of_another_kind_of_state_is_named(tmp_path):
     settings = config("sgd")
-    checkpoint.save(tmp_path, {"identity": args.identity(settings), "step": 3, "model": {}})
+    checkpoint.save(tmp_path, {"identity": run_identity.identity(settings), "step": 3, "model": {}})
     with pytest.raises(
         checkpoint.CheckpointError, match=r"checkpoint.pt does not fit this run .it has no model.conv1.weight.: move it away"
     ):
@@ -220,7 +220,7 @@ def test_divergence_keeps_the_last_good_checkpoint(tmp_path, capsys):
     message = status["failure"]["message"]
     assert message in capsys.readouterr().err and message.startswith("step ") and ("'" in message or "loss" in message)
     step = int(message.split()[1].rstrip(":"))
-    saved = checkpoint.load(tmp_path, args.identity(settings), torch.device("cpu"))
+    saved = checkpoint.load(tmp_path, run_identity.identity(settings), torch.device("cpu"))
     assert saved is not None and saved["step"] == step
     assert all(bool(torch.isfinite(value).all()) for value in saved["model"].values())
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-import args
+from settings import resolving
 from train.launch import launch
 from train.process import run_folder
 from train.process import status as statuses
@@ -37,7 +37,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _settings(run_dir: Path, **more: Any) -> dict[str, Any]:
     small = {"data": "digits", "model": "cnn", "batch_size": 8, "steps": 2, "eval_every": 2, "eval_train": False, "method": "sgd"}
-    return args.resolve(small | {"run_dir": str(run_dir)} | more)
+    return resolving.resolve(small | {"run_dir": str(run_dir)} | more)
 
 
 def _left(run_dir: Path, **values: Any) -> dict[str, Any]:

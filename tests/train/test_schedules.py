@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import args
+from settings import resolving
 from train.steps import optim
 from train.steps.order import Order
 
 
 def rates(at: range, **chosen: object) -> list[float]:
-    config = args.resolve({"optim.lr": 0.4, **{key.replace("__", "."): value for key, value in chosen.items()}})
+    config = resolving.resolve({"optim.lr": 0.4, **{key.replace("__", "."): value for key, value in chosen.items()}})
     return [optim.learning_rate(config, step) for step in at]
 
 
@@ -84,7 +85,7 @@ def test_a_run_shorter_than_its_warm_up_ends_in_it() -> None:
 
 @given(st.integers(1, 300), st.integers(0, 200), st.floats(0, 1))
 def test_cosine_stays_between_zero_and_the_rate(steps: int, warmup_steps: int, factor: float) -> None:
-    config = args.resolve({"schedule": "cosine", "steps": steps, "schedule.warmup_steps": warmup_steps, "optim.lr": 2})
+    config = resolving.resolve({"schedule": "cosine", "steps": steps, "schedule.warmup_steps": warmup_steps, "optim.lr": 2})
     config["schedule"]["warmup_factor"] = factor
     found = [optim.learning_rate(config, step) for step in range(steps + 1)]
     assert all(0 <= rate <= 2 for rate in found)

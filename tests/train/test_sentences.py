@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-import args
-from settings import text
+from settings import resolving, text
 from tests.train import glue_files
 from tests.train.glue_files import needs_extra, write_imdb, write_task, write_vocabulary
 from train import data
@@ -30,7 +29,7 @@ def load(name: str, data_dir: Path, /, **chosen: object) -> Sentences:
     settings = {"data": name, "data_dir": str(data_dir), **SMALL, **{f"data.{key}": value for key, value in chosen.items()}}
     if chosen.get("tokenizer"):
         del settings["data.vocabulary"]
-    found = data.load(args.resolve(settings), "cpu")
+    found = data.load(resolving.resolve(settings), "cpu")
     assert isinstance(found, Sentences)
     return found
 
@@ -281,7 +280,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     ):
         load("imdb", tmp_path)
     with pytest.raises(ValueError, match=r"data\.download"):
-        args.resolve({"data": "glue", "data.download": True})
+        resolving.resolve({"data": "glue", "data.download": True})
 
 
 # --- IMDB ----------------------------------------------------------------------------------------------------------
@@ -315,12 +314,12 @@ def test_tokens_of_a_folder_and_a_fingerprint_that_tells_them_apart(tmp_path: Pa
     assert len(set(prints)) == 3
     assert load("glue", tmp_path, task="rte", tokenizer=str(words)).fingerprint == prints[1]
     with pytest.raises(ValueError, match=r"data\.vocabulary=300: has no effect with data\.tokenizer='words'"):
-        args.resolve({"data": "glue", "data.tokenizer": "words", "data.vocabulary": 300})
+        resolving.resolve({"data": "glue", "data.tokenizer": "words", "data.vocabulary": 300})
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_stand_ins_and_true_sizes(task: str) -> None:
-    config = args.resolve({"data": "glue", "data.task": task, "stand_in": True, **SMALL})
+    config = resolving.resolve({"data": "glue", "data.task": task, "stand_in": True, **SMALL})
     dataset, chosen = data.load(config, "cpu"), text.TASKS[task]
     x, y = dataset.train_batch(torch.arange(dataset.num_train), torch.Generator())
     assert dataset.is_stand_in and x.shape == (1024, 2, 24) and x[:, 0].min() >= 0 and x[:, 0].max() == 199
@@ -334,8 +333,8 @@ def test_stand_ins_and_true_sizes(task: str) -> None:
 
 
 def test_a_stand_in_needs_no_vocabulary(tmp_path: Path) -> None:
-    config = args.resolve({"data": "imdb", "data.tokenizer": str(tmp_path / "nowhere"), "stand_in": True})
+    config = resolving.resolve({"data": "imdb", "data.tokenizer": str(tmp_path / "nowhere"), "stand_in": True})
     assert data.num_tokens(config) == 30_522 and data.load(config, "cpu").is_stand_in
     write_vocabulary(tmp_path / "nowhere", "a")
     assert data.num_tokens(config) == 7
-    assert data.num_tokens(args.resolve({})) == 0
+    assert data.num_tokens(resolving.resolve({})) == 0

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-import args
+from settings import resolving
 from train.launch import launch
 from train.process.signals import StopSignal
 from train.process.status import read
@@ -101,7 +101,7 @@ def test_the_step_in_which_it_is_heard_is_the_last(owner: Any, name: str, tmp_pa
     monkeypatch.setattr(owner, name, told)
     stop = StopSignal()
     try:
-        assert launch(args.resolve(SETTINGS | {"run_dir": str(tmp_path)}), stop) == 75
+        assert launch(resolving.resolve(SETTINGS | {"run_dir": str(tmp_path)}), stop) == 75
     finally:
         stop._heard = None
         stop.let_go()

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tensorboardX.proto import event_pb2
 
-import args
+from settings import resolving, run_identity
 from settings.command_line import Evaluation
 from tests.train.test_resume import Killed, attempt, bits
 from train.evaluator import FOLDER, Evaluator
@@ -21,7 +21,7 @@ EVERYTHING = {"optim": "adamw", "tensors.master": True, "tensors.inference": Tru
 
 
 def config(**more) -> dict:
-    return args.resolve(BASE | more)
+    return resolving.resolve(BASE | more)
 
 
 def logged(run_dir: Path) -> dict[str, list[tuple[int, float]]]:
@@ -120,10 +120,10 @@ def test_histograms_come_with_measurements_and_change_no_bit(tmp_path):
 def test_off_nothing_moves(tmp_path):
     off = {f"tensors.{kind}": "fp32" for kind in ("weights", "activations", "activation_gradients", "moments")}
     plain = {key: value for key, value in BASE.items() if not key.startswith("tensors")}
-    runs = [attempt(args.resolve(plain), tmp_path / "plain"), attempt(args.resolve(plain | off), tmp_path / "off")]
+    runs = [attempt(resolving.resolve(plain), tmp_path / "plain"), attempt(resolving.resolve(plain | off), tmp_path / "off")]
     assert bits(runs[0]) == bits(runs[1]) and runs[0].tensors is runs[1].tensors is None
     assert "tensors" not in runs[0].state_dict() and "compression_ratio" not in logged(tmp_path / "plain")
-    assert "tensors" not in args.result_settings(args.resolve(plain))
+    assert "tensors" not in run_identity.result_settings(resolving.resolve(plain))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_off_nothing_moves(tmp_path):
 )
 def test_what_does_not_go_together_is_refused(more, said):
     with pytest.raises(ValueError, match=re.escape(said)) as told:
-        args.resolve(BASE | more)
+        resolving.resolve(BASE | more)
     assert "\n" not in str(told.value)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-import args
+from settings import resolving
 from tests.train.test_models import build, size
 from train.models import weights
 from train.steps.trainer import Trainer
@@ -93,6 +93,6 @@ def test_two_steps_of_a_model_by_name() -> None:
         "method": "alq",
         "workers": 2,
     }
-    trainer = Trainer(args.resolve({**chosen, "batch_size": 2, "optim.lr": 0.01}), device=torch.device("cpu"))
+    trainer = Trainer(resolving.resolve({**chosen, "batch_size": 2, "optim.lr": 0.01}), device=torch.device("cpu"))
     losses = [trainer.train_step().losses for _ in range(2)]
     assert all(0 < loss < 20 for step in losses for loss in step)

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-import args
 from nuq.compressors.quantized import AdaptiveQuantizer
-from nuq.kernels.operators import NonFiniteError
+from nuq.errors import NonFiniteError
+from settings import resolving
 from train.logs.run_log import Log
 from train.process.status import Status
 from train.steps import optim
@@ -22,7 +22,7 @@ SMALL = {"data": "digits", "model": "cnn", "batch_size": 8}
 
 
 def trainer(**settings) -> Trainer:
-    return Trainer(args.resolve(SMALL | {key.replace("__", "."): value for key, value in settings.items()}), device=CPU)
+    return Trainer(resolving.resolve(SMALL | {key.replace("__", "."): value for key, value in settings.items()}), device=CPU)
 
 
 def test_supersgd_is_sgd_on_the_joined_batch():
@@ -40,7 +40,7 @@ def test_supersgd_is_sgd_on_the_joined_batch():
 
 
 def test_step_decay_at_the_exact_step():
-    config = args.resolve({"schedule": "step", "schedule.at": [3, 5], "schedule.factor": 0.1})
+    config = resolving.resolve({"schedule": "step", "schedule.at": [3, 5], "schedule.factor": 0.1})
     assert [round(optim.learning_rate(config, step), 6) for step in range(7)] == [0.1, 0.1, 0.1, 0.01, 0.01, 0.001, 0.001]
     ours = trainer(method="sgd", schedule="step", schedule__at=[2])
     rates = []
@@ -51,7 +51,7 @@ def test_step_decay_at_the_exact_step():
 
 
 def test_exponential_decay():
-    config = args.resolve({"schedule": "exponential", "schedule.factor": 0.5, "schedule.period": 10})
+    config = resolving.resolve({"schedule": "exponential", "schedule.factor": 0.5, "schedule.period": 10})
     assert optim.learning_rate(config, 20) == pytest.approx(0.025)
     assert optim.learning_rate(config, 5) == pytest.approx(0.1 * 0.5**0.5)
 
@@ -88,7 +88,7 @@ def test_the_global_generator_is_untouched():
 def test_measuring_changes_nothing_in_training():
     plain, measured = (
         Trainer(
-            args.resolve(
+            resolving.resolve(
                 {
                     "data": "cifar10",
                     "model": "resnet8",

@@ -19,10 +19,10 @@ import pytest
 import torch
 from tensorboardX.summary import scalar
 
-import args
 from analysis.logs import events
 from analysis.logs.load import load
 from grid.engine.states.judge import judge
+from settings import resolving
 from train import launch
 from train.logs import event_file
 from train.logs.event_file import EventFile
@@ -44,7 +44,7 @@ BASE |= {"workers": 2, "steps": 4, "eval_every": 2, "checkpoint_every": 2, "log_
 
 
 def run(run_dir: Path, **more: Any) -> int:
-    return launch.launch(args.resolve(BASE | {"run_dir": str(run_dir)} | more))
+    return launch.launch(resolving.resolve(BASE | {"run_dir": str(run_dir)} | more))
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

@@ -12,8 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import args
-from settings import command_line
+from settings import command_line, resolving
 from tests.train.test_models import build
 from train import evaluator, models
 from train.data.dataset import InMemory
@@ -38,7 +37,7 @@ def test_how_pictures_are_taken_is_of_the_checkpoint(tmp_path: Path, monkeypatch
     path, run_dir = tmp_path / "googlenet.pt", tmp_path / "run"
     own = build("torchvision", (3, 32, 32), 10, seed=5, **{"model.arch": "googlenet"}).state_dict()
     torch.save({**own, "aux1.fc2.bias": torch.zeros(10)}, path)
-    config = args.resolve(GOOGLENET | {"model.weights_file": str(path), "run_dir": str(run_dir)})
+    config = resolving.resolve(GOOGLENET | {"model.weights_file": str(path), "run_dir": str(run_dir)})
     assert launch(config) == 0
     path.unlink()
     assert evaluator.run(command_line.evaluation({"run": str(run_dir), "once": True})) == 0
@@ -67,7 +66,7 @@ def test_a_run_that_has_a_checkpoint_asks_for_the_file_no_more(
 ) -> None:
     path, run_dir = tmp_path / "start.pt", tmp_path / "run"
     torch.save(build("cnn", (1, 8, 8), 10, seed=5).state_dict(), path)
-    config = args.resolve(SMALL | {"model.weights_file": str(path), "run_dir": str(run_dir)})
+    config = resolving.resolve(SMALL | {"model.weights_file": str(path), "run_dir": str(run_dir)})
     begun: list[Tensor] = []
     step = Trainer.train_step
     with monkeypatch.context() as patch:

@@ -1,6 +1,6 @@
 """The data sets: ``load`` reads one, ``stand_in`` draws random tensors of its shape.
 
-Adding a data set is one file here with a ``load``, one line in ``KINDS`` and its settings in ``settings.task.DATA``.
+Adding a data set is one file here with a ``load``, one line in ``KINDS`` and its settings in ``settings.data.DATA``.
 """
 
 from __future__ import annotations

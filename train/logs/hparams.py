@@ -12,6 +12,7 @@ from typing import Any
 from tensorboardX.proto import api_pb2, plugin_hparams_pb2, summary_pb2
 
 import args
+from settings import resolving, run_identity
 
 API: Any = api_pb2  # their names exist at run time only
 PLUGIN: Any = plugin_hparams_pb2
@@ -31,7 +32,7 @@ def names() -> dict[str, type]:
     """The settings that are shown, the same for every run, and the type of each."""
     schemas = [(section, schema) for section in SECTIONS for schema in args.GROUPS[section].values()]
     known: dict[str, Any] = {f"{section}.{key}": value for section, schema in schemas for key, value in vars(schema()).items()}
-    default = args.resolve({})
+    default = resolving.resolve({})
     top = {name: _setting(default, name) for name in (*FIRST, *NAMES, *TOP)}
     return {name: type(value) for name, value in {**dict.fromkeys(FIRST), **known, **top}.items()}
 
@@ -53,7 +54,7 @@ def values(config: Mapping[str, Any]) -> dict[str, Any]:
 def group(config: Mapping[str, Any]) -> str:
     """What the runs of one setting share whatever their seed, as in ``alq-3b-cnn-digits-0123456789abcd``."""
     one = {**config, "seed": 0}
-    return args.run_name(one).replace("-s0-", "-")
+    return run_identity.run_name(one).replace("-s0-", "-")
 
 
 def started(config: Mapping[str, Any], at_s: float) -> Iterator[Any]:

@@ -1,6 +1,6 @@
 """The models: ``build`` makes one for the shape of a data set.
 
-Adding a model is one function or class in a file here, one line in ``MODELS`` and its settings in ``settings.task.MODELS``.
+Adding a model is one function or class in a file here, one line in ``MODELS`` and its settings in ``settings.models.MODELS``.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
-from nuq.exchange.transport import RankLost
+from nuq.errors import RankLost
 from train.process import status as statuses
 from train.process.signals import NOTHING_YET, Preempted, StopSignal
 

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import args
+from settings import run
 from train.process import status as statuses
 from train.process.signals import NOTHING_YET, Preempted
 
@@ -64,7 +64,7 @@ def await_silence(run_dir: Path, keeps_locks: bool, stopped: Callable[[], bool])
     gone = is_here and (keeps_locks or not (isinstance(pid, int) and Path(f"/proc/{pid}").exists()))
     if before.get("state") != "running" or gone or not isinstance(heartbeat, int | float) or time.time() - heartbeat > STALE_S:
         return
-    patience_s = args.lag_s(os.environ.get("NUQ_LAG_S"))
+    patience_s = run.lag_s(os.environ.get("NUQ_LAG_S"))
     who = f"process {pid} on {host}"
     print(f"main.py: {run_dir}: {who} may be training here; waiting up to {patience_s:.0f} s for a sign of life of it", flush=True)
     end = time.monotonic() + patience_s

@@ -33,8 +33,9 @@ import torch
 from torch import Tensor
 
 from nuq.compressors.quantized import AdaptiveQuantizer, Quantizer
+from nuq.errors import NonFiniteError
 from nuq.kernels import operators, reference
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics, bin_edges
 from nuq.levels import update_rules
 from nuq.levels.level_sets import stretched

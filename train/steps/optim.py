@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-import args
+from settings import sections
 from train.process.checkpoint import Open
 
 NORMS: tuple[type[nn.Module], ...] = (
@@ -29,7 +29,7 @@ def build(config: dict[str, Any], named: Mapping[str, nn.Parameter], model: nn.M
     Groups of parameters: of one kind each, those whose momentum acts in the workers first, and in turn those that decay first.
     """
     values, parameters = config["optim"], list(named.values())
-    in_workers = args.momentum_in_workers_of(config, named)
+    in_workers = sections.momentum_in_workers_of(config, named)
     spared = set() if values["decay_norms"] else {id(p) for p in without_decay(model)}
     kinds = [(here, id(p) not in spared) for p, here in zip(parameters, in_workers, strict=True)]
     groups = {kind: [p for p, its in zip(parameters, kinds, strict=True) if its == kind] for kind in sorted(set(kinds), reverse=True)}

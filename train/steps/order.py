@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 
 
 def seed_of(seed: int, step: int, worker: int, purpose: str) -> int:

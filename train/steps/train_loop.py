@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import args
-from nuq.kernels.operators import NonFiniteError
+from nuq.errors import NonFiniteError
 from nuq.simulation import Exchanged
+from settings import run_identity
 from train.data.objective import told
 from train.logs.run_log import Log, keeps_histogram
 from train.process import checkpoint
@@ -65,7 +65,7 @@ class _Attempt:
     def _begin(self) -> bool:
         """Where the last attempt left off; whether any process was asked to stop meanwhile."""
         trainer = self.trainer
-        found = checkpoint.restore(self.run_dir, args.identity(self.config), trainer.device, trainer.every_worker.links)
+        found = checkpoint.restore(self.run_dir, run_identity.identity(self.config), trainer.device, trainer.every_worker.links)
         if found is not None:
             try:
                 trainer.load_state_dict(found.state)

@@ -15,11 +15,12 @@ from torch import Tensor
 
 import args
 from nuq.compressors.message import VERSION
+from nuq.errors import NonFiniteError
 from nuq.exchange import agreement
 from nuq.exchange.level_updates import Learner
 from nuq.exchange.transport import Links
-from nuq.kernels.operators import NonFiniteError
 from nuq.simulation import BadGradientError, Exchanged, Memory, Workers, non_finite_parameter
+from settings import run_identity, sections
 from train import data, models
 from train.data.dataset import DataSet, Split
 from train.process import checkpoint
@@ -65,7 +66,7 @@ class Trainer:
         if self.tensors is not None:
             self.gradients.begins = functools.partial(quantized_training.of_worker, self.tensors)
         self._check_ranks()
-        self.workers = self._workers(config["method"]["name"], args.named_method(config), args.named_exchange(config))
+        self.workers = self._workers(config["method"]["name"], sections.named_method(config), sections.named_exchange(config))
         self.every_worker = self._workers("supersgd", None)  # for measurements: all workers' gradients, in full precision
         self.trains_on_method = config["trajectory"] == "method"
         self.trained = self.workers if self.trains_on_method else self._workers("sgd", None)
@@ -80,7 +81,7 @@ class Trainer:
     def _check_ranks(self) -> None:
         """ValueError, on all ranks, where they were started with other settings or run other versions."""
         flat: dict[str, Any] = {"torch": torch.__version__, "message version": VERSION}
-        for name, value in args.result_settings(self.config).items():
+        for name, value in run_identity.result_settings(self.config).items():
             flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
         flat["fingerprint of the data"] = self.data.fingerprint
         links = Links(self.group, timeout_s=self.config["exchange"]["timeout_s"], device=self.device)
@@ -92,9 +93,9 @@ class Trainer:
         workers, seed = self.config["workers"], self.config["seed"]
         memory = None
         if exchange is not None:
-            values, acts = self.config["optim"], args.momentum_acts_in_workers(self.config)
+            values, acts = self.config["optim"], sections.momentum_acts_in_workers(self.config)
             own = (values["momentum"], values["nesterov"]) if acts else (0.0, False)
-            memory = Memory(args.named_feedback(self.config), *own)
+            memory = Memory(sections.named_feedback(self.config), *own)
         more = {"timeout_s": timeout_s, "memory": memory, "layers": self.config["layers"] if exchange is not None else ()}
         return Workers(name, settings, workers, shapes, seed, self.device, self.group, exchange, **more)
 
@@ -264,7 +265,7 @@ class Trainer:
         self.sync_buffers()
         check_state(self.optimizer, self.parameters, self.step)
         return {
-            "identity": args.identity(self.config),
+            "identity": run_identity.identity(self.config),
             "step": self.step,
             "evaluated": self.evaluated,
             **models.state_of(self.model),

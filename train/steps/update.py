@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nuq.kernels.operators import NonFiniteError
+from nuq.errors import NonFiniteError
 from nuq.simulation import non_finite_parameter, surely_finite
 from train.steps import optim
 

@@ -5,20 +5,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from files import plain
 from grid.engine.scripts import preamble
 from grid.engine.scripts.preamble import Stage
 from grid.engine.sweeps.resources import Resources, megabytes, seconds, time_text
 from nuq.settings import unknown
-
-ROOT = Path(__file__).absolute().parents[3]
-EXAMPLES = ROOT / "grid" / "sites"
 
 
 @dataclass(frozen=True)
@@ -121,28 +115,3 @@ def _shortage(limits: Partition, resources: Resources, parallel: int) -> str:
     if limits.max_time is not None and resources.time is not None and seconds(resources.time) > seconds(limits.max_time):
         return f"time={time_text(seconds(resources.time))}: at most {time_text(seconds(limits.max_time))}"
     return ""
-
-
-def load_site(path: str | Path | None = None) -> Site:
-    """The profile in the file ``path``, or the example of that name; None: that of NUQ_SITE, else site.yaml, else the empty one."""
-    if path is None:
-        path = os.environ.get("NUQ_SITE") or (ROOT / "site.yaml" if (ROOT / "site.yaml").is_file() else None)
-        if path is None:
-            return Site()
-    file = Path(path).expanduser()
-    if not file.exists():
-        examples = {example.stem: example for example in EXAMPLES.glob("*.yaml")}
-        if str(path) not in examples:
-            names = ", ".join(sorted(examples))
-            raise FileNotFoundError(
-                f"site profile {str(path)!r}: no such file; give a YAML file, or one of the examples in grid/sites: {names}"
-            )
-        file = examples[str(path)]
-    try:
-        text = plain.read_text(file)
-        plain.check_yaml(text)
-    except plain.Unreadable as error:
-        raise ValueError(f"{file}: {error}") from error
-    from grid.engine.slurm.site_yaml import read_site
-
-    return read_site(text, str(file), file.stem)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
+from files import plain
 from files.plain import Unreadable, checked
 from grid.engine.scripts.preamble import Stage
 from grid.engine.slurm.site import Mail, Partition, Site
@@ -237,3 +240,29 @@ READ: dict[str, Callable[[Any, str], Any]] = {
     "max_submit": _count(1),
     "sbatch": _options,
 }
+ROOT = Path(__file__).absolute().parents[3]
+EXAMPLES = ROOT / "grid" / "sites"
+
+
+def load_site(path: str | Path | None = None) -> Site:
+    """The profile in the file ``path``, or the example of that name; None: that of NUQ_SITE, else site.yaml, else the empty one."""
+    if path is None:
+        path = os.environ.get("NUQ_SITE") or (ROOT / "site.yaml" if (ROOT / "site.yaml").is_file() else None)
+        if path is None:
+            return Site()
+    file = Path(path).expanduser()
+    if not file.exists():
+        examples = {example.stem: example for example in EXAMPLES.glob("*.yaml")}
+        if str(path) not in examples:
+            names = ", ".join(sorted(examples))
+            raise FileNotFoundError(
+                f"site profile {str(path)!r}: no such file; give a YAML file, or one of the examples in grid/sites: {names}"
+            )
+        file = examples[str(path)]
+    try:
+        text = plain.read_text(file)
+        plain.check_yaml(text)
+    except plain.Unreadable as error:
+        raise ValueError(f"{file}: {error}") from error
+
+    return read_site(text, str(file), file.stem)

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import args
 from grid.engine.slurm.scheduler_cache import FAILURES, LIVE, NODE_FAILURES, STOPPED, WAITING, Answer, Job
 from grid.engine.states.record_values import data_told, number, number_text, own_element, process_alive, text
+from settings import run
 
 STALE_S = 600.0  # a running experiment refreshes its heartbeat about every 2 s; this leaves room for long passes
 # How old what we see may be: files of other nodes appear up to a minute late, and clocks differ by as much.
-LAG_S = args.lag_s(os.environ.get("NUQ_LAG_S"))
+LAG_S = run.lag_s(os.environ.get("NUQ_LAG_S"))
 MARGIN_S = 5.0  # a heartbeat this much later than a look was written after it, as far as clocks agree
 WORDS = ("new", "pending", "running", "done", "failed", "diverged", "preempted", "cancelled", "lost", "unknown")
 SUSPENDED = "suspended"  # how the reason begins

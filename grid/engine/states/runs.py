@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import args
 from files import plain
 from files.plain import Unreadable, read_yaml
 from grid.engine.scripts.script import from_script, run_script
 from grid.engine.states.run_files import RunFolder, State, write_text
 from grid.engine.sweeps.experiments import Experiment, Sweep
 from grid.engine.sweeps.families import load, parse_seeds
+from settings import command_line
 
 RUNS = "runs"
 SIGNED = ".sweeps"  # beside the runs: a line for each sweep that was started there
@@ -40,7 +40,7 @@ def named(family: str, run_name: str, seeds: str | None = None, overrides: Seque
     """The sweep of these names with these seeds and settings (as main.py takes them), and its experiments."""
     sweep = load(family, run_name, parse_seeds(seeds) if seeds else None)
     if overrides:
-        settings = args.parse_overrides(list(overrides))
+        settings = command_line.parse_overrides(list(overrides))
         for text in overrides:
             if text.partition("=")[0].strip() not in settings:
                 raise ValueError(f"--set {text}: must be one value; several values make another sweep (seeds: --seeds)")

@@ -221,13 +221,13 @@ def _value(config: Mapping[str, Any], name: str) -> Any:
 
 
 def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    import args
+    from settings import run_identity
 
     try:
-        before = _flat(args.result_settings(old))
+        before = _flat(run_identity.result_settings(old))
     except KeyError:  # of a method, model or data set that is no more
         before = _flat(old)
-    after = _flat(args.result_settings(new))
+    after = _flat(run_identity.result_settings(new))
     names = [*after, *(name for name in before if name not in after)]
     both = [(name, before.get(name, _value(old, name)), after.get(name, _value(new, name))) for name in names]
     return [(name, was, now) for name, was, now in both if was != now]

@@ -16,7 +16,8 @@ from files import plain
 from grid.engine.scripts import snapshot
 from grid.engine.scripts.script import from_script, job_script
 from grid.engine.slurm import sbatch, scheduler
-from grid.engine.slurm.site import Site, load_site
+from grid.engine.slurm.site import Site
+from grid.engine.slurm.site_yaml import load_site
 from grid.engine.states import evidence, ledger, records
 from grid.engine.states.evidence import View
 from grid.engine.states.ledger import Chunk, Submission

@@ -23,7 +23,8 @@ from grid.engine.submission.plan import Plan
 from grid.engine.submission.rehearsal import data_place, rehearse
 from grid.engine.sweeps.resources import Resources, seconds
 from nuq.settings import unknown
-from settings import task
+from settings.data import DATA
+from settings.text import OnDisk
 
 CHECKS = ("time", "data", "folders", "disk", "opinion", "build")  # what --ignore takes; each may be wrong about somebody's cluster
 FREE_BYTES = 200 * 2**20  # beside what the runs are expected to write
@@ -101,7 +102,7 @@ def _data(runs: Iterable[Run], root: Path, site: Site) -> list[str]:
     for run in runs:
         config = run.experiment.config
         name = config["data"]["name"]
-        if not issubclass(task.DATA[name], task.OnDisk) or config["stand_in"] or config["data"].get("download"):
+        if not issubclass(DATA[name], OnDisk) or config["stand_in"] or config["data"].get("download"):
             continue
         place = data_place(run, site)
         if not place or (name, place) in looked:  # known only inside the job, or asked before

@@ -19,7 +19,8 @@ from grid.engine.slurm.site import Site
 from grid.engine.states.judge import State
 from grid.engine.states.record_values import data_told
 from grid.engine.states.runs import Run
-from settings import task
+from settings.data import DATA
+from settings.text import OnDisk
 
 LIMIT_S = 60.0  # for all combinations; one takes some .1 s, importing torch 2 s
 FEW = 3  # so many labels stand for all
@@ -108,7 +109,7 @@ def _some(runs: Sequence[Run]) -> str:
 
 
 def _is_on_disk(config: Config) -> bool:
-    return issubclass(task.DATA[config["data"]["name"]], task.OnDisk) and not config["stand_in"]
+    return issubclass(DATA[config["data"]["name"]], OnDisk) and not config["stand_in"]
 
 
 def _data(config: Config, place: str) -> str:

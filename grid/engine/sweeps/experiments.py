@@ -25,6 +25,7 @@ from grid.engine.sweeps.points import (
     kept,
     product,
 )
+from settings import resolving, run_identity
 
 NOT_IN_POINTS = {
     "seed": "seeds multiply the whole sweep: Sweep(points, seeds=(1, 2, 3)), or --seeds",
@@ -47,7 +48,7 @@ class Experiment:
     @functools.cached_property
     def name(self) -> str:
         """The run folder's name: a readable part and the identity."""
-        return args.run_name(self.config, self.identity)
+        return run_identity.run_name(self.config, self.identity)
 
     @property
     def seed(self) -> int:
@@ -129,7 +130,7 @@ class Sweep:
         labels: dict[tuple[str, int], str] = {}  # (label, seed) -> identity
         several: dict[tuple[str, int], dict[str, None]] = {}  # the same where there are more
         sound: dict[str, Settings] = {}  # resources that are checked already, shared by those that ask for the same
-        resolver, seeds = args.Resolver(), [{"seed": seed} for seed in self.all_seeds]
+        resolver, seeds = resolving.Resolver(), [{"seed": seed} for seed in self.all_seeds]
         for item in self.points:
             try:
                 settings = _settings(item)

@@ -9,6 +9,7 @@ from typing import Any
 
 import args
 from grid.engine.sweeps.experiments import Experiment
+from settings import run_identity
 
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*\Z")
 _RESERVED = {"true", "false", "null", "none", "inf", "nan", "yes", "no", "on", "off"}
@@ -67,7 +68,7 @@ def _overrides(settings: Mapping[str, Any]) -> list[str]:
 
 def _flat(experiment: Experiment) -> dict[str, Any]:
     """Dotted names of the settings that change results, and of those that the sweep sets."""
-    result = args.result_settings(experiment.config)
+    result = run_identity.result_settings(experiment.config)
     flat: dict[str, Any] = {group: result[group]["name"] for group in args.GROUPS}
     for key, value in result.items():
         if isinstance(value, Mapping):

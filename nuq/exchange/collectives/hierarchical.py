@@ -14,11 +14,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from nuq.compressors.message import MessageError
+from nuq.errors import MessageError, NonFiniteError, RankLost
 from nuq.exchange.collectives.messages import Account, Collective, Hosts, Vectors
 from nuq.exchange.payload import Marked, Part
-from nuq.exchange.transport import Links, RankLost
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.exchange.transport import Links
+from nuq.kernels.spec import Key
 
 _KINDS: dict[str, type[Exception]] = {"RankLost": RankLost, "MessageError": MessageError, "NonFiniteError": NonFiniteError}
 

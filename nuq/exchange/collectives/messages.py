@@ -35,10 +35,11 @@ from torch import Tensor
 from nuq.compressors import Compressor
 from nuq.compressors.feedback import ErrorFeedback
 from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.errors import NonFiniteError
 from nuq.exchange.collectives.parameter_server import MOST_BEHIND, Arrivals
 from nuq.exchange.payload import Codec, Marked, Part, check_mean, cut, joined, num_coordinates, within
 from nuq.exchange.transport import Links, Swap
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 
 STRETCH = 1 << 19  # coordinates of a stretch, at least, where a vector is long enough for several rounds of two stages

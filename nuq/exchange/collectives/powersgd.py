@@ -27,11 +27,12 @@ from nuq.compressors.casts import fp16
 from nuq.compressors.feedback import ErrorFeedback, Owed
 from nuq.compressors.full_precision import FullPrecision
 from nuq.compressors.powersgd import PowerSGD
+from nuq.errors import NonFiniteError
 from nuq.exchange.collectives.messages import PROBE, Account, Collective, Gather, Hosts, TwoStage, Vectors, of_worker
 from nuq.exchange.payload import Codec, Marked, Part, check_mean, num_coordinates
 from nuq.exchange.transport import Links
 from nuq.kernels.low_rank import left_product, num_rows, orthonormal, outer_product, right_product, start, started_again
-from nuq.kernels.operators import Key, NonFiniteError
+from nuq.kernels.spec import Key
 from nuq.settings.baselines import FP16
 
 Debts = Mapping[int, Mapping[int, Owed]]  # by worker and number of the part

@@ -15,10 +15,20 @@ import torch
 from torch import Tensor
 
 from nuq.kernels import bit_packing, reference
-from nuq.kernels.checks import check_decode, check_encode, check_tensor
 from nuq.kernels.cuda.launch import Modules, device_code, on, signed
 from nuq.kernels.cuda.tiles import BLOCK, LARGEST, OPTIONS, Tile, power_of_two, rotation_tile, tile
-from nuq.kernels.operators import QUANTILE_FACTOR, SMALLEST_NORM, check_block, check_scales, hadamard_blocks, lanes, num_buckets
+from nuq.kernels.spec import (
+    QUANTILE_FACTOR,
+    SMALLEST_NORM,
+    check_block,
+    check_decode,
+    check_encode,
+    check_scales,
+    check_tensor,
+    hadamard_blocks,
+    lanes,
+    num_buckets,
+)
 
 _COPIED_SCALES = 1 << 16
 _RADIX, _COLUMNS = 16, 512  # of outer_kernel: 64 numbers to a thread

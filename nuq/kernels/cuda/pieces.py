@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from nuq.kernels.operators import QUANTILE_FACTOR, SMALLEST_NORM
+from nuq.kernels.spec import QUANTILE_FACTOR, SMALLEST_NORM
 
 SMALLEST = tl.constexpr(SMALLEST_NORM)
 FACTOR = tl.constexpr(QUANTILE_FACTOR)

@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nuq import native
+from nuq.errors import NonFiniteError
 from nuq.kernels import reference
-from nuq.kernels.operators import NonFiniteError, Words
 from nuq.kernels.sketches.clusters import Thresholds
+from nuq.kernels.spec import Words
 from nuq.native import cells as kernels
 
 Ints = NDArray[np.int64]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nuq.kernels import reference
 from nuq.kernels.host import numpy_of
-from nuq.kernels.operators import Words
+from nuq.kernels.spec import Words
 
 MAX_SWEEPS = 30
 Thresholds = NDArray[np.float32]

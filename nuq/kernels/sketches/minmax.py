@@ -19,7 +19,7 @@ from torch import Tensor
 
 from nuq import native
 from nuq.kernels import reference
-from nuq.kernels.operators import Key, Words
+from nuq.kernels.spec import Key, Words
 from nuq.native import cells as kernels
 
 

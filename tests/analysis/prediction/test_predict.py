@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 from analysis.__main__ import main
 from analysis.prediction import profile, validate
 from analysis.prediction import steps as predict
-from analysis.prediction.command import bandwidths_of, rows_of, shown_bandwidth, workers_of
+from analysis.prediction.command import bandwidths_of, rows_of, workers_of
 from analysis.prediction.message_size import DENSE, KINDS, Format, format_of, predicted, second_format
 from analysis.prediction.profile import Bucket, Codec, Model, Profile
+from analysis.prediction.question import shown_bandwidth
 from analysis.prediction.steps import Network, Stage, Variant, break_even, ddp_buckets, schedule, stages
-from nuq.kernels.operators import Key
+from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 
 MS = 1e-3

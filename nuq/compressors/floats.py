@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from nuq import native
-from nuq.compressors.message import MessageError, from_bytes
+from nuq.compressors.message import from_bytes
+from nuq.errors import MessageError
 from nuq.native import floats as compiled
 
 FORMATS = (torch.float32, torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2)  # the order of src/floats.h

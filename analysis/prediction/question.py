@@ -1,0 +1,57 @@
+"""What is predicted, and how its figures are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from analysis.prediction import steps as predict
+from analysis.prediction.profile import Model, Profile
+from analysis.prediction.steps import Network, Prediction, Variant
+
+RIVAL = "bf16"
+_UNITS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+
+
+@dataclass(frozen=True)
+class Row:
+    """Methods that cost the same, under one label."""
+
+    label: str
+    methods: tuple[str, ...]
+    variant: Variant
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is predicted: everything but workers and bandwidth."""
+
+    profile: Profile
+    model: Model
+    compute_s: float
+    rows: tuple[Row, ...]
+    per_machine: int
+    local_bandwidth: float
+    collective: str
+
+    def network(self, workers: int, bandwidth: float) -> Network:
+        """Of so many workers with this link."""
+        return Network(workers, bandwidth, self.per_machine, self.local_bandwidth)
+
+    def step(self, row: Row, workers: int, bandwidth: float) -> Prediction:
+        """One row's step; the collective that was asked for where it is one of the row's."""
+        network = self.network(workers, bandwidth)
+        chosen = self.collective if self.collective in row.variant.collectives else "auto"
+        return predict.predict(row.variant, self.model, self.compute_s, network, self.profile, chosen)
+
+    def break_even(self, row: Row, workers: int) -> float:
+        """The bandwidth in bit/s below which a row is quicker than bf16."""
+        rival = next(row for row in self.rows if row.label == RIVAL)
+        return predict.break_even(
+            lambda bandwidth: self.step(row, workers, bandwidth).step_s, lambda bandwidth: self.step(rival, workers, bandwidth).step_s
+        )
+
+
+def shown_bandwidth(bandwidth: float) -> str:
+    """``1e8`` is 100M."""
+    unit = next(unit for unit in ("T", "G", "M", "k", "") if bandwidth >= _UNITS[unit] or not unit)
+    return f"{bandwidth / _UNITS[unit]:.3g}{unit}"

@@ -1,0 +1,22 @@
+"""A row of what ``benchmarks.lss`` measures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method on one gradient, and one kind of parameter."""
+
+    study: str  # clusters, cells or rivals
+    title: str
+    number: float  # of clusters, of cells over coordinates; 0 for rivals
+    step: int
+    kind: str
+    large: float
+    small: float
+    error: float
+    bits: float
+    encode_ms: float
+    decode_ms: float

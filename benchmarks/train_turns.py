@@ -1,0 +1,90 @@
+"""Steps of trainers, prepared and timed in turns."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from settings import resolving
+from train.steps.trainer import Trainer
+
+METHODS: dict[str, dict[str, Any]] = {"sgd": {"method": "supersgd"}, "alq_3bit": {"method": "alq", "method.bits": 3}}
+
+
+class Prepared:
+    """A data set's first training batches, as the passes take them: what the trainer asks for comes from memory, in turn."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.steps = [_batches(trainer, step) for step in range(PREPARED_STEPS)]
+        self._next, self._workers = 0, len(self.steps[0])
+        self.is_stand_in = trainer.data.is_stand_in
+
+    def train_batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        del indices, generator
+        step, worker = divmod(self._next, self._workers)
+        self._next += 1
+        return self.steps[step % PREPARED_STEPS][worker]
+
+
+def _batches(trainer: Trainer, step: int) -> list[tuple[Tensor, Tensor]]:
+    """Every worker's minibatch of a step."""
+    return [trainer.gradients.batch(worker, step, trainer.order, "train") for worker in trainer.trained.hosted]
+
+
+def data_of(model: str) -> str:
+    return "text" if model == "gpt" else "cifar10"
+
+
+def trainer_of(
+    model: str, batch_size: int, workers: int, threads: int, method: dict[str, Any], device: str = "cpu", **more: Any
+) -> Trainer:
+    """On CIFAR-10, a GPT on text; on a stand-in of its shape where it is not there.  No level is updated of the trainer's own accord."""
+    quiet = {"method.update_at": [], "method.update_every": 0} if "method.bits" in method else {}
+    settings = {"data": data_of(model), "model": model, "batch_size": batch_size, "workers": workers, "threads": threads, **method, **quiet}
+    try:
+        return Trainer(resolving.resolve(settings | more), device=torch.device(device))
+    except FileNotFoundError:
+        return Trainer(resolving.resolve(settings | more | {"stand_in": True}), device=torch.device(device))
+
+
+def seconds(call: Callable[[], object], *, wall: bool = False) -> float:
+    """Time of one call; of a single thread its own, which others on the machine change little.  On a GPU, with what the call started."""
+    on_gpu = torch.cuda.is_initialized()
+    clock = time.thread_time if torch.get_num_threads() == 1 and not (wall or on_gpu) else time.perf_counter
+    if on_gpu:
+        torch.cuda.synchronize()
+    started = clock()
+    call()
+    if on_gpu:
+        torch.cuda.synchronize()
+    return clock() - started
+
+
+def in_turns(
+    ours: Callable[[], object], theirs: Callable[[], object], budget_s: float, *, wall: bool = False
+) -> tuple[list[float], list[float]]:
+    """Times of both, one pair after another, until the time is up; at least three pairs."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(WARM_UP):
+        ours()
+        theirs()
+    began, turn = time.perf_counter(), 0
+    while turn < 3 or time.perf_counter() - began < budget_s:
+        for which in (0, 1) if turn % 2 else (1, 0):
+            times[which].append(seconds((ours, theirs)[which], wall=wall))
+        turn += 1
+    return times
+
+
+def spread(ratios: Sequence[float]) -> tuple[float, float, float]:
+    """Median and quartiles."""
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    return middle, low, high
+
+
+PREPARED_STEPS, CHECKED_STEPS, WARM_UP = 4, 3, 2

@@ -1,0 +1,212 @@
+r"""The specification of the bits of encode and decode: keys, constants, and the checks of arguments.
+
+Three implementations produce the same bytes from the same input and key: plain PyTorch (``nuq.kernels.reference``: any device), C++
+(``nuq/native``: CPU, where a compiler built it) and Triton (``nuq/kernels/cuda``: GPU).  ``torch.ops.nuq`` chooses by device.
+
+1. The input (float32, bfloat16 or float16) is widened to float32 and cut into buckets; the last one may be shorter.
+2. Scale of a bucket, float32.  A scale below ``2^-126`` counts as zero (the bucket decodes to zeros); one that is not finite is an
+   error.  With ``s`` the float64 sum of squares by halving (zero-pad the bucket to ``P = 2^k``, cut it into blocks of
+   ``min(P, 1024)``, within each block ``s[i] += s[i + h]`` for ``h = half the block .. 1``, then the same over the blocks' sums):
+
+   - l2: ``float32(sqrt(s))``;
+   - linf: the largest ``|x|``;
+   - rms: ``max(linf, multiple * float32(sqrt(s / length)))``;
+   - quantile: two numbers.  ``q`` = the smallest of the lanes' maxima, lane ``j`` being the ``|x_i|`` with ``i = j mod lanes``,
+     ``lanes = 2^floor(log2(min(bucket_size, n) / 32))`` within 1 .. 64 (lanes without a coordinate are left out), or linf where
+     that is below ``2^-126``: about the 94 to 97 % quantile, at the price of a maximum.  The scale is ``64 q``, which few coordinates
+     reach; the second number, ``top = linf``, takes the place of the outermost level times the scale, so nothing is clipped.  Both
+     are zero where linf is below ``2^-126``.
+
+3. ``inv = 1 / scale`` once per bucket (0 for a zero bucket); ``r = clamp(x * inv, -t, t)`` with ``t = 1``, under quantile
+   ``t = top * inv`` (1 for a zero bucket).
+4. Levels ``l_0 .. l_{L-1}``, under quantile the ends replaced by ``-t`` and ``t`` (interior levels may lie beyond them and are then
+   not used): ``k`` = number of interior levels ``<= r``;
+   ``q = (r - l_k) * w_k`` with ``w_k = 1 / (l_{k+1} - l_k)``; ``code = k + (u < q)``; without stochastic rounding ``code = k``, the
+   interior levels then being thresholds.  Each arithmetic step is one IEEE rounding to float32.
+5. Uniform levels (l2, linf, rms) have integer arithmetic of their own: ``F = min(24, 30 - b)`` for ``b`` bits a code,
+   ``H = (L - 1) 2^(F-1)``, ``code = (int32(r * float32(H)) + H + (h >> (32 - F))) >> F``, the conversion rounding towards zero.
+6. ``u = (h >> 8) * 2^-24`` with ``h`` the 32-bit hash of the coordinate's index ``c`` under the key ``(k0, k1)``::
+
+       x = c ^ k0;  x ^= x >> 16;  x *= 0x7feb352d;  x ^= x >> 15;  x ^= k1;  x *= 0x846ca68b;  x ^= x >> 16
+
+   so a coordinate's random number depends on (seed, step, worker, parameter, index) and on nothing else.
+7. Codes are packed as ``nuq.kernels.bit_packing`` says.
+8. Decoding: ``scale * l_code``, one rounding; under quantile the two ends decode to ``-top`` and ``top``.  With subtractive dither
+   (uniform levels), ``scale * (l_code - (v - 0.5) * d)``, ``v = (h >> (32 - F)) * 2^-F`` the number that rounded the coordinate and
+   ``d = float32(2 / (L - 1))``: the error is uniform within half a step and independent of the coordinate (Roberts, 1962).
+   Added to the total with one more rounding.
+9. Hadamard rotation, in place: blocks of ``block = 2^k`` coordinates, what is left in blocks of its binary digits, largest first.
+   Signs flip where the top bit of ``h`` is set, then ``(a, b) <- (a + b, a - b)`` at distance ``1, 2, 4 .. block / 2``, then times
+   ``float32(1 / sqrt(block))``.  The inverse does the same and flips the signs last.
+
+Unbiased: ``E[decoded] = x`` for every level set that reaches from -1 to 1.  Level sets without zero turn an exact zero
+into one of the two smallest levels at random; its expectation is zero.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from nuq.errors import NonFiniteError
+from nuq.kernels import bit_packing
+
+NORMS = ("l2", "linf", "rms", "quantile")
+SMALLEST_NORM = 2.0**-126
+QUANTILE_FACTOR = 64.0
+MAX_COORDINATES = 1 << 31
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+_MASK = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Key:
+    """What the random numbers of one vector depend on.
+
+    piece_of: dimensions of the parameter that a vector is a flat piece of (2 where it is of several); 0: its own are those that count.
+    For methods that treat vectors and matrices differently; no random number depends on it.
+    """
+
+    seed: int
+    step: int
+    worker: int
+    parameter: str = ""
+    piece_of: int = 0
+
+    def of(self, parameter: str) -> Key:
+        """The key of one vector; a purpose that is already there becomes a prefix."""
+        return replace(self, parameter=f"{self.parameter}/{parameter}" if self.parameter else parameter)
+
+    def words(self) -> tuple[int, int]:
+        """Two 32-bit words mixed from all parts: (k0, k1) of the specification."""
+        words = []
+        for salt in (0x9E3779B9, 0x85EBCA6B):
+            x = salt
+            for part in (self.seed, self.seed >> 32, self.step, self.worker, zlib.crc32(self.parameter.encode())):
+                x ^= part & _MASK
+                x = ((x ^ (x >> 16)) * 0x7FEB352D) & _MASK
+                x = ((x ^ (x >> 15)) * 0x846CA68B) & _MASK
+                x ^= x >> 16
+            words.append(x)
+        return words[0], words[1]
+
+
+Words = tuple[int, int]
+
+
+def words_of(key: Key | Words) -> Words:
+    """(k0, k1) of a key, or as they came in a message."""
+    return key.words() if isinstance(key, Key) else key
+
+
+def rotation_words(words: Words) -> Words:
+    """The words behind a rotation's signs, mixed once more from those behind the rounding: a receiver has only these."""
+    return Key(words[0], words[1], 0, "rotation").words()
+
+
+def num_buckets(num_coordinates: int, bucket_size: int) -> int:
+    """ceil(num_coordinates / bucket_size)"""
+    return -(-num_coordinates // bucket_size)
+
+
+def scales_per_bucket(norm: str) -> int:
+    """float32 numbers that travel per bucket: 2 under quantile, else 1."""
+    return 2 if norm == "quantile" else 1
+
+
+def check_bucket_size(bucket_size: int) -> None:
+    """ValueError for a bucket without a coordinate."""
+    if bucket_size < 1:
+        raise ValueError(f"bucket_size={bucket_size}: must be at least 1")
+
+
+def check_block(block: int) -> None:
+    """ValueError unless step 9 covers the block."""
+    if block < 1 or block & (block - 1):
+        raise ValueError(f"block={block}: must be a power of two")
+
+
+def check_input(vector: Tensor, bucket_size: int, norm: str) -> None:
+    """ValueError unless the specification covers the vector, the bucket size and the norm."""
+    if norm not in NORMS:
+        raise ValueError(f"norm={norm!r}: must be one of {', '.join(NORMS)}")
+    if vector.dtype not in DTYPES:
+        raise ValueError(f"a vector of {vector.dtype}: must be one of {', '.join(map(str, DTYPES))}")
+    if vector.dim() != 1:
+        raise ValueError(f"a tensor of shape {tuple(vector.shape)}: must be flat")
+    if vector.numel() > MAX_COORDINATES:
+        raise ValueError(f"num_coordinates={vector.numel()}: one vector holds at most 2^31 coordinates; cut it into several")
+    check_bucket_size(bucket_size)
+
+
+def check_scales(scales: Tensor, norm: str) -> None:
+    """NonFiniteError where a bucket's scale is infinite or not a number."""
+    finite = torch.isfinite(scales)
+    if not bool(finite.all()):
+        bad = int((~finite).nonzero()[0])
+        raise NonFiniteError(
+            f"the {norm} norm of bucket {bad // scales_per_bucket(norm)} is {float(scales[bad])}: "
+            "the gradient is not finite or overflows float32"
+        )
+
+
+def lanes(bucket_size: int, num_coordinates: int) -> int:
+    """Step 2's number of lanes under quantile."""
+    size = min(bucket_size, num_coordinates)
+    return min(max(1 << int(math.log2(max(size // 32, 1))), 1), 64)
+
+
+def hadamard_blocks(num_coordinates: int, block: int) -> list[tuple[int, int]]:
+    """Step 9's (start, size) of the blocks after the last whole one: the binary digits of the rest."""
+    start, rest = num_coordinates // block * block, num_coordinates % block
+    blocks = []
+    while rest:
+        size = 1 << (rest.bit_length() - 1)
+        blocks.append((start, size))
+        start, rest = start + size, rest - size
+    return blocks
+
+
+# --- what the kernels take for granted: a wrong size or type would read or write beside the tensors -----------------
+
+
+def check_tensor(tensor: Tensor, what: str, device: torch.device, dtype: torch.dtype, size: int | None = None) -> None:
+    """ValueError unless the tensor is on that device, of that type and (where given) of that many elements."""
+    if tensor.device != device:
+        raise ValueError(f"{what} on {tensor.device}: must be on {device}")
+    if tensor.dtype != dtype:
+        raise ValueError(f"{what} of {tensor.dtype}: must be {dtype}")
+    if size is not None and tensor.numel() != size:
+        raise ValueError(f"{what} of {tensor.numel()} elements: must have {size}")
+
+
+def check_encode(
+    vector: Tensor, num_levels: int, scales: Tensor, packed: Tensor | None, bucket_size: int, norm: str, packing: int, stochastic: bool
+) -> None:
+    """ValueError for a size, type, device or packing that does not fit.  packed: None where only the scales are wanted."""
+    check_input(vector, bucket_size, norm)
+    n, device = vector.numel(), vector.device
+    check_tensor(scales, "scales", device, torch.float32, num_buckets(n, bucket_size) * scales_per_bucket(norm))
+    if packed is not None:
+        bit_packing.code_bits(num_levels)
+        bit_packing.check_packing(packing, num_levels if stochastic else num_levels - 1)  # thresholds: one code fewer
+        check_tensor(packed, "packed codes", device, torch.uint8, bit_packing.packed_bytes(n, packing))
+
+
+def check_decode(total: Tensor, packed: Tensor, scales: Tensor, levels: Tensor, bucket_size: int, packing: int) -> None:
+    """ValueError for a size, type, device or packing that does not fit."""
+    check_bucket_size(bucket_size)
+    bit_packing.code_bits(levels.numel())
+    bit_packing.check_packing(packing)
+    n, device = total.numel(), total.device
+    for tensor, what in ((total, "a total"), (levels, "levels"), (scales, "scales")):
+        check_tensor(tensor, what, device, torch.float32)
+    check_tensor(packed, "packed codes", device, torch.uint8)
+    bit_packing.check_size(packed, n, packing)
+    buckets = num_buckets(n, bucket_size)
+    if scales.numel() not in (buckets, 2 * buckets):
+        raise ValueError(f"{scales.numel()} scales: {buckets} buckets have {buckets}, or twice as many under quantile")

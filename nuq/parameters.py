@@ -1,0 +1,43 @@
+"""The parameters of a model by their names, and how their numbers lie in memory."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from nuq.kernels.spec import DTYPES
+
+
+def dense(tensor: Tensor) -> bool:
+    """Whether its numbers lie in one stretch of memory, in whatever order."""
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def trained(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters to exchange, by name.  ValueError for those of other types, and for those whose gradients are sparse."""
+    parameters = named(model)
+    for name, p in parameters.items():
+        if p.dtype not in DTYPES:
+            raise ValueError(f"parameter {name!r} is of {p.dtype}: must be one of {', '.join(map(str, DTYPES))}")
+    sparse = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse}
+    if found := [name for name, p in parameters.items() if id(p) in sparse]:
+        raise ValueError(
+            f"sparse=True: the gradient of {found[0]!r} is sparse, and dense ones are compressed; build its module with sparse=False, "
+            "or freeze it"
+        )
+    return parameters
+
+
+def named(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The trained parameters, by their names without what DDP and torch.compile put before them, where that leaves them apart."""
+    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    plain = {_plain(name): p for name, p in trained}
+    return plain if len(plain) == len(trained) else dict(trained)
+
+
+def _plain(name: str) -> str:
+    return ".".join(word for word in name.split(".") if word not in ("module", "_orig_mod"))

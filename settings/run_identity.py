@@ -1,0 +1,88 @@
+"""The identity of a run: a hash of all settings that can change its results, and the names made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from args import GROUPS, SECTIONS, Config
+from settings.sections import methods_of
+
+
+@functools.cache
+def _rules(schema: type) -> dict[str, tuple[Any, Any]]:
+    """(whether it counts, default) of every field of a settings dataclass."""
+    return {item.name: (item.metadata.get("identity", True), _default(item)) for item in dataclasses.fields(schema)}
+
+
+def counting(schema: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that make the identity: not those that cannot change a result, nor defaults that count ``unless default``."""
+    rules = _rules(schema)
+
+    def counts(key: str, value: Any) -> bool:
+        rule, default = rules.get(key, (True, None))
+        return value != default if rule == "unless default" else rule
+
+    return {key: value for key, value in values.items() if counts(key, value)}
+
+
+def _default(item: dataclasses.Field[Any]) -> Any:
+    return item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
+
+
+@functools.cache
+def _younger() -> dict[str, Mapping[str, Any]]:
+    """The sections in which nothing counts by default: configurations older than one of them do without it."""
+    return {part: {} for part, schema in SECTIONS.items() if not counting(schema, vars(schema()))}
+
+
+def result_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration less what cannot change a result: what the identity is made of.
+
+    A section in which nothing counts is left out; it may be missing, as it is in configurations older than it.
+    """
+    schemas = SECTIONS | {group: options[config[group]["name"]] for group, options in GROUPS.items()}
+    whole = {**_younger(), **config}
+    parts = {part: counting(schema, whole[part]) for part, schema in schemas.items()}
+    return {key: value for key, value in {**counting(Config, config), **parts}.items() if value != {}}
+
+
+def identity(config: Mapping[str, Any]) -> str:
+    """14 hexadecimal digits (56 bits) of SHA-256 over the canonical JSON of ``result_settings``."""
+    return digits(canonical(result_settings(config)))
+
+
+def canonical(value: Any) -> str:
+    """A value as JSON: names in order, no spaces."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def joined(texts: Mapping[str, str]) -> str:
+    """A canonical JSON object, of the texts of its values."""
+    return "{" + ",".join(f'"{name}":{texts[name]}' for name in sorted(texts)) + "}"
+
+
+def digits(text: str) -> str:
+    """The first 14 hexadecimal digits of the text's SHA-256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:14]
+
+
+def run_name(config: Mapping[str, Any], known: str = "") -> str:
+    """The readable part of a run folder, then its identity (``known`` where it is): ``alq-3b-resnet8-cifar10-s1-0123456789abcd``.
+
+    With layers of other methods: ``alq-3b+topk+supersgd-resnet8-...``.
+    """
+    bits = f"-{config['method']['bits']}b" if "bits" in config["method"] else ""
+    others = "".join(f"+{name}" for name in dict.fromkeys(methods_of(config)[1:]))
+    parts = f"{config['method']['name']}{bits}{others}-{config['model']['name']}-{config['data']['name']}-s{config['seed']}"
+    return f"{parts}-{known or identity(config)}"
+
+
+def default_run_dir(config: Mapping[str, Any]) -> str:
+    """The folder of a run: ``run_dir``, or its name under ``runs/main``."""
+    return config["run_dir"] or os.path.join("runs", "main", run_name(config))

@@ -1,0 +1,50 @@
+"""Sections of a configuration as instances of their dataclasses, and what follows from several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nuq.registry import method
+from nuq.settings import layers as layer_list
+from nuq.settings.feedback import Feedback, memory_kinds
+from settings.run import Exchange
+
+
+def named_method(config: Mapping[str, Any]) -> Any:
+    """The settings dataclass instance of the configuration's method."""
+    values = {key: value for key, value in config["method"].items() if key != "name"}
+    return method(config["method"]["name"]).settings(**values)
+
+
+def named_feedback(config: Mapping[str, Any]) -> Feedback:
+    """The settings dataclass instance of the configuration's feedback."""
+    return Feedback(**config["feedback"])
+
+
+def momentum_acts_in_workers(config: Mapping[str, Any]) -> bool:
+    """Whether the optimizer's momentum is applied before the compression (momentum correction), in any layer."""
+    return config["trajectory"] == "method" and "momentum" in memory_kinds(config["feedback"]["kind"], methods_of(config))
+
+
+def momentum_in_workers_of(config: Mapping[str, Any], names: Iterable[str]) -> list[bool]:
+    """The same for every parameter, by its name; ValueError for a pattern of ``layers`` that matches none."""
+    if not config["layers"] or not momentum_acts_in_workers(config) or config["feedback"]["kind"] != "auto":
+        return [momentum_acts_in_workers(config) for _ in names]
+    methods = methods_of(config)
+    return [method(methods[number]).feedback == "momentum" for number in layer_list.matched(named_layers(config), names).values()]
+
+
+def named_layers(config: Mapping[str, Any]) -> list[layer_list.Layer]:
+    """The layers of the configuration that have a method of their own."""
+    return layer_list.parsed(config["layers"], beside=config["method"]["name"])
+
+
+def methods_of(config: Mapping[str, Any]) -> list[str]:
+    """The method, then those of the layers that have one of their own."""
+    return [config["method"]["name"], *(layer.method for layer in layer_list.parsed(config.get("layers", ())))]
+
+
+def named_exchange(config: Mapping[str, Any]) -> Exchange:
+    """The settings dataclass instance of the configuration's exchange."""
+    return Exchange(**config["exchange"])
