@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.special import ndtri, stdtrit
 
 from analysis.logs.load import Logs
-from analysis.seed_groups import Cell
+from analysis.seed_groups import SeedGroup
 
 CONFIDENCE = 0.95
 UNFINISHED = "unfinished"
@@ -44,16 +44,16 @@ def estimate(values: pd.Series | np.ndarray) -> Estimate:
     return Estimate(float(finite.mean()), float(half_width(std, len(finite))), len(finite))
 
 
-def runs_to_use(logs: Logs, cell: Cell) -> list[str]:
-    """The complete runs of a cell; where there is none yet, all that have logged something."""
-    complete = _told(logs, "complete", cell)
-    chosen = complete if complete.any() else _told(logs, "logged", cell)
-    return [run for run, used in zip(cell.runs, chosen.tolist(), strict=True) if used]
+def runs_to_use(logs: Logs, seed_group: SeedGroup) -> list[str]:
+    """The complete runs of a seed group; where there is none yet, all that have logged something."""
+    complete = _told(logs, "complete", seed_group)
+    chosen = complete if complete.any() else _told(logs, "logged", seed_group)
+    return [run for run, used in zip(seed_group.runs, chosen.tolist(), strict=True) if used]
 
 
-def _told(logs: Logs, name: str, cell: Cell) -> np.ndarray:
-    """A yes or no of ``logs.status`` for each run of a cell."""
-    places = logs.status.index.get_indexer(pd.Index(cell.runs, dtype=object))
+def _told(logs: Logs, name: str, seed_group: SeedGroup) -> np.ndarray:
+    """A yes or no of ``logs.status`` for each run of a seed group."""
+    places = logs.status.index.get_indexer(pd.Index(seed_group.runs, dtype=object))
     return logs.status[name].to_numpy(bool)[places]
 
 
@@ -97,7 +97,7 @@ def _values(logs: Logs, tag: str, runs: Sequence[str]) -> tuple[np.ndarray, np.n
 
 @dataclass(frozen=True)
 class Seeds:
-    """The values of those runs of a cell that make up its curve, (steps, runs), at the steps that all of them have."""
+    """The values of those runs of a seed group that make up its curve, (steps, runs), at the steps that all of them have."""
 
     step: np.ndarray
     values: np.ndarray
@@ -105,7 +105,7 @@ class Seeds:
 
 
 def seeds(logs: Logs, tag: str, runs: Sequence[str], *, geometric: bool = False) -> Seeds:
-    """The values (``geometric``: their logarithms) of those of a cell's ``runs_to_use`` that make up its curve, at the steps that all have.
+    """The values (``geometric``: their logarithms) of those of a seed group's ``runs_to_use`` that make up its curve, at the steps that all have.
 
     Runs that have no finite (positive) value of the tag do not count.  Where the others share no step, because their seeds were
     measured at different ones, it is the run with the most values alone: a mean whose members change from step to step would move
@@ -126,12 +126,12 @@ def seeds(logs: Logs, tag: str, runs: Sequence[str], *, geometric: bool = False)
     return Seeds(step[rows], values[rows][:, some], tuple(runs[place] for place in some.tolist()))
 
 
-def curve(logs: Logs, tag: str, cell: Cell, *, geometric: bool = False) -> pd.DataFrame:
+def curve(logs: Logs, tag: str, seed_group: SeedGroup, *, geometric: bool = False) -> pd.DataFrame:
     """Mean, low, high and n by step, of ``seeds``.
 
     ``geometric``: mean and interval of the logarithm, for quantities that spread over orders of magnitude.
     """
-    found = seeds(logs, tag, runs_to_use(logs, cell), geometric=geometric)
+    found = seeds(logs, tag, runs_to_use(logs, seed_group), geometric=geometric)
     mean, low, high = mean_and_interval(found.values, geometric=geometric)
     return pd.DataFrame({"mean": mean, "low": low, "high": high, "n": len(found.runs)}, pd.Index(found.step, name="step"))
 
@@ -147,21 +147,21 @@ def mean_and_interval(values: np.ndarray, *, geometric: bool = False) -> np.ndar
     return np.exp(found) if geometric else found
 
 
-def mark(logs: Logs, cell: Cell, n: int) -> str:
-    """What a legend has to add to a mean over ``n`` runs of a cell; empty where all its seeds are complete and used."""
-    if not any_complete(logs, cell):
+def mark(logs: Logs, seed_group: SeedGroup, n: int) -> str:
+    """What a legend has to add to a mean over ``n`` runs of a seed group; empty where all its seeds are complete and used."""
+    if not any_complete(logs, seed_group):
         return UNFINISHED
-    return fewer(cell, n)
+    return fewer(seed_group, n)
 
 
-def any_complete(logs: Logs, cell: Cell) -> bool:
-    """Whether a run of the cell is."""
-    return bool(_told(logs, "complete", cell).any())
+def any_complete(logs: Logs, seed_group: SeedGroup) -> bool:
+    """Whether a run of the seed group is."""
+    return bool(_told(logs, "complete", seed_group).any())
 
 
-def fewer(cell: Cell, n: int) -> str:
+def fewer(seed_group: SeedGroup, n: int) -> str:
     """``2 of 3 seeds``; empty for all of them."""
-    return f"{n} of {len(cell.runs)} seeds" if n < len(cell.runs) else ""
+    return f"{n} of {len(seed_group.runs)} seeds" if n < len(seed_group.runs) else ""
 
 
 def marked(label: str, addition: str) -> str:

@@ -1,4 +1,4 @@
-"""Which runs belong together: selection by settings, cells (runs that differ in nothing but the seed), figures.
+"""Which runs belong together: selection by settings, seed groups (runs that differ in nothing but the seed), figures.
 
 Nothing here looks at the names of runs.
 """
@@ -26,24 +26,24 @@ from nuq.settings import unknown
 
 
 @dataclass(frozen=True)
-class Cell:
+class SeedGroup:
     """The seeds of one setting."""
 
     method: str
     variant: int  # counts the settings of a method within a figure or table
     label: str
     runs: tuple[str, ...]
-    differs: Mapping[str, Any]  # the settings that tell it from the method's other cells
+    differs: Mapping[str, Any]  # the settings that tell it from the method's other seed groups
 
 
 @dataclass(frozen=True)
 class Group:
-    """The cells that share one figure."""
+    """The seed groups that share one figure."""
 
     trajectory: str  # "method" or "sgd"
     differs: Mapping[str, Any]  # the settings that tell it from the other groups
     logs: Logs
-    cells: tuple[Cell, ...]
+    seed_groups: tuple[SeedGroup, ...]
 
     @property
     def name(self) -> str:
@@ -112,7 +112,7 @@ def shown(value: Any) -> str:
 _TELLING = ("method.fit", "method.solver", "method.bits", "method.bucket_size", "method.table")
 
 
-# --- cells --------------------------------------------------------------------------------------------------------
+# --- seed groups --------------------------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -186,7 +186,7 @@ def method_order(name: str) -> tuple[int, str]:
     return (list(METHODS).index(name) if name in METHODS else len(METHODS), name)
 
 
-def cells(settings: pd.DataFrame) -> tuple[Cell, ...]:
+def seed_groups(settings: pd.DataFrame) -> tuple[SeedGroup, ...]:
     """The runs of a table of settings by method and by every setting but the seed.
 
     Where gradients are in full precision and other tensors are not, the method is the format of those.
@@ -201,7 +201,7 @@ def cells(settings: pd.DataFrame) -> tuple[Cell, ...]:
         varying = sorted(_varying(of_method, names))
         if not varying:
             head = _head(str(method), of_method.iloc[0].to_dict(), with_tensors)
-            found.append(Cell(str(method), 0, head, tuple(of_method.index), {}))
+            found.append(SeedGroup(str(method), 0, head, tuple(of_method.index), {}))
             continue
         points: dict[tuple[Any, ...], list[str]] = {}
         for run, row in zip(of_method.index, of_method[varying].itertuples(index=False), strict=True):
@@ -219,7 +219,7 @@ def cells(settings: pd.DataFrame) -> tuple[Cell, ...]:
             told = [name for name in told if name not in in_head]
             text = ", ".join(_phrase(name, differs[name]) for name in told)
             words = f"{heads[key]} ({text})" if text else heads[key]
-            found.append(Cell(str(method), variant, words, tuple(points[key]), differs))
+            found.append(SeedGroup(str(method), variant, words, tuple(points[key]), differs))
     return _told_apart(found, kept) if with_tensors else tuple(found)
 
 
@@ -236,15 +236,15 @@ def _head(method: str, row: Mapping[str, Any], with_tensors: bool, *, alone: boo
     return f"{title(method)}, FP32" if with_tensors and method in FULL_PRECISION else title(method)
 
 
-def _told_apart(found: Sequence[Cell], settings: pd.DataFrame) -> tuple[Cell, ...]:
+def _told_apart(found: Sequence[SeedGroup], settings: pd.DataFrame) -> tuple[SeedGroup, ...]:
     """Cells whose labels are equal say what is set of their formats."""
-    counts = Counter(cell.label for cell in found)
+    counts = Counter(seed_group.label for seed_group in found)
     made = []
-    for cell in found:
-        if counts[cell.label] > 1:
-            row = settings.loc[cell.runs[0]].to_dict()
-            cell = dataclasses.replace(cell, label=cell.label.replace(label(row), label(row, exact=True), 1))
-        made.append(cell)
+    for seed_group in found:
+        if counts[seed_group.label] > 1:
+            row = settings.loc[seed_group.runs[0]].to_dict()
+            seed_group = dataclasses.replace(seed_group, label=seed_group.label.replace(label(row), label(row, exact=True), 1))
+        made.append(seed_group)
     return tuple(made)
 
 
@@ -325,7 +325,7 @@ def groups(logs: Logs) -> list[Group]:
             continue
         cuts = _cuts(settings)
         if not cuts:
-            found.append(Group(trajectory, {}, logs.keep(settings.index), cells(settings)))
+            found.append(Group(trajectory, {}, logs.keep(settings.index), seed_groups(settings)))
             continue
         points: dict[tuple[str | None, ...], dict[str, Any]] = {}
         rows: dict[tuple[str | None, ...], list[int]] = {}
@@ -340,7 +340,7 @@ def groups(logs: Logs) -> list[Group]:
         for text, point in sorted(points.items(), key=lambda item: (-len(item[1]), [_sortable(value) for value in item[1].values()])):
             alike = [own for key, own in rows.items() if _stands_in(key, text)]
             chosen = settings.iloc[sorted(itertools.chain(*alike))]
-            found.append(Group(trajectory, point, logs.keep(chosen.index), cells(chosen)))
+            found.append(Group(trajectory, point, logs.keep(chosen.index), seed_groups(chosen)))
     return found
 
 

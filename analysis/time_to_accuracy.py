@@ -18,7 +18,7 @@ from analysis import axes as on_axis
 from analysis.aggregate import estimate, final, runs_to_use, wide
 from analysis.logs.load import Logs
 from analysis.plots.style import RC, WIDTHS, look
-from analysis.seed_groups import Cell, Group, groups, title
+from analysis.seed_groups import Group, SeedGroup, groups, title
 
 TAG = "Vacc"
 BELOW = 1.0  # percentage points: the default target lies so far below the final mean of the baseline
@@ -57,11 +57,11 @@ def reach(logs: Logs, runs: Sequence[str], target: float, axis: str = "time") ->
 
 def default_target(group: Group) -> Target | None:
     """One point below SuperSGD's final accuracy (mean over seeds), or the best method's where SuperSGD has none; None without any."""
-    means = [(cell, estimate(final(group.logs, TAG, runs_to_use(group.logs, cell))).mean) for cell in group.cells]
-    means = [(cell, mean) for cell, mean in means if np.isfinite(mean)]
+    means = [(seed_group, estimate(final(group.logs, TAG, runs_to_use(group.logs, seed_group))).mean) for seed_group in group.seed_groups]
+    means = [(seed_group, mean) for seed_group, mean in means if np.isfinite(mean)]
     if not means:
         return None
-    baseline = [(cell, mean) for cell, mean in means if cell.method == _BASELINE]
+    baseline = [(seed_group, mean) for seed_group, mean in means if seed_group.method == _BASELINE]
     mean = max(mean for _, mean in baseline or means)
     name = f"{title(_BASELINE)}'s" if baseline else "the best"
     return Target(mean - BELOW, f"{BELOW:g} point below {name} final mean")
@@ -82,51 +82,58 @@ def time_to_accuracy(logs: Logs, width: float, target: float | None = None) -> F
     if len(trained) > 1:
         return f"the runs fall into {len(trained)} groups that have no accuracy in common ({', '.join(trained[0].differs)}): keep one"
     (group,) = trained
-    cells = [cell for cell in group.cells if len(wide(logs, TAG, list(cell.runs)))]
+    seed_groups = [seed_group for seed_group in group.seed_groups if len(wide(logs, TAG, list(seed_group.runs)))]
     goal = Target(target) if target is not None else default_target(group)
-    if not cells or goal is None:
+    if not seed_groups or goal is None:
         return f"no run has logged {TAG}"
-    found = {axis: {cell.label: reach(logs, cell.runs, goal.percent, axis) for cell in cells} for axis in ("time", "bytes")}
-    found = {axis: rows for axis, rows in found.items() if any(of_cell.notna().any() for of_cell in rows.values())}
+    found = {
+        axis: {seed_group.label: reach(logs, seed_group.runs, goal.percent, axis) for seed_group in seed_groups}
+        for axis in ("time", "bytes")
+    }
+    found = {axis: rows for axis, rows in found.items() if any(of_seed_group.notna().any() for of_seed_group in rows.values())}
     if not found:
-        steps = reach(logs, [run for cell in cells for run in cell.runs], goal.percent, "step")
+        steps = reach(logs, [run for seed_group in seed_groups for run in seed_group.runs], goal.percent, "step")
         return (
             "no run has logged times or comm/bytes" if len(steps.dropna()) else f"no run reaches {goal.percent:.2f} % validation accuracy"
         )
-    return _draw(group, cells, goal, found, width)
+    return _draw(group, seed_groups, goal, found, width)
 
 
-def _draw(group: Group, cells: list[Cell], goal: Target, found: Mapping[str, Mapping[str, pd.Series]], width: float) -> Figure | str:
+def _draw(
+    group: Group, seed_groups: list[SeedGroup], goal: Target, found: Mapping[str, Mapping[str, pd.Series]], width: float
+) -> Figure | str:
     beside = width > 5
     rows, columns = (1, len(found)) if beside else (len(found), 1)
-    labels = [cell.label if beside else textwrap.fill(cell.label, _LABEL_WIDTH) for cell in cells]
+    labels = [seed_group.label if beside else textwrap.fill(seed_group.label, _LABEL_WIDTH) for seed_group in seed_groups]
     row = max(0.05 + 0.125 * len(label.split("\n")) for label in labels)
-    row = min(_ROW, _TALLEST / len(cells)) if beside else max(_ROW, row)
-    height = 0.4 + rows * (0.45 + row * len(cells))
+    row = min(_ROW, _TALLEST / len(seed_groups)) if beside else max(_ROW, row)
+    height = 0.4 + rows * (0.45 + row * len(seed_groups))
     if not beside and height > _TALLEST:
-        return _draw(group, cells, goal, found, WIDTHS["page"])
+        return _draw(group, seed_groups, goal, found, WIDTHS["page"])
     if row < _LEAST_ROW:
-        return f"{len(cells)} rows are too many for one figure: choose fewer runs"
+        return f"{len(seed_groups)} rows are too many for one figure: choose fewer runs"
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
     for index, (axis, by_label) in enumerate(found.items()):
         axes = figure.add_subplot(rows, columns, index + 1)
-        _rows(axes, axis, cells, by_label)
+        _rows(axes, axis, seed_groups, by_label)
         labelled = not beside or index == 0
-        axes.set_yticks(range(len(cells)), labels if labelled else [""] * len(cells))
+        axes.set_yticks(range(len(seed_groups)), labels if labelled else [""] * len(seed_groups))
         if not beside or index == len(found) - 1:
-            _counts(axes, cells, reach(group.logs, [run for cell in cells for run in cell.runs], goal.percent, "step"))
+            _counts(
+                axes, seed_groups, reach(group.logs, [run for seed_group in seed_groups for run in seed_group.runs], goal.percent, "step")
+            )
     rule = f"{' ' if beside else chr(10)}({goal.rule})" if goal.rule else ""
     figure.suptitle(f"to {goal.percent:.2f} % validation accuracy{rule}", fontsize=8.5)
     return figure
 
 
-def _rows(axes: Axes, axis: str, cells: list[Cell], by_label: Mapping[str, pd.Series]) -> None:
+def _rows(axes: Axes, axis: str, seed_groups: list[SeedGroup], by_label: Mapping[str, pd.Series]) -> None:
     every = np.concatenate([rows.dropna().to_numpy() for rows in by_label.values()])
     size, label = on_axis.unit(axis, float(every.max()))
-    for row, cell in enumerate(cells):
-        style = look(cell)
-        places = by_label[cell.label] / size
+    for row, seed_group in enumerate(seed_groups):
+        style = look(seed_group)
+        places = by_label[seed_group.label] / size
         axes.plot(places, np.full(len(places), row), linestyle="none", marker="o", markersize=2.6, color=style.colour, alpha=0.55, zorder=2)
         if len(places) and places.notna().all():
             mean = estimate(places)
@@ -136,7 +143,7 @@ def _rows(axes: Axes, axis: str, cells: list[Cell], by_label: Mapping[str, pd.Se
             axes.plot([mean.mean], [row], linestyle="none", zorder=4, **style.point())
     _scale(axes, every / size)
     axes.set_xlabel(label)
-    axes.set_ylim(len(cells) - 0.4, -0.6)
+    axes.set_ylim(len(seed_groups) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
 
 
@@ -155,10 +162,10 @@ def _scale(axes: Axes, places: np.ndarray) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(5))
 
 
-def _counts(axes: Axes, cells: list[Cell], steps: pd.Series) -> None:
+def _counts(axes: Axes, seed_groups: list[SeedGroup], steps: pd.Series) -> None:
     """At the right edge, how many runs of a row get there, where it is not all."""
-    for row, cell in enumerate(cells):
-        count = int(np.isfinite(steps.reindex(list(cell.runs))).sum())
-        if count < len(cell.runs):
-            text = f"{count} of {len(cell.runs)}" if count else "never"
+    for row, seed_group in enumerate(seed_groups):
+        count = int(np.isfinite(steps.reindex(list(seed_group.runs))).sum())
+        if count < len(seed_group.runs):
+            text = f"{count} of {len(seed_group.runs)}" if count else "never"
             axes.annotate(text, (1.02, row), xycoords=axes.get_yaxis_transform(), va="center", ha="left", fontsize=7, annotation_clip=False)

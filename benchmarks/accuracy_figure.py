@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib import pyplot
 
 from analysis.plots import style
-from analysis.seed_groups import Cell
+from analysis.seed_groups import SeedGroup
 from benchmarks.accuracy_curves import WHOLE, Curves, Family, Point, frontier
 
 BITS, ERRORS = (0.8, 5.2), (1.5e-3, 12.0)
@@ -84,7 +84,7 @@ def draw(panels: Mapping[str, Curves], folder: Path) -> list[Path]:
 def _panel(axis: Any, title: str, curves: Curves) -> None:
     for method, settings, variant, label in SHOWN:
         points = _shown(curves, method, settings)
-        look = style.look(Cell(method, variant, label, (), {}))
+        look = style.look(SeedGroup(method, variant, label, (), {}))
         line = {**look.point(), "linestyle": look.dash, "markevery": 1}
         axis.plot([point.bits for point in points], [point.error for point in points], label=label, **line)
     bits = np.linspace(*BITS, 100)

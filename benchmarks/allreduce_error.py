@@ -8,13 +8,13 @@ With n workers, m the mean of their vectors x_i, R = mean |x_i|^2 / |m|^2 and un
 The collectives of ``nuq.exchange.collectives.messages`` run in one process over all workers; nothing that they compute enters the prediction, which
 comes from the two encoders alone, each on what it is given:
 
-- w1 = sum |C1(x_i) - x_i|^2 / sum |x_i|^2, over workers and over the stretches that each vector is cut into (gather: the whole vector);
+- w1 = sum |C1(x_i) - x_i|^2 / sum |x_i|^2, over workers and over the shards that each vector is cut into (gather: the whole vector);
 - w2 = E|C2(y) - y|^2 / E|y|^2 on such means y as a first stage leaves: decoded messages, averaged here, in float64.
 
 A relative variance belongs to a law, and y is m plus the first stage's noise: on m itself w2 is another number, and the last column but one
 shows how far off the formula is with that one.  Both sides take the same random numbers (they follow from a key), so what chance does
 to an encoder's error is on both; what remains is what the formula claims to be nothing on average: products of the errors of two
-workers, and of the two stages.  Messages that are not independent, an owner that keeps its own stretch as it is, a stage left out or
+workers, and of the two stages.  Messages that are not independent, an owner that keeps its own shard as it is, a stage left out or
 a biased encoder all show; clipped TRN, which is biased, does, and is not in ``max_rel_err``.
 
 Draws are added until the standard error of measured / predicted is below NOISE.  ALQ's second stage may need thousands: under the L2
@@ -37,10 +37,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nuq.exchange.collective_factory import Coders
-from nuq.exchange.collectives.messages import Collective, Gather, Hosts, TwoStage, of_worker
-from nuq.exchange.payload import Codec, Part, cut
-from nuq.exchange.transport import Links
+from nuq.exchange.collective_factory import CompressorMap
+from nuq.exchange.collectives.messages import Collective, Gather, TwoStage, WorkerPlacement, of_worker
+from nuq.exchange.payload import PayloadCodec, Segment, cut
+from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS
@@ -155,14 +155,14 @@ def two_stage_error(w1: float, w2: float, ratio: float, workers: int) -> float:
 # --- measurements ---
 
 
-def decoded(codec: Codec, vector: Tensor, stretches: Sequence[Sequence[Part]], keys: Sequence[Key]) -> Tensor:
-    """What comes out of an encoder that is given a vector stretch by stretch, each with a key; float32[n]."""
+def decoded(codec: PayloadCodec, vector: Tensor, shards: Sequence[Sequence[Segment]], keys: Sequence[Key]) -> Tensor:
+    """What comes out of an encoder that is given a vector shard by shard, each with a key; float32[n]."""
     out = torch.zeros(vector.numel())
-    for stretch, key in zip(stretches, keys, strict=True):
-        if stretch:
-            piece = vector[stretch[0].start : stretch[-1].start + stretch[-1].size]
-            at_zero = [replace(part, start=part.start - stretch[0].start) for part in stretch]
-            codec.add(codec.encode(piece, at_zero, key), stretch, out)
+    for shard, key in zip(shards, keys, strict=True):
+        if shard:
+            piece = vector[shard[0].start : shard[-1].start + shard[-1].size]
+            at_zero = [replace(part, start=part.start - shard[0].start) for part in shard]
+            codec.add(codec.encode(piece, at_zero, key), shard, out)
     return out
 
 
@@ -179,17 +179,17 @@ class Draw:
     length: float
 
 
-def encoders_alone(coders: Coders, vectors: Tensor, stretches: Sequence[Sequence[Part]], draw: int) -> Draw:
+def encoders_alone(coders: CompressorMap, vectors: Tensor, shards: Sequence[Sequence[Segment]], draw: int) -> Draw:
     """Both encoders on what they are given, with the keys that the collective uses."""
-    key, owners = Key(SEED, draw, 0), range(len(stretches))
-    outputs = [decoded(coders.codec, vector, stretches, [of_worker(key, worker)] * len(owners)) for worker, vector in enumerate(vectors)]
+    key, owners = Key(SEED, draw, 0), range(len(shards))
+    outputs = [decoded(coders.codec, vector, shards, [of_worker(key, worker)] * len(owners)) for worker, vector in enumerate(vectors)]
     first = sum(squared(output - vector) for output, vector in zip(outputs, vectors, strict=True))
     mean = torch.stack(outputs).double().mean(dim=0).float()
-    again = decoded(coders.second, mean, stretches, [of_worker(key, owner).of("mean") for owner in owners])
+    again = decoded(coders.mean_compressor, mean, shards, [of_worker(key, owner).of("mean") for owner in owners])
     return Draw(first, squared(again - mean), squared(mean))
 
 
-def collective_error(collective: Collective, vectors: Tensor, parts: Sequence[Part], draw: int) -> float:
+def collective_error(collective: Collective, vectors: Tensor, parts: Sequence[Segment], draw: int) -> float:
     """|out - m|^2 / |m|^2"""
     true_mean, out = vectors.double().mean(dim=0), torch.empty(vectors.shape[1])
     collective.mean(dict(enumerate(vectors)), parts, Key(SEED, draw, 0), out)
@@ -215,9 +215,9 @@ def compared(predicted: float, of_draws: Sequence[float], measured: Sequence[flo
     return Compared(predicted, statistics.fmean(measured), statistics.stdev(differences) / math.sqrt(len(differences)) / predicted)
 
 
-def coders_for(name: str, settings: dict[str, Any], second_bits: int, vectors: Tensor) -> Coders:
+def coders_for(name: str, settings: dict[str, Any], second_bits: int, vectors: Tensor) -> CompressorMap:
     """Both encoders; adaptive ones with levels fitted to the workers' vectors, as the training fits them."""
-    coders = Coders(name, METHODS[name].settings(**settings), second_bits)
+    coders = CompressorMap(name, METHODS[name].settings(**settings), second_bits)
     if coders.adaptive:
         seen = Statistics.empty(coders.settings.num_components)
         for worker, vector in enumerate(vectors):
@@ -232,14 +232,17 @@ def measure(title: str, vectors: Tensor, case: Case, most_draws: int) -> dict[st
     name, settings, second_bits = case
     coders = coders_for(name, settings, second_bits, vectors)
     (workers, size), ratio, length = vectors.shape, norm_ratio(vectors), squared(vectors)
-    parts, links, hosts = [Part("model", 0, size)], Links(None), Hosts.of(workers, 1)
-    stretches, collectives = cut(parts, workers), (Gather(links, hosts, coders.codec), TwoStage(links, hosts, coders.codec, coders.second))
+    parts, transport, placement = [Segment("model", 0, size)], Transport(None), WorkerPlacement.of(workers, 1)
+    shards, collectives = (
+        cut(parts, workers),
+        (Gather(transport, placement, coders.codec), TwoStage(transport, placement, coders.codec, coders.mean_compressor)),
+    )
     whole: list[float] = []
     cut_up: list[Draw] = []
     found: tuple[list[float], list[float]] = ([], [])
     for draw in range(most_draws):
         whole.append(encoders_alone(coders, vectors, [parts], draw).first / length)
-        cut_up.append(encoders_alone(coders, vectors, stretches, draw))
+        cut_up.append(encoders_alone(coders, vectors, shards, draw))
         for errors, collective in zip(found, collectives, strict=True):
             errors.append(collective_error(collective, vectors, parts, draw))
         if draw + 1 < LEAST_DRAWS:
@@ -251,7 +254,7 @@ def measure(title: str, vectors: Tensor, case: Case, most_draws: int) -> dict[st
         two_stage = compared(two_stage_error(w1, w2, ratio, workers), of_draws, found[1])
         if max(gather.noise, two_stage.noise) < NOISE:
             break
-    w2_of_mean = variance_on_mean(coders, vectors, stretches, LEAST_DRAWS)
+    w2_of_mean = variance_on_mean(coders, vectors, shards, LEAST_DRAWS)
     return {
         "inputs": title,
         "workers": workers,
@@ -268,10 +271,10 @@ def measure(title: str, vectors: Tensor, case: Case, most_draws: int) -> dict[st
     }
 
 
-def variance_on_mean(coders: Coders, vectors: Tensor, stretches: Sequence[Sequence[Part]], draws: int) -> float:
+def variance_on_mean(coders: CompressorMap, vectors: Tensor, shards: Sequence[Sequence[Segment]], draws: int) -> float:
     """The second encoder's relative variance on the true mean."""
     mean = vectors.double().mean(dim=0).float()
-    outputs = (decoded(coders.second, mean, stretches, [Key(SEED, draw, 0, "true mean")] * len(stretches)) for draw in range(draws))
+    outputs = (decoded(coders.mean_compressor, mean, shards, [Key(SEED, draw, 0, "true mean")] * len(shards)) for draw in range(draws))
     return statistics.fmean(squared(output - mean) for output in outputs) / squared(mean)
 
 

@@ -46,7 +46,7 @@ def median(values: Sequence[float]) -> dict[str, float]:
 
 
 class Template:
-    """An event file that was really written, and the places of its times and values."""
+    """An event file that was really written, and the indices of its times and values."""
 
     def __init__(self, folder: Path, steps: Sequence[int]) -> None:
         from tensorboardX import SummaryWriter
@@ -65,13 +65,13 @@ class Template:
     def copy(self, rng: np.random.Generator) -> np.ndarray:
         """The same file with other values and times."""
         data, later = self.data.copy(), rng.uniform(0, 1e6)
-        for size, places in self.groups:
-            rows = data[places]
+        for size, indices in self.groups:
+            rows = data[indices]
             times = np.ascontiguousarray(rows[:, 1:9]).view("<f8") + later
             values = rng.lognormal(0, 3, (len(rows), 1)).astype("<f4")
             rows[:, 1:9], rows[:, size - 4 : size] = times.view(np.uint8), values.view(np.uint8)
             rows[:, size:] = masked(crc32c(rows.T[:size])).astype("<u4")[:, None].view(np.uint8)
-            data[places] = rows
+            data[indices] = rows
         return data
 
 

@@ -1,7 +1,7 @@
 """Every method's encoding as a user would write it in eager PyTorch: the rivals of ``benchmarks.methods``.
 
 One function per family, each from a tensor to the tensors that would travel.  They draw from PyTorch's own generator, keep no state, and
-stop at plain packed integers: no keys, no headers, no checks, no coded places; what a method codes by entropy goes through ``zlib``, the
+stop at plain packed integers: no keys, no headers, no checks, no coded indices; what a method codes by entropy goes through ``zlib``, the
 coder that every Python has.  So they do less than ``nuq`` does, and their time is not an excuse.
 """
 
@@ -123,9 +123,9 @@ def blockwise(settings: Any, compressor: Any) -> Eager:
     return encode
 
 
-def taken(x: Tensor, places: Tensor, settings: Any) -> object:
-    """The values of a sparse message and its places."""
-    return x[places].to(torch.float16 if settings.values == "fp16" else torch.float32), places.to(torch.int32)
+def taken(x: Tensor, indices: Tensor, settings: Any) -> object:
+    """The values of a sparse message and its indices."""
+    return x[indices].to(torch.float16 if settings.values == "fp16" else torch.float32), indices.to(torch.int32)
 
 
 def topk(settings: Any, compressor: Any) -> Eager:
@@ -133,8 +133,8 @@ def topk(settings: Any, compressor: Any) -> Eager:
 
     def encode(x: Tensor) -> object:
         rows = rows_of(x, settings.bucket_size)
-        places = rows.abs().topk(max(1, math.ceil(settings.ratio * rows.shape[1])), dim=1, sorted=False).indices
-        return taken(x.reshape(-1), (places + rows.shape[1] * torch.arange(len(rows), device=x.device)[:, None]).reshape(-1), settings)
+        indices = rows.abs().topk(max(1, math.ceil(settings.ratio * rows.shape[1])), dim=1, sorted=False).indices
+        return taken(x.reshape(-1), (indices + rows.shape[1] * torch.arange(len(rows), device=x.device)[:, None]).reshape(-1), settings)
 
     return encode
 
@@ -183,11 +183,11 @@ def dgc(settings: Any, compressor: Any) -> Eager:
         sample = size[torch.randint(0, n, (min(n, max(n // 100, math.ceil(2 / settings.ratio))),), device=x.device)]
         threshold = sample.topk(max(1, math.ceil(settings.ratio * sample.numel()))).values.min()
         for _ in range(10):
-            places = (size >= threshold).nonzero().view(-1)
-            if places.numel() >= 0.8 * k:
+            indices = (size >= threshold).nonzero().view(-1)
+            if indices.numel() >= 0.8 * k:
                 break
             threshold = 0.8 * threshold
-        return taken(x, places[size[places].topk(k).indices] if places.numel() > k else places, settings)
+        return taken(x, indices[size[indices].topk(k).indices] if indices.numel() > k else indices, settings)
 
     return encode
 
@@ -241,7 +241,7 @@ def powersgd(settings: Any, compressor: Any) -> Eager:
 
 
 def sides(x: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
-    """Places and magnitudes of the values above and below zero."""
+    """Indices and magnitudes of the values above and below zero."""
     return tuple((side.nonzero().view(-1), x[side].abs()) for side in (x > 0, x < 0))
 
 
@@ -253,14 +253,14 @@ def casq(settings: Any, compressor: Any) -> Eager:
         x = x.reshape(-1)
         ids, means = torch.zeros(x.numel(), dtype=torch.uint8, device=x.device), []
         cells = settings.cells or math.ceil(settings.cells_ratio * x.numel())
-        for sign, (places, size) in enumerate(sides(x)):
-            if not places.numel():
+        for sign, (indices, size) in enumerate(sides(x)):
+            if not indices.numel():
                 continue
             sample = size[torch.randint(0, size.numel(), (settings.sample_size,), device=x.device)].sort().values
             steps = [*torch.linspace(0, settings.outlier_percentile / 100, settings.clusters)[1:].tolist(), 1.0]
             borders = [0.0, *(float(sample[int(share * (len(sample) - 1))]) for share in steps[:-1]), math.inf]
             for number in range(settings.clusters):
-                inside = places[(size > borders[number]) & (size <= borders[number + 1])]
+                inside = indices[(size > borders[number]) & (size <= borders[number + 1])]
                 ids[inside] = 1 + sign * settings.clusters + number
                 count = max(1, min(cells, inside.numel()))
                 cell = (inside * 2654435761 >> 7) % count
@@ -277,8 +277,8 @@ def sketchml(settings: Any, compressor: Any) -> Eager:
 
     def encode(x: Tensor) -> object:
         x, sent = x.reshape(-1), []
-        for places, size in sides(x):
-            if not places.numel():
+        for indices, size in sides(x):
+            if not indices.numel():
                 continue
             sample = size[torch.randint(0, size.numel(), (settings.sample_size,), device=x.device)].sort().values
             borders = sample[torch.linspace(0, len(sample) - 1, settings.buckets + 1, device=x.device).long()]
@@ -286,7 +286,7 @@ def sketchml(settings: Any, compressor: Any) -> Eager:
             group, within = bucket * settings.groups // settings.buckets, bucket % max(1, settings.buckets // settings.groups)
             columns = max(1, math.ceil(settings.columns_ratio * size.numel()))
             for row in range(settings.rows):
-                cell = (places * (2654435761 + 2 * row) >> 7) % columns
+                cell = (indices * (2654435761 + 2 * row) >> 7) % columns
                 sketch = torch.full((columns,), 255, device=x.device).scatter_reduce_(0, cell, within, "amin")
                 sent.append(zlib.compress(sketch.to(torch.uint8).cpu().numpy().tobytes(), 1))
             sent += [borders, zlib.compress(group.to(torch.uint8).cpu().numpy().tobytes(), 1)]

@@ -31,9 +31,9 @@ def eager_casq(x: Tensor, thresholds: Tensor, cells: int) -> object:
     """Clusters, means of cells, compressed clusters.  thresholds: float32[2, K - 1]; cells: of each cluster."""
     number = thresholds.shape[1] + 1
     ids = torch.where(x > 0, torch.bucketize(x, thresholds[0]), number + torch.bucketize(-x, thresholds[1]))
-    places = ids * cells + torch.randint(cells, x.shape)
-    sums = torch.zeros(2 * number * cells).index_add_(0, places, x)
-    counts = torch.zeros(2 * number * cells).index_add_(0, places, torch.ones_like(x))
+    indices = ids * cells + torch.randint(cells, x.shape)
+    sums = torch.zeros(2 * number * cells).index_add_(0, indices, x)
+    counts = torch.zeros(2 * number * cells).index_add_(0, indices, torch.ones_like(x))
     return sums / counts.clamp(min=1), zlib.compress(ids.to(torch.uint8).numpy().tobytes(), 1)
 
 

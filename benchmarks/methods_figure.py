@@ -11,7 +11,7 @@ from matplotlib import pyplot
 from matplotlib.patheffects import withStroke
 
 from analysis.plots import style
-from analysis.seed_groups import Cell
+from analysis.seed_groups import SeedGroup
 
 if TYPE_CHECKING:
     from benchmarks.method_rows import Row
@@ -41,7 +41,7 @@ def draw(rows: Mapping[str, Row], title: str, folder: Path) -> list[Path]:
 def _look(case: str, rows: Mapping[str, Row]) -> style.Look:
     name = case.split()[0]
     variant = [other for other in rows if other.split()[0] == name].index(case)
-    return style.look(Cell(name, variant, case, (), {}), lines=False)
+    return style.look(SeedGroup(name, variant, case, (), {}), lines=False)
 
 
 def _errors(rows: Mapping[str, Row], title: str) -> Any:
@@ -130,10 +130,10 @@ def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> float:
 
 def _speeds(rows: Mapping[str, Row], title: str) -> Any:
     figure, axis = pyplot.subplots(figsize=(style.WIDTHS["page"], 0.6 + 0.2 * len(rows)))
-    places = np.arange(len(rows))[::-1]
-    axis.barh(places + 0.2, [row.encode_gb_per_s for row in rows.values()], 0.38, color=style.COLOURS[3], label="encode")
-    axis.barh(places - 0.2, [row.decode_gb_per_s for row in rows.values()], 0.38, color=style.COLOURS[2], label="decode")
-    slow = [(place, row.eager_gb_per_s) for place, row in zip(places, rows.values(), strict=True) if row.eager_gb_per_s]
+    indices = np.arange(len(rows))[::-1]
+    axis.barh(indices + 0.2, [row.encode_gb_per_s for row in rows.values()], 0.38, color=style.COLOURS[3], label="encode")
+    axis.barh(indices - 0.2, [row.decode_gb_per_s for row in rows.values()], 0.38, color=style.COLOURS[2], label="decode")
+    slow = [(place, row.eager_gb_per_s) for place, row in zip(indices, rows.values(), strict=True) if row.eager_gb_per_s]
     axis.plot(
         [rate for _, rate in slow], [place + 0.2 for place, _ in slow], "|", color="#000000", markersize=6, label="encode, eager PyTorch"
     )
@@ -141,7 +141,7 @@ def _speeds(rows: Mapping[str, Row], title: str) -> Any:
     axis.plot([rate for _, rate in tens], [place for place, _ in tens], "|", color=style.COLOURS[6], markersize=6, label="ten times eager")
     axis.axvline(LEAST_GB_PER_S, color=style.COLOURS[6], linewidth=0.8, zorder=1)
     axis.set(xscale="log", xlabel="GB/s of float32 input", title=title, ylim=(-0.7, len(rows) - 0.3))
-    axis.set_yticks(places, [row.title for row in rows.values()])
+    axis.set_yticks(indices, [row.title for row in rows.values()])
     axis.grid(False, axis="y")
     figure.legend(loc="outside lower center", ncols=4)
     return figure

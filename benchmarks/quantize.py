@@ -93,7 +93,7 @@ class Prepared:
 
 
 def levels_of(count: int) -> Tensor:
-    """Levels for normal coordinates in units of the norm of 8192: dense around zero.  No kernel's time depends on their places."""
+    """Levels for normal coordinates in units of the norm of 8192: dense around zero.  No kernel's time depends on their indices."""
     return torch.linspace(-1, 1, count).pow(3)
 
 

@@ -11,7 +11,7 @@ from matplotlib import pyplot
 from matplotlib.ticker import FuncFormatter, LogLocator
 
 from analysis.plots import style
-from analysis.seed_groups import Cell
+from analysis.seed_groups import SeedGroup
 from benchmarks.time_to_accuracy_rank import Task
 
 
@@ -25,7 +25,7 @@ def draw(
     with pyplot.rc_context(style.OWN_TEXT):
         figure, axis = pyplot.subplots(figsize=(style.WIDTHS["page"] * 0.62, 2.9))
         for method, title in titles.items():
-            look = style.look(Cell(method, 0, title, (), {}))
+            look = style.look(SeedGroup(method, 0, title, (), {}))
             steps = sorted({row["step"] for row in rows if row["method"] == method})
             at = [[row for row in rows if row["method"] == method and row["step"] == step] for step in steps]
             seconds = [statistics.fmean(row["seconds"] for row in group) for group in at]

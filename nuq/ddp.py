@@ -30,12 +30,12 @@ from nuq.compressors.feedback import keep_fitting
 from nuq.compressors.message import VERSION
 from nuq.errors import NonFiniteError
 from nuq.exchange import agreement, gate, saved_state, summary
-from nuq.exchange.collective_factory import Coders, Dense, build, by_encoder, sorted_settings
-from nuq.exchange.collectives.messages import Account, Hosts
+from nuq.exchange.collective_factory import CompressorMap, Dense, build, by_encoder, sorted_settings
+from nuq.exchange.collectives.messages import ExchangeStats, WorkerPlacement
 from nuq.exchange.ddp_buckets import Bucket, Plan, made
 from nuq.exchange.level_updates import RankLevels
 from nuq.exchange.payload import check_mean
-from nuq.exchange.transport import Links, apart, backend_of
+from nuq.exchange.transport import Transport, apart, backend_of
 from nuq.kernels.spec import Key
 from nuq.parameters import trained
 from nuq.settings import layers as layer_list
@@ -114,34 +114,34 @@ class CompressionState:
         assert isinstance(shared, dist.ProcessGroup)
         versions = {"message version": VERSION, "torch": torch.__version__}
         chosen = {"method": self.method, **vars(self.method_settings), **vars(self.exchange), **vars(self.hook), **vars(self.feedback)}
-        self._told = Links(group or shared, timeout_s=self.hook.timeout_s, device=device)  # apart from the buckets' messages
+        self._told = Transport(group or shared, timeout_s=self.hook.timeout_s, device=device)  # apart from the buckets' messages
         chosen |= {"layers": self.layers, **{f"parameter {name}": list(shape) for name, shape in self._shapes.items()}}
         agreement.check_settings(self._told, versions | chosen)
         dense = self.exchange.collective == "dense" or self.hook.gate  # all else that gloo sends is matched by tag
-        self._coders = Coders(self.method, self.method_settings, self.exchange.second_bits, self._lines)
+        self._coders = CompressorMap(self.method, self.method_settings, self.exchange.second_bits, self._lines)
         self._coders.assign(self._shapes)
         of_dense = "gate=True" if self.hook.gate else "collective='dense'" if dense else ""
         self._coders.check_momentum(self._shapes, self.feedback.settings(), of_dense, skip_1d=self.hook.skip_1d)
         if group is None and (dense or backend_of(shared, device.type) == "nccl"):
             group = apart(shared)
         self.group = group or shared
-        self.links = Links(self.group, timeout_s=self.hook.timeout_s, device=device)
-        self.account = Account()
+        self.transport = Transport(self.group, timeout_s=self.hook.timeout_s, device=device)
+        self.account = ExchangeStats()
         parts = self._coders.arrange(self._shapes, self._exact).parts
         self._vectors = {part.name: part.size for part in parts if not part.exact}
         momentum = {"momentum": self.feedback.momentum, "nesterov": self.feedback.nesterov}
-        self._coders.remember(self.feedback.settings(), parts, self.links.world, **momentum)
+        self._coders.remember(self.feedback.settings(), parts, self.transport.world, **momentum)
         for memory in self._coders.memories:
             memory.may_undo = self.hook.on_non_finite == "propagate"
-        self._dense = Dense(self.links, account=self.account)
+        self._dense = Dense(self.transport, account=self.account)
         self.collective, self._collective = "dense", self._dense
         if self.exchange.collective != "dense":
-            hosts = Hosts.of(1 if self._coders.single_worker else self.links.world, self.links.world)
-            found = build(self._coders, self.exchange, self.links, hosts, self.account, per_machine=self.hook.per_machine)
+            placement = WorkerPlacement.of(1 if self._coders.single_worker else self.transport.world, self.transport.world)
+            found = build(self._coders, self.exchange, self.transport, placement, self.account, per_machine=self.hook.per_machine)
             self.collective, self._collective = found
         self._compressing = self._collective  # also where the gate turns to the dense one
         self._agreed = False
-        self._levels = RankLevels(self._coders, self.links, self.hook.seed, self.account)
+        self._levels = RankLevels(self._coders, self.transport, self.hook.seed, self.account)
         self._waits = self.exchange.collective != "dense" and any(coder.scope == "model" for coder in self._coders.every)
         self._shaped = any(codec.shaped for codec in self._coders.codec.every)
         self._plans: dict[tuple[str, ...], Plan] = {}
@@ -173,7 +173,7 @@ class CompressionState:
         return {
             "method": self.method,
             "step": self.step,
-            "rank": self.links.rank,
+            "rank": self.transport.rank,
             "collective": self.collective,
             "coders": self._coders.state_dict(),
             "layers": self.layers,
@@ -190,7 +190,7 @@ class CompressionState:
         if not self._names:
             self._saved = state
             return
-        rank, second = self.links.rank, self.exchange.collective not in ("auto", "hierarchical")
+        rank, second = self.transport.rank, self.exchange.collective not in ("auto", "hierarchical")
         coders = saved_state.checked(state, self.state_dict(), self._vectors, rank, second=second)
         statistics = saved_state.statistics(state, self._levels.learners, rank)
         self.step, self._begun, self._agreed = state["step"], state["step"], False
@@ -210,8 +210,8 @@ class CompressionState:
     @property
     def bytes_sent(self) -> int:
         """Bytes that this rank has handed to the network, beside what carries them; by purpose in ``links.bytes_sent``."""
-        every = [self.links, *getattr(self._compressing, "inner_links", ())] if self._names else []
-        return sum(links.bytes_sent.total() for links in every)
+        every = [self.transport, *getattr(self._compressing, "inner_links", ())] if self._names else []
+        return sum(transport.bytes_sent.total() for transport in every)
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -223,9 +223,11 @@ class CompressionState:
         if not self._names:
             return f"{self.method}: without a model, nothing has been exchanged."
         size, steps = sum(self._sizes.values()), self.step - self._begun
-        first = f"{self.method} by {self.collective}: {steps} steps of {size:,} coordinates on {self.links.world} ranks."
+        first = f"{self.method} by {self.collective}: {steps} steps of {size:,} coordinates on {self.transport.world} ranks."
         of_gate = summary.of_gate(self.hook.gate, self.gate_s, size, self.collective, self.step - gate.STEP)
-        return f"{first} {summary.of_bytes(self.bytes_sent, size, self.links.world, steps)} {of_gate} {summary.of_seconds(self.seconds)}"
+        return (
+            f"{first} {summary.of_bytes(self.bytes_sent, size, self.transport.world, steps)} {of_gate} {summary.of_seconds(self.seconds)}"
+        )
 
     def close(self) -> None:
         """End the thread, after what it was given."""
@@ -322,12 +324,12 @@ class CompressionState:
         self._first = last = jobs[-1].last
         plan = self._plan(tuple(name for job in jobs for name in job.names))
         parts, vector = plan.parts, plan.vector(jobs)
-        key = Key(self.hook.seed, self.step, self.links.rank)
+        key = Key(self.hook.seed, self.step, self.transport.rank)
         mean = vector if vector.dtype == torch.float32 else torch.empty_like(vector, dtype=torch.float32)
         if self.collective != "dense":
             self._levels.observe(vector, parts, self.step)
         try:
-            self._collective.mean({self.links.rank: vector}, parts, key, mean)
+            self._collective.mean({self.transport.rank: vector}, parts, key, mean)
             if self.collective == "dense" or vector.dtype != torch.float32:  # an all-reduce looks at nothing, others at float32
                 check_mean(mean, parts, vector.dtype)
         except NonFiniteError:
@@ -339,7 +341,7 @@ class CompressionState:
             memory.settle(undo=self._skipped)
         plan.spread(mean, jobs)
         for job in jobs if self.hook.debug else ():
-            agreement.check_same(self.links, f"step {self.step}: the means of {', '.join(job.names)}", job.buffer)
+            agreement.check_same(self.transport, f"step {self.step}: the means of {', '.join(job.names)}", job.buffer)
         self.step += last
 
     def _exact(self, name: str, whole: bool) -> bool:
@@ -365,7 +367,7 @@ class CompressionState:
             self._agreed = True
         if self.hook.gate and self.step == gate.STEP and self.collective != "dense":
             pair = [self._collective, self._dense]
-            spent = gate.seconds(pair, self.links, sum(self._sizes.values()), device)
+            spent = gate.seconds(pair, self.transport, sum(self._sizes.values()), device)
             self.gate_s = dict(zip((self.collective, "dense"), spent, strict=True))
             if spent[0] >= spent[1]:
                 self.collective, self._collective = "dense", self._dense
@@ -374,7 +376,7 @@ class CompressionState:
         if self.hook.debug:
             for compressor in self._coders.adaptive:
                 levels = torch.tensor(compressor.levels.values, dtype=torch.float64)
-                agreement.check_same(self.links, f"step {self.step}: the levels", levels)
+                agreement.check_same(self.transport, f"step {self.step}: the levels", levels)
 
     def _begin(self, several: list[list[Bucket]]) -> None:
         """Fit levels to this step's gradient, in the model's order, whatever DDP's is."""

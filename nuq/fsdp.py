@@ -1,6 +1,6 @@
 """FSDP2: every rank's shard of the mean gradient, from compressed messages.
 
-``fully_shard`` reduces gradients by a reduce-scatter, which is the first half of a two-stage all-reduce: each rank encodes the stretch of
+``fully_shard`` reduces gradients by a reduce-scatter, which is the first half of a two-stage all-reduce: each rank encodes the shard of
 every other rank and sends it there, and the owner decodes and averages.  Nothing is encoded a second time.
 """
 
@@ -14,9 +14,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from nuq.exchange.agreement import check_settings
-from nuq.exchange.collective_factory import Coders, sorted_settings
-from nuq.exchange.payload import Part
-from nuq.exchange.transport import Links
+from nuq.exchange.collective_factory import CompressorMap, sorted_settings
+from nuq.exchange.payload import Segment
+from nuq.exchange.transport import Transport
 from nuq.functional import fit_levels
 from nuq.kernels.spec import Key
 from nuq.settings.exchange import Exchange
@@ -65,10 +65,10 @@ class CompressedReduceScatter:
 
     def __init__(self, method: str, name: str, *, seed: int = 0, timeout_s: float = 300.0, **settings: Any) -> None:
         (own,) = sorted_settings(method, (), settings, {})  # a reduce-scatter leaves no choice of collective, and encodes nothing twice
-        self._coders = Coders(method, own, Exchange.second_bits)
+        self._coders = CompressorMap(method, own, Exchange.second_bits)
         self._name, self._seed, self._timeout_s = name, seed, timeout_s
         self._step = 0
-        self.links: Links | None = None
+        self.transport: Transport | None = None
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
         return torch.empty(*size, dtype=dtype, device=device)
@@ -76,31 +76,31 @@ class CompressedReduceScatter:
     def __call__(
         self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, op: Any, async_op: bool = False
     ) -> dist.Work | None:
-        """output = this rank's stretch of the ranks' mean (or sum, as ``op`` says)."""
+        """output = this rank's shard of the ranks' mean (or sum, as ``op`` says)."""
         del async_op  # what is done when the call returns needs no waiting for
-        if self.links is None:
-            self.links = Links(group, timeout_s=self._timeout_s, device=input_tensor.device)
+        if self.transport is None:
+            self.transport = Transport(group, timeout_s=self._timeout_s, device=input_tensor.device)
             told = {"method": self._coders.name, **vars(self._coders.settings), "module": self._name, "seed": self._seed}
-            check_settings(self.links, told)
-        links, flat = self.links, input_tensor.reshape(-1)
+            check_settings(self.transport, told)
+        transport, flat = self.transport, input_tensor.reshape(-1)
         size = output_tensor.numel()
-        key = Key(self._seed, self._step, links.rank, self._name, piece_of=2)
+        key = Key(self._seed, self._step, transport.rank, self._name, piece_of=2)
         self._step += 1
         codec = self._coders.codec
-        whole = [Part(self._name, 0, size)]
-        fit_levels(self._coders, flat, [Part(str(owner), owner * size, size) for owner in range(links.world)], key)
-        stretches = flat.split(size)
-        mine = [codec.encode_or_mark(stretch, whole, key.of(str(owner))) for owner, stretch in enumerate(stretches)]
-        others = [rank for rank in range(links.world) if rank != links.rank]
+        whole = [Segment(self._name, 0, size)]
+        fit_levels(self._coders, flat, [Segment(str(owner), owner * size, size) for owner in range(transport.world)], key)
+        shards = flat.split(size)
+        mine = [codec.encode_or_mark(shard, whole, key.of(str(owner))) for owner, shard in enumerate(shards)]
+        others = [rank for rank in range(transport.world) if rank != transport.rank]
         known = codec.size(whole)
         sizes = dict.fromkeys(others, known or 0)
         if known is None:
-            lengths = links.numbers([payload.numel() for payload in mine], "control")
-            sizes = {rank: lengths[rank][links.rank] for rank in others}
-        received = links.swap({rank: mine[rank] for rank in others}, sizes, "messages")
+            lengths = transport.numbers([payload.numel() for payload in mine], "control")
+            sizes = {rank: lengths[rank][transport.rank] for rank in others}
+        received = transport.swap({rank: mine[rank] for rank in others}, sizes, "messages")
         total = torch.zeros(size, dtype=torch.float32, device=flat.device)
-        for rank in range(links.world):
-            codec.add(mine[rank] if rank == links.rank else received[rank], whole, total)
-        total *= torch.tensor(_factor(op, links.world), dtype=torch.float32)
+        for rank in range(transport.world):
+            codec.add(mine[rank] if rank == transport.rank else received[rank], whole, total)
+        total *= torch.tensor(_factor(op, transport.world), dtype=torch.float32)
         output_tensor.copy_(total.view_as(output_tensor))
         return None

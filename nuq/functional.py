@@ -10,10 +10,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from nuq.exchange.agreement import check_settings
-from nuq.exchange.collective_factory import Coders, build, sorted_settings
-from nuq.exchange.collectives.messages import Account, Hosts
-from nuq.exchange.payload import Part, cut
-from nuq.exchange.transport import Links
+from nuq.exchange.collective_factory import CompressorMap, build, sorted_settings
+from nuq.exchange.collectives.messages import ExchangeStats, WorkerPlacement
+from nuq.exchange.payload import Segment, cut
+from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.settings.exchange import Exchange
@@ -49,11 +49,11 @@ def all_reduce(
         raise ValueError(
             "collective='hierarchical': its groups are made once, by a CompressionState; legal here: auto, gather, two_stage, server"
         )
-    coders = Coders(method, own, exchange.second_bits)
+    coders = CompressorMap(method, own, exchange.second_bits)
     group = group or dist.group.WORLD
     if group is None:
         raise ValueError("nuq.all_reduce exchanges between processes: call torch.distributed.init_process_group first")
-    links = Links(group, timeout_s=timeout_s, device=tensor.device)
+    transport = Transport(group, timeout_s=timeout_s, device=tensor.device)
     told = {
         "method": method,
         **vars(own),
@@ -63,23 +63,23 @@ def all_reduce(
         "step": step,
         "seed": seed,
     }
-    check_settings(links, told)
-    hosts = Hosts.of(1 if coders.single_worker else links.world, links.world)
+    check_settings(transport, told)
+    placement = WorkerPlacement.of(1 if coders.single_worker else transport.world, transport.world)
     flat = tensor.detach().reshape(-1).contiguous()
     shape = tuple(tensor.shape) if tensor.dim() > 1 else None  # what is flat here stands for matrices, not for a bias
-    parts, key = [Part("tensor", 0, flat.numel(), shape=shape)], Key(seed, step, links.rank, piece_of=2 if shape is None else 0)
+    parts, key = [Segment("tensor", 0, flat.numel(), shape=shape)], Key(seed, step, transport.rank, piece_of=2 if shape is None else 0)
     out = torch.empty(flat.numel(), dtype=torch.float32, device=tensor.device)
-    name, collective = build(coders, exchange, links, hosts, Account(), per_machine=1)
-    sent = list(chain.from_iterable(cut(parts, links.world))) if name == "two_stage" else parts
+    name, collective = build(coders, exchange, transport, placement, ExchangeStats(), per_machine=1)
+    sent = list(chain.from_iterable(cut(parts, transport.world))) if name == "two_stage" else parts
     fit_levels(coders, flat, sent, key)
-    collective.mean({links.rank: flat}, parts, key, out)
+    collective.mean({transport.rank: flat}, parts, key, out)
     settle = getattr(collective, "settle", None)
     if settle is not None:
         settle()
     return out.view(tensor.shape)
 
 
-def fit_levels(coders: Coders, vector: Tensor, parts: list[Part], key: Key) -> None:
+def fit_levels(coders: CompressorMap, vector: Tensor, parts: list[Segment], key: Key) -> None:
     """Adaptive methods' levels, from the vector that is about to be sent; one that is not finite is left to the encoder to name.
 
     parts: as they are encoded, since the coordinates of shorter buckets have another law.
@@ -87,7 +87,7 @@ def fit_levels(coders: Coders, vector: Tensor, parts: list[Part], key: Key) -> N
     if not coders.adaptive or not bool(torch.isfinite(vector).all()):
         return
     if min((part.size for part in parts), default=0) >= _MANY_BUCKETS * coders.settings.bucket_size:  # sampled once, not once a part
-        parts = [Part("all", 0, vector.numel())]
+        parts = [Segment("all", 0, vector.numel())]
     statistics = Statistics.empty(coders.settings.num_components)
     for part in parts:
         coders.adaptive[0].observe(vector[part.start : part.start + part.size], key.of("statistics").of(part.key_name), statistics)

@@ -37,7 +37,7 @@ class Method:
     single_worker: bool = False  # uses worker 0 alone
     stateful: bool = False  # what it sends depends on what it sent before
     feedback: str = "none"  # the memory of its paper: none, error or momentum
-    second: str = ""  # the method that encodes means for a second stage; empty: this one, with its own number of bits
+    mean_compressor: str = ""  # the method that encodes means for a second stage; empty: this one, with its own number of bits
     collective: str = ""  # one of its own, which collective=auto takes
 
     def load(self) -> Any:
@@ -59,7 +59,7 @@ METHODS: dict[str, Method] = {
     "qsgd": Method("QSGD", QSGD, _QUANTIZED + "qsgd"),
     "qsgdinf": Method("QSGDinf", QSGD, _QUANTIZED + "qsgdinf"),
     "nuqsgd": Method("NUQSGD", NUQSGD, _QUANTIZED + "nuqsgd"),
-    "trn": Method("TRN", TRN, _QUANTIZED + "trn", second="qsgdinf"),
+    "trn": Method("TRN", TRN, _QUANTIZED + "trn", mean_compressor="qsgdinf"),
     "alq": Method("ALQ", ALQ, _QUANTIZED + "alq", adaptive=True),
     "alq_n": Method("ALQ-N", Normal, _QUANTIZED + "alq", adaptive=True),
     "alq_g": Method("ALQ-G", ALQ, _QUANTIZED + "alq_g", adaptive=True),
@@ -69,9 +69,9 @@ METHODS: dict[str, Method] = {
     "optimal": Method("Optimal", Optimal, _QUANTIZED + "optimal", adaptive=True),
     "ecdq": Method("ECDQ", ECDQ, _QUANTIZED + "ecdq"),
     "eden": Method("EDEN", EDEN, _EDEN + "eden"),
-    "drive": Method("DRIVE", DRIVE, _EDEN + "drive", second="eden"),
-    "sign": Method("Sign", Sign, "nuq.compressors.signs:sign", second="qsgdinf", feedback="error", **_NEAREST),
-    "onebit": Method("1-bit", Signs, "nuq.compressors.signs:onebit", second="qsgdinf", feedback="error", **_NEAREST),
+    "drive": Method("DRIVE", DRIVE, _EDEN + "drive", mean_compressor="eden"),
+    "sign": Method("Sign", Sign, "nuq.compressors.signs:sign", mean_compressor="qsgdinf", feedback="error", **_NEAREST),
+    "onebit": Method("1-bit", Signs, "nuq.compressors.signs:onebit", mean_compressor="qsgdinf", feedback="error", **_NEAREST),
     "natural": Method("Natural", Natural, "nuq.compressors.natural:NaturalCompression"),
     "block8": Method("Block-8", Block8, "nuq.compressors.blockwise:Blockwise", **_NEAREST),
     "fp8": Method("FP8", FP8, "nuq.compressors.blockwise:fp8", **_NEAREST),
@@ -80,12 +80,14 @@ METHODS: dict[str, Method] = {
     "smaq": Method("SmaQ", SmaQ, "nuq.compressors.smaq:SmaQ", unbiased=False),
     "s2fp8": Method("S2FP8", S2FP8, "nuq.compressors.s2fp8:S2FP8", unbiased=False, deterministic=True),
     "nnw_bdi": Method("NNW-BDI", NNWBDI, "nuq.compressors.nnw_bdi:NNWBDI", **_NEAREST),
-    "topk": Method("TopK", TopK, _SPARSE + "topk", feedback="error", second="nonzero", **_NEAREST),
-    "randomk": Method("RandomK", RandomK, _SPARSE + "randomk", second="nonzero"),
-    "thresholdv": Method("ThresholdV", ThresholdV, _SPARSE + "thresholdv", unbiased=False, deterministic=True, second="nonzero"),
-    "adaptive_threshold": Method("AdaptiveThreshold", AdaptiveThreshold, _SPARSE + "adaptive_threshold", second="nonzero", **_NEAREST),
-    "dgc": Method("DGC", DGC, _SPARSE + "dgc", feedback="momentum", second="nonzero", **_NEAREST),
-    "atomo": Method("ATOMO", ATOMO, "nuq.compressors.atomo:Atomo", second="qsgdinf"),
+    "topk": Method("TopK", TopK, _SPARSE + "topk", feedback="error", mean_compressor="nonzero", **_NEAREST),
+    "randomk": Method("RandomK", RandomK, _SPARSE + "randomk", mean_compressor="nonzero"),
+    "thresholdv": Method("ThresholdV", ThresholdV, _SPARSE + "thresholdv", unbiased=False, deterministic=True, mean_compressor="nonzero"),
+    "adaptive_threshold": Method(
+        "AdaptiveThreshold", AdaptiveThreshold, _SPARSE + "adaptive_threshold", mean_compressor="nonzero", **_NEAREST
+    ),
+    "dgc": Method("DGC", DGC, _SPARSE + "dgc", feedback="momentum", mean_compressor="nonzero", **_NEAREST),
+    "atomo": Method("ATOMO", ATOMO, "nuq.compressors.atomo:Atomo", mean_compressor="qsgdinf"),
     "powersgd": Method(
         "PowerSGD",
         PowerSGD,
@@ -94,7 +96,7 @@ METHODS: dict[str, Method] = {
         contractive=True,
         stateful=True,
         feedback="error",
-        second="qsgdinf",
+        mean_compressor="qsgdinf",
         collective="power",
     ),
     "nonzero": Method("Nonzero", Sparse, _SPARSE + "nonzero", **_EXACT),
@@ -105,10 +107,10 @@ METHODS: dict[str, Method] = {
         unbiased=False,
         contractive=True,
         stateful=True,
-        second="qsgdinf",
+        mean_compressor="qsgdinf",
         feedback="error",
     ),
-    "sketchml": Method("SketchML", SketchML, "nuq.compressors.sketchml:SketchML", unbiased=False, second="qsgdinf"),
+    "sketchml": Method("SketchML", SketchML, "nuq.compressors.sketchml:SketchML", unbiased=False, mean_compressor="qsgdinf"),
 }
 
 

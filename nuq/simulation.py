@@ -23,12 +23,12 @@ from torch import Tensor
 
 from nuq.compressors.feedback import ErrorFeedback
 from nuq.errors import NonFiniteError
-from nuq.exchange.collective_factory import Coders, build, by_encoder
+from nuq.exchange.collective_factory import CompressorMap, build, by_encoder
 from nuq.exchange.collectives.hierarchical import Hierarchical
-from nuq.exchange.collectives.messages import Account, Hosts, Server, scale
-from nuq.exchange.level_updates import Learner, learners
-from nuq.exchange.payload import Marked
-from nuq.exchange.transport import Links
+from nuq.exchange.collectives.messages import ExchangeStats, Server, WorkerPlacement, scale
+from nuq.exchange.level_updates import LevelUpdater, learners
+from nuq.exchange.payload import RemoteNonFinite
+from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.settings import layers as layer_list
 from nuq.settings.exchange import Exchange
@@ -105,25 +105,25 @@ class Workers:
         layers: Sequence[str] = (),
     ) -> None:
         exchange = exchange or Exchange()
-        self.coders = Coders(name, settings, exchange.second_bits, layer_list.parsed(layers, beside=name))
+        self.coders = CompressorMap(name, settings, exchange.second_bits, layer_list.parsed(layers, beside=name))
         self.num_workers = 1 if self.coders.single_worker else num_workers
         self.settings = settings
         self.parameters = parameters
         self.coders.assign(parameters)
-        self.arrangement = self.coders.arrange(parameters)
-        self.parts = self.arrangement.parts
+        self.layout = self.coders.arrange(parameters)
+        self.parts = self.layout.parts
         self.seed = seed
         self.device = device
         self.group = group
-        self.links = Links(group, timeout_s=timeout_s, device=device)
-        if self.links.world > num_workers:
-            raise ValueError(f"{self.links.world} processes for workers={num_workers}: every process needs at least one worker")
-        self.hosts = Hosts.of(self.num_workers, self.links.world)
-        self.hosted = self.hosts.shares[self.links.rank]
-        self.account = Account()
+        self.transport = Transport(group, timeout_s=timeout_s, device=device)
+        if self.transport.world > num_workers:
+            raise ValueError(f"{self.transport.world} processes for workers={num_workers}: every process needs at least one worker")
+        self.placement = WorkerPlacement.of(self.num_workers, self.transport.world)
+        self.hosted = self.placement.shares[self.transport.rank]
+        self.account = ExchangeStats()
         if memory is not None:
             self.coders.remember(memory.feedback, self.parts, self.num_workers, momentum=memory.momentum, nesterov=memory.nesterov)
-        self.collective_name, self.collective = build(self.coders, exchange, self.links, self.hosts, self.account)
+        self.collective_name, self.collective = build(self.coders, exchange, self.transport, self.placement, self.account)
         self.learners = learners(self.coders, self.hosted)
 
     # --- vectors ---
@@ -142,11 +142,11 @@ class Workers:
         return self.coders.bare.encode(self._vector(gradient), self.parts, key)
 
     def _vector(self, gradient: Gradient) -> Tensor:
-        return joined(self.arrangement.arranged(gradient))
+        return joined(self.layout.arranged(gradient))
 
     def _restored(self, vector: Tensor) -> Tensor:
         """In the model's order."""
-        return self.arrangement.restored(vector, [shape.numel() for shape in self.parameters.values()])
+        return self.layout.restored(vector, [shape.numel() for shape in self.parameters.values()])
 
     def average(self, payloads: Sequence[Tensor]) -> Tensor:
         """Decoded payloads, added in worker order and multiplied once by float32(1/M)."""
@@ -182,7 +182,7 @@ class Workers:
         mean = torch.empty(self.num_coordinates, dtype=torch.float32, device=self.device)
         try:
             self.collective.mean(vectors, self.parts, Key(self.seed, step, 0), mean)
-        except Marked as marked:  # finite coordinates whose norm overflows
+        except RemoteNonFinite as marked:  # finite coordinates whose norm overflows
             largest = {worker: torch.tensor(_largest_parameter(gradients[worker])) for worker in self.hosted}
             number = int(self.gather_tensors(largest)[marked.worker])
             raise NonFiniteError(self._not_finite(step, marked.worker, number)) from marked
@@ -198,11 +198,11 @@ class Workers:
         """All workers' first parameter that is not finite and losses, in worker order, and whether any process was asked to stop."""
         if self.group is None:
             return bad, losses, stop
-        empty = [0] * (self.hosts.most - len(bad))
+        empty = [0] * (self.placement.most - len(bad))
         numbers = [-1 if number is None else number for number in bad]
         mine = torch.tensor([[*numbers, *empty, int(stop)], [*losses, *empty, 0]], dtype=torch.float64, device=self.device)
-        rows = self.links.all_gather(mine, "control")
-        table = [row.cpu()[:, : len(share)] for row, share in zip(rows, self.hosts.shares, strict=True)]
+        rows = self.transport.all_gather(mine, "control")
+        table = [row.cpu()[:, : len(share)] for row, share in zip(rows, self.placement.shares, strict=True)]
         found = [int(number) for row in table for number in row[0]]
         told = [number if number >= 0 else None for number in found]
         return told, [float(loss) for row in table for loss in row[1]], any(bool(row[0, -1]) for row in rows)
@@ -212,16 +212,16 @@ class Workers:
         if self.group is None:
             return [mine[worker] for worker in self.hosted]
         sample = self._shape_of(mine)
-        rows = torch.zeros(self.hosts.most, *sample[0], dtype=sample[1], device=self.device)
+        rows = torch.zeros(self.placement.most, *sample[0], dtype=sample[1], device=self.device)
         for slot, worker in enumerate(self.hosted):
             rows[slot] = mine[worker]
-        received = self.links.all_gather(rows, purpose)
-        return [block[slot] for share, block in zip(self.hosts.shares, received, strict=True) for slot in range(len(share))]
+        received = self.transport.all_gather(rows, purpose)
+        return [block[slot] for share, block in zip(self.placement.shares, received, strict=True) for slot in range(len(share))]
 
     def _shape_of(self, mine: dict[int, Tensor]) -> tuple[list[int], torch.dtype]:
         """Shape and dtype of the gathered tensors, also where this process hosts no worker: told by the first process."""
         sample = mine[self.hosted[0]] if self.hosted else torch.empty(0)
-        shape, dtype = json.loads(self.links.texts(json.dumps([list(sample.shape), str(sample.dtype)]), "control")[0])
+        shape, dtype = json.loads(self.transport.texts(json.dumps([list(sample.shape), str(sample.dtype)]), "control")[0])
         return shape, getattr(torch, dtype.removeprefix("torch."))
 
     def settle(self) -> None:
@@ -232,8 +232,8 @@ class Workers:
     @property
     def network_bytes(self) -> int:
         """Bytes that this process has handed to the network for exchanges and levels, beside what carries them."""
-        every = [self.links, *(self.collective.inner_links if isinstance(self.collective, Hierarchical) else ())]
-        return sum(links.bytes_sent.total() for links in every)
+        every = [self.transport, *(self.collective.inner_links if isinstance(self.collective, Hierarchical) else ())]
+        return sum(transport.bytes_sent.total() for transport in every)
 
     # --- levels ---
 
@@ -244,46 +244,46 @@ class Workers:
 
     def next_update(self, step: int) -> int | None:
         """The first update of any method at or after ``step``; None where there is none."""
-        return min((at for learner in self.learners if (at := learner.next_update(step)) is not None), default=None)
+        return min((at for level_updater in self.learners if (at := level_updater.next_update(step)) is not None), default=None)
 
     def collects(self, step: int) -> bool:
         """Whether the training gradients of this step are among those behind a next update."""
-        return any(learner.collects(step) for learner in self.learners)
+        return any(level_updater.collects(step) for level_updater in self.learners)
 
-    def observe(self, gradients: Mapping[int, Gradient], step: int, learners: Sequence[Learner] | None = None) -> None:
+    def observe(self, gradients: Mapping[int, Gradient], step: int, learners: Sequence[LevelUpdater] | None = None) -> None:
         """Take the hosted workers' gradients of a step into the statistics behind the next update of these methods, or of all.
 
         One that is left out adds nothing.  One that is not finite makes them useless: ``update_levels`` says so, on all processes together.
         """
-        for learner in self.learners if learners is None else learners:
-            for worker, statistics in learner.statistics.items():
+        for level_updater in self.learners if learners is None else learners:
+            for worker, statistics in level_updater.statistics.items():
                 gradient = gradients.get(worker)
                 if gradient is None or math.isnan(statistics.totals[0]):
                     continue
                 try:
-                    learner.observe(self._vector(gradient), self.parts, Key(self.seed, step, worker))
+                    level_updater.observe(self._vector(gradient), self.parts, Key(self.seed, step, worker))
                 except NonFiniteError:
                     bad = non_finite_parameter(gradient)
                     statistics.totals[:] = math.nan, _largest_parameter(gradient) if bad is None else bad, 0.0
 
-    def update_levels(self, learners: Sequence[Learner] | None = None) -> str | None:
+    def update_levels(self, learners: Sequence[LevelUpdater] | None = None) -> str | None:
         """Merge all workers' statistics in worker order, on every process alike, and update the levels of these methods, or of all.
 
         Where a gradient behind the statistics was not finite the levels stay, and its parameter and worker are returned.
         """
         found: list[str] = []
-        for learner in self.learners if learners is None else learners:
-            everyone = [learner.read(row) for row in self._gathered_statistics(learner)]
-            learner.forget()
+        for level_updater in self.learners if learners is None else learners:
+            everyone = [level_updater.read(row) for row in self._gathered_statistics(level_updater)]
+            level_updater.forget()
             bad = next((worker for worker, statistics in enumerate(everyone) if math.isnan(statistics.totals[0])), None)
             if bad is None:
-                learner.update(everyone)
+                level_updater.update(everyone)
             else:
                 found.append(f"{list(self.parameters)[int(everyone[bad].totals[1])]!r} on worker {bad}")
         return found[0] if found else None
 
-    def _gathered_statistics(self, learner: Learner) -> list[Tensor]:
-        return self.gather_tensors(learner.rows(self.device), "levels")
+    def _gathered_statistics(self, level_updater: LevelUpdater) -> list[Tensor]:
+        return self.gather_tensors(level_updater.rows(self.device), "levels")
 
     # --- checkpoints ---
 
@@ -296,8 +296,8 @@ class Workers:
                 own["compressor"]["by_worker"] = self._of_every_worker(own["compressor"]["by_worker"])
             if coder.memories:
                 own["memories"] = [self._gathered_memory(around) for around in coder.memories]
-        for learner in self.learners:
-            by_encoder(state)[learner.encoder]["statistics"] = [row.cpu() for row in self._gathered_statistics(learner)]
+        for level_updater in self.learners:
+            by_encoder(state)[level_updater.encoder]["statistics"] = [row.cpu() for row in self._gathered_statistics(level_updater)]
         return state
 
     def _gathered_memory(self, around: ErrorFeedback) -> dict[str, Any]:
@@ -313,16 +313,16 @@ class Workers:
 
     def _of_every_worker(self, kept: dict[int, Any]) -> dict[int, Any]:
         """What methods keep for the hosted workers, and for all others; on every process alike."""
-        told = self.links.texts(json.dumps({worker: kept[worker] for worker in self.hosted if worker in kept}), "control")
+        told = self.transport.texts(json.dumps({worker: kept[worker] for worker in self.hosted if worker in kept}), "control")
         return {int(worker): own for text in told for worker, own in json.loads(text).items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         here = [self._hosted_here(own) for own in by_encoder(state)]
-        older = {"second": self.coders.second.compressor.state_dict()}  # before there was one
+        older = {"second": self.coders.mean_compressor.compressor.state_dict()}  # before there was one
         self.coders.load_state_dict({**older, **here[0], "layers": here[1:]}, self.device)
-        for learner in self.learners:
-            saved = by_encoder(state)[learner.encoder]["statistics"]
-            learner.statistics = {worker: learner.read(saved[worker]) for worker in learner.workers}
+        for level_updater in self.learners:
+            saved = by_encoder(state)[level_updater.encoder]["statistics"]
+            level_updater.statistics = {worker: level_updater.read(saved[worker]) for worker in level_updater.workers}
 
     def _hosted_here(self, state: dict[str, Any]) -> dict[str, Any]:
         """An encoder's state with the memories of the workers hosted here alone."""

@@ -156,7 +156,7 @@ def _validate_exchange(config: Mapping[str, Any]) -> None:
         raise ValueError(f"{next(iter(chosen.values()))}: has no effect with trajectory='sgd', which exchanges one worker's gradient")
     if METHODS[name].single_worker and exchange["collective"] not in ("gather", "auto"):
         raise ValueError(f"{chosen['collective']}: method={name} sends one worker's gradient alone; legal here: gather, auto")
-    means = [METHODS[METHODS[one].second or one].settings for one in methods_of(config)]
+    means = [METHODS[METHODS[one].mean_compressor or one].settings for one in methods_of(config)]
     if "second_bits" in chosen and not any("bits" in _fields(schema) for schema in means):
         raise ValueError(f"{chosen['second_bits']}: has no effect with method={name}, whose means are not quantized")
     if exchange["num_aggregate"] > workers:

@@ -82,7 +82,7 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
     if "momentum" in (kind, METHODS[chosen["method"]].feedback if kind == "auto" else ""):
         chosen = {name: value for name, value in chosen.items() if not name.startswith("optim")}
     entry = METHODS[chosen["method"]]
-    if "bits" not in {item.name for item in dataclasses.fields(METHODS[entry.second or chosen["method"]].settings)}:
+    if "bits" not in {item.name for item in dataclasses.fields(METHODS[entry.mean_compressor or chosen["method"]].settings)}:
         chosen.pop("exchange.second_bits", None)
     if chosen.get("compute.cuda_graphs"):
         chosen = {name: value for name, value in chosen.items() if name not in ("device", "compute.compile")}

@@ -150,10 +150,10 @@ def test_the_key_alone_decides_the_rounding(name):
     assert torch.equal(first, other) == claims(name).deterministic
 
 
-def sparse(n: int, *places: int) -> torch.Tensor:
+def sparse(n: int, *indices: int) -> torch.Tensor:
     """Zero but for a few coordinates of different sizes."""
     x = torch.zeros(n)
-    x[list(places)] = torch.linspace(1.0, -2.0, len(places))
+    x[list(indices)] = torch.linspace(1.0, -2.0, len(indices))
     return x
 
 

@@ -107,7 +107,7 @@ def _seconds(action: Callable[[], Any], device: torch.device) -> float:
 
 
 def num_updates(method: Mapping[str, Any], steps: int) -> int:
-    """Level updates of a run of ``steps`` steps, as ``nuq.exchange.level_updates.Learner.next_update`` schedules them; 0 for fixed levels."""
+    """Level updates of a run of ``steps`` steps, as ``nuq.exchange.level_updates.LevelUpdater.next_update`` schedules them; 0 for fixed levels."""
     if "update_at" not in method:
         return 0
     period = method["update_every"]
@@ -121,12 +121,12 @@ def _updates_s(trainer: Trainer, config: dict[str, Any], full_pass_s: float) -> 
         sections.named_method(config),
         *(layer.settings for layer in sections.named_layers(config)),
     ]  # the full run's, not the trial's
-    for learner in workers.learners:
-        settings = of_encoders[learner.encoder]
+    for level_updater in workers.learners:
+        settings = of_encoders[level_updater.encoder]
         gradient, _ = trainer.gradient(0, 0, trainer.order, "dry run")
         gradients = dict.fromkeys(workers.hosted, gradient)
-        observe_s = _seconds(lambda of=gradients, one=learner: workers.observe(of, 0, [one]), trainer.device) / len(gradients)
-        solve_s = _seconds(lambda one=learner: workers.update_levels([one]), trainer.device)
+        observe_s = _seconds(lambda of=gradients, one=level_updater: workers.observe(of, 0, [one]), trainer.device) / len(gradients)
+        solve_s = _seconds(lambda one=level_updater: workers.update_levels([one]), trainer.device)
         fresh = settings.statistics == "fresh" or not trainer.trains_on_method
         samples = settings.num_samples * workers.num_workers
         one_s = samples * (observe_s + (full_pass_s if fresh else 0.0)) + solve_s

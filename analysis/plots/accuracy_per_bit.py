@@ -34,7 +34,7 @@ def accuracy_per_bit(logs: Logs, width: float) -> Figure | str:
     panels = []
     for group in groups(without(logs, knobs)):
         if group.trajectory == "method":
-            panels.append(Panel(group, tuple(Series(cell, {0.0: cell}) for cell in group.cells)))
+            panels.append(Panel(group, tuple(Series(seed_group, {0.0: seed_group}) for seed_group in group.seed_groups)))
     if not panels:
         return "no run is trained with the quantized gradient"
     of_runs = logs.settings.filter(items=knobs)
@@ -52,7 +52,7 @@ def _filled(axes: Axes, panel: Panel, counts: Counts, knobs: pd.DataFrame) -> st
     lines = []
     for series in panel.series:
         rows, used = [], 0
-        for runs in _by_value(knobs.loc[list(series.cell.runs)]):
+        for runs in _by_value(knobs.loc[list(series.seed_group.runs)]):
             values = accuracy.reindex(runs).dropna()
             place = geometric_mean(bits.reindex(runs))
             if len(values) and np.isfinite(place):
@@ -60,20 +60,20 @@ def _filled(axes: Axes, panel: Panel, counts: Counts, knobs: pd.DataFrame) -> st
                 used += len(values)
         if not rows:
             continue
-        counts.add(series.cell, used, len(series.cell.runs))
+        counts.add(series.seed_group, used, len(series.seed_group.runs))
         table = pd.DataFrame(rows, columns=["bits", "mean", "low", "high"]).set_index("bits").sort_index()
-        if series.cell.method in FULL_PRECISION:
-            reference(axes, series.cell, arithmetic(accuracy.reindex(list(series.cell.runs)).dropna()))
+        if series.seed_group.method in FULL_PRECISION:
+            reference(axes, series.seed_group, arithmetic(accuracy.reindex(list(series.seed_group.runs)).dropna()))
         else:
-            lines.append((series.cell, table))
+            lines.append((series.seed_group, table))
     if not lines:
         return "no complete run has logged Vacc and comm/bits_per_coordinate"
     places = np.concatenate([table.index for _, table in lines])
     if places.max() / places.min() > 10:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
-    for cell, table in lines:
-        line(axes, cell, table)
+    for seed_group, table in lines:
+        line(axes, seed_group, table)
     limit(axes, log=False)
     axes.set_xlabel("bits per coordinate (measured)")
     axes.set_ylabel("final validation accuracy (%)")

@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.aggregate import estimate
 from analysis.logs.load import Logs
-from analysis.seed_groups import Cell, Group, cells, groups, shown
+from analysis.seed_groups import Group, SeedGroup, groups, seed_groups, shown
 
 
 class Mean(NamedTuple):
@@ -24,13 +24,13 @@ class Mean(NamedTuple):
 
 @dataclass(frozen=True)
 class Series:
-    """The cells of one method that differ in nothing but the setting, by its value in ascending order.
+    """The seed groups of one method that differ in nothing but the setting, by its value in ascending order.
 
-    Empty ``points``: a method that does not read the setting, so that ``cell`` is a reference for all values.
+    Empty ``points``: a method that does not read the setting, so that ``seed group`` is a reference for all values.
     """
 
-    cell: Cell
-    points: Mapping[float, Cell]
+    seed_group: SeedGroup
+    points: Mapping[float, SeedGroup]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,10 @@ def along(logs: Logs, setting: str) -> list[Panel] | str:
         return f"{setting} has values that are not numbers"
     if numbers.nunique() < 2:
         return f"{setting} has fewer than two values"
-    panels = [Panel(group, tuple(_series(cell, numbers) for cell in group.cells), setting) for group in groups(without(logs, [setting]))]
+    panels = [
+        Panel(group, tuple(_series(seed_group, numbers) for seed_group in group.seed_groups), setting)
+        for group in groups(without(logs, [setting]))
+    ]
     panels = [panel for panel in panels if len(panel.values) > 1]
     return panels or f"{setting} has fewer than two values among runs that can be compared"
 
@@ -79,16 +82,16 @@ def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else np.nan
 
 
-def _series(cell: Cell, numbers: pd.Series) -> Series:
-    own = numbers.reindex(list(cell.runs)).dropna()
-    points = {float(value): replace(cell, runs=tuple(map(str, rows.index))) for value, rows in own.groupby(own)}  # type: ignore[arg-type]
-    return Series(cell, points)
+def _series(seed_group: SeedGroup, numbers: pd.Series) -> Series:
+    own = numbers.reindex(list(seed_group.runs)).dropna()
+    points = {float(value): replace(seed_group, runs=tuple(map(str, rows.index))) for value, rows in own.groupby(own)}  # type: ignore[arg-type]
+    return Series(seed_group, points)
 
 
 def trade_offs(logs: Logs) -> list[Panel]:
-    """The cells of each method joined along what trades bits against error: its bits, or else its bucket size.
+    """The seed groups of each method joined along what trades bits against error: its bits, or else its bucket size.
 
-    Every cell has a place in a series (at infinity if its method reads neither); sweeps over both have one series for each bucket size.
+    Every seed group has a place in a series (at infinity if its method reads neither); sweeps over both have one series for each bucket size.
     """
     settings = logs.settings
     several = [name for name in ("method.bits", "method.bucket_size") if name in settings and len(set(settings[name].map(shown))) > 1]
@@ -96,9 +99,11 @@ def trade_offs(logs: Logs) -> list[Panel]:
     panels = []
     for group in groups(without(logs, several)):
         own = settings.loc[group.logs.settings.index]
-        joined = cells(own.drop(columns=[along_name]) if along_name else own)
+        joined = seed_groups(own.drop(columns=[along_name]) if along_name else own)
         numbers = own[along_name].map(_number).fillna(np.inf) if along_name else pd.Series(np.inf, own.index)
-        panels.append(Panel(replace(group, cells=joined), tuple(_series(cell, numbers) for cell in joined), along_name or ""))
+        panels.append(
+            Panel(replace(group, seed_groups=joined), tuple(_series(seed_group, numbers) for seed_group in joined), along_name or "")
+        )
     return panels
 
 

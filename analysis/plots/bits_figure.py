@@ -13,18 +13,18 @@ from analysis.aggregate import Estimate, estimate, final, geometric_mean, mark, 
 from analysis.plots.curves import plain
 from analysis.plots.style import look
 from analysis.results import compression_ratio
-from analysis.seed_groups import Cell, Group
+from analysis.seed_groups import Group, SeedGroup
 from analysis.tensor_formats import all_or_none
 
 
-def _bits(group: Group) -> Iterator[tuple[Cell, float, pd.Series]]:
-    """Each cell that logged both, its bits, and the final accuracies of its runs."""
-    for cell in group.cells:
-        runs = runs_to_use(group.logs, cell)
+def _bits(group: Group) -> Iterator[tuple[SeedGroup, float, pd.Series]]:
+    """Each seed group that logged both, its bits, and the final accuracies of its runs."""
+    for seed_group in group.seed_groups:
+        runs = runs_to_use(group.logs, seed_group)
         bits = geometric_mean(final(group.logs, "comm/bits_per_coordinate", runs))
         accuracy = final(group.logs, "Vacc", runs).dropna()
         if np.isfinite(bits) and len(accuracy):
-            yield cell, bits, accuracy
+            yield seed_group, bits, accuracy
 
 
 BITS_LABEL = "measured bits per coordinate\n(in a grey band: nearly equal bits, side by side)"
@@ -106,12 +106,12 @@ def ratio_against_accuracy(axes: Axes, group: Group) -> str | None:
     tag = "Vacc" if "Vacc" in group.logs.tags else "Vpearson"
     scores = final(group.logs, tag, list(ratios.index))
     points, left_out = [], False
-    for cell in group.cells:
-        runs = runs_to_use(group.logs, cell)
+    for seed_group in group.seed_groups:
+        runs = runs_to_use(group.logs, seed_group)
         ratio, score = geometric_mean(ratios.reindex(runs)), scores.reindex(runs).dropna()
         if np.isfinite(ratio) and len(score):
             if all_or_none(group.logs.settings.loc[runs[0]].to_dict()):
-                points.append((cell, ratio, score))
+                points.append((seed_group, ratio, score))
             else:
                 left_out = True
     if len(points) < 2:
@@ -124,13 +124,13 @@ def ratio_against_accuracy(axes: Axes, group: Group) -> str | None:
     return None
 
 
-def _draw(axes: Axes, group: Group, points: Sequence[tuple[Cell, float, pd.Series]]) -> None:
-    """Mean and interval of each cell's accuracies at its place, on a logarithmic axis; nearly equal ones side by side."""
+def _draw(axes: Axes, group: Group, points: Sequence[tuple[SeedGroup, float, pd.Series]]) -> None:
+    """Mean and interval of each seed group's accuracies at its place, on a logarithmic axis; nearly equal ones side by side."""
     values = np.array([place for _, place, _ in points])
     places, blocks, apart = _side_by_side(values, _width(axes))
     estimates = [estimate(accuracy) for _, _, accuracy in points]
-    for (cell, _, accuracy), found, place in zip(points, estimates, places, strict=True):
-        style, label = look(cell, lines=False), marked(cell.label, mark(group.logs, cell, len(accuracy)))
+    for (seed_group, _, accuracy), found, place in zip(points, estimates, places, strict=True):
+        style, label = look(seed_group, lines=False), marked(seed_group.label, mark(group.logs, seed_group, len(accuracy)))
         if np.isfinite(found.half_width):
             axes.errorbar(place, found.mean, yerr=found.half_width, fmt="none", ecolor=style.colour, elinewidth=0.8, capsize=2, zorder=2)
         axes.plot([place], [found.mean], label=label, linestyle="none", zorder=3, **style.point())

@@ -18,7 +18,7 @@ from analysis.plots.across import Mean, Panel, along, arithmetic, geometric, tra
 from analysis.plots.bits_figure import BITS_LABEL
 from analysis.plots.panels import Counts, columns_of, draw, limit, line, reference
 from analysis.plots.style import RC
-from analysis.seed_groups import Cell
+from analysis.seed_groups import SeedGroup
 
 FULL_PRECISION = ("sgd", "supersgd")  # methods that quantize nothing
 _APART = 0.015  # of the bits, between points that stand side by side
@@ -38,9 +38,9 @@ class _Quantity:
         """Of each complete run."""
         return self.read(logs, list(logs.status.index[logs.status["complete"].to_numpy(bool)]))
 
-    def of(self, of_complete: pd.Series, cell: Cell) -> tuple[Mean, int]:
-        """Mean, low and high over the complete runs of a cell, and how many there are."""
-        values = of_complete.reindex(list(cell.runs)).dropna()
+    def of(self, of_complete: pd.Series, seed_group: SeedGroup) -> tuple[Mean, int]:
+        """Mean, low and high over the complete runs of a seed group, and how many there are."""
+        values = of_complete.reindex(list(seed_group.runs)).dropna()
         return (geometric if self.log else arithmetic)(values), len(values)
 
 
@@ -75,20 +75,20 @@ def _against(axes: Axes, panel: Panel, setting: str, counts: Counts, inches: flo
     quantity = _VARIANCE if panel.group.trajectory == "sgd" else _ACCURACY
     values, drawn = quantity.of_complete(panel.group.logs), set[float]()
     log = _spans_decades(panel.values)
-    beside = [series.cell for series in panel.series if series.points]
+    beside = [series.seed_group for series in panel.series if series.points]
     for series in panel.series:
-        found = {value: quantity.of(values, cell) for value, cell in (series.points or {np.nan: series.cell}).items()}
+        found = {value: quantity.of(values, seed_group) for value, seed_group in (series.points or {np.nan: series.seed_group}).items()}
         found = {value: item for value, item in found.items() if np.isfinite(item[0].mean)}
         if not found:
             continue
-        counts.add(series.cell, sum(n for _, n in found.values()), len(series.cell.runs))
+        counts.add(series.seed_group, sum(n for _, n in found.values()), len(series.seed_group.runs))
         table = pd.DataFrame([item for item, _ in found.values()], index=list(found), columns=["mean", "low", "high"])
         if series.points:
-            by = (beside.index(series.cell) - (len(beside) - 1) / 2) / len(beside)
-            line(axes, series.cell, table.set_axis(_moved(list(found), by, panel.values, log)))
+            by = (beside.index(series.seed_group) - (len(beside) - 1) / 2) / len(beside)
+            line(axes, series.seed_group, table.set_axis(_moved(list(found), by, panel.values, log)))
             drawn |= set(found)
         else:
-            reference(axes, series.cell, next(iter(found.values()))[0])
+            reference(axes, series.seed_group, next(iter(found.values()))[0])
     if len(drawn) < 2:
         return quantity.missing if not drawn else f"only the runs with {setting}={min(drawn):g} are complete"
     axes.set_ylabel(quantity.label)
@@ -160,7 +160,7 @@ def error_per_bit(logs: Logs, width: float) -> Figure | str:
 
     The axes are those of rate and distortion: linear bits (a logarithm to base 2 where they span more than a factor of 10, as
     with sparsifiers), logarithmic error; a good quantizer falls by a factor of about 4 for each bit, which a dotted line shows.
-    One point for each cell with its 95 % interval over seeds (of the logarithm); lines join the cells of a method that differ in
+    One point for each seed group with its 95 % interval over seeds (of the logarithm); lines join the seed groups of a method that differ in
     bits, or in bucket size where the bits are all the same.  Runs on the SGD trajectory, which all measure on the same weights,
     where there are any; otherwise each on its own.  Methods that send 32 bits add nothing by quantization: SuperSGD has no point,
     SGD is a line at what one worker's minibatch adds.  ``width`` in inches.
@@ -171,24 +171,24 @@ def error_per_bit(logs: Logs, width: float) -> Figure | str:
 
 
 def _error(axes: Axes, panel: Panel, counts: Counts) -> str | None:
-    drawn: list[tuple[Cell, pd.DataFrame]] = []
+    drawn: list[tuple[SeedGroup, pd.DataFrame]] = []
     logs = panel.group.logs
     errors, all_bits = _EXCESS.of_complete(logs), final(logs, "comm/bits_per_coordinate", list(logs.settings.index))
     for series in panel.series:
         rows = []
-        for cell in series.points.values():
-            error, n = _EXCESS.of(errors, cell)
-            bits = geometric_mean(all_bits.reindex(list(cell.runs)))
-            if np.isfinite(error.mean) and np.isfinite(bits) and cell.method not in FULL_PRECISION:
+        for seed_group in series.points.values():
+            error, n = _EXCESS.of(errors, seed_group)
+            bits = geometric_mean(all_bits.reindex(list(seed_group.runs)))
+            if np.isfinite(error.mean) and np.isfinite(bits) and seed_group.method not in FULL_PRECISION:
                 rows.append((bits, *error))
-                counts.add(series.cell, n, 0)
-            elif np.isfinite(error.mean) and cell.method == "sgd":
-                counts.add(series.cell, n, len(cell.runs))
-                reference(axes, series.cell, error)
+                counts.add(series.seed_group, n, 0)
+            elif np.isfinite(error.mean) and seed_group.method == "sgd":
+                counts.add(series.seed_group, n, len(seed_group.runs))
+                reference(axes, series.seed_group, error)
         if rows:
-            counts.add(series.cell, 0, len(series.cell.runs))
+            counts.add(series.seed_group, 0, len(series.seed_group.runs))
             table = pd.DataFrame(rows, columns=["bits", "mean", "low", "high"]).set_index("bits").sort_index()
-            drawn.append((series.cell, table))
+            drawn.append((series.seed_group, table))
     if not drawn:
         return _EXCESS.missing
     bits = np.concatenate([table.index for _, table in drawn])
@@ -196,8 +196,8 @@ def _error(axes: Axes, panel: Panel, counts: Counts) -> str | None:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     places = iter(_side_by_side(axes, [float(table.index[0]) for _, table in drawn if len(table) == 1]))
-    for cell, table in drawn:
-        line(axes, cell, table if len(table) > 1 else table.set_axis([next(places)]))
+    for seed_group, table in drawn:
+        line(axes, seed_group, table if len(table) > 1 else table.set_axis([next(places)]))
     limit(axes, log=True)
     if panel.setting == "method.bits":
         _guide(axes, [table for _, table in drawn if len(table) > 1])

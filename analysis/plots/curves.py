@@ -34,7 +34,7 @@ from analysis.aggregate import (
 from analysis.axes import MISSING, positions, unit
 from analysis.decay import drops
 from analysis.plots.style import look
-from analysis.seed_groups import Cell, Group, title
+from analysis.seed_groups import Group, SeedGroup, title
 
 BOTH = ("method", "sgd")
 REFERENCES = {"super_var": "supersgd", "sgd_var": "sgd"}  # tag -> the method that it is the variance of
@@ -77,9 +77,9 @@ PLOTS = (
 
 @dataclass(frozen=True)
 class _Curve:
-    """A cell's mean over seeds: step, x (where on the axis), and mean, low and high of the quantity there."""
+    """A seed group's mean over seeds: step, x (where on the axis), and mean, low and high of the quantity there."""
 
-    cell: Cell
+    seed_group: SeedGroup
     label: str
     complete: bool  # some of its runs are
     runs: tuple[str, ...]
@@ -104,7 +104,7 @@ class Means:
         self._of_plot: dict[str, list[_Curve] | str] = {}
 
     def of(self, plot: Plot) -> list[_Curve] | str:
-        """A curve against the step for every cell that has one; a sentence where none has."""
+        """A curve against the step for every seed group that has one; a sentence where none has."""
         if plot.name not in self._of_plot:
             self._of_plot[plot.name] = self._computed(plot)
         return self._of_plot[plot.name]
@@ -121,7 +121,9 @@ class Means:
     @functools.cached_property
     def _used(self) -> list[_Used]:
         logs = self.group.logs
-        return [_Used(cell, tuple(runs_to_use(logs, cell)), any_complete(logs, cell)) for cell in self.group.cells]
+        return [
+            _Used(seed_group, tuple(runs_to_use(logs, seed_group)), any_complete(logs, seed_group)) for seed_group in self.group.seed_groups
+        ]
 
     @functools.cached_property
     def drops(self) -> list[float]:
@@ -137,29 +139,29 @@ class Means:
 
 @dataclass(frozen=True)
 class _Used:
-    """What every curve of a cell is made from."""
+    """What every curve of a seed group is made from."""
 
-    cell: Cell
+    seed_group: SeedGroup
     runs: tuple[str, ...]
-    complete: bool  # some of the cell's runs are
+    complete: bool  # some of the seed group's runs are
 
 
 def _curve(group: Group, used: _Used, tag: str, log: bool) -> _Curve:
-    cell, found = used.cell, seeds(group.logs, tag, used.runs, geometric=log)
-    label = marked(cell.label, fewer(cell, len(found.runs)) if used.complete else UNFINISHED)
+    seed_group, found = used.seed_group, seeds(group.logs, tag, used.runs, geometric=log)
+    label = marked(seed_group.label, fewer(seed_group, len(found.runs)) if used.complete else UNFINISHED)
     step = found.step.astype(float)
     mean, low, high = mean_and_interval(found.values, geometric=log)
     if tag == RELATIVE_VARIANCE and len(found.runs) == 1 and "relative_var_se" in group.logs.tags:  # no seeds tell its interval
         error = wide(group.logs, "relative_var_se", found.runs)[found.runs[0]].reindex(found.step)
         low, high = with_own_error(mean, error.to_numpy(float))
-    return _Curve(cell, label, used.complete, found.runs, step, step, mean, low, high)
+    return _Curve(seed_group, label, used.complete, found.runs, step, step, mean, low, high)
 
 
 # --- one panel ----------------------------------------------------------------------------------------------------
 
 
 def curves(axes: Axes, means: Means, plot: Plot, axis: str = "step") -> str | None:
-    """Draw a quantity for every cell: mean and 95 % interval over seeds.  A sentence where there is nothing to draw.
+    """Draw a quantity for every seed group: mean and 95 % interval over seeds.  A sentence where there is nothing to draw.
 
     On another axis than the step (``analysis.axes``), the mean of the quantity at a step stands at the mean over the same seeds of
     where they were at that step.  Cells of which some seeds are missing are pale and end in a circle; those of which no
@@ -196,9 +198,9 @@ def curves(axes: Axes, means: Means, plot: Plot, axis: str = "step") -> str | No
 
 
 def _line(axes: Axes, curve: _Curve) -> None:
-    style = look(curve.cell)
+    style = look(curve.seed_group)
     keywords: dict[str, Any] = style.line(len(curve.x))
-    if curve.label != curve.cell.label:
+    if curve.label != curve.seed_group.label:
         keywords |= {"alpha": 0.6} if curve.complete else {"alpha": 0.75, "linestyle": ":"}
         end = {"marker": "o", "markersize": 7} if curve.complete else {"marker": "x", "markersize": 6}
         last = (curve.x[-1:], curve.mean[-1:])
@@ -215,14 +217,14 @@ def _bands(axes: Axes, shown: Sequence[_Curve], log: bool) -> None:
     kept = narrow if len(there) > _CROWD else there
     for curve in kept:
         alpha = float(np.clip(0.7 / len(kept), 0.03, 0.15))
-        axes.fill_between(curve.x, curve.low, curve.high, color=look(curve.cell).colour, alpha=alpha, linewidth=0, zorder=2)
+        axes.fill_between(curve.x, curve.low, curve.high, color=look(curve.seed_group).colour, alpha=alpha, linewidth=0, zorder=2)
     if len(kept) < len(there):
         axes.plot([], [], linestyle="none", gid="no bands")
 
 
 def _references(axes: Axes, group: Group, axis: str) -> None:
     """Full-precision variances, from the same minibatches, where those methods have no run of their own here."""
-    own = {cell.method for cell in group.cells}
+    own = {seed_group.method for seed_group in group.seed_groups}
     runs = list(group.logs.settings.index)
     for (tag, method), dash in zip(REFERENCES.items(), ("--", ":"), strict=True):
         table = wide(group.logs, tag, runs) if method not in own else pd.DataFrame()
@@ -246,7 +248,7 @@ def _drops(axes: Axes, means: Means, shown: Sequence[_Curve], axis: str, size: f
             continue
         for curve, place in known:
             value = np.interp(place, curve.x, np.log(curve.mean) if log else curve.mean)
-            axes.plot([place], [np.exp(value) if log else value], gid="drops", zorder=4, color=look(curve.cell).colour, **_STROKE)
+            axes.plot([place], [np.exp(value) if log else value], gid="drops", zorder=4, color=look(curve.seed_group).colour, **_STROKE)
 
 
 def _limit(axes: Axes, plot: Plot) -> None:

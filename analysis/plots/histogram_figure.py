@@ -19,7 +19,7 @@ from analysis.aggregate import runs_to_use
 from analysis.logs.histograms import COORDINATES, FIT, Histogram, read
 from analysis.plots.level_figures import levels_at, threshold, value_axis
 from analysis.plots.style import RC, look
-from analysis.seed_groups import Cell, Group
+from analysis.seed_groups import Group, SeedGroup
 
 _DEPTH = 1e-6  # the axis ends at this part of the highest density
 _FEW = 16  # up to so many levels are drawn through the panel, more only at its foot
@@ -32,7 +32,7 @@ _LETTERS = 15  # an inch of a title
 class _Shown:
     """One measurement of one run."""
 
-    cell: Cell
+    seed_group: SeedGroup
     measured: Histogram
     fitted: Histogram | None
     levels: np.ndarray  # float64[L], ascending; empty where none were logged
@@ -57,7 +57,7 @@ def gradient_histogram(group: Group, width: float) -> Figure | str:
     columns = min(len(found), 4 if page else 2)
     rows = -(-len(found) // columns)
     inches = width / max(columns, 2)  # of a panel
-    titles = [f"{textwrap.fill(shown.cell.label, round(_LETTERS * (inches - 0.2)))}\nstep {shown.measured.step}" for shown in found]
+    titles = [f"{textwrap.fill(shown.seed_group.label, round(_LETTERS * (inches - 0.2)))}\nstep {shown.measured.step}" for shown in found]
     lines = max(title.count("\n") for title in titles)
     figure = Figure(figsize=(width, 0.75 + rows * (inches * _ASPECT + 0.13 * (lines - 1))))
     FigureCanvasAgg(figure)
@@ -87,25 +87,25 @@ def gradient_histogram(group: Group, width: float) -> Figure | str:
 
 
 def _measurements(group: Group, *, early: bool) -> Iterator[_Shown]:
-    adaptive = [cell for cell in group.cells if _adapts(group, cell)]
-    for cells in (adaptive, [cell for cell in group.cells if cell not in adaptive]):
+    adaptive = [seed_group for seed_group in group.seed_groups if _adapts(group, seed_group)]
+    for seed_groups in (adaptive, [seed_group for seed_group in group.seed_groups if seed_group not in adaptive]):
         there = False
-        for cell in cells:
-            for shown in _of_cell(group, cell, early=early):
+        for seed_group in seed_groups:
+            for shown in _of_seed_group(group, seed_group, early=early):
                 there = True
                 yield shown
         if there:
             return
 
 
-def _adapts(group: Group, cell: Cell) -> bool:
+def _adapts(group: Group, seed_group: SeedGroup) -> bool:
     settings = group.logs.settings
-    return "method.update_at" in settings and bool(settings.loc[list(cell.runs), "method.update_at"].notna().any())
+    return "method.update_at" in settings and bool(settings.loc[list(seed_group.runs), "method.update_at"].notna().any())
 
 
-def _of_cell(group: Group, cell: Cell, *, early: bool) -> list[_Shown]:
+def _of_seed_group(group: Group, seed_group: SeedGroup, *, early: bool) -> list[_Shown]:
     """The last measurement of the first run that has any, and before it the first one (``early``)."""
-    runs = runs_to_use(group.logs, cell)
+    runs = runs_to_use(group.logs, seed_group)
     for run in sorted(runs, key=lambda run: seed_of(group, run)):
         folder = group.logs.folder / run
         measured = [histogram for histogram in read(folder, COORDINATES) if sound(histogram)]
@@ -113,7 +113,7 @@ def _of_cell(group: Group, cell: Cell, *, early: bool) -> list[_Shown]:
             continue
         fits = {histogram.step: histogram for histogram in read(folder, FIT) if sound(histogram)}
         chosen = [measured[0], measured[-1]] if early and len(measured) > 1 else [measured[-1]]
-        return [_Shown(cell, item, fits.get(item.step), levels_at(group.logs, run, item.step)) for item in chosen]
+        return [_Shown(seed_group, item, fits.get(item.step), levels_at(group.logs, run, item.step)) for item in chosen]
     return []
 
 
@@ -135,7 +135,7 @@ def density(histogram: Histogram) -> np.ndarray:
 
 
 def _panel(axes: Axes, shown: _Shown) -> None:
-    colour = look(shown.cell).colour
+    colour = look(shown.seed_group).colour
     axes.stairs(shown.density, shown.measured.edges, fill=True, color=colour, alpha=0.3, linewidth=0, baseline=1e-300)
     if shown.fitted is not None:
         middles = (shown.fitted.edges[:-1] + shown.fitted.edges[1:]) / 2

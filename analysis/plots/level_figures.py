@@ -21,7 +21,7 @@ from analysis.aggregate import mark, marked, runs_to_use
 from analysis.logs.load import Logs
 from analysis.plots.curves import step_axis
 from analysis.plots.style import RC, look
-from analysis.seed_groups import Cell, Group
+from analysis.seed_groups import Group, SeedGroup
 
 _TAG = re.compile(r"levels/(\d+)$")
 _ROW = 0.23  # inches per method
@@ -33,20 +33,20 @@ _LOWEST = 1e-6  # levels below are not told apart
 _PAPER = {"linestyle": "none", "marker": "D", "markersize": 3.4, "markerfacecolor": "white", "markeredgewidth": 0.8, "color": "#000000"}
 
 
-def _levels(group: Group) -> Iterator[tuple[Cell, pd.DataFrame]]:
-    """For each cell that logged levels: index (run, step), one column per level, ascending."""
+def _levels(group: Group) -> Iterator[tuple[SeedGroup, pd.DataFrame]]:
+    """For each seed group that logged levels: index (run, step), one column per level, ascending."""
     numbers = {tag: int(match[1]) for tag in group.logs.tags if (match := _TAG.match(tag))}
     rows = group.logs.of_tags(*numbers)
     rows = rows[np.isfinite(rows["value"])]
     if not len(rows):
         return
     rows = rows.assign(level=[numbers[str(tag)] for tag in rows["tag"]], run=rows["run"].astype(str))
-    for cell in group.cells:
-        own = rows[rows["run"].isin(runs_to_use(group.logs, cell))]
+    for seed_group in group.seed_groups:
+        own = rows[rows["run"].isin(runs_to_use(group.logs, seed_group))]
         table = own.pivot(index=["run", "step"], columns="level", values="value")
         table = table.reindex(columns=range(1 + max(table.columns, default=0))).dropna(axis=0)
         if len(table):
-            yield cell, table
+            yield seed_group, table
 
 
 def levels_at(logs: Logs, run: str, step: int) -> np.ndarray:
@@ -96,24 +96,24 @@ def final(group: Group, width: float) -> Figure | str:
 
     Diamonds are the paper's, where it shows levels for the same task, method and bits (``published.levels``).
     """
-    found = [(cell, table.groupby("run").last()) for cell, table in _levels(group)]
+    found = [(seed_group, table.groupby("run").last()) for seed_group, table in _levels(group)]
     if not found:
         return "no run has logged levels"
-    labels = [marked(cell.label, mark(group.logs, cell, len(table))) for cell, table in found]
+    labels = [marked(seed_group.label, mark(group.logs, seed_group, len(table))) for seed_group, table in found]
     labels = [label if width > 5 else textwrap.fill(label, _LETTERS) for label in labels]
     row_height = max(_ROW, *(0.05 + 0.125 * len(label.split("\n")) for label in labels))
     figure = Figure(figsize=(width, 0.6 + row_height * len(found)))
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     shown = [table.to_numpy().ravel() for _, table in found]
-    for row, (cell, table) in enumerate(found):
-        colour = look(cell).colour
+    for row, (seed_group, table) in enumerate(found):
+        colour = look(seed_group).colour
         mean = table.mean()
         stroke = {"linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 1.6 if len(mean) <= _MANY else 0.6}
         axes.hlines(row, mean.iloc[0], mean.iloc[-1], color="#c8c8c8", linewidth=0.8, zorder=1)
         axes.hlines(np.full(len(mean), row), table.min(), table.max(), color=colour, linewidth=5, alpha=0.3, zorder=2)
         axes.plot(mean, np.full(len(mean), row), color=colour, zorder=3, **stroke)
-        theirs = published.levels(group.logs.settings.loc[cell.runs[0]].to_dict()).get(cell.method, ())
+        theirs = published.levels(group.logs.settings.loc[seed_group.runs[0]].to_dict()).get(seed_group.method, ())
         axes.plot(theirs, np.full(len(theirs), row), zorder=4, **_PAPER)
         shown += [np.array(theirs)] if theirs else []
     longest = max(len(line) for label in labels for line in label.split("\n"))
@@ -137,7 +137,7 @@ def final(group: Group, width: float) -> Figure | str:
 @rc_context(RC)
 def over_steps(group: Group, widths: dict[str, float]) -> Figure | str:
     """Levels against the step, a panel for each method whose levels move; one thin line per seed and level."""
-    moving = [(cell, table) for cell, table in _levels(group) if _moves(table)]
+    moving = [(seed_group, table) for seed_group, table in _levels(group) if _moves(table)]
     if not moving:
         return "no levels change during these runs"
     symmetric = all(np.allclose(table, -table.to_numpy()[:, ::-1], atol=1e-5) for _, table in moving)
@@ -145,14 +145,14 @@ def over_steps(group: Group, widths: dict[str, float]) -> Figure | str:
     rows = -(-len(moving) // columns)
     width = widths["column"] if len(moving) == 1 else widths["page"]
     letters = round(_TITLE * width / columns)
-    titles = [textwrap.fill(marked(cell.label, mark(group.logs, cell, _runs(table))), letters) for cell, table in moving]
+    titles = [textwrap.fill(marked(seed_group.label, mark(group.logs, seed_group, _runs(table))), letters) for seed_group, table in moving]
     figure = Figure(figsize=(width, 0.3 + rows * width / max(columns, 2) * (0.75 if columns < 4 else 0.95)))
     FigureCanvasAgg(figure)
     first = None
-    for index, (cell, table) in enumerate(moving):
+    for index, (seed_group, table) in enumerate(moving):
         axes = figure.add_subplot(rows, columns, index + 1, sharey=first, sharex=first)
         first = first or axes
-        _panel(axes, cell, table, symmetric)
+        _panel(axes, seed_group, table, symmetric)
         axes.set_title(titles[index])
         step_axis(axes, 3 if columns == 4 else 5)
         if index % columns:
@@ -178,8 +178,8 @@ def _moves(table: pd.DataFrame) -> bool:
     return any(float(np.ptp(of_run.to_numpy(), axis=0).max()) > 1e-6 for _, of_run in table.groupby("run"))
 
 
-def _panel(axes: Axes, cell: Cell, table: pd.DataFrame, symmetric: bool) -> None:
-    colour = look(cell).colour
+def _panel(axes: Axes, seed_group: SeedGroup, table: pd.DataFrame, symmetric: bool) -> None:
+    colour = look(seed_group).colour
     for _, of_run in table.groupby("run"):
         steps = of_run.index.get_level_values("step")
         shown = of_run.loc[:, of_run.iloc[-1] > 0] if symmetric else of_run

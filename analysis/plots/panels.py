@@ -1,4 +1,4 @@
-"""Panels of a figure across settings: a line or a reference for each cell, over one legend that says how many runs it rests on."""
+"""Panels of a figure across settings: a line or a reference for each seed group, over one legend that says how many runs it rests on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from analysis.aggregate import marked
 from analysis.plots.across import Mean, Panel
 from analysis.plots.curves import legend_below, log_ticks
 from analysis.plots.style import look
-from analysis.seed_groups import Cell
+from analysis.seed_groups import SeedGroup
 
 _RATIO = 0.72  # height of a panel over its width
 _TALLEST = 3.2  # inches
@@ -32,8 +32,8 @@ class Counts:
     def __init__(self) -> None:
         self._used: dict[str, list[int]] = {}
 
-    def add(self, cell: Cell, used: int, runs: int) -> None:
-        counts = self._used.setdefault(cell.label, [0, 0])
+    def add(self, seed_group: SeedGroup, used: int, runs: int) -> None:
+        counts = self._used.setdefault(seed_group.label, [0, 0])
         counts[0] += used
         counts[1] += runs
 
@@ -56,14 +56,14 @@ def limit(axes: Axes, log: bool) -> None:
         axes.set_ylim(low, high)
 
 
-def line(axes: Axes, cell: Cell, table: pd.DataFrame) -> None:
+def line(axes: Axes, seed_group: SeedGroup, table: pd.DataFrame) -> None:
     """A marker with its interval at every value, a line through them.
 
     Bars, not bands: a dozen bands over each other cannot be told apart, least of all in grey.
     table: mean, low, high, by ascending place on the x axis.
     """
-    style = look(cell)
-    axes.plot(table.index, table["mean"], label=cell.label, gid="mean", zorder=3, linestyle=style.dash, **style.point())
+    style = look(seed_group)
+    axes.plot(table.index, table["mean"], label=seed_group.label, gid="mean", zorder=3, linestyle=style.dash, **style.point())
     known = table.dropna()
     if len(known):
         reach = np.abs(known[["low", "high"]].sub(known["mean"], axis=0).to_numpy().T)
@@ -71,11 +71,11 @@ def line(axes: Axes, cell: Cell, table: pd.DataFrame) -> None:
         axes.errorbar(known.index, known["mean"], yerr=reach, **bars)
 
 
-def reference(axes: Axes, cell: Cell, value: Mean) -> None:
+def reference(axes: Axes, seed_group: SeedGroup, value: Mean) -> None:
     """A horizontal line, for a method that has no place on the x axis; the marker at its end tells it from others of its colour."""
-    style = look(cell)
+    style = look(seed_group)
     marker = {**style.point(), "markevery": [1], "clip_on": False}
-    axes.axhline(value.mean, label=cell.label, gid="mean", linestyle=style.dash, linewidth=1.0, zorder=2, **marker)
+    axes.axhline(value.mean, label=seed_group.label, gid="mean", linestyle=style.dash, linewidth=1.0, zorder=2, **marker)
     if np.isfinite(value.low):
         axes.axhspan(value.low, value.high, color=style.colour, alpha=0.08, linewidth=0, zorder=0)
 

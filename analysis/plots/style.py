@@ -7,7 +7,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.seed_groups import Cell
+from analysis.seed_groups import SeedGroup
 from nuq.registry import METHODS
 
 # Inches: one and two columns of a two-column paper.
@@ -84,7 +84,7 @@ OWN_TEXT = {**RC, "text.parse_math": True}  # of figures whose every word is in 
 
 @dataclass(frozen=True)
 class Look:
-    """How one cell is drawn."""
+    """How one seed group is drawn."""
 
     colour: str
     marker: str
@@ -110,23 +110,23 @@ _CYCLE = math.lcm(len(COLOURS), len(MARKERS), len(DASHES))  # so many methods ha
 _SHADES = (0.0, -0.4, 0.3)  # of a method's settings, two by two: its colour, part of the way to black, part of the way to white
 
 
-def look(cell: Cell, *, lines: bool = True) -> Look:
-    """Colour, marker and dash of the cell's method; its second setting has another dash and a hollow marker.
+def look(seed_group: SeedGroup, *, lines: bool = True) -> Look:
+    """Colour, marker and dash of the seed group's method; its second setting has another dash and a hollow marker.
 
     The next two settings have another marker and a darker shade, the two after a lighter one, and so on; in a figure of points alone (not
     ``lines``) every setting has another marker.  Where its settings differ in nothing but the scope, the entire model is solid and
     layer-wise is dashed, for every method alike.  A method that METHODS does not know takes one of the places after it, by its name.
     """
-    index = _index(cell.method)
-    dash = DASHES[(index + cell.variant) % len(DASHES)]
-    if set(cell.differs) == {"method.scope"}:
-        dash = DASHES[cell.differs["method.scope"] == "tensor"]
-    pair = cell.variant // 2
+    index = _index(seed_group.method)
+    dash = DASHES[(index + seed_group.variant) % len(DASHES)]
+    if set(seed_group.differs) == {"method.scope"}:
+        dash = DASHES[seed_group.differs["method.scope"] == "tensor"]
+    pair = seed_group.variant // 2
     marker = MARKERS[(index + 7 * pair) % len(MARKERS)]
-    hollow = cell.variant % 2 == 1
+    hollow = seed_group.variant % 2 == 1
     if not lines:
-        marker = MARKERS[(index + 7 * cell.variant) % len(MARKERS)]
-        hollow ^= cell.variant // len(MARKERS) % 2 == 1  # the second round of markers is filled where the first was hollow
+        marker = MARKERS[(index + 7 * seed_group.variant) % len(MARKERS)]
+        hollow ^= seed_group.variant // len(MARKERS) % 2 == 1  # the second round of markers is filled where the first was hollow
     return Look(_shaded(COLOURS[index % len(COLOURS)], _SHADES[pair % len(_SHADES)]), marker, dash, hollow, index)
 
 

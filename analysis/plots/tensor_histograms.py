@@ -19,7 +19,7 @@ from analysis.logs.histograms import Histogram, read
 from analysis.plots.histogram_figure import density, seed_of, sound
 from analysis.plots.style import COLOURS, RC
 from analysis.results import compression_ratio
-from analysis.seed_groups import Cell, Group
+from analysis.seed_groups import Group, SeedGroup
 from analysis.tensor_formats import KINDS
 
 TAG = "tensors/"
@@ -34,7 +34,7 @@ _COLOUR, _LAW = COLOURS[3], COLOURS[6]
 class _Shown:
     """The last histogram of each kind of tensor that one run logged."""
 
-    cell: Cell
+    seed_group: SeedGroup
     kinds: Mapping[str, Histogram]
 
 
@@ -45,11 +45,11 @@ def tensor_histograms(group: Group, width: float) -> Figure | str:
     Of one run: the lowest seed of the setting that logged the most kinds, and of those the one whose format is the finest, as it leaves the
     tensors most as they would be (SmaQ's weights end where it clamps).  Kinds that were not logged have no panel.  ``width`` in inches.
     """
-    found = [shown for shown in (_of_cell(group, cell) for cell in group.cells) if shown]
+    found = [shown for shown in (_of_seed_group(group, seed_group) for seed_group in group.seed_groups) if shown]
     if not found:
         return f"no run has logged {TAG}{KINDS[0]} or another kind of tensor"
     ratios = compression_ratio(group.logs)
-    shown = max(found, key=lambda item: (len(item.kinds), -round(ratios.reindex(item.cell.runs).fillna(np.inf).min(), 1)))
+    shown = max(found, key=lambda item: (len(item.kinds), -round(ratios.reindex(item.seed_group.runs).fillna(np.inf).min(), 1)))
     columns = min(len(shown.kinds), 5 if width > 5 else 2)
     rows = -(-len(shown.kinds) // columns)
     inches = width / max(columns, 2)
@@ -73,18 +73,18 @@ def tensor_histograms(group: Group, width: float) -> Figure | str:
     first.yaxis.set_minor_locator(NullLocator())
     first.yaxis.set_minor_formatter(NullFormatter())
     step = max(histogram.step for histogram in shown.kinds.values())
-    keys: list[Patch | Line2D] = [Patch(color=_COLOUR, alpha=0.35, linewidth=0, label=f"{shown.cell.label}, step {step}")]
+    keys: list[Patch | Line2D] = [Patch(color=_COLOUR, alpha=0.35, linewidth=0, label=f"{shown.seed_group.label}, step {step}")]
     keys.append(Line2D([], [], color=_LAW, linewidth=1.1, label="standard normal"))
     figure.legend(handles=keys, loc="outside lower center", ncols=2, borderaxespad=0.2)
     return figure
 
 
-def _of_cell(group: Group, cell: Cell) -> _Shown | None:
+def _of_seed_group(group: Group, seed_group: SeedGroup) -> _Shown | None:
     """Of the first run, by seed, that logged any."""
-    for run in sorted(runs_to_use(group.logs, cell), key=lambda run: seed_of(group, run)):
+    for run in sorted(runs_to_use(group.logs, seed_group), key=lambda run: seed_of(group, run)):
         logged = {kind: [item for item in read(group.logs.folder / run, TAG + kind) if sound(item)] for kind in KINDS}
         if kinds := {kind: items[-1] for kind, items in logged.items() if items}:
-            return _Shown(cell, kinds)
+            return _Shown(seed_group, kinds)
     return None
 
 

@@ -16,7 +16,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 from analysis.plots import style
 from analysis.plots.curves import legend_below
 from analysis.prediction.question import Question, Row, shown_bandwidth
-from analysis.seed_groups import Cell
+from analysis.seed_groups import SeedGroup
 from nuq.registry import METHODS
 
 MOST_PANELS, COLUMNS, PANEL_HEIGHT = 6, 3, 1.9
@@ -64,7 +64,7 @@ def _panel(axes: Axes, question: Question, workers: int, grid: np.ndarray) -> No
     axes.axhline(1, color="#777777", linewidth=0.8, zorder=1)
     for row in question.rows[2:]:
         ratios = [base / question.step(row, workers, float(speed)).step_s for base, speed in zip(rival, grid, strict=True)]
-        look = style.look(Cell(_method(row), 0, row.label, (), {}))
+        look = style.look(SeedGroup(_method(row), 0, row.label, (), {}))
         axes.plot(grid, ratios, label=_label(row), **{**look.line(len(grid)), "linestyle": look.dash})
         even = question.break_even(row, workers)
         if grid[0] < even < grid[-1]:

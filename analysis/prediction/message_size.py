@@ -80,4 +80,4 @@ def format_of(name: str, bits: float | None = None, bucket_size: int | None = No
 
 def second_format(name: str, bits: float, bucket_size: int | None = None) -> Format:
     """The format in which means are encoded again: the method's own, or that of the method that the table names for it."""
-    return format_of(METHODS[name].second or name, bits, bucket_size)
+    return format_of(METHODS[name].mean_compressor or name, bits, bucket_size)

@@ -13,7 +13,7 @@ from analysis.logs.load import Logs
 from analysis.plots.curves import PLOTS, Means, Plot
 from analysis.plots.style import look
 from analysis.report.plots import MOST_DROPS
-from analysis.seed_groups import Cell, Group
+from analysis.seed_groups import Group, SeedGroup
 
 MOST_POINTS = 120_000  # of all curves together
 MOST_PER_CURVE, FEWEST_PER_CURVE = 300, 12
@@ -34,7 +34,7 @@ class Curves:
 
 
 def curves(of_groups: Sequence[Means]) -> Curves | None:
-    """The means (``analysis.figures.means_of``) of every quantity and cell, thinned; None where there is nothing to draw."""
+    """The means (``analysis.figures.means_of``) of every quantity and seed group, thinned; None where there is nothing to draw."""
     found, notes, pool = [], [], _Pool()
     of_sweep = [(means, _quantities(means)) for means in of_groups]
     count = sum(len(drawn) for _, quantities in of_sweep for _, drawn in quantities)
@@ -43,17 +43,24 @@ def curves(of_groups: Sequence[Means]) -> Curves | None:
     for means, quantities in of_sweep:
         if not quantities:
             continue
-        cells = means.group.cells[:MOST_SLOTS]
-        if len(means.group.cells) > MOST_SLOTS:
-            notes.append(f"{group_title(means.group)}: the first {MOST_SLOTS} of {len(means.group.cells)} curves are shown")
-        slots = {cell.label: slot for slot, cell in enumerate(cells)}
-        shown = [(plot, [each for each in drawn if each.cell.label in slots]) for plot, drawn in quantities]
+        seed_groups = means.group.seed_groups[:MOST_SLOTS]
+        if len(means.group.seed_groups) > MOST_SLOTS:
+            notes.append(f"{group_title(means.group)}: the first {MOST_SLOTS} of {len(means.group.seed_groups)} curves are shown")
+        slots = {seed_group.label: slot for slot, seed_group in enumerate(seed_groups)}
+        shown = [(plot, [each for each in drawn if each.seed_group.label in slots]) for plot, drawn in quantities]
         everything = [each for _, drawn in shown for each in drawn]
         thinned |= any(len(each.step) > most for each in everything)
         places = _Places.of(means.group.logs, everything, most)
         made = [_quantity(plot, drawn, slots, places, most, pool) for plot, drawn in shown]
         drops = [int(step) for step in means.drops[:MOST_DROPS]]
-        found.append({"title": group_title(means.group), "cells": [_drawn_as(cell) for cell in cells], "quantities": made, "drops": drops})
+        found.append(
+            {
+                "title": group_title(means.group),
+                "cells": [_drawn_as(seed_group) for seed_group in seed_groups],
+                "quantities": made,
+                "drops": drops,
+            }
+        )
     if not found:
         return None
     if thinned:
@@ -127,7 +134,7 @@ def _quantity(plot: Plot, drawn: Sequence[Any], slots: Mapping[str, int], places
         xs = {axis: pool.place(x) for axis, x in places.mean(each, kept).items() if np.isfinite(x).any()}
         there |= set(xs)
         values = {"mean": each.mean, "low": each.low, "high": each.high} if np.isfinite(each.low).any() else {"mean": each.mean}
-        curve = {"cell": slots[each.cell.label], "label": each.label, "n": len(each.runs), "x": xs}
+        curve = {"cell": slots[each.seed_group.label], "label": each.label, "n": len(each.runs), "x": xs}
         made.append({**curve, **{name: _short(value[kept]) for name, value in values.items()}})
     labels = {axis: label for axis, label in places.labels.items() if axis in there}
     return {"title": plot.title, "label": plot.label, "log": plot.log, "axes": labels, "curves": made}
@@ -148,8 +155,8 @@ def _number(value: float) -> float:
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 
-def _drawn_as(cell: Cell) -> dict[str, Any]:
-    style = look(cell)
+def _drawn_as(seed_group: SeedGroup) -> dict[str, Any]:
+    style = look(seed_group)
     dash = [] if style.dash == "-" else [round(2 * part, 1) for part in style.dash[1]]
     marker = _MARKERS.get(style.marker, "circle") if isinstance(style.marker, str) else "asterisk"
-    return {"label": cell.label, "colour": style.colour, "dash": dash, "marker": marker, "hollow": style.hollow}
+    return {"label": seed_group.label, "colour": style.colour, "dash": dash, "marker": marker, "hollow": style.hollow}

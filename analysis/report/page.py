@@ -122,11 +122,11 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: Seque
         f'<th scope="col"{_class("number" * is_number)}>{escape(text)}</th>' for text, is_number in zip(headings, numbers, strict=True)
     )
 
-    def cell(index: int, text: str) -> str:
+    def seed_group(index: int, text: str) -> str:
         kind = "number" if numbers[index] else "wrap" if index in wrapped else ""
         return f'<th scope="row">{escape(text)}</th>' if index == 0 else f"<td{_class(kind)}>{escape(text)}</td>"
 
-    body = "\n".join(f"<tr>{''.join(cell(index, text) for index, text in enumerate(row))}</tr>" for row in rows)
+    body = "\n".join(f"<tr>{''.join(seed_group(index, text) for index, text in enumerate(row))}</tr>" for row in rows)
     return f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
 
 

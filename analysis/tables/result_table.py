@@ -17,7 +17,7 @@ from analysis import published
 from analysis.aggregate import Estimate, estimate, geometric_mean
 from analysis.logs.load import Logs
 from analysis.results import of_runs
-from analysis.seed_groups import Cell, begun, cells, shown
+from analysis.seed_groups import SeedGroup, begun, seed_groups, shown
 from analysis.tables.columns import COLUMNS, PAGE, WIDTH, Column, column_named, left_out, legend, shown_columns, written
 from analysis.tables.paired import difference, partners
 from files.escaped import escaped
@@ -40,10 +40,10 @@ _MEANS = {  # columns that are plain means, and what of each run
 
 
 def table(logs: Logs) -> pd.DataFrame:
-    """Numbers of every cell: method, label, complete, runs, then the columns, then the settings that tell cells apart.
+    """Numbers of every seed group: method, label, complete, runs, then the columns, then the settings that tell seed groups apart.
 
     Means have their interval's half-width (``_pm``, NaN for one seed) and number of values or pairs (``_n``) beside them.
-    Only complete runs count; a cell without any has NaN throughout.  ``attrs``: ``notes``, sentences on what
+    Only complete runs count; a seed group without any has NaN throughout.  ``attrs``: ``notes``, sentences on what
     is compared; ``settings``, the names of those settings.
     """
     every, logs = logs, begun(logs)
@@ -54,22 +54,27 @@ def table(logs: Logs) -> pd.DataFrame:
     baseline = np.full(len(place), np.nan)
     for run, other in partner.dropna().items():
         baseline[place[str(run)]] = values["final"][place[other]]
-    of_sweep = cells(logs.settings)
-    differing = sorted({name for cell in of_sweep for name in cell.differs})
-    firsts = logs.settings.loc[[cell.runs[0] for cell in of_sweep]].to_dict("records")
+    of_sweep = seed_groups(logs.settings)
+    differing = sorted({name for seed_group in of_sweep for name in seed_group.differs})
+    firsts = logs.settings.loc[[seed_group.runs[0] for seed_group in of_sweep]].to_dict("records")
     rows = []
-    for cell, settings in zip(of_sweep, firsts, strict=True):
-        places = [place[run] for run in cell.runs]
+    for seed_group, settings in zip(of_sweep, firsts, strict=True):
+        places = [place[run] for run in seed_group.runs]
         own = {name: of_run[places] for name, of_run in values.items()}
         final, compared = estimate(own["final"]), difference(own["final"], baseline[places])
-        row: dict[str, object] = {"method": cell.method, "label": cell.label, "complete": int(complete[places].sum()), "runs": len(places)}
+        row: dict[str, object] = {
+            "method": seed_group.method,
+            "label": seed_group.label,
+            "complete": int(complete[places].sum()),
+            "runs": len(places),
+        }
         row |= _with_interval("final_accuracy_percent", final)
         row |= _with_interval("best_accuracy_percent", estimate(own["best"]))
         row |= _with_interval("final_correlation", estimate(own["correlation"]))
         row |= _with_interval("difference_percent", compared) | {"p_value": compared.p}
         row |= {name: estimate(own[short]).mean for name, short in _MEANS.items()}
         row |= _relative_variance(own["variance"], own["variance_high"])
-        row |= _published(logs.sweep, cell, settings, final.mean)
+        row |= _published(logs.sweep, seed_group, settings, final.mean)
         rows.append(row | {str(name): _plain(settings[name]) for name in differing})
     found = pd.DataFrame(rows)
     found.attrs |= {"notes": (*_notes(logs), *_left_out(every, logs)), "settings": tuple(differing)}
@@ -92,16 +97,16 @@ def _plain(value: object) -> object:
     return shown(value) if isinstance(value, bool | tuple) else value
 
 
-def _published(sweep: str, cell: Cell, settings: Mapping[str, Any], final: float) -> dict[str, float]:
+def _published(sweep: str, seed_group: SeedGroup, settings: Mapping[str, Any], final: float) -> dict[str, float]:
     """The paper's values for the same method, where the sweep is one of the paper's, and how far ours is from them."""
     accuracy = published.accuracy(sweep, settings)
     variance = published.relative_variance(settings)
     found: dict[str, float] = {}
     if accuracy is not None:
-        found["published_accuracy_percent"] = accuracy.get(cell.method, np.nan)
+        found["published_accuracy_percent"] = accuracy.get(seed_group.method, np.nan)
         found["difference_from_published_percent"] = final - found["published_accuracy_percent"]
     if variance is not None:
-        found["published_relative_variance"] = variance.get(cell.method, np.nan)
+        found["published_relative_variance"] = variance.get(seed_group.method, np.nan)
     return found
 
 

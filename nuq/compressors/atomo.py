@@ -4,7 +4,7 @@ r"""ATOMO (Wang et al., NeurIPS 2018, arXiv 1806.04090): a gradient as a sum of 
 atoms exact or randomized, and why the estimate stays unbiased; the differences from the paper are told there.
 
 **svd**: each parameter as a matrix (``matrix_shape``: a kernel (o, i, h, w) is o x ihw, whose atoms take o + ihw numbers; ``matrix=pairs``
-is the paper's oi/2 x 2hw, 5 to 25 times as large per atom).  A flat vector (scope=model, a stretch that a collective cut, a bias) is
+is the paper's oi/2 x 2hw, 5 to 25 times as large per atom).  A flat vector (scope=model, a shard that a collective cut, a bias) is
 folded into a near square, padded by zeros where its length has no fitting divisor.  A matrix whose ``svd_rank`` atoms take more than a
 third of its bytes travels whole and exact: narrow layers, vectors of up to about 330 (svd_rank=3; few, where ``bits`` make atoms small).
 With ``bits``, singular vectors travel as codes of 2^bits equally spaced levels in units of the largest of 512 or fewer coordinates, rounded
@@ -20,17 +20,17 @@ The sender alone finds atoms: eigenvectors differ in their last bits between num
 products in a fixed order with one rounding each (``nuq.kernels.atoms.product_sum``), so that they agree to the bit.
 
 What limits the speed: the exact form multiplies m^2 n / 2 float64 numbers and finds m eigenvectors of length m; the randomized one passes
-over the matrix ten times; entries over the vector three times, beside coded places (40 to 60 ns each).  On one core ``torch.linalg.svd``
+over the matrix ten times; entries over the vector three times, beside coded indices (40 to 60 ns each).  On one core ``torch.linalg.svd``
 of 512 x 4608 takes 9 times as long as the exact form and 65 times as long as the randomized one.
 
 Body of a message::
 
     kind uint8
     0, whole: float32[n]
-    1, matrix: bits uint8, by columns uint8, 1 zero byte, m, n, k, q: uint32 each; left vectors, right vectors, rows, places of the rows
-       (``nuq.coding.indices``); vectors are float32, or scales float32 and packed codes (``nuq.kernels.bit_packing``).  By columns: of the transpose
-    2, entries: places sent k, certain ones c uint32, level float32, bytes of the next part uint32; the certain ones' numbers among those
-       sent (``nuq.coding.indices``); their values float32[c]; signs of the others, a bit each; places (``nuq.coding.indices``)
+    1, matrix: bits uint8, by columns uint8, 1 zero byte, m, n, k, q: uint32 each; left vectors, right vectors, rows, indices of the rows
+       (``nuq.coding.index_coding``); vectors are float32, or scales float32 and packed codes (``nuq.kernels.bit_packing``).  By columns: of the transpose
+    2, entries: indices sent k, certain ones c uint32, level float32, bytes of the next part uint32; the certain ones' numbers among those
+       sent (``nuq.coding.index_coding``); their values float32[c]; signs of the others, a bit each; indices (``nuq.coding.index_coding``)
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ import struct
 import torch
 from torch import Tensor
 
-from nuq.coding import indices
+from nuq.coding import index_coding
 from nuq.compressors.decoding import Decoder
 from nuq.compressors.message import HEADER_BYTES, Message, Reader, as_bytes, flat
 from nuq.errors import MessageError, NonFiniteError
@@ -91,7 +91,7 @@ class Atomo(Decoder):
         """The most that the vectors of as many atoms as the budget take, and that the body with them takes."""
         budget, bits, rows = self.settings.svd_rank, self.settings.bits, min(m, n)
         vectors = _coded_bytes(budget, m, bits) + _coded_bytes(budget, n, bits)
-        return vectors, _MATRIX.size + vectors + indices.bound_up_to(min(budget, rows), rows, "auto", False)
+        return vectors, _MATRIX.size + vectors + index_coding.bound_up_to(min(budget, rows), rows, "auto", False)
 
     def _matrix(self, x: Tensor, m: int, n: int, key: Key) -> Message:
         settings, size = self.settings, x.numel()
@@ -103,8 +103,8 @@ class Atomo(Decoder):
             for vectors, name in ((kept.left, "left"), (kept.right, "right"), (kept.rows, "rows"))
             for part in _coded(vectors, settings.bits, key.of(name).words())
         ]
-        places = indices.encode(kept.places.to(torch.int32), min(m, n))
-        return _message(size, [_packed(_KIND, MATRIX), head, *vectors, places])
+        indices = index_coding.encode(kept.indices.to(torch.int32), min(m, n))
+        return _message(size, [_packed(_KIND, MATRIX), head, *vectors, indices])
 
     def _entries(self, x: Tensor, key: Key) -> Message:
         n = x.numel()
@@ -116,13 +116,13 @@ class Atomo(Decoder):
         narrow = torch.where(narrow.double() < level, torch.nextafter(narrow, torch.tensor(torch.inf)), narrow)  # within the budget
         if not math.isfinite(float(narrow)):
             raise NonFiniteError("the estimate of coordinates so large would overflow float32")
-        places = atoms.tossed(x, float(narrow), key.words())
-        values = x[places.long()]
+        indices = atoms.tossed(x, float(narrow), key.words())
+        values = x[indices.long()]
         certain = values.abs() > narrow.to(x.device)
-        numbers = indices.encode(certain.nonzero().view(-1).to(torch.int32), places.numel())
-        head = _packed(_ENTRIES, places.numel(), int(certain.sum()), float(narrow), numbers.numel())
+        numbers = index_coding.encode(certain.nonzero().view(-1).to(torch.int32), indices.numel())
+        head = _packed(_ENTRIES, indices.numel(), int(certain.sum()), float(narrow), numbers.numel())
         others = bit_packing.pack_codes((values[~certain] > 0).to(torch.int32), 1)
-        return _message(n, [_packed(_KIND, ENTRIES), head, numbers, as_bytes(values[certain]), others, indices.encode(places, n)])
+        return _message(n, [_packed(_KIND, ENTRIES), head, numbers, as_bytes(values[certain]), others, index_coding.encode(indices, n)])
 
     def _decoded(self, message: Message) -> Tensor:
         kind, rest = _opened(message)
@@ -139,7 +139,7 @@ class Atomo(Decoder):
         return total
 
     def _add(self, message: Message, total: Tensor) -> None:
-        """Of entries at their places alone."""
+        """Of entries at their indices alone."""
         kind, rest = _opened(message)
         if kind == ENTRIES:
             selection.scatter(*_read_entries(rest, message.num_coordinates), total, accumulate=True)
@@ -151,14 +151,14 @@ class Atomo(Decoder):
         n, head = num_coordinates, HEADER_BYTES + _KIND.size
         if self.settings.atoms == "svd" or not n:
             return head + 4 * n
-        signs, places = -(-n // 8), indices.bound(n - 1, n)
-        return head + _ENTRIES.size + 4 * self._budget(n) + signs + 2 * places
+        signs, indices = -(-n // 8), index_coding.bound(n - 1, n)
+        return head + _ENTRIES.size + 4 * self._budget(n) + signs + 2 * indices
 
     def usual_bytes(self, num_coordinates: int) -> int:
         """About: svd: the most of a nearly square matrix; entries: of the budget, all of them certain."""
         n, head = num_coordinates, HEADER_BYTES + _KIND.size
         if self.settings.atoms == "entries" and n:
-            return head + _ENTRIES.size + 4 * self._budget(n) + indices.bound(self._budget(n), n)
+            return head + _ENTRIES.size + 4 * self._budget(n) + index_coding.bound(self._budget(n), n)
         rows, columns = atoms.matrix_shape((n,))
         return head + (4 * n if self._whole(rows, columns, n) else self._atoms_bytes(rows, columns)[1])
 
@@ -235,20 +235,20 @@ def _read_matrix(data: Reader, size: int) -> tuple[Kept, bool]:
     if bits > 8 or by_columns > 1 or k > m or q > m or not 0 < m <= n or not 0 <= m * n - size < n:
         raise MessageError(f"{bits} bits, {k} atoms and {q} rows of {m} x {n} for {size} coordinates: damaged")
     left, right, rows = _decoded(data, k, m, bits), _decoded(data, k, n, bits), _decoded(data, q, n, bits)
-    return Kept(left, right, indices.decode(data.rest(), q, m).long(), rows).check(MessageError), bool(by_columns)
+    return Kept(left, right, index_coding.decode(data.rest(), q, m).long(), rows).check(MessageError), bool(by_columns)
 
 
 def _read_entries(data: Reader, n: int) -> tuple[Tensor, Tensor]:
-    """Places int32[k] and values float32[k]."""
+    """Indices int32[k] and values float32[k]."""
     k, num_certain, level, size = data.numbers(_ENTRIES)
     if num_certain > k or k > n or not 0 <= level <= torch.finfo(torch.float32).max:
         raise MessageError(f"{k} entries of {n}, {num_certain} of them certain, level {level}: damaged")
-    certain = indices.decode(data.take(size), num_certain, k).long()
+    certain = index_coding.decode(data.take(size), num_certain, k).long()
     exact, above = data.floats(num_certain), data.take(bit_packing.packed_bytes(k - num_certain, 1))
-    places = indices.decode(data.rest(), k, n)
+    indices = index_coding.decode(data.rest(), k, n)
     values = torch.empty(k, dtype=torch.float32, device=above.device)
     others = torch.ones(k, dtype=torch.bool, device=above.device)
     others[certain] = False
     values[certain] = exact
     values[others] = (2 * bit_packing.unpack_codes(above, k - num_certain, 2, 1) - 1) * level
-    return places, values
+    return indices, values

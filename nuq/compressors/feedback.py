@@ -50,7 +50,7 @@ class ErrorFeedback:
     """Any method with a memory.  sizes: coordinates of every parameter that has one; others are encoded without.
 
     A message is 32 bytes longer than the method's own: its factor travels with it.  Every worker has a memory of its own (``memories``, by
-    the key's worker).  Where a vector is a piece of a parameter (``nuq.exchange.payload.Part.key_name``), so is its memory, so that it does not
+    the key's worker).  Where a vector is a piece of a parameter (``nuq.exchange.payload.Segment.key_name``), so is its memory, so that it does not
     depend on how a collective cuts.
     """
 
@@ -176,7 +176,7 @@ class MomentumCorrection(ErrorFeedback):
     """Error feedback whose residual takes in momentum instead of gradients.
 
     momentum: m in [0, 1); masking: what was sent leaves the momentum too, where the method says which coordinates it sent
-    (``inner.places(message)``: int64 positions, or None for all).  clip_norm, clip_value: 0 for no clipping; num_workers: as many share
+    (``inner.indices(message)``: int64 positions, or None for all).  clip_norm, clip_value: 0 for no clipping; num_workers: as many share
     ``clip_norm``.
     """
 
@@ -217,7 +217,7 @@ class MomentumCorrection(ErrorFeedback):
         return gradient
 
     def _masked(self, after: dict[str, Tensor], message: Message) -> None:
-        where = getattr(self.inner, "places", None)
-        places = where(message) if self.masking and where is not None else None
-        if places is not None:
-            after["momenta"][places] = 0.0
+        where = getattr(self.inner, "indices", None)
+        indices = where(message) if self.masking and where is not None else None
+        if indices is not None:
+            after["momenta"][indices] = 0.0

@@ -86,7 +86,7 @@ class Message:
     def check_count(self, max_coordinates: int | None = None) -> None:
         """MessageError where it claims more than ``max_coordinates``, or than any message may.
 
-        Few bytes may truly stand for many coordinates (a constant, a few places among zeros), so a receiver should say how many it
+        Few bytes may truly stand for many coordinates (a constant, a few indices among zeros), so a receiver should say how many it
         expects.  One that does not lets 2^24 coordinates through, 64 MiB of float32, or 1024 for every byte of the body.
         """
         most = max(UNASKED_COORDINATES, UNASKED_PER_BYTE * self.body.numel()) if max_coordinates is None else max_coordinates

@@ -3,7 +3,7 @@
 The magnitudes of either sign are cut into buckets of as many values (quantiles of a sample, ``nuq.kernels.sketches.clusters``); a value is decoded to the
 mean of its bucket.  With ``rows = 0`` each coordinate's bucket travels.  Else the buckets of a sign are put into groups; each
 coordinate's group travels exactly, and its bucket within the group through the group's min-max sketch (``nuq.kernels.sketches.minmax``), which may give it a
-smaller one, so a smaller magnitude, of the same sign.  Zeros do not travel; where there are any, the places of the others do.  Body::
+smaller one, so a smaller magnitude, of the same sign.  Zeros do not travel; where there are any, the indices of the others do.  Body::
 
     rows uint8, coder uint8, buckets of either sign uint8, groups of either sign uint8
     k0, k1 uint32                   of the hashes; 0 without a sketch
@@ -13,13 +13,13 @@ smaller one, so a smaller magnitude, of the same sign.  Zeros do not travel; whe
     columns uint32[2 groups]        of a row of each group's sketch; with a sketch only
     symbols                         ``nuq.coding.entropy``: the buckets, or the groups, of the coordinates that are not zero
     cells                           ``nuq.coding.entropy``; with a sketch only
-    places                          ``nuq.coding.indices``; nothing where no coordinate is zero
+    indices                          ``nuq.coding.index_coding``; nothing where no coordinate is zero
 
 Source: Jiang, Fu, Yang, Cui: SketchML, SIGMOD 2018, followed in the quantile buckets by sign, the min on insertion and the max on query,
 the groups (Section 3.3) and the defaults (256 buckets of both signs, 8 groups, 2 rows, a fifth of the coordinates as columns).
 Differences: buckets decode to their exact means instead of the middles of their thresholds, so without a sketch the method is contractive;
 quantiles come from a sample instead of a quantile sketch of all; groups travel as entropy-coded symbols instead of one list of delta-coded
-keys for each (3 bits a coordinate instead of more than 4); keys of the coordinates that are not zero are coded by ``nuq.coding.indices`` instead
+keys for each (3 bits a coordinate instead of more than 4); keys of the coordinates that are not zero are coded by ``nuq.coding.index_coding`` instead
 of in whole bytes; cells are entropy coded.
 
 The paper has no error feedback; ``feedback.kind=error`` adds it, and helps: the sketch shrinks values.
@@ -36,7 +36,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq.coding import entropy, indices
+from nuq.coding import entropy, index_coding
 from nuq.compressors.decoding import Decoder
 from nuq.compressors.message import HEADER_BYTES, Message, Reader, as_bytes, flat, unpacked
 from nuq.errors import MessageError
@@ -51,8 +51,8 @@ from nuq.settings.sketches import SketchML as Settings
 
 TAG = b"SKML"
 _HEAD = struct.Struct("<BBBBIIIII")
-_SAMPLED_BY = (0, 0)  # words of the sample's places: the same for all, so that without a sketch the message depends on the gradient alone
-_BITMAP_FROM = 1 / 16  # of the coordinates: coded places would be smaller by little, and take much longer
+_SAMPLED_BY = (0, 0)  # words of the sample's indices: the same for all, so that without a sketch the message depends on the gradient alone
+_BITMAP_FROM = 1 / 16  # of the coordinates: coded indices would be smaller by little, and take much longer
 
 
 class SketchML(Decoder):
@@ -69,10 +69,10 @@ class SketchML(Decoder):
         """NonFiniteError for a gradient that is not finite."""
         x, device = flat(tensor), tensor.device
         n, buckets, most = x.numel(), self.settings.buckets, cells.largest(x)
-        places = torch.empty(0, dtype=torch.uint8, device=device)
+        indices = torch.empty(0, dtype=torch.uint8, device=device)
         if bool((x == 0).any()):
             kept = selection.at_least(x, selection.SMALLEST)
-            places = indices.encode(kept, n, "bitmap" if kept.numel() >= _BITMAP_FROM * n else "auto")
+            indices = index_coding.encode(kept, n, "bitmap" if kept.numel() >= _BITMAP_FROM * n else "auto")
             x = x.index_select(0, kept)
         thresholds = clusters.quantiles(clusters.sample(x, self.settings.sample_size, _SAMPLED_BY), buckets)
         ids = cells.numbers(x, thresholds, 0)
@@ -86,7 +86,7 @@ class SketchML(Decoder):
         fixed = [np.frombuffer(_HEAD.pack(*numbers), dtype=np.uint8), np.packbits(used, bitorder="little")]
         variable = [tables.astype("<u4").view(np.uint8), symbols, coded_cells]
         before, after = (torch.from_numpy(np.concatenate(parts)).to(device) for parts in (fixed, variable))
-        pieces = [before, as_bytes(means), after, places]
+        pieces = [before, as_bytes(means), after, indices]
         message = Message.room_for(TAG, n, sum(piece.numel() for piece in pieces), device)
         torch.cat(pieces, out=message.body)
         return message
@@ -121,7 +121,7 @@ class SketchML(Decoder):
         means = reader.floats(int(used.sum()))
         columns = reader.array(8 * groups).view("<u4").astype(np.int64) if rows else np.empty(0, dtype=np.int64)
         symbols, coded_cells = reader.array(symbol_bytes), reader.array(cell_bytes)
-        kept = indices.decode(reader.rest(), k, n)
+        kept = index_coding.decode(reader.rest(), k, n)
         if not k:
             if symbol_bytes or cell_bytes or columns.any():
                 raise MessageError("symbols of no coordinates: damaged")
@@ -143,7 +143,7 @@ class SketchML(Decoder):
         return total
 
     def message_bytes(self, num_coordinates: int) -> int:
-        """The most: where no coder helps, and places take a bit each."""
+        """The most: where no coder helps, and indices take a bit each."""
         n, settings = num_coordinates, self.settings
         head = HEADER_BYTES + _HEAD.size + -(-2 * settings.buckets // 8) + 4 * min(2 * settings.buckets, n) + 1 + -(-n // 8)
         if not settings.rows:

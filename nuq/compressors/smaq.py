@@ -14,7 +14,7 @@ The paper's table says no more; what else a tensor of a training run needs is ou
   however few: what is not negative stays so, zeros stay zeros, and what is positive stays positive, which ReLU's backward pass asks for.
 - Constant, one-element and empty tensors, and those of one number and zeros, are exact.
 - Statistics in float64: neither the largest nor the smallest numbers overflow.
-- ``samples``: from random places (the paper draws 16); all coordinates count where the sampled ones are alike.
+- ``samples``: from random indices (the paper draws 16); all coordinates count where the sampled ones are alike.
 
 Body of a message::
 

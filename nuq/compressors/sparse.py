@@ -2,19 +2,19 @@
 
 Body of a message::
 
-    flags uint8 (1: half precision, 2: keyed places), k uint32
+    flags uint8 (1: half precision, 2: keyed indices), k uint32
     scale float32                                        half precision: a power of two that the values were divided by
-    k0, k1, bucket size, places of a whole bucket: uint32 each      keyed: the receiver draws the sender's places again
+    k0, k1, bucket size, indices of a whole bucket: uint32 each      keyed: the receiver draws the sender's indices again
     values                                               float32[k] or float16[k]
-    places                                               unless keyed: ``nuq.coding.indices``; nothing where all coordinates travel
+    indices                                               unless keyed: ``nuq.coding.index_coding``; nothing where all coordinates travel
 
 So k coordinates at random among n take about ``33 + k (4 + (1.5 + log2(n / k)) / 8)`` bytes, header included.  A choice has no residual:
 error feedback and momentum correction are wrappers around any method.
 
-What limits the speed: the choice is one pass over the gradient (random-k, and DGC's threshold, too), coded places take 25 to 40 ns each on
+What limits the speed: the choice is one pass over the gradient (random-k, and DGC's threshold, too), coded indices take 25 to 40 ns each on
 one core, so that above some 3 % of the coordinates ``indices=auto`` takes longer than the choice; ``bitmap`` takes 4.  So a threshold
 that an eighth of the coordinates reach (thresholdv) encodes .8 GB/s a core, and one that nearly all reach (nonzero) .4, the time of
-finding those that are absent and of writing places and values to fresh memory, twice.
+finding those that are absent and of writing indices and values to fresh memory, twice.
 
 Sources: top-k (Aji and Heafield, EMNLP 2017; Stich et al., NeurIPS 2018), random-k (Stich et al.; Wangni et al., NeurIPS 2018),
 ThresholdV and AdaptiveThreshold (Dutta et al., AAAI 2020, arXiv 1911.08250; the latter after AdaComp, Chen et al., AAAI 2018), DGC (Lin et
@@ -29,7 +29,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from nuq.coding import indices
+from nuq.coding import index_coding
 from nuq.compressors.decoding import Decoder
 from nuq.compressors.message import HEADER_BYTES, Message, finite, flat, from_bytes
 from nuq.errors import MessageError, NonFiniteError
@@ -48,9 +48,9 @@ Select = Callable[[Tensor, Key], Tensor]
 
 
 class Sparse(Decoder):
-    """A choice of places, and their values.
+    """A choice of indices, and their values.
 
-    select: float32[n] and the key to places int32[k].  most: the most places of n coordinates; exactly so many where ``counted``.
+    select: float32[n] and the key to indices int32[k].  most: the most indices of n coordinates; exactly so many where ``counted``.
     exact_bytes: whether ``message_bytes`` is the length of every message, or the most it can be.
     """
 
@@ -61,50 +61,50 @@ class Sparse(Decoder):
 
     def encode(self, tensor: Tensor, key: Key) -> Message:
         x = flat(tensor)
-        places = self._places(tensor, x, key)
-        return self._message(x.numel(), _taken(x, places), indices.encode(places, x.numel(), self.form))
+        indices = self._places(tensor, x, key)
+        return self._message(x.numel(), _taken(x, indices), index_coding.encode(indices, x.numel(), self.form))
 
     def _places(self, tensor: Tensor, x: Tensor, key: Key) -> Tensor:
         del tensor
         return self.select(x, key)
 
-    def _message(self, n: int, values: Tensor, places: Tensor, keyed: bytes = b"") -> Message:
+    def _message(self, n: int, values: Tensor, indices: Tensor, keyed: bytes = b"") -> Message:
         flags, scale = _HALF * self.half | (_HAS_KEY if keyed else 0), b""
         if self.half:
             power = _power(values)
             scale, values = _SCALE.pack(power), (values / power).to(torch.float16)
         head = torch.frombuffer(bytearray(_HEAD.pack(flags, values.numel()) + scale + keyed), dtype=torch.uint8)
-        parts = [head.to(values.device), values.view(torch.uint8), places]
+        parts = [head.to(values.device), values.view(torch.uint8), indices]
         message = Message.room_for(TAG, n, sum(part.numel() for part in parts), values.device)
         torch.cat(parts, out=message.body)
         return message
 
     def _decoded(self, message: Message) -> Tensor:
-        places, values = _read(message)
+        indices, values = _read(message)
         total = torch.zeros(message.num_coordinates, dtype=torch.float32, device=message.body.device)
-        selection.scatter(places, values, total, accumulate=False)
+        selection.scatter(indices, values, total, accumulate=False)
         return total
 
     def _add(self, message: Message, total: Tensor) -> None:
-        """At the message's places alone."""
-        places, values = _read(message)
-        selection.scatter(places, values, total, accumulate=True)
+        """At the message's indices alone."""
+        indices, values = _read(message)
+        selection.scatter(indices, values, total, accumulate=True)
 
-    def places(self, message: Message) -> Tensor | None:
-        """The places that a message holds values of, int64[k]; None for all."""
-        places, _ = _read(message)
-        return None if places.numel() == message.num_coordinates else places.long()
+    def indices(self, message: Message) -> Tensor | None:
+        """The indices that a message holds values of, int64[k]; None for all."""
+        indices, _ = _read(message)
+        return None if indices.numel() == message.num_coordinates else indices.long()
 
     def _head_bytes(self) -> int:
         return HEADER_BYTES + _HEAD.size + _SCALE.size * self.half
 
     def message_bytes(self, num_coordinates: int) -> int:
         k, size = self.most(num_coordinates), 2 if self.half else 4
-        return self._head_bytes() + size * k + indices.bound_up_to(k, num_coordinates, self.form, self.exact_bytes)
+        return self._head_bytes() + size * k + index_coding.bound_up_to(k, num_coordinates, self.form, self.exact_bytes)
 
 
 class Keyed(Sparse):
-    """Places from the key without the worker: the same on all, so that the receiver draws them too and sums stay sparse."""
+    """Indices from the key without the worker: the same on all, so that the receiver draws them too and sums stay sparse."""
 
     def __init__(self, settings: RandomK) -> None:
         check(type(settings), vars(settings), "")
@@ -122,8 +122,8 @@ class Keyed(Sparse):
         x = flat(tensor)
         selection.check_finite(x)
         share, words = self._share(x.numel()), _shared_words(key)
-        places = selection.chosen(share, words, x.device)
-        values = _taken(x, places)
+        indices = selection.chosen(share, words, x.device)
+        values = _taken(x, indices)
         if self.settings.scaled and share.total < x.numel():
             values = values * _factors(share, x.device)
             if not bool(torch.isfinite(values).all()):
@@ -159,7 +159,7 @@ class Dgc(Sparse):
     def usual_bytes(self, num_coordinates: int) -> int:
         """Of a tensor of several dimensions after the warm-up, about: what ``message_bytes`` allows for is a dense one."""
         k = selection.num_kept(num_coordinates, self.settings.ratio)
-        return self._head_bytes() + (2 if self.half else 4) * k + indices.bound_up_to(k, num_coordinates, self.form, False)
+        return self._head_bytes() + (2 if self.half else 4) * k + index_coding.bound_up_to(k, num_coordinates, self.form, False)
 
     def ratio_at(self, step: int) -> float:
         """``warmup_ratios[i]`` for ``warmup_every`` steps each, then ``ratio``."""
@@ -173,8 +173,8 @@ class Dgc(Sparse):
         return self.select(x, key)
 
 
-def _taken(x: Tensor, places: Tensor) -> Tensor:
-    return x if places.numel() == x.numel() else x.index_select(0, places)
+def _taken(x: Tensor, indices: Tensor) -> Tensor:
+    return x if indices.numel() == x.numel() else x.index_select(0, indices)
 
 
 def _power(values: Tensor) -> float:
@@ -189,7 +189,7 @@ def _shared_words(key: Key) -> tuple[int, int]:
 
 
 def _factors(share: Share, device: torch.device) -> Tensor:
-    """Coordinates of the bucket / places of the bucket, for every value: float32[total]."""
+    """Coordinates of the bucket / indices of the bucket, for every value: float32[total]."""
     whole = share.num_buckets - 1
     last = share.num_coordinates - whole * share.bucket_size
     factors = torch.full((share.total,), share.bucket_size / share.k, dtype=torch.float32, device=device)
@@ -198,7 +198,7 @@ def _factors(share: Share, device: torch.device) -> Tensor:
 
 
 def _read(message: Message) -> tuple[Tensor, Tensor]:
-    """Places int32[k] and values float32[k]; MessageError where the body cannot be of this family."""
+    """Indices int32[k] and values float32[k]; MessageError where the body cannot be of this family."""
     body, n = message.body, message.num_coordinates
     if message.tag != TAG or body.numel() < _HEAD.size:
         raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of sparse values ({TAG!r})")
@@ -216,7 +216,7 @@ def _read(message: Message) -> tuple[Tensor, Tensor]:
         values = values * _SCALE.unpack_from(head, scale_at)[0]
     values = finite(values, "value")
     if not keyed:
-        return indices.decode(body[places_at:], k, n), values
+        return index_coding.decode(body[places_at:], k, n), values
     k0, k1, bucket_size, each = _KEYED.unpack_from(head, keyed_at)
     return selection.chosen(_share_of(n, k, bucket_size, each), (k0, k1), body.device), values
 
@@ -253,7 +253,7 @@ def topk(settings: TopK) -> Sparse:
 
 
 def randomk(settings: RandomK) -> Keyed:
-    """k places at random, from (seed, step, parameter) alone.
+    """k indices at random, from (seed, step, parameter) alone.
 
     Scaled by n/k it is unbiased, with an error of ``(n/k - 1) |x|^2`` (fp16 values are rounded to the nearest, which is not).  Unscaled
     it leaves ``(1 - k/n) |x|^2`` on average, but not always less than everything: it may meet zeros alone.  Papers scale by 1/ratio;

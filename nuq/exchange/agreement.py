@@ -7,13 +7,13 @@ from typing import Any
 
 from torch import Tensor
 
-from nuq.exchange.transport import Links
+from nuq.exchange.transport import Transport
 from nuq.native.checksum import crc32
 
 
-def check_settings(links: Links, mine: dict[str, Any]) -> None:
+def check_settings(transport: Transport, mine: dict[str, Any]) -> None:
     """ValueError, on all ranks alike, that names two ranks and what they differ in.  A collective call: every rank makes it."""
-    rows = [json.loads(text) for text in links.texts(json.dumps(mine), "control")]
+    rows = [json.loads(text) for text in transport.texts(json.dumps(mine), "control")]
     for rank, row in enumerate(rows):
         for name in [*rows[0], *row]:
             if rows[0].get(name) != row.get(name):
@@ -21,10 +21,10 @@ def check_settings(links: Links, mine: dict[str, Any]) -> None:
                 raise ValueError(f"rank 0 has {here} and rank {rank} has {there}: all ranks need the same")
 
 
-def check_same(links: Links, what: str, tensor: Tensor) -> None:
+def check_same(transport: Transport, what: str, tensor: Tensor) -> None:
     """RuntimeError, on all ranks alike, where the ranks hold other bits; what debug mode asks for."""
     data = tensor.detach().cpu().contiguous()
-    rows = [row[0] for row in links.numbers([crc32(data.data_ptr(), data.numel() * data.element_size())], "debug")]
+    rows = [row[0] for row in transport.numbers([crc32(data.data_ptr(), data.numel() * data.element_size())], "debug")]
     for rank, row in enumerate(rows):
         if row != rows[0]:
             raise RuntimeError(f"{what} differ between rank 0 and rank {rank} (CRC-32 {rows[0]:08x} and {row:08x})")

@@ -15,12 +15,12 @@ from torch import Tensor
 from nuq.compressors.feedback import ErrorFeedback, MomentumCorrection
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.exchange.collectives.hierarchical import Hierarchical, Machines
-from nuq.exchange.collectives.messages import Account, Collective, Gather, Hosts, Server, TwoStage
+from nuq.exchange.collectives.messages import Collective, ExchangeStats, Gather, Server, TwoStage, WorkerPlacement
 from nuq.exchange.collectives.powersgd import Encoder, Power
-from nuq.exchange.flat_layout import Arrangement, arranged
+from nuq.exchange.flat_layout import FlatLayout, arranged
 from nuq.exchange.mean_error import least_bits, second_settings
-from nuq.exchange.payload import Codec, Part, within
-from nuq.exchange.transport import Links
+from nuq.exchange.payload import PayloadCodec, Segment, within
+from nuq.exchange.transport import Transport
 from nuq.registry import method
 from nuq.settings import check, typed, unknown
 from nuq.settings.exchange import Exchange
@@ -49,27 +49,27 @@ def sorted_settings(name: str, others: Sequence[type], given: Mapping[str, Any],
     return made
 
 
-class Coder:
+class MethodState:
     """The two encoders of one method: of workers' gradients, and of means; ``remember`` gives them a memory."""
 
     def __init__(self, name: str, settings: Any, second_bits: int) -> None:
         self.name, self.settings = name, settings
-        self.codec = self.bare = Codec(method(name).load()(settings), settings)
+        self.codec = self.bare = PayloadCodec(method(name).load()(settings), settings)
         self.memories: list[ErrorFeedback] = []
-        self.second = self.encoder_of_means(second_bits)
+        self.mean_compressor = self.encoder_of_means(second_bits)
 
-    def encoder_of_means(self, second_bits: int) -> Codec:
+    def encoder_of_means(self, second_bits: int) -> PayloadCodec:
         """Means in so many bits, by an encoder without a memory."""
-        second, settings = second_settings(self.name, self.settings, second_bits)
-        return Codec(method(second).load()(settings), settings)
+        mean_compressor, settings = second_settings(self.name, self.settings, second_bits)
+        return PayloadCodec(method(mean_compressor).load()(settings), settings)
 
-    def encode_means_by(self, second: Codec) -> None:
+    def encode_means_by(self, mean_compressor: PayloadCodec) -> None:
         """From now on; a memory of means stays around it."""
-        around = self.second.compressor
+        around = self.mean_compressor.compressor
         if isinstance(around, ErrorFeedback):
-            around.inner = second.compressor
-            second = Codec(around, second.settings)
-        self.second = second
+            around.inner = mean_compressor.compressor
+            mean_compressor = PayloadCodec(around, mean_compressor.settings)
+        self.mean_compressor = mean_compressor
 
     def remember(
         self, feedback: Feedback, sizes: Mapping[str, int], num_workers: int, momentum: float = 0.0, nesterov: bool = False
@@ -83,11 +83,11 @@ class Coder:
         if kind == "momentum":
             how = {"clip_norm": feedback.clip_norm, "clip_value": feedback.clip_value, "num_workers": num_workers}
             around = MomentumCorrection(inner, sizes, momentum=momentum, nesterov=nesterov, masking=feedback.masking, **how)
-        self.codec = Codec(around, self.settings)
+        self.codec = PayloadCodec(around, self.settings)
         self.memories = [around]
         if feedback.both:
-            around = ErrorFeedback(self.second.compressor, {f"mean/{name}": size for name, size in sizes.items()})
-            self.second = Codec(around, self.second.settings)
+            around = ErrorFeedback(self.mean_compressor.compressor, {f"mean/{name}": size for name, size in sizes.items()})
+            self.mean_compressor = PayloadCodec(around, self.mean_compressor.settings)
             self.memories.append(around)
 
     def memory_kind(self, feedback: Feedback) -> str:
@@ -102,17 +102,17 @@ class Coder:
     @property
     def adaptive(self) -> list[AdaptiveQuantizer]:
         """The encoders whose levels follow the gradients."""
-        both = (within(codec.compressor) for codec in (self.codec, self.second))
+        both = (within(codec.compressor) for codec in (self.codec, self.mean_compressor))
         return [compressor for compressor in both if isinstance(compressor, AdaptiveQuantizer)]
 
     def state_dict(self) -> dict[str, Any]:
         """The encoders' own states, and the memories around them; copies."""
-        own = {"compressor": self.compressor.state_dict(), "second": within(self.second.compressor).state_dict()}
+        own = {"compressor": self.compressor.state_dict(), "second": within(self.mean_compressor.compressor).state_dict()}
         return {**own, "memories": [around.memory() for around in self.memories]} if self.memories else own
 
     def load_state_dict(self, state: dict[str, Any], device: torch.device | None = None) -> None:
         self.compressor.load_state_dict(state["compressor"])
-        within(self.second.compressor).load_state_dict(state["second"])
+        within(self.mean_compressor.compressor).load_state_dict(state["second"])
         for around, memory in zip(self.memories, state.get("memories", ()), strict=True):
             around.load_memory(memory, device)
 
@@ -122,16 +122,19 @@ class Coder:
         return getattr(self.settings, "scope", "model")
 
 
-class Coders:
+class CompressorMap:
     """The encoders of a method, and of the layers that have a method of their own (``nuq.settings.layers``).
 
-    every: all of them, by the number that ``Part.encoder`` names, the method's own first.  codec, second, bare: their payloads together.
+    every: all of them, by the number that ``Segment.encoder`` names, the method's own first.  codec, second, bare: their payloads together.
     """
 
     def __init__(self, name: str, settings: Any, second_bits: int, layers: Sequence[Layer] = ()) -> None:
         self.name, self.settings, self.layers = name, settings, list(layers)
         self.single_worker = method(name).single_worker
-        self.every = [Coder(name, settings, second_bits), *(Coder(layer.method, layer.settings, second_bits) for layer in layers)]
+        self.every = [
+            MethodState(name, settings, second_bits),
+            *(MethodState(layer.method, layer.settings, second_bits) for layer in layers),
+        ]
         self.second_bits = [second_bits] * len(self.every)  # of the means, by encoder
         self.num_coordinates = _LONG  # until they are told
         self.shares = [1.0] + [0.0] * len(layers)  # of the coordinates
@@ -139,15 +142,15 @@ class Coders:
         self._join()
 
     def _join(self) -> None:
-        self.bare, self.codec, self.second = (
-            Codec(first.compressor, first.settings, others)
-            for first, *others in zip(*((coder.bare, coder.codec, coder.second) for coder in self.every), strict=True)
+        self.bare, self.codec, self.mean_compressor = (
+            PayloadCodec(first.compressor, first.settings, others)
+            for first, *others in zip(*((coder.bare, coder.codec, coder.mean_compressor) for coder in self.every), strict=True)
         )
 
-    def encode_means_by(self, seconds: Sequence[Codec], second_bits: Sequence[int]) -> None:
+    def encode_means_by(self, seconds: Sequence[PayloadCodec], second_bits: Sequence[int]) -> None:
         """Other encoders of means, one for each of ``every``, and their bits."""
-        for coder, second in zip(self.every, seconds, strict=True):
-            coder.encode_means_by(second)
+        for coder, mean_compressor in zip(self.every, seconds, strict=True):
+            coder.encode_means_by(mean_compressor)
         self.second_bits = list(second_bits)
         self._join()
 
@@ -182,7 +185,7 @@ class Coders:
                     f"skip_1d out, and give such tensors a line of layers, as in layers=['*bias = supersgd']{kept}"
                 )
 
-    def arrange(self, shapes: Mapping[str, Sequence[int]], exact: Callable[[str, bool], bool] = lambda name, whole: False) -> Arrangement:
+    def arrange(self, shapes: Mapping[str, Sequence[int]], exact: Callable[[str, bool], bool] = lambda name, whole: False) -> FlatLayout:
         """The vector of some of these parameters, or all.
 
         exact(name, whole): whether a parameter travels in full precision; whole: it would be part of one vector with others.
@@ -192,7 +195,9 @@ class Coders:
         encoders = {name: self._encoders[name] for name in shapes}
         return arranged(shapes, encoders, whole, lambda name: exact(name, whole[encoders[name]] is not None))
 
-    def remember(self, feedback: Feedback, parts: Sequence[Part], num_workers: int, momentum: float = 0.0, nesterov: bool = False) -> None:
+    def remember(
+        self, feedback: Feedback, parts: Sequence[Segment], num_workers: int, momentum: float = 0.0, nesterov: bool = False
+    ) -> None:
         """Put the memory of the settings around the encoders; ``bare`` stays the methods themselves.  parts: all vectors that have one."""
         for number, coder in enumerate(self.every):
             sizes = {part.name: part.size for part in parts if part.encoder == number and not part.exact}
@@ -214,7 +219,7 @@ class Coders:
         return [compressor for coder in self.every for compressor in coder.adaptive]
 
     def state_dict(self) -> dict[str, Any]:
-        """The method's own state (``Coder.state_dict``), and under ``layers`` those of the list's."""
+        """The method's own state (``MethodState.state_dict``), and under ``layers`` those of the list's."""
         first, *others = (coder.state_dict() for coder in self.every)
         return {**first, "layers": others} if others else first
 
@@ -224,24 +229,24 @@ class Coders:
 
 
 def by_encoder(state: dict[str, Any]) -> list[dict[str, Any]]:
-    """A state of ``Coders`` as those of its encoders."""
+    """A state of ``CompressorMap`` as those of its encoders."""
     return [state, *state.get("layers", ())]
 
 
-def fewest_bytes(coders: Coders, links: Links, num_workers: int) -> str:
+def fewest_bytes(coders: CompressorMap, transport: Transport, num_workers: int) -> str:
     """gather or two_stage, by what one rank sends (``nuq.exchange.collectives.messages``); gather, which errs less, where they are alike.
 
     Two stages encode means in as many bits as it takes to err little more than gather (``nuq.exchange.mean_error``), and in ``second_bits`` at
     least; the coders take that over where it is chosen.  A collective call: every rank makes it.
     """
-    if coders.single_worker or not _pays(coders, [coder.second for coder in coders.every], num_workers):
+    if coders.single_worker or not _pays(coders, [coder.mean_compressor for coder in coders.every], num_workers):
         return "gather"
     others = [coder for coder in coders.every if method(coder.name).collective != "power"]  # whose means are exact
     bits = [
         least_bits(coder.name, coder.settings, fewest, num_workers, coders.num_coordinates) if coder in others else fewest
         for coder, fewest in zip(coders.every, coders.second_bits, strict=True)
     ]
-    bits = links.numbers([number or 0 for number in bits], "control")[0]  # measured, so one rank's word
+    bits = transport.numbers([number or 0 for number in bits], "control")[0]  # measured, so one rank's word
     if 0 in bits:
         return "gather"
     seconds = [coder.encoder_of_means(number) for coder, number in zip(coders.every, bits, strict=True)]
@@ -251,16 +256,16 @@ def fewest_bytes(coders: Coders, links: Links, num_workers: int) -> str:
     return "two_stage"
 
 
-def _pays(coders: Coders, seconds: Sequence[Codec], num_workers: int) -> bool:
+def _pays(coders: CompressorMap, seconds: Sequence[PayloadCodec], num_workers: int) -> bool:
     """Whether one rank sends less in two stages, the second one by these, than in one."""
-    first, second = (
+    first, mean_compressor = (
         sum(share * _usual_bytes(codec) for codec, share in zip(codecs, coders.shares, strict=True))
         for codecs in ([coder.codec for coder in coders.every], seconds)
     )
-    return num_workers * first > first + second + _LONG / 100
+    return num_workers * first > first + mean_compressor + _LONG / 100
 
 
-def _usual_bytes(codec: Codec) -> float:
+def _usual_bytes(codec: PayloadCodec) -> float:
     """Of a long payload of one encoder's; the most it can be, where a method does not say better."""
     return getattr(within(codec.compressor), "usual_bytes", codec.compressor.message_bytes)(_LONG)
 
@@ -271,24 +276,30 @@ def ranks_per_machine() -> int:
 
 
 def build(
-    coders: Coders, exchange: Exchange, links: Links, hosts: Hosts, account: Account, *, per_machine: int = 0
+    coders: CompressorMap,
+    exchange: Exchange,
+    transport: Transport,
+    placement: WorkerPlacement,
+    account: ExchangeStats,
+    *,
+    per_machine: int = 0,
 ) -> tuple[str, Collective]:
     """The collective of these settings, and its name where ``auto`` chose.  A collective call: every rank makes it.
 
     ValueError for a collective that these ranks, this backend or this method cannot do.
     """
-    name, workers = exchange.collective, hosts.num_workers
+    name, workers = exchange.collective, placement.num_workers
     powers = {number: coder for number, coder in enumerate(coders.every) if method(coder.name).collective == "power"}
     if powers and name in ("auto", "gather", "two_stage"):
-        return "power", _power(coders, powers, exchange, links, hosts, account)
+        return "power", _power(coders, powers, exchange, transport, placement, account)
     if name == "auto":
         per_machine = per_machine or ranks_per_machine()
-        several = 1 < per_machine < links.world and links.world % per_machine == 0 and links.world == dist.get_world_size()
-        name = "hierarchical" if several and not coders.single_worker else fewest_bytes(coders, links, workers)
+        several = 1 < per_machine < transport.world and transport.world % per_machine == 0 and transport.world == dist.get_world_size()
+        name = "hierarchical" if several and not coders.single_worker else fewest_bytes(coders, transport, workers)
     elif coders.single_worker and name != "gather":
         raise ValueError(f"collective={name!r}: {coders.name} sends one worker's gradient alone; legal here: auto, gather")
     if name in ("gather", "two_stage"):
-        return name, _of_messages(name, coders, links, hosts, account)
+        return name, _of_messages(name, coders, transport, placement, account)
     if name == "server":
         wanted = exchange.num_aggregate or workers
         if wanted > workers:
@@ -298,51 +309,58 @@ def build(
                 f"num_aggregate={wanted}: late messages are thrown away, and with them what {coders.name}'s feedback takes for sent; "
                 "legal here: 0 (all), or feedback none"
             )
-        return name, Server(links, hosts, coders.codec, coders.second, wanted, account)
-    if links.group is None:
+        return name, Server(transport, placement, coders.codec, coders.mean_compressor, wanted, account)
+    if transport.group is None:
         raise ValueError("collective='hierarchical' is about several machines: start it with torchrun; in one process choose gather")
-    machines = Machines.of(links.group, per_machine or ranks_per_machine(), links.timeout.total_seconds(), links.device)
-    inner = dataclasses.replace(exchange, collective=fewest_bytes(coders, links, machines.count))
+    machines = Machines.of(transport.group, per_machine or ranks_per_machine(), transport.timeout.total_seconds(), transport.device)
+    inner = dataclasses.replace(exchange, collective=fewest_bytes(coders, transport, machines.count))
 
-    def between(outer: Links, every_machine: Hosts, inner_account: Account) -> Collective:
+    def between(outer: Transport, every_machine: WorkerPlacement, inner_account: ExchangeStats) -> Collective:
         return build(coders, inner, outer, every_machine, inner_account)[1]
 
-    return name, Hierarchical(machines, links, hosts, between, account)
+    return name, Hierarchical(machines, transport, placement, between, account)
 
 
-def _power(coders: Coders, powers: Mapping[int, Coder], exchange: Exchange, links: Links, hosts: Hosts, account: Account) -> Power:
+def _power(
+    coders: CompressorMap,
+    powers: Mapping[int, MethodState],
+    exchange: Exchange,
+    transport: Transport,
+    placement: WorkerPlacement,
+    account: ExchangeStats,
+) -> Power:
     """The means of factors, and of other methods' parts, by the collective of the settings."""
     if any(len(coder.memories) > 1 for coder in powers.values()):
         raise ValueError("both=True: the means of powersgd's factors are exact, so that there is nothing to remember; legal here: False")
     encoders = {number: Encoder(coder.compressor, coder.memories[0] if coder.memories else None) for number, coder in powers.items()}
     fewest = exchange.collective == "auto"
-    of_factors = exchange.collective if not fewest else "gather" if hosts.num_workers <= 2 else "two_stage"
+    of_factors = exchange.collective if not fewest else "gather" if placement.num_workers <= 2 else "two_stage"
     rest: Collective | None = None
     if len(powers) < len(coders.every):
-        of_rest = fewest_bytes(coders, links, hosts.num_workers) if fewest else exchange.collective
-        rest = _of_messages(of_rest, coders, links, hosts, account)
-    return Power(links, hosts, encoders, of_factors == "two_stage", rest, account)
+        of_rest = fewest_bytes(coders, transport, placement.num_workers) if fewest else exchange.collective
+        rest = _of_messages(of_rest, coders, transport, placement, account)
+    return Power(transport, placement, encoders, of_factors == "two_stage", rest, account)
 
 
-def _of_messages(name: str, coders: Coders, links: Links, hosts: Hosts, account: Account) -> Collective:
+def _of_messages(name: str, coders: CompressorMap, transport: Transport, placement: WorkerPlacement, account: ExchangeStats) -> Collective:
     if name == "gather":
-        return Gather(links, hosts, coders.codec, account)
-    return TwoStage(links, hosts, coders.codec, coders.second, account)
+        return Gather(transport, placement, coders.codec, account)
+    return TwoStage(transport, placement, coders.codec, coders.mean_compressor, account)
 
 
 @dataclasses.dataclass
 class Dense:
     """No compression: the backend's own all-reduce, in bfloat16 unless told otherwise; bits as PyTorch's own hook."""
 
-    links: Links
+    transport: Transport
     dtype: torch.dtype = torch.bfloat16
-    account: Account = dataclasses.field(default_factory=Account)
+    account: ExchangeStats = dataclasses.field(default_factory=ExchangeStats)
 
     def mean(self, vectors: Any, parts: Any, key: Any, out: Tensor) -> None:
         del parts, key
         with self.account.time("encode"):
-            sent = vectors[self.links.rank].to(self.dtype, copy=True).div_(self.links.world)
+            sent = vectors[self.transport.rank].to(self.dtype, copy=True).div_(self.transport.world)
         with self.account.time("wire"):
-            self.links.dense_sum(sent, "dense")
+            self.transport.dense_sum(sent, "dense")
         with self.account.time("decode"):
             out.copy_(sent)

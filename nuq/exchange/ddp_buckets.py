@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nuq.exchange.flat_layout import Arrangement
-from nuq.exchange.payload import Part
+from nuq.exchange.flat_layout import FlatLayout
+from nuq.exchange.payload import Segment
 from nuq.parameters import dense
 
 
@@ -32,7 +32,7 @@ class Plan:
     order: its parameters, or None for the one bucket's buffer as it lies.  parameters: the model's, whose memory formats a buffer has.
     """
 
-    parts: list[Part]
+    parts: list[Segment]
     order: tuple[str, ...] | None
     parameters: Mapping[str, nn.Parameter]
 
@@ -70,7 +70,7 @@ class Plan:
 def made(
     names: Sequence[str],
     parameters: Mapping[str, nn.Parameter],
-    arrange: Callable[[Mapping[str, Sequence[int]]], Arrangement],
+    arrange: Callable[[Mapping[str, Sequence[int]]], FlatLayout],
     *,
     waits: bool,
     shaped: bool,
@@ -80,6 +80,6 @@ def made(
     shaped: the encoders look at matrices, whose rows must lie one after another.
     """
     listed = [name for name in parameters if name in names] if waits else list(names)
-    arrangement = arrange({name: tuple(parameters[name].shape) for name in listed})
+    layout = arrange({name: tuple(parameters[name].shape) for name in listed})
     copied = waits or (shaped and not all(parameters[name].is_contiguous() for name in names))
-    return Plan(arrangement.parts, tuple(arrangement.arranged(listed)) if copied else None, parameters)
+    return Plan(layout.parts, tuple(layout.arranged(listed)) if copied else None, parameters)

@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nuq.exchange.payload import Part
+from nuq.exchange.payload import Segment
 
 
 @dataclass(frozen=True)
-class Arrangement:
+class FlatLayout:
     """order: of the vector's parameters, as their numbers in the model; None where it is the model's own."""
 
-    parts: list[Part]
+    parts: list[Segment]
     order: tuple[int, ...] | None = None
 
     def arranged(self, of_parameters: Sequence[Any]) -> Sequence[Any]:
@@ -40,7 +40,7 @@ def arranged(
     encoders: Mapping[str, int],
     vector_names: Sequence[str | None],
     exact: Callable[[str], bool] = lambda name: False,
-) -> Arrangement:
+) -> FlatLayout:
     """shapes: of the parameters, in the model's order.  encoders: the number of every parameter's encoder.  vector_names: by encoder, the
     name of the one vector of scope=model, None for scope=tensor.  exact: whether a parameter travels in full precision, whatever its
     encoder; such neighbours are one part.
@@ -50,7 +50,7 @@ def arranged(
     for name in shapes:
         whole = None if exact(name) else vector_names[encoders[name]]
         groups.setdefault(f"scope=model of {encoders[name]}" if whole is not None else f"parameter {name}", []).append(name)
-    parts: list[Part] = []
+    parts: list[Segment] = []
     start = 0
     for names in groups.values():
         first = names[0]
@@ -59,14 +59,14 @@ def arranged(
             if parts and parts[-1].exact:
                 parts[-1] = replace(parts[-1], name=f"{parts[-1].name}, {first}", size=parts[-1].size + size)
             else:
-                parts.append(Part(first, start, size, exact=True))
+                parts.append(Segment(first, start, size, exact=True))
         elif vector_names[encoder] is not None:
-            parts.append(Part(vector_names[encoder] or "", start, size, encoder=encoder))
+            parts.append(Segment(vector_names[encoder] or "", start, size, encoder=encoder))
         else:
-            parts.append(Part(first, start, size, encoder=encoder, shape=tuple(shapes[first])))
+            parts.append(Segment(first, start, size, encoder=encoder, shape=tuple(shapes[first])))
         start += size
     order = tuple(numbers[name] for names in groups.values() for name in names)
-    return Arrangement(parts, None if order == tuple(range(len(order))) else order)
+    return FlatLayout(parts, None if order == tuple(range(len(order))) else order)
 
 
 def _num_coordinates(shape: Sequence[int]) -> int:

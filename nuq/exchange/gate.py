@@ -8,8 +8,8 @@ import time
 import torch
 
 from nuq.exchange.collectives.messages import PROBE, Collective
-from nuq.exchange.payload import Part
-from nuq.exchange.transport import Links
+from nuq.exchange.payload import Segment
+from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 
 STEP = 2  # at which a hook measures: DDP has rebuilt its buckets, and first steps' costs are over
@@ -17,23 +17,23 @@ MOST = 1 << 21  # coordinates of the probe: 4 MB in bfloat16
 _ROUNDS = 3
 
 
-def seconds(collectives: list[Collective], links: Links, num_coordinates: int, device: torch.device) -> list[float]:
+def seconds(collectives: list[Collective], transport: Transport, num_coordinates: int, device: torch.device) -> list[float]:
     """What one mean of random coordinates takes by each of the collectives, in turns: the slowest rank's median, alike on all ranks.
 
     A collective call: every rank makes it.
     """
     n = max(min(num_coordinates, MOST), 1)
-    generator = torch.Generator().manual_seed(links.rank)
+    generator = torch.Generator().manual_seed(transport.rank)
     vector = torch.randn(n, generator=generator).to(device)
     out = torch.empty_like(vector)
     taken: list[list[float]] = [[] for _ in collectives]
     for number in range(1 + _ROUNDS):  # the first one warms up
         for collective, times in zip(collectives, taken, strict=True):
-            links.numbers([number], "control")  # start together
+            transport.numbers([number], "control")  # start together
             started = time.perf_counter()
-            collective.mean({links.rank: vector}, [Part("probe", 0, n)], Key(0, number, 0, PROBE), out)
+            collective.mean({transport.rank: vector}, [Segment("probe", 0, n)], Key(0, number, 0, PROBE), out)
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
             times.append(time.perf_counter() - started)
     mine = [round(1e9 * statistics.median(times[1:])) for times in taken]
-    return [max(column) / 1e9 for column in zip(*links.numbers(mine, "control"), strict=True)]
+    return [max(column) / 1e9 for column in zip(*transport.numbers(mine, "control"), strict=True)]

@@ -12,19 +12,19 @@ from torch import Tensor
 
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.errors import NonFiniteError
-from nuq.exchange.collective_factory import Coder, Coders
-from nuq.exchange.collectives.messages import Account
-from nuq.exchange.payload import Part
-from nuq.exchange.transport import Links
+from nuq.exchange.collective_factory import CompressorMap, MethodState
+from nuq.exchange.collectives.messages import ExchangeStats
+from nuq.exchange.payload import Segment
+from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.levels import schedule
 
 
-class Learner:
+class LevelUpdater:
     """One adaptive method's: of all parameters, or of the layers that have it (``nuq.settings.layers``); encoder: its number among the encoders."""
 
-    def __init__(self, coder: Coder, encoder: int, workers: Iterable[int]) -> None:
+    def __init__(self, coder: MethodState, encoder: int, workers: Iterable[int]) -> None:
         self.coder, self.settings, self.encoder = coder, coder.settings, encoder
         self.workers = list(workers)
         self.forget()
@@ -36,7 +36,7 @@ class Learner:
         """Begin anew, as after every update."""
         self.statistics = {worker: self.empty() for worker in self.workers}
 
-    def has(self, part: Part) -> bool:
+    def has(self, part: Segment) -> bool:
         """Whether a part is cut into buckets by this method."""
         return part.encoder == self.encoder and not part.exact
 
@@ -65,7 +65,7 @@ class Learner:
         due = step if self.begins else self.next_update(step)
         return due is not None and self.settings.statistics == "running" and step > due - self.settings.num_samples
 
-    def observe(self, vector: Tensor, parts: Iterable[Part], key: Key) -> None:
+    def observe(self, vector: Tensor, parts: Iterable[Segment], key: Key) -> None:
         """Take one worker's gradient into its statistics: float[n], in parts.  key: of seed, step and worker.
 
         NonFiniteError for one that is not finite.
@@ -96,10 +96,10 @@ class Learner:
             compressor.update(merged)
 
 
-def learners(coders: Coders, workers: Iterable[int]) -> list[Learner]:
+def learners(coders: CompressorMap, workers: Iterable[int]) -> list[LevelUpdater]:
     """One for every method of the encoders that is adaptive."""
     hosted, adaptive = list(workers), [isinstance(coder.compressor, AdaptiveQuantizer) for coder in coders.every]
-    return [Learner(coders.every[number], number, hosted) for number, yes in enumerate(adaptive) if yes]
+    return [LevelUpdater(coders.every[number], number, hosted) for number, yes in enumerate(adaptive) if yes]
 
 
 class RankLevels:
@@ -108,55 +108,57 @@ class RankLevels:
     An update comes before a step, from the gradients of steps before it; only the first levels are fitted to the step's own.
     """
 
-    def __init__(self, coders: Coders, links: Links, seed: int, account: Account) -> None:
-        self.learners = learners(coders, [links.rank])
-        self.links, self.seed, self.account = links, seed, account
+    def __init__(self, coders: CompressorMap, transport: Transport, seed: int, account: ExchangeStats) -> None:
+        self.learners = learners(coders, [transport.rank])
+        self.transport, self.seed, self.account = transport, seed, account
 
     @property
     def begins(self) -> bool:
         """Whether ``begin`` is due: with all of a step's gradient, before any of it is sent."""
-        return any(learner.begins for learner in self.learners)
+        return any(level_updater.begins for level_updater in self.learners)
 
-    def begin(self, pieces: Sequence[tuple[Tensor, Part]], step: int) -> None:
+    def begin(self, pieces: Sequence[tuple[Tensor, Segment]], step: int) -> None:
         """Fit the first levels to the gradients of this step, but for ranks where it is not finite.  Collective, as ``update``."""
-        for learner in (learner for learner in self.learners if learner.begins):
-            learner.forget()
+        for level_updater in (level_updater for level_updater in self.learners if level_updater.begins):
+            level_updater.forget()
             try:
                 for vector, part in pieces:
-                    self._observe(learner, vector, [part], step)
+                    self._observe(level_updater, vector, [part], step)
             except NonFiniteError:
-                learner.forget()
-            self._update(learner)
+                level_updater.forget()
+            self._update(level_updater)
 
-    def observe(self, vector: Tensor, parts: Sequence[Part], step: int) -> None:
+    def observe(self, vector: Tensor, parts: Sequence[Segment], step: int) -> None:
         """Take this rank's gradient into the statistics behind the updates before the next steps."""
-        for learner in self.learners:
-            if learner.collects(step + 1) and not learner.begins:
+        for level_updater in self.learners:
+            if level_updater.collects(step + 1) and not level_updater.begins:
                 with suppress(NonFiniteError):  # encoding it says so, to all ranks
-                    self._observe(learner, vector, parts, step)
+                    self._observe(level_updater, vector, parts, step)
 
     def update(self, step: int) -> None:
         """The updates that are due before this step.  A collective call: every rank makes it."""
-        for learner in self.learners if step > 0 else ():
-            if learner.next_update(step) == step:
-                self._update(learner)
+        for level_updater in self.learners if step > 0 else ():
+            if level_updater.next_update(step) == step:
+                self._update(level_updater)
 
-    def _observe(self, learner: Learner, vector: Tensor, parts: Sequence[Part], step: int) -> None:
+    def _observe(self, level_updater: LevelUpdater, vector: Tensor, parts: Sequence[Segment], step: int) -> None:
         with self.account.time("levels"):
-            learner.observe(vector, parts, Key(self.seed, step, self.links.rank))
+            level_updater.observe(vector, parts, Key(self.seed, step, self.transport.rank))
 
-    def _update(self, learner: Learner) -> None:
+    def _update(self, level_updater: LevelUpdater) -> None:
         """Every rank's statistics, one small message each, merged in rank order: the same levels on all ranks."""
         with self.account.time("levels"):
-            data = learner.rows(self.links.device)[self.links.rank].view(torch.uint8)
-            learner.forget()
-            learner.update([learner.read(row) for row in self.links.to_all(data, [data.numel()] * self.links.world, "levels")])
+            data = level_updater.rows(self.transport.device)[self.transport.rank].view(torch.uint8)
+            level_updater.forget()
+            level_updater.update(
+                [level_updater.read(row) for row in self.transport.to_all(data, [data.numel()] * self.transport.world, "levels")]
+            )
 
     def rows(self, device: torch.device) -> dict[int, Tensor]:
         """This rank's statistics by the number of the encoder, to be saved."""
-        return {learner.encoder: learner.rows(device)[self.links.rank] for learner in self.learners}
+        return {level_updater.encoder: level_updater.rows(device)[self.transport.rank] for level_updater in self.learners}
 
     def go_on(self, statistics: Sequence[Statistics]) -> None:
         """From what each of ``learners`` has seen."""
-        for learner, found in zip(self.learners, statistics, strict=True):
-            learner.statistics = {self.links.rank: found}
+        for level_updater, found in zip(self.learners, statistics, strict=True):
+            level_updater.statistics = {self.transport.rank: found}

@@ -55,14 +55,14 @@ def second_settings(name: str, settings: Any, second_bits: int) -> tuple[str, An
     """
     if second_bits > _MOST_BITS:
         return _BEYOND[second_bits], method(_BEYOND[second_bits]).settings()
-    second = method(name).second or name
-    schema = method(second).settings
+    mean_compressor = method(name).mean_compressor or name
+    schema = method(mean_compressor).settings
     shared = {item.name: getattr(settings, item.name) for item in dataclasses.fields(schema) if hasattr(settings, item.name)}
     if "bits" in {item.name for item in dataclasses.fields(schema)}:
         shared["bits"] = type(schema().bits)(second_bits)
     if "num_levels" in shared:  # in place of the bits
         shared["num_levels"] = 0
-    return second, schema(**shared)
+    return mean_compressor, schema(**shared)
 
 
 _known: dict[tuple[str, str, int, int], int] = {}  # by method, settings, fewest bits, workers
@@ -77,8 +77,8 @@ def least_bits(name: str, settings: Any, fewest: int, num_workers: int, num_coor
         return None
     asked = (name, repr(settings), fewest, num_workers)
     if asked not in _known:
-        second = method(method(name).second or name).settings
-        own = range(fewest, _MOST_BITS + 1) if "bits" in {item.name for item in dataclasses.fields(second)} else (fewest,)
+        mean_compressor = method(method(name).mean_compressor or name).settings
+        own = range(fewest, _MOST_BITS + 1) if "bits" in {item.name for item in dataclasses.fields(mean_compressor)} else (fewest,)
         legal = [*own, *_BEYOND]
         for law in _LAWS:
             stage = FirstStage(name, settings, num_workers, law)
@@ -113,10 +113,10 @@ class FirstStage:
         A biased second encoding's error is taken to add to the first's in length, an unbiased one's in square.
         """
         name, settings = second_settings(self.name, self.settings, second_bits)
-        second = method(name).load()(settings)
-        if self.seen is not None and isinstance(second, AdaptiveQuantizer):  # as in training, from the workers' gradients
-            second.update(self.seen)
-        added = _squared(_decoded(second, self.mean, Key(0, 0, 0, "mean/probe")) - self.mean)
+        mean_compressor = method(name).load()(settings)
+        if self.seen is not None and isinstance(mean_compressor, AdaptiveQuantizer):  # as in training, from the workers' gradients
+            mean_compressor.update(self.seen)
+        added = _squared(_decoded(mean_compressor, self.mean, Key(0, 0, 0, "mean/probe")) - self.mean)
         if not added:
             return 1.0
         ratio = added / self.error if self.error else math.inf

@@ -2,7 +2,7 @@
 
 A flat vector is tiled by parts: the whole of it under the name ``model``, or one part per parameter.  Parts marked ``exact`` travel
 in full precision (small tensors, whose headers and norms would cost more than they save).  A collective that cuts the vector into
-stretches cuts the parts with it; a piece of a part has random numbers of its own.
+shards cuts the parts with it; a piece of a part has random numbers of its own.
 
 A worker whose gradient is not finite still has to say something, or the others would wait for it: its payload then is a marker
 that names the worker and the part, and whoever decodes it raises NonFiniteError.
@@ -26,14 +26,14 @@ from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels.spec import Key
 
 MARKER = b"!NAN"
-_ALIGNMENT = 64  # coordinates: stretches begin where packed codes and vector registers like it
+_ALIGNMENT = 64  # coordinates: shards begin where packed codes and vector registers like it
 
 
 @dataclass(frozen=True)
-class Part:
+class Segment:
     """``size`` coordinates from ``start`` on of a flat vector; first: the number of the first one within ``name``, -1 for the whole.
 
-    encoder: the number of the one that encodes it (``Codec``).  shape: of the parameter, row after row; None for vectors of several.
+    encoder: the number of the one that encodes it (``PayloadCodec``).  shape: of the parameter, row after row; None for vectors of several.
     """
 
     name: str
@@ -50,16 +50,16 @@ class Part:
         return self.name if self.first < 0 else f"{self.name}[{self.first}]"
 
 
-def num_coordinates(parts: Sequence[Part]) -> int:
+def num_coordinates(parts: Sequence[Segment]) -> int:
     """Of all parts together."""
     return sum(part.size for part in parts)
 
 
-def cut(parts: Sequence[Part], num_stretches: int) -> list[list[Part]]:
-    """The parts of so many stretches of nearly equal length; the last ones may be empty where there is little to cut."""
+def cut(parts: Sequence[Segment], num_stretches: int) -> list[list[Segment]]:
+    """The parts of so many shards of nearly equal length; the last ones may be empty where there is little to cut."""
     total = num_coordinates(parts)
     bounds = [min(-(-total * i // num_stretches // _ALIGNMENT) * _ALIGNMENT, total) for i in range(num_stretches)] + [total]
-    stretches: list[list[Part]] = []
+    shards: list[list[Segment]] = []
     for low, high in itertools.pairwise(bounds):
         inside = []
         for part in parts:
@@ -67,8 +67,8 @@ def cut(parts: Sequence[Part], num_stretches: int) -> list[list[Part]]:
             if start < end:
                 whole = end - start == part.size
                 inside.append(replace(part, start=start, size=end - start, first=part.first if whole else start - part.start))
-        stretches.append(inside)
-    return stretches
+        shards.append(inside)
+    return shards
 
 
 def joined(pieces: Sequence[Tensor], device: torch.device) -> Tensor:
@@ -83,13 +83,13 @@ def within(compressor: Any) -> Any:
     return getattr(compressor, "inner", compressor)
 
 
-class Codec:
+class PayloadCodec:
     """A method and its settings, as payloads: encode, decode, and their length where it is known beforehand.
 
     others: of the parts with encoder 1, 2, ..., where layers have methods of their own.
     """
 
-    def __init__(self, compressor: Compressor, settings: Any, others: Sequence[Codec] = ()) -> None:
+    def __init__(self, compressor: Compressor, settings: Any, others: Sequence[PayloadCodec] = ()) -> None:
         self.compressor, self.settings, self.others = compressor, settings, tuple(others)
         packed = getattr(settings, "coding", "packed") == "packed"
         inner = within(compressor)
@@ -98,7 +98,7 @@ class Codec:
         self._exact = FullPrecision()
 
     @property
-    def every(self) -> tuple[Codec, ...]:
+    def every(self) -> tuple[PayloadCodec, ...]:
         """By the number of the encoder; those after the first are without others."""
         return (self, *self.others)
 
@@ -107,23 +107,23 @@ class Codec:
         """Whether the length of every payload is known beforehand."""
         return all(codec._own_fixed for codec in self.every)
 
-    def _by(self, part: Part) -> Codec:
+    def _by(self, part: Segment) -> PayloadCodec:
         return self.others[part.encoder - 1] if part.encoder else self
 
-    def _of(self, part: Part) -> Compressor:
+    def _of(self, part: Segment) -> Compressor:
         return self._exact if part.exact else self._by(part).compressor
 
-    def size(self, parts: Sequence[Part]) -> int | None:
+    def size(self, parts: Sequence[Segment]) -> int | None:
         """Bytes of a payload; None where they depend on the values."""
         if not all(part.exact or self._by(part)._own_fixed for part in parts):
             return None
         return sum(self._of(part).message_bytes(part.size) for part in parts)
 
-    def encode(self, vector: Tensor, parts: Sequence[Part], key: Key) -> Tensor:
+    def encode(self, vector: Tensor, parts: Sequence[Segment], key: Key) -> Tensor:
         """uint8[bytes].  NonFiniteError for a gradient that is not finite."""
         return joined([self._encoded(vector, part, key) for part in parts], vector.device)
 
-    def _encoded(self, vector: Tensor, part: Part, key: Key) -> Tensor:
+    def _encoded(self, vector: Tensor, part: Segment, key: Key) -> Tensor:
         piece = vector[part.start : part.start + part.size]
         if part.shape is not None and not part.exact and self._by(part).shaped:
             if part.first < 0:
@@ -132,7 +132,7 @@ class Codec:
                 key = replace(key, piece_of=len(part.shape))
         return self._of(part).encode(piece, key.of(part.key_name)).to_bytes()
 
-    def encode_or_mark(self, vector: Tensor, parts: Sequence[Part], key: Key) -> Tensor:
+    def encode_or_mark(self, vector: Tensor, parts: Sequence[Segment], key: Key) -> Tensor:
         """The payload, or the marker that says which part is not finite."""
         messages = []
         for number, part in enumerate(parts):
@@ -142,23 +142,23 @@ class Codec:
                 return self.marker(key.worker, number, parts, vector.device)
         return joined(messages, vector.device)
 
-    def marker(self, worker: int, number: int, parts: Sequence[Part], device: torch.device) -> Tensor:
+    def marker(self, worker: int, number: int, parts: Sequence[Segment], device: torch.device) -> Tensor:
         """What travels in place of a payload of ``parts`` whose part ``number`` is not finite on ``worker``."""
         marker = Message(MARKER, worker << 32 | number, torch.empty(0, dtype=torch.uint8)).to_bytes()
         padded = torch.zeros(self.size(parts) or HEADER_BYTES, dtype=torch.uint8, device=device)
         padded[:HEADER_BYTES] = marker
         return padded
 
-    def add(self, payload: Tensor, parts: Sequence[Part], total: Tensor, *, base: int = 0) -> None:
+    def add(self, payload: Tensor, parts: Sequence[Segment], total: Tensor, *, base: int = 0) -> None:
         """Decode and add.  total: float32, its first coordinate is number ``base`` of the vector.
 
-        MessageError for a payload that is damaged or of other parts; Marked where it is a marker.
+        MessageError for a payload that is damaged or of other parts; RemoteNonFinite where it is a marker.
         """
         messages = split_payload(payload.to(total.device))
         for part in parts:
             message = next(messages, None)
             if message is not None and message.tag == MARKER:
-                raise Marked(message.num_coordinates >> 32, message.num_coordinates & 0xFFFFFFFF, parts)
+                raise RemoteNonFinite(message.num_coordinates >> 32, message.num_coordinates & 0xFFFFFFFF, parts)
             if message is None or message.num_coordinates != part.size:
                 found = "nothing" if message is None else f"a message of {message.num_coordinates} coordinates"
                 raise MessageError(f"{found} where {part.size} coordinates of {part.name!r} are expected")
@@ -173,7 +173,7 @@ class Codec:
             raise MessageError(f"more messages than the {len(parts)} parts of the vector")
 
 
-def check_mean(mean: Tensor, parts: Sequence[Part], dtype: torch.dtype = torch.float32) -> None:
+def check_mean(mean: Tensor, parts: Sequence[Segment], dtype: torch.dtype = torch.float32) -> None:
     """NonFiniteError, alike on all ranks that hold the same mean, where finite gradients add up to one beyond ``dtype``."""
     mean = mean.to(dtype)
     if math.isfinite(float(mean.sum(dtype=torch.float32))):  # a finite sum has finite terms: one pass
@@ -183,10 +183,10 @@ def check_mean(mean: Tensor, parts: Sequence[Part], dtype: torch.dtype = torch.f
             raise NonFiniteError(f"the mean gradient of {part.name!r} is not finite or overflows {str(dtype).removeprefix('torch.')}")
 
 
-class Marked(NonFiniteError):
+class RemoteNonFinite(NonFiniteError):
     """Somebody's marker: that worker's gradient of that part is not finite."""
 
-    def __init__(self, worker: int, number: int, parts: Sequence[Part]) -> None:
+    def __init__(self, worker: int, number: int, parts: Sequence[Segment]) -> None:
         self.worker, self.number = worker, number
         self.name = parts[number].name if number < len(parts) else "?"
         super().__init__(f"the gradient of {self.name!r} on worker {worker} is not finite or overflows float32")

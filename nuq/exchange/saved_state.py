@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nuq.compressors.powersgd import START
 from nuq.exchange.collective_factory import by_encoder
-from nuq.exchange.level_updates import Learner
+from nuq.exchange.level_updates import LevelUpdater
 from nuq.kernels.statistics import Statistics
 from nuq.levels.level_sets import Levels
 
@@ -78,12 +78,12 @@ def rank_of(state: Mapping[str, Any]) -> int | None:
     return state.get("rank", workers[0] if workers else None)
 
 
-def statistics(state: Mapping[str, Any], learners: Sequence[Learner], rank: int) -> list[Statistics]:
+def statistics(state: Mapping[str, Any], learners: Sequence[LevelUpdater], rank: int) -> list[Statistics]:
     """What each of the learners has seen, of a checked state; nothing where it is another rank's."""
     if rank_of(state) not in (None, rank):
-        return [learner.empty() for learner in learners]
+        return [level_updater.empty() for level_updater in learners]
     rows = _rows(state)
-    return [learner.read(rows[learner.encoder]) for learner in learners]
+    return [level_updater.read(rows[level_updater.encoder]) for level_updater in learners]
 
 
 def _rows(state: Mapping[str, Any]) -> Any:

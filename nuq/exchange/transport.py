@@ -1,6 +1,6 @@
 """Bytes from rank to rank, counted where they are handed to the network, over any torch.distributed backend.
 
-Everything that the collectives of this library send goes through ``Links.swap``: every rank sends to and receives from others directly.
+Everything that the collectives of this library send goes through ``Transport.swap``: every rank sends to and receives from others directly.
 An operation that fails therefore fails with a certain rank.  That one may only have given up on another: so each rank writes into the
 group's store whom it misses, all follow that to the rank that misses nobody, and every error names the same one.  Where the store has ended
 with the others, a rank that was away for longer than they wait for it names itself.
@@ -26,13 +26,13 @@ from torch._C._distributed_c10d import Store
 
 from nuq.errors import RankLost
 
-_TAG_BITS = 18  # exchanges before the tags of one Links begin anew; gloo matches sends and receives by tag
+_TAG_BITS = 18  # exchanges before the tags of one Transport begin anew; gloo matches sends and receives by tag
 _ROLL_CALL = timedelta(seconds=5)
 _STORE_STAYS_S = 5.0
 _GRACE_S = 1.0  # for ranks that notice at about the same time to say whom they miss
 _LATE, _GONE = "did not answer in time", "is gone"
 _ROLL_CALL_TAG, _SILENT_TAG, _FIRST_TAG = range(3)  # the second is never sent
-_built: Counter[str] = Counter()  # Links of every group so far
+_built: Counter[str] = Counter()  # Transport of every group so far
 _asked: list[int] = []  # whether this process has, once it missed a rank
 
 
@@ -155,9 +155,9 @@ def backend_of(group: dist.ProcessGroup, device: str) -> str:
 class Swap:
     """An exchange on its way."""
 
-    def __init__(self, links: Links, received: dict[int, Tensor], operations: list[Any]) -> None:
+    def __init__(self, transport: Transport, received: dict[int, Tensor], operations: list[Any]) -> None:
         self.works: list[tuple[int, Any]] = []
-        self._links, self._received, self._operations = links, received, operations  # the last keeps what is sent alive
+        self._links, self._received, self._operations = transport, received, operations  # the last keeps what is sent alive
 
     def wait(self) -> dict[int, Tensor]:
         """What every rank sent, by rank."""
@@ -174,12 +174,12 @@ class Swap:
         return self._received
 
 
-class Links:
+class Transport:
     """The ranks of a process group (None: this process alone).
 
     timeout_s: how long to wait for a rank before it counts as lost.  device: where the gradients lie (the CPU, unless told otherwise).
     bytes_sent: by purpose, this rank's own.  siblings: others, of other groups, that are of no use any more when a rank of these is lost.
-    All ranks have to build the Links of a group in the same order: their number keeps their messages apart.
+    All ranks have to build the Transport of a group in the same order: their number keeps their messages apart.
     """
 
     def __init__(self, group: dist.ProcessGroup | None, *, timeout_s: float = 300.0, device: torch.device | None = None) -> None:
@@ -196,7 +196,7 @@ class Links:
         cuda = device is not None and device.type == "cuda"
         self._nccl = cuda and group is not None and backend_of(group, "cuda") == "nccl"
         self.device = device if self._nccl and device is not None else torch.device("cpu")  # where tensors have to lie to be sent
-        self.siblings: list[Links] = []
+        self.siblings: list[Transport] = []
         self._abandoned: list[object] = []  # what failed operations may still read or write
 
     def next_tag(self) -> int:
@@ -336,8 +336,8 @@ class Links:
         if first := _first_told(None if name is None else f"{name} {how}", grace_s):
             number, _, how = first.partition(" ")
             name = int(number)
-            for links in (self, *self.siblings):
-                links._hang_up()
+            for transport in (self, *self.siblings):
+                transport._hang_up()
             if dist.get_rank() == 0:
                 _until_all_have_asked()
         elif how == _GONE and absence.seconds > self.timeout.total_seconds():  # the others gave up, and the store ended with them

@@ -7,7 +7,7 @@ orthogonal to one another the expected squared error is ``sum_i lambda_i^2 (1 / 
 above the level is certain, and every other one counts ``level`` when it is kept (Wang et al., NeurIPS 2018, arXiv 1806.04090,
 Algorithm 1 and Theorem 5).  An atom of size zero is never kept.
 
-**Which are kept** (``drawn``): the paper tosses a coin for each; here one random number places equally spaced marks on the line of the
+**Which are kept** (``drawn``): the paper tosses a coin for each; here one random number indices equally spaced marks on the line of the
 probabilities laid end to end (systematic sampling: Madow, 1949).  Each atom is kept as probably as before, and their number is
 the budget, so it is never zero and a message has a bound.  The paper's code draws again where nothing was kept, which biases.
 Entries (``tossed``) are many, and have their coins.
@@ -113,14 +113,14 @@ def _folded(size: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Kept:
-    """An estimate of a matrix: ``left^T right``, and ``rows`` to be added at ``places``.
+    """An estimate of a matrix: ``left^T right``, and ``rows`` to be added at ``indices``.
 
-    left: float32[k, m]; right: float32[k, n], sizes and 1 / p_i in it; places: int64[q], ascending; rows: float32[q, n].
+    left: float32[k, m]; right: float32[k, n], sizes and 1 / p_i in it; indices: int64[q], ascending; rows: float32[q, n].
     """
 
     left: Tensor
     right: Tensor
-    places: Tensor
+    indices: Tensor
     rows: Tensor
 
     def check(self, error: type[Exception] = NonFiniteError) -> Kept:
@@ -185,12 +185,12 @@ def _randomized(matrix: Tensor, budget: int, words: Words, uniform: float, unit:
     sizes = torch.cat([values.clamp(min=0.0).sqrt(), torch.linalg.vector_norm(less, dim=1).double()])
     p = keep_probabilities(_without_noise(sizes), budget)
     kept = drawn(p, uniform)
-    of_sketch, places = kept[kept < columns], kept[kept >= columns] - columns
+    of_sketch, indices = kept[kept < columns], kept[kept >= columns] - columns
     weights = 1 / (p * unit)
     inner = vectors.T[of_sketch]
     right = inner @ wide * weights[of_sketch, None]
-    rows = less[places].double() * -weights[places + columns, None]
-    return Kept((inner @ q.double().T).float(), right.float(), places, rows.float())
+    rows = less[indices].double() * -weights[indices + columns, None]
+    return Kept((inner @ q.double().T).float(), right.float(), indices, rows.float())
 
 
 def product_sum(left: Float32[Tensor, "k m"], right: Float32[Tensor, "k n"]) -> Float32[Tensor, "m n"]:
@@ -207,10 +207,10 @@ def restored(kept: Kept, transposed: bool) -> Float32[Tensor, "rows columns"]:
     """The estimate, or its transpose."""
     if transposed:
         matrix = product_sum(kept.right, kept.left)
-        matrix[:, kept.places] += kept.rows.T
+        matrix[:, kept.indices] += kept.rows.T
     else:
         matrix = product_sum(kept.left, kept.right)
-        matrix[kept.places] += kept.rows
+        matrix[kept.indices] += kept.rows
     return matrix
 
 

@@ -18,7 +18,7 @@ PASSES: Final = {
     "checksum": "every message, when it is packed and when it is read; a CRC-32",
     "codes": "one byte a coordinate (two beyond 256 levels) when they are coded, the coded bytes when they are read; "
     "rANS or Huffman coding (`coding=packed` keeps them on the GPU)",
-    "places": "four bytes a sent coordinate when they are coded, the coded bytes when they are read; the form of the places is chosen",
+    "indices": "four bytes a sent coordinate when they are coded, the coded bytes when they are read; the form of the indices is chosen",
     "sample": "some ten thousand sampled coordinates; clusters, quantiles or a histogram are fitted to them",
     "statistics": "a histogram's sample or one row a bucket, in the steps before an update of levels; sums in a fixed order",
     "factor": "rank x rows or rank x columns numbers of 4 bytes, both ways; made orthonormal in a fixed order",

@@ -1,7 +1,7 @@
-"""Which coordinates a sparse method sends: places, ascending, int32[k].
+"""Which coordinates a sparse method sends: indices, ascending, int32[k].
 
-On the CPU in C++ where it is built (``nuq/native/src/select.cpp``), else in PyTorch on any device: the same places.  Ties go to the
-lowest places.  Every function raises NonFiniteError where a coordinate is not finite.
+On the CPU in C++ where it is built (``nuq/native/src/select.cpp``), else in PyTorch on any device: the same indices.  Ties go to the
+lowest indices.  Every function raises NonFiniteError where a coordinate is not finite.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def top(x: Tensor, share: Share) -> Tensor:
         check_finite(x)
         return torch.arange(x.numel(), dtype=torch.int32, device=x.device)
     if _native(x):
-        places = kernels.top(x.numpy(), share.bucket_size, share.k, share.k_last, share.total, torch.get_num_threads())
-        return _finite(places)
+        indices = kernels.top(x.numpy(), share.bucket_size, share.k, share.k_last, share.total, torch.get_num_threads())
+        return _finite(indices)
     check_finite(x)
     return _largest_keys(_magnitudes(x), share)
 
@@ -113,29 +113,29 @@ def sampled(x: Tensor, ratio: float) -> Tensor:
     stride = n // max(-(-n // SAMPLE_SHARE), math.ceil(2 / ratio), 1)
     if stride < 2:
         return top(x, Share.of(n, 0, ratio))
-    stride -= 1 - stride % 2  # odd: rows of a power of two are sampled at all their places
+    stride -= 1 - stride % 2  # odd: rows of a power of two are sampled at all their indices
     sample = x[stride // 2 :: stride].contiguous()
     threshold = sample[top(sample, Share.of(sample.numel(), 0, ratio)).long()].abs().min()
     for _ in range(LOWERED_AT_MOST + 1):
-        places = _at_least_bits(x, int(threshold.view(torch.int32)))
-        if len(places) >= LOWERED_BY * k:
+        indices = _at_least_bits(x, int(threshold.view(torch.int32)))
+        if len(indices) >= LOWERED_BY * k:
             break
         threshold = threshold * LOWERED_BY
-    if len(places) <= k:
-        return places
+    if len(indices) <= k:
+        return indices
     if _native(x):
-        return torch.from_numpy(kernels.top_of(x.numpy(), places.numpy(), k))
-    return places[_largest_keys(_magnitudes(x[places.long()]), Share(len(places), len(places), k, k)).long()]
+        return torch.from_numpy(kernels.top_of(x.numpy(), indices.numpy(), k))
+    return indices[_largest_keys(_magnitudes(x[indices.long()]), Share(len(indices), len(indices), k, k)).long()]
 
 
-def scatter(places: Tensor, values: Tensor, total: Tensor, *, accumulate: bool) -> None:
-    """total[places] += values, or =.  places: int32[k], all different, within the total; float32[k], float32[n]."""
+def scatter(indices: Tensor, values: Tensor, total: Tensor, *, accumulate: bool) -> None:
+    """total[indices] += values, or =.  indices: int32[k], all different, within the total; float32[k], float32[n]."""
     if _native(total):
-        kernels.scatter(places.numpy(), values.contiguous().numpy(), total.numpy(), accumulate)
+        kernels.scatter(indices.numpy(), values.contiguous().numpy(), total.numpy(), accumulate)
     elif accumulate:
-        total[places.long()] += values
+        total[indices.long()] += values
     else:
-        total[places.long()] = values
+        total[indices.long()] = values
 
 
 def check_finite(x: Tensor) -> None:
@@ -152,10 +152,10 @@ def _native(x: Tensor) -> bool:
     return x.device.type == "cpu" and x.is_contiguous() and native.library() is not None
 
 
-def _finite(places: kernels.Places | None) -> Tensor:
-    if places is None:
+def _finite(indices: kernels.Indices | None) -> Tensor:
+    if indices is None:
         raise NonFiniteError("the gradient is not finite")
-    return torch.from_numpy(places)
+    return torch.from_numpy(indices)
 
 
 def _magnitudes(x: Tensor) -> Tensor:
@@ -171,7 +171,7 @@ def _at_least_bits(x: Tensor, bits: int) -> Tensor:
 
 
 def _largest_keys(keys: Tensor, share: Share) -> Tensor:
-    """Places of the largest keys int64[n] of every bucket."""
+    """Indices of the largest keys int64[n] of every bucket."""
     if not share.num_coordinates:
         return torch.empty(0, dtype=torch.int32, device=keys.device)
     padding = share.num_buckets * share.bucket_size - share.num_coordinates

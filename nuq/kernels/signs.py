@@ -69,8 +69,8 @@ def write_(bits: Tensor, values: Tensor, total: Tensor, *, bucket_size: int, acc
         compiled.write_sides(bits.data_ptr(), values.data_ptr(), n, size, total.data_ptr(), accumulate, torch.get_num_threads())
         return
     codes = bit_packing.unpack_codes(bits, n, 2, 1).to(torch.int64)
-    places = 2 * (torch.arange(n, device=total.device) // size) + codes
-    decoded = values.reshape(-1)[places]
+    indices = 2 * (torch.arange(n, device=total.device) // size) + codes
+    decoded = values.reshape(-1)[indices]
     if accumulate:
         total += decoded
     else:

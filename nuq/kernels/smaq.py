@@ -148,7 +148,7 @@ def _moments(total: float, squares: float, count: int, pivot: float, zeros: int)
 
 
 def _sampled(vector: Tensor, samples: int, masked: bool, words: Words) -> tuple[float, float] | None:
-    """Mean and variance of as many coordinates from random places, zeros left out where they are masked; None where all are alike."""
+    """Mean and variance of as many coordinates from random indices, zeros left out where they are masked; None where all are alike."""
     hashes = reference.hash_bits(samples, Key(*words, 0, "samples")).to(torch.int64) & 0xFFFFFFFF
     taken = numpy_of(vector[((hashes * vector.numel()) >> 32).to(vector.device)].to(torch.float64), "sample").tolist()
     taken = [value for value in taken if value or not masked]

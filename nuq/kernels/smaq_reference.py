@@ -16,7 +16,7 @@ LANES = 16  # of the sums
 
 
 def _rows(vector: Tensor, first: int) -> tuple[Tensor, Tensor]:
-    """Some blocks as float32[blocks, BLOCK], padded with zeros, and which places are coordinates."""
+    """Some blocks as float32[blocks, BLOCK], padded with zeros, and which indices are coordinates."""
     piece = vector[first * BLOCK : (first + _PORTION) * BLOCK].to(torch.float32)
     padding = -piece.numel() % BLOCK
     inside = torch.ones_like(piece, dtype=torch.bool)
@@ -75,10 +75,10 @@ def _packed(bits: Tensor) -> Tensor:
 
 def _front(rows: Tensor, kept: Tensor) -> Tensor:
     """What is kept of every row, moved to its front; zeros behind."""
-    places = kept.cumsum(1) - 1
+    indices = kept.cumsum(1) - 1
     moved = torch.zeros_like(rows)
     number = torch.arange(len(rows), device=rows.device)[:, None].expand_as(rows)
-    moved[number[kept], places[kept]] = rows[kept]
+    moved[number[kept], indices[kept]] = rows[kept]
     return moved
 
 
@@ -124,7 +124,7 @@ def encode(vector: Tensor, codes: Tensor, outliers: Tensor, **fields: Any) -> tu
 
 
 def _hashes(first: int, rows: Tensor, fields: dict[str, Any]) -> Tensor:
-    """``h >> 8`` of the places of some blocks: int32[blocks, BLOCK]."""
+    """``h >> 8`` of the indices of some blocks: int32[blocks, BLOCK]."""
     index = torch.arange(first * BLOCK, (first + len(rows)) * BLOCK, device=rows.device)
     return ((reference.hashed(index.to(torch.int32), (fields["k0"], fields["k1"])) >> 8) & 0xFFFFFF).view(rows.shape)
 
@@ -217,13 +217,13 @@ def _values(
         if not torch.equal(outside.sum(1), long):
             return None
         low = _numbers(_section(data, starts[2], sizes[2], low_bits), low_bits)
-        places = (outside.cumsum(1) - 1).clamp_min(0)
-        extra = _numbers(_section(data, starts[3], sizes[3], extra_bits), extra_bits).gather(1, places) * outside
+        indices = (outside.cumsum(1) - 1).clamp_min(0)
+        extra = _numbers(_section(data, starts[3], sizes[3], extra_bits), extra_bits).gather(1, indices) * outside
         values = table[(low | extra << low_bits | outside << 7).long()]
     if not fields["masked"]:
         return values
     mask = _numbers(_section(data, starts[0], sizes[0], 1), 1)
     if not torch.equal(mask.sum(1), counts):
         return None
-    places = (mask.cumsum(1) - 1).clamp_min(0)
-    return torch.where(mask.bool(), values.gather(1, places), 0.0)
+    indices = (mask.cumsum(1) - 1).clamp_min(0)
+    return torch.where(mask.bool(), values.gather(1, indices), 0.0)

@@ -34,6 +34,6 @@ def product_sum(left: Floats, right: Floats, threads: int) -> Floats:
 
 
 def tossed(x: Floats, unit: float, words: tuple[int, int], threads: int) -> NDArray[np.int32]:
-    """Places with ``h * unit < |x|``."""
+    """Indices with ``h * unit < |x|``."""
     room = np.empty(x.size, dtype=np.int32)  # what is not written costs no memory
     return room[: _call("nuq_tossed", x, x.size, unit, *words, room, threads)].copy()

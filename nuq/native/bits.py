@@ -1,4 +1,4 @@
-"""Bitmaps and streams of numbers of various widths, in C++ (``src/bits.cpp``): the bytes that ``nuq.coding.indices``' NumPy writes."""
+"""Bitmaps and streams of numbers of various widths, in C++ (``src/bits.cpp``): the bytes that ``nuq.coding.index_coding``' NumPy writes."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def _call(name: str, result: Any, *arguments: NDArray[Any] | int) -> Any:
     return function(*passed)
 
 
-def set_bits(places: NDArray[np.int64], num_bits: int) -> Bytes:
+def set_bits(indices: NDArray[np.int64], num_bits: int) -> Bytes:
     """A bitmap with these bits set, the first one lowest: uint8[ceil(num_bits / 8)]."""
     bitmap = np.zeros(-(-num_bits // 8), dtype=np.uint8)
-    _call("nuq_set_bits", None, places, places.size, bitmap)
+    _call("nuq_set_bits", None, indices, indices.size, bitmap)
     return bitmap
 
 
 def find_bits(bitmap: Bytes, most: int) -> NDArray[np.int64] | None:
     """The bits that are set, ascending; None where there are more than ``most``."""
-    places = np.empty(most, dtype=np.int64)
-    found = _call("nuq_find_bits", ctypes.c_int64, bitmap, bitmap.size, most, places)
-    return None if found < 0 else places[:found]
+    indices = np.empty(most, dtype=np.int64)
+    found = _call("nuq_find_bits", ctypes.c_int64, bitmap, bitmap.size, most, indices)
+    return None if found < 0 else indices[:found]
 
 
 def pack(values: NDArray[np.uint32], widths: Bytes) -> Bytes:

@@ -149,7 +149,7 @@ def multiplier(law: Law, bits: int, lowest: float) -> tuple[float, float] | None
 
 
 def grid_levels(points: Array, sums: Array, intervals: int, *, centred: bool) -> Array | None:
-    """``solver_optimal.best_places``: int64[intervals + 1] places among points float64[M] with sums float64[3, M]."""
+    """``solver_optimal.best_places``: int64[intervals + 1] indices among points float64[M] with sums float64[3, M]."""
     loaded = _library()
     if loaded is None:
         return None

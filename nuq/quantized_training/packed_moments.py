@@ -136,7 +136,7 @@ class PackedMoments:
         self.hide()
 
     def unpack(self) -> None:
-        """Put decoded tensors in the packed ones' places."""
+        """Put decoded tensors in the packed ones' indices."""
         self.show()
         self._packed.clear()
 

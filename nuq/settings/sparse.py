@@ -27,11 +27,11 @@ class Values:
 
 @dataclass
 class Sparse(Values):
-    """The same, with the places of the values."""
+    """The same, with the indices of the values."""
 
     indices: str = setting(
         "auto",
-        "how the places travel; auto: the smallest of all; int32: 4 bytes each; bitmap: a bit for every coordinate; delta: gaps by Rice "
+        "how the indices travel; auto: the smallest of all; int32: 4 bytes each; bitmap: a bit for every coordinate; delta: gaps by Rice "
         "codes or rANS",
         choices=("auto", "int32", "bitmap", "delta"),
     )
@@ -48,7 +48,7 @@ class TopK(Sparse):
 
 @dataclass
 class RandomK(Values):
-    """k places that all workers draw alike, so that none travel."""
+    """k indices that all workers draw alike, so that none travel."""
 
     ratio: float = setting(0.01, _RATIO, low=1e-9, high=1.0)
     bucket_size: int = setting(0, _BUCKET, low=0, high=2**31 - 1)

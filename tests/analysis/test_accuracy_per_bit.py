@@ -92,7 +92,7 @@ def test_memories_share_a_figure_and_are_compared_with_supersgd(write_run: Write
         write_run("s", {"method": "supersgd", "seed": seed}, end(80 + seed, 32))
     logs = load(tmp_path / "runs", "s")
     (group,) = groups(logs)
-    assert [cell.label for cell in group.cells] == ["SuperSGD", "TopK (error feedback)", "TopK (no feedback)"]
+    assert [seed_group.label for seed_group in group.seed_groups] == ["SuperSGD", "TopK (error feedback)", "TopK (no feedback)"]
     found = result_table.table(logs).set_index("label")
     assert list(found["difference_percent"].iloc[1:]) == [pytest.approx(-10), pytest.approx(-10)]
     assert of_the_method("feedback.kind") and of_the_method("method.bits") and of_the_method("layers") and not of_the_method("workers")

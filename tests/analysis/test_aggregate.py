@@ -14,7 +14,7 @@ from scipy import stats
 
 from analysis.aggregate import average, best, curve, estimate, final, geometric_mean, incomplete, late, runs_to_use
 from analysis.logs.load import Logs, load
-from analysis.seed_groups import cells
+from analysis.seed_groups import seed_groups
 
 
 def test_estimate_by_hand() -> None:
@@ -49,7 +49,7 @@ def three_seeds(write_run: Callable[..., Path], tmp_path: Path) -> Callable[...,
 
 def test_curves_stand_on_common_steps(three_seeds: Callable[..., Logs]) -> None:
     logs = three_seeds({0: 1, 10: 1, 20: 4}, {0: 2, 10: float("nan"), 20: 4, 30: 9}, {0: 6, 10: 3, 20: 4})
-    found = curve(logs, "x", cells(logs.settings)[0])
+    found = curve(logs, "x", seed_groups(logs.settings)[0])
     assert list(found.index) == [0, 20]
     np.testing.assert_allclose(found["mean"], [3, 4])
     np.testing.assert_allclose(found["high"] - found["mean"], [6.572411, 0], atol=2e-6)
@@ -59,7 +59,7 @@ def test_curves_stand_on_common_steps(three_seeds: Callable[..., Logs]) -> None:
 
 def test_geometric_curves_average_the_logarithm(three_seeds: Callable[..., Logs]) -> None:
     logs = three_seeds({0: 1e-6, 1: 0}, {0: 1e-4, 1: 1}, {0: 1e-2, 1: 1})
-    found = curve(logs, "x", cells(logs.settings)[0], geometric=True)
+    found = curve(logs, "x", seed_groups(logs.settings)[0], geometric=True)
     assert list(found.index) == [0]
     half_width = stats.t.ppf(0.975, 2) * 2 / np.sqrt(3)  # of log10: -6, -4, -2
     np.testing.assert_allclose(
@@ -69,21 +69,21 @@ def test_geometric_curves_average_the_logarithm(three_seeds: Callable[..., Logs]
 
 def test_incomplete_runs_give_way_to_complete_ones(three_seeds: Callable[..., Logs]) -> None:
     logs = three_seeds({0: 1, 10: 1}, {0: 100}, {0: 3, 10: 3}, states=("done", "running", "done"))
-    (cell,) = cells(logs.settings)
-    assert len(runs_to_use(logs, cell)) == 2
-    assert list(curve(logs, "x", cell)["mean"]) == [2, 2]
+    (seed_group,) = seed_groups(logs.settings)
+    assert len(runs_to_use(logs, seed_group)) == 2
+    assert list(curve(logs, "x", seed_group)["mean"]) == [2, 2]
     assert incomplete(logs) == "1 of 3 runs are incomplete (1 running)"
 
 
 def test_without_complete_runs_the_others_are_used(three_seeds: Callable[..., Logs]) -> None:
     logs = three_seeds({0: 1, 10: 1}, {0: 3}, states=("failed", "running"))
-    assert list(curve(logs, "x", cells(logs.settings)[0])["mean"]) == [2]
+    assert list(curve(logs, "x", seed_groups(logs.settings)[0])["mean"]) == [2]
 
 
 def test_a_missing_tag_is_an_empty_curve(three_seeds: Callable[..., Logs]) -> None:
     logs = three_seeds({0: 1})
-    assert len(curve(logs, "y", cells(logs.settings)[0])) == 0
-    assert len(curve(logs, "x / y", cells(logs.settings)[0])) == 0
+    assert len(curve(logs, "y", seed_groups(logs.settings)[0])) == 0
+    assert len(curve(logs, "x / y", seed_groups(logs.settings)[0])) == 0
 
 
 def test_final_best_and_late(three_seeds: Callable[..., Logs]) -> None:
@@ -113,7 +113,7 @@ def test_a_small_sweep_by_hand(write_run: Callable[..., Path], tmp_path: Path) -
     ends, peaks = estimate(final(logs, "Vacc", runs)), estimate(best(logs, "Vacc", runs))
     assert (ends.mean, ends.n, ends.half_width) == (91, 3, pytest.approx(7.452414, abs=2e-6))
     assert (peaks.mean, peaks.n, peaks.half_width) == (91, 4, pytest.approx(3.437435, abs=2e-6))
-    found = curve(logs, "Vacc", cells(logs.settings)[0])
+    found = curve(logs, "Vacc", seed_groups(logs.settings)[0])
     assert list(found.index) == [0]
     assert tuple(found.loc[0]) == pytest.approx((51.75, 51.75 - 2.717531, 51.75 + 2.717531, 4), abs=2e-6)
 

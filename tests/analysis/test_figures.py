@@ -17,7 +17,7 @@ from analysis import figures
 from analysis.axes import AXES
 from analysis.logs.load import Logs, load
 from analysis.plots import curves, style
-from analysis.seed_groups import Group, cells, groups
+from analysis.seed_groups import Group, groups, seed_groups
 from nuq.registry import METHODS
 from tests.analysis.conftest import Rows, measured
 
@@ -173,8 +173,8 @@ def test_twenty_settings_with_long_names_keep_clear_of_their_labels(write_run: C
             settings = {"method": method, "method.bucket_size": bucket, "method.fit": fit}
             write_run("s", settings, everything(1 + number / 4, steps), state="running" if number % 2 else "done")
     logs = load(tmp_path / "runs", "s")
-    group = replace(groups(logs)[0], logs=logs, cells=cells(logs.settings))  # in one figure, not one for each bucket size
-    assert len(group.cells) == 20
+    group = replace(groups(logs)[0], logs=logs, seed_groups=seed_groups(logs.settings))  # in one figure, not one for each bucket size
+    assert len(group.seed_groups) == 20
     means = curves.Means(group)
     with matplotlib.rc_context(style.RC):
         for axis, plot in zip(itertools.cycle(AXES), curves.PLOTS, strict=False):

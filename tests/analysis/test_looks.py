@@ -7,37 +7,37 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from analysis.plots import style
-from analysis.seed_groups import Cell
+from analysis.seed_groups import SeedGroup
 from nuq.registry import METHODS
 
 
-def cell(method: str, variant: int = 0) -> Cell:
-    return Cell(method, variant, method, (), {})
+def seed_group(method: str, variant: int = 0) -> SeedGroup:
+    return SeedGroup(method, variant, method, (), {})
 
 
 def test_every_method_has_a_look_of_its_own() -> None:
     """Also in grey, also those that will be added, also one of another code base."""
     assert len({to_rgb(colour) for colour in style.COLOURS}) == len(style.COLOURS)
-    looks = [style.look(cell(name)) for name in [*METHODS, *(f"method{number}" for number in range(3))]]
+    looks = [style.look(seed_group(name)) for name in [*METHODS, *(f"method{number}" for number in range(3))]]
     assert len({(look.colour, look.marker, look.dash) for look in looks}) == len(looks)
     assert len({(look.marker, look.dash) for look in looks[: len(METHODS)]}) == len(METHODS)
 
 
 def test_forty_methods_would_differ_in_grey(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(style, "METHODS", dict.fromkeys(f"m{number}" for number in range(40)))
-    looks = [style.look(cell(f"m{number}")) for number in range(40)]
+    looks = [style.look(seed_group(f"m{number}")) for number in range(40)]
     assert len({(look.marker, look.dash) for look in looks}) == 40
     assert len({(look.colour, look.marker) for look in looks}) == 40
 
 
 def test_sixty_settings_of_one_method_differ() -> None:
-    looks = [style.look(cell("alq", variant)) for variant in range(60)]
+    looks = [style.look(seed_group("alq", variant)) for variant in range(60)]
     assert len({(look.marker, look.dash, look.hollow) for look in looks}) == 60
     assert len({(look.colour, look.marker, look.hollow) for look in looks[:36]}) == 36, "also where lines are short"
 
 
 def test_settings_of_one_method_differ_without_lines() -> None:
-    looks = [style.look(cell("dgc", variant), lines=False) for variant in range(30)]
+    looks = [style.look(seed_group("dgc", variant), lines=False) for variant in range(30)]
     assert len({(look.marker, look.hollow) for look in looks}) == 30
 
 
@@ -67,7 +67,7 @@ def test_colours_of_the_paper_s_methods_can_be_told_apart(sight: str) -> None:
 
 
 def test_settings_of_one_method_share_its_colour_and_differ_in_dash_and_marker() -> None:
-    first, second = style.look(cell("alq")), style.look(cell("alq", 1))
+    first, second = style.look(seed_group("alq")), style.look(seed_group("alq", 1))
     assert (first.colour, first.marker) == (second.colour, second.marker)
     assert first.dash != second.dash
     assert first.hollow != second.hollow
@@ -76,7 +76,7 @@ def test_settings_of_one_method_share_its_colour_and_differ_in_dash_and_marker()
 @pytest.mark.parametrize("method", METHODS)
 def test_further_settings_of_one_method_have_other_markers_and_shades(method: str) -> None:
     """Of as many settings as SmaQ's sweep has; black is as dark as it can be."""
-    looks = [style.look(cell(method, variant)) for variant in range(0, 12, 2)]
+    looks = [style.look(seed_group(method, variant)) for variant in range(0, 12, 2)]
     assert len({look.marker for look in looks}) == 6
     assert len({look.colour for look in looks}) == (2 if looks[0].colour == "#000000" else 3)
     assert min(float(1 - np.mean(to_rgb(look.colour))) for look in looks) > 0.15, "none fades into the page"

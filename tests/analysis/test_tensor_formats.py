@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.seed_groups import cells
+from analysis.seed_groups import seed_groups
 from analysis.tables.paired import partners
 from analysis.tensor_formats import compressor, everywhere, formats, label
 
@@ -101,11 +101,11 @@ def table(*rows: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def labels(*rows: Mapping[str, Any]) -> list[str]:
-    return [cell.label for cell in cells(table(*rows))]
+    return [seed_group.label for seed_group in seed_groups(table(*rows))]
 
 
 def test_the_sweep_s_cells() -> None:
-    found = cells(
+    found = seed_groups(
         table(
             settings("supersgd"),
             settings("smaq", all="smaq"),
@@ -117,7 +117,7 @@ def test_the_sweep_s_cells() -> None:
             settings("fp8", all="fp8 table=e4m3") | {"method.table": "e4m3", "method.scale": "bucket"},
         )
     )
-    assert {cell.label: (cell.method, cell.runs) for cell in found} == {
+    assert {seed_group.label: (seed_group.method, seed_group.runs) for seed_group in found} == {
         "SuperSGD, FP32": ("supersgd", ("run0",)),
         "SmaQ": ("smaq", ("run1",)),
         "SmaQ, gradients only": ("smaq", ("run2",)),
@@ -128,7 +128,7 @@ def test_the_sweep_s_cells() -> None:
         "FP8 (e5m2)": ("fp8", ("run7",)),
         "FP8 (e4m3)": ("fp8", ("run8",)),
     }
-    assert len({(cell.method, cell.variant) for cell in found}) == len(found)
+    assert len({(seed_group.method, seed_group.variant) for seed_group in found}) == len(found)
 
 
 def test_formats_that_differ_in_their_settings_alone_say_them() -> None:

@@ -14,10 +14,10 @@ from .model import SHORT, CommandError, Job
 from .squeue import bitstr_length, job_name, used_s
 from .text import fold_hosts, long_duration, parse_moment, stamp
 
-DEFAULT = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
+DEFAULT = "JobID,JobName,Partition,ExchangeStats,AllocCPUS,State,ExitCode"
 _WIDTHS = {"jobid": 12, "jobname": 10, "partition": 10, "account": 10, "alloccpus": 10, "state": 10, "exitcode": 8}
 _NAMES = str.split(
-    "JobID JobIDRaw JobName State ExitCode DerivedExitCode Elapsed ElapsedRaw NodeList Reason Start End Submit Eligible Partition Account "
+    "JobID JobIDRaw JobName State ExitCode DerivedExitCode Elapsed ElapsedRaw NodeList Reason Start End Submit Eligible Partition ExchangeStats "
     "QOS Comment Timelimit TimelimitRaw ReqMem ReqCPUS AllocCPUS NCPUS NNodes AllocNodes AllocTRES ReqTRES User UID WorkDir Priority "
     "Cluster MaxRSS"
 )

@@ -80,8 +80,8 @@ def main() -> int:
     if not command:
         print("srun: fatal: No command given to execute.", file=sys.stderr)
         return 1
-    hosts = tuple(expand_hosts(options.get("nodelist", os.environ["SLURM_JOB_NODELIST"])))
-    nodes = hosts[: int(options["nodes"])] if "nodes" in options else hosts
+    placement = tuple(expand_hosts(options.get("nodelist", os.environ["SLURM_JOB_NODELIST"])))
+    nodes = placement[: int(options["nodes"])] if "nodes" in options else placement
     per_node = int(options.get("ntasks-per-node", 0)) * len(nodes)
     tasks = int(options.get("ntasks", 0) or per_node or os.environ.get("SLURM_NTASKS", len(nodes)))
     nodes = nodes[:tasks]  # never a node without a task

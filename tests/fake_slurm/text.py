@@ -112,24 +112,24 @@ def tasks_text(tasks: Sequence[int], throttle: int, length: int = 0) -> str:
 
 def expand_hosts(text: str) -> list[str]:
     """``n[1-3,07],m`` as names, zeros kept."""
-    hosts: list[str] = []
+    placement: list[str] = []
     for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
         head, bracket, rest = part.partition("[")
         if not bracket:
-            hosts.append(part)
+            placement.append(part)
             continue
         inner, _, tail = rest.partition("]")
         for item in inner.split(","):
             first, dash, last = item.partition("-")
             numbers = range(int(first), int(last or first) + 1) if dash else [int(first)]
-            hosts += [f"{head}{number:0{len(first)}}{tail}" for number in numbers]
-    return hosts
+            placement += [f"{head}{number:0{len(first)}}{tail}" for number in numbers]
+    return placement
 
 
-def fold_hosts(hosts: Iterable[str]) -> str:
+def fold_hosts(placement: Iterable[str]) -> str:
     """The inverse: ``n[1-3]``; names without a number at the end stay as they are."""
     folded: dict[str, list[str]] = {}
-    for host in hosts:
+    for host in placement:
         found = re.fullmatch(r"(.*?)(\d+)", host)
         head, number = (found[1], found[2]) if found else (host, "")
         folded.setdefault(head, []).append(number)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from nuq.exchange.payload import Part
+from nuq.exchange.payload import Segment
 
 
-def tiled(sizes: dict[str, int]) -> list[Part]:
+def tiled(sizes: dict[str, int]) -> list[Segment]:
     """One vector per name, one after another."""
     parts, start = [], 0
     for name, size in sizes.items():
-        parts.append(Part(name, start, size, shape=(size,)))
+        parts.append(Segment(name, start, size, shape=(size,)))
         start += size
     return parts

@@ -129,7 +129,7 @@ def test_the_mean_over_all_draws_is_the_matrix(how: str, matrix: torch.Tensor) -
         uniform = (i + 0.5) / grid
         kept = atoms._exact(matrix, 2, uniform) if how == "exact" else atoms._randomized(matrix, 2, (5, 6), uniform, 0.5)
         total += kept.left.double().T @ kept.right.double()
-        total[kept.places] += kept.rows.double()
+        total[kept.indices] += kept.rows.double()
     size = float(torch.linalg.matrix_norm(matrix.double(), "nuc"))
     assert float((total / grid - matrix).norm()) <= 4 * size * len(matrix) ** 0.5 / grid  # each atom: lambda / p of 1 / grid
 

@@ -30,14 +30,14 @@ for case, (name, options) in CASES.items():
 @pytest.mark.parametrize("case", CASES)
 @settings(max_examples=60)
 @given(
-    places=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=4),
+    indices=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=4),
     cut=st.floats(0, 1),
     n=st.sampled_from([N, N, N, 0, 299, 10**6, 2**62]),
 )
-def test_damaged_bodies_give_an_error_or_numbers(case, places, cut, n):
+def test_damaged_bodies_give_an_error_or_numbers(case, indices, cut, n):
     compressor, whole = MESSAGES[case]
     body = whole.body.clone()
-    for place, byte in places:
+    for place, byte in indices:
         body[min(int(place * body.numel()), body.numel() - 1)] = byte
     if cut > 0.5:
         body = body[: int(cut * body.numel())]

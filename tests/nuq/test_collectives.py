@@ -10,11 +10,11 @@ import torch
 import torch.distributed as dist
 
 from nuq.errors import MessageError, NonFiniteError
-from nuq.exchange.collective_factory import Coders, build, fewest_bytes
+from nuq.exchange.collective_factory import CompressorMap, build, fewest_bytes
 from nuq.exchange.collectives import messages
-from nuq.exchange.collectives.messages import Account, Collective, Hosts
-from nuq.exchange.payload import Part
-from nuq.exchange.transport import Links
+from nuq.exchange.collectives.messages import Collective, ExchangeStats, WorkerPlacement
+from nuq.exchange.payload import Segment
+from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
@@ -38,12 +38,12 @@ def gradient(worker: int, step: int, sizes: dict[str, int]) -> torch.Tensor:
     return torch.randn(sum(sizes.values()), generator=generator) * 10.0 ** (step - 1)
 
 
-def made(name: str, group: Any, **given: Any) -> tuple[Collective, Links]:
-    coders = Coders(name, settings_of(name, **given.pop("settings", {})), given.get("second_bits", 4))
-    links = Links(group, timeout_s=30)
+def made(name: str, group: Any, **given: Any) -> tuple[Collective, Transport]:
+    coders = CompressorMap(name, settings_of(name, **given.pop("settings", {})), given.get("second_bits", 4))
+    transport = Transport(group, timeout_s=30)
     per_machine = given.pop("per_machine", 0)
-    hosts = Hosts.of(links.world, links.world)
-    return build(coders, Exchange(**given), links, hosts, Account(), per_machine=per_machine)[1], links
+    placement = WorkerPlacement.of(transport.world, transport.world)
+    return build(coders, Exchange(**given), transport, placement, ExchangeStats(), per_machine=per_machine)[1], transport
 
 
 def simulated(name: str, exchange: Exchange, workers: int, sizes: dict[str, int], step: int, **given: Any) -> torch.Tensor:
@@ -57,10 +57,10 @@ def equal_simulation(group, cases):
     rank, world = dist.get_rank(group), dist.get_world_size(group)
     for name, given, collective in cases:
         exchange = Exchange(collective=collective)
-        coders = Coders(name, settings_of(name, **given), exchange.second_bits)
-        links = Links(group, timeout_s=30)
+        coders = CompressorMap(name, settings_of(name, **given), exchange.second_bits)
+        transport = Transport(group, timeout_s=30)
         workers = 1 if coders.single_worker else world
-        _, by = build(coders, exchange, links, Hosts.of(workers, world), Account())
+        _, by = build(coders, exchange, transport, WorkerPlacement.of(workers, world), ExchangeStats())
         for step, sizes in enumerate(SHAPES):
             mean = torch.full((sum(sizes.values()),), torch.nan)
             by.mean({rank: gradient(rank, step, sizes)}, tiled(sizes), Key(SEED, step, rank), mean)
@@ -87,12 +87,12 @@ def test_real_processes_give_the_bits_of_the_simulation(world, ranks):
 def in_rounds(group):
     """A vector that is cut into several rounds, one of which meets a coordinate that is not finite."""
     rank, world = dist.get_rank(group), dist.get_world_size(group)
-    sizes, stretch = {"first": 3000, "last": 2001}, messages.STRETCH
+    sizes, shard = {"first": 3000, "last": 2001}, messages.SHARD
     try:
         for name in ("qsgdinf", "ecdq"):
-            for length in (256, stretch):
-                messages.STRETCH = length
-                by, links = made(name, group, collective="two_stage")
+            for length in (256, shard):
+                messages.SHARD = length
+                by, transport = made(name, group, collective="two_stage")
                 vector, mean = gradient(rank, 0, sizes), torch.empty(5001)
                 for bad in (False, True, False):
                     given = vector.clone()
@@ -104,13 +104,13 @@ def in_rounds(group):
                         assert torch.equal(mean, simulated(name, Exchange(collective="two_stage"), world, sizes, 0))
                     except NonFiniteError as error:
                         assert bad and "'last' on worker 1" in str(error), error
-                    links.numbers([int(bad)], "control")  # nothing is left on the way
+                    transport.numbers([int(bad)], "control")  # nothing is left on the way
                     by.mean({rank: given.nan_to_num(0, 0, 0)}, tiled(sizes), Key(SEED, 1, rank), mean)
                     assert_same_bits(group, mean)
                 by.mean({rank: vector}, tiled(sizes), Key(SEED, 0, rank), vector)  # the mean may take the gradient's place
                 assert torch.equal(vector, simulated(name, Exchange(collective="two_stage"), world, sizes, 0))
     finally:
-        messages.STRETCH = stretch
+        messages.SHARD = shard
 
 
 def test_long_vectors_go_in_rounds(ranks):
@@ -120,13 +120,13 @@ def test_long_vectors_go_in_rounds(ranks):
 def hosts_of_several(group):
     """Five workers on three ranks."""
     rank, world = dist.get_rank(group), dist.get_world_size(group)
-    sizes, hosts = SHAPES[0], Hosts.of(5, world)
+    sizes, placement = SHAPES[0], WorkerPlacement.of(5, world)
     for name in ("alq", "ecdq"):
         for collective in ("gather", "two_stage", "server"):
-            coders, links = Coders(name, settings_of(name), 4), Links(group, timeout_s=30)
-            _, by = build(coders, Exchange(collective=collective), links, hosts, Account())
+            coders, transport = CompressorMap(name, settings_of(name), 4), Transport(group, timeout_s=30)
+            _, by = build(coders, Exchange(collective=collective), transport, placement, ExchangeStats())
             mean = torch.empty(sum(sizes.values()))
-            by.mean({w: gradient(w, 1, sizes) for w in hosts.shares[rank]}, tiled(sizes), Key(SEED, 1, 0), mean)
+            by.mean({w: gradient(w, 1, sizes) for w in placement.shares[rank]}, tiled(sizes), Key(SEED, 1, 0), mean)
             assert torch.equal(mean, simulated(name, Exchange(collective=collective), 5, sizes, 1)), (name, collective)
 
 
@@ -146,8 +146,8 @@ def machines(group):
         exact = torch.stack(of_all(group, vector)).mean(dim=0)
         error = float((out - exact).norm() / exact.norm())
         assert error < {"supersgd": 1e-6, "qsgdinf": 0.02}.get(name, 1.0), (name, error)
-        links = [links for links in by.inner_links if links.bytes_sent["messages"] + links.bytes_sent["means"]]  # type: ignore[attr-defined]
-        assert len(links) == (rank % 2 == 0)  # messages are the first ranks' alone
+        transport = [transport for transport in by.inner_links if transport.bytes_sent["messages"] + transport.bytes_sent["means"]]  # type: ignore[attr-defined]
+        assert len(transport) == (rank % 2 == 0)  # messages are the first ranks' alone
         bad = torch.full_like(vector, torch.nan) if rank == 3 else vector
         with pytest.raises(NonFiniteError, match=r"on machine 1 \(ranks 2 to 3\) is not finite"):
             by.mean({rank: bad}, parts, Key(SEED, 2, rank), out)
@@ -180,7 +180,7 @@ def test_a_gradient_that_is_not_finite_is_named_on_all_ranks(ranks):
 def damaged(group):
     """One bit of what rank 1 says turns over on the way to rank 0."""
     rank, sizes = dist.get_rank(group), SHAPES[0]
-    by, links = made("alq", group, collective="gather")
+    by, transport = made("alq", group, collective="gather")
     if rank == 1:
         encode = by.codec.encode_or_mark  # type: ignore[attr-defined]
 
@@ -192,7 +192,7 @@ def damaged(group):
         by.codec.encode_or_mark = flipped  # type: ignore[attr-defined]
     with pytest.raises(MessageError, match=r"damaged on the way|cut short"):
         by.mean({rank: gradient(rank, 0, sizes)}, tiled(sizes), Key(SEED, 0, rank), torch.empty(323))
-    assert links.bytes_sent["messages"] > 0
+    assert transport.bytes_sent["messages"] > 0
 
 
 def test_damage_on_the_way_raises(ranks):
@@ -203,17 +203,17 @@ def counted(group):
     """Bytes of the table in nuq/exchange/collectives/messages.py."""
     rank, world, n = dist.get_rank(group), dist.get_world_size(group), 6400
     for name in ("alq", "trn"):
-        coders = Coders(name, settings_of(name, bucket_size=64), 4)
-        part = [Part("a", 0, n)]
-        first, second = coders.codec.size(part), coders.second.size(part)
+        coders = CompressorMap(name, settings_of(name, bucket_size=64), 4)
+        part = [Segment("a", 0, n)]
+        first, second = coders.codec.size(part), coders.mean_compressor.size(part)
         assert first and second
         expected = {"gather": (world - 1) * first, "two_stage": (world - 1) / world * (first + second)}
         expected["server"] = first if rank else (world - 1) * second
         for collective, wanted in expected.items():
-            links = Links(group, timeout_s=30)
-            _, by = build(coders, Exchange(collective=collective), links, Hosts.of(world, world), Account())
+            transport = Transport(group, timeout_s=30)
+            _, by = build(coders, Exchange(collective=collective), transport, WorkerPlacement.of(world, world), ExchangeStats())
             by.mean({rank: torch.randn(n)}, part, Key(0, 0, rank), torch.empty(n))
-            sent = links.bytes_sent["messages"] + links.bytes_sent["means"]
+            sent = transport.bytes_sent["messages"] + transport.bytes_sent["means"]
             assert sent == wanted if collective != "two_stage" else abs(sent - wanted) < 70 * 2 * (world - 1), (collective, sent, wanted)
 
 
@@ -227,19 +227,19 @@ def test_bytes_are_those_of_the_table(ranks):
 def first_two_of_three(group):
     """Rank 2 sets out when the others are done with five exchanges: its messages are late, and nobody waited for it."""
     rank, n, steps = dist.get_rank(group), 200, 5
-    by, links = made("supersgd", group, collective="server", num_aggregate=2)
+    by, transport = made("supersgd", group, collective="server", num_aggregate=2)
     assert dist.group.WORLD is not None
-    store, done = dist.group.WORLD.get_group_store(), f"done {links._number}"
+    store, done = dist.group.WORLD.get_group_store(), f"done {transport._number}"
     if rank == 2:
         store.wait([done])
     for step in range(steps):
         mean = torch.empty(n)
-        by.mean({rank: torch.full((n,), float(10 * step + rank))}, [Part("a", 0, n)], Key(0, step, rank), mean)
+        by.mean({rank: torch.full((n,), float(10 * step + rank))}, [Segment("a", 0, n)], Key(0, step, rank), mean)
         assert torch.equal(mean, torch.full((n,), 10 * step + 0.5)), (step, mean[0])  # of ranks 0 and 1 alone
     if rank == 1:
         store.set(done, "")
     by.settle()  # type: ignore[attr-defined]
-    links.numbers([rank], "control")
+    transport.numbers([rank], "control")
 
 
 def test_the_server_takes_the_first_and_throws_the_late_away(ranks):
@@ -253,7 +253,7 @@ def any_two_of_four(group):
     taken = []
     for step in range(steps):
         mean = torch.empty(4)
-        by.mean({rank: torch.eye(4)[rank]}, [Part("a", 0, 4)], Key(0, step, rank), mean)
+        by.mean({rank: torch.eye(4)[rank]}, [Segment("a", 0, 4)], Key(0, step, rank), mean)
         assert sorted(mean.tolist()) == [0, 0, 0.5, 0.5]
         assert_same_bits(group, mean)
         taken.append(mean)
@@ -294,17 +294,17 @@ def test_the_simulated_server_draws_who_comes_first():
     ],
 )
 def test_auto_takes_the_fewest_bytes_within_its_bound(name, bits, workers, choice):
-    coders = Coders(name, settings_of(name, bits=bits), 4)
-    assert fewest_bytes(coders, Links(None), workers) == choice
+    coders = CompressorMap(name, settings_of(name, bits=bits), 4)
+    assert fewest_bytes(coders, Transport(None), workers) == choice
     (second_bits,) = coders.second_bits
-    (second,) = coders.second.every
+    (second,) = coders.mean_compressor.every
     assert second_bits > bits if choice == "two_stage" else second_bits == 4
     assert name == "sgd" or second.settings.bits == second_bits
 
 
 def test_means_travel_in_the_bits_that_were_asked_for_at_least():
-    coders = Coders("qsgdinf", settings_of("qsgdinf"), 8)
-    assert fewest_bytes(coders, Links(None), 8) == "two_stage"
+    coders = CompressorMap("qsgdinf", settings_of("qsgdinf"), 8)
+    assert fewest_bytes(coders, Transport(None), 8) == "two_stage"
     assert coders.second_bits == [8]
 
 

@@ -177,8 +177,8 @@ def damages(kind: str, module: Any, device: str) -> str:
     with through(smaq_reference):
         message = COMPRESSOR.encode(KINDS[kind](n), KEY)
     bodies = [message.body[:-1], torch.cat([message.body, message.body[:3]])]
-    places = torch.randint(32, message.body.numel() - 1, (12,), generator=torch.Generator().manual_seed(1)).tolist()
-    for place in [*places, message.body.numel() - 2]:
+    indices = torch.randint(32, message.body.numel() - 1, (12,), generator=torch.Generator().manual_seed(1)).tolist()
+    for place in [*indices, message.body.numel() - 2]:
         bodies.extend((message.body.clone(), message.body.clone()))
         bodies[-2][place] ^= 1 << place % 8
         bodies[-1][place : place + 2] = message.body[place : place + 2].flip(0)

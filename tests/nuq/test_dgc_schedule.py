@@ -36,7 +36,7 @@ def kept(n: int, ratio: float) -> int:
 
 
 def message_bytes(shape: tuple[int, ...], ratio: float) -> int:
-    """Header, flags and k, the values, and the places where not all travel; vectors are whole."""
+    """Header, flags and k, the values, and the indices where not all travel; vectors are whole."""
     n = math.prod(shape)
     k = n if len(shape) == 1 else kept(n, ratio)
     return HEADER_BYTES + 5 + 4 * k + (1 + 4 * k if k < n else 0)

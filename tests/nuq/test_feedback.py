@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nuq.compressors.feedback import TAG, ErrorFeedback, MomentumCorrection
 from nuq.compressors.message import Message, parse
 from nuq.errors import MessageError, NonFiniteError
-from nuq.exchange.payload import Codec, cut
+from nuq.exchange.payload import PayloadCodec, cut
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from tests.nuq.parts import tiled
@@ -142,8 +142,8 @@ def test_no_message_of_the_root_mean_square_makes_a_memory_grow(count: int) -> N
 def test_pieces_share_the_memory_of_their_parameter():
     """However a collective cuts: a piece's residual is its place in the parameter's."""
     of = feedback("trn")
-    codec, x = Codec(of, METHODS["trn"].settings()), torch.randn(SIZE, generator=torch.Generator().manual_seed(2))
-    pieces = [part for stretch in cut(tiled({"p": SIZE}), 3) for part in stretch]
+    codec, x = PayloadCodec(of, METHODS["trn"].settings()), torch.randn(SIZE, generator=torch.Generator().manual_seed(2))
+    pieces = [part for shard in cut(tiled({"p": SIZE}), 3) for part in shard]
     assert len(pieces) == 3
     decoded = torch.zeros(SIZE)
     for piece in pieces:

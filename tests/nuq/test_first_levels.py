@@ -91,7 +91,7 @@ def test_the_first_message_of_the_simulation_has_fitted_levels(name: str, scope:
     exact = torch.cat([value.reshape(-1) for value in gradient.values()])
     assert error(first, exact) < 0.6
     assert error(first, exact) == pytest.approx(error(stepped(of, list(gradient.values()), 1), exact), rel=0.1)
-    assert not any(learner.begins or learner.due(1) for learner in of.learners)
+    assert not any(level_updater.begins or level_updater.due(1) for level_updater in of.learners)
 
 
 def workers(name: str, sizes: dict[str, torch.Size], num_workers: int = 1, *, collective: str = "gather", **settings: Any) -> Workers:
@@ -220,11 +220,11 @@ def goes_on(group: dist.ProcessGroup) -> None:
     other, again = hooked(group, net(), **settings)
     again.load_state_dict(state.state_dict())
     assert again.levels == state.levels and not again._begins
-    sent = again.links.bytes_sent["levels"]
+    sent = again.transport.bytes_sent["levels"]
     for each in (model, other):
         each.zero_grad()
         backward(each, rank, 1)
-    assert again.levels == state.levels and again.links.bytes_sent["levels"] == sent
+    assert again.levels == state.levels and again.transport.bytes_sent["levels"] == sent
     assert torch.equal(gradients(model), gradients(other))
     state.close()
     again.close()

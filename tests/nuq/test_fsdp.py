@@ -49,7 +49,7 @@ def against_plain(group, method, settings, tolerance):
     assert max(errors) <= max(tolerance, 1e-6)
     if tolerance:
         assert min(errors) > 0 and len(set(errors)) == 3
-        sent = sum(each.links.bytes_sent["messages"] for each in installed if each.links)
+        sent = sum(each.transport.bytes_sent["messages"] for each in installed if each.transport)
         assert sent < 3 * 2400 * 4 * (dist.get_world_size(group) - 1) / dist.get_world_size(group)
 
 

@@ -61,7 +61,7 @@ def dense_is_bf16(group):
         expected = gradients(local).to(torch.bfloat16).div_(dist.get_world_size(group))
         dist.all_reduce(expected, group=group)
         assert torch.equal(gradients(model), expected.float())
-    assert state.links.bytes_sent["dense"] == 3 * 2 * gradients(model).numel()  # a ring of two ranks sends n numbers of two bytes
+    assert state.transport.bytes_sent["dense"] == 3 * 2 * gradients(model).numel()  # a ring of two ranks sends n numbers of two bytes
     state.close()
 
 

@@ -15,7 +15,7 @@ from torch import nn
 import nuq
 import nuq.ddp
 from nuq.errors import NonFiniteError
-from nuq.exchange.transport import Links
+from nuq.exchange.transport import Transport
 from tests.nuq.ranks import second_group
 from tests.nuq.small_training import assert_same_bits, backward, gradients, hooked, net, of_all, residuals, wrapped
 
@@ -199,7 +199,7 @@ def overlaps(group):
     again.clear()
     seen.clear()
     mean, result, inside = state._collective.mean, state._result, []
-    post = Links.post
+    post = Transport.post
 
     def patient(*arguments):
         assert again.wait(20), "the hook waited for the exchange"
@@ -213,15 +213,15 @@ def overlaps(group):
         finally:
             inside.pop()
 
-    def watched(links, *arguments):
+    def watched(transport, *arguments):
         assert threading.get_ident() not in inside, "a collective inside a future's callback"
         assert threading.current_thread().name == "nuq exchange"
-        return post(links, *arguments)
+        return post(transport, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(state._collective, "mean", patient)
         patch.setattr(state, "_result", callback)
-        patch.setattr(Links, "post", watched)
+        patch.setattr(Transport, "post", watched)
         backward(model, rank, 1)
     assert seen == [0, 1, 2][: len(seen)] and len(seen) > 1
     assert {"encode", "wire", "decode"} <= state.seconds.keys()

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import nn
 
 import nuq
-from nuq.exchange.collective_factory import Coders
+from nuq.exchange.collective_factory import CompressorMap
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.levels.level_sets import Levels
@@ -154,15 +154,15 @@ def levels_agree(group, settings):
     model, state = hooked(group, net(), ddp=SEVERAL, **settings)
     update, seen = state._levels._update, []
 
-    def watched(learner):
+    def watched(level_updater):
         rows = of_all(group, state._levels.learners[0].rows(torch.device("cpu"))[dist.get_rank(group)])
         assert not any(torch.equal(rows[0], row) for row in rows[1:])
-        alone = Coders(state.method, state.method_settings, state.exchange.second_bits)
+        alone = CompressorMap(state.method, state.method_settings, state.exchange.second_bits)
         merged = state._levels.learners[0].empty()
         for row in rows:
             merged.merge(Statistics.from_array(row.numpy(), merged.num_components))
         before = [compressor.levels.values for compressor in state._coders.adaptive]
-        update(learner)
+        update(level_updater)
         for one, want, old in zip(state._coders.adaptive, alone.adaptive, before, strict=True):
             want.update(merged)
             assert np.array_equal(one.levels.values, want.levels.values)
@@ -173,7 +173,7 @@ def levels_agree(group, settings):
     state._levels._update = watched
     steps(model, rank, range(6))
     assert seen == [2, 4]
-    assert state.links.bytes_sent["levels"] == 2 * (world - 1) * 8 * len(state._levels.learners[0].empty().to_array())
+    assert state.transport.bytes_sent["levels"] == 2 * (world - 1) * 8 * len(state._levels.learners[0].empty().to_array())
     state.close()
 
 

@@ -69,7 +69,7 @@ def test_the_table_names_the_methods(seen: set[str]) -> None:
         for what in seen:
             found[what].add(name)
     assert found["checksum"] == set(METHODS)
-    for what in ("codes", "places", "sample"):
+    for what in ("codes", "indices", "sample"):
         listed = {name for part in ROWS[what][1].split(";")[0].split(", ") if " " not in (name := part)}
         assert listed == found[what], what
     assert ROWS["statistics"][1].split(", ") == [name for name, entry in METHODS.items() if entry.adaptive]
@@ -110,7 +110,7 @@ def test_the_user_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         host.numpy_of(OnAGPU(), "codes")  # pyright: ignore[reportArgumentType]
-        host.numpy_of(torch.ones(2), "places")
+        host.numpy_of(torch.ones(2), "indices")
     host._tell.cache_clear()
 
 
@@ -118,8 +118,8 @@ def test_the_user_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
 SMALL = {
     "message": 2,
     "cells": 1,
-    "tensor_counts": 1,
-    "links": 1,
+    "counts": 1,
+    "transport": 1,
     "host": 1,
     "body": 1,
     "casq": 1,

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 import nuq
 from nuq.compressors.message import HEADER_BYTES
 from nuq.errors import NonFiniteError
-from nuq.exchange.collective_factory import Coders
+from nuq.exchange.collective_factory import CompressorMap
 from nuq.exchange.flat_layout import arranged
-from nuq.exchange.payload import Part, cut
+from nuq.exchange.payload import Segment, cut
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from nuq.settings import layers
@@ -111,9 +111,9 @@ def test_a_vector_of_several_gathers_them_and_tensors_keep_their_shape() -> None
     encoders = {"a.weight": 0, "a.bias": 1, "b.weight": 2, "b.bias": 1, "c.weight": 0}
     made = arranged(SHAPES, encoders, ["model", "biases", None])
     assert made.parts == [
-        Part("model", 0, 590),
-        Part("biases", 590, 46, encoder=1),
-        Part("b.weight", 636, 120, encoder=2, shape=(6, 5, 2, 2)),
+        Segment("model", 0, 590),
+        Segment("biases", 590, 46, encoder=1),
+        Segment("b.weight", 636, 120, encoder=2, shape=(6, 5, 2, 2)),
     ]
     assert made.order == (0, 4, 1, 3, 2)
     tensors = [torch.full(shape, float(number)) for number, shape in enumerate(SHAPES.values())]
@@ -122,8 +122,8 @@ def test_a_vector_of_several_gathers_them_and_tensors_keep_their_shape() -> None
     assert torch.equal(restored, torch.cat([tensor.reshape(-1) for tensor in tensors]))
     exact = arranged(SHAPES, encoders, [None, None, "conv"], exact=lambda name: name.endswith("bias") or name == "b.weight")
     assert exact.order is None
-    assert exact.parts[1] == Part("a.bias, b.weight, b.bias", 320, 166, exact=True)
-    pieces = [part for stretch in cut([replace(made.parts[2], start=0)], 2) for part in stretch]
+    assert exact.parts[1] == Segment("a.bias, b.weight, b.bias", 320, 166, exact=True)
+    pieces = [part for shard in cut([replace(made.parts[2], start=0)], 2) for part in shard]
     assert pieces == [replace(made.parts[2], start=64 * i, size=size, first=64 * i) for i, size in enumerate((64, 56))]
 
 
@@ -178,7 +178,7 @@ def test_every_layer_is_as_with_its_method_alone() -> None:
         shapes = {name: SHAPES[name]}
         for step, mean in enumerate(trained(one, 5, shapes)):
             assert torch.equal(mean[name], means[step][name]), (name, step)
-    assert [learner.encoder for learner in mixed.learners] == [0, 2]
+    assert [level_updater.encoder for level_updater in mixed.learners] == [0, 2]
     assert mixed.coders.every[2].compressor.levels.num_levels == 16
     assert (means[0]["c.weight"] != 0).sum() <= 3 * 27
 
@@ -247,15 +247,15 @@ def test_biases_are_dense_and_pieces_of_matrices_are_not() -> None:
 @pytest.mark.parametrize("method", ["dgc", "powersgd"])
 def test_pieces_of_a_bias_are_dense_too_whatever_its_name(method: str) -> None:
     shapes = {"w": (30, 40), "b[0]": (1000,), "v[3]": (20, 60)}
-    coders = Coders(method, METHODS[method].settings(), 4)
+    coders = CompressorMap(method, METHODS[method].settings(), 4)
     coders.assign(shapes)
     parts = coders.arrange(shapes).parts
-    for stretches in (cut(parts, 5), [parts]):
+    for shards in (cut(parts, 5), [parts]):
         total, x = torch.zeros(3400), torch.randn(3400, generator=torch.Generator().manual_seed(1))
-        for stretch in stretches:
-            payload = coders.codec.encode(x, stretch, Key(1, 0, 0))
-            assert payload.numel() < 1.1 * 4 * sum(part.size for part in stretch if part.name == "b[0]") + 1500
-            coders.codec.add(payload, stretch, total)
+        for shard in shards:
+            payload = coders.codec.encode(x, shard, Key(1, 0, 0))
+            assert payload.numel() < 1.1 * 4 * sum(part.size for part in shard if part.name == "b[0]") + 1500
+            coders.codec.add(payload, shard, total)
         assert torch.equal(total[1200:2200], x[1200:2200]) and not torch.equal(total[:1200], x[:1200])
 
 
@@ -292,7 +292,7 @@ def hook_is_workers(group: dist.ProcessGroup, method: str, lines: list[str], set
             if worker == rank:
                 model.zero_grad()
                 model(x).square().mean().backward()
-        begun = [learner for learner in alone.learners if learner.begins]
+        begun = [level_updater for level_updater in alone.learners if level_updater.begins]
         alone.observe(own, step, begun)
         alone.update_levels(begun)
         mean = alone.exchange(own, dict.fromkeys(range(world), 0.0), step).mean
@@ -326,7 +326,7 @@ def layers_in_the_hook(group: dist.ProcessGroup) -> None:
     for step in range(4):
         model.zero_grad()
         backward(model, rank, step)
-    default, second = (learner.coder for learner in state._levels.learners)
+    default, second = (level_updater.coder for level_updater in state._levels.learners)
     assert default.compressor.gap is not None and second.compressor.gap is not None and second.compressor.levels.num_levels == 16
     again = nuq.CompressionState(model, **{**given, "min_size": 0, "timeout_s": 60.0})
     again.load_state_dict(state.state_dict())

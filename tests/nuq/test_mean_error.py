@@ -68,7 +68,7 @@ def simulated(name: str, settings: Any, collective: str, workers: int) -> Worker
 
 
 def of_bits(name: str) -> list[dict[str, Any]]:
-    """Few and many bits, where the method has them; buckets that no stretch cuts."""
+    """Few and many bits, where the method has them; buckets that no shard cuts."""
     fields = {item.name for item in dataclasses.fields(METHODS[name].settings)}
     small = {"bucket_size": 512} if "bucket_size" in fields else {}
     if "bits" not in fields:

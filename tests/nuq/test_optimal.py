@@ -60,9 +60,9 @@ def test_the_program_equals_trying_every_set_of_points(centred, intervals):
     points = np.unique(np.concatenate([[0.0 if centred else -1.0, 1.0], np.abs(rng.normal(0, 0.2, 9)).clip(0, 0.99)]))
     every = [np.array([points[0], *inner, 1.0]) for inner in itertools.combinations(points[1:-1], intervals - 1)]
     best = min(float(objective.value(edges)) for edges in every)
-    places = solver_optimal.best_places(*solver_optimal.prefix_sums(objective, points), intervals, centred=centred)
-    assert places[0] == 0 and places[-1] == len(points) - 1 and (np.diff(places) > 0).all()
-    assert float(objective.value(points[places])) == pytest.approx(best, rel=1e-12)
+    indices = solver_optimal.best_places(*solver_optimal.prefix_sums(objective, points), intervals, centred=centred)
+    assert indices[0] == 0 and indices[-1] == len(points) - 1 and (np.diff(indices) > 0).all()
+    assert float(objective.value(points[indices])) == pytest.approx(best, rel=1e-12)
 
 
 @settings(max_examples=40)

@@ -1,4 +1,4 @@
-"""A payload says what was encoded, or that it was damaged; stretches tile a vector."""
+"""A payload says what was encoded, or that it was damaged; shards tile a vector."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from hypothesis import strategies as st
 from nuq.compressors.feedback import ErrorFeedback
 from nuq.compressors.message import Message, split_payload
 from nuq.errors import MessageError, NonFiniteError
-from nuq.exchange.payload import Codec, Marked, Part, cut, num_coordinates
+from nuq.exchange.payload import PayloadCodec, RemoteNonFinite, Segment, cut, num_coordinates
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from tests.nuq.parts import tiled
 
 KEY = Key(5, 3, 1)
-PARTS = [*tiled({"a": 1, "b": 63, "c": 64, "d": 65}), Part("e, f", 193, 7, exact=True)]
+PARTS = [*tiled({"a": 1, "b": 63, "c": 64, "d": 65}), Segment("e, f", 193, 7, exact=True)]
 TOTAL = num_coordinates(PARTS)
 
 
-def codec(name: str, *, feedback: bool = False, **given) -> Codec:
+def codec(name: str, *, feedback: bool = False, **given) -> PayloadCodec:
     schema = METHODS[name].settings
     legal = {item.name for item in dataclasses.fields(schema)}
     values = {"bucket_size": 128 if name in ("eden", "drive") else 16} | given
     chosen = schema(**{key: value for key, value in values.items() if key in legal})
-    made = Codec(METHODS[name].load()(chosen), chosen)
+    made = PayloadCodec(METHODS[name].load()(chosen), chosen)
     if feedback:
         made.compressor = ErrorFeedback(made.compressor, {part.name: part.size for part in PARTS})
     return made
@@ -38,7 +38,7 @@ def vector(seed: int = 0, size: int = TOTAL) -> torch.Tensor:
     return torch.randn(size, generator=torch.Generator().manual_seed(seed))
 
 
-def decoded(of: Codec, payload: torch.Tensor, parts=PARTS, size: int = TOTAL) -> torch.Tensor:
+def decoded(of: PayloadCodec, payload: torch.Tensor, parts=PARTS, size: int = TOTAL) -> torch.Tensor:
     total = torch.zeros(size)
     of.add(payload, parts, total)
     return total
@@ -100,7 +100,7 @@ def test_damaged_payloads_raise(name, data):
 def test_bodies_that_nobody_encoded_raise_or_decode(name, data):
     """Their checksums fit: nothing but MessageError, and nothing written beside the vector."""
     of, size = CODECS[name], 65
-    part = [Part("d", 0, size)]
+    part = [Segment("d", 0, size)]
     first = next(split_payload(of.encode(vector(1, size), part, KEY)))
     body = first.body.clone()
     for _ in range(data.draw(st.integers(1, 4))):
@@ -124,7 +124,7 @@ def test_garbage_raises(data):
 def test_payloads_of_other_parts_raise():
     of = CODECS["qsgd"]
     payload = of.encode(vector(), PARTS, KEY)
-    for parts in (PARTS[:-1], [*PARTS, Part("g", 0, 3)], [dataclasses.replace(PARTS[0], size=2), *PARTS[1:]], []):
+    for parts in (PARTS[:-1], [*PARTS, Segment("g", 0, 3)], [dataclasses.replace(PARTS[0], size=2), *PARTS[1:]], []):
         with pytest.raises(MessageError):
             decoded(of, payload, parts)
 
@@ -139,33 +139,33 @@ def test_a_marker_names_the_worker_and_the_part(name, bad):
     payload = of.encode_or_mark(x, PARTS, KEY)
     if of.size(PARTS) is not None:
         assert payload.numel() == of.size(PARTS)  # the others wait for as many bytes
-    with pytest.raises(Marked, match="the gradient of 'c' on worker 1 is not finite") as caught:
+    with pytest.raises(RemoteNonFinite, match="the gradient of 'c' on worker 1 is not finite") as caught:
         decoded(of, payload)
     assert (caught.value.worker, caught.value.number) == (1, 2)
 
 
-# --- stretches ---
+# --- shards ---
 
 
 @given(st.lists(st.integers(0, 300), max_size=6), st.integers(1, 6))
 def test_stretches_tile_the_parts(sizes, num_stretches):
     parts = tiled({str(number): size for number, size in enumerate(sizes)})
-    stretches = cut(parts, num_stretches)
-    assert len(stretches) == num_stretches
-    covered = [place for stretch in stretches for part in stretch for place in range(part.start, part.start + part.size)]
+    shards = cut(parts, num_stretches)
+    assert len(shards) == num_stretches
+    covered = [place for shard in shards for part in shard for place in range(part.start, part.start + part.size)]
     assert covered == list(range(sum(sizes)))
-    for part in (part for stretch in stretches for part in stretch):
+    for part in (part for shard in shards for part in shard):
         whole = parts[int(part.name)]
         assert part.first == (-1 if part.size == whole.size else part.start - whole.start)
-    lengths = [num_coordinates(stretch) for stretch in stretches]
+    lengths = [num_coordinates(shard) for shard in shards]
     assert max(lengths) <= -(-sum(sizes) // num_stretches) + 64
-    names = [part.key_name for stretch in stretches for part in stretch]
+    names = [part.key_name for shard in shards for part in shard]
     assert len(set(names)) == len(names)  # random numbers of their own
 
 
 def test_pieces_and_wholes_have_other_random_numbers():
     of = codec("qsgd", bucket_size=64)
     x = torch.ones(128)
-    pieces = [dataclasses.replace(stretch[0]) for stretch in cut([Part("a", 0, 128)], 2)]
+    pieces = [dataclasses.replace(shard[0]) for shard in cut([Segment("a", 0, 128)], 2)]
     first, second = (next(split_payload(of.encode(x, [piece], KEY))).body for piece in pieces)
     assert not torch.equal(first, second)

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from nuq import native
 from nuq.compressors.message import parse
 from nuq.errors import NonFiniteError
-from nuq.exchange.payload import Part, cut
+from nuq.exchange.payload import Segment, cut
 from nuq.kernels import low_rank
 from nuq.kernels.low_rank import columns_of, left_product, num_rows, orthonormal, outer_product, right_product, start, started_again
 from nuq.kernels.spec import Key
@@ -29,9 +29,9 @@ NUMBERS = 2 * (12 + 45) + 2 * (20 + 31) + 12 + 4 + 1  # that one worker sends: t
 
 
 def messages(num_workers: int) -> int:
-    """Of one worker in both rounds: stretches of 64 coordinates or more, one for each of the workers while there are some left."""
+    """Of one worker in both rounds: shards of 64 coordinates or more, one for each of the workers while there are some left."""
     left = 2 * (12 + 20) + 12 + 4 + 1
-    return sum(len([stretch for stretch in cut([Part("factors", 0, size)], num_workers) if stretch]) for size in (left, NUMBERS - left))
+    return sum(len([shard for shard in cut([Segment("factors", 0, size)], num_workers) if shard]) for size in (left, NUMBERS - left))
 
 
 def powersgd(**settings: Any) -> Any:
@@ -360,7 +360,7 @@ def in_processes(group):
     assert torch.equal(out, exchanged(workers(world), 0))
     sent = workers(world, group)
     exchanged(sent, 0)
-    network = sent.links.bytes_sent["messages"] + sent.links.bytes_sent["means"]
+    network = sent.transport.bytes_sent["messages"] + sent.transport.bytes_sent["means"]
     assert network <= 2 * 4 * NUMBERS + 28 * 2 * 2 * world, network
     model, state = hooked(group, net(), method="powersgd", rank=1)
     for step in range(3):

@@ -38,12 +38,12 @@ def heavy(n: int, seed: int = 0) -> torch.Tensor:
 
 def by_sorting(keys: np.ndarray, share: Share) -> list[int]:
     """The k largest keys of every bucket, the lower place first among equal ones."""
-    places: list[int] = []
+    indices: list[int] = []
     for first in range(0, len(keys), share.bucket_size):
         bucket = keys[first : first + share.bucket_size]
         k = share.k if first + share.bucket_size < len(keys) else share.k_last
-        places += sorted(first + int(i) for i in np.argsort(-bucket, kind="stable")[:k])
-    return places
+        indices += sorted(first + int(i) for i in np.argsort(-bucket, kind="stable")[:k])
+    return indices
 
 
 def many_ties(n: int) -> torch.Tensor:
@@ -69,9 +69,9 @@ VECTORS = {
 @pytest.mark.parametrize("x", VECTORS.values(), ids=VECTORS)
 def test_top_is_the_head_of_a_stable_sort(kernels: str, x: torch.Tensor, bucket: int, ratio: float) -> None:
     share = Share.of(len(x), bucket, ratio)
-    places = selection.top(x, share)
-    assert places.dtype == torch.int32 and len(places) == share.total
-    assert places.tolist() == by_sorting(x.abs().numpy(), share)
+    indices = selection.top(x, share)
+    assert indices.dtype == torch.int32 and len(indices) == share.total
+    assert indices.tolist() == by_sorting(x.abs().numpy(), share)
 
 
 @settings(max_examples=80)
@@ -146,9 +146,9 @@ def test_every_coordinate_is_chosen_as_often() -> None:
 
     counts, pairs = torch.zeros(40), torch.zeros(40, 40)
     for step in range(draws):
-        places = selection.chosen(share, Key(1, step, 0, "x").words(), CPU).long()
-        counts[places] += 1
-        pairs[places[:, None], places[None]] += 1
+        indices = selection.chosen(share, Key(1, step, 0, "x").words(), CPU).long()
+        counts[indices] += 1
+        pairs[indices[:, None], indices[None]] += 1
     chi = float(((counts - draws * 0.2).square() / (draws * 0.2 * 0.8)).sum()) * 39 / 40
     assert 39 - 4 * (2 * 39) ** 0.5 < chi < 39 + 4 * (2 * 39) ** 0.5
     together = pairs[~torch.eye(40, dtype=torch.bool)]
@@ -160,16 +160,16 @@ def test_every_coordinate_is_chosen_as_often() -> None:
 def test_sampled_sends_the_largest_and_about_as_many(kernels: str, ratio: float) -> None:
     for seed in range(5):
         x = heavy(50_000, seed)
-        k, places = selection.num_kept(len(x), ratio), selection.sampled(x, ratio)
-        assert 0.8 * k <= len(places) <= k
-        assert places.tolist() == by_sorting(x.abs().numpy(), Share(len(x), len(x), len(places), len(places)))
+        k, indices = selection.num_kept(len(x), ratio), selection.sampled(x, ratio)
+        assert 0.8 * k <= len(indices) <= k
+        assert indices.tolist() == by_sorting(x.abs().numpy(), Share(len(x), len(x), len(indices), len(indices)))
 
 
 @pytest.mark.parametrize("x", VECTORS.values(), ids=VECTORS)
 def test_sampled_always_sends_the_largest(kernels: str, x: torch.Tensor) -> None:
-    places = selection.sampled(x, 0.01)
-    assert 1 <= len(places) <= selection.num_kept(len(x), 0.01)
-    assert places.tolist() == by_sorting(x.abs().numpy(), Share(len(x), len(x), len(places), len(places)))
+    indices = selection.sampled(x, 0.01)
+    assert 1 <= len(indices) <= selection.num_kept(len(x), 0.01)
+    assert indices.tolist() == by_sorting(x.abs().numpy(), Share(len(x), len(x), len(indices), len(indices)))
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -191,9 +191,9 @@ def test_what_is_not_finite(kernels: str, bad: float, place: int) -> None:
 
 
 def test_scatter(kernels: str) -> None:
-    places, values = torch.tensor([0, 3, 9], dtype=torch.int32), torch.tensor([1.0, 2.0, 3.0])
+    indices, values = torch.tensor([0, 3, 9], dtype=torch.int32), torch.tensor([1.0, 2.0, 3.0])
     total = torch.ones(10)
-    selection.scatter(places, values, total, accumulate=True)
+    selection.scatter(indices, values, total, accumulate=True)
     assert total.tolist() == [2, 1, 1, 3, 1, 1, 1, 1, 1, 4]
-    selection.scatter(places, values, total, accumulate=False)
+    selection.scatter(indices, values, total, accumulate=False)
     assert total.tolist() == [1, 1, 1, 2, 1, 1, 1, 1, 1, 3]

@@ -11,8 +11,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 import nuq
-from nuq.exchange.collective_factory import Coders
-from nuq.exchange.payload import Part, cut
+from nuq.exchange.collective_factory import CompressorMap
+from nuq.exchange.payload import Segment, cut
 from nuq.functional import fit_levels
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
@@ -45,8 +45,8 @@ def test_levels_of_one_tensor_are_those_of_the_pieces_that_travel(norm: str) -> 
     """Of ``all_reduce`` by two stages, and of FSDP's stretches, which are shorter than the tensor's buckets."""
     x, key = torch.randn(8192, generator=torch.Generator().manual_seed(6)), Key(1, 0, 0)
     fitted = []
-    for parts in ([Part("all", 0, 8192)], list(itertools.chain.from_iterable(cut([Part("all", 0, 8192)], 32)))):
-        coders = Coders("alq", METHODS["alq"].settings(norm=norm), 4)
+    for parts in ([Segment("all", 0, 8192)], list(itertools.chain.from_iterable(cut([Segment("all", 0, 8192)], 32)))):
+        coders = CompressorMap("alq", METHODS["alq"].settings(norm=norm), 4)
         fit_levels(coders, x, parts, key)
         fitted.append(coders.adaptive[0])
     pieces = x.split(256)

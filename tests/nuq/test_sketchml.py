@@ -1,4 +1,4 @@
-"""SketchML: quantiles, min-max sketches that shrink and never grow, and places where there are zeros."""
+"""SketchML: quantiles, min-max sketches that shrink and never grow, and indices where there are zeros."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ def test_min_on_insertion_max_on_query() -> None:
     sketches = Sketches.of(np.array([64]), 2, (5, 6))
     cells, groups = sketches.insert(ids, np.zeros(256, dtype=np.uint8), numbers, 6)
     assert groups.shape == (200,) and not groups.any()
-    places = [sketches._places(torch.zeros(200, dtype=torch.uint8), row) for row in (0, 1)]
-    least = [torch.full((128,), 6, dtype=torch.uint8).scatter_reduce(0, at, ids, "amin") for at in places]
-    assert torch.equal(cells, torch.minimum(*least)) and int(places[0].max()) < 64 <= int(places[1].min())
+    indices = [sketches._places(torch.zeros(200, dtype=torch.uint8), row) for row in (0, 1)]
+    least = [torch.full((128,), 6, dtype=torch.uint8).scatter_reduce(0, at, ids, "amin") for at in indices]
+    assert torch.equal(cells, torch.minimum(*least)) and int(indices[0].max()) < 64 <= int(indices[1].min())
     found = sketches.query(torch.zeros(200, dtype=torch.uint8), cells)
-    assert torch.equal(found, torch.maximum(cells[places[0]], cells[places[1]]))
+    assert torch.equal(found, torch.maximum(cells[indices[0]], cells[indices[1]]))
     assert bool((found <= ids).all())
 
 
@@ -102,8 +102,8 @@ def test_zeros_do_not_travel(rows: int, share: float) -> None:
     method = make(rows=rows, buckets=32, columns_ratio=1.0) if rows else make(rows=0, buckets=32)
     back, k = through(method, x), int((x != 0).sum())
     assert torch.equal(back.sign(), x.sign())
-    places = min(1.6 + np.log2(1 / share), 1 / share)  # bits: Rice codes, or a bitmap
-    assert 8 * method.encode(x, KEY).num_bytes < k * (places + (6 if not rows else 3 + 2 * 3)) + 8 * 420
+    indices = min(1.6 + np.log2(1 / share), 1 / share)  # bits: Rice codes, or a bitmap
+    assert 8 * method.encode(x, KEY).num_bytes < k * (indices + (6 if not rows else 3 + 2 * 3)) + 8 * 420
     assert method.encode(x, KEY).num_bytes <= method.message_bytes(n)
 
 

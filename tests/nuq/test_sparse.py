@@ -43,10 +43,10 @@ def test_topk_keeps_the_largest_and_drops_the_rest(ratio: float, size: int) -> N
 
 def test_randomk_draws_alike_on_all_workers_and_anew_each_step() -> None:
     method, x = make("randomk", ratio=0.1), torch.ones(500)
-    places = [through(method, x, Key(1, step, worker, "x")).nonzero() for step in (5, 6) for worker in (0, 1, 2)]
-    assert torch.equal(places[0], places[1]) and torch.equal(places[0], places[2])
-    assert not torch.equal(places[0], places[3]) and len(places[0]) == 50
-    assert not torch.equal(places[0], through(method, x, Key(1, 5, 0, "y")).nonzero())
+    indices = [through(method, x, Key(1, step, worker, "x")).nonzero() for step in (5, 6) for worker in (0, 1, 2)]
+    assert torch.equal(indices[0], indices[1]) and torch.equal(indices[0], indices[2])
+    assert not torch.equal(indices[0], indices[3]) and len(indices[0]) == 50
+    assert not torch.equal(indices[0], through(method, x, Key(1, 5, 0, "y")).nonzero())
 
 
 def test_randomk_sends_no_places() -> None:
@@ -102,10 +102,10 @@ def test_half_precision_of_any_size(name: str, scale: float) -> None:
 @pytest.mark.parametrize("values, size", [("fp32", 4), ("fp16", 2)])
 def test_bytes(values: str, size: int) -> None:
     x, k, scale = heavy(10_000), 100, 4 if values == "fp16" else 0
-    for form, places in (("int32", 1 + 4 * k), ("bitmap", 1 + 1250)):
+    for form, indices in (("int32", 1 + 4 * k), ("bitmap", 1 + 1250)):
         method = make("topk", ratio=0.01, values=values, indices=form)
         assert method.exact_bytes
-        assert method.encode(x, KEY).num_bytes == method.message_bytes(10_000) == HEADER_BYTES + 5 + scale + size * k + places
+        assert method.encode(x, KEY).num_bytes == method.message_bytes(10_000) == HEADER_BYTES + 5 + scale + size * k + indices
     auto = make("topk", ratio=0.01, values=values)
     assert not auto.exact_bytes
     assert auto.encode(x, KEY).num_bytes < HEADER_BYTES + 5 + scale + size * k + 1.1 * k + 4 <= auto.message_bytes(10_000)

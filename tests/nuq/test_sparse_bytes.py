@@ -1,4 +1,4 @@
-"""Any sparse message of any size: its bytes give back its places and values, and no other form of its places would be shorter."""
+"""Any sparse message of any size: its bytes give back its indices and values, and no other form of its indices would be shorter."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nuq.coding import indices
-from nuq.coding.indices import BITMAP, FORMS, INT32, OTHERS, RANS, RICE
+from nuq.coding import index_coding
+from nuq.coding.index_coding import BITMAP, FORMS, INT32, OTHERS, RANS, RICE
 from nuq.compressors.message import HEADER_BYTES, parse
 from nuq.errors import MessageError
 from nuq.kernels.spec import Key
@@ -25,8 +25,8 @@ def make(name: str, **given: Any) -> Any:
 
 
 @st.composite
-def places(draw: st.DrawFn) -> tuple[torch.Tensor, int]:
-    """0 < k < n places in stretches whose density differs: from nearly none to nearly all."""
+def indices(draw: st.DrawFn) -> tuple[torch.Tensor, int]:
+    """0 < k < n indices in stretches whose density differs: from nearly none to nearly all."""
     n = draw(st.integers(2, 60_000))
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
     stretches = draw(st.lists(st.floats(-4, 0), min_size=1, max_size=5))
@@ -37,18 +37,18 @@ def places(draw: st.DrawFn) -> tuple[torch.Tensor, int]:
 
 
 @settings(max_examples=60)
-@given(places())
+@given(indices())
 def test_auto_is_the_shortest_of_all_forms(of: tuple[torch.Tensor, int]) -> None:
     """Against every form written out; rANS is chosen by an estimate, so it may be missed by a little, and is not tried for a few gaps."""
     where, n = of
-    gaps = indices._gaps(where.numpy())
+    gaps = index_coding._gaps(where.numpy())
     sizes = {
-        INT32: indices.encode(where, n, "int32").numel(),
-        BITMAP: indices.encode(where, n, "bitmap").numel(),
-        RICE: indices._encode_rice(gaps).size,
-        RANS: indices._encode_rans(gaps).size,
+        INT32: index_coding.encode(where, n, "int32").numel(),
+        BITMAP: index_coding.encode(where, n, "bitmap").numel(),
+        RICE: index_coding._encode_rice(gaps).size,
+        RANS: index_coding._encode_rans(gaps).size,
     }
-    data, delta = indices.encode(where, n), indices.encode(where, n, "delta")
+    data, delta = index_coding.encode(where, n), index_coding.encode(where, n, "delta")
     form = int(data[0])
     assert form == OTHERS if form not in sizes else data.numel() == sizes[form]
     assert data.numel() <= min(sizes[form] for form in (INT32, BITMAP, RICE))
@@ -60,14 +60,14 @@ def test_auto_is_the_shortest_of_all_forms(of: tuple[torch.Tensor, int]) -> None
 
 
 @settings(max_examples=60)
-@given(places(), st.sampled_from([RICE, RANS]))
+@given(indices(), st.sampled_from([RICE, RANS]))
 def test_either_form_of_gaps_round_trips(of: tuple[torch.Tensor, int], form: int) -> None:
     """Whichever ``auto`` would have chosen."""
     where, n = of
-    gaps = indices._gaps(where.numpy())
-    data = (indices._encode_rice if form == RICE else indices._encode_rans)(gaps)
+    gaps = index_coding._gaps(where.numpy())
+    data = (index_coding._encode_rice if form == RICE else index_coding._encode_rans)(gaps)
     assert int(data[0]) == form
-    assert torch.equal(indices.decode(torch.from_numpy(data), len(where), n), where)
+    assert torch.equal(index_coding.decode(torch.from_numpy(data), len(where), n), where)
 
 
 @st.composite
@@ -105,7 +105,7 @@ def test_any_message_gives_back_its_places_and_values(of: tuple[str, dict[str, A
     data = method.encode(x, key).to_bytes()
     message = parse(data.clone())
     decoded = make(name).decode(message)  # by one of other settings: the bytes say all
-    sent = method.places(message)
+    sent = method.indices(message)
     where = torch.arange(x.numel()) if sent is None else sent
     assert bool((where[1:] > where[:-1]).all())
     elsewhere = torch.ones(x.numel(), dtype=torch.bool)
@@ -118,7 +118,7 @@ def test_any_message_gives_back_its_places_and_values(of: tuple[str, dict[str, A
         assert bool(((decoded[where] - x[where]).abs() <= allowed).all())
     fixed = HEADER_BYTES + HEAD + (SCALE if given["values"] == "fp16" else 0) + (2 if given["values"] == "fp16" else 4) * len(where)
     coded = data.numel() - fixed - (KEYED if name == "randomk" and data.numel() > fixed else 0)
-    assert 0 <= coded <= (0 if name == "randomk" else indices.bound(len(where), x.numel(), given["indices"]))
+    assert 0 <= coded <= (0 if name == "randomk" else index_coding.bound(len(where), x.numel(), given["indices"]))
     assert data.numel() <= method.message_bytes(x.numel())
     if method.exact_bytes:
         assert data.numel() == method.message_bytes(x.numel())

@@ -15,7 +15,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nuq.exchange.transport import Links
+from nuq.exchange.transport import Transport
 from train.process import checkpoint
 from train.process.checkpoint import DAMAGED, FILE, PREVIOUS, CheckpointError
 
@@ -205,11 +205,11 @@ def test_a_damaged_newest_never_takes_the_place_of_a_whole_previous(tmp_path: Pa
     (tmp_path / PREVIOUS).write_bytes(both[0])
     (tmp_path / f".{FILE}.123.tmp").write_bytes(b"of an attempt that was killed")
     with pytest.warns(UserWarning, match="going on from") as told:
-        found = checkpoint.restore(tmp_path, "a", CPU, Links(None))
+        found = checkpoint.restore(tmp_path, "a", CPU, Transport(None))
     assert found is not None and is_state(found.state, OLD) and len(told) == 1
     assert {path.name for path in tmp_path.iterdir()} == {DAMAGED, PREVIOUS}
     assert (tmp_path / DAMAGED).read_bytes() == both[1][:-1]
-    again = checkpoint.restore(tmp_path, "a", CPU, Links(None))  # killed before the next checkpoint: no warning, the same state
+    again = checkpoint.restore(tmp_path, "a", CPU, Transport(None))  # killed before the next checkpoint: no warning, the same state
     assert again is not None and is_state(again.state, OLD)
     checkpoint.save(tmp_path, NEW)
     assert (tmp_path / PREVIOUS).read_bytes() == both[0]
@@ -220,7 +220,7 @@ def test_both_damaged_is_one_error_and_nothing_is_lost(tmp_path: Path, both: tup
     (tmp_path / FILE).write_bytes(b"")
     (tmp_path / PREVIOUS).write_bytes(both[0][:500])
     with pytest.raises(CheckpointError) as told:
-        checkpoint.restore(tmp_path, "a", CPU, Links(None))
+        checkpoint.restore(tmp_path, "a", CPU, Transport(None))
     assert str(told.value) == (
         f"{tmp_path / FILE} is damaged (it is empty) and {tmp_path / PREVIOUS} is damaged (it does not end as it should): "
         "move them away to start this run anew"
@@ -310,7 +310,7 @@ def test_killed_at_any_call_of_a_save_a_whole_generation_is_there(
             assert before == "nothing" and not ended
         else:
             assert is_state(state, NEW) or (is_state(state, OLD) and not ended)
-            again = checkpoint.restore(folder, "a", CPU, Links(None))
+            again = checkpoint.restore(folder, "a", CPU, Transport(None))
             assert again is not None and again.state["step"] == state["step"]
             assert not list(folder.glob(".*"))
             checkpoint.save(folder, {**NEW, "step": 3})

@@ -27,7 +27,7 @@ from typing import IO, Any, NamedTuple
 
 import torch
 
-from nuq.exchange.transport import Links
+from nuq.exchange.transport import Transport
 from train.process.regular import opened
 from train.process.status import tidy
 
@@ -153,19 +153,19 @@ def load(run_dir: Path, identity: str, device: torch.device) -> dict[str, Any] |
     return found.state if found is not None else None
 
 
-def restore(run_dir: Path, identity: str, device: torch.device, links: Links) -> Found | None:
+def restore(run_dir: Path, identity: str, device: torch.device, transport: Transport) -> Found | None:
     """What ``find`` finds, for all ranks of a run that goes on, of which the first holds the folder.
 
     It alone reads, and hands its bytes to the others: a shared file system may still show them an older file.  A damaged newest
     is set aside.
     """
-    if links.rank:
-        told = json.loads(links.texts("", "checkpoint")[0])
+    if transport.rank:
+        told = json.loads(transport.texts("", "checkpoint")[0])
         if told["error"]:
             raise CheckpointError(told["error"])
         if not told["bytes"]:
             return None
-        state = decoded(io.BytesIO(_handed_on(links, told["bytes"], None)), device)
+        state = decoded(io.BytesIO(_handed_on(transport, told["bytes"], None)), device)
         return Found(run_dir / told["name"], state, "")
     found, error, size = None, None, 0
     try:
@@ -174,15 +174,15 @@ def restore(run_dir: Path, identity: str, device: torch.device, links: Links) ->
     except CheckpointError as raised:
         error = raised
     name = found.path.name if found is not None else ""
-    links.texts(json.dumps({"error": str(error or ""), "bytes": size, "name": name}), "checkpoint")
+    transport.texts(json.dumps({"error": str(error or ""), "bytes": size, "name": name}), "checkpoint")
     if error is not None:
         raise error
     tidy(run_dir, FILE, PREVIOUS)
     if found is None:
         return None
-    if links.world > 1:
+    if transport.world > 1:
         with open(found.path, "rb") as file:
-            _handed_on(links, size, file)
+            _handed_on(transport, size, file)
     if found.damage:
         _warn(found)
         _set_aside(run_dir)
@@ -332,14 +332,14 @@ def _warn(found: Found) -> None:
     warnings.warn(f"{found.damage}: going on from {found.path}, of step {found.state['step']}", stacklevel=3)
 
 
-def _handed_on(links: Links, size: int, file: IO[bytes] | None) -> bytes:
+def _handed_on(transport: Transport, size: int, file: IO[bytes] | None) -> bytes:
     """So many bytes of the first rank's file, on all others."""
     received = bytearray()
     for start in range(0, size, _CHUNK_BYTES):
         chunk = torch.empty(min(size - start, _CHUNK_BYTES), dtype=torch.uint8)
         if file is not None:
             chunk = torch.frombuffer(bytearray(file.read(len(chunk))), dtype=torch.uint8)
-        links.broadcast(chunk, "checkpoint")
+        transport.broadcast(chunk, "checkpoint")
         if file is None:
             received += chunk.numpy().tobytes()
     return bytes(received)

@@ -65,7 +65,7 @@ class _Attempt:
     def _begin(self) -> bool:
         """Where the last attempt left off; whether any process was asked to stop meanwhile."""
         trainer = self.trainer
-        found = checkpoint.restore(self.run_dir, run_identity.identity(self.config), trainer.device, trainer.every_worker.links)
+        found = checkpoint.restore(self.run_dir, run_identity.identity(self.config), trainer.device, trainer.fp32_workers.transport)
         if found is not None:
             try:
                 trainer.load_state_dict(found.state)
@@ -116,7 +116,7 @@ class _Attempt:
             self.log.scalars(trainer.step, scalars)
             self.status.tell(scalars)
             self._forget_times()
-        return result.stop or (trainer.every_worker.links.world == 1 and trainer.stop_requested())  # who is alone asks nobody
+        return result.stop or (trainer.fp32_workers.transport.world == 1 and trainer.stop_requested())  # who is alone asks nobody
 
     def _forget_times(self) -> None:
         self._seconds, self._steps, self._spent = 0.0, 0, self.account.seconds.copy()
@@ -143,7 +143,7 @@ class _Attempt:
         values: dict[str, float] = {"comm/bits_per_coordinate": result.bits_per_coordinate, "comm/bytes": totals.bytes}
         if result.means_bytes:
             values["comm/means_bits_per_coordinate"] = result.means_bits_per_coordinate
-        if self.trainer.trained.links.world > 1:
+        if self.trainer.trained.transport.world > 1:
             values["comm/network_bytes"] = totals.network_bytes
         return values
 
@@ -169,7 +169,7 @@ class _Attempt:
 
         def between() -> None:
             nonlocal attended
-            if trainer.every_worker.links.world == 1 or time.monotonic() - attended >= ATTEND_S:
+            if trainer.fp32_workers.transport.world == 1 or time.monotonic() - attended >= ATTEND_S:
                 trainer.attend()
                 attended = time.monotonic()
 

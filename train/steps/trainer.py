@@ -17,8 +17,8 @@ import args
 from nuq.compressors.message import VERSION
 from nuq.errors import NonFiniteError
 from nuq.exchange import agreement
-from nuq.exchange.level_updates import Learner
-from nuq.exchange.transport import Links
+from nuq.exchange.level_updates import LevelUpdater
+from nuq.exchange.transport import Transport
 from nuq.simulation import BadGradientError, Exchanged, Memory, Workers, non_finite_parameter
 from settings import run_identity, sections
 from train import data, models
@@ -67,7 +67,7 @@ class Trainer:
             self.gradients.begins = functools.partial(quantized_training.of_worker, self.tensors)
         self._check_ranks()
         self.workers = self._workers(config["method"]["name"], sections.named_method(config), sections.named_exchange(config))
-        self.every_worker = self._workers("supersgd", None)  # for measurements: all workers' gradients, in full precision
+        self.fp32_workers = self._workers("supersgd", None)  # for measurements: all workers' gradients, in full precision
         self.trains_on_method = config["trajectory"] == "method"
         self.trained = self.workers if self.trains_on_method else self._workers("sgd", None)
         self.order = self._order(self.trained.num_workers, "train")
@@ -84,8 +84,8 @@ class Trainer:
         for name, value in run_identity.result_settings(self.config).items():
             flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
         flat["fingerprint of the data"] = self.data.fingerprint
-        links = Links(self.group, timeout_s=self.config["exchange"]["timeout_s"], device=self.device)
-        agreement.check_settings(links, flat)
+        transport = Transport(self.group, timeout_s=self.config["exchange"]["timeout_s"], device=self.device)
+        agreement.check_settings(transport, flat)
 
     def _workers(self, name: str, settings: Any, exchange: args.Exchange | None = None) -> Workers:
         shapes = {name: p.shape for name, p in self.parameters.items()}
@@ -112,13 +112,13 @@ class Trainer:
     def sync_buffers(self) -> None:
         """Worker 0's batch-norm buffers on every process (they are read in evaluation only); NonFiniteError, on all, names a bad one."""
         for name, buffer in self.model.named_buffers():
-            self.every_worker.links.broadcast(buffer, "buffers")
+            self.fp32_workers.transport.broadcast(buffer, "buffers")
             check_finite(self.step, f"the buffer {name!r}", buffer)
 
     def part(self) -> None:
         """At the end, on every process after the same step: nobody leaves while another still talks."""
         self.trained.settle()
-        self.every_worker.links.barrier()
+        self.fp32_workers.transport.barrier()
 
     def _gather_gradients(self, gradients: dict[int, Gradient]) -> list[Gradient]:
         """All workers' full-precision gradients, in worker order."""
@@ -127,12 +127,12 @@ class Trainer:
         shapes = [p.shape for p in self.parameters.values()]
         return [
             [part.view(shape) for part, shape in zip(row.split(sizes), shapes, strict=True)]
-            for row in self.every_worker.gather_tensors(flat)
+            for row in self.fp32_workers.gather_tensors(flat)
         ]
 
     def _sampled_gradients(self, order: Order, count: int, purpose: str) -> Iterator[dict[int, Gradient]]:
         with self.progress.during(f"sampling gradients ({purpose})"):
-            for gradients in self.gradients.samples(self.every_worker.hosted, self.step, order, count, purpose):
+            for gradients in self.gradients.samples(self.fp32_workers.hosted, self.step, order, count, purpose):
                 yield gradients
                 self.attend()
 
@@ -142,7 +142,7 @@ class Trainer:
         Returns the first process's ``more``, by which the others know that it is still at what they wait for.
         """
         self.progress.moved()
-        rows = self.every_worker.links.numbers([int(self.stop_requested()), int(more)], "control")
+        rows = self.fp32_workers.transport.numbers([int(self.stop_requested()), int(more)], "control")
         if any(stop for stop, _ in rows):
             raise Interrupted
         return bool(rows[0][1])
@@ -170,13 +170,13 @@ class Trainer:
         self.totals.network_bytes += self.trained.network_bytes - before
         return result
 
-    def _due(self) -> list[Learner]:
+    def _due(self) -> list[LevelUpdater]:
         """Whose levels are updated at this step."""
         return [one for one in self.workers.learners if one.due(self.step)]
 
-    def _is_running(self, learner: Learner) -> bool:
+    def _is_running(self, level_updater: LevelUpdater) -> bool:
         """Whether it learns from the training gradients; on the SGD trajectory, where only the first worker has one, none does."""
-        return learner.settings.statistics == "running" and self.trains_on_method
+        return level_updater.settings.statistics == "running" and self.trains_on_method
 
     def _sample_for_levels(self) -> None:
         """The extra samples behind the updates of this step, before anything else of it: it may take long, and be interrupted."""
@@ -218,12 +218,12 @@ class Trainer:
 
     def _check_weights_file(self) -> None:
         """WeightsError, on all ranks, where they have read other bytes: nothing later would tell that their parameters differ."""
-        path, links = self.config["model"]["weights_file"], self.every_worker.links
-        if path and links.world > 1:
+        path, transport = self.config["model"]["weights_file"], self.fp32_workers.transport
+        if path and transport.world > 1:
             with open(path, "rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             try:
-                agreement.check_settings(links, {f"the SHA-256 of model.weights_file={path}": digest})
+                agreement.check_settings(transport, {f"the SHA-256 of model.weights_file={path}": digest})
             except ValueError as error:
                 raise models.WeightsError(str(error)) from error
 

@@ -15,9 +15,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from nuq.errors import MessageError, NonFiniteError, RankLost
-from nuq.exchange.collectives.messages import Account, Collective, Hosts, Vectors
-from nuq.exchange.payload import Marked, Part
-from nuq.exchange.transport import Links
+from nuq.exchange.collectives.messages import Collective, ExchangeStats, Vectors, WorkerPlacement
+from nuq.exchange.payload import RemoteNonFinite, Segment
+from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 
 _KINDS: dict[str, type[Exception]] = {"RankLost": RankLost, "MessageError": MessageError, "NonFiniteError": NonFiniteError}
@@ -27,9 +27,9 @@ _KINDS: dict[str, type[Exception]] = {"RankLost": RankLost, "MessageError": Mess
 class Machines:
     """The ranks of this rank's machine and, on the first rank of each, those first ranks."""
 
-    local: Links
-    told: Links  # the same ranks, for what follows the exchange between the machines: the others wait longer than the first ranks
-    leaders: Links | None
+    local: Transport
+    told: Transport  # the same ranks, for what follows the exchange between the machines: the others wait longer than the first ranks
+    leaders: Transport | None
     number: int
     count: int
 
@@ -51,19 +51,19 @@ class Machines:
         first = rank % per_machine == 0
         local, told = _links(groups[machine], timeout_s, device), _links(groups[machine], 3 * timeout_s, device)
         made = cls(local, told, _links(leaders, 2 * timeout_s, device) if first else None, machine, len(blocks))
-        for links in made.every:
-            links.siblings = [other for other in made.every if other is not links]
+        for transport in made.every:
+            transport.siblings = [other for other in made.every if other is not transport]
         return made
 
     @property
-    def every(self) -> list[Links]:
+    def every(self) -> list[Transport]:
         """What this rank has of them."""
-        return [links for links in (self.local, self.told, self.leaders) if links is not None]
+        return [transport for transport in (self.local, self.told, self.leaders) if transport is not None]
 
 
-def _links(group: object, timeout_s: float, device: torch.device) -> Links:
+def _links(group: object, timeout_s: float, device: torch.device) -> Transport:
     assert isinstance(group, dist.ProcessGroup)  # of the groups that this rank belongs to
-    return Links(group, timeout_s=timeout_s, device=device)
+    return Transport(group, timeout_s=timeout_s, device=device)
 
 
 @dataclass
@@ -74,31 +74,31 @@ class Hierarchical:
     """
 
     machines: Machines
-    links: Links
-    hosts: Hosts
-    between: Callable[[Links, Hosts, Account], Collective]
-    account: Account = field(default_factory=Account)
+    transport: Transport
+    placement: WorkerPlacement
+    between: Callable[[Transport, WorkerPlacement, ExchangeStats], Collective]
+    account: ExchangeStats = field(default_factory=ExchangeStats)
 
     def __post_init__(self) -> None:
         leaders, count = self.machines.leaders, self.machines.count
-        self._outer = self.between(leaders, Hosts.of(count, count), self.account) if leaders is not None else None
+        self._outer = self.between(leaders, WorkerPlacement.of(count, count), self.account) if leaders is not None else None
 
     @property
-    def inner_links(self) -> list[Links]:
+    def inner_links(self) -> list[Transport]:
         """Beside ``links``, what carries the bytes."""
         return self.machines.every
 
-    def mean(self, vectors: Vectors, parts: Sequence[Part], key: Key, out: Tensor) -> None:
-        hosted = [vectors[worker].to(torch.float32) for worker in self.hosts.shares[self.links.rank]]
+    def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
+        hosted = [vectors[worker].to(torch.float32) for worker in self.placement.shares[self.transport.rank]]
         total = torch.stack(hosted).sum(dim=0) if len(hosted) > 1 else hosted[0].clone()
         with self.account.time("local"):
             self.machines.local.dense_sum(total, "local")
         failure: Exception | None = None
         if self._outer is not None:
-            total *= self.machines.count / self.hosts.num_workers  # so that the machines' mean is the workers'
+            total *= self.machines.count / self.placement.num_workers  # so that the machines' mean is the workers'
             try:
                 self._outer.mean({self.machines.number: total}, parts, key, total)
-            except Marked as marked:  # whose worker is a machine
+            except RemoteNonFinite as marked:  # whose worker is a machine
                 first = marked.worker * self.machines.local.world
                 ranks = f"ranks {first} to {first + self.machines.local.world - 1}"
                 failure = NonFiniteError(

@@ -4,7 +4,7 @@
 collective      what travels                                                                                bytes one rank sends
 ==============  ==========================================================================================  =========================
 gather          every worker's message to every rank, decoded in worker order                               (M - 1) b
-two_stage       stretch c of every message to worker c, who decodes, averages and encodes it again for all  (M - 1) / M (b + b2)
+two_stage       shard c of every message to worker c, who decodes, averages and encodes it again for all  (M - 1) / M (b + b2)
 server          every message to rank 0, who averages the first K to arrive and answers in b2 bits          b; rank 0: (M - 1) b2
 ==============  ==========================================================================================  =========================
 
@@ -14,7 +14,7 @@ R = mean |x_i|^2 / |mean x|^2: the second one is not divided by M, so it deserve
 
 A method may bring a collective of its own: PowerSGD's averages factors instead of messages (``nuq.exchange.collectives.powersgd``).
 
-A process may host several workers (``Hosts``), all of them in a simulation: the bits of ``gather`` and ``two_stage``, and of ``server``
+A process may host several workers (``WorkerPlacement``), all of them in a simulation: the bits of ``gather`` and ``two_stage``, and of ``server``
 with K = M, do not depend on the split.
 """
 
@@ -37,24 +37,24 @@ from nuq.compressors.feedback import ErrorFeedback
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.errors import NonFiniteError
 from nuq.exchange.collectives.parameter_server import MOST_BEHIND, Arrivals
-from nuq.exchange.payload import Codec, Marked, Part, check_mean, cut, joined, num_coordinates, within
-from nuq.exchange.transport import Links, Swap
+from nuq.exchange.payload import PayloadCodec, RemoteNonFinite, Segment, check_mean, cut, joined, num_coordinates, within
+from nuq.exchange.transport import Swap, Transport
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 
-STRETCH = 1 << 19  # coordinates of a stretch, at least, where a vector is long enough for several rounds of two stages
+SHARD = 1 << 19  # coordinates of a shard, at least, where a vector is long enough for several rounds of two stages
 PROBE = "gate"  # keys what only measures time: levels are fitted in the first steps alone
 Vectors = Mapping[int, Tensor]  # of every worker that this process hosts: float[n]
 
 
 @dataclass(frozen=True)
-class Hosts:
+class WorkerPlacement:
     """Which workers every rank hosts, in contiguous blocks."""
 
     shares: tuple[range, ...]
 
     @classmethod
-    def of(cls, num_workers: int, world: int) -> Hosts:
+    def of(cls, num_workers: int, world: int) -> WorkerPlacement:
         """Workers dealt to ranks; a single worker lives on rank 0."""
         bounds = [num_workers * rank // world for rank in range(world + 1)]
         if bounds[1] == 0:
@@ -72,7 +72,7 @@ class Hosts:
 
 
 @dataclass
-class Account:
+class ExchangeStats:
     """What exchanges took.  seconds: by encode, wire, decode, local, levels.  encoded: bytes of the first worker's messages, and means."""
 
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -93,11 +93,11 @@ class Account:
 class Collective(Protocol):
     """mean(vectors, parts, key, out): the workers' mean into ``out``, float32[n], which may be the memory of a vector.
 
-    key: seed and step; the worker is filled in.  The errors of decoding (MessageError, Marked), of ``Links`` (RankLost), and
+    key: seed and step; the worker is filled in.  The errors of decoding (MessageError, RemoteNonFinite), of ``Transport`` (RankLost), and
     NonFiniteError where the mean overflows.
     """
 
-    def mean(self, vectors: Vectors, parts: Sequence[Part], key: Key, out: Tensor) -> None: ...
+    def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None: ...
 
 
 def of_worker(key: Key, worker: int) -> Key:
@@ -110,27 +110,27 @@ def padded(numbers: list[int], length: int) -> list[int]:
     return numbers + [0] * (length - len(numbers))
 
 
-def encoded_mean(second: Codec, mean: Tensor, parts: Sequence[Part], key: Key) -> Tensor:
+def encoded_mean(mean_compressor: PayloadCodec, mean: Tensor, parts: Sequence[Segment], key: Key) -> Tensor:
     """A mean as the payload that goes to everyone.
 
     Until their first update the levels of an adaptive encoder are those of a normal law.  Single gradients bear that, since their
     errors average out; a mean's does not, and trainings diverged: so until then they are fitted to each mean (they travel with it).
     """
-    if key.parameter != PROBE and any(_unfitted(codec) for codec in second.every):
+    if key.parameter != PROBE and any(_unfitted(codec) for codec in mean_compressor.every):
         every = [
-            Codec(_fitted(codec, mean, [part for part in parts if part.encoder == number], key), codec.settings)
-            for number, codec in enumerate(second.every)
+            PayloadCodec(_fitted(codec, mean, [part for part in parts if part.encoder == number], key), codec.settings)
+            for number, codec in enumerate(mean_compressor.every)
         ]
-        second = Codec(every[0].compressor, every[0].settings, every[1:])
-    return second.encode_or_mark(mean, parts, key.of("mean"))
+        mean_compressor = PayloadCodec(every[0].compressor, every[0].settings, every[1:])
+    return mean_compressor.encode_or_mark(mean, parts, key.of("mean"))
 
 
-def _unfitted(codec: Codec) -> bool:
+def _unfitted(codec: PayloadCodec) -> bool:
     compressor = within(codec.compressor)
     return isinstance(compressor, AdaptiveQuantizer) and not compressor.fitted
 
 
-def _fitted(codec: Codec, mean: Tensor, parts: Sequence[Part], key: Key) -> Compressor:
+def _fitted(codec: PayloadCodec, mean: Tensor, parts: Sequence[Segment], key: Key) -> Compressor:
     """The encoder, or a copy of it with levels for this mean."""
     around = codec.compressor
     if not _unfitted(codec):
@@ -159,61 +159,65 @@ def scale(total: Tensor, num_workers: int) -> None:
 class Gather:
     """Every message to everyone."""
 
-    links: Links
-    hosts: Hosts
-    codec: Codec
-    account: Account = field(default_factory=Account)
+    transport: Transport
+    placement: WorkerPlacement
+    codec: PayloadCodec
+    account: ExchangeStats = field(default_factory=ExchangeStats)
 
-    def mean(self, vectors: Vectors, parts: Sequence[Part], key: Key, out: Tensor) -> None:
+    def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
         with self.account.time("encode"):
-            payloads = [self.codec.encode_or_mark(vectors[w], parts, of_worker(key, w)) for w in self.hosts.shares[self.links.rank]]
+            payloads = [self.codec.encode_or_mark(vectors[w], parts, of_worker(key, w)) for w in self.placement.shares[self.transport.rank]]
         self.account.count("messages", payloads[:1])
         with self.account.time("wire"):
-            sizes = [self.codec.size(parts)] * self.hosts.num_workers
-            received = to_everyone(self.links, self.hosts, payloads, sizes, "messages")
+            sizes = [self.codec.size(parts)] * self.placement.num_workers
+            received = to_everyone(self.transport, self.placement, payloads, sizes, "messages")
         with self.account.time("decode"):
             out.zero_()
             for payload in received:
                 self.codec.add(payload, parts, out)
-            scale(out, self.hosts.num_workers)
+            scale(out, self.placement.num_workers)
             check_mean(out, parts)
 
 
-def to_everyone(links: Links, hosts: Hosts, mine: Sequence[Tensor], sizes: Sequence[int | None], purpose: str) -> list[Tensor]:
+def to_everyone(
+    transport: Transport, placement: WorkerPlacement, mine: Sequence[Tensor], sizes: Sequence[int | None], purpose: str
+) -> list[Tensor]:
     """Every worker's payload, in worker order.  sizes: of every worker's; told first where one is not known (None)."""
-    if links.world == 1:
+    if transport.world == 1:
         return list(mine)
-    per_rank = sizes_by_rank(links, hosts, mine, sizes)
-    rows = links.to_all(joined(mine, links.device), [sum(row) for row in per_rank.values()], purpose)
+    per_rank = sizes_by_rank(transport, placement, mine, sizes)
+    rows = transport.to_all(joined(mine, transport.device), [sum(row) for row in per_rank.values()], purpose)
     return [payload for row, data in zip(per_rank.values(), rows, strict=True) for payload in data.split(row)]
 
 
-def sizes_by_rank(links: Links, hosts: Hosts, mine: Sequence[Tensor], sizes: Sequence[int | None]) -> dict[int, list[int]]:
+def sizes_by_rank(
+    transport: Transport, placement: WorkerPlacement, mine: Sequence[Tensor], sizes: Sequence[int | None]
+) -> dict[int, list[int]]:
     """The bytes of every worker's payload, by rank."""
     if None in sizes:
-        told = links.numbers(padded([payload.numel() for payload in mine], hosts.most), "control")
-        return {rank: told[rank][: len(share)] for rank, share in enumerate(hosts.shares)}
-    return {rank: [size or 0 for size in sizes[share.start : share.stop]] for rank, share in enumerate(hosts.shares)}
+        told = transport.numbers(padded([payload.numel() for payload in mine], placement.most), "control")
+        return {rank: told[rank][: len(share)] for rank, share in enumerate(placement.shares)}
+    return {rank: [size or 0 for size in sizes[share.start : share.stop]] for rank, share in enumerate(placement.shares)}
 
 
 @dataclass
 class TwoStage:
-    """Stretch by stretch to the stretch's owner, and the owner's mean, encoded again, to everyone.
+    """Shard by shard to the shard's owner, and the owner's mean, encoded again, to everyone.
 
     Long vectors go in several rounds: while one is on the wire, the one before is decoded, averaged and encoded.
     """
 
-    links: Links
-    hosts: Hosts
-    codec: Codec
-    second: Codec
-    account: Account = field(default_factory=Account)
+    transport: Transport
+    placement: WorkerPlacement
+    codec: PayloadCodec
+    mean_compressor: PayloadCodec
+    account: ExchangeStats = field(default_factory=ExchangeStats)
 
-    def mean(self, vectors: Vectors, parts: Sequence[Part], key: Key, out: Tensor) -> None:
-        workers = self.hosts.num_workers
-        num_rounds = max(num_coordinates(parts) // (workers * STRETCH), 1)
-        stretches = cut(parts, num_rounds * workers)
-        rounds = [_Round(self, stretches[start : start + workers], key) for start in range(0, len(stretches), workers)]
+    def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
+        workers = self.placement.num_workers
+        num_rounds = max(num_coordinates(parts) // (workers * SHARD), 1)
+        shards = cut(parts, num_rounds * workers)
+        rounds = [_Round(self, shards[start : start + workers], key) for start in range(0, len(shards), workers)]
         try:
             for number in range(num_rounds + 2):
                 if number < num_rounds:
@@ -222,97 +226,99 @@ class TwoStage:
                     rounds[number - 1].average(out.device)
                 if number >= 2:
                     rounds[number - 2].receive(out)
-        except Marked:  # alike on all ranks: what they have begun they bring to its end
+        except RemoteNonFinite:  # alike on all ranks: what they have begun they bring to its end
             for begun in rounds:
                 begun.drain()
             raise
 
 
 class _Round:
-    """One stretch of every worker, through both stages."""
+    """One shard of every worker, through both stages."""
 
-    def __init__(self, how: TwoStage, stretches: list[list[Part]], key: Key) -> None:
-        self.how, self.stretches, self.key = how, stretches, key
-        self.mine = how.hosts.shares[how.links.rank]
-        self.others = [rank for rank in range(how.links.world) if rank != how.links.rank]
+    def __init__(self, how: TwoStage, shards: list[list[Segment]], key: Key) -> None:
+        self.how, self.shards, self.key = how, shards, key
+        self.mine = how.placement.shares[how.transport.rank]
+        self.others = [rank for rank in range(how.transport.world) if rank != how.transport.rank]
         self.payloads: dict[tuple[int, int], Tensor] = {}  # by worker and owner
         self.means: list[Tensor] = []
         self.swap: Swap | None = None
 
     def send(self, vectors: Vectors) -> None:
         """Encode, and start sending to the owners."""
-        how, shares = self.how, self.how.hosts.shares
+        how, shares = self.how, self.how.placement.shares
         with how.account.time("encode"):
             for worker in self.mine:
-                for owner, stretch in enumerate(self.stretches):
-                    self.payloads[worker, owner] = how.codec.encode_or_mark(vectors[worker], stretch, of_worker(self.key, worker))
-        how.account.count("messages", [self.payloads[self.mine[0], owner] for owner in range(len(self.stretches))])
+                for owner, shard in enumerate(self.shards):
+                    self.payloads[worker, owner] = how.codec.encode_or_mark(vectors[worker], shard, of_worker(self.key, worker))
+        how.account.count("messages", [self.payloads[self.mine[0], owner] for owner in range(len(self.shards))])
         if not self.others:
             return
         with how.account.time("wire"):
             self.wanted = {rank: [(worker, owner) for worker in shares[rank] for owner in self.mine] for rank in self.others}
             self.sizes = {rank: self._sizes(rank) for rank in self.others} if how.codec.fixed else self._told_sizes()
             outgoing = {
-                rank: joined([self.payloads[w, o] for w in self.mine for o in shares[rank]], how.links.device) for rank in self.others
+                rank: joined([self.payloads[w, o] for w in self.mine for o in shares[rank]], how.transport.device) for rank in self.others
             }
-            self.swap = how.links.post(outgoing, {rank: sum(sizes) for rank, sizes in self.sizes.items()}, "messages")
+            self.swap = how.transport.post(outgoing, {rank: sum(sizes) for rank, sizes in self.sizes.items()}, "messages")
 
     def _sizes(self, rank: int) -> list[int]:
-        return [self.how.codec.size(self.stretches[owner]) or 0 for _, owner in self.wanted[rank]]
+        return [self.how.codec.size(self.shards[owner]) or 0 for _, owner in self.wanted[rank]]
 
     def _told_sizes(self) -> dict[int, list[int]]:
-        how, count = self.how, len(self.stretches)
+        how, count = self.how, len(self.shards)
         lengths = [payload.numel() for payload in self.payloads.values()]  # by worker, then by owner
-        told = how.links.numbers(padded(lengths, how.hosts.most * count), "control")
-        first = {rank: how.hosts.shares[rank].start for rank in self.others}
+        told = how.transport.numbers(padded(lengths, how.placement.most * count), "control")
+        first = {rank: how.placement.shares[rank].start for rank in self.others}
         return {rank: [told[rank][(w - first[rank]) * count + owner] for w, owner in self.wanted[rank]] for rank in self.others}
 
     def average(self, device: torch.device) -> None:
-        """The means of the stretches that are owned here, and start sending them to everyone."""
+        """The means of the shards that are owned here, and start sending them to everyone."""
         how = self.how
         if self.swap is not None:
             with how.account.time("wire"):
                 received, self.swap = self.swap.wait(), None
             for rank, pairs in self.wanted.items():
                 self.payloads |= dict(zip(pairs, received[rank].split(self.sizes[rank]), strict=True))
-        self.means = [self._mean(owner, self.stretches[owner], device) for owner in self.mine]
+        self.means = [self._mean(owner, self.shards[owner], device) for owner in self.mine]
         how.account.count("means", self.means[:1])
         if self.others:
             with how.account.time("wire"):
-                self.sizes = sizes_by_rank(how.links, how.hosts, self.means, [how.second.size(stretch) for stretch in self.stretches])
-                data = joined(self.means, how.links.device)
-                self.swap = how.links.post(dict.fromkeys(self.others, data), {r: sum(self.sizes[r]) for r in self.others}, "means")
+                self.sizes = sizes_by_rank(
+                    how.transport, how.placement, self.means, [how.mean_compressor.size(shard) for shard in self.shards]
+                )
+                data = joined(self.means, how.transport.device)
+                self.swap = how.transport.post(dict.fromkeys(self.others, data), {r: sum(self.sizes[r]) for r in self.others}, "means")
 
-    def _mean(self, owner: int, stretch: list[Part], device: torch.device) -> Tensor:
-        """The mean of one stretch, encoded; the marker where a worker sent one: the other ranks have yet to hear of it."""
-        if not stretch:
+    def _mean(self, owner: int, shard: list[Segment], device: torch.device) -> Tensor:
+        """The mean of one shard, encoded; the marker where a worker sent one: the other ranks have yet to hear of it."""
+        if not shard:
             return joined([], device)
-        how, base = self.how, stretch[0].start
+        how, base = self.how, shard[0].start
         with how.account.time("decode"):
-            mean = torch.zeros(num_coordinates(stretch), dtype=torch.float32, device=device)
+            mean = torch.zeros(num_coordinates(shard), dtype=torch.float32, device=device)
             try:
-                for worker in range(how.hosts.num_workers):
-                    how.codec.add(self.payloads.pop((worker, owner)), stretch, mean, base=base)
-            except Marked as marked:
-                return how.second.marker(marked.worker, marked.number, stretch, device)
-            scale(mean, how.hosts.num_workers)
+                for worker in range(how.placement.num_workers):
+                    how.codec.add(self.payloads.pop((worker, owner)), shard, mean, base=base)
+            except RemoteNonFinite as marked:
+                return how.mean_compressor.marker(marked.worker, marked.number, shard, device)
+            scale(mean, how.placement.num_workers)
         with how.account.time("encode"):
-            at_zero = [replace(part, start=part.start - base) for part in stretch]
-            return encoded_mean(how.second, mean, at_zero, replace(self.key, worker=owner))
+            at_zero = [replace(part, start=part.start - base) for part in shard]
+            return encoded_mean(how.mean_compressor, mean, at_zero, replace(self.key, worker=owner))
 
     def receive(self, out: Tensor) -> None:
-        """Everyone's means into their places."""
+        """Everyone's means into their indices."""
         how, payloads = self.how, self.means
         if self.swap is not None:
             with how.account.time("wire"):
                 received, self.swap = self.swap.wait(), None
-                received[how.links.rank] = joined(self.means, out.device)
+                received[how.transport.rank] = joined(self.means, out.device)
             payloads = [payload for rank, sizes in self.sizes.items() for payload in received[rank].split(sizes)]
         with how.account.time("decode"):
-            for stretch, payload in zip(self.stretches, payloads, strict=True):
-                if stretch:
-                    out[stretch[0].start : stretch[0].start + num_coordinates(stretch)].zero_()
-                how.second.add(payload, stretch, out)
+            for shard, payload in zip(self.shards, payloads, strict=True):
+                if shard:
+                    out[shard[0].start : shard[0].start + num_coordinates(shard)].zero_()
+                how.mean_compressor.add(payload, shard, out)
 
     def drain(self) -> None:
         if self.swap is not None:
@@ -327,23 +333,23 @@ class Server:
     num_aggregate = M everything is waited for and added in worker order.
     """
 
-    links: Links
-    hosts: Hosts
-    codec: Codec
-    second: Codec
+    transport: Transport
+    placement: WorkerPlacement
+    codec: PayloadCodec
+    mean_compressor: PayloadCodec
     num_aggregate: int
-    account: Account = field(default_factory=Account)
+    account: ExchangeStats = field(default_factory=ExchangeStats)
 
     def __post_init__(self) -> None:
-        behind = MOST_BEHIND if self.num_aggregate < self.hosts.num_workers else 0  # where all are waited for, all are there to read
-        self._arrivals = Arrivals(self.links, most_behind=behind) if self.links.world > 1 else None
+        behind = MOST_BEHIND if self.num_aggregate < self.placement.num_workers else 0  # where all are waited for, all are there to read
+        self._arrivals = Arrivals(self.transport, most_behind=behind) if self.transport.world > 1 else None
 
-    def mean(self, vectors: Vectors, parts: Sequence[Part], key: Key, out: Tensor) -> None:
+    def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
         with self.account.time("encode"):
-            mine = self.hosts.shares[self.links.rank]
+            mine = self.placement.shares[self.transport.rank]
             payloads = {w: self.codec.encode_or_mark(vectors[w], parts, of_worker(key, w)) for w in mine}
         self.account.count("messages", list(payloads.values())[:1])
-        if self.links.rank == 0:
+        if self.transport.rank == 0:
             reply = self._serve(payloads, parts, key, out)
         else:
             assert self._arrivals is not None
@@ -352,17 +358,17 @@ class Server:
         self.account.count("means", [reply])
         with self.account.time("decode"):
             out.zero_()
-            self.second.add(reply, parts, out)
+            self.mean_compressor.add(reply, parts, out)
 
     def settle(self) -> None:
         """Read what came late: before the ranks part."""
         if self._arrivals is not None:
             self._arrivals.settle()
 
-    def _serve(self, payloads: dict[int, Tensor], parts: Sequence[Part], key: Key, out: Tensor) -> Tensor:
+    def _serve(self, payloads: dict[int, Tensor], parts: Sequence[Segment], key: Key, out: Tensor) -> Tensor:
         with self.account.time("wire"):
             if self._arrivals is not None:
-                ranks = {worker: rank for rank, share in enumerate(self.hosts.shares) if rank for worker in share}
+                ranks = {worker: rank for rank, share in enumerate(self.placement.shares) if rank for worker in share}
                 payloads |= self._arrivals.first(self.num_aggregate - len(payloads), ranks)
             taken = sorted(payloads)
             if len(taken) > self.num_aggregate:  # more are hosted here than are wanted
@@ -373,9 +379,9 @@ class Server:
                 for worker in taken:
                     self.codec.add(payloads[worker], parts, out)
                 scale(out, len(taken))
-                reply = encoded_mean(self.second, out, parts, replace(key, worker=0))
-            except Marked as marked:
-                reply = self.second.marker(marked.worker, marked.number, parts, out.device)
+                reply = encoded_mean(self.mean_compressor, out, parts, replace(key, worker=0))
+            except RemoteNonFinite as marked:
+                reply = self.mean_compressor.marker(marked.worker, marked.number, parts, out.device)
         if self._arrivals is not None:
             self._arrivals.answer(reply)
         return reply

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from nuq.exchange.transport import Links, absence, backend_of
+from nuq.exchange.transport import Transport, absence, backend_of
 
 MOST_BEHIND = 16  # exchanges
 _PATIENCE = 2  # times longer than rank 0 for a worker: rank 0 waits for them, and should be the one to say who is missing
@@ -24,13 +24,13 @@ _HEAD_BYTES = 32  # exchange, rank, worker, payload's bytes: int64
 class Arrivals:
     """Both ends: ``ask`` on the workers' ranks, ``first`` and ``answer`` on rank 0, in turns and alike often on all ranks."""
 
-    def __init__(self, links: Links, *, most_behind: int = MOST_BEHIND) -> None:
-        assert links.group is not None
-        if backend_of(links.group, links.device.type) != "gloo":
+    def __init__(self, transport: Transport, *, most_behind: int = MOST_BEHIND) -> None:
+        assert transport.group is not None
+        if backend_of(transport.group, transport.device.type) != "gloo":
             raise ValueError("collective='server' takes messages as they arrive, which only gloo can do; legal here: gather, two_stage")
-        self._links = links
+        self._links = transport
         self._most_behind = most_behind
-        self._heads, self._payloads, self._replies = links.next_tag(), links.next_tag(), links.next_tag()
+        self._heads, self._payloads, self._replies = transport.next_tag(), transport.next_tag(), transport.next_tag()
         self._exchange = 0
         self._read: dict[int, int] = {}  # on rank 0: messages of every other rank so far
         self._hosted: dict[int, int] = {}  # workers of every other rank

@@ -28,9 +28,9 @@ from nuq.compressors.feedback import ErrorFeedback, Owed
 from nuq.compressors.full_precision import FullPrecision
 from nuq.compressors.powersgd import PowerSGD
 from nuq.errors import NonFiniteError
-from nuq.exchange.collectives.messages import PROBE, Account, Collective, Gather, Hosts, TwoStage, Vectors, of_worker
-from nuq.exchange.payload import Codec, Marked, Part, check_mean, num_coordinates
-from nuq.exchange.transport import Links
+from nuq.exchange.collectives.messages import PROBE, Collective, ExchangeStats, Gather, TwoStage, Vectors, WorkerPlacement, of_worker
+from nuq.exchange.payload import PayloadCodec, RemoteNonFinite, Segment, check_mean, num_coordinates
+from nuq.exchange.transport import Transport
 from nuq.kernels.low_rank import left_product, num_rows, orthonormal, outer_product, right_product, start, started_again
 from nuq.kernels.spec import Key
 from nuq.settings.baselines import FP16
@@ -48,10 +48,10 @@ class Encoder:
 
 @dataclass
 class _Matrix:
-    """Part ``number`` and its factors; columns 0: it travels whole, and ``left`` is its mean."""
+    """Segment ``number`` and its factors; columns 0: it travels whole, and ``left`` is its mean."""
 
     number: int
-    part: Part
+    part: Segment
     encoder: Encoder | None  # None: in full precision, without a memory
     columns: int
     left: Tensor
@@ -95,21 +95,21 @@ class _Matrix:
 
 @dataclass
 class Power:
-    """encoders: by the number that ``Part.encoder`` names.  two_stage: how the factors travel.  rest: the collective of all other parts."""
+    """encoders: by the number that ``Segment.encoder`` names.  two_stage: how the factors travel.  rest: the collective of all other parts."""
 
-    links: Links
-    hosts: Hosts
+    transport: Transport
+    placement: WorkerPlacement
     encoders: Mapping[int, Encoder]
     two_stage: bool
     rest: Collective | None = None
-    account: Account = field(default_factory=Account)
+    account: ExchangeStats = field(default_factory=ExchangeStats)
 
     def __post_init__(self) -> None:
-        codec = Codec(FullPrecision(), None, [Codec(fp16(FP16()), FP16())])
-        gather = Gather(self.links, self.hosts, codec, self.account)
-        self._inner: Collective = TwoStage(self.links, self.hosts, codec, codec, self.account) if self.two_stage else gather
+        codec = PayloadCodec(FullPrecision(), None, [PayloadCodec(fp16(FP16()), FP16())])
+        gather = Gather(self.transport, self.placement, codec, self.account)
+        self._inner: Collective = TwoStage(self.transport, self.placement, codec, codec, self.account) if self.two_stage else gather
 
-    def mean(self, vectors: Vectors, parts: Sequence[Part], key: Key, out: Tensor) -> None:
+    def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
         others = [part for part in parts if not part.exact and part.encoder not in self.encoders]
         means = self._mean_of_others(vectors, others, key, out.device)
         with self.account.time("encode"):
@@ -133,7 +133,7 @@ class Power:
             for matrix in ours:
                 self._remember(matrix, debts, key, out[matrix.place])
 
-    def _mean_of_others(self, vectors: Vectors, others: list[Part], key: Key, device: torch.device) -> list[tuple[Part, Tensor]]:
+    def _mean_of_others(self, vectors: Vectors, others: list[Segment], key: Key, device: torch.device) -> list[tuple[Segment, Tensor]]:
         """By the other collective, of the other methods' parts alone, one after another."""
         if not others:
             return []
@@ -145,7 +145,7 @@ class Power:
         self.rest.mean(packed, tiled, key, mean)
         return list(zip(others, mean.split([part.size for part in others]), strict=True))
 
-    def _begun(self, number: int, part: Part, key: Key, device: torch.device) -> _Matrix:
+    def _begun(self, number: int, part: Segment, key: Key, device: torch.device) -> _Matrix:
         """With the last step's right factor, or a random one: the same on all ranks."""
         nothing = torch.empty(0, device=device)
         encoder = None if part.exact else self.encoders[part.encoder]
@@ -170,13 +170,13 @@ class Power:
             found[matrix.number] = memory.owed(piece, key.of(matrix.part.key_name)) if memory else Owed(piece.to(torch.float32), {}, {})
         return found
 
-    def _round(self, matrices: Sequence[_Matrix], debts: Debts, parts: Sequence[Part], key: Key, side: str) -> None:
-        """The workers' mean of one factor of every matrix.  Marked, on all ranks alike, where a worker's is not finite."""
+    def _round(self, matrices: Sequence[_Matrix], debts: Debts, parts: Sequence[Segment], key: Key, side: str) -> None:
+        """The workers' mean of one factor of every matrix.  RemoteNonFinite, on all ranks alike, where a worker's is not finite."""
         matrices = sorted(matrices, key=lambda matrix: matrix.half)
         lengths = [matrix.length(side) for matrix in matrices]
         halves = sum(length for matrix, length in zip(matrices, lengths, strict=True) if matrix.half)
         exact = sum(lengths) - halves
-        sent = [part for part in (Part("factors", 0, exact), Part("factors", exact, halves, encoder=1)) if part.size]
+        sent = [part for part in (Segment("factors", 0, exact), Segment("factors", exact, halves, encoder=1)) if part.size]
         if not sent:
             return
         with self.account.time("encode"):
@@ -187,13 +187,13 @@ class Power:
             mean = torch.empty(exact + halves, device=next(iter(made.values())).device)
         try:
             self._inner.mean(made, sent, key, mean)
-        except Marked as marked:  # alike on all ranks; whose part it is only the worker's own rank knows
+        except RemoteNonFinite as marked:  # alike on all ranks; whose part it is only the worker's own rank knows
             numbers = [-1]
             if marked.worker in made:
                 pieces = zip(matrices, made[marked.worker].split(lengths), strict=True)
                 numbers = [matrix.number for matrix, piece in pieces if not bool(torch.isfinite(piece).all())] or numbers
-            told = [row[0] for row in self.links.numbers([min(numbers)], "control")]
-            raise Marked(marked.worker, max(0, *told, -1), parts) from marked
+            told = [row[0] for row in self.transport.numbers([min(numbers)], "control")]
+            raise RemoteNonFinite(marked.worker, max(0, *told, -1), parts) from marked
         except NonFiniteError as error:  # finite factors that add up to more than float32 holds: the same bits on all ranks
             pieces = zip(matrices, mean.split(lengths), strict=True)
             bad = next((matrix.part.name for matrix, piece in pieces if not bool(torch.isfinite(piece).all())), "?")

@@ -23,9 +23,9 @@ def _load(pointer, mask, FULL: tl.constexpr):
 
 
 @triton.jit
-def _ternary(packed, start, places, valid, FULL: tl.constexpr):
-    """Base-3 digits of the coordinates at ``start + places``: (codes int32, whether their bytes hold five digits)."""
-    at = (start % 5).to(tl.uint32) + places.to(tl.uint32)
+def _ternary(packed, start, indices, valid, FULL: tl.constexpr):
+    """Base-3 digits of the coordinates at ``start + indices``: (codes int32, whether their bytes hold five digits)."""
+    at = (start % 5).to(tl.uint32) + indices.to(tl.uint32)
     byte = _load(packed + start // 5 + (at // 5).to(tl.int32), valid, FULL).to(tl.uint32)
     digit = at % 5
     # byte // 3^digit through the reciprocal, rounded up to 2^-16: exact for every byte.
@@ -35,9 +35,9 @@ def _ternary(packed, start, places, valid, FULL: tl.constexpr):
 
 
 @triton.jit
-def _anywhere(packed, start, places, valid, num_bytes, BITS: tl.constexpr, FULL: tl.constexpr):
+def _anywhere(packed, start, indices, valid, num_bytes, BITS: tl.constexpr, FULL: tl.constexpr):
     """Codes of BITS bits at any bit position: int32, from one or two bytes each."""
-    bit = ((start * BITS) & 7).to(tl.int32) + places * BITS
+    bit = ((start * BITS) & 7).to(tl.int32) + indices * BITS
     first = (start * BITS) >> 3
     at = bit >> 3
     word = _load(packed + first + at, valid, FULL).to(tl.int32)
@@ -98,13 +98,13 @@ def _decode(
     PIECES: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """A tile.  FULL: all its places are coordinates of the vector."""
+    """A tile.  FULL: all its indices are coordinates of the vector."""
     row = tl.arange(0, ROWS)[:, None]
     offset = tl.arange(0, WIDTH)[None, :]
-    places = row * BUCKET + offset
-    valid = (piece + offset < BUCKET) & (places < left)
+    indices = row * BUCKET + offset
+    valid = (piece + offset < BUCKET) & (indices < left)
     if PACKING == 0:
-        codes, sound = _ternary(packed, start, places, valid, FULL)
+        codes, sound = _ternary(packed, start, indices, valid, FULL)
     elif GROUPS:
         if PIECES == 1:
             ends = tl.minimum(left - row * BUCKET, BUCKET)
@@ -115,9 +115,9 @@ def _decode(
         codes = _eights(packed + start // 8 * PACKING, row * (BUCKET // 8) + eight, bytes_left, PACKING, ALIGNED, FULL)
         codes = tl.reshape(codes, (ROWS, WIDTH))
     elif PACKING == 8:
-        codes = _load(packed + start + places, valid, FULL).to(tl.int32)
+        codes = _load(packed + start + indices, valid, FULL).to(tl.int32)
     else:
-        codes = _anywhere(packed, start, places, valid, num_bytes, PACKING, FULL)
+        codes = _anywhere(packed, start, indices, valid, num_bytes, PACKING, FULL)
     if CHECKED:
         bad = codes >= L
         if PACKING == 0:
@@ -133,7 +133,7 @@ def _decode(
     place = tl.arange(0, triton.next_power_of_2(L))
     values = pick(tl.load(levels + place, mask=place < L, other=0.0), codes, ROWS * WIDTH)
     if DITHER:
-        h = hash_bits(start, places, k0, k1, BUCKET % WIDTH == 0 and (ROWS == 1 or BUCKET == WIDTH))
+        h = hash_bits(start, indices, k0, k1, BUCKET % WIDTH == 0 and (ROWS == 1 or BUCKET == WIDTH))
         noise = (h >> (32 - F)).to(tl.float32) * (1.0 / (1 << F))
         values = values - (noise - 0.5) * STEP
     bucket = (tl.program_id(0) // PIECES).to(tl.int64) * ROWS + row
@@ -144,7 +144,7 @@ def _decode(
         values = tl.where(codes == 0, top * -1.0, tl.where(codes == L - 1, top, values * scale))
     else:
         values = values * _load(scales + bucket, here, FULL)
-    to = total + start + places
+    to = total + start + indices
     if ACCUMULATE:
         values = _load(to, valid, FULL) + values
     if FULL:

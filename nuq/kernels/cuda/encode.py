@@ -152,17 +152,17 @@ def encode_kernel(
     """Scales (unless GIVEN) and codes of a tile; BITS 1..8: packed, 0: one code to an element of ``out``."""
     WIDTH: tl.constexpr = R * NB * K
     COUNT: tl.constexpr = ROWS * WIDTH
-    EVEN: tl.constexpr = BUCKET % WIDTH == 0  # the tile has no places beyond the buckets
+    EVEN: tl.constexpr = BUCKET % WIDTH == 0  # the tile has no indices beyond the buckets
     LOW: tl.constexpr = EVEN and (ROWS == 1 or BUCKET == WIDTH)  # and begins at a multiple of its size
     piece, start, left = _start(n, BUCKET, ROWS, PIECES, WIDTH)
     row, offset = _offsets(1, ROWS, R, NB, K)
-    places = row * BUCKET + offset
+    indices = row * BUCKET + offset
     full = EVEN and left >= (ROWS * BUCKET if PIECES == 1 else WIDTH)
     if full:
         # Without a mask, so that four numbers (eight of 16 bits) are one load.
-        x = tl.load(vector + start + places)
+        x = tl.load(vector + start + indices)
     else:
-        x = tl.load(vector + start + places, mask=_valid(row, offset, piece, left, BUCKET), other=0.0)
+        x = tl.load(vector + start + indices, mask=_valid(row, offset, piece, left, BUCKET), other=0.0)
     x = x.to(tl.float32)
     TABLES: tl.constexpr = STOCHASTIC and not UNIFORM
     # Under quantile the ends differ from row to row, and with them the tables: of one row they are computed once its scale is known.
@@ -195,7 +195,7 @@ def encode_kernel(
         t = 1.0
     r = tl.minimum(tl.maximum(r, -t), t)
     if UNIFORM:
-        codes = _round_uniform(r, hash_bits(start, places, k0, k1, LOW), L, F)
+        codes = _round_uniform(r, hash_bits(start, indices, k0, k1, LOW), L, F)
     else:
         if TABLES and LATE:
             lower, width = _intervals(levels, row_t, L, True)
@@ -203,15 +203,15 @@ def encode_kernel(
         if STOCHASTIC:
             q = _fractions(r, codes, t, levels, lower, width, L, COUNT, NORM == "quantile" and not LATE)
             # (h >> 8) * 2^-24, the same number with one instruction less.
-            u = (hash_bits(start, places, k0, k1, LOW) & 0xFFFFFF00).to(tl.float32) * 2.3283064365386963e-10  # 2^-32
+            u = (hash_bits(start, indices, k0, k1, LOW) & 0xFFFFFF00).to(tl.float32) * 2.3283064365386963e-10  # 2^-32
             codes += (u < q).to(tl.int32)
 
     if BITS == 0:
         codes = codes.to(out.dtype.element_ty)
         if full:
-            tl.store(out + start + places, codes)
+            tl.store(out + start + indices, codes)
         else:
-            tl.store(out + start + places, codes, mask=_valid(row, offset, piece, left, BUCKET))
+            tl.store(out + start + indices, codes, mask=_valid(row, offset, piece, left, BUCKET))
     else:
         UNIT: tl.constexpr = 4 if BITS == 8 else 8
         BYTES: tl.constexpr = UNIT * BITS // 8

@@ -16,8 +16,8 @@ FACTOR = tl.constexpr(QUANTILE_FACTOR)
 
 
 @triton.jit
-def hash_bits(start, places, k0, k1, ALIGNED: tl.constexpr):
-    """Step 6's h of the coordinates ``start + places``: uint32, under the two words of the key (any 32-bit integers).
+def hash_bits(start, indices, k0, k1, ALIGNED: tl.constexpr):
+    """Step 6's h of the coordinates ``start + indices``: uint32, under the two words of the key (any 32-bit integers).
 
     ALIGNED: start is a multiple of a power of two that is at most 2^16 and above every place.  Then the upper half of the index is
     the same for the whole tile, and the first two steps of the hash need one instruction per coordinate instead of four.
@@ -26,9 +26,9 @@ def hash_bits(start, places, k0, k1, ALIGNED: tl.constexpr):
     start = start.to(tl.uint32)
     if ALIGNED:
         once = start ^ first
-        x = places.to(tl.uint32) ^ (once ^ (once >> 16))
+        x = indices.to(tl.uint32) ^ (once ^ (once >> 16))
     else:
-        x = (start + places.to(tl.uint32)) ^ first
+        x = (start + indices.to(tl.uint32)) ^ first
         x ^= x >> 16
     x *= 0x7FEB352D
     x ^= x >> 15

@@ -111,11 +111,11 @@ def outer_kernel(vector, start, k0, k1, factor, D: tl.constexpr, RADIX: tl.const
     pid = tl.program_id(0)
     PARTS: tl.constexpr = D // COLUMNS
     first = start + (pid // PARTS).to(tl.int64) * (RADIX * D) + (pid % PARTS) * COLUMNS
-    places = tl.arange(0, RADIX)[:, None].to(tl.int64) * D + tl.arange(0, COLUMNS)[None, :]
-    x = tl.load(vector + first + places)
+    indices = tl.arange(0, RADIX)[:, None].to(tl.int64) * D + tl.arange(0, COLUMNS)[None, :]
+    x = tl.load(vector + first + indices)
     for step in tl.static_range(RADIX.bit_length() - 1):
         x = _within(x, COLUMNS << step, RADIX * COLUMNS)
     x = x * factor
     if FLIP_LAST:
-        x = _flip(x, first, places, k0, k1, False)
-    tl.store(vector + first + places, x)
+        x = _flip(x, first, indices, k0, k1, False)
+    tl.store(vector + first + indices, x)

@@ -201,7 +201,7 @@ def check_kernel(data, starts, num_codes, outliers, damaged, n, MASKED: tl.const
 
 @triton.jit
 def _bits_at(section, place, valid, BITS: tl.constexpr):
-    """The numbers of BITS bits at some places of a section: int32, 0 where not valid.  Reads no byte that holds none of their bits."""
+    """The numbers of BITS bits at some indices of a section: int32, 0 where not valid.  Reads no byte that holds none of their bits."""
     bit = place * BITS
     at = section + (bit >> 3)
     word = tl.load(at, mask=valid, other=0).to(tl.int32)

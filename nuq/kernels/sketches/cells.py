@@ -81,10 +81,10 @@ def _sums(x: Tensor, ids: Tensor, cells: Ints, scales: NDArray[np.float64], word
     sums = torch.zeros(total, dtype=torch.int64, device=x.device)
     counts = torch.zeros_like(sums)
     inside = (torch.from_numpy(cells > 0).to(x.device)[ids.long()]).nonzero().view(-1)
-    places = _places(ids, cells, words)[inside]
+    indices = _places(ids, cells, words)[inside]
     scaled = x.double() * torch.from_numpy(scales).to(x.device)[ids.long()]
-    sums.index_add_(0, places, scaled.round_().to(torch.int64)[inside])
-    counts.index_add_(0, places, torch.ones_like(places))
+    sums.index_add_(0, indices, scaled.round_().to(torch.int64)[inside])
+    counts.index_add_(0, indices, torch.ones_like(indices))
     return sums, counts
 
 

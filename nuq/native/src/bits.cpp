@@ -1,4 +1,4 @@
-// Bit streams of numbers of various widths, and bitmaps of places: the pieces that nuq/coding/indices.py codes positions with.
+// Bit streams of numbers of various widths, and bitmaps of places: the pieces that nuq/coding/index_coding.py codes positions with.
 #include <cstring>
 
 #include "isa.h"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from analysis.logs.load import Logs, load
-from analysis.seed_groups import cells, select
+from analysis.seed_groups import seed_groups, select
 from analysis.tables import result_table
 from tests.analysis.conftest import Rows, write_events
 from tests.analysis.logs.test_foreign import HPARAMS, original
@@ -30,7 +30,7 @@ def test_dgcs_inputs_are_steps(tmp_path: Path) -> None:
     logs = twice(tmp_path, "dgc")
     assert logs.of_tag("loss").index.tolist() == list(steps)
     assert logs.of_tag("Vacc").to_dict("list") == {folder.name: [71.5]} and logs.of_tag("Vacc").index.tolist() == [50]
-    assert [cell.method for cell in cells(logs.settings)] == ["dgc"]
+    assert [seed_group.method for seed_group in seed_groups(logs.settings)] == ["dgc"]
 
 
 def test_a_dgc_run_that_does_not_show_its_inputs_keeps_them_and_says_so(tmp_path: Path) -> None:
@@ -52,6 +52,6 @@ def test_the_originals_runs_and_smaqs_stand_in_one_sweep(tmp_path: Path, capsys:
     assert sorted(logs.of_tag("Vacc").loc[100]) == [75.0, 81.0]
     assert logs.of_tag("compression_ratio").to_numpy().tolist() == [[4.75]]
     assert list(select(logs, ["method=amq", "bits=3"]).settings.index) == ["runs_cifar10/exp_001"]
-    assert {"AMQ", "SmaQ"} <= {cell.label for cell in cells(logs.settings)}
+    assert {"AMQ", "SmaQ"} <= {seed_group.label for seed_group in seed_groups(logs.settings)}
     assert len(result_table.table(logs)) == 2
     assert not (tmp_path / "touched").exists()

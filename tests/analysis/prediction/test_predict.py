@@ -27,7 +27,7 @@ from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 
 MS = 1e-3
-# 4 bytes a coordinate: 1 GB/s encodes a million in 4 ms.  Nothing has a price per call, the network's processor costs next to nothing.
+# 1 GB/s encodes a million coordinates of 4 bytes in 4 ms.  No call has a price of its own, the network's processor hardly any.
 FREE = Codec(1e12, 1e12)
 PLAIN = Profile(
     about="made up",

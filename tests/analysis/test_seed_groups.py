@@ -8,7 +8,7 @@ import pytest
 
 from analysis.figures import named
 from analysis.logs.load import Logs, load
-from analysis.seed_groups import cells, groups, select
+from analysis.seed_groups import groups, seed_groups, select
 from analysis.tables.result_table import table
 from nuq.registry import METHODS
 
@@ -70,8 +70,8 @@ def test_conditions_that_make_no_sense(sweep: Callable[..., Logs], condition: st
 
 def test_seeds_and_places_make_no_new_cell(sweep: Callable[..., Logs]) -> None:
     logs = sweep(*({"method": "alq", "seed": seed, "run_dir": f"r{seed}", "log_every": seed} for seed in (1, 2, 3)))
-    (cell,) = cells(logs.settings)
-    assert (cell.label, len(cell.runs), cell.differs) == ("ALQ", 3, {})
+    (seed_group,) = seed_groups(logs.settings)
+    assert (seed_group.label, len(seed_group.runs), seed_group.differs) == ("ALQ", 3, {})
 
 
 def test_labels_say_what_differs_within_a_method(sweep: Callable[..., Logs]) -> None:
@@ -84,7 +84,7 @@ def test_labels_say_what_differs_within_a_method(sweep: Callable[..., Logs]) -> 
         {"method": "nuqsgd", "method.p": 0.5},
         {"method": "sgd"},
     )
-    assert [cell.label for cell in cells(logs.settings)] == [
+    assert [seed_group.label for seed_group in seed_groups(logs.settings)] == [
         "SGD",
         "NUQSGD (p 0.25)",
         "NUQSGD (p 0.5)",
@@ -97,36 +97,36 @@ def test_labels_say_what_differs_within_a_method(sweep: Callable[..., Logs]) -> 
 
 def test_cells_come_in_the_order_of_the_table(sweep: Callable[..., Logs]) -> None:
     logs = sweep(*({"method": name} for name in sorted(METHODS)))
-    assert [cell.method for cell in cells(logs.settings)] == list(METHODS)
+    assert [seed_group.method for seed_group in seed_groups(logs.settings)] == list(METHODS)
 
 
 def test_trajectories_and_bits_get_figures_of_their_own(sweep: Callable[..., Logs]) -> None:
     quantized = [{"method": method, "method.bits": bits} for method in ("alq", "qsgd") for bits in (8, 2)]
     measured = {"method": "alq", "trajectory": "sgd", "measure.every": 5}
     found = groups(sweep(*quantized, {"method": "sgd"}, measured))
-    assert [(group.trajectory, group.name, [cell.label for cell in group.cells]) for group in found] == [
+    assert [(group.trajectory, group.name, [seed_group.label for seed_group in group.seed_groups]) for group in found] == [
         ("method", "bits=2", ["SGD", "QSGD", "ALQ"]),
         ("method", "bits=8", ["SGD", "QSGD", "ALQ"]),
         ("sgd", "sgd_trajectory", ["ALQ"]),
     ]
-    assert all(set(group.logs.settings.index) == {run for cell in group.cells for run in cell.runs} for group in found)
+    assert all(set(group.logs.settings.index) == {run for seed_group in group.seed_groups for run in seed_group.runs} for group in found)
 
 
 def test_methods_that_differ_alone_in_bits_share_a_figure(sweep: Callable[..., Logs]) -> None:
     (group,) = groups(sweep(*({"method": "alq", "method.bits": bits} for bits in (8, 2)), {"method": "qsgd", "method.bits": 2}))
-    assert [cell.label for cell in group.cells] == ["QSGD", "ALQ (2 bits)", "ALQ (8 bits)"]
+    assert [seed_group.label for seed_group in group.seed_groups] == ["QSGD", "ALQ (2 bits)", "ALQ (8 bits)"]
 
 
 def test_runs_whose_settings_no_other_has_get_a_figure_of_their_own(sweep: Callable[..., Logs]) -> None:
     quantized = [{"method": method, "method.bits": bits} for method in ("alq", "qsgd") for bits in (3, 4)]
     logs = sweep(*quantized, *({"method": "supersgd", "workers": workers} for workers in (2, 4)))
     found = groups(logs)
-    assert [(group.name, [cell.label for cell in group.cells]) for group in found] == [
+    assert [(group.name, [seed_group.label for seed_group in group.seed_groups]) for group in found] == [
         ("bits=3-workers=4", ["SuperSGD", "QSGD", "ALQ"]),
         ("bits=4-workers=4", ["SuperSGD", "QSGD", "ALQ"]),
         ("workers=2", ["SuperSGD"]),
     ]
-    assert {run for group in found for cell in group.cells for run in cell.runs} == set(logs.settings.index)
+    assert {run for group in found for seed_group in group.seed_groups for run in seed_group.runs} == set(logs.settings.index)
 
 
 def test_labels_leave_out_what_follows_from_the_rest() -> None:
@@ -137,7 +137,7 @@ def test_labels_leave_out_what_follows_from_the_rest() -> None:
         {"method.fit": "mixture", "method.solver": "paper", "method.weights": "norm2", "method.num_components": 80},
     ]
     settings = pd.DataFrame([{"method.name": "alq", **row} for row in rows], index=list("abcd"))
-    labels = {cell.runs[0]: cell.label for cell in cells(settings)}
+    labels = {seed_group.runs[0]: seed_group.label for seed_group in seed_groups(settings)}
     assert labels == {
         "a": "ALQ (histogram, exact)",  # which reads no weights
         "b": "ALQ (mixture, exact, norm)",
@@ -154,7 +154,7 @@ def test_labels_leave_out_what_a_run_does_not_read() -> None:
         {"feedback.kind": "auto", "feedback.masking": True, "method.warmup_every": 10, "method.warmup_ratios": WARMUP},
     ]
     settings = pd.DataFrame([{"method.name": "dgc", **row} for row in rows], index=list("abcd"), dtype=object)
-    labels = {cell.runs[0]: cell.label for cell in cells(settings)}
+    labels = {seed_group.runs[0]: seed_group.label for seed_group in seed_groups(settings)}
     assert labels == {
         "a": "DGC (its paper's feedback, masking=true, warmup_every 0)",
         "b": "DGC (its paper's feedback, masking=false, warmup_every 10)",
@@ -173,7 +173,11 @@ def test_runs_that_failed_without_a_log_rename_nothing(write_run: Callable[..., 
     write_run("s", {"method": "qsgd", "seed": 3}, state="failed")  # a seed of a setting that others have
     after = load(tmp_path / "runs", "s", cache=False)
     assert [group.name for group in groups(after)] == [group.name for group in groups(before)] == [""]
-    assert [cell.label for cell in groups(after)[0].cells] == [cell.label for cell in groups(before)[0].cells] == ["QSGD", "ALQ"]
+    assert (
+        [seed_group.label for seed_group in groups(after)[0].seed_groups]
+        == [seed_group.label for seed_group in groups(before)[0].seed_groups]
+        == ["QSGD", "ALQ"]
+    )
     found = table(after)
     assert list(found["label"]) == list(table(before)["label"])
     assert list(found["runs"]) == [3, 2]
@@ -184,4 +188,4 @@ def test_runs_that_failed_without_a_log_rename_nothing(write_run: Callable[..., 
 def test_where_nothing_was_logged_all_are_told_apart(write_run: Callable[..., Path], tmp_path: Path) -> None:
     write_run("s", {"method": "alq", "method.bits": 2}, state="failed")
     write_run("s", {"method": "alq", "method.bits": 5}, state="failed")
-    assert [cell.label for cell in groups(load(tmp_path / "runs", "s"))[0].cells] == ["ALQ (2 bits)", "ALQ (5 bits)"]
+    assert [seed_group.label for seed_group in groups(load(tmp_path / "runs", "s"))[0].seed_groups] == ["ALQ (2 bits)", "ALQ (5 bits)"]

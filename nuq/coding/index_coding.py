@@ -1,4 +1,4 @@
-r"""The places of k coordinates among n, ascending, as the fewest bytes.
+r"""The indices of k coordinates among n, ascending, as the fewest bytes.
 
 Nothing at all where k is 0 or n.  Else one byte for the form and
 
@@ -11,11 +11,11 @@ Nothing at all where k is 0 or n.  Else one byte for the form and
   the ``e - 3`` low bits of every gap, one after another;
 - 4, the others: where more than 15 of 16 coordinates are meant, those that are not, in one of the forms above.
 
-Rice codes (Golomb, 1966; Rice, 1979) take about 1.5 bits and log2(n / k) for places at random, within .1 bits of the entropy, and follow by
-their parameters a density that changes from layer to layer.  rANS takes .02 bits more than the entropy for many places at random, and gains
+Rice codes (Golomb, 1966; Rice, 1979) take about 1.5 bits and log2(n / k) for indices at random, within .1 bits of the entropy, and follow by
+their parameters a density that changes from layer to layer.  rANS takes .02 bits more than the entropy for many indices at random, and gains
 more where a block's gaps are not geometric.  The sender tells the form by size: exact for the first three, an estimate in integers for
 rANS, which is tried where it promises to be smaller.  The others (4) are taken where they are smaller than 0 and 1; where the absent
-places lie in runs, 2 or 3 might have been some hundred bytes smaller, which is nothing beside so many values.
+indices lie in runs, 2 or 3 might have been some hundred bytes smaller, which is nothing beside so many values.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from nuq import native
-from nuq.coding import entropy, indices_reference
+from nuq.coding import entropy, index_coding_reference
 from nuq.coding.entropy_tables import Bytes, Ints, quantised, rans_bits, write_table
 from nuq.errors import MessageError
 from nuq.kernels.host import numpy_of
@@ -46,7 +46,7 @@ _TABLE_BITS, _ESTIMATED = 12, 1 << 16  # of the estimate: its table, and about t
 
 
 def _bits() -> ModuleType:
-    return indices_reference if native.library() is None else kernels
+    return index_coding_reference if native.library() is None else kernels
 
 
 def bound(k: int, n: int, form: str = "auto") -> int:
@@ -57,12 +57,12 @@ def bound(k: int, n: int, form: str = "auto") -> int:
 
 
 def bound_up_to(k: int, n: int, form: str, exactly: bool) -> int:
-    """The most for k places, or (where not ``exactly``) for fewer too, beside values that take 2 bytes or more each."""
+    """The most for k indices, or (where not ``exactly``) for fewer too, beside values that take 2 bytes or more each."""
     return bound(k, n, form) if exactly or k < n else max(bound(k, n, form), bound(n - 1, n, form))
 
 
 def entropy_bits(k: int, n: int) -> float:
-    """log2 of the number of sets of k places among n."""
+    """log2 of the number of sets of k indices among n."""
     return (math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)) / math.log(2)
 
 
@@ -79,21 +79,21 @@ class _Gaps(NamedTuple):
         return np.repeat(self.parameters, BLOCK)[: self.gaps.size]
 
 
-def encode(places: Tensor, n: int, form: str = "auto") -> Tensor:
-    """uint8[bytes], at most ``bound``, on the device of the places.
+def encode(indices: Tensor, n: int, form: str = "auto") -> Tensor:
+    """uint8[bytes], at most ``bound``, on the device of the indices.
 
-    places: int32[k], ascending, below n (at most 2^31).  form: auto: the smallest; int32; bitmap; delta: Rice or rANS (or int32, for
-    few places far apart, where that is smaller).  ValueError for places that do not ascend or lie beyond n, and for another form.
+    indices: int32[k], ascending, below n (at most 2^31).  form: auto: the smallest; int32; bitmap; delta: Rice or rANS (or int32, for
+    few indices far apart, where that is smaller).  ValueError for indices that do not ascend or lie beyond n, and for another form.
     """
     if form not in FORMS:
         raise ValueError(f"indices={form!r}: must be one of {', '.join(FORMS)}")
-    raw = numpy_of(places, "places")
+    raw = numpy_of(indices, "indices")
     k = raw.size
     if k and (raw[0] < 0 or raw[-1] >= n or (k > 1 and not (raw[1:] > raw[:-1]).all())):
-        raise ValueError(f"{k} places among {n}: must ascend from 0 or more to at most n - 1")
+        raise ValueError(f"{k} indices among {n}: must ascend from 0 or more to at most n - 1")
     if k in (0, n):
-        return torch.empty(0, dtype=torch.uint8, device=places.device)
-    return torch.from_numpy(_encode(raw, n, form)).to(places.device)
+        return torch.empty(0, dtype=torch.uint8, device=indices.device)
+    return torch.from_numpy(_encode(raw, n, form)).to(indices.device)
 
 
 def _encode(raw: Ints, n: int, form: str) -> Bytes:
@@ -121,15 +121,15 @@ def _encode(raw: Ints, n: int, form: str) -> Bytes:
 
 
 def decode(data: Tensor, k: int, n: int) -> Tensor:
-    """The places, int32[k], ascending, below n; MessageError for bytes that are no whole encoding of so many."""
+    """The indices, int32[k], ascending, below n; MessageError for bytes that are no whole encoding of so many."""
     if k in (0, n):
         if data.numel():
-            raise MessageError(f"{data.numel()} bytes of places where {k} of {n} need none")
+            raise MessageError(f"{data.numel()} bytes of indices where {k} of {n} need none")
         return torch.arange(k, dtype=torch.int32, device=data.device)
     if not 0 < k < n or not data.numel():
-        raise MessageError(f"{data.numel()} bytes are not {k} places among {n}")
-    places = _decode(np.ascontiguousarray(numpy_of(data, "places")), k, n)
-    return torch.from_numpy(places.astype(np.int32)).to(data.device)
+        raise MessageError(f"{data.numel()} bytes are not {k} indices among {n}")
+    indices = _decode(np.ascontiguousarray(numpy_of(data, "indices")), k, n)
+    return torch.from_numpy(indices.astype(np.int32)).to(data.device)
 
 
 def _decode(raw: Bytes, k: int, n: int) -> Ints:
@@ -138,11 +138,11 @@ def _decode(raw: Bytes, k: int, n: int) -> Ints:
     if 2 * k > n:  # so that it comes once
         legal[OTHERS] = _decode_others
     if form not in legal:
-        raise MessageError(f"places of form {form}: must be one of {', '.join(map(str, legal))}")
-    places = legal[form](body, k, n)
-    if places.size != k or places[0] < 0 or places[-1] >= n or not (places[1:] > places[:-1]).all():
-        raise MessageError(f"places that do not ascend, or do not lie among {n}: damaged")
-    return places
+        raise MessageError(f"indices of form {form}: must be one of {', '.join(map(str, legal))}")
+    indices = legal[form](body, k, n)
+    if indices.size != k or indices[0] < 0 or indices[-1] >= n or not (indices[1:] > indices[:-1]).all():
+        raise MessageError(f"indices that do not ascend, or do not lie among {n}: damaged")
+    return indices
 
 
 def _form(form: int) -> Bytes:
@@ -150,7 +150,7 @@ def _form(form: int) -> Bytes:
 
 
 def _cut_short(size: int, needed: int) -> MessageError:
-    return MessageError(f"{size} bytes of places where {needed} are needed")
+    return MessageError(f"{size} bytes of indices where {needed} are needed")
 
 
 def _decode_int32(body: Bytes, k: int, n: int) -> Ints:
@@ -178,14 +178,14 @@ def _decode_others(body: Bytes, k: int, n: int) -> Ints:
     if not body.size:
         raise _cut_short(0, 1)
     others = _decode(np.ascontiguousarray(body), n - k, n)
-    stretches = np.diff(others - np.arange(n - k), prepend=0, append=k)  # of the places between them
+    stretches = np.diff(others - np.arange(n - k), prepend=0, append=k)  # of the indices between them
     return np.arange(k) + np.repeat(np.arange(n - k + 1), stretches)
 
 
-def _others(places: Ints, n: int) -> Ints:
-    """The places below n that are not among these."""
+def _others(indices: Ints, n: int) -> Ints:
+    """The indices below n that are not among these."""
     absent = np.ones(n, dtype=bool)
-    absent[places] = False
+    absent[indices] = False
     return np.flatnonzero(absent)
 
 
@@ -241,7 +241,7 @@ def _decode_rice(body: Bytes, k: int, n: int) -> Ints:
 
 def _places(gaps: Ints, n: int) -> Ints:
     if int(gaps.max()) >= n:  # before their sum could run over
-        raise MessageError(f"a gap of {int(gaps.max())} among {n} places: damaged")
+        raise MessageError(f"a gap of {int(gaps.max())} among {n} indices: damaged")
     return np.cumsum(gaps + 1) - 1
 
 

@@ -1,4 +1,4 @@
-"""Places as bytes: round trips in every form, sizes against the entropy, the library against NumPy, damage."""
+"""Indices as bytes: round trips in every form, sizes against the entropy, the library against NumPy, damage."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nuq import native
-from nuq.coding import indices, indices_reference
-from nuq.coding.indices import BITMAP, FORMS, INT32, OTHERS, RANS, RICE, bound, decode, encode, entropy_bits
+from nuq.coding import index_coding, index_coding_reference
+from nuq.coding.index_coding import BITMAP, FORMS, INT32, OTHERS, RANS, RICE, bound, decode, encode, entropy_bits
 from nuq.errors import MessageError
 from nuq.native import bits as kernels
 
@@ -22,7 +22,7 @@ needs_library = pytest.mark.skipif(native.library() is None, reason="the library
 @pytest.fixture(params=["library", "reference"])
 def bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if request.param == "reference":
-        monkeypatch.setattr(indices, "_bits", lambda: indices_reference)
+        monkeypatch.setattr(index_coding, "_bits", lambda: index_coding_reference)
     elif native.library() is None:
         pytest.skip("the library is not built, or is off")
     yield request.param
@@ -30,8 +30,8 @@ def bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 def at_random(k: int, n: int, seed: int = 0) -> torch.Tensor:
     rng = np.random.default_rng((seed, k, n))
-    places = rng.choice(n, k, replace=False) if n < 10**7 else np.unique(rng.integers(0, n, k))
-    return torch.from_numpy(np.sort(places).astype(np.int32))
+    indices = rng.choice(n, k, replace=False) if n < 10**7 else np.unique(rng.integers(0, n, k))
+    return torch.from_numpy(np.sort(indices).astype(np.int32))
 
 
 def in_layers(n: int, seed: int = 0) -> torch.Tensor:
@@ -62,52 +62,52 @@ SETS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("places, n", SETS.values(), ids=SETS)
-def test_round_trip(bits: str, places: torch.Tensor, n: int, form: str) -> None:
+@pytest.mark.parametrize("indices, n", SETS.values(), ids=SETS)
+def test_round_trip(bits: str, indices: torch.Tensor, n: int, form: str) -> None:
     if form == "bitmap" and n > 10**7:
         return  # a quarter of a gigabyte
-    data = encode(places, n, form)
-    assert data.dtype == torch.uint8 and data.numel() <= bound(len(places), n, form)
-    back = decode(data, len(places), n)
-    assert back.dtype == torch.int32 and torch.equal(back, places)
+    data = encode(indices, n, form)
+    assert data.dtype == torch.uint8 and data.numel() <= bound(len(indices), n, form)
+    back = decode(data, len(indices), n)
+    assert back.dtype == torch.int32 and torch.equal(back, indices)
 
 
 @given(st.integers(1, 5000), st.floats(0, 1), st.integers(0, 10**6), st.sampled_from(FORMS))
 def test_round_trip_of_any_set(n: int, density: float, seed: int, form: str) -> None:
     rng = np.random.default_rng(seed)
-    places = torch.from_numpy(np.flatnonzero(rng.random(n) < density).astype(np.int32))
-    assert torch.equal(decode(encode(places, n, form), len(places), n), places)
+    indices = torch.from_numpy(np.flatnonzero(rng.random(n) < density).astype(np.int32))
+    assert torch.equal(decode(encode(indices, n, form), len(indices), n), indices)
 
 
 @given(st.sets(st.integers(0, 2**31 - 1), max_size=50), st.sampled_from(("auto", "int32", "delta")))
 def test_round_trip_of_a_few_of_very_many(chosen: set[int], form: str) -> None:
-    places = torch.tensor(sorted(chosen), dtype=torch.int32)
-    data = encode(places, 2**31, form)
-    assert data.numel() <= bound(len(places), 2**31, form)
-    assert torch.equal(decode(data, len(places), 2**31), places)
+    indices = torch.tensor(sorted(chosen), dtype=torch.int32)
+    data = encode(indices, 2**31, form)
+    assert data.numel() <= bound(len(indices), 2**31, form)
+    assert torch.equal(decode(data, len(indices), 2**31), indices)
 
 
-def _forms(places: torch.Tensor) -> dict[int, int]:
-    gaps = indices._gaps(places.numpy())
-    rice, rans = indices._encode_rice(gaps), indices._encode_rans(gaps)
+def _forms(indices: torch.Tensor) -> dict[int, int]:
+    gaps = index_coding._gaps(indices.numpy())
+    rice, rans = index_coding._encode_rice(gaps), index_coding._encode_rans(gaps)
     assert rice.size == gaps.rice_bytes + 1
     return {RICE: rice.size, RANS: rans.size}
 
 
-@pytest.mark.parametrize("places, n", [(places, n) for places, n in SETS.values() if 0 < len(places) < n])
-def test_auto_is_the_smallest(bits: str, places: torch.Tensor, n: int) -> None:
-    sizes = {INT32: 4 * len(places) + 1, BITMAP: -(-n // 8) + 1, **_forms(places)}
-    if len(places) < 1024:
+@pytest.mark.parametrize("indices, n", [(indices, n) for indices, n in SETS.values() if 0 < len(indices) < n])
+def test_auto_is_the_smallest(bits: str, indices: torch.Tensor, n: int) -> None:
+    sizes = {INT32: 4 * len(indices) + 1, BITMAP: -(-n // 8) + 1, **_forms(indices)}
+    if len(indices) < 1024:
         del sizes[RANS]
-    data = encode(places, n)
+    data = encode(indices, n)
     if int(data[0]) == OTHERS:
-        assert len(places) > n * 15 / 16 and data.numel() <= min(sizes.values())
+        assert len(indices) > n * 15 / 16 and data.numel() <= min(sizes.values())
         return
     assert data.numel() == sizes[int(data[0])] <= min(sizes.values()) * 1.01 + 1
 
 
 def test_every_form_is_the_smallest_somewhere() -> None:
-    taken = {int(encode(places, n)[0]) for places, n in SETS.values() if 0 < len(places) < n}
+    taken = {int(encode(indices, n)[0]) for indices, n in SETS.values() if 0 < len(indices) < n}
     assert taken - {INT32} == {BITMAP, RICE, RANS, OTHERS}
 
 
@@ -120,9 +120,9 @@ def test_bits_of_places_at_random(ratio: float, most: float) -> None:
 
 
 def test_a_density_that_changes_pays() -> None:
-    places = in_layers(1_000_000)
-    k = len(places)
-    used = {form: 8 * size / k for form, size in _forms(places).items()}
+    indices = in_layers(1_000_000)
+    k = len(indices)
+    used = {form: 8 * size / k for form, size in _forms(indices).items()}
     assert used[RANS] < used[RICE] < entropy_bits(k, 1_000_000) / k - 0.5
 
 
@@ -133,28 +133,28 @@ def test_the_library_writes_the_bytes_of_numpy(seed: int) -> None:
     widths = rng.integers(0, 32, 1000).astype(np.uint8)
     values = (rng.integers(0, 2**31, 1000) & ((1 << widths.astype(np.int64)) - 1)).astype(np.uint32)
     packed = kernels.pack(values, widths)
-    np.testing.assert_array_equal(packed, indices_reference.pack(values, widths))
-    for unpack in (kernels.unpack, indices_reference.unpack):
+    np.testing.assert_array_equal(packed, index_coding_reference.pack(values, widths))
+    for unpack in (kernels.unpack, index_coding_reference.unpack):
         np.testing.assert_array_equal(unpack(packed, widths), values)
-    places = np.flatnonzero(rng.random(3001) < 0.2)
-    bitmap = kernels.set_bits(places, 3001)
-    np.testing.assert_array_equal(bitmap, indices_reference.set_bits(places, 3001))
-    for find in (kernels.find_bits, indices_reference.find_bits):
-        found = find(bitmap, places.size)
+    indices = np.flatnonzero(rng.random(3001) < 0.2)
+    bitmap = kernels.set_bits(indices, 3001)
+    np.testing.assert_array_equal(bitmap, index_coding_reference.set_bits(indices, 3001))
+    for find in (kernels.find_bits, index_coding_reference.find_bits):
+        found = find(bitmap, indices.size)
         assert found is not None
-        np.testing.assert_array_equal(found, places)
-        assert find(bitmap, places.size - 1) is None
+        np.testing.assert_array_equal(found, indices)
+        assert find(bitmap, indices.size - 1) is None
 
 
 @pytest.mark.parametrize("n, k", [(1000, 100), (10**6, 5000), (10**6, 300_000), (10**4, 9_900), (2**31, 4)])
 def test_damage_is_an_error_or_other_legal_places(bits: str, n: int, k: int) -> None:
-    """A changed byte may give other places; it must never give some that do not ascend or lie outside, or an error of another kind."""
-    places = at_random(k, n)
-    k = len(places)
+    """A changed byte may give other indices; it must never give some that do not ascend or lie outside, or an error of another kind."""
+    indices = at_random(k, n)
+    k = len(indices)
     for form in FORMS:
         if form == "bitmap" and n > 10**7:
             continue
-        data = encode(places, n, form)
+        data = encode(indices, n, form)
         rng = np.random.default_rng(0)
         for at in [0, 1, data.numel() - 1, *rng.integers(0, data.numel(), 20).tolist()]:
             damaged = data.clone()
@@ -197,10 +197,10 @@ def test_bytes_that_mean_no_places(bits: str, data: list[int], k: int, n: int) -
         decode(torch.tensor(data, dtype=torch.uint8), k, n)
 
 
-@pytest.mark.parametrize("places, n", [([1, 1], 5), ([2, 1], 5), ([4, 5], 5), ([-1, 2], 5)])
-def test_places_that_do_not_ascend(places: list[int], n: int) -> None:
+@pytest.mark.parametrize("indices, n", [([1, 1], 5), ([2, 1], 5), ([4, 5], 5), ([-1, 2], 5)])
+def test_places_that_do_not_ascend(indices: list[int], n: int) -> None:
     with pytest.raises(ValueError, match="must ascend"):
-        encode(torch.tensor(places, dtype=torch.int32), n)
+        encode(torch.tensor(indices, dtype=torch.int32), n)
 
 
 def test_an_unknown_form() -> None:

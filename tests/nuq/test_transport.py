@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from nuq.errors import RankLost
-from nuq.exchange.transport import Links, culprit
+from nuq.exchange.transport import Transport, culprit
 from tests.nuq.ranks import Ranks, free_port
 from tests.nuq.small_training import backward, hooked, net
 
@@ -85,12 +85,12 @@ def test_the_others_name_the_rank_that_is_lost(collective, world, victim, how):
 
 def stops_between(group):
     """Rank 1 serves rank 2 and not rank 0, for which rank 2 then waits in its turn."""
-    rank, links = dist.get_rank(group), Links(group, timeout_s=1.0 if dist.get_rank(group) == 0 else SILENT_S)
+    rank, transport = dist.get_rank(group), Transport(group, timeout_s=1.0 if dist.get_rank(group) == 0 else SILENT_S)
     word = torch.zeros(100, dtype=torch.uint8)
-    links.barrier()
+    transport.barrier()
     try:
         for other in {0: (1, 2), 1: (2,), 2: (1, 0)}[rank]:
-            links.swap({other: word}, {other: 100}, "m")
+            transport.swap({other: word}, {other: 100}, "m")
         if rank == 1:
             os.kill(os.getpid(), signal.SIGSTOP)
     except RankLost as error:
@@ -216,23 +216,23 @@ def test_a_rank_that_comes_after_all_have_gone_names_itself(collective):
 
 def swaps(group):
     rank, world = dist.get_rank(group), dist.get_world_size(group)
-    links = Links(group, timeout_s=20)
+    transport = Transport(group, timeout_s=20)
     others = [other for other in range(world) if other != rank]
     outgoing = {other: torch.full((rank * other,), 10 * rank + other, dtype=torch.uint8) for other in others}
-    received = links.swap(outgoing, {other: rank * other for other in others}, "messages")
+    received = transport.swap(outgoing, {other: rank * other for other in others}, "messages")
     for other in others:
         assert torch.equal(received[other], torch.full((rank * other,), 10 * other + rank, dtype=torch.uint8))
-    assert links.bytes_sent["messages"] == sum(rank * other for other in others)
-    assert links.numbers([rank, -(2**62)], "control") == [[other, -(2**62)] for other in range(world)]
+    assert transport.bytes_sent["messages"] == sum(rank * other for other in others)
+    assert transport.numbers([rank, -(2**62)], "control") == [[other, -(2**62)] for other in range(world)]
     words = ["", "ä" * 300, "three", "x"][:world]
-    assert [text.strip() for text in links.texts(words[rank], "control")] == words
+    assert [text.strip() for text in transport.texts(words[rank], "control")] == words
     posted = [
-        links.post({other: torch.tensor([n], dtype=torch.uint8) for other in others}, dict.fromkeys(others, 1), "m") for n in range(9)
+        transport.post({other: torch.tensor([n], dtype=torch.uint8) for other in others}, dict.fromkeys(others, 1), "m") for n in range(9)
     ]
     for number in reversed(range(9)):  # in any order
         assert all(int(data) == number for data in posted[number].wait().values())
     with pytest.raises(ValueError, match="timeout_s=0: must be a number of seconds above 0"):
-        Links(group, timeout_s=0)
+        Transport(group, timeout_s=0)
 
 
 @pytest.mark.parametrize("world", [1, 2, 4])

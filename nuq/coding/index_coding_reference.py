@@ -8,17 +8,17 @@ from numpy.typing import NDArray
 from nuq.coding.entropy_tables import Bytes, Ints
 
 
-def set_bits(places: Ints, num_bits: int) -> Bytes:
+def set_bits(indices: Ints, num_bits: int) -> Bytes:
     """A bitmap with these bits set, the first one lowest: uint8[ceil(num_bits / 8)]."""
     bitmap = np.zeros(num_bits, dtype=bool)
-    bitmap[places] = True
+    bitmap[indices] = True
     return np.packbits(bitmap, bitorder="little")
 
 
 def find_bits(bitmap: Bytes, most: int) -> Ints | None:
     """The bits that are set, ascending; None where there are more than ``most``."""
-    places = np.flatnonzero(np.unpackbits(bitmap, bitorder="little"))
-    return None if places.size > most else places
+    indices = np.flatnonzero(np.unpackbits(bitmap, bitorder="little"))
+    return None if indices.size > most else indices
 
 
 def _starts(widths: Bytes) -> Ints:
