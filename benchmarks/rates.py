@@ -28,7 +28,7 @@ from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from analysis.prediction import profile as profiles
-from analysis.prediction.profile import Bucket, Model, PayloadCodec, Profile
+from analysis.prediction.profile import Bucket, Model, Codec, Profile
 from benchmarks.wire_rank import LOCAL_BUFFERS, MODELS
 from nuq.compressors.message import parse
 from nuq.kernels.spec import Key
@@ -58,7 +58,7 @@ def _line(at_short: float, at_long: float) -> tuple[float, float]:
     return 4e-9 / per_coordinate, max(at_short - SHORT * per_coordinate, 0.0)
 
 
-def codec_of(name: str) -> PayloadCodec:
+def codec_of(name: str) -> Codec:
     """Encode to bytes that can be sent; parse, decode and add to a total.  Memory is as cold as a step leaves it."""
     method = METHODS[name]
     compressor = method.load()(method.settings())
@@ -82,10 +82,10 @@ def codec_of(name: str) -> PayloadCodec:
         encodes.append(seconds(encode, repeats))
         decodes.append(seconds(decode, repeats))
     (encode_rate, encode_call), (decode_rate, decode_call) = _line(*encodes), _line(*decodes)
-    return PayloadCodec(encode_rate, decode_rate, encode_call, decode_call)
+    return Codec(encode_rate, decode_rate, encode_call, decode_call)
 
 
-def dense_codecs(network: dict[str, float], reduce: dict[str, float]) -> dict[str, PayloadCodec]:
+def dense_codecs(network: dict[str, float], reduce: dict[str, float]) -> dict[str, Codec]:
     """What a dense all-reduce does to numbers: casts, and gloo's additions, which are its processor time less that of its bytes."""
     vector, half = torch.randn(LONG), torch.zeros(LONG, dtype=torch.bfloat16)
     casts = {"fp32": (0.0, 0.0), "bf16": (seconds(lambda: half.copy_(vector)), seconds(lambda: vector.copy_(half)))}
@@ -93,7 +93,7 @@ def dense_codecs(network: dict[str, float], reduce: dict[str, float]) -> dict[st
     for form, (there, back) in casts.items():
         sent = LONG * DENSE[form].itemsize  # by each of two ranks
         added = max(reduce[form] - 1e-9 * sent / network["host_gb_s"] - 2 * network["message_s"], 1e-5)
-        codecs[form] = PayloadCodec(4e-9 * LONG / there if there else NO_COST, 4e-9 * LONG / (added + back))
+        codecs[form] = Codec(4e-9 * LONG / there if there else NO_COST, 4e-9 * LONG / (added + back))
     return codecs
 
 

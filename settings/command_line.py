@@ -72,7 +72,7 @@ def help_text() -> str:
         *_lines(Config, ""),
     ]
     for section, schema in SECTIONS.items():
-        lines += ["", f"{section}: {schema.__doc__}", *_lines(schema, f"{section}.")]
+        lines += ["", f"{section}: {' '.join((schema.__doc__ or '').split())}", *_lines(schema, f"{section}.")]
     for group, options in GROUPS.items():
         lines += ["", f"{group}={DEFAULTS[group]}  [one of {', '.join(options)}]"]
         by_schema: dict[type, list[str]] = {}
@@ -80,7 +80,7 @@ def help_text() -> str:
             by_schema.setdefault(schema, []).append(name)
         for schema, names in by_schema.items():
             lines += [f" {group}={'|'.join(names)}", *(_lines(schema, f"{group}.") or ["      no settings"])]
-    lines += ["", f"mode=evaluate: {Evaluation.__doc__}", *_lines(Evaluation, "")]
+    lines += ["", f"mode=evaluate: {' '.join((Evaluation.__doc__ or '').split())}", *_lines(Evaluation, "")]
     codes = "0 finished; 75 checkpointed on a signal, please requeue; 2 bad settings or data; 3 diverged; 4 another process has the folder"
     lines += ["", f"Exit codes: {codes}; 130 interrupted; 1 anything else."]
     return "\n".join(lines)
