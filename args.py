@@ -1,8 +1,9 @@
 """Every setting of one experiment: dataclasses, each default with its reason.  Imports no torch.
 
-Here are the settings of the experiment itself and the groups and sections that the others lie in, each in its file of ``settings/``.
-``settings.resolving`` turns a few settings into the full, checked configuration (what the orchestrator does thousands of times);
-``settings.command_line`` hands the same dataclasses to Hydra (what ``main.py`` does once); a test holds the two equal.
+Here are the settings of the experiment itself and the groups and sections that the others lie in, each in its file of
+``settings/``.  ``settings.resolving`` turns a few settings into the full, checked configuration (what the orchestrator
+does thousands of times);  ``settings.command_line`` hands the same dataclasses to Hydra (what ``main.py`` does once); a
+test holds the two equal.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Config:
     batch_size: int = setting(128, "samples per worker and step", low=1)
     trajectory: str = setting(
         "method",
-        "method: train with the method's gradient; sgd: train with one worker's full-precision gradient and only measure the method",
+        "method: train with the method's gradient; sgd: train with one worker's full-precision gradient and only "
+        "measure the method",
         choices=("method", "sgd"),
     )
     label_smoothing: float = setting(
@@ -52,7 +54,8 @@ class Config:
     )
     layers: list[str] = setting(
         [],
-        'layers with a method of their own, by the first match in a list: \'layers=["*conv1* = topk ratio=0.01","*norm* = supersgd"]\'; '
+        "layers with a method of their own, by the first match in a list: 'layers=[\"*conv1* = topk "
+        'ratio=0.01","*norm* = supersgd"]\'; '
         "globs that are held against parameters' names and the modules that they lie in; the others take method",
         identity="unless default",
     )
@@ -63,7 +66,9 @@ class Config:
     untrain: Untrain = field(default_factory=Untrain)
     tensors: Tensors = field(default_factory=Tensors)
     eval_every: int = setting(
-        200, "evaluate every so many steps, and at the end (the paper: 2000); 0: never, for mode=evaluate beside it", low=0
+        200,
+        "evaluate every so many steps, and at the end (the paper: 2000); 0: never, for mode=evaluate beside it",
+        low=0,
     )
     eval_train: bool = setting(True, "evaluate on the training set too (the paper's training loss)")
     eval_batch_size: int = setting(1000, "samples per evaluation pass", low=1)
@@ -71,12 +76,17 @@ class Config:
     checkpoint_every: int = setting(500, "save everything every so many steps, and at the end", low=1, identity=False)
     threads: int = setting(
         1,
-        "CPU threads of one process (and OMP_NUM_THREADS, if unset): 1 in slots side by side, never more than cores, which made a "
+        "CPU threads of one process (and OMP_NUM_THREADS, if unset): 1 in slots side by side, never more than cores, "
+        "which made a "
         "step 1.6 times as long; more than 1 gives other last bits, so results are compared at 1",
         low=1,
     )
-    device: str = setting("auto", "auto: CUDA where there is one, else CPU", choices=("auto", "cpu", "cuda"), identity=False)
-    data_dir: str = setting(os.environ.get("NUQ_DATA", "data"), "folder of the data sets; NUQ_DATA changes the default", identity=False)
+    device: str = setting(
+        "auto", "auto: CUDA where there is one, else CPU", choices=("auto", "cpu", "cuda"), identity=False
+    )
+    data_dir: str = setting(
+        os.environ.get("NUQ_DATA", "data"), "folder of the data sets; NUQ_DATA changes the default", identity=False
+    )
     run_dir: str = setting("", "where the run is kept; empty: runs/main/<name>-<identity>", identity=False)
     stand_in: bool = setting(False, "marked random tensors of the data set's shape in place of its files (dry runs)")
 

@@ -1,6 +1,7 @@
 """From a named sweep to job scripts, a SLURM array, local runs and their states.
 
-The original command writes job scripts and an sbatch file; the subcommands look at sweeps, submit them and run them here.
+The original command writes job scripts and an sbatch file; the subcommands look at sweeps, submit them and run them
+here.
 """
 
 from __future__ import annotations
@@ -20,14 +21,26 @@ ROOT = Path(__file__).absolute().parent  # unresolved: a cluster may know the ch
 COMMANDS = {
     "list": ("sweeps:list_sweeps", "[GRID]", "every sweep with its number of experiments"),
     "show": ("sweeps:show", "GRID RUN_NAME [NAME]", "the experiments as a table; one experiment's settings and script"),
-    "dry-run": ("sweeps:dry_run", "GRID RUN_NAME [NAME]", "a handful of steps of one experiment, and what the whole run would cost"),
-    "plan": ("submitting:plan", "GRID RUN_NAME", "what submit would do: new, done, running, failed, changed; arrays, hours left"),
+    "dry-run": (
+        "sweeps:dry_run",
+        "GRID RUN_NAME [NAME]",
+        "a handful of steps of one experiment, and what the whole run would cost",
+    ),
+    "plan": (
+        "submitting:plan",
+        "GRID RUN_NAME",
+        "what submit would do: new, done, running, failed, changed; arrays, hours left",
+    ),
     "submit": ("submitting:submit", "GRID RUN_NAME", "submit to SLURM exactly what plan showed"),
     "run": ("here:run", "GRID RUN_NAME [NAME]", "run what is missing on this machine, in slots"),
     "status": ("states:status", "GRID RUN_NAME", "the state of every experiment; --watch"),
     "logs": ("states:logs", "GRID RUN_NAME [NAME]", "the end of a run's log"),
     "failures": ("states:failures", "GRID RUN_NAME", "failed runs grouped by what went wrong"),
-    "retry": ("submitting:retry", "GRID RUN_NAME", "start failed runs again, with more time, more memory or other nodes"),
+    "retry": (
+        "submitting:retry",
+        "GRID RUN_NAME",
+        "start failed runs again, with more time, more memory or other nodes",
+    ),
     "cancel": ("cancelling:cancel", "GRID RUN_NAME [NAME]", "take runs out of the queue"),
     "collect": ("states:collect", "GRID RUN_NAME", "one CSV row per run"),
     "pjobs": ("sweeps:pjobs", "", "write the paper's tasks to pjobs/ as ready bash files"),
@@ -61,7 +74,9 @@ def _sentence(error: Exception) -> str:
 
 
 def _denied(path: Path) -> str:
-    """What cannot be read or written, and whose it is: its own, or that of the nearest folder where one looks in vain for it."""
+    """What cannot be read or written, and whose it is: its own, or that of the nearest folder where one looks in vain
+    for it.
+    """
     nearest = next(place for place in (path, *path.parents) if os.path.lexists(place))
     try:
         owner = nearest.owner()
@@ -74,7 +89,10 @@ def _denied(path: Path) -> str:
 def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
     """Exit code: 0 fine, 1 some runs failed, 2 bad input, 75 something waits for room in the queue,
     130 stopped by Ctrl-C; dry-run passes on that of the run."""
-    with redirect_stdout(Escaping(sys.stdout)), redirect_stderr(Escaping(sys.stderr)):  # logs and messages are others' words
+    with (
+        redirect_stdout(Escaping(sys.stdout)),
+        redirect_stderr(Escaping(sys.stderr)),
+    ):  # logs and messages are others' words
         return _main(argv, root)
 
 

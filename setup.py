@@ -24,7 +24,10 @@ class Kernels(build_ext):
         try:
             kernels.build(Path(self.get_ext_fullpath(ext.name)))
         except kernels.CompilerError as error:
-            print(f"nuq is installed without its C++ kernels and will use NumPy and PyTorch, slower: {error}", file=sys.stderr)
+            print(
+                f"nuq is installed without its C++ kernels and will use NumPy and PyTorch, slower: {error}",
+                file=sys.stderr,
+            )
 
     def get_outputs(self) -> list[str]:
         return [path for path in super().get_outputs() if Path(path).exists()]

@@ -1,4 +1,6 @@
-"""``python -m analysis report demo``: figures, tables and a report of a sweep from the logs of its runs; ``predict``: the cost model."""
+"""``python -m analysis report demo``: figures, tables and a report of a sweep from the logs of its runs; ``predict``:
+the cost model.
+"""
 
 from __future__ import annotations
 
@@ -24,49 +26,76 @@ Exit codes: 0; 1 where there is nothing to show; 2 for a sweep, setting or optio
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m analysis",
-        description="Figures, tables and a report of a sweep, from the logs of its runs; step times of larger clusters (predict).",
+        description="Figures, tables and a report of a sweep, from the logs of its runs; step times of larger "
+        "clusters (predict).",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("sweep", metavar="SWEEP", help="its runs are the folders of runs/SWEEP")
     add = shared.add_argument_group("which runs, and where").add_argument
-    add("--where", nargs="+", default=[], metavar="NAME=VALUE", help="only runs with these settings: --where method=alq,amq bits=3")
+    add(
+        "--where",
+        nargs="+",
+        default=[],
+        metavar="NAME=VALUE",
+        help="only runs with these settings: --where method=alq,amq bits=3",
+    )
     add("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="the folder of all sweeps (default: runs)")
     add("--out", type=Path, default=Path("figures"), metavar="FOLDER",
         help="write to FOLDER/SWEEP, and what --where selects to a folder in it (default: figures)")  # fmt: skip
     add("--no-cache", action="store_true", help="read all logs again, also those that have not changed")
 
     width = _options(
-        "--width", choices=("column", "page"), default="column", help="of single figures: of one column or of the page (default: column)"
+        "--width",
+        choices=("column", "page"),
+        default="column",
+        help="of single figures: of one column or of the page (default: column)",
     )
     against = _options("--x", nargs="+", choices=("step", "time", "epoch", "bytes"), metavar="AXIS",
                        help="draw curves against these alone: step, time, epoch, bytes (default: all four)")  # fmt: skip
     redraw = _options("--redraw", action="store_true", help="draw again although nothing has changed")
     target = _options("--target", type=float, metavar="PERCENT",
                       help="validation accuracy of the figure of times to accuracy (default: a point below SuperSGD's)")  # fmt: skip
-    columns = _options("--columns", nargs="+", metavar="NAME", help="of the table, in this order: final best difference p loss bits sent "
+    columns = _options("--columns", nargs="+", metavar="NAME", help="of the table, in this order: final best "
+    "difference p loss bits sent "
                        "variance speed images seconds paper .. (default: those with numbers that fit)")  # fmt: skip
     order = _options("--sort", metavar="NAME", help="rows by a column or a setting (default: by method)")
     order.add_argument("--descending", action="store_true", help="the largest first")
     most = _options("--most-figures", type=_count, default=None, metavar="N",
-                    help="draw at most N figures, the most telling ones (default: 80, 24 for more than 8 groups; 0: all)")  # fmt: skip
-    every = _options("--every", type=_seconds, default=30.0, metavar="SECONDS", help="how often to look for news (default: 30)")
-    every.add_argument("--until-ended", action="store_true", help="stop when every run that has begun has ended (default: Ctrl-C stops it)")
+                    help="draw at most N figures, the most telling ones (default: 80, 24 for more than 8 groups; 0: "
+                    "all)")  # fmt: skip
+    every = _options(
+        "--every", type=_seconds, default=30.0, metavar="SECONDS", help="how often to look for news (default: 30)"
+    )
+    every.add_argument(
+        "--until-ended",
+        action="store_true",
+        help="stop when every run that has begun has ended (default: Ctrl-C stops it)",
+    )
 
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     figures = [shared, width, against, target, redraw]
     for name, parents, what in (
-        ("report", [shared, width, most], "one self-contained HTML page: summary, results, curves, figures, runs, failures, provenance"),
+        (
+            "report",
+            [shared, width, most],
+            "one self-contained HTML page: summary, results, curves, figures, runs, failures, provenance",
+        ),
         ("watch", [shared, width, most, every], "write the report again whenever runs have news, until Ctrl-C"),
         ("figures", figures, "every figure, as PNG and PDF"),
         ("table", [shared, columns, order], "the result table: text here, CSV and LaTeX beside the figures"),
         ("all", [*figures, columns, order], "figures and table"),
     ):
         commands.add_parser(name, parents=parents, help=what, description=what[0].upper() + what[1:] + ".")
-    for name, what in (("dgc", "DGC's published ImageNet table"), ("smaq", "SmaQ's published table, accuracy and ratio of every format,")):
+    for name, what in (
+        ("dgc", "DGC's published ImageNet table"),
+        ("smaq", "SmaQ's published table, accuracy and ratio of every format,"),
+    ):
         published = commands.add_parser(name, help=f"{what} beside our runs")
-        published.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="the folder of all sweeps (default: runs)")
+        published.add_argument(
+            "--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="the folder of all sweeps (default: runs)"
+        )
         published.set_defaults(out=Path("figures"))  # which it does not write
     predict_command.add_to(commands)
     return parser
@@ -98,7 +127,10 @@ def _seconds(text: str) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0; 1 where there is nothing to show; 2 for a sweep, condition or option that does not exist."""
     options = _parser().parse_args(arguments)
-    with redirect_stdout(Escaping(sys.stdout)), redirect_stderr(Escaping(sys.stderr)):  # names and notes are others' words
+    with (
+        redirect_stdout(Escaping(sys.stdout)),
+        redirect_stderr(Escaping(sys.stderr)),
+    ):  # names and notes are others' words
         return _main(options)
 
 

@@ -31,7 +31,9 @@ def half_width(std: np.ndarray | float, n: np.ndarray | int) -> np.ndarray:
     """Student's t interval of a mean: t(n - 1) * s / sqrt(n); NaN where n is below 2."""
     n = np.asarray(n, float)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(n > 1, stdtrit(np.maximum(n - 1, 1), (1 + CONFIDENCE) / 2) * np.asarray(std) / np.sqrt(n), np.nan)
+        return np.where(
+            n > 1, stdtrit(np.maximum(n - 1, 1), (1 + CONFIDENCE) / 2) * np.asarray(std) / np.sqrt(n), np.nan
+        )
 
 
 def estimate(values: pd.Series | np.ndarray) -> Estimate:
@@ -97,7 +99,9 @@ def _values(logs: Logs, tag: str, runs: Sequence[str]) -> tuple[np.ndarray, np.n
 
 @dataclass(frozen=True)
 class Seeds:
-    """The values of those runs of a seed group that make up its curve, (steps, runs), at the steps that all of them have."""
+    """The values of those runs of a seed group that make up its curve, (steps, runs), at the steps that all of them
+    have.
+    """
 
     step: np.ndarray
     values: np.ndarray
@@ -105,11 +109,12 @@ class Seeds:
 
 
 def seeds(logs: Logs, tag: str, runs: Sequence[str], *, geometric: bool = False) -> Seeds:
-    """The values (``geometric``: their logarithms) of those of a seed group's ``runs_to_use`` that make up its curve, at the steps that all have.
+    """The values (``geometric``: their logarithms) of those of a seed group's ``runs_to_use`` that make up its curve,
+    at the steps that all have.
 
-    Runs that have no finite (positive) value of the tag do not count.  Where the others share no step, because their seeds were
-    measured at different ones, it is the run with the most values alone: a mean whose members change from step to step would move
-    where no run does.
+    Runs that have no finite (positive) value of the tag do not count.  Where the others share no step, because their
+    seeds were measured at different ones, it is the run with the most values alone: a mean whose members change from
+    step to step would move where no run does.
     """
     step, values = _values(logs, tag, runs)
     if geometric:
@@ -133,11 +138,15 @@ def curve(logs: Logs, tag: str, seed_group: SeedGroup, *, geometric: bool = Fals
     """
     found = seeds(logs, tag, runs_to_use(logs, seed_group), geometric=geometric)
     mean, low, high = mean_and_interval(found.values, geometric=geometric)
-    return pd.DataFrame({"mean": mean, "low": low, "high": high, "n": len(found.runs)}, pd.Index(found.step, name="step"))
+    return pd.DataFrame(
+        {"mean": mean, "low": low, "high": high, "n": len(found.runs)}, pd.Index(found.step, name="step")
+    )
 
 
 def mean_and_interval(values: np.ndarray, *, geometric: bool = False) -> np.ndarray:
-    """Mean, low and high (3, rows) of each row; where those are logarithms (``geometric``), of what they are the logarithms of."""
+    """Mean, low and high (3, rows) of each row; where those are logarithms (``geometric``), of what they are the
+    logarithms of.
+    """
     n = values.shape[1]
     if not n:
         return np.zeros((3, 0))
@@ -148,7 +157,9 @@ def mean_and_interval(values: np.ndarray, *, geometric: bool = False) -> np.ndar
 
 
 def mark(logs: Logs, seed_group: SeedGroup, n: int) -> str:
-    """What a legend has to add to a mean over ``n`` runs of a seed group; empty where all its seeds are complete and used."""
+    """What a legend has to add to a mean over ``n`` runs of a seed group; empty where all its seeds are complete and
+    used.
+    """
     if not any_complete(logs, seed_group):
         return UNFINISHED
     return fewer(seed_group, n)
@@ -216,7 +227,8 @@ def late(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
 
 
 def relative_variance_error(logs: Logs, runs: list[str]) -> pd.Series:
-    """Standard error of the log of each run's ``late`` relative variance, from what its measurements say of theirs; NaN where they do not.
+    """Standard error of the log of each run's ``late`` relative variance, from what its measurements say of theirs; NaN
+    where they do not.
 
     Measurements draw minibatches of their own, so their errors are independent.
     """

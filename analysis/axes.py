@@ -1,6 +1,7 @@
 """What a curve can be drawn against: training steps, seconds of training, epochs, bytes that one worker sent.
 
-Where a run was on such an axis is known at the steps at which it logged something of it (knots), and linear between them.
+Where a run was on such an axis is known at the steps at which it logged something of it (knots), and linear between
+them.
 """
 
 from __future__ import annotations
@@ -55,13 +56,15 @@ def unit(axis: str, largest: float) -> tuple[float, str]:
     return next((size, label) for begin, size, label in reversed(_UNITS[axis]) if largest >= begin or begin == 0)
 
 
-def positions(logs: Logs, axis: str, runs: Sequence[str], steps: Sequence[float] | np.ndarray | pd.Index) -> pd.DataFrame:
+def positions(
+    logs: Logs, axis: str, runs: Sequence[str], steps: Sequence[float] | np.ndarray | pd.Index
+) -> pd.DataFrame:
     """Where each run was on that axis after each step: steps down, runs across; NaN where it logged nothing of it.
 
-    - ``time``: seconds of training, the sum of ``time/step_s`` over the steps; for runs without it the wall time since their
-      first record, in which a gap between two attempts counts only what its steps take elsewhere in the run;
-    - ``epoch``: step over steps per epoch, which follow from any two records of ``epoch`` and ``batch_idx``; without those the
-      ``epoch`` itself, linear between the first records of each;
+    - ``time``: seconds of training, the sum of ``time/step_s`` over the steps; for runs without it the wall time since
+      their first record, in which a gap between two attempts counts only what its steps take elsewhere in the run;
+    - ``epoch``: step over steps per epoch, which follow from any two records of ``epoch`` and ``batch_idx``; without
+      those the ``epoch`` itself, linear between the first records of each;
     - ``bytes``: ``comm/bytes``, what one worker has sent so far.
 
     No run is followed further than one of its log intervals beyond its first and last record.
@@ -95,7 +98,9 @@ class _Knots:
             after = (at > step[-1]) & (at <= step[-1] + interval)
             found[after] = value[-1] + (at[after] - step[-1]) * (value[-1] - value[-2]) / (step[-1] - step[-2])
             before = (at < step[0]) & (at >= step[0] - interval)
-            found[before] = np.maximum(0, value[0] - (step[0] - at[before]) * (value[1] - value[0]) / (step[1] - step[0]))
+            found[before] = np.maximum(
+                0, value[0] - (step[0] - at[before]) * (value[1] - value[0]) / (step[1] - step[0])
+            )
         return found
 
 
@@ -169,7 +174,10 @@ def _epoch(logs: Logs, runs: list[str]) -> Iterator[_Knots | None]:
 
 
 def _steps_per_epoch(step: np.ndarray, epoch: np.ndarray, batch: np.ndarray) -> float | None:
-    """From the first and the last record: whether steps are counted from 0 or from 1 cancels.  None where they do not tell."""
+    """From the first and the last record: whether steps are counted from 0 or from 1 cancels.
+
+    None where they do not tell.
+    """
     known = np.flatnonzero(np.isfinite(epoch) & np.isfinite(batch))
     if not len(known):
         return None

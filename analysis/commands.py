@@ -39,7 +39,9 @@ def loaded(options: argparse.Namespace) -> Logs:
     chosen = select(every, options.where)
     if not options.where:
         return chosen
-    return dataclasses.replace(chosen, notes=(*chosen.notes, *without_partner(every.settings, chosen.settings, options.where)))
+    return dataclasses.replace(
+        chosen, notes=(*chosen.notes, *without_partner(every.settings, chosen.settings, options.where))
+    )
 
 
 def note(texts: Sequence[str]) -> None:
@@ -181,7 +183,10 @@ def _smaq(options: argparse.Namespace) -> int:
     print(smaq_table.text(smaq_table.table(options.runs)))
     print("resnet34: top-1 in percent on CIFAR-10; bert: Pearson's correlation on STS-B; all tensors are in the format")
     print("ours: complete runs of grid smaq, 95 % interval (t) over seeds; ratio: bytes of float32 over bytes kept")
-    print("SmaQ: zeros=coded, the published format; with its zeros masked, our default, it may exceed 32/6 = 5.33, the most of that format")
+    print(
+        "SmaQ: zeros=coded, the published format; with its zeros masked, our default, it may exceed 32/6 = 5.33, the "
+        "most of that format"
+    )
     return 0
 
 

@@ -12,9 +12,9 @@ _FEW = 10  # more falls than this, or than a third of the records, are a smooth 
 def drops(logs: Logs) -> list[float]:
     """Steps of all drops in any run, ascending.
 
-    The planned ones (``schedule.at``) where no rate was logged or the logged rate does fall there; where it falls elsewhere,
-    the first step that was logged with the lower rate.  None for schedules that fall all the time: the corners of a piecewise linear
-    one are no drops.
+    The planned ones (``schedule.at``) where no rate was logged or the logged rate does fall there; where it falls
+    elsewhere, the first step that was logged with the lower rate.  None for schedules that fall all the time: the
+    corners of a piecewise linear one are no drops.
     """
     plans = logs.settings["schedule.at"].to_dict() if "schedule.at" in logs.settings else {}
     kinds = logs.settings["schedule.name"].to_dict() if "schedule.name" in logs.settings else {}
@@ -25,7 +25,11 @@ def drops(logs: Logs) -> list[float]:
     seen: set[tuple[object, bytes]] = set()
     for run in logs.settings.index:
         plan = plans.get(run) if kinds.get(run) != "piecewise_linear" else None
-        planned = tuple(float(item) for item in plan if isinstance(item, int | float) and item > 0) if isinstance(plan, tuple) else ()
+        planned = (
+            tuple(float(item) for item in plan if isinstance(item, int | float) and item > 0)
+            if isinstance(plan, tuple)
+            else ()
+        )
         rate = values[:, column[run]] if run in column else np.full(len(step), np.nan)
         if (planned, rate.tobytes()) not in seen:
             seen.add((planned, rate.tobytes()))

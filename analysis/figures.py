@@ -43,7 +43,11 @@ OF_GROUP: tuple[tuple[str, str, Callable[[Group, float], Figure | str]], ...] = 
         "Adapted levels during training, one line for each seed and level.",
         lambda group, _: level_figures.over_steps(group, WIDTHS),
     ),
-    ("gradient_histogram", "Normalised coordinates as measured, the law fitted to them, and the levels over both.", gradient_histogram),
+    (
+        "gradient_histogram",
+        "Normalised coordinates as measured, the law fitted to them, and the levels over both.",
+        gradient_histogram,
+    ),
     (
         "tensor_histograms",
         "Weights, gradients, activations, their gradients and moments, in standard deviations from the mean.",
@@ -52,7 +56,11 @@ OF_GROUP: tuple[tuple[str, str, Callable[[Group, float], Figure | str]], ...] = 
 )
 # Figures of a whole sweep: name, title, function of (logs, width in inches).
 OF_SWEEP: tuple[tuple[str, str, Callable[[Logs, float], Figure | str]], ...] = (
-    ("against_bits", "Final accuracy, or the variance, against bits.", lambda logs, w: against_setting(logs, w, "method.bits")),
+    (
+        "against_bits",
+        "Final accuracy, or the variance, against bits.",
+        lambda logs, w: against_setting(logs, w, "method.bits"),
+    ),
     (
         "against_bucket",
         "Final accuracy, or the variance, against bucket size.",
@@ -60,14 +68,24 @@ OF_SWEEP: tuple[tuple[str, str, Callable[[Logs, float], Figure | str]], ...] = (
     ),
     (
         "against_ratio",
-        "Final accuracy, or the variance, against the share of coordinates that travel: entire model solid, layer-wise dashed.",
+        "Final accuracy, or the variance, against the share of coordinates that travel: entire model solid, "
+        "layer-wise dashed.",
         lambda logs, w: against_setting(logs, w, "method.ratio"),
     ),
-    ("accuracy_per_bit", "Final accuracy against the bits that really travelled, each method over all its settings.", accuracy_per_bit),
-    ("error_per_bit", "Variance that quantization adds, relative to SuperSGD's, against the measured bits.", error_per_bit),
+    (
+        "accuracy_per_bit",
+        "Final accuracy against the bits that really travelled, each method over all its settings.",
+        accuracy_per_bit,
+    ),
+    (
+        "error_per_bit",
+        "Variance that quantization adds, relative to SuperSGD's, against the measured bits.",
+        error_per_bit,
+    ),
 )
 ACROSS = "across settings"  # the section of the latter
-# Our style while what is laid out is written: after every savefig matplotlib gives a figure the layout engine that these settings ask for.
+# Our style while what is laid out is written: after every savefig matplotlib gives a figure the layout engine that
+# these settings ask for.
 LAID_OUT = {**RC, "figure.constrained_layout.use": False, "figure.autolayout": False}
 
 
@@ -75,9 +93,10 @@ LAID_OUT = {**RC, "figure.constrained_layout.use": False, "figure.autolayout": F
 class Named:
     """A figure that can be drawn.
 
-    ``name``: of its files, without extension; ``title``: a short sentence; ``section``: the group of runs that it shows;
-    ``make``: draws it, or says in a sentence why there is nothing to draw.  What renders it, ``save`` or other, must do so under
-    ``rc_context(LAID_OUT)``: matplotlib sizes the ticks that it adds while rendering by the settings of that moment.
+    ``name``: of its files, without extension; ``title``: a short sentence; ``section``: the group of runs that it
+    shows;  ``make``: draws it, or says in a sentence why there is nothing to draw.  What renders it, ``save`` or other,
+    must do so under ``rc_context(LAID_OUT)``: matplotlib sizes the ticks that it adds while rendering by the settings
+    of that moment.
     """
 
     name: str
@@ -109,15 +128,21 @@ def draw(
     target: float | None = None,
     processes: int | None = None,
 ) -> Drawn:
-    """Draw every figure of the sweep into ``folder``; ``width`` is that of the single figures, the overview takes the page.
+    """Draw every figure of the sweep into ``folder``; ``width`` is that of the single figures, the overview takes the
+    page.
 
-    ``axes``: only curves against these x axes (``analysis.axes.AXES``), ValueError for one that does not exist; all by default.
-    ``target``: the accuracy in percent of ``time_to_accuracy``, by default one for each group (``analysis.time_to_accuracy.default_target``).
-    ``processes``: how many draw at the same time, by default one for each core.
+    ``axes``: only curves against these x axes (``analysis.axes.AXES``), ValueError for one that does not exist; all by
+    default.  ``target``: the accuracy in percent of ``time_to_accuracy``, by default one for each group
+    (``analysis.time_to_accuracy.default_target``).  ``processes``: how many draw at the same time, by default one for
+    each core.
     """
     figures = list(named(logs, WIDTHS[width], axes=axes, target=target))
     found = each(functools.partial(_drawn, folder), figures, processes)
-    notes = [f"{figure.name}: not drawn, {drawn}" for figure, drawn in zip(figures, found, strict=True) if isinstance(drawn, str)]
+    notes = [
+        f"{figure.name}: not drawn, {drawn}"
+        for figure, drawn in zip(figures, found, strict=True)
+        if isinstance(drawn, str)
+    ]
     return Drawn(tuple(path for drawn in found if not isinstance(drawn, str) for path in drawn), tuple(notes))
 
 
@@ -127,14 +152,19 @@ def _drawn(folder: Path, figure: Named) -> list[Path] | str:
 
 
 def named(
-    logs: Logs, width: float, *, axes: Sequence[str] | None = None, target: float | None = None, means: Sequence[Means] | None = None
+    logs: Logs,
+    width: float,
+    *,
+    axes: Sequence[str] | None = None,
+    target: float | None = None,
+    means: Sequence[Means] | None = None,
 ) -> Iterator[Named]:
     """Every figure of a sweep; ``width`` in inches is that of single figures, ``axes`` and ``target`` as for ``draw``.
 
     ``means``: those of every group (``means_of``), where somebody has them already.
 
-    For each group of runs that share a plot the curves against the step, what is not against an axis, then the curves against the
-    other axes (``est_var-time``); last the figures across settings.
+    For each group of runs that share a plot the curves against the step, what is not against an axis, then the curves
+    against the other axes (``est_var-time``); last the figures across settings.
     """
     wanted = checked(axes)
     logs = begun(logs)
@@ -142,25 +172,42 @@ def named(
         group = of_group.group
         section = _section(group)
         for name, title, function in _of_group(of_group, wanted, target):
-            yield Named(_file_name(name, group), title, section, functools.partial(_styled, function, group, width), name)
+            yield Named(
+                _file_name(name, group), title, section, functools.partial(_styled, function, group, width), name
+            )
     for name, title, function in OF_SWEEP:
         yield Named(name, title, ACROSS, functools.partial(_styled, function, logs, width), name)
 
 
-def _of_group(means: Means, axes: Sequence[str], target: float | None) -> Iterator[tuple[str, str, Callable[[Group, float], Figure | str]]]:
+def _of_group(
+    means: Means, axes: Sequence[str], target: float | None
+) -> Iterator[tuple[str, str, Callable[[Group, float], Figure | str]]]:
     group = means.group
     if "step" in axes:
         yield from _against(means, "step")
     if group.trajectory == "method":
         title = "Final accuracy against the bits that really travelled."
-        yield "bits_accuracy", title, lambda group, width: _single(width, lambda axes: bits_against_accuracy(axes, group))
-        title = "Final accuracy against the measured compression ratio, where all kinds of tensors are kept in a format or none is."
-        yield "ratio_accuracy", title, lambda group, width: _single(width, lambda axes: ratio_against_accuracy(axes, group))
+        yield (
+            "bits_accuracy",
+            title,
+            lambda group, width: _single(width, lambda axes: bits_against_accuracy(axes, group)),
+        )
+        title = (
+            "Final accuracy against the measured compression ratio, where all kinds of tensors are kept in a "
+            "format or none is."
+        )
+        yield (
+            "ratio_accuracy",
+            title,
+            lambda group, width: _single(width, lambda axes: ratio_against_accuracy(axes, group)),
+        )
     yield from OF_GROUP
     title = "Time and bytes until the validation accuracy first reaches a target."
     yield "time_to_accuracy", title, lambda group, width: time_to_accuracy(group.logs, width, target)
     for axis in axes:
-        if axis != "step" and (axis != "bytes" or group.trajectory == "method"):  # nothing compressed is sent on the SGD trajectory
+        if axis != "step" and (
+            axis != "bytes" or group.trajectory == "method"
+        ):  # nothing compressed is sent on the SGD trajectory
             yield from _against(means, axis)
 
 
@@ -171,12 +218,21 @@ def _against(means: Means, axis: str) -> Iterator[tuple[str, str, Callable[[Grou
     for plot in PLOTS:
         if means.group.trajectory in plot.trajectories:
             title = f"{plot.title} {TITLES[axis]}."
-            yield f"{plot.name}{end}", title, lambda _, width, plot=plot: _single(width, lambda axes: curves(axes, means, plot, axis))
+            yield (
+                f"{plot.name}{end}",
+                title,
+                lambda _, width, plot=plot: _single(width, lambda axes: curves(axes, means, plot, axis)),
+            )
 
 
 def _section(group: Group) -> str:
     where = "on the SGD trajectory" if group.trajectory == "sgd" else "trained with the quantized gradient"
-    return ", ".join([where, *(f"{key.removesuffix('.name').rpartition('.')[2]}={shown(value)}" for key, value in group.differs.items())])
+    return ", ".join(
+        [
+            where,
+            *(f"{key.removesuffix('.name').rpartition('.')[2]}={shown(value)}" for key, value in group.differs.items()),
+        ]
+    )
 
 
 def _styled(function: Callable[[Any, float], Figure | str], of: Any, width: float) -> Figure | str:
@@ -206,7 +262,10 @@ def _single(width: float, fill: Callable[[Axes], str | None]) -> Figure | str:
 
 
 def _too_many(figure: Figure) -> str:
-    return f"{max(len(axes.get_legend_handles_labels()[1]) for axes in figure.axes)} curves are too many for one figure: choose fewer runs"
+    return (
+        f"{max(len(axes.get_legend_handles_labels()[1]) for axes in figure.axes)} curves are too many for one "
+        f"figure: choose fewer runs"
+    )
 
 
 def _overview(means: Means, axis: str) -> Figure | str:

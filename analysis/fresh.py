@@ -1,7 +1,8 @@
 """What was drawn from the very same files is not drawn again.
 
-Beside the figures lies ``.drawn.json``: a digest of all files that they were drawn from and of this package's own (names, sizes, times
-of change), the arguments, the paths and the notes.  The digest is taken before the logs are read: what changes meanwhile counts as new.
+Beside the figures lies ``.drawn.json``: a digest of all files that they were drawn from and of this package's own
+(names, sizes, times of change), the arguments, the paths and the notes.  The digest is taken before the logs are read:
+what changes meanwhile counts as new.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ _NOT_READ = (".log", ".pt", ".pth", ".tar", ".ckpt", ".sh")
 
 
 def digest(sweep_dir: Path) -> str:
-    """Of everything that figures and reports of a sweep come from, without reading it; the same as long as nothing has changed."""
+    """Of everything that figures and reports of a sweep come from, without reading it; the same as long as nothing has
+    changed.
+    """
     total = hashlib.sha256()
     package = Path(__file__).parent
     for path in sorted(path for pattern in _OWN for path in package.rglob(pattern)):
@@ -33,7 +36,9 @@ def digest(sweep_dir: Path) -> str:
 
 
 def drawn_before(folder: Path, of: str, arguments: Sequence[str]) -> tuple[list[str], list[str]] | None:
-    """(paths, notes) of figures that were drawn from the files of this digest; None where something is missing or was drawn otherwise."""
+    """(paths, notes) of figures that were drawn from the files of this digest; None where something is missing or was
+    drawn otherwise.
+    """
     try:
         stamp = json.loads((folder / STAMP).read_text())
         same = (stamp["digest"], stamp["arguments"]) == (of, list(arguments))

@@ -27,7 +27,10 @@ def _of_group(whole: str, name: str) -> bool:
 
 
 def drawn(figures: Sequence[Named], *names: str) -> Iterator[tuple[str, bytes | str]]:
-    """Title and PNG of each figure of these names, in their order; a sentence instead where there is nothing to draw."""
+    """Title and PNG of each figure of these names, in their order.
+
+    A sentence instead where there is nothing to draw.
+    """
     for name in names:
         found = chosen(figures, name)
         several = len({figure.section for figure in found}) > 1
@@ -36,7 +39,11 @@ def drawn(figures: Sequence[Named], *names: str) -> Iterator[tuple[str, bytes | 
             title = f"{figure.title} ({figure.section})" if several else figure.title
             yield title, png(picture) if isinstance(picture, Figure) else f"{figure.name}: not drawn, {picture}"
         if not found:
-            yield name, f"{name}: no figure of this sweep has that name (they are called {', '.join(figure.name for figure in figures)})"
+            yield (
+                name,
+                f"{name}: no figure of this sweep has that name (they are called "
+                f"{', '.join(figure.name for figure in figures)})",
+            )
 
 
 def png(figure: Figure) -> bytes:

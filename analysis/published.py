@@ -1,7 +1,7 @@
 """What the paper's figures show, to stand beside our numbers.
 
-Final test accuracy in percent, read from the curves of Faghri et al., "Adaptive Gradient Quantization for Data-Parallel SGD"
-(NeurIPS 2020), to +-.05; the estimator variances are those on the common SGD trajectory, relative to SuperSGD's.
+Final test accuracy in percent, read from the curves of Faghri et al., "Adaptive Gradient Quantization for Data-Parallel
+SGD" (NeurIPS 2020), to +-.05; the estimator variances are those on the common SGD trajectory, relative to SuperSGD's.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ _IMAGENET = {
     "nuqsgd": 35.53,
 }
 
-# Deep Gradient Compression at ratio .001 on ImageNet (the table of its authors' code, top-1): (GPUs, workers that compress, schedule).
-# Where workers are fewer than GPUs, each stands for a machine; dense: their uncompressed training.
+# Deep Gradient Compression at ratio .001 on ImageNet (the table of its authors' code, top-1): (GPUs, workers that
+# compress, schedule).  Where workers are fewer than GPUs, each stands for a machine; dense: their uncompressed
+# training.
 DGC_MODELS = ("resnet50", "vgg16_bn")
 DGC_DENSE = (76.2, 73.4)
 DGC: dict[tuple[int, int, str], tuple[float, float]] = {
@@ -73,8 +74,9 @@ DGC: dict[tuple[int, int, str], tuple[float, float]] = {
 DGC_SWEEPS = ("dgc_imagenet_resnet50", "dgc_imagenet_vgg16bn")
 DGC_BATCH = 32  # images of one GPU
 
-# SmaQ's table, every tensor in the format: ResNet-34's top-1 in percent and BERT's correlation on STS-B, each with the ratio of 32 bits to
-# those that a number takes on average (SmaQ's at most 32 / 6 = 5.33).  FP8 is e5m2; casts are unscaled.
+# SmaQ's table, every tensor in the format: ResNet-34's top-1 in percent and BERT's correlation on STS-B, each with the
+# ratio of 32 bits to those that a number takes on average (SmaQ's at most 32 / 6 = 5.33).  FP8 is e5m2; casts are
+# unscaled.
 SMAQ_TASKS = (("cifar10", "resnet34"), ("glue", "bert"))  # data and model of its columns
 SMAQ_SWEEPS = ("smaq_cifar10_resnet34", "smaq_bert_stsb")
 SMAQ: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
@@ -99,16 +101,23 @@ _TASKS = {  # data, model, bits of those that have bits
     "cifar10_full_resnet8": ("cifar10", "resnet8", 3),
     "imagenet_full": ("imagenet", "resnet18", 3),
 }
-STEPS = {"cifar10_full_resnet110": 80000, "cifar10_full_resnet32": 80000, "cifar10_full_resnet8": 80000, "imagenet_full": 600000}
+STEPS = {
+    "cifar10_full_resnet110": 80000,
+    "cifar10_full_resnet32": 80000,
+    "cifar10_full_resnet8": 80000,
+    "imagenet_full": 600000,
+}
 
 # (data, model) -> method -> est_var / super_var, measured on the SGD trajectory
 RELATIVE_VARIANCE: dict[tuple[str, str], dict[str, float]] = {
-    ("cifar10", "resnet110"): {"alq": 1.9, "amq": 3.5, "qsgdinf": 8.4, "trn": 11.0, "nuqsgd": 271.0},
+    ("cifar10", "resnet110"): {"alq": 1.9, "amq": 3.5, "qsgdinf": 8.4, "trn": 11.0, "nuqsgd": 271.0}
 }
 
 
 def accuracy(sweep: str, settings: Mapping[str, Any]) -> dict[str, float] | None:
-    """The paper's accuracies for runs of these settings (dotted names), by method; None for a task that is not the paper's."""
+    """The paper's accuracies for runs of these settings (dotted names), by method; None for a task that is not the
+    paper's.
+    """
     if settings.get("trajectory") == "sgd":
         return None
     if sweep in DGC_SWEEPS:
@@ -121,11 +130,17 @@ def accuracy(sweep: str, settings: Mapping[str, Any]) -> dict[str, float] | None
     data, model, bits = _TASKS[sweep]
     own = settings.get("method.bits")
     same_bits = own == bits or not isinstance(own, int)
-    return ACCURACY[sweep] if (settings.get("data.name"), settings.get("model.name")) == (data, model) and same_bits else None
+    return (
+        ACCURACY[sweep]
+        if (settings.get("data.name"), settings.get("model.name")) == (data, model) and same_bits
+        else None
+    )
 
 
 def dgc_row(settings: Mapping[str, Any]) -> tuple[int, int, str]:
-    """(GPUs, workers that compress, schedule) of these settings (dotted names): a worker's GPUs are its batches of ``DGC_BATCH`` a step."""
+    """(GPUs, workers that compress, schedule) of these settings (dotted names): a worker's GPUs are its batches of
+    ``DGC_BATCH`` a step.
+    """
     batches = settings.get("compute.accumulate", 1)
     images = settings["batch_size"] * (1 if math.isnan(batches) else batches)  # runs from before it have none
     return int(settings["workers"] * images) // DGC_BATCH, int(settings["workers"]), str(settings.get("schedule.name"))
@@ -144,7 +159,8 @@ def _dgc(settings: Mapping[str, Any]) -> dict[str, float] | None:
 
 
 def smaq_row(sweep: str, settings: Mapping[str, Any]) -> str:
-    """The row of SmaQ's table for runs of these settings (dotted names): the format of all their tensors; empty for what is none of them.
+    """The row of SmaQ's table for runs of these settings (dotted names): the format of all their tensors; empty for
+    what is none of them.
 
     A run of its own code says nothing of tensors, and keeps all of them in its format.
     """
@@ -173,11 +189,15 @@ _ALQ = (0.005, 0.018, 0.13, 1.0)
 _AMQ = tuple(0.233**power for power in (3, 2, 1, 0))
 LEVELS: dict[tuple[str, str, int], dict[str, tuple[float, ...]]] = {
     ("cifar10", "resnet32", 3): {
-        method: (*(-level for level in reversed(positive)), *positive) for method, positive in (("alq", _ALQ), ("amq", _AMQ))
-    },
+        method: (*(-level for level in reversed(positive)), *positive)
+        for method, positive in (("alq", _ALQ), ("amq", _AMQ))
+    }
 }
 
 
 def levels(settings: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
-    """The levels that the paper shows for runs of these settings (dotted names), by method; empty for a task without."""
+    """The levels that the paper shows for runs of these settings (dotted names), by method.
+
+    Empty for a task without.
+    """
     return LEVELS.get((settings.get("data.name"), settings.get("model.name"), settings.get("method.bits")), {})  # type: ignore[arg-type]

@@ -14,11 +14,12 @@ from nuq.registry import METHODS
 def of_runs(logs: Logs) -> pd.DataFrame:
     """One row per run, finished or not; NaN where it has not logged the quantity, and of a damaged log that ends early.
 
-    ``final``, ``best``: accuracy in percent; ``correlation``: last, of predictions and labels, for data that log one; ``loss``: last
-    validation loss; ``bits``: sent per coordinate, last step; ``ratio``: of ``compression_ratio``; ``sent_mb``: by one worker, 10^6 bytes;
-    ``variance``: relative to SuperSGD's, last quarter of the measurements; ``variance_low``, ``variance_high``: its own 95 % interval;
-    ``steps_per_s``: by the mean duration of a training step, level updates in, measurements and evaluations not; ``images_per_s``: of
-    all workers that train; ``seconds``: the whole run.
+    ``final``, ``best``: accuracy in percent; ``correlation``: last, of predictions and labels, for data that log one;
+    ``loss``: last validation loss; ``bits``: sent per coordinate, last step; ``ratio``: of ``compression_ratio``;
+    ``sent_mb``: by one worker, 10^6 bytes;  ``variance``: relative to SuperSGD's, last quarter of the measurements;
+    ``variance_low``, ``variance_high``: its own 95 % interval;  ``steps_per_s``: by the mean duration of a training
+    step, level updates in, measurements and evaluations not; ``images_per_s``: of all workers that train; ``seconds``:
+    the whole run.
     """
     runs = list(logs.settings.index)
     step_s = average(logs, "time/step_s", runs)
@@ -49,7 +50,8 @@ def of_runs(logs: Logs) -> pd.DataFrame:
 def compression_ratio(logs: Logs) -> pd.Series:
     """Bytes of float32 over those of the formats in which tensors are kept, of each run: the mean of what it logged.
 
-    In a sweep where any did: of runs that compress gradients alone 32 bits over those that travelled, 1 for full precision.  NaN else.
+    In a sweep where any did: of runs that compress gradients alone 32 bits over those that travelled, 1 for full
+    precision.  NaN else.
     """
     runs = list(logs.settings.index)
     found = average(logs, "compression_ratio", runs)

@@ -76,7 +76,9 @@ def select(logs: Logs, conditions: Sequence[str]) -> Logs:
     for condition in conditions:
         name, sign, text = condition.partition("=")
         if not sign or not name or not text:
-            raise ValueError(f"condition {condition!r}: must be name=value or name=value,value, as in method=alq,amq bits=3")
+            raise ValueError(
+                f"condition {condition!r}: must be name=value or name=value,value, as in method=alq,amq bits=3"
+            )
         column = runs[setting_named(name, list(logs.settings.columns))]
         have = column.map(shown)
         wanted = {text} if text in set(have) else {part.strip() for part in text.split(",")}
@@ -84,7 +86,9 @@ def select(logs: Logs, conditions: Sequence[str]) -> Logs:
         chosen = have.isin(list(wanted))
         if len(runs) and chosen.to_numpy().sum() == 0:
             there = sorted({shown(value) for value in column.dropna()})
-            raise ValueError(f"no run with {condition} (there are: {', '.join(there) or 'none that read this setting'})")
+            raise ValueError(
+                f"no run with {condition} (there are: {', '.join(there) or 'none that read this setting'})"
+            )
         runs = runs.loc[chosen]
     return logs.keep(runs.index)
 
@@ -124,13 +128,19 @@ def no_result_names() -> frozenset[str]:
     sections |= {f"{name}.": list(options.values()) for name, options in args.GROUPS.items()}
     for prefix, schemas in sections.items():
         for schema in schemas:
-            found |= {prefix + item.name for item in dataclasses.fields(schema) if item.metadata.get("identity") is False}
+            found |= {
+                prefix + item.name for item in dataclasses.fields(schema) if item.metadata.get("identity") is False
+            }
     return frozenset(found)
 
 
 def _varying(settings: pd.DataFrame, names: Sequence[str]) -> list[str]:
     """The settings with two or more values; absent ones do not count as a value."""
-    return [name for name in names if len({shown(value) for value in _distinct(settings[name].to_list()) if not _absent(value)}) > 1]
+    return [
+        name
+        for name in names
+        if len({shown(value) for value in _distinct(settings[name].to_list()) if not _absent(value)}) > 1
+    ]
 
 
 def _distinct(values: Sequence[Any]) -> Iterable[Any]:
@@ -159,7 +169,9 @@ _WORDS = {
 
 
 def of_the_method(name: str) -> bool:
-    """Whether a setting says how gradients and other tensors are compressed, not what is trained: methods are compared across it."""
+    """Whether a setting says how gradients and other tensors are compressed, not what is trained: methods are compared
+    across it.
+    """
     return name.startswith(("method.", "feedback.", PREFIX)) or name == "layers"
 
 
@@ -215,7 +227,11 @@ def seed_groups(settings: pd.DataFrame) -> tuple[SeedGroup, ...]:
             row = {name: whole[name] for name in varying}
             differs = {name: value for name, value in row.items() if not _absent(value)}
             in_head = {f"method.{name}" for name in uneven(whole)} if with_tensors else ()
-            told = [str(name) for name in differs if name in telling and not spoken_of(str(name)) and _is_read(str(name), whole)]
+            told = [
+                str(name)
+                for name in differs
+                if name in telling and not spoken_of(str(name)) and _is_read(str(name), whole)
+            ]
             told = [name for name in told if name not in in_head]
             text = ", ".join(_phrase(name, differs[name]) for name in told)
             words = f"{heads[key]} ({text})" if text else heads[key]
@@ -230,7 +246,10 @@ def _keeping(settings: pd.DataFrame) -> bool:
 
 
 def _head(method: str, row: Mapping[str, Any], with_tensors: bool, *, alone: bool = False) -> str:
-    """A label's first words; ``with_tensors``: other runs keep tensors in formats, ``alone``: some of the same method."""
+    """A label's first words.
+
+    ``with_tensors``: other runs keep tensors in formats, ``alone``: some of the same method.
+    """
     if keeps(row) or (alone and method not in FULL_PRECISION):
         return label(row)
     return f"{title(method)}, FP32" if with_tensors and method in FULL_PRECISION else title(method)
@@ -243,15 +262,19 @@ def _told_apart(found: Sequence[SeedGroup], settings: pd.DataFrame) -> tuple[See
     for seed_group in found:
         if counts[seed_group.label] > 1:
             row = settings.loc[seed_group.runs[0]].to_dict()
-            seed_group = dataclasses.replace(seed_group, label=seed_group.label.replace(label(row), label(row, exact=True), 1))
+            seed_group = dataclasses.replace(
+                seed_group, label=seed_group.label.replace(label(row), label(row, exact=True), 1)
+            )
         made.append(seed_group)
     return tuple(made)
 
 
 def _telling(varying: Sequence[str], heads: Mapping[tuple[Any, ...], str]) -> set[str]:
-    """Fit, solver, bits, bucket size and table, and the fewest of the other varying settings that tell all points apart beside their heads.
+    """Fit, solver, bits, bucket size and table, and the fewest of the other varying settings that tell all points apart
+    beside their heads.
 
-    A label need not repeat what follows from the rest.  heads: of each point, its values of ``varying``, the label's first words.
+    A label need not repeat what follows from the rest.  heads: of each point, its values of ``varying``, the label's
+    first words.
     """
     worded = [name for name in varying if not spoken_of(name)]
     kept = [*(name for name in _TELLING if name in worded), *(name for name in worded if name not in _TELLING)]
@@ -268,11 +291,17 @@ def _apart(varying: Sequence[str], kept: Sequence[str], heads: Mapping[tuple[Any
 
 
 def _is_read(name: str, row: Mapping[str, Any]) -> bool:
-    """Whether a run reads a setting: not a default that another of its section leaves without effect, as error feedback does masking."""
+    """Whether a run reads a setting: not a default that another of its section leaves without effect, as error feedback
+    does masking.
+    """
     section, _, short = name.rpartition(".")
     known = METHODS.get(str(row["method.name"]))
     schema = known.settings if known and section == "method" else args.SECTIONS.get(section)
-    rule = next((item.metadata.get("read_if") for item in dataclasses.fields(schema) if item.name == short), None) if schema else None
+    rule = (
+        next((item.metadata.get("read_if") for item in dataclasses.fields(schema) if item.name == short), None)
+        if schema
+        else None
+    )
     if schema is None or rule is None or f"{section}.{rule[0]}" not in row or row[name] != getattr(schema(), short):
         return True
     value, needed = row[f"{section}.{rule[0]}"], rule[1]
@@ -306,15 +335,17 @@ def begun(logs: Logs) -> Logs:
     names = [name for name in logs.settings if name not in no_result_names()]
     keys = [tuple(map(shown, row)) for row in logs.settings[names].itertuples(index=False)]
     living = {key for key, is_dead in zip(keys, dead, strict=True) if not is_dead}
-    return logs.keep(run for run, key, is_dead in zip(logs.settings.index, keys, dead, strict=True) if not is_dead or key in living)
+    return logs.keep(
+        run for run, key, is_dead in zip(logs.settings.index, keys, dead, strict=True) if not is_dead or key in living
+    )
 
 
 def groups(logs: Logs) -> list[Group]:
     """The sweep cut into figures: by trajectory, then by the settings that make curves incomparable.
 
-    Those are the settings outside the method and its memory (data, model, workers ...) that vary within a method, and bits and bucket
-    size where two or more methods have several.  Runs that do not read such a setting (SGD has no bits) stand in every
-    figure, as references; where no figure has their other settings, in one of their own.
+    Those are the settings outside the method and its memory (data, model, workers ...) that vary within a method, and
+    bits and bucket size where two or more methods have several.  Runs that do not read such a setting (SGD has no bits)
+    stand in every figure, as references; where no figure has their other settings, in one of their own.
     """
     logs = begun(logs)
     found = []
@@ -337,7 +368,9 @@ def groups(logs: Logs) -> list[Group]:
         for text in [text for text in rows if not any(_stands_in(text, other) for other in points)]:  # by themselves
             row = settings[cuts].iloc[rows[text][0]]
             points[text] = {str(name): value for name, value in row.items() if not _absent(value)}
-        for text, point in sorted(points.items(), key=lambda item: (-len(item[1]), [_sortable(value) for value in item[1].values()])):
+        for text, point in sorted(
+            points.items(), key=lambda item: (-len(item[1]), [_sortable(value) for value in item[1].values()])
+        ):
             alike = [own for key, own in rows.items() if _stands_in(key, text)]
             chosen = settings.iloc[sorted(itertools.chain(*alike))]
             found.append(Group(trajectory, point, logs.keep(chosen.index), seed_groups(chosen)))

@@ -1,4 +1,6 @@
-"""The formats in which a run keeps its tensors (section ``tensors`` of the settings, and the method for gradients), and words for them."""
+"""The formats in which a run keeps its tensors (section ``tensors`` of the settings, and the method for gradients), and
+words for them.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +39,20 @@ def keeps(settings: Mapping[str, Any]) -> bool:
 
 
 def compressor(settings: Mapping[str, Any]) -> str:
-    """What a run is compared as: its method; of one that quantizes no gradient, the format of the first kind that has one."""
+    """What a run is compared as: its method; of one that quantizes no gradient, the format of the first kind that has
+    one.
+    """
     found = formats(settings)
-    spec = found["gradients"] or next((spec for spec in found.values() if spec), "") or _text(settings.get("method.name"))
+    spec = (
+        found["gradients"] or next((spec for spec in found.values() if spec), "") or _text(settings.get("method.name"))
+    )
     return spec.partition(" ")[0]
 
 
 def everywhere(settings: Mapping[str, Any]) -> str:
-    """The one format of all five kinds, the weights without a master copy of float32; empty where they differ, or have none."""
+    """The one format of all five kinds, the weights without a master copy of float32; empty where they differ, or have
+    none.
+    """
     names = {spec.partition(" ")[0] for spec in formats(settings).values()}
     return names.pop() if len(names) == 1 and settings.get(f"{PREFIX}master") is not True else ""
 
@@ -81,10 +89,12 @@ def said(name: str, value: str) -> str:
 
 
 def label(settings: Mapping[str, Any], *, exact: bool = False) -> str:
-    """``SmaQ``, ``SmaQ, activations only``, ``SmaQ, all but gradients``, ``QSGD, activations SmaQ``, ``SmaQ, master weights``.
+    """``SmaQ``, ``SmaQ, activations only``, ``SmaQ, all but gradients``, ``QSGD, activations SmaQ``,
+    ``SmaQ, master weights``.
 
-    Where kinds differ in the settings of their one format, those that are no default: ``SmaQ, both gradients to 16 sigma``.
-    exact: each format with the settings that are given with it, ``SmaQ samples=64, activations only``.
+    Where kinds differ in the settings of their one format, those that are no default:
+    ``SmaQ, both gradients to 16 sigma``.  exact: each format with the settings that are given with it,
+    ``SmaQ samples=64, activations only``.
     """
     found = {kind: spec if exact else spec.partition(" ")[0] for kind, spec in formats(settings).items()}
     found["gradients"] = next((spec for spec in found.values() if spec.partition(" ")[0] == found["gradients"]), "")
@@ -92,7 +102,9 @@ def label(settings: Mapping[str, Any], *, exact: bool = False) -> str:
     master = ", master weights" if settings.get(f"{PREFIX}master") is True else ""
     names = list(dict.fromkeys(there.values()))
     if differing := uneven(settings):
-        return ", ".join([_title(found["weights"].partition(" ")[0]), *_differences(differing, found["weights"])]) + master
+        return (
+            ", ".join([_title(found["weights"].partition(" ")[0]), *_differences(differing, found["weights"])]) + master
+        )
     if len(names) != 1:
         rest = [f"{_words(kind)} {name}" for kind, name in there.items() if kind != "gradients"]
         return ", ".join([there.get("gradients", "full precision"), *rest]) + master

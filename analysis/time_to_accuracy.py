@@ -39,10 +39,12 @@ class Target:
 
 
 def reach(logs: Logs, runs: Sequence[str], target: float, axis: str = "time") -> pd.Series:
-    """For each run the position on an axis (``analysis.axes.AXES``) at its first evaluation of at least ``target`` % accuracy.
+    """For each run the position on an axis (``analysis.axes.AXES``) at its first evaluation of at least ``target`` %
+    accuracy.
 
-    There is no interpolation between evaluations: a model is known only where it was evaluated, so the answer is never too early
-    and at most one evaluation interval too late.  NaN where the run never gets there, or has no position on that axis.
+    There is no interpolation between evaluations: a model is known only where it was evaluated, so the answer is never
+    too early and at most one evaluation interval too late.  NaN where the run never gets there, or has no position on
+    that axis.
     """
     there = wide(logs, TAG, list(runs)) >= target
     there = there.loc[:, there.any(axis=0)]
@@ -56,8 +58,13 @@ def reach(logs: Logs, runs: Sequence[str], target: float, axis: str = "time") ->
 
 
 def default_target(group: Group) -> Target | None:
-    """One point below SuperSGD's final accuracy (mean over seeds), or the best method's where SuperSGD has none; None without any."""
-    means = [(seed_group, estimate(final(group.logs, TAG, runs_to_use(group.logs, seed_group))).mean) for seed_group in group.seed_groups]
+    """One point below SuperSGD's final accuracy (mean over seeds), or the best method's where SuperSGD has none; None
+    without any.
+    """
+    means = [
+        (seed_group, estimate(final(group.logs, TAG, runs_to_use(group.logs, seed_group))).mean)
+        for seed_group in group.seed_groups
+    ]
     means = [(seed_group, mean) for seed_group, mean in means if np.isfinite(mean)]
     if not means:
         return None
@@ -69,18 +76,23 @@ def default_target(group: Group) -> Target | None:
 
 @rc_context(RC)
 def time_to_accuracy(logs: Logs, width: float, target: float | None = None) -> Figure | str:
-    """Training time and bytes sent by one worker until the validation accuracy first reaches ``target`` percent (see ``reach``).
+    """Training time and bytes sent by one worker until the validation accuracy first reaches ``target`` percent (see
+    ``reach``).
 
-    A row for each method: a dot for each run; mean and 95 % interval over seeds only where all runs of the row get there, as
-    a mean over the fast ones would flatter; otherwise how many of them do.  Runs that have not finished count as not there
-    until they are.  By default the target is ``default_target``'s.  Trained runs only.  ``width`` in inches; where its panels, below each
-    other, would be taller than a page, they stand side by side on the width of the page.
+    A row for each method: a dot for each run; mean and 95 % interval over seeds only where all runs of the row get
+    there, as a mean over the fast ones would flatter; otherwise how many of them do.  Runs that have not finished count
+    as not there until they are.  By default the target is ``default_target``'s.  Trained runs only.  ``width`` in
+    inches; where its panels, below each other, would be taller than a page, they stand side by side on the width of the
+    page.
     """
     trained = [group for group in groups(logs) if group.trajectory == "method"]
     if not trained:
         return "there are no trained runs"
     if len(trained) > 1:
-        return f"the runs fall into {len(trained)} groups that have no accuracy in common ({', '.join(trained[0].differs)}): keep one"
+        return (
+            f"the runs fall into {len(trained)} groups that have no accuracy in common "
+            f"({', '.join(trained[0].differs)}): keep one"
+        )
     (group,) = trained
     seed_groups = [seed_group for seed_group in group.seed_groups if len(wide(logs, TAG, list(seed_group.runs)))]
     goal = Target(target) if target is not None else default_target(group)
@@ -90,11 +102,17 @@ def time_to_accuracy(logs: Logs, width: float, target: float | None = None) -> F
         axis: {seed_group.label: reach(logs, seed_group.runs, goal.percent, axis) for seed_group in seed_groups}
         for axis in ("time", "bytes")
     }
-    found = {axis: rows for axis, rows in found.items() if any(of_seed_group.notna().any() for of_seed_group in rows.values())}
+    found = {
+        axis: rows
+        for axis, rows in found.items()
+        if any(of_seed_group.notna().any() for of_seed_group in rows.values())
+    }
     if not found:
         steps = reach(logs, [run for seed_group in seed_groups for run in seed_group.runs], goal.percent, "step")
         return (
-            "no run has logged times or comm/bytes" if len(steps.dropna()) else f"no run reaches {goal.percent:.2f} % validation accuracy"
+            "no run has logged times or comm/bytes"
+            if len(steps.dropna())
+            else f"no run reaches {goal.percent:.2f} % validation accuracy"
         )
     return _draw(group, seed_groups, goal, found, width)
 
@@ -104,7 +122,9 @@ def _draw(
 ) -> Figure | str:
     beside = width > 5
     rows, columns = (1, len(found)) if beside else (len(found), 1)
-    labels = [seed_group.label if beside else textwrap.fill(seed_group.label, _LABEL_WIDTH) for seed_group in seed_groups]
+    labels = [
+        seed_group.label if beside else textwrap.fill(seed_group.label, _LABEL_WIDTH) for seed_group in seed_groups
+    ]
     row = max(0.05 + 0.125 * len(label.split("\n")) for label in labels)
     row = min(_ROW, _TALLEST / len(seed_groups)) if beside else max(_ROW, row)
     height = 0.4 + rows * (0.45 + row * len(seed_groups))
@@ -121,7 +141,9 @@ def _draw(
         axes.set_yticks(range(len(seed_groups)), labels if labelled else [""] * len(seed_groups))
         if not beside or index == len(found) - 1:
             _counts(
-                axes, seed_groups, reach(group.logs, [run for seed_group in seed_groups for run in seed_group.runs], goal.percent, "step")
+                axes,
+                seed_groups,
+                reach(group.logs, [run for seed_group in seed_groups for run in seed_group.runs], goal.percent, "step"),
             )
     rule = f"{' ' if beside else chr(10)}({goal.rule})" if goal.rule else ""
     figure.suptitle(f"to {goal.percent:.2f} % validation accuracy{rule}", fontsize=8.5)
@@ -134,7 +156,16 @@ def _rows(axes: Axes, axis: str, seed_groups: list[SeedGroup], by_label: Mapping
     for row, seed_group in enumerate(seed_groups):
         style = look(seed_group)
         places = by_label[seed_group.label] / size
-        axes.plot(places, np.full(len(places), row), linestyle="none", marker="o", markersize=2.6, color=style.colour, alpha=0.55, zorder=2)
+        axes.plot(
+            places,
+            np.full(len(places), row),
+            linestyle="none",
+            marker="o",
+            markersize=2.6,
+            color=style.colour,
+            alpha=0.55,
+            zorder=2,
+        )
         if len(places) and places.notna().all():
             mean = estimate(places)
             if np.isfinite(mean.half_width):
@@ -148,13 +179,18 @@ def _rows(axes: Axes, axis: str, seed_groups: list[SeedGroup], by_label: Mapping
 
 
 def _scale(axes: Axes, places: np.ndarray) -> None:
-    """From zero where the rows are alike; logarithmic where they span a factor of five.  Long intervals do not squeeze the rest."""
+    """From zero where the rows are alike; logarithmic where they span a factor of five.
+
+    Long intervals do not squeeze the rest.
+    """
     low, high = float(places.min()), float(places.max())
     if low > 0 and high / low >= _LOG_FROM:
         axes.set_xscale("log")
         axes.set_xlim(low / 1.25, high * 1.25)
         decades = np.log10(high / low)
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 1.5 else (1, 3) if decades < 2.5 else (1,), numticks=9))
+        axes.xaxis.set_major_locator(
+            LogLocator(subs=(1, 2, 5) if decades < 1.5 else (1, 3) if decades < 2.5 else (1,), numticks=9)
+        )
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     else:
@@ -168,4 +204,12 @@ def _counts(axes: Axes, seed_groups: list[SeedGroup], steps: pd.Series) -> None:
         count = int(np.isfinite(steps.reindex(list(seed_group.runs))).sum())
         if count < len(seed_group.runs):
             text = f"{count} of {len(seed_group.runs)}" if count else "never"
-            axes.annotate(text, (1.02, row), xycoords=axes.get_yaxis_transform(), va="center", ha="left", fontsize=7, annotation_clip=False)
+            axes.annotate(
+                text,
+                (1.02, row),
+                xycoords=axes.get_yaxis_transform(),
+                va="center",
+                ha="left",
+                fontsize=7,
+                annotation_clip=False,
+            )

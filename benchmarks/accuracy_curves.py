@@ -1,4 +1,6 @@
-"""What ``benchmarks.accuracy_per_bit`` compares: every unbiased method with every choice of its options, measured at many rates."""
+"""What ``benchmarks.accuracy_per_bit`` compares: every unbiased method with every choice of its options, measured at
+many rates.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,9 @@ def families() -> list[Family]:
         for option, values in options.items():
             legal = fields[option].metadata["choices"]
             options[option] = tuple(value for value in values if legal is None or value in legal)
-        found += [Family(name, tuple(zip(options, values, strict=True))) for values in itertools.product(*options.values())]
+        found += [
+            Family(name, tuple(zip(options, values, strict=True))) for values in itertools.product(*options.values())
+        ]
     return [family for family in found if _legal(family)]
 
 
@@ -134,7 +138,9 @@ def rate_setting(family: Family) -> tuple[str | None, tuple[float | None, ...]]:
             return name, FREE_RATES
         least = 2 if METHODS[family.method].adaptive else 1  # one bit leaves an adaptive method nothing to adapt
         most = 2**MOST_BITS if name == "num_levels" else MOST_BITS
-        return name, tuple(value for value in values if least <= value and (value <= most or family.settings["coding"] != "packed"))
+        return name, tuple(
+            value for value in values if least <= value and (value <= most or family.settings["coding"] != "packed")
+        )
     return None, (None,)
 
 
@@ -160,7 +166,9 @@ def relative_error(decoded: Tensor, x: Tensor) -> float:
 
 
 def measure(compressor: Any, source: Source, known_error: float | None = None) -> tuple[float, float]:
-    """(bits per coordinate, vNMSE) over the source's vectors, decoded from the bytes; nothing is decoded where the error is known."""
+    """(bits per coordinate, vNMSE) over the source's vectors, decoded from the bytes; nothing is decoded where the
+    error is known.
+    """
     num_bytes, errors = 0, []
     for number, x in enumerate(source.measure):
         data = compressor.encode(x, Key(0, number, 0, "model")).to_bytes()
@@ -172,7 +180,9 @@ def measure(compressor: Any, source: Source, known_error: float | None = None) -
 
 def bias_in_sigmas(compressor: Any, x: Tensor) -> float:
     """T |mean_T - x|^2 less what independent errors give, in standard deviations of it; T = NUM_DRAWS."""
-    errors = torch.stack([compressor.decode(compressor.encode(x, Key(1, step, 0, "model"))) - x for step in range(NUM_DRAWS)]).double()
+    errors = torch.stack(
+        [compressor.decode(compressor.encode(x, Key(1, step, 0, "model"))) - x for step in range(NUM_DRAWS)]
+    ).double()
     each = errors.square().mean(dim=0)
     excess = NUM_DRAWS * errors.mean(dim=0).square().sum() - each.sum()
     return float(excess / (2 * each.square().sum()).sqrt().clamp_min(1e-300))
@@ -228,7 +238,9 @@ def _around(points: list[Point], rate: float) -> tuple[Point, Point] | None:
 
 
 def frontier(points: list[Point]) -> list[Point]:
-    """The points that no other one beats in both bits and error, by rate (even numbers of levels, without a zero, often are)."""
+    """The points that no other one beats in both bits and error, by rate (even numbers of levels, without a zero, often
+    are).
+    """
     kept: list[Point] = []
     for point in sorted(points, key=lambda point: (point.bits, point.error)):
         if not kept or point.error < kept[-1].error:
@@ -239,8 +251,8 @@ def frontier(points: list[Point]) -> list[Point]:
 def reached_at(points: list[Point], rate: float) -> Point | None:
     """The point of least error at this rate or less.
 
-    Between two points that no other one beats, log vNMSE is interpolated at the rate itself; beyond the last one, that point stands, with
-    its own smaller rate: who may spend more bits need not.  None where every point takes more.
+    Between two points that no other one beats, log vNMSE is interpolated at the rate itself; beyond the last one, that
+    point stands, with its own smaller rate: who may spend more bits need not.  None where every point takes more.
     """
     kept = frontier(points)
     pair = _around(kept, rate)
@@ -257,9 +269,15 @@ def error_at(points: list[Point], rate: float) -> float | None:
     return None if point is None else point.error
 
 
-def best(curves: Curves, rate: float, kind: str | None = None, method: str | None = None) -> tuple[Family, Point] | None:
+def best(
+    curves: Curves, rate: float, kind: str | None = None, method: str | None = None
+) -> tuple[Family, Point] | None:
     """The family of least error at a rate or less, of one kind or method, and the point that it reaches."""
-    taken = ((family, points) for family, points in curves.items() if kind in (None, *family.kinds) and method in (None, family.method))
+    taken = (
+        (family, points)
+        for family, points in curves.items()
+        if kind in (None, *family.kinds) and method in (None, family.method)
+    )
     reached = [(family, point) for family, points in taken if (point := reached_at(points, rate)) is not None]
     return min(reached, key=lambda pair: (pair[1].error, pair[1].bits), default=None)
 
@@ -268,7 +286,9 @@ def best(curves: Curves, rate: float, kind: str | None = None, method: str | Non
 
 
 def check_unbiased(source: Source) -> dict[str, float]:
-    """Method -> the largest excess of T |mean - x|^2 over its families, in sigmas, on 4096 coordinates of the source."""
+    """Method -> the largest excess of T |mean - x|^2 over its families, in sigmas,
+    on 4096 coordinates of the source.
+    """
     x = source.measure[0][:4096]
     worst: dict[str, float] = {}
     every = {_without_coding(family): family for family in families()}  # whose errors differ
@@ -280,13 +300,20 @@ def check_unbiased(source: Source) -> dict[str, float]:
 
 
 def eden_errors(source: Source, repeats: int = 4) -> list[float]:
-    """EDEN's vNMSE at 1 to 4 index bits; the mean over several rotations, so that its own error is some tenths of a percent."""
+    """EDEN's vNMSE at 1 to 4 index bits; the mean over several rotations, so that its own error is some tenths of a
+    percent.
+    """
     errors = []
     for bits in range(1, 5):
         compressor = METHODS["eden"].load()(METHODS["eden"].settings(bits=bits))
         keys = (Key(2, number, 0, "model") for number in range(repeats))
         errors.append(
-            sum(relative_error(compressor.decode(compressor.encode(x, key)), x) for key in keys for x in source.measure[:1]) / repeats
+            sum(
+                relative_error(compressor.decode(compressor.encode(x, key)), x)
+                for key in keys
+                for x in source.measure[:1]
+            )
+            / repeats
         )
     return errors
 
@@ -300,5 +327,6 @@ def write_points(place: Path, all_curves: dict[str, Curves]) -> None:
             for family, points in curves.items():
                 options = " ".join(f"{name}={value}" for name, value in family.options)
                 rows.writerows(
-                    [source, family.method, options, point.setting, f"{point.bits:.5f}", f"{point.error:.5g}"] for point in points
+                    [source, family.method, options, point.setting, f"{point.bits:.5f}", f"{point.error:.5g}"]
+                    for point in points
                 )

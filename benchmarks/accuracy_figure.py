@@ -1,4 +1,6 @@
-"""The figure of ``benchmarks.accuracy_per_bit``: vNMSE against total bits, one panel a source, the legend below them."""
+"""The figure of ``benchmarks.accuracy_per_bit``: vNMSE against total bits, one panel a source,
+the legend below them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,12 @@ SHOWN: tuple[tuple[str, dict[str, Any], int, str], ...] = (
     ("optimal", {"coding": "rans"}, 0, "Optimal levels: rANS"),
     ("alq", {}, 0, "ALQ"),
     ("amq", {}, 0, "AMQ"),
-    ("qsgdinf", {"rotation": "hadamard", "dither": "subtractive", "coding": "rans"}, 1, "QSGDinf: rotated, dithered, rANS"),
+    (
+        "qsgdinf",
+        {"rotation": "hadamard", "dither": "subtractive", "coding": "rans"},
+        1,
+        "QSGDinf: rotated, dithered, rANS",
+    ),
     ("qsgdinf", {}, 0, "QSGDinf"),
     ("nuqsgd", {}, 0, "NUQSGD"),
     ("trn", {}, 0, "TRN"),
@@ -46,7 +53,9 @@ def _shown(curves: Curves, method: str, settings: Mapping[str, Any]) -> list[Poi
     """The points of one entry of SHOWN that lie in the frame, one beyond it on either side so that lines leave it."""
 
     def fits(family: Family) -> bool:
-        return family.method == method and family.settings == {name: ({**PLAIN, **settings})[name] for name in family.settings}
+        return family.method == method and family.settings == {
+            name: ({**PLAIN, **settings})[name] for name in family.settings
+        }
 
     points = frontier(next(points for family, points in curves.items() if fits(family)))
     inside = [BITS[0] <= point.bits <= BITS[1] and point.error <= ERRORS[1] for point in points]
@@ -89,6 +98,14 @@ def _panel(axis: Any, title: str, curves: Curves) -> None:
         axis.plot([point.bits for point in points], [point.error for point in points], label=label, **line)
     bits = np.linspace(*BITS, 100)
     bound = 1.0 / np.expm1(2.0 * np.log(2.0) * bits)  # D / (1 - D) of the rate-distortion function D = 4^-R
-    axis.plot(bits, bound, color="#777777", linewidth=0.8, linestyle=(0, (1, 1.5)), label="bound for normal coordinates", zorder=1)
+    axis.plot(
+        bits,
+        bound,
+        color="#777777",
+        linewidth=0.8,
+        linestyle=(0, (1, 1.5)),
+        label="bound for normal coordinates",
+        zorder=1,
+    )
     axis.set(yscale="log", xlim=BITS, ylim=ERRORS, title=title)
     axis.set_xticks(range(1, 6))

@@ -1,21 +1,25 @@
-r"""The error of every unbiased method against the bits that it really takes: ``python -m benchmarks.accuracy_per_bit [--out DIR]``.
+r"""The error of every unbiased method against the bits that it really takes:
+``python -m benchmarks.accuracy_per_bit [--out DIR]``.
 
-Error: vNMSE = ``E |decoded - x|^2 / |x|^2``.  Bits per coordinate: ``8 * length of the messages / number of coordinates``, so header,
-levels, scales, codes and coder tables all count.  A message of 2^19 coordinates at 3 bits spends .0006 bits on its header, .0005 on
-levels, .004 on scales in buckets of 8192 (.125 in buckets of 256); one of 75,290 (a ResNet-8) .004, .003 and .004.
+Error: vNMSE = ``E |decoded - x|^2 / |x|^2``.  Bits per coordinate:
+``8 * length of the messages / number of coordinates``, so header, levels, scales, codes and coder tables all count.  A
+message of 2^19 coordinates at 3 bits spends .0006 bits on its header, .0005 on levels, .004 on scales in buckets of
+8192 (.125 in buckets of 256); one of 75,290 (a ResNet-8) .004, .003 and .004.
 
-Every unbiased entry of METHODS is taken with every choice of rotation, dither, coding (packed and rANS; Huffman lies between them), norm
-and form that it has, in buckets of 8192, of 256 and as one bucket, on three laws and on recorded gradients (CIFAR-10 where ``NUQ_DATA``
-has it).  A method's error at a rate is the least that it reaches at that rate or less: between two rates of one choice of options, log
-vNMSE is interpolated (ECDQ, whose step is free, is tuned to the wanted total instead); a choice whose rates all lie below stands with the
-least error that it has, and the bits that it takes are printed behind ``@``.  The same holds for EDEN.  Sampling errors are some tenths
-of a percent.
+Every unbiased entry of METHODS is taken with every choice of rotation, dither, coding (packed and rANS; Huffman lies
+between them), norm and form that it has, in buckets of 8192, of 256 and as one bucket, on three laws and on recorded
+gradients (CIFAR-10 where ``NUQ_DATA`` has it).  A method's error at a rate is the least that it reaches at that rate or
+less: between two rates of one choice of options, log vNMSE is interpolated (ECDQ, whose step is free, is tuned to the
+wanted total instead); a choice whose rates all lie below stands with the least error that it has, and the bits that it
+takes are printed behind ``@``.  The same holds for EDEN.  Sampling errors are some tenths of a percent.
 
-With an entropy coder one bucket is best: one step for all coordinates is the division of the bits that minimises the total error, since
-coordinates of larger layers then take more of them; a scale per bucket gives every bucket the same number.
+With an entropy coder one bucket is best: one step for all coordinates is the division of the bits that minimises the
+total error, since coordinates of larger layers then take more of them; a scale per bucket gives every bucket the same
+number.
 
-EDEN's rate is that of its better coding: with rANS its Lloyd-Max levels take 1.92, 2.83 and 3.77 bits for its papers' 2, 3 and 4, its own
-form for an entropy coder, uniform steps, 2.00, 3.01 and 4.01.  Interpolating it is generous, since nothing sends the rates between.
+EDEN's rate is that of its better coding: with rANS its Lloyd-Max levels take 1.92, 2.83 and 3.77 bits for its papers'
+2, 3 and 4, its own form for an entropy coder, uniform steps, 2.00, 3.01 and 4.01.  Interpolating it is generous, since
+nothing sends the rates between.
 """
 
 from __future__ import annotations
@@ -54,7 +58,10 @@ CONTESTS = {
 
 def print_table(source: Source, curves: Curves) -> None:
     """The best of every method at each rate, then the contests."""
-    print(f"\n{source.title}: {source.num_coordinates:,} coordinates; least vNMSE within the total bits, its options, @ the bits if fewer")
+    print(
+        f"\n{source.title}: {source.num_coordinates:,} coordinates; least vNMSE within the total bits, its options, @ "
+        f"the bits if fewer"
+    )
     print(f"{'':22}" + "".join(f"{f'{rate} bits':>10}  {'':{CELL_WIDTH}}" for rate in RATES).rstrip())
     methods = dict.fromkeys(family.method for family in curves)
     for name in methods:
@@ -62,7 +69,9 @@ def print_table(source: Source, curves: Curves) -> None:
         if any(cells):
             _print_row(METHODS[name].title, cells)
         else:
-            family, points = min(((f, points) for f, points in curves.items() if f.method == name), key=lambda pair: pair[1][0].error)
+            family, points = min(
+                ((f, points) for f, points in curves.items() if f.method == name), key=lambda pair: pair[1][0].error
+            )
             _print_row(METHODS[name].title, [_cell((family, points[0]), 0, titled=False)])
     for title, kind in CONTESTS.items():
         _print_row(title, [_cell(best(curves, rate, kind), rate) for rate in RATES])
@@ -87,7 +96,9 @@ def _print_row(title: str, cells: Sequence[tuple[float, str] | None]) -> None:
 
 
 def contests(curves: Curves) -> dict[str, dict[str, Any]]:
-    """Rate -> contest -> who is best, its vNMSE and the bits that it takes, the rate or less; and whether the winner is not EDEN."""
+    """Rate -> contest -> who is best, its vNMSE and the bits that it takes, the rate or less; and whether the winner is
+    not EDEN.
+    """
     found: dict[str, dict[str, Any]] = {}
     for rate in RATES:
         reached = {kind: best(curves, rate, kind) for kind in CONTESTS.values()}
@@ -133,8 +144,12 @@ def _check_unbiased(name: str) -> dict[str, float]:
 
 def main() -> None:
     """Measure, print the tables, write points and figure, and print the JSON object."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy_per_bit", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("figures") / "accuracy_per_bit", help="folder of the figure and of all points")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy_per_bit", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("figures") / "accuracy_per_bit", help="folder of the figure and of all points"
+    )
     out = parser.parse_args().out
     torch.set_num_threads(1)
     names, laws = available(), list(gradient_samples.LAWS)
@@ -149,7 +164,10 @@ def main() -> None:
     print(f"{told}; buckets of 8192, unless of 256, or W: the whole vector in one")
     for name in names:
         print_table(gradient_samples.source(name), all_curves[name])
-    print(f"\nunbiased? T |mean - x|^2 of T = {NUM_DRAWS} less its expectation, in sigmas, the worst of each method's options:")
+    print(
+        f"\nunbiased? T |mean - x|^2 of T = {NUM_DRAWS} less its expectation, in sigmas, the worst of each method's "
+        f"options:"
+    )
     print("  " + "  ".join(f"{METHODS[name].title} {sigmas:.1f}" for name, sigmas in worst.items()))
     for name in laws:
         print(f"EDEN at 1 .. 4 index bits, {name}: " + "  ".join(f"{error:.4f}" for error in eden[name]))
@@ -164,7 +182,8 @@ def main() -> None:
     figures = {
         "eden_vnmse": {name: [_rounded(error) for error in errors] for name, errors in eden.items()},
         "eden_relative_error": {
-            name: [round(got / known - 1, 5) for got, known in zip(eden[name], PUBLISHED_EDEN, strict=True)] for name in laws
+            name: [round(got / known - 1, 5) for got, known in zip(eden[name], PUBLISHED_EDEN, strict=True)]
+            for name in laws
         },
         "below_eden": {str(rate): all(winners[name][str(rate)]["below_eden"] for name in winners) for rate in RATES},
         "largest_bias_sigmas": round(max(worst.values()), 2),

@@ -1,25 +1,30 @@
-"""The error of the workers' mean against its formula: ``python -m benchmarks.allreduce_error [--draws 100 --coordinates 65536]``.
+"""The error of the workers' mean against its formula:
+``python -m benchmarks.allreduce_error [--draws 100 --coordinates 65536]``.
 
-With n workers, m the mean of their vectors x_i, R = mean |x_i|^2 / |m|^2 and unbiased encoders of relative variance w1 and w2,
+With n workers, m the mean of their vectors x_i, R = mean |x_i|^2 / |m|^2 and unbiased encoders of relative variance w1
+and w2,
 
     gather:     E|out - m|^2 / |m|^2 = (w1 / n) R
     two_stage:  E|out - m|^2 / |m|^2 = (w1 / n) R + w2 (1 + (w1 / n) R)
 
-The collectives of ``nuq.exchange.collectives.messages`` run in one process over all workers; nothing that they compute enters the prediction, which
-comes from the two encoders alone, each on what it is given:
+The collectives of ``nuq.exchange.collectives.messages`` run in one process over all workers; nothing that they compute
+enters the prediction, which comes from the two encoders alone, each on what it is given:
 
-- w1 = sum |C1(x_i) - x_i|^2 / sum |x_i|^2, over workers and over the shards that each vector is cut into (gather: the whole vector);
+- w1 = sum |C1(x_i) - x_i|^2 / sum |x_i|^2, over workers and over the shards that each vector is cut into (gather: the
+  whole vector);
 - w2 = E|C2(y) - y|^2 / E|y|^2 on such means y as a first stage leaves: decoded messages, averaged here, in float64.
 
-A relative variance belongs to a law, and y is m plus the first stage's noise: on m itself w2 is another number, and the last column but one
-shows how far off the formula is with that one.  Both sides take the same random numbers (they follow from a key), so what chance does
-to an encoder's error is on both; what remains is what the formula claims to be nothing on average: products of the errors of two
-workers, and of the two stages.  Messages that are not independent, an owner that keeps its own shard as it is, a stage left out or
-a biased encoder all show; clipped TRN, which is biased, does, and is not in ``max_rel_err``.
+A relative variance belongs to a law, and y is m plus the first stage's noise: on m itself w2 is another number, and the
+last column but one shows how far off the formula is with that one.  Both sides take the same random numbers (they
+follow from a key), so what chance does to an encoder's error is on both; what remains is what the formula claims to be
+nothing on average: products of the errors of two workers, and of the two stages.  Messages that are not independent, an
+owner that keeps its own shard as it is, a stage left out or a biased encoder all show; clipped TRN, which is biased,
+does, and is not in ``max_rel_err``.
 
-Draws are added until the standard error of measured / predicted is below NOISE.  ALQ's second stage may need thousands: under the L2
-norm nearly all of its error is a few coordinates that jump to the norm itself, mostly those that jumped in the first stage.  Hence
-buckets of 256 (more of them, smaller jumps), and ALQ under the Linf norm beside it.  Rows that stay too noisy are judged by sigmas.
+Draws are added until the standard error of measured / predicted is below NOISE.  ALQ's second stage may need thousands:
+under the L2 norm nearly all of its error is a few coordinates that jump to the norm itself, mostly those that jumped in
+the first stage.  Hence buckets of 256 (more of them, smaller jumps), and ALQ under the Linf norm beside it.  Rows that
+stay too noisy are judged by sigmas.
 """
 
 from __future__ import annotations
@@ -51,7 +56,10 @@ WORKERS = (2, 4, 8)
 BAR = 0.03
 SEED = 1
 LEAST_DRAWS, NOISE, NOISIEST = 8, 0.005, 0.0075  # NOISIEST: of what counts in max_rel_err
-RECORDED = {"digits": ("cnn", 32, 60, "CNN on digits"), "cifar10": ("resnet8", 16, 30, "ResNet-8 on CIFAR-10")}  # model, batch, step, title
+RECORDED = {
+    "digits": ("cnn", 32, 60, "CNN on digits"),
+    "cifar10": ("resnet8", 16, 30, "ResNet-8 on CIFAR-10"),
+}  # model, batch, step, title
 QUANTIZERS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("alq", {"bucket_size": 256, "norm": "l2"}),
     ("alq", {"norm": "linf"}),
@@ -61,7 +69,11 @@ QUANTIZERS: tuple[tuple[str, dict[str, Any]], ...] = (
 OPTIONS = {("bucket_size", 256): ", L2, 256", ("norm", "linf"): ", Linf", ("clip_sigma", 2.5): ", clipped"}
 Case = tuple[str, dict[str, Any], int]  # method, settings, bits of the means
 CASES: tuple[Case, ...] = (
-    *((name, {"bits": first, **more}, second) for name, more in QUANTIZERS for first, second in ((3, 4), (4, 8), (2, 4))),
+    *(
+        (name, {"bits": first, **more}, second)
+        for name, more in QUANTIZERS
+        for first, second in ((3, 4), (4, 8), (2, 4))
+    ),
     ("trn", {}, 4),
     ("trn", {"clip_sigma": 2.5}, 4),
 )
@@ -109,7 +121,10 @@ LAWS: dict[str, Callable[[int, int, torch.Generator], Tensor]] = {
 
 
 def recorded(data: str) -> Tensor:
-    """float32[8, n]: all workers' gradients at one step of a training.  FileNotFoundError where the data set is not there."""
+    """float32[8, n]: all workers' gradients at one step of a training.
+
+    FileNotFoundError where the data set is not there.
+    """
     model, batch_size, steps, _ = RECORDED[data]
     workers = max(WORKERS)
     config = resolving.resolve(
@@ -172,7 +187,9 @@ def squared(vector: Tensor) -> float:
 
 @dataclass(frozen=True)
 class Draw:
-    """Squared lengths of one draw: ``first`` of the workers' errors, ``second`` of the means' errors, ``length`` of those means."""
+    """Squared lengths of one draw: ``first`` of the workers' errors, ``second`` of the means' errors, ``length`` of
+    those means.
+    """
 
     first: float
     second: float
@@ -182,7 +199,10 @@ class Draw:
 def encoders_alone(coders: CompressorMap, vectors: Tensor, shards: Sequence[Sequence[Segment]], draw: int) -> Draw:
     """Both encoders on what they are given, with the keys that the collective uses."""
     key, owners = Key(SEED, draw, 0), range(len(shards))
-    outputs = [decoded(coders.codec, vector, shards, [of_worker(key, worker)] * len(owners)) for worker, vector in enumerate(vectors)]
+    outputs = [
+        decoded(coders.codec, vector, shards, [of_worker(key, worker)] * len(owners))
+        for worker, vector in enumerate(vectors)
+    ]
     first = sum(squared(output - vector) for output, vector in zip(outputs, vectors, strict=True))
     mean = torch.stack(outputs).double().mean(dim=0).float()
     again = decoded(coders.mean_compressor, mean, shards, [of_worker(key, owner).of("mean") for owner in owners])
@@ -212,7 +232,9 @@ class Compared:
 def compared(predicted: float, of_draws: Sequence[float], measured: Sequence[float]) -> Compared:
     """predicted: from all draws; of_draws: from each alone."""
     differences = [found - told for told, found in zip(of_draws, measured, strict=True)]
-    return Compared(predicted, statistics.fmean(measured), statistics.stdev(differences) / math.sqrt(len(differences)) / predicted)
+    return Compared(
+        predicted, statistics.fmean(measured), statistics.stdev(differences) / math.sqrt(len(differences)) / predicted
+    )
 
 
 def coders_for(name: str, settings: dict[str, Any], second_bits: int, vectors: Tensor) -> CompressorMap:
@@ -228,14 +250,19 @@ def coders_for(name: str, settings: dict[str, Any], second_bits: int, vectors: T
 
 
 def measure(title: str, vectors: Tensor, case: Case, most_draws: int) -> dict[str, Any]:
-    """One row: both collectives against their formulas, from so many draws that the noise is below NOISE, if ``most_draws`` suffice."""
+    """One row: both collectives against their formulas, from so many draws that the noise is below NOISE, if
+    ``most_draws`` suffice.
+    """
     name, settings, second_bits = case
     coders = coders_for(name, settings, second_bits, vectors)
     (workers, size), ratio, length = vectors.shape, norm_ratio(vectors), squared(vectors)
     parts, transport, placement = [Segment("model", 0, size)], Transport(None), WorkerPlacement.of(workers, 1)
     shards, collectives = (
         cut(parts, workers),
-        (Gather(transport, placement, coders.codec), TwoStage(transport, placement, coders.codec, coders.mean_compressor)),
+        (
+            Gather(transport, placement, coders.codec),
+            TwoStage(transport, placement, coders.codec, coders.mean_compressor),
+        ),
     )
     whole: list[float] = []
     cut_up: list[Draw] = []
@@ -249,7 +276,11 @@ def measure(title: str, vectors: Tensor, case: Case, most_draws: int) -> dict[st
             continue
         w1 = statistics.fmean(one.first for one in cut_up) / length
         w2 = sum(one.second for one in cut_up) / sum(one.length for one in cut_up)
-        gather = compared(gather_error(statistics.fmean(whole), ratio, workers), [gather_error(w, ratio, workers) for w in whole], found[0])
+        gather = compared(
+            gather_error(statistics.fmean(whole), ratio, workers),
+            [gather_error(w, ratio, workers) for w in whole],
+            found[0],
+        )
         of_draws = [two_stage_error(one.first / length, one.second / one.length, ratio, workers) for one in cut_up]
         two_stage = compared(two_stage_error(w1, w2, ratio, workers), of_draws, found[1])
         if max(gather.noise, two_stage.noise) < NOISE:
@@ -258,7 +289,8 @@ def measure(title: str, vectors: Tensor, case: Case, most_draws: int) -> dict[st
     return {
         "inputs": title,
         "workers": workers,
-        "method": METHODS[name].title + "".join(word for (key, value), word in OPTIONS.items() if settings.get(key) == value),
+        "method": METHODS[name].title
+        + "".join(word for (key, value), word in OPTIONS.items() if settings.get(key) == value),
         "bits": f"{settings.get('bits', 'ternary')}/{second_bits}",
         "exact": METHODS[name].unbiased and not settings.get("clip_sigma"),
         "R": ratio,
@@ -274,7 +306,10 @@ def measure(title: str, vectors: Tensor, case: Case, most_draws: int) -> dict[st
 def variance_on_mean(coders: CompressorMap, vectors: Tensor, shards: Sequence[Sequence[Segment]], draws: int) -> float:
     """The second encoder's relative variance on the true mean."""
     mean = vectors.double().mean(dim=0).float()
-    outputs = (decoded(coders.mean_compressor, mean, shards, [Key(SEED, draw, 0, "true mean")] * len(shards)) for draw in range(draws))
+    outputs = (
+        decoded(coders.mean_compressor, mean, shards, [Key(SEED, draw, 0, "true mean")] * len(shards))
+        for draw in range(draws)
+    )
     return statistics.fmean(squared(output - mean) for output in outputs) / squared(mean)
 
 
@@ -284,7 +319,8 @@ def variance_on_mean(coders: CompressorMap, vectors: Tensor, shards: Sequence[Se
 def print_header(title: str, size: int) -> None:
     print(f"\n{title} ({size:,} coordinates)")
     print(
-        f"  {'n':>2} {'method':14}{'bits':>10}{'R':>7}{'w1':>9}{'w2':>9} |{'gather':>9}{'measured':>10}{'error':>8}{'noise':>7}"
+        f"  {'n':>2} {'method':14}{'bits':>10}{'R':>7}{'w1':>9}{'w2':>9} "
+        f"|{'gather':>9}{'measured':>10}{'error':>8}{'noise':>7}"
         f" |{'two stages':>11}{'measured':>10}{'error':>8}{'noise':>7}{'w2 of m':>9}{'draws':>6}"
     )
 
@@ -301,7 +337,9 @@ def print_row(row: dict[str, Any]) -> None:
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Largest errors of the formula where it is exact and chance is small, in sigmas where it is not; and of what it is not exact for."""
+    """Largest errors of the formula where it is exact and chance is small, in sigmas where it is not; and of what it is
+    not exact for.
+    """
     exact, biased = ([row for row in rows if row["exact"] is wanted] for wanted in (True, False))
     quiet = {which: [row[which] for row in exact if row[which].noise <= NOISIEST] for which in ("gather", "two_stage")}
     every = [row[which] for row in exact for which in quiet]
@@ -324,12 +362,16 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print a table for each kind of inputs, then one JSON object; fails where the formula does."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.allreduce_error", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.allreduce_error", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("--draws", type=int, default=100, help="at most so many exchanges behind a number")
     parser.add_argument("--coordinates", type=int, default=1 << 16, help="of the vectors that are drawn")
     chosen = parser.parse_args(arguments)
     if chosen.draws < LEAST_DRAWS or chosen.coordinates < 1:
-        parser.error(f"--draws {chosen.draws} --coordinates {chosen.coordinates}: at least {LEAST_DRAWS} draws and 1 coordinate")
+        parser.error(
+            f"--draws {chosen.draws} --coordinates {chosen.coordinates}: at least {LEAST_DRAWS} draws and 1 coordinate"
+        )
     torch.set_num_threads(1)
     started, rows = time.perf_counter(), []
     for title, by_workers in all_inputs(chosen.coordinates):

@@ -1,10 +1,11 @@
 """How long the logs of a whole sweep take to load, against TensorBoard's own reader: ``python -m benchmarks.analysis``.
 
-2,000 runs of 10 tags and 1,000 steps, one in twenty of them requeued, with settings and states: a few event files are written by the
-library that training writes with, and copied with other values and times (and their checksums).  Ours loads all of it in a process of its
-own: with no cache of ours, with nothing changed, and after 20 runs have logged more; TensorBoard's EventAccumulator reads a sample of the
-same runs in turns with it (its time is scaled up).  The page cache of the operating system is warm in all of these, and cold in one more.
-Medians over the turns with the smallest and the largest; the values are compared with TensorBoard's.
+2,000 runs of 10 tags and 1,000 steps, one in twenty of them requeued, with settings and states: a few event files are
+written by the library that training writes with, and copied with other values and times (and their checksums).  Ours
+loads all of it in a process of its own: with no cache of ours, with nothing changed, and after 20 runs have logged
+more; TensorBoard's EventAccumulator reads a sample of the same runs in turns with it (its time is scaled up).  The page
+cache of the operating system is warm in all of these, and cold in one more.  Medians over the turns with the smallest
+and the largest; the values are compared with TensorBoard's.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class Template:
         self.data = np.frombuffer(path.read_bytes(), np.uint8)
         found = records(self.data.tobytes())
         start, length = found.start[1:] + HEADER, found.length[1:]  # the first record is the file's version
-        self.groups = [(int(size), start[length == size][:, None] + np.arange(size + FOOTER)) for size in np.unique(length)]
+        self.groups = [
+            (int(size), start[length == size][:, None] + np.arange(size + FOOTER)) for size in np.unique(length)
+        ]
 
     def copy(self, rng: np.random.Generator) -> np.ndarray:
         """The same file with other values and times."""
@@ -78,18 +81,39 @@ class Template:
 def make(sweep: Path, num_runs: int, steps: int, rng: np.random.Generator) -> Template:
     """The runs; returns the template of what some of them log later on."""
     with tempfile.TemporaryDirectory() as folder:
-        spans = {"whole": (0, steps), "first": (0, steps * 6 // 10), "second": (steps // 2, steps), "more": (steps, steps + 10)}
+        spans = {
+            "whole": (0, steps),
+            "first": (0, steps * 6 // 10),
+            "second": (steps // 2, steps),
+            "more": (steps, steps + 10),
+        }
         templates = {name: Template(Path(folder) / name, range(*span)) for name, span in spans.items()}
-    methods, widths, sizes, rates = ("alq", "alq_n", "amq", "qsgd", "nuqsgd"), range(2, 7), (512, 8192), (0.01, 0.02, 0.05, 0.1)
+    methods, widths, sizes, rates = (
+        ("alq", "alq_n", "amq", "qsgd", "nuqsgd"),
+        range(2, 7),
+        (512, 8192),
+        (0.01, 0.02, 0.05, 0.1),
+    )
     points = [(method, bits, size, rate) for method in methods for bits in widths for size in sizes for rate in rates]
     for number in range(num_runs):
         method, bits, size, rate = points[number // 10 % len(points)]
         seed = number % 10 + 1 + number // (10 * len(points)) * 10
-        values = {"method": method, "method.bits": bits, "method.bucket_size": size, "optim.lr": rate, "seed": seed, "steps": steps}
+        values = {
+            "method": method,
+            "method.bits": bits,
+            "method.bucket_size": size,
+            "optim.lr": rate,
+            "seed": seed,
+            "steps": steps,
+        }
         folder = sweep / f"{method}-{bits}b-run{number:05d}"
         folder.mkdir(parents=True)
-        (folder / "config.yaml").write_text(yaml.dump(resolving.resolve(values), Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper)))
-        (folder / "status.json").write_text(json.dumps({"state": "done", "attempt": 1, "seconds": 50.0, "step": steps, "steps": steps}))
+        (folder / "config.yaml").write_text(
+            yaml.dump(resolving.resolve(values), Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper))
+        )
+        (folder / "status.json").write_text(
+            json.dumps({"state": "done", "attempt": 1, "seconds": 50.0, "step": steps, "steps": steps})
+        )
         names = ("first", "second") if number % REQUEUED == REQUEUED - 1 else ("whole",)
         for attempt, name in enumerate(names, 1):
             templates[name].copy(rng).tofile(folder / f"events.out.tfevents.{1700000000 + attempt}.bench.a{attempt}")
@@ -192,13 +216,18 @@ def differing(runs: Path, folders: Sequence[Path], read: Sequence[dict[str, Any]
     return wrong
 
 
-def measure(runs: Path, num_runs: int, steps: int, turns: int, sample: int, say: Callable[[str], None]) -> dict[str, Any]:
+def measure(
+    runs: Path, num_runs: int, steps: int, turns: int, sample: int, say: Callable[[str], None]
+) -> dict[str, Any]:
     """All figures; ``runs`` is an empty folder."""
     rng, sweep = np.random.default_rng(0), runs / SWEEP
     more = make(sweep, num_runs, steps, rng)
     whole = [sweep / name for name in sorted(os.listdir(sweep)) if len(list((sweep / name).glob("events.*"))) == 1]
     num_bytes = sum(path.stat().st_size for path in sweep.rglob("events.*"))
-    say(f"{num_runs} runs, {num_bytes / 1e9:.2f} GB of event files, {os.cpu_count()} cores; median (smallest - largest) of {turns} turns")
+    say(
+        f"{num_runs} runs, {num_bytes / 1e9:.2f} GB of event files, {os.cpu_count()} cores; median (smallest - "
+        f"largest) of {turns} turns"
+    )
     time.sleep(1.1)  # files that changed within a second of being read are read again
     tensorboard(whole[:1])  # imports
     found: dict[str, list[dict[str, Any]]] = {"cold": [], "warm": [], "incremental": []}
@@ -220,13 +249,20 @@ def measure(runs: Path, num_runs: int, steps: int, turns: int, sample: int, say:
     shutil.rmtree(runs / ".cache", ignore_errors=True)
     forget(sweep)
     from_disk = timed(runs)["load_s"]
-    figures: dict[str, Any] = {f"{kind}_s": median([one["load_s"] for one in some]) for kind, some in found.items() if some}
+    figures: dict[str, Any] = {
+        f"{kind}_s": median([one["load_s"] for one in some]) for kind, some in found.items() if some
+    }
     figures["tensorboard_s"] = median(theirs)
     figures["speedup"] = median([their / one["load_s"] for their, one in zip(theirs, found["cold"], strict=True)])
     figures["of_tag_s"] = median([one["of_tag_s"] for some in found.values() for one in some])
     figures["groups_s"] = median([one["groups_s"] for some in found.values() for one in some])
     figures |= {f"peak_{kind}_gb": median([one["peak_gb"] for one in some]) for kind, some in found.items() if some}
-    return {**figures, "from_disk_s": round(from_disk, 3), "rows": found["cold"][0]["rows"], "values_that_differ": wrong}
+    return {
+        **figures,
+        "from_disk_s": round(from_disk, 3),
+        "rows": found["cold"][0]["rows"],
+        "values_that_differ": wrong,
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -238,7 +274,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=1000, help="steps that a run logs (default: 1000)")
     parser.add_argument("--turns", type=int, default=3, help="repetitions (default: 3)")
     parser.add_argument("--sample", type=int, default=20, help="runs that TensorBoard reads in each turn (default: 20)")
-    parser.add_argument("--folder", type=Path, help="where the sweep is made and deleted again (default: the folder for temporary files)")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="where the sweep is made and deleted again (default: the folder for temporary files)",
+    )
     parser.add_argument("--load-only", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.load_only:
@@ -247,7 +287,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         figures = measure(Path(folder), options.runs, options.steps, options.turns, options.sample, print)
     for name, value in figures.items():
-        text = f"{value['median']:10.3f}  ({value['low']:.3f} - {value['high']:.3f})" if isinstance(value, dict) else f"{value:10}"
+        text = (
+            f"{value['median']:10.3f}  ({value['low']:.3f} - {value['high']:.3f})"
+            if isinstance(value, dict)
+            else f"{value:10}"
+        )
         print(f"{name:20} {text}")
     last = {f"load_{options.runs}_{kind}_s": figures[f"{kind}_s"]["median"] for kind in ("cold", "warm")}
     last |= {

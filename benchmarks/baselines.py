@@ -3,7 +3,8 @@
 ``NAMES`` in the order of their traffic:
 
 - fp32: DDP without a hook.
-- bf16: what PyTorch's ``bf16_compress_hook`` does, which DDP refuses to register without NCCL although gloo sums bfloat16 (torch 2.13).
+- bf16: what PyTorch's ``bf16_compress_hook`` does, which DDP refuses to register without NCCL although gloo sums
+  bfloat16 (torch 2.13).
 - powersgd: rank 4, error feedback and warm start (Vogels et al., NeurIPS 2019, algorithms 1 and 2).
 - nothing: no communication, so that the rest of a step is what it costs in compute.
 """
@@ -54,9 +55,10 @@ def nothing_hook(state: Sent, bucket: GradBucket) -> Future[Tensor]:
 def bf16_hook(state: Sent, bucket: GradBucket) -> Future[Tensor]:
     """Mean in bfloat16, overlapped with the backward pass.
 
-    The fastest of five forms tried.  With two ranks, at 100 Mbit/s all are equal; at 1 Gbit/s an exchange of the whole gradients that each
-    rank sums takes 1.10 of its time, two stages of send and receive 1.10, an all-reduce that blocks in a thread 1.03; at 10 Gbit/s all
-    are equal.  With four ranks: 2.7, 1.4 and 1.05 of its time at 100 Mbit/s; two stages whose ranks send to one other at a time, 1.1.
+    The fastest of five forms tried.  With two ranks, at 100 Mbit/s all are equal; at 1 Gbit/s an exchange of the whole
+    gradients that each rank sums takes 1.10 of its time, two stages of send and receive 1.10, an all-reduce that blocks
+    in a thread 1.03; at 10 Gbit/s all are equal.  With four ranks: 2.7, 1.4 and 1.05 of its time at 100 Mbit/s; two
+    stages whose ranks send to one other at a time, 1.1.
     """
     buffer, num_ranks = bucket.buffer(), dist.get_world_size()
     rounded = buffer.to(torch.bfloat16)
@@ -76,7 +78,9 @@ class PowerSGD(Sent):
 
 
 def powersgd_hook(state: PowerSGD, bucket: GradBucket) -> Future[Tensor]:
-    """Matrices as two factors of ``RANK`` columns, all of a bucket in one all-reduce each; vectors in full with the first of them."""
+    """Matrices as two factors of ``RANK`` columns, all of a bucket in one all-reduce each; vectors in full with the
+    first of them.
+    """
     num_ranks = dist.get_world_size()
     gradients = bucket.gradients()
     keys = [parameter.data_ptr() for parameter in bucket.parameters()]
@@ -86,7 +90,9 @@ def powersgd_hook(state: PowerSGD, bucket: GradBucket) -> Future[Tensor]:
     for key, matrix in matrices.items():
         if key not in state.right:
             state.residual[key] = torch.zeros_like(matrix)
-            state.right[key] = torch.randn(matrix.shape[1], RANK, generator=torch.Generator().manual_seed(matrix.numel()))
+            state.right[key] = torch.randn(
+                matrix.shape[1], RANK, generator=torch.Generator().manual_seed(matrix.numel())
+            )
         state.residual[key].add_(matrix)  # the matrix to be sent, until its approximation is taken off
         lefts.append(state.residual[key] @ state.right[key])
     _mean(state, [*lefts, *vectors], num_ranks)

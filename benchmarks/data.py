@@ -1,10 +1,12 @@
-"""Images a second of every kind of data set, beside torchvision's transforms, one picture at a time: ``python -m benchmarks.data``.
+"""Images a second of every kind of data set, beside torchvision's transforms, one picture at a time:
+``python -m benchmarks.data``.
 
-Both make the same training batches (crop, mirror, normalisation, float32 on the CPU) of the same pictures, in turns, in one process:
-medians over the turns, the ratio of each turn, its quartiles; and images per second of processor time of ours, which other programs on
-the machine disturb less.  Small pictures are random bytes in memory, 50,000 of them; large ones are JPEG files that are written first:
-500x375 as ImageNet's are on average, and 2000x1500 as cameras make them.  ``told ahead`` is a training loop that also computes on one
-thread, as long as a batch takes to decode: with batches told beforehand, against the same loop without.
+Both make the same training batches (crop, mirror, normalisation, float32 on the CPU) of the same pictures, in turns, in
+one process:  medians over the turns, the ratio of each turn, its quartiles; and images per second of processor time of
+ours, which other programs on the machine disturb less.  Small pictures are random bytes in memory, 50,000 of them;
+large ones are JPEG files that are written first:  500x375 as ImageNet's are on average, and 2000x1500 as cameras make
+them.  ``told ahead`` is a training loop that also computes on one thread, as long as a batch takes to decode: with
+batches told beforehand, against the same loop without.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ def figures(calls: dict[str, Batch], num_images: int, batch: int, turns: int = T
     draws = torch.Generator().manual_seed(0)
     for turn in range(turns + 2):
         for name, call in calls.items():
-            # As long a stretch as it takes to see more than the clock: a batch of small pictures is made in a millisecond.
+            # As long a stretch as it takes to see more than the clock: a batch of small pictures is made in a
+            # millisecond.
             repeats = 20 if name == "ours" and num_images == NUM_IMAGES else 1
             chosen = [torch.randint(num_images, (batch,), generator=draws) for _ in range(repeats)]
             started, cpu_started = time.perf_counter(), time.process_time()
@@ -53,7 +56,9 @@ def figures(calls: dict[str, Batch], num_images: int, batch: int, turns: int = T
                 if name == "ours":
                     cpu_rates.append(repeats * batch / (time.process_time() - cpu_started))
                 rates[name].append(repeats * batch / (time.perf_counter() - started))
-    low, ratio, high = statistics.quantiles([one / other for one, other in zip(rates["ours"], rates["theirs"], strict=True)], n=4)
+    low, ratio, high = statistics.quantiles(
+        [one / other for one, other in zip(rates["ours"], rates["theirs"], strict=True)], n=4
+    )
     medians = {"images_per_s": statistics.median(rates["ours"]), "images_per_cpu_s": statistics.median(cpu_rates)}
     return {**medians, "ratio": ratio, "low": low, "high": high}
 
@@ -73,7 +78,11 @@ def small(name: str, batch: int, cutout: int = 0) -> dict[str, float]:
     pixels = np.random.default_rng(0).integers(0, 256, (NUM_IMAGES, channels, side, side), dtype=np.uint8)
     arrays = Arrays(pixels, np.arange(NUM_IMAGES) % 10)
     whole = InMemory(name, arrays, arrays, 10, torch.device("cpu"))
-    whole._normalization, whole._augmentation, whole._cutout = stand_in._normalization, stand_in._augmentation, stand_in._cutout
+    whole._normalization, whole._augmentation, whole._cutout = (
+        stand_in._normalization,
+        stand_in._augmentation,
+        stand_in._cutout,
+    )
     theirs = torchvision().transforms
     crops = theirs.RandomCrop(side, padding=4), theirs.RandomHorizontalFlip()
     pipeline = transforms(((0.5,) * channels, (0.29,) * channels), *crops)
@@ -81,7 +90,9 @@ def small(name: str, batch: int, cutout: int = 0) -> dict[str, float]:
 
     def one_by_one(indices: torch.Tensor) -> torch.Tensor:
         pictures = (pixels[index].transpose(1, 2, 0) for index in indices.tolist())
-        return torch.stack([pipeline(Image.fromarray(picture[:, :, 0] if channels == 1 else picture)) for picture in pictures])
+        return torch.stack(
+            [pipeline(Image.fromarray(picture[:, :, 0] if channels == 1 else picture)) for picture in pictures]
+        )
 
     return figures({"ours": lambda indices: whole.train_batch(indices, draws), "theirs": one_by_one}, NUM_IMAGES, batch)
 
@@ -93,7 +104,10 @@ def write_pictures(root: Path, size: tuple[int, int]) -> list[str]:
         (root / split / "one").mkdir(parents=True)
         for number in range(num):
             layers = [rng.normal(0, 24, (size[1] // step + 1, size[0] // step + 1, 3)) for step in STEPS]
-            scaled = [np.kron(layer, np.ones((step, step, 1)))[: size[1], : size[0]] for layer, step in zip(layers, STEPS, strict=True)]
+            scaled = [
+                np.kron(layer, np.ones((step, step, 1)))[: size[1], : size[0]]
+                for layer, step in zip(layers, STEPS, strict=True)
+            ]
             Image.fromarray(np.clip(128 + np.sum(scaled, axis=0) / 2, 0, 255).astype(np.uint8)).save(
                 root / split / "one" / f"{number}.jpg", quality=90
             )
@@ -123,7 +137,9 @@ def _imagenet(root: Path, decode: str) -> Any:
 def ahead(root: Path) -> dict[str, float]:
     """A loop of a batch and a computation that takes about as long, told ahead (ours) and not (theirs)."""
     dataset, matrix = _imagenet(root, "fast"), torch.randn(512, 512)
-    batches = [torch.randint(NUM_FILES, (LARGE_BATCH,), generator=torch.Generator().manual_seed(seed)) for seed in range(6)]
+    batches = [
+        torch.randint(NUM_FILES, (LARGE_BATCH,), generator=torch.Generator().manual_seed(seed)) for seed in range(6)
+    ]
 
     def compute(times: int) -> None:
         for _ in range(times):
@@ -159,7 +175,9 @@ def main() -> None:
         found[name] = values
         quartiles = f"{values['low']:.2f} .. {values['high']:.2f}"
         cpu = f"{values['images_per_cpu_s']:,.0f}" if "images_per_cpu_s" in values else ""
-        print(f"{name:40} {values['images_per_s']:>10,.0f} {cpu:>10} {values['ratio']:>14.2f} {quartiles:>16}", flush=True)
+        print(
+            f"{name:40} {values['images_per_s']:>10,.0f} {cpu:>10} {values['ratio']:>14.2f} {quartiles:>16}", flush=True
+        )
 
     for threads in (1, 2):
         torch.set_num_threads(threads)

@@ -1,8 +1,9 @@
 """Every method's encoding as a user would write it in eager PyTorch: the rivals of ``benchmarks.methods``.
 
-One function per family, each from a tensor to the tensors that would travel.  They draw from PyTorch's own generator, keep no state, and
-stop at plain packed integers: no keys, no headers, no checks, no coded indices; what a method codes by entropy goes through ``zlib``, the
-coder that every Python has.  So they do less than ``nuq`` does, and their time is not an excuse.
+One function per family, each from a tensor to the tensors that would travel.  They draw from PyTorch's own generator,
+keep no state, and stop at plain packed integers: no keys, no headers, no checks, no coded indices; what a method codes
+by entropy goes through ``zlib``, the coder that every Python has.  So they do less than ``nuq`` does, and their time is
+not an excuse.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ def rotated(x: Tensor, block: int) -> Tensor:
 
 
 def quantizer(settings: Any, compressor: Any) -> Eager:
-    """The QSGD .. ALQ family and the lattice: a norm, normalised coordinates, two neighbouring levels, a random number."""
+    """The QSGD ..
+
+    ALQ family and the lattice: a norm, normalised coordinates, two neighbouring levels, a random number.
+    """
     levels, count = torch.tensor(compressor.levels.values, dtype=torch.float32), compressor.levels.num_levels
 
     def encode(x: Tensor) -> object:
@@ -134,7 +138,11 @@ def topk(settings: Any, compressor: Any) -> Eager:
     def encode(x: Tensor) -> object:
         rows = rows_of(x, settings.bucket_size)
         indices = rows.abs().topk(max(1, math.ceil(settings.ratio * rows.shape[1])), dim=1, sorted=False).indices
-        return taken(x.reshape(-1), (indices + rows.shape[1] * torch.arange(len(rows), device=x.device)[:, None]).reshape(-1), settings)
+        return taken(
+            x.reshape(-1),
+            (indices + rows.shape[1] * torch.arange(len(rows), device=x.device)[:, None]).reshape(-1),
+            settings,
+        )
 
     return encode
 
@@ -246,7 +254,9 @@ def sides(x: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
 
 
 def casq(settings: Any, compressor: Any) -> Eager:
-    """In a loop over the clusters of either sign: who belongs to it, and the mean of the values that share each of its cells."""
+    """In a loop over the clusters of either sign: who belongs to it, and the mean of the values that share each of its
+    cells.
+    """
     del compressor
 
     def encode(x: Tensor) -> object:
@@ -283,7 +293,10 @@ def sketchml(settings: Any, compressor: Any) -> Eager:
             sample = size[torch.randint(0, size.numel(), (settings.sample_size,), device=x.device)].sort().values
             borders = sample[torch.linspace(0, len(sample) - 1, settings.buckets + 1, device=x.device).long()]
             bucket = torch.bucketize(size, borders[1:-1])
-            group, within = bucket * settings.groups // settings.buckets, bucket % max(1, settings.buckets // settings.groups)
+            group, within = (
+                bucket * settings.groups // settings.buckets,
+                bucket % max(1, settings.buckets // settings.groups),
+            )
             columns = max(1, math.ceil(settings.columns_ratio * size.numel()))
             for row in range(settings.rows):
                 cell = (indices * (2654435761 + 2 * row) >> 7) % columns
@@ -297,7 +310,10 @@ def sketchml(settings: Any, compressor: Any) -> Eager:
 
 EAGER: dict[str, Callable[[Any, Any], Eager]] = {
     **dict.fromkeys(("sgd", "supersgd"), full_precision),
-    **dict.fromkeys(("qsgd", "qsgdinf", "nuqsgd", "trn", "alq", "alq_n", "alq_g", "alq_gn", "amq", "amq_n", "optimal", "ecdq"), quantizer),
+    **dict.fromkeys(
+        ("qsgd", "qsgdinf", "nuqsgd", "trn", "alq", "alq_n", "alq_g", "alq_gn", "amq", "amq_n", "optimal", "ecdq"),
+        quantizer,
+    ),
     **dict.fromkeys(("eden", "drive"), eden),
     **dict.fromkeys(("block8", "fp8"), blockwise),
     "sign": sign,

@@ -41,7 +41,13 @@ def smaq(settings: Any, compressor: Any) -> Eager:
         k = (q + torch.rand_like(q)).floor().clamp_max(codes.large_steps).to(torch.int64)
         short = (k & codes.small_steps) << 1 | (z < 0)
         extra = (k >> codes.low_bits - 1)[outside]
-        return mean, std, packed(outside.to(torch.int64), 2), packed(short, 1 << codes.low_bits), packed(extra, 1 << codes.extra_bits)
+        return (
+            mean,
+            std,
+            packed(outside.to(torch.int64), 2),
+            packed(short, 1 << codes.low_bits),
+            packed(extra, 1 << codes.extra_bits),
+        )
 
     del settings
     return encode
@@ -61,7 +67,9 @@ def s2fp8(settings: Any, compressor: Any) -> Eager:
 
 
 def nnw_bdi(settings: Any, compressor: Any) -> Eager:
-    """Deltas from zero or from the first word, whichever are narrower; a bit per word, and a base within the block, are left out."""
+    """Deltas from zero or from the first word, whichever are narrower; a bit per word, and a base within the block, are
+    left out.
+    """
     del compressor
 
     def encode(x: Tensor) -> object:
@@ -69,7 +77,9 @@ def nnw_bdi(settings: Any, compressor: Any) -> Eager:
         exponents = torch.frexp(rows.abs().amax(1))[1]
         words = (rows * 2.0 ** (settings.bits - 1 - exponents)[:, None]).round().to(torch.int16)
         sent: list[object] = [exponents.to(torch.uint8), words[:, 0]]
-        deltas = torch.where(((words - words[:, :1]).abs().amax(1) < words.abs().amax(1))[:, None], words - words[:, :1], words)
+        deltas = torch.where(
+            ((words - words[:, :1]).abs().amax(1) < words.abs().amax(1))[:, None], words - words[:, :1], words
+        )
         width = deltas.abs().amax(1).float().log2().floor().clamp_min(-2) + 2
         for bits in range(1, settings.bits + 1):
             sent.append(packed(deltas[width == bits].to(torch.int64) & ((1 << bits) - 1), 1 << bits))

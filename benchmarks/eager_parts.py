@@ -30,7 +30,9 @@ def coded(codes: Tensor, num_levels: int, coding: str) -> object:
     """Packed, or through ``zlib``."""
     if coding == "packed":
         return packed(codes, num_levels)
-    return zlib.compress(codes.reshape(-1).to(torch.uint8 if num_levels <= 256 else torch.int16).cpu().numpy().tobytes(), 1)
+    return zlib.compress(
+        codes.reshape(-1).to(torch.uint8 if num_levels <= 256 else torch.int16).cpu().numpy().tobytes(), 1
+    )
 
 
 def rows_of(x: Tensor, bucket_size: int) -> Tensor:

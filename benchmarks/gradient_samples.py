@@ -1,7 +1,7 @@
 """What accuracy is measured on: vectors of three laws, and gradients recorded from short runs of the ``train`` package.
 
-Every source has vectors that adaptive methods may learn from and other vectors to be measured on; of a recorded run these are the ten
-steps before a level update and steps after it, as in training.
+Every source has vectors that adaptive methods may learn from and other vectors to be measured on; of a recorded run
+these are the ten steps before a level update and steps after it, as in training.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ def _signs(generator: torch.Generator) -> Tensor:
 LAWS: dict[str, tuple[str, Callable[[torch.Generator], Tensor]]] = {
     "normal": ("Normal", _normal),
     "lognormal": ("Lognormal(0, 1), random signs", lambda g: _normal(g).exp() * _signs(g)),
-    "exponential": ("Exponential, random signs", lambda g: torch.empty(NUM_COORDINATES).exponential_(generator=g) * _signs(g)),
+    "exponential": (
+        "Exponential, random signs",
+        lambda g: torch.empty(NUM_COORDINATES).exponential_(generator=g) * _signs(g),
+    ),
 }
 
 
@@ -78,7 +81,9 @@ def recorded(data: str) -> Source:
     if place.exists():
         kept = torch.load(place, weights_only=True)
         return Source(title, kept["learn"], kept["measure"], recorded=True)
-    config = resolving.resolve({"method": "supersgd", "data": data, "model": model, "batch_size": batch_size, "workers": 1, "seed": 1})
+    config = resolving.resolve(
+        {"method": "supersgd", "data": data, "model": model, "batch_size": batch_size, "workers": 1, "seed": 1}
+    )
     trainer = Trainer(config, device=torch.device("cpu"))
     learn, measure = [], []
     for step in range(UPDATE_STEP + EVERY * NUM_MEASURED):

@@ -1,10 +1,11 @@
 """How long the orchestrator makes people wait, and how often it asks the scheduler: ``python -m benchmarks.grid``.
 
-10,000 experiments with all their settings are expanded to configurations and identities; a rival, Hydra's own ``compose``, does a
-sample of the same rows in the same run, in turns (its time is scaled up).  2,000 runs in two resource shapes are planned, submitted and
-looked at, with stand-ins for SLURM's commands that answer at once and note that they were called: what is timed is ours.
-100,000 runs are planned and 20,000 submitted, each once and in a process of its own, whose peak of memory is shown; the disk is said
-to have room for them.  Medians over the turns, with the smallest and the largest.
+10,000 experiments with all their settings are expanded to configurations and identities; a rival, Hydra's own
+``compose``, does a sample of the same rows in the same run, in turns (its time is scaled up).  2,000 runs in two
+resource shapes are planned, submitted and looked at, with stand-ins for SLURM's commands that answer at once and note
+that they were called: what is timed is ours.  100,000 runs are planned and 20,000 submitted, each once and in a process
+of its own, whose peak of memory is shown; the disk is said to have room for them.  Medians over the turns, with the
+smallest and the largest.
 """
 
 from __future__ import annotations
@@ -111,7 +112,9 @@ def expansion(family: Path, turns: int) -> tuple[list[float], list[float]]:
     with initialize(version_base="1.3", config_path=None):
         for _ in range(turns):
             ours.append(seconds(lambda: [item.name for item in load(str(family), "ten_thousand").experiments()]))
-            rival.append(seconds(lambda: [compose("experiment", overrides=line) for line in words]) * 10000 / len(words))
+            rival.append(
+                seconds(lambda: [compose("experiment", overrides=line) for line in words]) * 10000 / len(words)
+            )
     return ours, rival
 
 
@@ -121,7 +124,9 @@ def starts(turns: int) -> tuple[list[float], list[float]]:
     timed: tuple[list[float], list[float]] = ([], [])
     for _ in range(turns):
         for command, values in zip(commands, timed, strict=True):
-            values.append(seconds(lambda command=command: subprocess.run(command, cwd=ROOT, check=True, capture_output=True)))
+            values.append(
+                seconds(lambda command=command: subprocess.run(command, cwd=ROOT, check=True, capture_output=True))
+            )
     return timed
 
 
@@ -174,7 +179,14 @@ def history(root: Path, family: Path, bench: Path) -> None:
                 "slurm": slurm,
                 "start": now - 50,
             }
-            record |= {"heartbeat": now, "step": 500, "steps": 1000, "seconds": 50.0, "exit_code": None, "failure": None}
+            record |= {
+                "heartbeat": now,
+                "step": 500,
+                "steps": 1000,
+                "seconds": 50.0,
+                "exit_code": None,
+                "failure": None,
+            }
             run.folder.status.write_text(json.dumps(record, indent=1))
     (bench / "queue").write_text("\n".join(queue) + "\n")
 
@@ -230,7 +242,9 @@ def submitting(family: Path, turns: int) -> dict[str, Any]:
             (bench / "calls").unlink(missing_ok=True)
             (root / "jobs" / "scheduler.json").unlink(missing_ok=True)
             command = [sys.executable, "-c", program, str(root), "status", *name]
-            timed.append(seconds(lambda command=command: subprocess.run(command, cwd=ROOT, check=True, capture_output=True)))
+            timed.append(
+                seconds(lambda command=command: subprocess.run(command, cwd=ROOT, check=True, capture_output=True))
+            )
             queries.append(calls(bench, "squeue") + calls(bench, "sacct") + calls(bench, "scontrol"))
         figures["status_2000_runs"] = summary(timed)
         figures["status_2000_runs_queries"] = max(queries)
@@ -249,17 +263,28 @@ def main() -> None:
         family.write_text(FAMILY)
         ours, rival = expansion(family, turns)
         help_s, list_s = starts(turns)
-        figures = {"expand_10000": summary(ours), "hydra_compose_10000": summary(rival), "help": summary(help_s), "list": summary(list_s)}
+        figures = {
+            "expand_10000": summary(ours),
+            "hydra_compose_10000": summary(rival),
+            "help": summary(help_s),
+            "list": summary(list_s),
+        }
         ratios = [their / own for their, own in zip(rival, ours, strict=True)]
         figures["expand_speedup_over_hydra"] = summary(ratios)
         figures |= submitting(family, turns)
         figures |= large(family)
     settings = sum(len(part) if isinstance(part, dict) else 1 for part in resolving.resolve({}).values())
     for name, value in figures.items():
-        text = f"{value['median']:9.3f}  ({value['low']:.3f} - {value['high']:.3f})" if isinstance(value, dict) else f"{value:9}"
+        text = (
+            f"{value['median']:9.3f}  ({value['low']:.3f} - {value['high']:.3f})"
+            if isinstance(value, dict)
+            else f"{value:9}"
+        )
         print(f"{name:28} {text}")
     last = {f"{name}_s": figures[name]["median"] for name in ("expand_10000", "help", "list", "status_2000_runs")}
-    last |= {name: figures[name] for name in ("submit_2000_sbatch_calls", "shapes", "chunks", "status_2000_runs_queries")}
+    last |= {
+        name: figures[name] for name in ("submit_2000_sbatch_calls", "shapes", "chunks", "status_2000_runs_queries")
+    }
     last |= {name: value for name, value in figures.items() if name.startswith(("plan_", "submit_"))}
     print(json.dumps({**last, "settings_per_experiment": settings, "figures": figures}))
 

@@ -1,15 +1,15 @@
 """How long better levels take, and how good they are: ``python -m benchmarks.levels``.
 
-An update goes from the statistics of 350 buckets (norm, mean, sigma) to a checked level set: the mixture of 350 truncated normals, its
-table, four starts and the dynamic program's answers solved to convergence, the best of them.  The optimum is the dynamic program on the
-law and what follows it.  The rival is the same call with the C++ kernels off (NumPy), in turns with them in one run: medians of 15 and
-quartiles.
+An update goes from the statistics of 350 buckets (norm, mean, sigma) to a checked level set: the mixture of 350
+truncated normals, its table, four starts and the dynamic program's answers solved to convergence, the best of them.
+The optimum is the dynamic program on the law and what follows it.  The rival is the same call with the C++ kernels off
+(NumPy), in turns with them in one run: medians of 15 and quartiles.
 
-The statistics are those of heavy-tailed buckets (Student's t with 3 degrees of freedom, 8192 coordinates, norms a factor 3 apart);
-times do not depend on them much.  Threads: one.
+The statistics are those of heavy-tailed buckets (Student's t with 3 degrees of freedom, 8192 coordinates, norms a
+factor 3 apart);  times do not depend on them much.  Threads: one.
 
-``alq_over_optimal`` is the largest Psi of ALQ and ALQ-G (exact) over that of the optimum at 2 to 8 bits, symmetric or not, on histograms of
-five sources; beside each stands what the starts alone reach, without the program.
+``alq_over_optimal`` is the largest Psi of ALQ and ALQ-G (exact) over that of the optimum at 2 to 8 bits, symmetric or
+not, on histograms of five sources; beside each stands what the starts alone reach, without the program.
 """
 
 from __future__ import annotations
@@ -74,7 +74,10 @@ def measured(norms: Array, r: Array) -> Histogram:
 
 
 def interleaved(calls: dict[str, Callable[[], object]]) -> dict[tuple[str, bool], Array]:
-    """Milliseconds of every call, with the kernels (True) and without (False), turn by turn; the first turn warms up."""
+    """Milliseconds of every call, with the kernels (True) and without (False), turn by turn.
+
+    The first turn warms up.
+    """
     times: dict[tuple[str, bool], list[float]] = {(name, compiled): [] for name in calls for compiled in (True, False)}
     for _ in range(TURNS + 1):
         for name, compiled in times:
@@ -86,7 +89,9 @@ def interleaved(calls: dict[str, Callable[[], object]]) -> dict[tuple[str, bool]
 
 
 def worst_psi_error() -> float:
-    """The largest relative error of Psi over the known optima: of the optimum and of ALQ, in closed form and on a table."""
+    """The largest relative error of Psi over the known optima: of the optimum and of ALQ, in closed form and on a
+    table.
+    """
     errors = []
     for sigma, bits, psi in OPTIMA:
         for law in (TruncNorm(0.0, sigma), CondTruncNormHist(TruncNorm(0.0, sigma))):
@@ -97,7 +102,9 @@ def worst_psi_error() -> float:
 
 
 def sources() -> dict[str, Histogram]:
-    """The histograms that an update would see: of 2^18 coordinates of four laws, and of gradients of a CNN on the digits."""
+    """The histograms that an update would see: of 2^18 coordinates of four laws, and of gradients of a CNN on the
+    digits.
+    """
     generator, count = np.random.default_rng(1), 1 << 18
     drawn = {
         "normal": generator.standard_normal(count),
@@ -118,7 +125,8 @@ def sources() -> dict[str, Histogram]:
 def over_optimal() -> float:
     """The largest Psi of ALQ over that of the optimum; prints it for each source."""
     print(
-        "\nPsi over that of the optimum: ALQ, ALQ-G, and ALQ's starts without the dynamic program; the largest of symmetric and free levels"
+        "\nPsi over that of the optimum: ALQ, ALQ-G, and ALQ's starts without the dynamic program; the largest of "
+        "symmetric and free levels"
     )
     print(f"{'':12}" + "".join(f"{f'{bits} bits':>22}" for bits in BITS))
     worst = 0.0
@@ -138,7 +146,10 @@ def _ratios(law: Histogram, bits: int, symmetric: bool) -> tuple[float, float, f
     edges, _ = solver_exact.descend(objective, np.stack([objective.edges(levels) for levels in starts]))
     alone = min(update_rules.expected_variance(objective.levels(row), law) for row in edges)
     best = update_rules.optimal(law, 2**bits, symmetric=symmetric).expected_variance
-    alq, alq_g = (solve(law, bits, symmetric=symmetric).expected_variance for solve in (update_rules.alq, update_rules.alq_gradient))
+    alq, alq_g = (
+        solve(law, bits, symmetric=symmetric).expected_variance
+        for solve in (update_rules.alq, update_rules.alq_gradient)
+    )
     return alq / best, alq_g / best, alone / best
 
 
@@ -146,7 +157,9 @@ def table_errors(mixture: CondTruncNorm) -> tuple[float, float]:
     """The largest error of the cdf: of our table, and of 50,000 equal bins."""
     x = np.unique(np.concatenate([np.linspace(-1, 1, 4001), np.linspace(-0.1, 0.1, 4001)]))
     exact, equal = mixture.cdf(x), np.linspace(-1, 1, 50_001)
-    near = np.unique(np.clip(np.searchsorted(equal, x)[:, None] + [-1, 0, 1], 0, len(equal) - 1))  # all that is read of it
+    near = np.unique(
+        np.clip(np.searchsorted(equal, x)[:, None] + [-1, 0, 1], 0, len(equal) - 1)
+    )  # all that is read of it
     flat = np.interp(x, equal[near], mixture.cdf(equal[near]))
     return float(np.abs(CondTruncNormHist(mixture).cdf(x) - exact).max()), float(np.abs(flat - exact).max())
 
@@ -176,7 +189,8 @@ def main() -> None:
     medians = {key: float(np.median(values)) for key, values in times.items()}
     for name in calls:
         cells = [
-            f"{medians[name, c]:8.2f} ({' - '.join(f'{q:.2f}' for q in np.percentile(times[name, c], [25, 75]))})" for c in (True, False)
+            f"{medians[name, c]:8.2f} ({' - '.join(f'{q:.2f}' for q in np.percentile(times[name, c], [25, 75]))})"
+            for c in (True, False)
         ]
         print(f"{name:44}{cells[0]:>24}{cells[1]:>28}{medians[name, False] / medians[name, True]:8.0f}x")
 

@@ -1,18 +1,21 @@
-"""CASQ's errors on large and on small values by kind of layer: ``python -m benchmarks.lss [--data cifar10 --model resnet8] [--out DIR]``.
+"""CASQ's errors on large and on small values by kind of layer:
+``python -m benchmarks.lss [--data cifar10 --model resnet8] [--out DIR]``.
 
-A model trains without compression; every k steps its gradient is recorded, and each recorded gradient goes through CASQ with several
-numbers of clusters (cells: 1 % of the coordinates) and of cells (8 clusters), and through SketchML, TopK and QSGD with the setting whose
-bytes come nearest to CASQ's.  Each parameter by itself (``--scope model``: the gradient as one vector); without error feedback.
+A model trains without compression; every k steps its gradient is recorded, and each recorded gradient goes through CASQ
+with several numbers of clusters (cells: 1 % of the coordinates) and of cells (8 clusters), and through SketchML, TopK
+and QSGD with the setting whose bytes come nearest to CASQ's.  Each parameter by itself (``--scope model``: the gradient
+as one vector); without error feedback.
 
 Of the parameters of a kind (conv, linear, norm, bias), over all recorded gradients:
 
-- large, small: signed error, ``sum of sign(x) (decoded - x) / sum of |x|`` over the values above, and at or below, the 95th percentile of
-  their parameter's magnitudes: -1 is lost, 0 is right on average, above 0 is grown;
+- large, small: signed error, ``sum of sign(x) (decoded - x) / sum of |x|`` over the values above, and at or below, the
+  95th percentile of their parameter's magnitudes: -1 is lost, 0 is right on average, above 0 is grown;
 - error: ``|decoded - x|^2 / |x|^2``;
 - bits: of the messages, header included, a coordinate.
 
-Times are of all messages of a gradient, medians over the gradients: for small models, of calls more than of coordinates; the last table
-(``--coordinates``, 0 for none) is of one long vector.  ``--out`` writes ``lss.png``, ``lss.pdf`` and every measurement as ``lss.csv``.
+Times are of all messages of a gradient, medians over the gradients: for small models, of calls more than of
+coordinates; the last table (``--coordinates``, 0 for none) is of one long vector.  ``--out`` writes ``lss.png``,
+``lss.pdf`` and every measurement as ``lss.csv``.
 """
 
 from __future__ import annotations
@@ -44,7 +47,10 @@ CELLS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 DEFAULT = {"clusters": 8, "cells_ratio": 0.01}
 # Settings of the rivals, among which the one with the bytes nearest to CASQ's is taken.
 RIVALS: dict[str, tuple[str, list[dict[str, Any]]]] = {
-    "SketchML": ("sketchml", [{"buckets": buckets, "groups": groups} for buckets in (32, 128) for groups in (1, 2, 4, 8)]),
+    "SketchML": (
+        "sketchml",
+        [{"buckets": buckets, "groups": groups} for buckets in (32, 128) for groups in (1, 2, 4, 8)],
+    ),
     "SketchML, no sketch": ("sketchml", [{"rows": 0, "buckets": buckets} for buckets in (1, 2, 4, 8, 16, 32, 128)]),
     "TopK": ("topk", [{"ratio": round(0.005 * 1.15**step, 5)} for step in range(36)]),
     "QSGD": ("qsgd", [{"bits": bits, "coding": "huffman"} for bits in range(2, 9)]),
@@ -73,21 +79,33 @@ def kinds_of(model: nn.Module) -> dict[str, str]:
     """Parameter -> conv, linear, norm (weights and biases) or bias (of the others)."""
     found = {}
     for path, module in model.named_modules():
-        layer = "conv" if isinstance(module, nn.modules.conv._ConvNd) else "linear" if isinstance(module, nn.Linear) else "norm"
+        layer = (
+            "conv"
+            if isinstance(module, nn.modules.conv._ConvNd)
+            else "linear"
+            if isinstance(module, nn.Linear)
+            else "norm"
+        )
         for name, _parameter in module.named_parameters(recurse=False):
             found[f"{path}.{name}".lstrip(".")] = "bias" if name == "bias" and layer != "norm" else layer
     return found
 
 
 def record(data: str, model: str, steps: int, every: int, seed: int) -> tuple[list[Recorded], dict[str, str]]:
-    """Gradients of one worker at every ``every``-th step of an uncompressed run, from step ``every`` on, and the parameters' kinds."""
-    config = resolving.resolve({"method": "supersgd", "data": data, "model": model, "batch_size": 32, "workers": 1, "seed": seed})
+    """Gradients of one worker at every ``every``-th step of an uncompressed run, from step ``every`` on, and the
+    parameters' kinds.
+    """
+    config = resolving.resolve(
+        {"method": "supersgd", "data": data, "model": model, "batch_size": 32, "workers": 1, "seed": seed}
+    )
     trainer = Trainer(config, device=torch.device("cpu"))
     recorded = []
     for step in range(steps + 1):
         if step and step % every == 0:
             gradient, _loss = trainer.gradient(0, step, trainer.order, "train")
-            recorded.append(Recorded(step, dict(zip(trainer.parameters, (part.clone() for part in gradient), strict=True))))
+            recorded.append(
+                Recorded(step, dict(zip(trainer.parameters, (part.clone() for part in gradient), strict=True)))
+            )
         trainer.train_step()
     return recorded, kinds_of(trainer.model)
 
@@ -104,7 +122,11 @@ def measure(contender: Contender, gradient: Recorded, kinds: dict[str, str], sco
             sums += _sums(gradient.parts[name].reshape(-1).double(), decoded[name].double())
         large, all_large, small, all_small, error, square = sums.tolist()
         total = sum(gradient.parts[name].numel() for name in names)
-        shares = (large / all_large if all_large else 0.0, small / all_small if all_small else 0.0, error / square if square else 0.0)
+        shares = (
+            large / all_large if all_large else 0.0,
+            small / all_small if all_small else 0.0,
+            error / square if square else 0.0,
+        )
         yield Row(
             contender.study,
             contender.title,
@@ -118,15 +140,30 @@ def measure(contender: Contender, gradient: Recorded, kinds: dict[str, str], sco
 
 
 def _sums(x: Tensor, decoded: Tensor) -> Tensor:
-    """Of large values the signed error and the magnitudes, then of small ones; the squared error, and the squares: float64[6]."""
+    """Of large values the signed error and the magnitudes, then of small ones; the squared error, and the squares:
+    float64[6].
+    """
     size, away = x.abs(), (decoded - x) * x.sign()
-    large = size > torch.quantile(size, PERCENTILE) if x.numel() < 1 << 24 else size > size.kthvalue(int(PERCENTILE * x.numel())).values
+    large = (
+        size > torch.quantile(size, PERCENTILE)
+        if x.numel() < 1 << 24
+        else size > size.kthvalue(int(PERCENTILE * x.numel())).values
+    )
     return torch.stack(
-        [away[large].sum(), size[large].sum(), away[~large].sum(), size[~large].sum(), (decoded - x).square().sum(), x.square().sum()]
+        [
+            away[large].sum(),
+            size[large].sum(),
+            away[~large].sum(),
+            size[~large].sum(),
+            (decoded - x).square().sum(),
+            x.square().sum(),
+        ]
     )
 
 
-def through(method: Any, gradient: Recorded, scope: str) -> tuple[dict[str, Tensor], dict[str, float], tuple[float, float]]:
+def through(
+    method: Any, gradient: Recorded, scope: str
+) -> tuple[dict[str, Tensor], dict[str, float], tuple[float, float]]:
     """Decoded parameters, the bits of each, and milliseconds of encoding and decoding.
 
     scope: tensor, or model: one vector, whose bits are shared out by coordinates.
@@ -144,7 +181,11 @@ def through(method: Any, gradient: Recorded, scope: str) -> tuple[dict[str, Tens
         return decoded, bits, spent
     sizes = [part.numel() for part in parts.values()]
     pieces = decoded["model"].split(sizes)
-    return dict(zip(parts, pieces, strict=True)), {name: bits["model"] * part.numel() / sum(sizes) for name, part in parts.items()}, spent
+    return (
+        dict(zip(parts, pieces, strict=True)),
+        {name: bits["model"] * part.numel() / sum(sizes) for name, part in parts.items()},
+        spent,
+    )
 
 
 def build(name: str, **settings: Any) -> Any:
@@ -155,9 +196,18 @@ def build(name: str, **settings: Any) -> Any:
 def contenders(gradient: Recorded, scope: str) -> list[Contender]:
     """CASQ over clusters and over cells, and the rivals at the bytes that it takes on this gradient."""
     found = [Contender("clusters", f"{k} clusters", k, build("casq", **{**DEFAULT, "clusters": k})) for k in CLUSTERS]
-    found += [Contender("cells", f"{ratio:g} cells", ratio, build("casq", **{**DEFAULT, "cells_ratio": ratio})) for ratio in CELLS]
+    found += [
+        Contender("cells", f"{ratio:g} cells", ratio, build("casq", **{**DEFAULT, "cells_ratio": ratio}))
+        for ratio in CELLS
+    ]
     for percentile in (95.0, 99.0, 100.0):
-        title = "CASQ" if percentile == 95.0 else f"CASQ, outliers above {percentile:g} %" if percentile < 100 else "CASQ, no outliers"
+        title = (
+            "CASQ"
+            if percentile == 95.0
+            else f"CASQ, outliers above {percentile:g} %"
+            if percentile < 100
+            else "CASQ, no outliers"
+        )
         found.append(Contender("rivals", title, 0, build("casq", **DEFAULT, outlier_percentile=percentile)))
     wanted = _bits(build("casq", **DEFAULT), gradient, scope)
     for title, (name, options) in RIVALS.items():
@@ -187,7 +237,11 @@ def print_tables(rows: Sequence[Row], kinds: Sequence[str]) -> None:
     for study, head in heads.items():
         print(f"\n{head}")
         print(f"{'':32}" + "".join(f"{kind:^31}" for kind in kinds) + f"{'ms':>14}")
-        print(f"{'':32}" + f"{'large':>7}{'small':>8}{'error':>8}{'bits':>7} " * len(kinds) + f"{'encode':>8}{'decode':>8}")
+        print(
+            f"{'':32}"
+            + f"{'large':>7}{'small':>8}{'error':>8}{'bits':>7} " * len(kinds)
+            + f"{'encode':>8}{'decode':>8}"
+        )
         for title in dict.fromkeys(row.title for row in rows if row.study == study):
             own = [row for row in rows if (row.study, row.title) == (study, title)]
             cells = []
@@ -206,7 +260,9 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     shown = ("large", "small", "error", "bits", "encode_ms", "decode_ms")
     return {
         study: {
-            title: {kind: {what: float(f"{mean_of(own, what):.4g}") for what in shown} for kind, own in of_title.items()}
+            title: {
+                kind: {what: float(f"{mean_of(own, what):.4g}") for what in shown} for kind, own in of_title.items()
+            }
             for title, of_title in of_study.items()
         }
         for study, of_study in found.items()
@@ -215,21 +271,35 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
 
 def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.lss", description="CASQ's signed errors by kind of layer, over clusters and cells, and its rivals."
+        prog="python -m benchmarks.lss",
+        description="CASQ's signed errors by kind of layer, over clusters and cells, and its rivals.",
     )
     parser.add_argument("--data", default="digits", help="what the model trains on (default: %(default)s)")
     parser.add_argument("--model", default="cnn", help="the model (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=100, help="steps of training (default: %(default)s)")
-    parser.add_argument("--every", type=int, default=20, help="a gradient is recorded every so many steps (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of the run (default: %(default)s)")
-    parser.add_argument("--scope", default="tensor", choices=("tensor", "model"), help="what is compressed at once (default: %(default)s)")
     parser.add_argument(
-        "--coordinates", type=int, default=10**7, help="of the vector that speed is measured on; 0: none (default: %(default)s)"
+        "--every", type=int, default=20, help="a gradient is recorded every so many steps (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of the run (default: %(default)s)")
+    parser.add_argument(
+        "--scope",
+        default="tensor",
+        choices=("tensor", "model"),
+        help="what is compressed at once (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--coordinates",
+        type=int,
+        default=10**7,
+        help="of the vector that speed is measured on; 0: none (default: %(default)s)",
     )
     parser.add_argument("--out", type=Path, help="folder for the figure and every measurement")
     chosen = parser.parse_args(given)
     if chosen.steps < chosen.every or chosen.every < 1:
-        parser.error(f"--steps {chosen.steps} --every {chosen.every}: no gradient is recorded; steps must reach every, which is at least 1")
+        parser.error(
+            f"--steps {chosen.steps} --every {chosen.every}: no gradient is recorded; steps must reach every, which "
+            f"is at least 1"
+        )
     gradients, kinds = record(chosen.data, chosen.model, chosen.steps, chosen.every, chosen.seed)
     present = [kind for kind in KINDS if kind in kinds.values()]
     rows = [
@@ -239,7 +309,10 @@ def main(given: Sequence[str] | None = None) -> None:
         for row in measure(contender, gradient, kinds, chosen.scope)
     ]
     total = sum(part.numel() for part in gradients[0].parts.values())
-    print(f"{chosen.model} on {chosen.data}: {len(gradients)} gradients of {total:,} coordinates, to step {gradients[-1].step}")
+    print(
+        f"{chosen.model} on {chosen.data}: {len(gradients)} gradients of {total:,} coordinates, to step "
+        f"{gradients[-1].step}"
+    )
     print_tables(rows, present)
     figures: dict[str, Any] = {
         "model": chosen.model,
@@ -258,17 +331,29 @@ def main(given: Sequence[str] | None = None) -> None:
             writer = csv.DictWriter(file, [item.name for item in fields(Row)])
             writer.writeheader()
             writer.writerows(asdict(row) for row in rows)
-        print("\n" + "\n".join(str(path) for path in lss_figure.draw(rows, present, f"{chosen.model}, {chosen.data}", chosen.out)))
+        print(
+            "\n"
+            + "\n".join(
+                str(path) for path in lss_figure.draw(rows, present, f"{chosen.model}, {chosen.data}", chosen.out)
+            )
+        )
     print(json.dumps(figures))
 
 
 def speed(size: int) -> dict[str, dict[str, float]]:
     """The table of ``lss_speed``, printed."""
     found = lss_speed.measure(size)
-    print(f"\n{size:,} coordinates, {torch.get_num_threads()} threads" + f"{'encode':>14}{'GB/s':>8}{'decode':>12}{'GB/s':>8}{'eager':>12}")
+    print(
+        f"\n{size:,} coordinates, {torch.get_num_threads()} threads"
+        + f"{'encode':>14}{'GB/s':>8}{'decode':>12}{'GB/s':>8}{'eager':>12}"
+    )
     for name, row in found.items():
-        times = f"{row['encode_ms']:25.0f} ms{row['encode_gb_s']:8.3f}{row['decode_ms']:9.0f} ms{row['decode_gb_s']:8.3f}"
-        print(f"{METHODS[name].title:20}{times}{row['eager_ms']:9.0f} ms, {row['encode_over_eager']:.1f} times encode's")
+        times = (
+            f"{row['encode_ms']:25.0f} ms{row['encode_gb_s']:8.3f}{row['decode_ms']:9.0f} ms{row['decode_gb_s']:8.3f}"
+        )
+        print(
+            f"{METHODS[name].title:20}{times}{row['eager_ms']:9.0f} ms, {row['encode_over_eager']:.1f} times encode's"
+        )
     return {name: {what: float(f"{value:.4g}") for what, value in row.items()} for name, row in found.items()}
 
 

@@ -1,4 +1,6 @@
-"""The figure of ``benchmarks.lss``: signed errors, squared error and time against clusters and cells, and rivals at like bytes."""
+"""The figure of ``benchmarks.lss``: signed errors, squared error and time against clusters and cells, and rivals at
+like bytes.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def draw(rows: Sequence[Row], kinds: Sequence[str], title: str, folder: Path) ->
             for axis in row:
                 axis.set(xscale="log", xlabel=AXES[study])
                 if study == "clusters":
-                    axis.set_xticks(sorted({r.number for r in of_study}), [f"{r:g}" for r in sorted({r.number for r in of_study})])
+                    axis.set_xticks(
+                        sorted({r.number for r in of_study}), [f"{r:g}" for r in sorted({r.number for r in of_study})]
+                    )
                     axis.minorticks_off()
         _rivals(axes[2], rows, kinds)
         handles = [Line2D([], [], color=COLOURS[kind], marker=MARKERS[kind], label=kind) for kind in kinds]
@@ -64,7 +68,9 @@ def _signed(axis: Any, rows: Sequence[Row], kinds: Sequence[str]) -> None:
     for what, dash in SIZES:
         _lines(axis, rows, kinds, what, dash)
     axis.axhline(0, color="#777777", linewidth=0.8, zorder=1)
-    axis.set_yscale("symlog", linthresh=0.01, linscale=0.7)  # one cluster more than the outliers' errs a hundred times as much as many do
+    axis.set_yscale(
+        "symlog", linthresh=0.01, linscale=0.7
+    )  # one cluster more than the outliers' errs a hundred times as much as many do
     axis.set_yticks([-0.1, -0.01, 0, 0.01, 0.1], ["-.1", "-.01", "0", ".01", ".1"])
     axis.set_ylabel("signed error / magnitude")
 
@@ -74,7 +80,12 @@ def _times(axis: Any, rows: Sequence[Row]) -> None:
     for what, marker in (("encode_ms", "o"), ("decode_ms", "s")):
         at = [statistics.median(getattr(row, what) for row in rows if row.number == number) for number in numbers]
         axis.plot(
-            numbers, at, color="#444444" if marker == "o" else "#8c8c8c", marker=marker, markersize=3.4, label=what.removesuffix("_ms")
+            numbers,
+            at,
+            color="#444444" if marker == "o" else "#8c8c8c",
+            marker=marker,
+            markersize=3.4,
+            label=what.removesuffix("_ms"),
         )
     axis.set(ylabel="ms a gradient", ylim=(0, None))
     axis.legend(loc="center right")
@@ -84,15 +95,24 @@ def _rivals(axes: Any, rows: Sequence[Row], kinds: Sequence[str]) -> None:
     """Bars of each method at like bytes."""
     titles = list(dict.fromkeys(row.title for row in rows if row.study == "rivals"))
     for axis, (what, label) in zip(
-        axes, {"large": "signed error, large", "small": "signed error, small", "error": "squared error"}.items(), strict=True
+        axes,
+        {"large": "signed error, large", "small": "signed error, small", "error": "squared error"}.items(),
+        strict=True,
     ):
         for place, kind in enumerate(kinds):
             own = [
-                statistics.fmean(getattr(r, what) for r in rows if (r.study, r.title, r.kind) == ("rivals", title, kind))
+                statistics.fmean(
+                    getattr(r, what) for r in rows if (r.study, r.title, r.kind) == ("rivals", title, kind)
+                )
                 for title in titles
             ]
             height = 0.8 / len(kinds)
-            axis.barh([number + height * (place - (len(kinds) - 1) / 2) for number in range(len(titles))], own, height, color=COLOURS[kind])
+            axis.barh(
+                [number + height * (place - (len(kinds) - 1) / 2) for number in range(len(titles))],
+                own,
+                height,
+                color=COLOURS[kind],
+            )
         axis.set_yticks(range(len(titles)), titles if what == "large" else [""] * len(titles), fontsize=5.5)
         axis.invert_yaxis()
         axis.set_xlabel(label)

@@ -1,7 +1,8 @@
 """How fast CASQ and SketchML are on one long vector, beside eager PyTorch: the last table of ``benchmarks.lss``.
 
-The eager forms do what the methods do with PyTorch's own operators, thresholds given: clusters by ``bucketize``, cells by a random
-permutation's number, sums by ``index_add_``, numbers through ``zlib`` at its fastest level.  They write no message.
+The eager forms do what the methods do with PyTorch's own operators, thresholds given: clusters by ``bucketize``, cells
+by a random permutation's number, sums by ``index_add_``, numbers through ``zlib`` at its fastest level.  They write no
+message.
 """
 
 from __future__ import annotations
@@ -50,10 +51,15 @@ def eager_sketchml(x: Tensor, thresholds: Tensor) -> object:
 
 
 def measure(size: int) -> dict[str, dict[str, float]]:
-    """Method -> median milliseconds of encode, decode and the eager encode, and GB/s of float32 coordinates; in turns."""
+    """Method -> median milliseconds of encode, decode and the eager encode, and GB/s of float32 coordinates.
+
+    In turns.
+    """
     x, key = heavy(size), Key(0, 0, 0, "speed")
     sample = clusters.sample(x, 16384, (1, 2))
-    trained, quantiles = (torch.from_numpy(found) for found in (clusters.trained(sample, 8, 95), clusters.quantiles(sample, 128)))
+    trained, quantiles = (
+        torch.from_numpy(found) for found in (clusters.trained(sample, 8, 95), clusters.quantiles(sample, 128))
+    )
     eager: dict[str, Callable[[], object]] = {
         "casq": lambda: eager_casq(x, trained, max(1, size // 1600)),
         "sketchml": lambda: eager_sketchml(x, quantiles),
@@ -62,7 +68,11 @@ def measure(size: int) -> dict[str, dict[str, float]]:
     for name, rival in eager.items():
         method = METHODS[name].load()(METHODS[name].settings())
         message = method.encode(x, key)
-        calls = {"encode_ms": lambda m=method: m.encode(x, key), "decode_ms": lambda m=method, s=message: m.decode(s), "eager_ms": rival}
+        calls = {
+            "encode_ms": lambda m=method: m.encode(x, key),
+            "decode_ms": lambda m=method, s=message: m.decode(s),
+            "eager_ms": rival,
+        }
         times: dict[str, list[float]] = {what: [] for what in calls}
         for turn in range(TURNS):
             for what, call in calls.items():

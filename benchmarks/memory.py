@@ -1,15 +1,19 @@
-"""Memory that training takes, with packed activations and without: ``python -m benchmarks.memory [--model NAME] [--batch N] [--rounds N]``.
+"""Memory that training takes, with packed activations and without:
+``python -m benchmarks.memory [--model NAME] [--batch N] [--rounds N]``.
 
-A bare loop (model in channels-last order, cross-entropy, SGD with momentum) on random images of CIFAR's shape (a GPT: characters), as it is
-and with ``nuq.CompressedTraining(model, activations=FORMAT)``.  One process for each variant; all take their steps in turns, in another
-order every round, none while another does.
+A bare loop (model in channels-last order, cross-entropy, SGD with momentum) on random images of CIFAR's shape (a GPT:
+characters), as it is and with ``nuq.CompressedTraining(model, activations=FORMAT)``.  One process for each variant; all
+take their steps in turns, in another order every round, none while another does.
 
-- peak: the process's largest resident memory (VmHWM) over all steps, less what was resident before the first: activations, gradients,
-  momenta and whatever computing takes beside them.  Model, images and libraries are there before.
-- All variants give freed memory back at once (``train.process.memory.return_freed_memory``), as every run with packed activations does.
+- peak: the process's largest resident memory (VmHWM) over all steps, less what was resident before the first:
+  activations, gradients, momenta and whatever computing takes beside them.  Model, images and libraries are there
+  before.
+- All variants give freed memory back at once (``train.process.memory.return_freed_memory``), as every run with packed
+  activations does.
 - slowdown: time of a step over that of fp32 in the same round; median and quartiles over the rounds.
-- loss: after all steps, so that one sees that they train; held: bytes that autograd's tensors take, before over after.  smaq's may exceed
-  32/6 = 5.33, the most of the published format, since zeros are masked here; ``smaq zeros=coded`` is without those masks.
+- loss: after all steps, so that one sees that they train; held: bytes that autograd's tensors take, before over after.
+  smaq's may exceed 32/6 = 5.33, the most of the published format, since zeros are masked here; ``smaq zeros=coded`` is
+  without those masks.
 
 Claims, of smaq on ResNet-18 with the CIFAR stem: peak_ratio <= .42, slowdown <= 1.5.
 """
@@ -64,7 +68,10 @@ def child(model_name: str, spec: str, batch: int, threads: int) -> None:
         text = torch.randint(num_classes, (batch, shape[0] + 1))
         x, y = text[:, :-1], text[:, 1:]
     else:
-        x, y = torch.randn(batch, *shape).contiguous(memory_format=torch.channels_last), torch.randint(num_classes, (batch,))
+        x, y = (
+            torch.randn(batch, *shape).contiguous(memory_format=torch.channels_last),
+            torch.randint(num_classes, (batch,)),
+        )
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # the peak so far is of loading
     before, loss = resident_bytes("VmRSS"), 0.0
@@ -88,7 +95,9 @@ class Variant:
         options = ["--child", spec, "--model", model, "--batch", str(batch), "--threads", str(threads)]
         environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
         command = [sys.executable, "-m", "benchmarks.memory", *options]
-        self._process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         assert self._process.stdin and self._process.stdout
         self._to, self._from = self._process.stdin, self._process.stdout
         self._answer()
@@ -136,7 +145,10 @@ def measured(model: str, specs: Sequence[str], batch: int, rounds: int, threads:
     for spec, row in rows.items():
         ratios = [mine / plain for mine, plain in zip(times[spec][WARM_UP:], times[PLAIN][WARM_UP:], strict=True)]
         low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
-        row |= {"peak_ratio": row["peak_mb"] / rows[PLAIN]["peak_mb"], "step_s": statistics.median(times[spec][WARM_UP:])}
+        row |= {
+            "peak_ratio": row["peak_mb"] / rows[PLAIN]["peak_mb"],
+            "step_s": statistics.median(times[spec][WARM_UP:]),
+        }
         row |= {"slowdown": middle, "slowdown_low": low, "slowdown_high": high}
     return rows
 
@@ -154,13 +166,18 @@ HEAD = f"{'activations':24}{'peak MB':>10}{'ratio':>8}{'held':>8}{'step s':>9}{'
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table, then one JSON object."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.memory", description="Memory that training takes, with packed activations and without."
+        prog="python -m benchmarks.memory",
+        description="Memory that training takes, with packed activations and without.",
     )
     parser.add_argument("--model", default=RESNET18, metavar="NAME", help="one that takes CIFAR's images, or gpt")
     parser.add_argument("--batch", type=int, default=256, help="images of a step, or a GPT's windows of 64 characters")
-    parser.add_argument("--rounds", type=int, default=8, help="timed steps of each variant, at least 2; one more warms up")
+    parser.add_argument(
+        "--rounds", type=int, default=8, help="timed steps of each variant, at least 2; one more warms up"
+    )
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="CPU threads")
-    parser.add_argument("--formats", nargs="+", default=list(VARIANTS), metavar="FORMAT", help=f"of activations; {PLAIN} is among them")
+    parser.add_argument(
+        "--formats", nargs="+", default=list(VARIANTS), metavar="FORMAT", help=f"of activations; {PLAIN} is among them"
+    )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     if chosen.batch < 1 or chosen.threads < 1:
@@ -173,8 +190,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     if PLAIN not in chosen.formats or chosen.rounds < 2:
         parser.error(f"--formats must have {PLAIN}, which the others are compared with, and --rounds be at least 2")
-    told = {"model": chosen.model, "batch": chosen.batch, "threads": chosen.threads, "rounds": chosen.rounds, "load": os.getloadavg()[0]}
-    print(f"{chosen.model}, {chosen.batch} examples a step, {chosen.threads} threads; load {told['load']:.1f}\n{HEAD}", flush=True)
+    told = {
+        "model": chosen.model,
+        "batch": chosen.batch,
+        "threads": chosen.threads,
+        "rounds": chosen.rounds,
+        "load": os.getloadavg()[0],
+    }
+    print(
+        f"{chosen.model}, {chosen.batch} examples a step, {chosen.threads} threads; load {told['load']:.1f}\n{HEAD}",
+        flush=True,
+    )
     try:
         rows = measured(chosen.model, chosen.formats, chosen.batch, chosen.rounds, chosen.threads)
     except RuntimeError as error:

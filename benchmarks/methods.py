@@ -1,20 +1,24 @@
-"""Every method of METHODS on one gradient: error, bits, speed: ``python -m benchmarks.methods [--methods NAME ..] [--quick] [--out DIR]``.
+"""Every method of METHODS on one gradient: error, bits, speed:
+``python -m benchmarks.methods [--methods NAME ..] [--quick] [--out DIR]``.
 
-The gradient is a real one of 11 million coordinates, of a ResNet-18 on CIFAR-10 or, with ``--model gpt``, of a GPT on text
-(``benchmarks.model_gradient``; where the images are not there, a stand-in's, and then nothing is claimed).  A method may come with
-settings: ``--methods qsgd "topk ratio=0.001"``.
+The gradient is a real one of 11 million coordinates, of a ResNet-18 on CIFAR-10 or, with ``--model gpt``, of a GPT on
+text (``benchmarks.model_gradient``; where the images are not there, a stand-in's, and then nothing is claimed).  A
+method may come with settings: ``--methods qsgd "topk ratio=0.001"``.
 
-- error: ``|x - C(x)|^2 / |x|^2`` of what another instance decodes from the bytes: the median over the gradients of three steps, 10, 12 and
-  14, each under a key of its own (least .. largest); of an unbiased method it is the variance.  Three gradients early in one run say no
-  more than that range.  Adaptive methods learn their levels from those of steps 6 and 8; what remembers goes through the three in turn.
+- error: ``|x - C(x)|^2 / |x|^2`` of what another instance decodes from the bytes: the median over the gradients of
+  three steps, 10, 12 and 14, each under a key of its own (least .. largest); of an unbiased method it is the variance.
+  Three gradients early in one run say no more than that range.  Adaptive methods learn their levels from those of steps
+  6 and 8; what remembers goes through the three in turn.
 - bits: ``8 * bytes / coordinates``, of whole messages; where ``scope=tensor``, of one message per parameter.
 - GB/s of float32 input: ``encode`` up to the bytes with their checksum, ``decode`` from them to float32.  Medians.
-- eager: the method as a user would write it in PyTorch (``benchmarks.eager``), which stops before the bytes; timed right before every
-  encoding.  The ratio is taken pair by pair: median (least .. largest).
+- eager: the method as a user would write it in PyTorch (``benchmarks.eager``), which stops before the bytes; timed
+  right before every encoding.  The ratio is taken pair by pair: median (least .. largest).
 
-Where others load the machine, ``--threads 1`` measures that thread's own time: what one core does, and so less than two do.
+Where others load the machine, ``--threads 1`` measures that thread's own time: what one core does, and so less than two
+do.
 
-Claim: every encoding runs at ten times the eager one or at 1 GB/s.  What does not is listed, and the docstring of its code says why.
+Claim: every encoding runs at ten times the eager one or at 1 GB/s.  What does not is listed, and the docstring of its
+code says why.
 """
 
 from __future__ import annotations
@@ -81,7 +85,11 @@ class Contender:
         if not self.by_tensor:
             return {"model": vector}
         pieces = self.gradients.parts(vector)
-        return pieces if getattr(self.compressor, "shaped", False) else {name: piece.reshape(-1) for name, piece in pieces.items()}
+        return (
+            pieces
+            if getattr(self.compressor, "shaped", False)
+            else {name: piece.reshape(-1) for name, piece in pieces.items()}
+        )
 
     def encode(self, parts: dict[str, Tensor], step: int) -> list[Tensor]:
         return [self.compressor.encode(part, Key(1, step, 0, name)).to_bytes() for name, part in parts.items()]
@@ -91,7 +99,9 @@ class Contender:
         return [by.decode(parse(message)) for message in messages]
 
     def accuracy(self) -> tuple[list[float], float]:
-        """Relative errors of the gradients, each under a key of its own, as a fresh instance decodes them, and bits per coordinate."""
+        """Relative errors of the gradients, each under a key of its own, as a fresh instance decodes them, and bits per
+        coordinate.
+        """
         errors, num_bytes = [], 0
         for step, vector in enumerate(self.gradients.measure):
             messages = self.encode(self.parts(vector), step)
@@ -102,7 +112,9 @@ class Contender:
 
 
 def seconds(call: Callable[[], object], device: str) -> float:
-    """Time of one call and, on a GPU, of what it started; of a single thread its own time, which others on the machine do not change."""
+    """Time of one call and, on a GPU, of what it started; of a single thread its own time, which others on the machine
+    do not change.
+    """
     clock = time.thread_time if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
     started = clock()
     call()
@@ -111,8 +123,12 @@ def seconds(call: Callable[[], object], device: str) -> float:
     return clock() - started
 
 
-def measure(case: str, gradients: Gradients, pairs: int = PAIRS, budget_s: float = BUDGET_S, device: str = "cpu") -> Row:
-    """One method: its accuracy, then eager, encode and decode in turns, until there are enough pairs or the time is up."""
+def measure(
+    case: str, gradients: Gradients, pairs: int = PAIRS, budget_s: float = BUDGET_S, device: str = "cpu"
+) -> Row:
+    """One method: its accuracy, then eager, encode and decode in turns,
+    until there are enough pairs or the time is up.
+    """
     of = Contender(case, gradients)
     errors, bits = of.accuracy()
     parts = of.parts(gradients.measure[0])
@@ -155,7 +171,11 @@ HEAD = f"{'':34}{'error':>12}{'least .. largest':>24}{'bits':>9}{'encode':>9}{'d
 
 def line(row: Row) -> str:
     """One line of the table."""
-    rival = "   none" if row.ratio is None else f"{row.eager_gb_per_s:9.3f}{row.ratio:9.1f}x ({row.ratio_low:.1f} .. {row.ratio_high:.1f})"
+    rival = (
+        "   none"
+        if row.ratio is None
+        else f"{row.eager_gb_per_s:9.3f}{row.ratio:9.1f}x ({row.ratio_low:.1f} .. {row.ratio_high:.1f})"
+    )
     mark = "" if row.reached else "   below"
     rates = f"{row.encode_gb_per_s:9.2f}{row.decode_gb_per_s:9.2f}"
     biased = "" if row.unbiased else " b"
@@ -164,9 +184,16 @@ def line(row: Row) -> str:
 
 
 def table(
-    cases: Sequence[str], gradients: Gradients, pairs: int, budget_s: float, device: str = "cpu", failed: dict[str, str] | None = None
+    cases: Sequence[str],
+    gradients: Gradients,
+    pairs: int,
+    budget_s: float,
+    device: str = "cpu",
+    failed: dict[str, str] | None = None,
 ) -> dict[str, Row]:
-    """Measured and printed one by one.  failed: takes what a method failed with, by its case; without it such an error is raised."""
+    """Measured and printed one by one.  failed: takes what a method failed with, by its case; without it such an error
+    is raised.
+    """
     rows: dict[str, Row] = {}
     print(HEAD, flush=True)
     for case in cases:
@@ -212,11 +239,15 @@ def on_device(cases: Sequence[str], gradients: Gradients, pairs: int, budget_s: 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print the table, draw the figure, and print the JSON object."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.methods", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), metavar="METHOD", help='names, with settings: "topk ratio=0.1"')
+    parser.add_argument(
+        "--methods", nargs="+", default=list(METHODS), metavar="METHOD", help='names, with settings: "topk ratio=0.1"'
+    )
     parser.add_argument("--model", default="cifar_resnet18", choices=list(model_gradient.MODELS), help="whose gradient")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_PAIRS} pairs of each method, for a look")
     parser.add_argument("--pairs", type=int, help=f"pairs of each method ({PAIRS}, or {QUICK_PAIRS})")
-    parser.add_argument("--device", choices=("cuda", "cpu"), help="this one alone (the CPU, then a GPU where there is one)")
+    parser.add_argument(
+        "--device", choices=("cuda", "cpu"), help="this one alone (the CPU, then a GPU where there is one)"
+    )
     parser.add_argument("--threads", type=int, default=2, help="CPU threads; of 1 its own time counts, else wall time")
     parser.add_argument("--out", type=Path, default=None, help="folder of the figure (none: no figure)")
     chosen = parser.parse_args(arguments)
@@ -230,7 +261,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     pairs, budget_s = (QUICK_PAIRS, QUICK_BUDGET_S) if chosen.quick else (PAIRS, BUDGET_S)
     pairs = chosen.pairs or pairs
     if chosen.device:
-        told = {"gradient": gradients.title, "stand_in": gradients.stand_in, "num_coordinates": gradients.num_coordinates}
+        told = {
+            "gradient": gradients.title,
+            "stand_in": gradients.stand_in,
+            "num_coordinates": gradients.num_coordinates,
+        }
         found = on_device(chosen.methods, gradients, pairs, budget_s, chosen.device)
         print(json.dumps(told | found))
         if found["failed"]:
@@ -242,7 +277,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     how = f"{chosen.threads} threads, wall time" if chosen.threads > 1 else "1 thread, its own time"
     print(f"{gradients.title}: {gradients.num_coordinates:,} coordinates; {how}, {kernels}; copy_ {memory:.1f} GB/s")
     print(
-        f"error: the median of {len(gradients.measure)} gradients, and their range; b: biased; below: neither 10x the eager one nor 1 GB/s"
+        f"error: the median of {len(gradients.measure)} gradients, and their range; b: biased; below: neither 10x the "
+        f"eager one nor 1 GB/s"
     )
     print("encode, decode, eager: GB/s of float32 input")
     rows = table(chosen.methods, gradients, pairs, budget_s)
@@ -254,7 +290,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "kernels": kernels,
         "copy_gb_per_s": memory,
         **summary(rows, gradients),
-        "gpu": on_device(chosen.methods, gradients, pairs, budget_s, "cuda") if torch.cuda.is_available() else "not measured",
+        "gpu": on_device(chosen.methods, gradients, pairs, budget_s, "cuda")
+        if torch.cuda.is_available()
+        else "not measured",
     }
     if gradients.stand_in:
         print("a stand-in's gradient: nothing is claimed")

@@ -1,4 +1,6 @@
-"""Gradients of a model from the first steps of a run of the ``train`` package: of a ResNet-18 on CIFAR-10, or of a GPT on text."""
+"""Gradients of a model from the first steps of a run of the ``train`` package: of a ResNet-18 on CIFAR-10, or of a GPT
+on text.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ CACHE = Path("runs") / "methods"
 MODELS = {  # name: what it is trained on, in words, and the settings of its run
     "cifar_resnet18": ("CIFAR-10", {"data": "cifar10"}),
     "lenet": ("CIFAR-10", {"data": "cifar10"}),  # 657,000 parameters, for a look
-    "gpt": ("text", {"data": "text", "model.layers": 6, "model.heads": 6, "model.width": 384, "optim": "adamw"}),  # 10.8 million parameters
+    "gpt": (
+        "text",
+        {"data": "text", "model.layers": 6, "model.heads": 6, "model.width": 384, "optim": "adamw"},
+    ),  # 10.8 million parameters
 }
 BATCH_SIZE = 32
 LEARN_AT, MEASURE_AT = (6, 8), (10, 12, 14)  # steps
@@ -24,7 +29,8 @@ LEARN_AT, MEASURE_AT = (6, 8), (10, 12, 14)  # steps
 
 @dataclass(frozen=True)
 class Gradients:
-    """title: of tables and figures; shapes: of the parameters, by name, in order; learn, measure: float32[n], one after the other.
+    """title: of tables and figures; shapes: of the parameters, by name, in order; learn, measure: float32[n], one after
+    the other.
 
     stand_in: of random images, since the real ones are not there: no claim rests on it.
     """
@@ -60,7 +66,14 @@ def _recorded(model: str, stand_in: bool) -> Gradients:
     if place.exists():
         kept = torch.load(place, weights_only=True)
         return Gradients(title, kept["shapes"], kept["learn"], kept["measure"], stand_in)
-    chosen = {"method": "supersgd", "model": model, **settings, "batch_size": BATCH_SIZE, "workers": 1, "stand_in": stand_in}
+    chosen = {
+        "method": "supersgd",
+        "model": model,
+        **settings,
+        "batch_size": BATCH_SIZE,
+        "workers": 1,
+        "stand_in": stand_in,
+    }
     trainer = Trainer(resolving.resolve({**chosen, "threads": torch.get_num_threads()}), device=torch.device("cpu"))
     found = trained(trainer, LEARN_AT, MEASURE_AT, title)
     place.parent.mkdir(parents=True, exist_ok=True)

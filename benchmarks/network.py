@@ -1,4 +1,5 @@
-"""A network of chosen speed on one machine: network namespaces joined by a bridge, what each sends limited by a token bucket.
+"""A network of chosen speed on one machine: network namespaces joined by a bridge, what each sends limited by a token
+bucket.
 
 ::
 
@@ -6,9 +7,9 @@
         process = subprocess.Popen(net.command(2, ["python", "program.py"]))
         net.set_rate(1000)                       # of the running namespaces
 
-The bridge lives in a namespace of its own, so nothing is left outside the namespaces, and deleting them undoes everything.  Their names
-carry the process that made them; those of a process that is gone are deleted by the next one.  Only what a rank sends is limited, as on
-a link that is as fast in both directions and never congested at the receiver.
+The bridge lives in a namespace of its own, so nothing is left outside the namespaces, and deleting them undoes
+everything.  Their names carry the process that made them; those of a process that is gone are deleted by the next one.
+Only what a rank sends is limited, as on a link that is as fast in both directions and never congested at the receiver.
 """
 
 from __future__ import annotations
@@ -55,14 +56,17 @@ else:
 
 @dataclass(frozen=True)
 class Counters:
-    """What an interface has sent: bytes with the headers of Ethernet, IP and TCP, and packets; segments that TCP sent a second time."""
+    """What an interface has sent: bytes with the headers of Ethernet, IP and TCP, and packets; segments that TCP sent a
+    second time.
+    """
 
     num_bytes: int
     num_packets: int
     num_resent: int = 0
 
     def payload_since(self, earlier: Counters) -> int:
-        """Bytes of payload since ``earlier``: an acknowledgement is 66 bytes, and so is the header of a packet however long.
+        """Bytes of payload since ``earlier``: an acknowledgement is 66 bytes, and so is the header of a packet however
+        long.
 
         What TCP sent again, because a busy receiver was late to acknowledge it, counts once.
         """
@@ -100,7 +104,9 @@ def why_not() -> str | None:
 
 
 def burst_bytes(rate_mbit: float) -> int:
-    """The bucket's size: a small one delivers less than a fast link's rate, a large one lets a slow link's first bytes through at once."""
+    """The bucket's size: a small one delivers less than a fast link's rate, a large one lets a slow link's first bytes
+    through at once.
+    """
     return 64 << 10 if rate_mbit < 1000 else 256 << 10 if rate_mbit < 10_000 else 4 << 20
 
 
@@ -126,14 +132,23 @@ class Network:
         if not 0 < rate_mbit <= FASTEST_MBIT:
             raise ValueError(f"rate_mbit={rate_mbit:g} must be above 0 and at most {FASTEST_MBIT}")
         for rank in range(self.num_ranks):
-            limit = ["rate", f"{round(rate_mbit * 1e6)}bit", "burst", str(burst_bytes(rate_mbit)), "latency", f"{QUEUE_MS}ms"]
+            limit = [
+                "rate",
+                f"{round(rate_mbit * 1e6)}bit",
+                "burst",
+                str(burst_bytes(rate_mbit)),
+                "latency",
+                f"{QUEUE_MS}ms",
+            ]
             _run(["tc", "-n", self.namespace(rank), "qdisc", "replace", "dev", INTERFACE, "root", "tbf", *limit])
 
     def raw_mbit(self, seconds: float = 1.0) -> float:
         """Payload rate of one TCP stream from rank 1 to rank 0, without the first quarter of the time."""
         program = [sys.executable, "-S", "-c", STREAM]
         rest = [self.address(0), str(seconds)]
-        with subprocess.Popen(self.command(0, [*program, "receive", *rest]), stdout=subprocess.PIPE, text=True) as receiver:
+        with subprocess.Popen(
+            self.command(0, [*program, "receive", *rest]), stdout=subprocess.PIPE, text=True
+        ) as receiver:
             try:
                 assert receiver.stdout is not None
                 receiver.stdout.readline()
@@ -145,7 +160,10 @@ class Network:
 
 @contextlib.contextmanager
 def network(num_ranks: int, rate_mbit: float) -> Iterator[Network]:
-    """Make the namespaces, and delete them in the end whatever happens.  Raises ValueError where it cannot be done here."""
+    """Make the namespaces, and delete them in the end whatever happens.
+
+    Raises ValueError where it cannot be done here.
+    """
     if reason := why_not():
         raise ValueError(reason)
     if not 2 <= num_ranks <= 250:
@@ -202,5 +220,8 @@ def _run(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
-        raise ValueError(f"the simulated network cannot be made: `{' '.join(command[:8])}` says {said[-1] if said else done.returncode!r}")
+        raise ValueError(
+            f"the simulated network cannot be made: `{' '.join(command[:8])}` says "
+            f"{said[-1] if said else done.returncode!r}"
+        )
     return done.stdout

@@ -1,15 +1,17 @@
-"""Which norm the buckets of adaptive methods should have: ``python -m benchmarks.norms [--methods alq amq ..] [--bits 2 3 ..]``.
+"""Which norm the buckets of adaptive methods should have:
+``python -m benchmarks.norms [--methods alq amq ..] [--bits 2 3 ..]``.
 
-Gradients of four workers are recorded early, in the middle and late in runs without compression (``RUNS``; of data that is there).  Levels
-are fitted to two workers' gradients, and the error ``|x - C(x)|^2 / |x|^2`` is that of the two others', through the bytes:
+Gradients of four workers are recorded early, in the middle and late in runs without compression (``RUNS``; of data that
+is there).  Levels are fitted to two workers' gradients, and the error ``|x - C(x)|^2 / |x|^2`` is that of the two
+others', through the bytes:
 
 - fresh: at the same step, which is what an update is worth at once;
 - later: at the next moment's, which is what it is worth until the next update;
 - unfitted: of the levels that a method has before any update.
 
-Buckets of ``BUCKETS`` coordinates cut the whole gradient (scope=model); ``tensor`` is one vector per parameter in buckets of 8192, as in
-the DDP hook.  A cell is the geometric mean over runs and moments; ``worst`` is the largest ratio to the best norm of the same case.
-The last line is one JSON object.
+Buckets of ``BUCKETS`` coordinates cut the whole gradient (scope=model); ``tensor`` is one vector per parameter in
+buckets of 8192, as in the DDP hook.  A cell is the geometric mean over runs and moments; ``worst`` is the largest ratio
+to the best norm of the same case.  The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -104,7 +106,10 @@ def error(compressor: AdaptiveQuantizer, run: Recorded, gradients: Sequence[Tens
     found = []
     for worker, gradient in enumerate(gradients):
         vectors = run.vectors(gradient, bucket)
-        messages = [compressor.encode(vector, Key(1, 0, worker, str(number))).to_bytes() for number, vector in enumerate(vectors)]
+        messages = [
+            compressor.encode(vector, Key(1, 0, worker, str(number))).to_bytes()
+            for number, vector in enumerate(vectors)
+        ]
         decoded = torch.cat([compressor.decode(parse(message)) for message in messages])
         found.append(float((decoded - gradient).double().square().sum() / gradient.double().square().sum()))
     return statistics.mean(found)
@@ -152,14 +157,18 @@ def _groups(table: Table, name: str) -> Iterator[tuple[int, int | str, dict[str,
 
 
 def summary(table: Table, name: str) -> dict[str, dict[str, dict[str, float]]]:
-    """By norm and kind: the geometric mean of all cases' errors, the worst ratio to the best norm of a case, and in how many it is best."""
+    """By norm and kind: the geometric mean of all cases' errors, the worst ratio to the best norm of a case, and in how
+    many it is best.
+    """
     found: dict[str, dict[str, dict[str, float]]] = {norm: {} for norm in NORMS}
     for norm, kind in itertools.product(NORMS, KINDS):
         values, ratios = [], []
         for _, _, cases in _groups(table, name):
             rows = [table[case][kind] for case in cases.values()]
             values += table[cases[norm]][kind]
-            ratios += [own / min(others) for own, others in zip(table[cases[norm]][kind], zip(*rows, strict=True), strict=True)]
+            ratios += [
+                own / min(others) for own, others in zip(table[cases[norm]][kind], zip(*rows, strict=True), strict=True)
+            ]
         best = sum(ratio == 1.0 for ratio in ratios) / len(ratios)
         found[norm][kind] = {"mean": geometric(values), "worst": max(ratios), "best": best}
     return found
@@ -177,7 +186,9 @@ def show(table: Table, name: str) -> None:
         print(f"{'bits':>4}" + "".join(f"{bucket:>28}" for bucket in next(iter(rows.values()))))
         for bits, cells in rows.items():
             print(f"{bits:4}" + "".join(f"{cell:>28}" for cell in cells.values()))
-    print(f"\n{title}{'mean':>{30 - len(title)}}{'worst ratio to the best norm':>32}{'share of cases where it is best':>34}")
+    print(
+        f"\n{title}{'mean':>{30 - len(title)}}{'worst ratio to the best norm':>32}{'share of cases where it is best':>34}"
+    )
     for norm, kinds in summary(table, name).items():
         for kind, found in kinds.items():
             print(f"  {norm:9} {kind:9}{found['mean']:9.3g}{found['worst']:32.2f}{100 * found['best']:32.0f} %")
@@ -186,7 +197,9 @@ def show(table: Table, name: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Record or read the gradients, measure, print the tables and the JSON object."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.norms", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--methods", nargs="+", default=["alq", "alq_n", "amq", "amq_n"], choices=ADAPTIVE, metavar="METHOD")
+    parser.add_argument(
+        "--methods", nargs="+", default=["alq", "alq_n", "amq", "amq_n"], choices=ADAPTIVE, metavar="METHOD"
+    )
     parser.add_argument("--bits", nargs="+", type=int, default=list(BITS), choices=BITS, metavar="BITS")
     parser.add_argument("--runs", nargs="+", default=list(RUNS), choices=list(RUNS), metavar="RUN")
     chosen = parser.parse_args(arguments)

@@ -1,21 +1,24 @@
 """How fast the operators are: ``python -m benchmarks.quantize [--size N] [--repeats R] [--device cuda]``.
 
 GB/s of float32 input (4 bytes a coordinate, whatever the input's type), medians and quartiles.  The measure is
-``Tensor.copy_`` into memory that was written before, of the same float32 coordinates, timed right before every call; the ratio is taken
-pair by pair.  The rival is the eager reference (``nuq.kernels.reference``), timed in the same run on fewer coordinates.
+``Tensor.copy_`` into memory that was written before, of the same float32 coordinates, timed right before every call;
+the ratio is taken pair by pair.  The rival is the eager reference (``nuq.kernels.reference``), timed in the same run on
+fewer coordinates.
 
-How far from the memory's limit, and why (AVX-512 on Sapphire Rapids, 2 threads, copy_ 12.4 GB/s; it reads 4 bytes and writes 4 a
-coordinate; medians of three runs, which differ by 5 %):
+How far from the memory's limit, and why (AVX-512 on Sapphire Rapids, 2 threads, copy_ 12.4 GB/s; it reads 4 bytes and
+writes 4 a coordinate; medians of three runs, which differ by 5 %):
 
-- Encoding moves 4.4 to 4.5 bytes a coordinate, so memory alone would allow a ratio of 1.8; measured 1.29 (uniform, 4 bits) and 1.04
-  (levels, 3 bits).  The limit is arithmetic: 16 coordinates take about 27 vector instructions (10 for the norm in float64, 8 for the hash,
-  9 to round and pack), 38 with a search among levels, and two of them start in a cycle.  A bucket stays in cache between its norm and
-  its codes, and the next one is fetched meanwhile.  Out of its cache one core encodes 10 and 7.5 GB/s, calls included.
-- Decoding into a total moves 8.4 bytes: a ratio of .95 where the copy moves no more than its 8, of 1.4 where it fetches the lines that it
-  overwrites; measured 1.76, since one stream of pages, asked for two pages ahead, runs better than two.  This is the memory's limit.
+- Encoding moves 4.4 to 4.5 bytes a coordinate, so memory alone would allow a ratio of 1.8; measured 1.29 (uniform, 4
+  bits) and 1.04 (levels, 3 bits).  The limit is arithmetic: 16 coordinates take about 27 vector instructions (10 for
+  the norm in float64, 8 for the hash, 9 to round and pack), 38 with a search among levels, and two of them start in a
+  cycle.  A bucket stays in cache between its norm and its codes, and the next one is fetched meanwhile.  Out of its
+  cache one core encodes 10 and 7.5 GB/s, calls included.
+- Decoding into a total moves 8.4 bytes: a ratio of .95 where the copy moves no more than its 8, of 1.4 where it fetches
+  the lines that it overwrites; measured 1.76, since one stream of pages, asked for two pages ahead, runs better than
+  two.  This is the memory's limit.
 - The rotation moves 8 bytes: measured 1.36, at 24 vector instructions for 16 coordinates; out of cache 13 GB/s a core.
-- AVX2: 1.03, .76, 1.57, .98; baseline (SSE2): .53, .24, 1.03, .63.  Level sets above 32 (AVX2: 16) levels need lookups in memory:
-  .37 at 8 bits.  One bucket in all is read twice: .96.
+- AVX2: 1.03, .76, 1.57, .98; baseline (SSE2): .53, .24, 1.03, .63.  Level sets above 32 (AVX2: 16) levels need lookups
+  in memory:  .37 at 8 bits.  One bucket in all is read twice: .96.
 """
 
 from __future__ import annotations
@@ -44,7 +47,10 @@ MAIN = ("encode_uniform_4bit", "encode_levels_3bit", "decode_accumulate_3bit", "
 
 @dataclass(frozen=True)
 class Row:
-    """One operation: ``kind`` is encode (levels), uniform, decode or hadamard; ``bucket_size`` 0 is one bucket in all."""
+    """One operation: ``kind`` is encode (levels), uniform, decode or hadamard.
+
+    ``bucket_size`` 0 is one bucket in all.
+    """
 
     name: str
     kind: str
@@ -56,12 +62,7 @@ class Row:
     block: int = 1024
 
 
-ROWS = (
-    Row(MAIN[0], "uniform", 16),
-    Row(MAIN[1], "encode", 8),
-    Row(MAIN[2], "decode", 8),
-    Row(MAIN[3], "hadamard"),
-)
+ROWS = (Row(MAIN[0], "uniform", 16), Row(MAIN[1], "encode", 8), Row(MAIN[2], "decode", 8), Row(MAIN[3], "hadamard"))
 MORE_ROWS = (
     Row("uniform, 1 bit", "uniform", 2),
     Row("uniform, 2 bits", "uniform", 4),
@@ -93,7 +94,10 @@ class Prepared:
 
 
 def levels_of(count: int) -> Tensor:
-    """Levels for normal coordinates in units of the norm of 8192: dense around zero.  No kernel's time depends on their indices."""
+    """Levels for normal coordinates in units of the norm of 8192: dense around zero.
+
+    No kernel's time depends on their indices.
+    """
     return torch.linspace(-1, 1, count).pow(3)
 
 
@@ -158,8 +162,14 @@ class Timed:
         return low, middle, high
 
     def fraction_of_peak(self) -> float:
-        """Bytes that have to move, in units of what the copy moves in the same time (it reads and writes 4 a coordinate)."""
-        return statistics.median(c / s for s, c in zip(self.seconds, self.copies, strict=True)) * self.num_bytes / (8 * self.size)
+        """Bytes that have to move, in units of what the copy moves in the same time (it reads and writes 4 a
+        coordinate).
+        """
+        return (
+            statistics.median(c / s for s, c in zip(self.seconds, self.copies, strict=True))
+            * self.num_bytes
+            / (8 * self.size)
+        )
 
 
 def measure(rows: tuple[Row, ...], size: int, repeats: int, device: str, by: Any = torch.ops.nuq) -> dict[str, Timed]:
@@ -214,7 +224,9 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1 << 25, help="coordinates")
     parser.add_argument("--repeats", type=int, default=15, help="timed calls of each operation")
     parser.add_argument(
-        "--device", choices=("cuda", "cpu"), help="fractions of this one's bandwidth alone (both, and much more of the CPU)"
+        "--device",
+        choices=("cuda", "cpu"),
+        help="fractions of this one's bandwidth alone (both, and much more of the CPU)",
     )
     chosen = parser.parse_args()
     torch.set_num_threads(THREADS)
@@ -230,7 +242,10 @@ def main() -> None:
     copy = statistics.median(seconds for row in timed.values() for seconds in row.copies)
     copy_gb_per_s = 4 * chosen.size / copy / 1e9
     isa = sets[-1] if sets else "none"
-    print(f"{chosen.size} coordinates, {THREADS} threads, {isa}; copy_: {copy_gb_per_s:.1f} GB/s; medians of {chosen.repeats}")
+    print(
+        f"{chosen.size} coordinates, {THREADS} threads, {isa}; copy_: {copy_gb_per_s:.1f} GB/s; medians of "
+        f"{chosen.repeats}"
+    )
     print_rows("buckets of 8192, l2", timed, eager)
     if sets:
         torch.set_num_threads(1)

@@ -1,10 +1,12 @@
-"""The rates behind the cost model: ``python -m benchmarks.rates [--out analysis/prediction/profile.json]``.  One thread, as one rank has.
+"""The rates behind the cost model: ``python -m benchmarks.rates [--out analysis/prediction/profile.json]``.
 
-Encoding and decoding (the message with its header and checksum included) are timed on a long and on a short vector: the slope is the
-rate, the rest the price of a message.  The network's side is that of gloo on this machine's loopback: processor time per byte and per
-message of two processes that send to each other.  Models: when DDP's buckets become ready, by a hook that notes the time.
-The least of many times, since whatever else runs only adds to them; latency and models: medians.  GB/s of float32 input.  The last line
-is one JSON object.
+One thread, as one rank has.
+
+Encoding and decoding (the message with its header and checksum included) are timed on a long and on a short vector: the
+slope is the rate, the rest the price of a message.  The network's side is that of gloo on this machine's loopback:
+processor time per byte and per message of two processes that send to each other.  Models: when DDP's buckets become
+ready, by a hook that notes the time.  The least of many times, since whatever else runs only adds to them; latency and
+models: medians.  GB/s of float32 input.  The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -86,7 +88,9 @@ def codec_of(name: str) -> Codec:
 
 
 def dense_codecs(network: dict[str, float], reduce: dict[str, float]) -> dict[str, Codec]:
-    """What a dense all-reduce does to numbers: casts, and gloo's additions, which are its processor time less that of its bytes."""
+    """What a dense all-reduce does to numbers: casts, and gloo's additions, which are its processor time less that of
+    its bytes.
+    """
     vector, half = torch.randn(LONG), torch.zeros(LONG, dtype=torch.bfloat16)
     casts = {"fp32": (0.0, 0.0), "bf16": (seconds(lambda: half.copy_(vector)), seconds(lambda: vector.copy_(half)))}
     codecs = {}
@@ -135,7 +139,10 @@ def _network_rank(rank: int, folder: str) -> None:
                 times.append(time.perf_counter() - begin)
             processor.append((time.process_time() - cpu) / repeats)
         found.append((statistics.median(times), min(processor)))  # whatever disturbs adds processor time
-    reduce = {form: _processor_s(lambda dtype=dtype: dist.all_reduce(torch.zeros(LONG, dtype=dtype))) for form, dtype in DENSE.items()}
+    reduce = {
+        form: _processor_s(lambda dtype=dtype: dist.all_reduce(torch.zeros(LONG, dtype=dtype)))
+        for form, dtype in DENSE.items()
+    }
     if rank == 0:
         (latency, message), (_, large_cpu) = found
         rate = 1e-9 * large.numel() / (large_cpu - message)
@@ -145,7 +152,9 @@ def _network_rank(rank: int, folder: str) -> None:
 
 
 def network_rates() -> tuple[dict[str, float], dict[str, float]]:
-    """latency_s, message_s and host_gb_s of gloo between two processes of this machine; processor time of its all-reduces by format."""
+    """latency_s, message_s and host_gb_s of gloo between two processes of this machine; processor time of its
+    all-reduces by format.
+    """
     with tempfile.TemporaryDirectory() as folder:
         spawn(_network_rank, args=(folder,), nprocs=2)
         network, reduce = json.loads((Path(folder) / "found.json").read_text())
@@ -169,7 +178,10 @@ def model_of(make: Callable[[], nn.Module], shape: tuple[int, ...], steps: int =
         future.set_result(bucket.buffer())
         return future
 
-    note.__annotations__ = {"bucket": GradBucket, "return": torch.futures.Future[Tensor]}  # DDP compares objects, not their names
+    note.__annotations__ = {
+        "bucket": GradBucket,
+        "return": torch.futures.Future[Tensor],
+    }  # DDP compares objects, not their names
     ddp.register_comm_hook(None, note)
     x, y, rows = torch.randn(shape), torch.randint(10, (shape[0],)), []
     for _ in range(steps):
@@ -184,8 +196,12 @@ def model_of(make: Callable[[], nn.Module], shape: tuple[int, ...], steps: int =
         end = time.perf_counter()
         shares = [(at - backward) / (after - backward) for *_, at in ready]
         rows.append((end - begin, (backward - begin) / (end - begin), (end - after) / (end - begin), *shares))
-    step_s, forward, tail, *shares = (statistics.median(column) for column in zip(*rows[2:], strict=True))  # DDP rebuilds buckets at first
-    buckets = tuple(Bucket(size, round(share, 3), tensors) for (size, tensors, _), share in zip(ready, shares, strict=True))
+    step_s, forward, tail, *shares = (
+        statistics.median(column) for column in zip(*rows[2:], strict=True)
+    )  # DDP rebuilds buckets at first
+    buckets = tuple(
+        Bucket(size, round(share, 3), tensors) for (size, tensors, _), share in zip(ready, shares, strict=True)
+    )
     return Model(buckets, round(forward, 3), round(tail, 3)), step_s
 
 
@@ -201,7 +217,16 @@ def measure(about: str) -> Profile:
             models[name], times[name] = model_of(MODELS[name], (batch, 3, 32, 32))
         dist.destroy_process_group()
     cores = os.cpu_count() or 1
-    return Profile(about, shared_core=True, cores=cores, compute_s=times["mlp"], codecs=codecs, models=models, validation={}, **network)
+    return Profile(
+        about,
+        shared_core=True,
+        cores=cores,
+        compute_s=times["mlp"],
+        codecs=codecs,
+        models=models,
+        validation={},
+        **network,
+    )
 
 
 def main() -> None:
@@ -221,9 +246,15 @@ def main() -> None:
     if options.out:
         profiles.write(found, options.out)
     rates = {
-        f"{kind}_{what}": round(getattr(codec, what), 3) for kind, codec in found.codecs.items() for what in ("encode_gb_s", "decode_gb_s")
+        f"{kind}_{what}": round(getattr(codec, what), 3)
+        for kind, codec in found.codecs.items()
+        for what in ("encode_gb_s", "decode_gb_s")
     }
-    print(json.dumps(rates | {name: getattr(found, name) for name in ("latency_s", "message_s", "host_gb_s", "compute_s")}))
+    print(
+        json.dumps(
+            rates | {name: getattr(found, name) for name in ("latency_s", "message_s", "host_gb_s", "compute_s")}
+        )
+    )
 
 
 if __name__ == "__main__":

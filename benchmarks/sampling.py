@@ -1,8 +1,9 @@
 """What the adaptive methods' statistics and level updates cost a training step: ``python -m benchmarks.sampling``.
 
-In the ten steps before an update every worker's gradient goes into a histogram (``fit=histogram``), or its buckets' moments do
-(``mixture``).  Timed with one thread, in turns with whole training steps of the same trainer: medians over the turns, and the quartiles
-of their ratios.  The step is that of the in-process simulation of four workers, on tensors of CIFAR-10's shape.
+In the ten steps before an update every worker's gradient goes into a histogram (``fit=histogram``), or its buckets'
+moments do (``mixture``).  Timed with one thread, in turns with whole training steps of the same trainer: medians over
+the turns, and the quartiles of their ratios.  The step is that of the in-process simulation of four workers, on tensors
+of CIFAR-10's shape.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ from settings import resolving
 from train.steps.trainer import Trainer
 
 TURNS = 15
-MODELS = {"resnet8, batch 16": ("resnet8", 16), "resnet8, batch 64": ("resnet8", 64), "resnet20, batch 32": ("resnet20", 32)}
+MODELS = {
+    "resnet8, batch 16": ("resnet8", 16),
+    "resnet8, batch 64": ("resnet8", 64),
+    "resnet20, batch 32": ("resnet20", 32),
+}
 
 
 def milliseconds(call: Callable[[], object]) -> float:
@@ -32,7 +37,15 @@ def trainer_of(model: str, batch_size: int, fit: str) -> Trainer:
     """Four workers of ALQ at the paper's bucket size, with no update of their own accord."""
     method = {"method": "alq", "method.fit": fit, "method.update_at": [], "method.update_every": 0}
     config = resolving.resolve(
-        {**method, "data": "cifar10", "stand_in": True, "model": model, "batch_size": batch_size, "workers": 4, "seed": 1}
+        {
+            **method,
+            "data": "cifar10",
+            "stand_in": True,
+            "model": model,
+            "batch_size": batch_size,
+            "workers": 4,
+            "seed": 1,
+        }
     )
     return Trainer(config, device=torch.device("cpu"))
 
@@ -48,8 +61,14 @@ def measure(model: str, batch_size: int, fit: str) -> dict[str, float]:
         updates.append(milliseconds(trainer.workers.update_levels))
         if turn == 1:  # the first two warm up
             steps, samples, updates = [], [], []
-    low, fraction, high = statistics.quantiles([sample / step for sample, step in zip(samples, steps, strict=True)], n=4)
-    medians = {"step_ms": statistics.median(steps), "sample_ms": statistics.median(samples), "update_ms": statistics.median(updates)}
+    low, fraction, high = statistics.quantiles(
+        [sample / step for sample, step in zip(samples, steps, strict=True)], n=4
+    )
+    medians = {
+        "step_ms": statistics.median(steps),
+        "sample_ms": statistics.median(samples),
+        "update_ms": statistics.median(updates),
+    }
     return {**medians, "fraction": fraction, "low": low, "high": high}
 
 

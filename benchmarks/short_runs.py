@@ -1,8 +1,10 @@
-"""Whether short runs stay on course: ``python -m benchmarks.short_runs [--methods supersgd "alq norm=l2" ..] [--seeds 20]``.
+"""Whether short runs stay on course:
+``python -m benchmarks.short_runs [--methods supersgd "alq norm=l2" ..] [--seeds 20]``.
 
-A run is 80 steps of the cnn on the digits, 4 workers of batch 16, rate .1: shorter than the paper's first update of levels.  A method may
-come with settings; everything else has its default.  Loss: over the training set at the end (untrained: 2.30).  A run has diverged where
-its loss or a parameter was not finite, or the loss at the end is above that of the untrained network of its seed.
+A run is 80 steps of the cnn on the digits, 4 workers of batch 16, rate .1: shorter than the paper's first update of
+levels.  A method may come with settings; everything else has its default.  Loss: over the training set at the end
+(untrained: 2.30).  A run has diverged where its loss or a parameter was not finite, or the loss at the end is above
+that of the untrained network of its seed.
 
 The last line is one JSON object.
 """
@@ -24,9 +26,25 @@ from settings import command_line, resolving
 from train.steps.trainer import Trainer
 
 STEPS = 80
-TASK = {"data": "digits", "model": "cnn", "workers": 4, "batch_size": 16, "optim.lr": 0.1, "steps": STEPS, "schedule": "constant"}
+TASK = {
+    "data": "digits",
+    "model": "cnn",
+    "workers": 4,
+    "batch_size": 16,
+    "optim.lr": 0.1,
+    "steps": STEPS,
+    "schedule": "constant",
+}
 BEFORE = "norm=l2 update_at=[100,2000]"  # as in the paper's sweeps, whose runs are longer
-METHODS = ["supersgd", "qsgdinf", "alq", "alq_n", "amq", "amq_n", *(f"{name} {BEFORE}" for name in ("alq", "alq_n", "amq", "amq_n"))]
+METHODS = [
+    "supersgd",
+    "qsgdinf",
+    "alq",
+    "alq_n",
+    "amq",
+    "amq_n",
+    *(f"{name} {BEFORE}" for name in ("alq", "alq_n", "amq", "amq_n")),
+]
 
 
 @dataclass(frozen=True)
@@ -64,8 +82,12 @@ def run(case: str, seed: int) -> Run:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run every method with every seed, print the table and the JSON object."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.short_runs", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--methods", nargs="+", default=METHODS, metavar="METHOD", help='names, with settings: "alq norm=l2"')
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.short_runs", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument(
+        "--methods", nargs="+", default=METHODS, metavar="METHOD", help='names, with settings: "alq norm=l2"'
+    )
     parser.add_argument("--seeds", type=int, default=20, metavar="N", help="1 to N")
     chosen = parser.parse_args(arguments)
     try:
@@ -79,7 +101,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for case in chosen.methods:
         runs = [run(case, seed) for seed in range(1, chosen.seeds + 1)]
         losses, diverged = [one.after for one in runs], [seed for seed, one in enumerate(runs, 1) if one.diverged]
-        print(f"{case:38}{len(diverged):>4} of {len(runs):2}{statistics.median(losses):15.4g}{max(losses):10.4g}", flush=True)
+        print(
+            f"{case:38}{len(diverged):>4} of {len(runs):2}{statistics.median(losses):15.4g}{max(losses):10.4g}",
+            flush=True,
+        )
         found[case] = {"diverged": diverged, "losses": [loss if math.isfinite(loss) else None for loss in losses]}
     print(json.dumps({"seeds": chosen.seeds, "methods": found}))
 

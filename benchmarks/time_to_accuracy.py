@@ -1,12 +1,14 @@
-"""Training to a fixed accuracy over a slow link: ``python -m benchmarks.time_to_accuracy [--data digits --seeds 3 --out FILE]``, as root.
+"""Training to a fixed accuracy over a slow link:
+``python -m benchmarks.time_to_accuracy [--data digits --seeds 3 --out FILE]``, as root.
 
-Two ranks, one thread each, in network namespaces whose links carry 100 Mbit/s (``benchmarks.network``), train a model of about a million
-parameters under DDP on gloo, an MLP on pictures or a GPT on text: with SuperSGD, whose mean travels in bfloat16 (the fastest form of
-``benchmarks.baselines``), and with ``nuq.compress_hook`` and ALQ, AMQ, QSGDinf (3 bits) and TRN, at their defaults.  Weights, minibatches and
-learning rate are the same for all methods, which take turns, seed by seed.  Levels are updated at two early steps, on the clock.
+Two ranks, one thread each, in network namespaces whose links carry 100 Mbit/s (``benchmarks.network``), train a model
+of about a million parameters under DDP on gloo, an MLP on pictures or a GPT on text: with SuperSGD, whose mean travels
+in bfloat16 (the fastest form of ``benchmarks.baselines``), and with ``nuq.compress_hook`` and ALQ, AMQ, QSGDinf (3
+bits) and TRN, at their defaults.  Weights, minibatches and learning rate are the same for all methods, which take
+turns, seed by seed.  Levels are updated at two early steps, on the clock.
 
-The clock counts training alone: it stops for the evaluations.  Time to accuracy is what it shows at the first evaluation that reaches the
-target.  ``--from FILE`` prints and draws again what ``--out FILE`` has kept.
+The clock counts training alone: it stops for the evaluations.  Time to accuracy is what it shows at the first
+evaluation that reaches the target.  ``--from FILE`` prints and draws again what ``--out FILE`` has kept.
 """
 
 from __future__ import annotations
@@ -32,8 +34,12 @@ ROOT = Path(__file__).parent.parent
 RATE_MBIT, RANKS, PORT = 100, 2, 29411
 SHOWN = ("supersgd", "alq", "amq", "qsgdinf", "trn")
 TASKS = {
-    "digits": Task("digits", "mlp", width=1024, lr=0.02, batch_size=16, steps=140, eval_every=5, target=96.0, levels_at=(10, 50)),
-    "cifar10": Task("cifar10", "mlp", width=320, lr=0.01, batch_size=32, steps=300, eval_every=10, target=36.0, levels_at=(10, 100)),
+    "digits": Task(
+        "digits", "mlp", width=1024, lr=0.02, batch_size=16, steps=140, eval_every=5, target=96.0, levels_at=(10, 50)
+    ),
+    "cifar10": Task(
+        "cifar10", "mlp", width=320, lr=0.01, batch_size=32, steps=300, eval_every=10, target=36.0, levels_at=(10, 100)
+    ),
     "text": Task(
         "text",
         "gpt",
@@ -60,7 +66,10 @@ def title(method: str) -> str:
 
 
 def measured(task: Task, methods: Sequence[str], seeds: Sequence[int]) -> Iterator[Row]:
-    """One row per evaluation.  ValueError where there can be no network; RuntimeError with a rank's last words where one failed."""
+    """One row per evaluation.
+
+    ValueError where there can be no network; RuntimeError with a rank's last words where one failed.
+    """
     wanted = json.dumps({"task": asdict(task), "methods": list(methods), "seeds": list(seeds)})
     with network(RANKS, RATE_MBIT) as net, tempfile.TemporaryFile("w+") as errors:
         processes: list[subprocess.Popen[str]] = []
@@ -116,10 +125,14 @@ def figures_of(rows: Sequence[Row], target: float) -> dict[str, Row]:
         found[method] = {
             "time_s": [first["seconds"] for first in kept] if every else None,
             "steps": [first["step"] for first in kept] if every else None,
-            "ratio": [a["seconds"] / b["seconds"] for a, b in zip(dense, firsts, strict=True) if a and b] if every and all(dense) else None,
+            "ratio": [a["seconds"] / b["seconds"] for a, b in zip(dense, firsts, strict=True) if a and b]
+            if every and all(dense)
+            else None,
             "num_reached": len(kept),
             "step_ms": [1e3 * training[-1]["seconds"] / step for training, step in zip(trainings, steps, strict=True)],
-            "bytes_per_step": statistics.fmean(t[-1]["bytes_sent"] / step for t, step in zip(trainings, steps, strict=True)),
+            "bytes_per_step": statistics.fmean(
+                t[-1]["bytes_sent"] / step for t, step in zip(trainings, steps, strict=True)
+            ),
             "final_accuracy": [training[-1]["accuracy"] for training in trainings],
         }
     return found
@@ -133,13 +146,21 @@ def with_range(values: Sequence[float] | None, digits: int, unit: str = "") -> s
 
 def print_table(found: dict[str, Row], task: Task, num_seeds: int) -> None:
     """Markdown: means, in brackets smallest and largest."""
-    print(f"| method | seconds to {task.target:g} % | of SuperSGD's speed | steps | ms a step | MB sent a step | accuracy at the end (%) |")
+    print(
+        f"| method | seconds to {task.target:g} % | of SuperSGD's speed | steps | ms a step | MB sent a step | "
+        f"accuracy at the end (%) |"
+    )
     print("|---|---|---|---|---|---|---|")
     for method, one in found.items():
-        seconds = with_range(one["time_s"], 2) if one["time_s"] else f"not reached by {num_seeds - one['num_reached']} of {num_seeds}"
+        seconds = (
+            with_range(one["time_s"], 2)
+            if one["time_s"]
+            else f"not reached by {num_seeds - one['num_reached']} of {num_seeds}"
+        )
         steps = with_range(one["steps"], 0)
         print(
-            f"| {title(method)} | {seconds} | {with_range(one['ratio'], 2, 'x')} | {steps} | {with_range(one['step_ms'], 0)} "
+            f"| {title(method)} | {seconds} | {with_range(one['ratio'], 2, 'x')} | {steps} | "
+            f"{with_range(one['step_ms'], 0)} "
             f"| {one['bytes_per_step'] / 1e6:.2f} | {with_range(one['final_accuracy'], 1)} |"
         )
 
@@ -165,7 +186,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.time_to_accuracy", description="Training to a fixed accuracy over a slow link."
     )
-    parser.add_argument("--data", choices=list(TASKS), default="digits", help="cifar10 is looked for as main.py does (NUQ_DATA)")
+    parser.add_argument(
+        "--data", choices=list(TASKS), default="digits", help="cifar10 is looked for as main.py does (NUQ_DATA)"
+    )
     parser.add_argument("--methods", nargs="+", choices=SHOWN, default=SHOWN)
     parser.add_argument("--seeds", type=int, default=3, help="how many")
     parser.add_argument("--target", type=float, default=None, help="accuracy in percent, in place of the task's own")
@@ -184,7 +207,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if chosen.out:
                 chosen.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
             if row["step"] == task.steps:
-                print(f"seed {row['seed']} {title(row['method']):15} {row['seconds']:6.1f} s {row['accuracy']:6.2f} %", file=sys.stderr)
+                print(
+                    f"seed {row['seed']} {title(row['method']):15} {row['seconds']:6.1f} s {row['accuracy']:6.2f} %",
+                    file=sys.stderr,
+                )
         if not rows:
             raise ValueError(f"{chosen.source or 'the training'} has no rows")
     except (ValueError, RuntimeError, OSError) as error:

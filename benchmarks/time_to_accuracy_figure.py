@@ -16,9 +16,16 @@ from benchmarks.time_to_accuracy_rank import Task
 
 
 def draw(
-    rows: Sequence[dict[str, Any]], task: Task, name: str, titles: Mapping[str, str], times: Mapping[str, float | None], folder: Path
+    rows: Sequence[dict[str, Any]],
+    task: Task,
+    name: str,
+    titles: Mapping[str, str],
+    times: Mapping[str, float | None],
+    folder: Path,
 ) -> list[Path]:
-    """PNG and PDF in ``folder``.  Lines are means over the seeds, bands smallest and largest accuracy, rings the times to accuracy.
+    """PNG and PDF in ``folder``.
+
+    Lines are means over the seeds, bands smallest and largest accuracy, rings the times to accuracy.
 
     titles: of the methods that are drawn; times: mean seconds to the target, None where it was not reached.
     """
@@ -32,13 +39,20 @@ def draw(
             accuracies = [[row["accuracy"] for row in group] for group in at]
             means = [statistics.fmean(group) for group in accuracies]
             axis.fill_between(
-                seconds, [min(g) for g in accuracies], [max(g) for g in accuracies], color=look.colour, alpha=0.12, linewidth=0
+                seconds,
+                [min(g) for g in accuracies],
+                [max(g) for g in accuracies],
+                color=look.colour,
+                alpha=0.12,
+                linewidth=0,
             )
             axis.plot(seconds, means, label=title, **look.line(len(seconds)))
             if (reached := times[method]) is not None:
                 axis.plot([reached], [task.target], "o", markersize=8, mfc="none", mec=look.colour, mew=1.1, zorder=5)
         axis.axhline(task.target, color="#777777", linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1)
-        axis.set(xscale="log", xlabel="seconds of training (100 Mbit/s, two ranks)", ylabel=f"test accuracy, {name} (%)")
+        axis.set(
+            xscale="log", xlabel="seconds of training (100 Mbit/s, two ranks)", ylabel=f"test accuracy, {name} (%)"
+        )
         axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         lowest = min(row["accuracy"] for row in rows)

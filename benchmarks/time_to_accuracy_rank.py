@@ -1,7 +1,9 @@
-"""One rank of ``benchmarks.time_to_accuracy``: trains every method from every seed, rank 0 prints a line of JSON per evaluation.
+"""One rank of ``benchmarks.time_to_accuracy``: trains every method from every seed, rank 0 prints a line of JSON per
+evaluation.
 
-The clock runs while steps are taken, between two barriers; evaluations, by rank 0, are off it, and so is what a process pays once (the
-first steps of a training that is thrown away).  Its argument is a JSON object: ``task`` (as ``Task``), ``methods``, ``seeds``.
+The clock runs while steps are taken, between two barriers; evaluations, by rank 0, are off it, and so is what a process
+pays once (the first steps of a training that is thrown away).  Its argument is a JSON object: ``task`` (as ``Task``),
+``methods``, ``seeds``.
 """
 
 from __future__ import annotations
@@ -36,10 +38,11 @@ TEST_BATCH = 1000
 
 @dataclass(frozen=True)
 class Task:
-    """What is learned, and how.  target: accuracy in percent, of images or of characters that are told from those before them.
+    """What is learned, and how.  target: accuracy in percent, of images or of characters that are told from those
+    before them.
 
-    model: ``mlp`` has two hidden layers of ``width``, and SGD with momentum .9; ``gpt`` four blocks of it, and AdamW.  The learning rate
-    rises over ``warm_up`` steps; the mean gradient is cut to the norm ``clip_norm``.
+    model: ``mlp`` has two hidden layers of ``width``, and SGD with momentum .9; ``gpt`` four blocks of it, and AdamW.
+    The learning rate rises over ``warm_up`` steps; the mean gradient is cut to the norm ``clip_norm``.
     """
 
     data: str
@@ -57,14 +60,22 @@ class Task:
 
 def data_of(task: Task) -> DataSet:
     few = {"data.num_test": 128} if task.data == "text" else {}
-    return data.load(resolving.resolve({"method": DENSE, "data": task.data, "model": task.model, **few}), torch.device("cpu"))
+    return data.load(
+        resolving.resolve({"method": DENSE, "data": task.data, "model": task.model, **few}), torch.device("cpu")
+    )
 
 
 def model_of(task: Task, dataset: DataSet) -> nn.Module:
     shape, width, num_classes = dataset.input_shape, task.width, dataset.num_classes
     if task.model == "gpt":
         return GPT(num_classes, shape[0], layers=4, heads=4, width=width, dropout=0.0, tied=False)
-    layers = [nn.Linear(math.prod(shape), width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, num_classes)]
+    layers = [
+        nn.Linear(math.prod(shape), width),
+        nn.ReLU(),
+        nn.Linear(width, width),
+        nn.ReLU(),
+        nn.Linear(width, num_classes),
+    ]
     return nn.Sequential(nn.Flatten(), *layers)
 
 
@@ -121,7 +132,14 @@ def trained(task: Task, dataset: DataSet, name: str, seed: int) -> Iterator[dict
         if (step + 1) % task.eval_every == 0:
             dist.barrier()
             seconds += time.perf_counter() - started
-            row = {"data": task.data, "method": name, "seed": seed, "step": step + 1, "seconds": seconds, "bytes_sent": sent.bytes_sent}
+            row = {
+                "data": task.data,
+                "method": name,
+                "seed": seed,
+                "step": step + 1,
+                "seconds": seconds,
+                "bytes_sent": sent.bytes_sent,
+            }
             yield row | {"accuracy": accuracy(model, dataset) if rank == 0 else None}
     if name != DENSE:
         sent.close()
@@ -139,7 +157,9 @@ def main() -> None:
     dist.init_process_group("gloo")
     for seed in wanted["seeds"]:
         for name in wanted["methods"]:
-            for _ in trained(replace(task, steps=WARM_UP_STEPS, eval_every=WARM_UP_STEPS, levels_at=(2,)), dataset, name, seed):
+            for _ in trained(
+                replace(task, steps=WARM_UP_STEPS, eval_every=WARM_UP_STEPS, levels_at=(2,)), dataset, name, seed
+            ):
                 pass
             for row in trained(task, dataset, name, seed):
                 if dist.get_rank() == 0:

@@ -1,22 +1,28 @@
-"""What training with us costs beside a bare PyTorch loop: ``python -m benchmarks.train [--model NAME ..] [--device D] [--seconds S]``.
+"""What training with us costs beside a bare PyTorch loop:
+``python -m benchmarks.train [--model NAME ..] [--device D] [--seconds S]``.
 
-Our step (``Trainer.train_step``: the workers' gradients, their exchange as messages, the optimizer, all checks) and a bare loop's: the same
-M forward and backward passes on the same batches, gradients summed by ``backward``, ``optim.SGD``.  They go in turns within one process,
-each first every other time; a ratio is taken pair by pair.  overhead = median ratio - 1, with the quartiles.  A GPT's images are windows of
-text.
+Our step (``Trainer.train_step``: the workers' gradients, their exchange as messages, the optimizer, all checks) and a
+bare loop's: the same M forward and backward passes on the same batches, gradients summed by ``backward``,
+``optim.SGD``.  They go in turns within one process, each first every other time; a ratio is taken pair by pair.
+overhead = median ratio - 1, with the quartiles.  A GPT's images are windows of text.
 
-- Both take the same batches from memory, normalised, augmented and channels-last beforehand: what data costs is told apart.
+- Both take the same batches from memory, normalised, augmented and channels-last beforehand: what data costs is told
+  apart.
 - Memory that is freed stays with the process (``train.process.memory``), as in every run of ours, for both.
-- The bare loop's model is channels-last too, which is faster, and its optimizer has the same settings.  Before anything is timed both
-  take three steps, after which parameters and momenta have to agree: that they do the same work is checked.
+- The bare loop's model is channels-last too, which is faster, and its optimizer has the same settings.  Before anything
+  is timed both take three steps, after which parameters and momenta have to agree: that they do the same work is
+  checked.
 - With one thread its own time counts, which others on the machine change little; with more, wall time.
-- share_updates: the statistics behind one level update and the update, times the updates in the default ``steps``, beside that many steps.
-  share_measurement: the estimator's, as often as by default (never).  share_paper: both at the paper's 80,000 steps, measured every 1,000.
+- share_updates: the statistics behind one level update and the update, times the updates in the default ``steps``,
+  beside that many steps.  share_measurement: the estimator's, as often as by default (never).  share_paper: both at the
+  paper's 80,000 steps, measured every 1,000.
 
-``--device cuda`` is wall time with the GPU's work; ``--data imagenet`` has random pictures of its size where there are none;
-``--settings compute.precision=bf16 compute.cuda_graphs=true`` are the trainer's, and the bare loop casts as they say.
+``--device cuda`` is wall time with the GPU's work; ``--data imagenet`` has random pictures of its size where there are
+none;  ``--settings compute.precision=bf16 compute.cuda_graphs=true`` are the trainer's, and the bare loop casts as they
+say.
 
-``--options`` sets ``compute.*`` and ``threads`` beside the defaults, step by step: above 1 is faster.  (``benchmarks.train_options``)
+``--options`` sets ``compute.*`` and ``threads`` beside the defaults, step by step: above 1 is faster.
+(``benchmarks.train_options``)
 
 Claims: overhead_sgd (method=supersgd) <= 3 %, overhead_alq_3bit <= 10 %, share_updates + share_measurement <= 2 %.
 """
@@ -37,7 +43,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from benchmarks.train_turns import CHECKED_STEPS, METHODS, Prepared, _batches, data_of, in_turns, seconds, spread, trainer_of
+from benchmarks.train_turns import (
+    CHECKED_STEPS,
+    METHODS,
+    Prepared,
+    _batches,
+    data_of,
+    in_turns,
+    seconds,
+    spread,
+    trainer_of,
+)
 from nuq import native
 from nuq.levels import schedule
 from settings import command_line, resolving, sections
@@ -56,7 +72,9 @@ class Bare:
     def __init__(self, trainer: Trainer, batches: Sequence[Sequence[tuple[Tensor, Tensor]]]) -> None:
         self.model = copy.deepcopy(trainer.model).train()
         dtype = DTYPES.get(trainer.config["compute"]["precision"])
-        self._autocast = functools.partial(torch.autocast, trainer.device.type, dtype) if dtype else contextlib.nullcontext
+        self._autocast = (
+            functools.partial(torch.autocast, trainer.device.type, dtype) if dtype else contextlib.nullcontext
+        )
         values = trainer.config["optim"]
         options = {key: values[key] for key in ("lr", "momentum", "nesterov", "weight_decay")}
         self.optimizer = torch.optim.SGD(self.model.parameters(), **options)
@@ -77,11 +95,15 @@ class Bare:
 def disagreement(trainer: Trainer, bare: Bare) -> float:
     """The largest difference between parameters of the two, as a share of the largest parameter."""
     pairs = list(zip(trainer.model.parameters(), bare.model.parameters(), strict=True))
-    return max(float((a - b).detach().abs().max()) for a, b in pairs) / max(float(a.detach().abs().max()) for a, _ in pairs)
+    return max(float((a - b).detach().abs().max()) for a, b in pairs) / max(
+        float(a.detach().abs().max()) for a, _ in pairs
+    )
 
 
 def overhead(trainer: Trainer, budget_s: float, *, exact: bool) -> dict[str, float]:
-    """The trainer's step beside the bare one.  exact: the method rounds nothing, so both have to stay together (``AGREEMENT``)."""
+    """The trainer's step beside the bare one.  exact: the method rounds nothing, so both have to stay together
+    (``AGREEMENT``).
+    """
     prepared = Prepared(trainer)
     data_s = min(seconds(lambda: _batches(trainer, 0)) for _ in range(3))
     trainer.gradients.data = prepared  # type: ignore[assignment]
@@ -91,7 +113,9 @@ def overhead(trainer: Trainer, budget_s: float, *, exact: bool) -> dict[str, flo
         bare.step()
     apart = disagreement(trainer, bare)
     if exact and apart > AGREEMENT[trainer.config["compute"]["precision"]]:
-        raise AssertionError(f"after {CHECKED_STEPS} steps the two differ by {apart:.1e} of the largest parameter: not the same work")
+        raise AssertionError(
+            f"after {CHECKED_STEPS} steps the two differ by {apart:.1e} of the largest parameter: not the same work"
+        )
     ours, theirs = in_turns(trainer.train_step, bare.step, budget_s)
     ratio, low, high = spread([a / b for a, b in zip(ours, theirs, strict=True)])
     images = trainer.config["batch_size"] * len(prepared.steps[0])
@@ -108,7 +132,9 @@ def overhead(trainer: Trainer, budget_s: float, *, exact: bool) -> dict[str, flo
 
 
 def shares(trainer: Trainer, step_s: float) -> dict[str, float]:
-    """What updates and measurements take of the whole, at the default schedule and at the paper's.  step_s: of one training step."""
+    """What updates and measurements take of the whole, at the default schedule and at the paper's.  step_s: of one
+    training step.
+    """
     defaults = resolving.resolve({"method": "alq"})
     gradients = {worker: trainer.gradient(worker, 0, trainer.order, "train")[0] for worker in trainer.trained.hosted}
     observe_s = statistics.median(seconds(lambda: trainer.workers.observe(gradients, 0)) for _ in range(5))
@@ -136,7 +162,9 @@ def shares(trainer: Trainer, step_s: float) -> dict[str, float]:
     }
 
 
-def measured(model: str, batch_size: int, workers: int, threads: int, budget_s: float, device: str, settings: Any) -> dict[str, Any]:
+def measured(
+    model: str, batch_size: int, workers: int, threads: int, budget_s: float, device: str, settings: Any
+) -> dict[str, Any]:
     """One model: both overheads, and the shares.  settings: more of the trainer's."""
     found: dict[str, Any] = {}
     for name, method in METHODS.items():
@@ -180,22 +208,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table, then one JSON object."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.train", description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
-        "--model", nargs="+", default=["resnet8", "resnet32", "gpt"], metavar="NAME", help="models that take CIFAR's images, and gpt"
+        "--model",
+        nargs="+",
+        default=["resnet8", "resnet32", "gpt"],
+        metavar="NAME",
+        help="models that take CIFAR's images, and gpt",
     )
     parser.add_argument("--workers", type=int, default=4, help="workers, all in this process")
     parser.add_argument(
         "--batch",
         type=int,
         default=128,
-        help="images per worker and step; 128 is batch_size's default, fewer show more of what a step costs beside its passes",
+        help="images per worker and step; 128 is batch_size's default, fewer show more of what a step costs beside "
+        "its passes",
     )
     parser.add_argument("--threads", type=int, default=1, help="CPU threads; of 1 its own time counts, else wall time")
     parser.add_argument("--seconds", type=float, default=20.0, help="of pairs, for each model and method")
-    parser.add_argument("--options", action="store_true", help="the settings compute.* and threads beside the defaults, instead")
+    parser.add_argument(
+        "--options", action="store_true", help="the settings compute.* and threads beside the defaults, instead"
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--data", help="in place of cifar10, or of text for gpt")
     parser.add_argument(
-        "--settings", nargs="+", default=[], metavar="NAME=VALUE", help="more of the trainer's, such as compute.precision=bf16"
+        "--settings",
+        nargs="+",
+        default=[],
+        metavar="NAME=VALUE",
+        help="more of the trainer's, such as compute.precision=bf16",
     )
     chosen = parser.parse_args(arguments)
     try:
@@ -208,7 +247,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(chosen.threads)
     keep_freed_memory()  # as every run does: for both sides here
     sets = native.instruction_sets()
-    how = "1 thread, its own time" if chosen.threads == 1 and chosen.device == "cpu" else f"{chosen.threads} threads, wall time"
+    how = (
+        "1 thread, its own time"
+        if chosen.threads == 1 and chosen.device == "cpu"
+        else f"{chosen.threads} threads, wall time"
+    )
     device = torch.cuda.get_device_name() if chosen.device == "cuda" else "CPU"
     how += "".join(f"; {words}" for words in (device, *chosen.settings))
     told: dict[str, Any] = {
@@ -219,19 +262,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "threads": chosen.threads,
         "load": os.getloadavg()[0],
     }
-    print(f"{chosen.workers} workers of {chosen.batch} images; {how}; {sets[-1] if sets else 'no C++ kernels'}; load {told['load']:.1f}")
+    print(
+        f"{chosen.workers} workers of {chosen.batch} images; {how}; {sets[-1] if sets else 'no C++ kernels'}; load "
+        f"{told['load']:.1f}"
+    )
     if chosen.options:
         from benchmarks import train_options  # it compiles
 
         print(
-            json.dumps({**told, "options": train_options.table(chosen.model, chosen.batch, chosen.workers, chosen.threads, chosen.seconds)})
+            json.dumps(
+                {
+                    **told,
+                    "options": train_options.table(
+                        chosen.model, chosen.batch, chosen.workers, chosen.threads, chosen.seconds
+                    ),
+                }
+            )
         )
         return
     rows: dict[str, dict[str, Any]] = {}
     print(HEAD, flush=True)
     for model in chosen.model:
         try:
-            rows[model] = measured(model, chosen.batch, chosen.workers, chosen.threads, chosen.seconds, chosen.device, settings)
+            rows[model] = measured(
+                model, chosen.batch, chosen.workers, chosen.threads, chosen.seconds, chosen.device, settings
+            )
         except ValueError as error:
             parser.error(str(error))
         print(line(model, rows[model]), flush=True)

@@ -51,7 +51,9 @@ def measured(ours: Trainer, other: Trainer | None, budget_s: float, threads: int
     return Option(middle, low, high)
 
 
-def table(models: Sequence[str], batch_size: int, workers: int, threads: int, budget_s: float) -> dict[str, dict[str, Any]]:
+def table(
+    models: Sequence[str], batch_size: int, workers: int, threads: int, budget_s: float
+) -> dict[str, dict[str, Any]]:
     """Measured and printed one by one, by model and option."""
     found: dict[str, dict[str, Any]] = {}
     for model in models:
@@ -59,7 +61,11 @@ def table(models: Sequence[str], batch_size: int, workers: int, threads: int, bu
         print(f"{model:32}{'x the default images/s':>24}{'quartiles':>18}", flush=True)
         for name, settings in OPTIONS.items():
             try:
-                option = measured(default, _prepared(trainer_of(model, batch_size, workers, threads, METHODS["sgd"], **settings)), budget_s)
+                option = measured(
+                    default,
+                    _prepared(trainer_of(model, batch_size, workers, threads, METHODS["sgd"], **settings)),
+                    budget_s,
+                )
             except (ValueError, RuntimeError) as error:
                 option = Option(None, why=str(error).splitlines()[0])
             found.setdefault(model, {})[name] = vars(option)

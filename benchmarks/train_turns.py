@@ -17,7 +17,9 @@ METHODS: dict[str, dict[str, Any]] = {"sgd": {"method": "supersgd"}, "alq_3bit":
 
 
 class Prepared:
-    """A data set's first training batches, as the passes take them: what the trainer asks for comes from memory, in turn."""
+    """A data set's first training batches, as the passes take them: what the trainer asks for comes from memory, in
+    turn.
+    """
 
     def __init__(self, trainer: Trainer) -> None:
         self.steps = [_batches(trainer, step) for step in range(PREPARED_STEPS)]
@@ -43,9 +45,20 @@ def data_of(model: str) -> str:
 def trainer_of(
     model: str, batch_size: int, workers: int, threads: int, method: dict[str, Any], device: str = "cpu", **more: Any
 ) -> Trainer:
-    """On CIFAR-10, a GPT on text; on a stand-in of its shape where it is not there.  No level is updated of the trainer's own accord."""
+    """On CIFAR-10, a GPT on text; on a stand-in of its shape where it is not there.
+
+    No level is updated of the trainer's own accord.
+    """
     quiet = {"method.update_at": [], "method.update_every": 0} if "method.bits" in method else {}
-    settings = {"data": data_of(model), "model": model, "batch_size": batch_size, "workers": workers, "threads": threads, **method, **quiet}
+    settings = {
+        "data": data_of(model),
+        "model": model,
+        "batch_size": batch_size,
+        "workers": workers,
+        "threads": threads,
+        **method,
+        **quiet,
+    }
     try:
         return Trainer(resolving.resolve(settings | more), device=torch.device(device))
     except FileNotFoundError:
@@ -53,7 +66,10 @@ def trainer_of(
 
 
 def seconds(call: Callable[[], object], *, wall: bool = False) -> float:
-    """Time of one call; of a single thread its own, which others on the machine change little.  On a GPU, with what the call started."""
+    """Time of one call; of a single thread its own, which others on the machine change little.
+
+    On a GPU, with what the call started.
+    """
     on_gpu = torch.cuda.is_initialized()
     clock = time.thread_time if torch.get_num_threads() == 1 and not (wall or on_gpu) else time.perf_counter
     if on_gpu:

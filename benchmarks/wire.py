@@ -1,13 +1,16 @@
-"""Training steps over slow links: ``python -m benchmarks.wire [--ranks 2 --models mlp --rates 100M --rounds 3 --out FILE]``, as root.
+"""Training steps over slow links:
+``python -m benchmarks.wire [--ranks 2 --models mlp --rates 100M --rounds 3 --out FILE]``, as root.
 
-Two and four ranks, one thread each, in network namespaces of their own (``benchmarks.network``), train models of 11 million parameters
-under DDP on gloo: an MLP 3072-2560-1280-10, ResNet-18 for images of 32x32, and a GPT on windows of 128 characters.  ALQ at 3 bits (gather
-between two ranks; between more two stages, the second of 4 bits) against fp32, the best bf16 and PowerSGD (``benchmarks.baselines``), in turns
-in one set of processes; at 10 Gbit/s also ALQ with its gate.
+Two and four ranks, one thread each, in network namespaces of their own (``benchmarks.network``), train models of 11
+million parameters under DDP on gloo: an MLP 3072-2560-1280-10, ResNet-18 for images of 32x32, and a GPT on windows of
+128 characters.  ALQ at 3 bits (gather between two ranks; between more two stages, the second of 4 bits) against fp32,
+the best bf16 and PowerSGD (``benchmarks.baselines``), in turns in one set of processes; at 10 Gbit/s also ALQ with its
+gate.
 
-A step is forward, backward and SGD; its time is the slowest rank's, the median over the rounds; a ratio is taken round by round.  Exposed
-communication is what a step takes beyond one that does not communicate.  Bytes are what a rank counts itself, and what its interface sent
-without headers.  Ranks share the machine's cores, so that with more ranks than cores compute takes longer than on machines of their own.
+A step is forward, backward and SGD; its time is the slowest rank's, the median over the rounds; a ratio is taken round
+by round.  Exposed communication is what a step takes beyond one that does not communicate.  Bytes are what a rank
+counts itself, and what its interface sent without headers.  Ranks share the machine's cores, so that with more ranks
+than cores compute takes longer than on machines of their own.
 """
 
 from __future__ import annotations
@@ -161,20 +164,26 @@ def num_steps(case: Case, variant: str) -> int:
 
 
 def measure(case: Case, ranks: Sequence[Rank], variants: Sequence[str], rounds: int) -> dict[str, list[dict[str, Any]]]:
-    """Per variant the rounds: the slowest rank's seconds, own and interface's bytes of every rank, the slowest rank's stages."""
+    """Per variant the rounds: the slowest rank's seconds, own and interface's bytes of every rank, the slowest rank's
+    stages.
+    """
     found: dict[str, list[dict[str, Any]]] = {variant: [] for variant in variants}
     for turn in range(rounds):
         for variant in variants:
             command = {"do": "measure", "variant": variant, "batch": case.batch}
             quick = case.model == "mlp" and case.rate != "100M"
-            if quick or (turn == 0 and variant == "nothing"):  # not timed: memory that others used meanwhile, operators for a new batch
+            if quick or (
+                turn == 0 and variant == "nothing"
+            ):  # not timed: memory that others used meanwhile, operators for a new batch
                 ask_all(ranks, {**command, "steps": 1})
             answers = ask_all(ranks, {**command, "steps": num_steps(case, variant)})
             stages = {stage for answer in answers for stage in answer["stages_s"]}
             found[variant].append(
                 {
                     "step_s": max(answer["step_s"] for answer in answers),
-                    "stages_s": {stage: max(answer["stages_s"].get(stage, 0.0) for answer in answers) for stage in sorted(stages)},
+                    "stages_s": {
+                        stage: max(answer["stages_s"].get(stage, 0.0) for answer in answers) for stage in sorted(stages)
+                    },
                     "bytes": [(answer["own_bytes"], answer["interface_bytes"]) for answer in answers],
                 }
             )
@@ -213,7 +222,9 @@ def rows_of(case: Case, raw_mbit: float, found: Mapping[str, list[dict[str, Any]
                 "bytes_disagree": max(disagree, default=0.0),
                 "rounds": len(rounds),
                 "stages_s": stages,
-                **{f"speedup_vs_{rival}": ratios(found, rival, variant) for rival in ("fp32", "bf16") if rival in found},
+                **{
+                    f"speedup_vs_{rival}": ratios(found, rival, variant) for rival in ("fp32", "bf16") if rival in found
+                },
             }
         )
     return rows
@@ -221,9 +232,12 @@ def rows_of(case: Case, raw_mbit: float, found: Mapping[str, list[dict[str, Any]
 
 def print_rows(case: Case, raw_mbit: float, rows: Sequence[Mapping[str, Any]]) -> None:
     print(
-        f"\n{case.ranks} ranks, {case.model}, batch {case.batch}, {case.rate}bit/s (raw {raw_mbit:.0f} Mbit/s), {rows[0]['rounds']} rounds"
+        f"\n{case.ranks} ranks, {case.model}, batch {case.batch}, {case.rate}bit/s (raw {raw_mbit:.0f} Mbit/s), "
+        f"{rows[0]['rounds']} rounds"
     )
-    print(f"  {'':9}{'step, ms (all rounds)':>26}{'exposed':>9}{'MB sent':>9}{'interface':>10}{'of fp32':>8}{'of bf16 (all rounds)':>24}")
+    print(
+        f"  {'':9}{'step, ms (all rounds)':>26}{'exposed':>9}{'MB sent':>9}{'interface':>10}{'of fp32':>8}{'of bf16 (all rounds)':>24}"
+    )
     for row in rows:
         spread = f"({row['step_low_s'] * 1e3:.0f} - {row['step_high_s'] * 1e3:.0f})"
         speedups = ["", ""]
@@ -237,12 +251,17 @@ def print_rows(case: Case, raw_mbit: float, rows: Sequence[Mapping[str, Any]]) -
         )
     for row in rows:
         if row["stages_s"]:
-            print(f"  {row['variant']}'s ms: " + ", ".join(f"{stage} {value * 1e3:.1f}" for stage, value in row["stages_s"].items()))
+            print(
+                f"  {row['variant']}'s ms: "
+                + ", ".join(f"{stage} {value * 1e3:.1f}" for stage, value in row["stages_s"].items())
+            )
     sys.stdout.flush()
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The MLP's ratios, medians over rounds with smallest and largest; how far the two counts of ALQ's bytes differ at worst."""
+    """The MLP's ratios, medians over rounds with smallest and largest; how far the two counts of ALQ's bytes differ at
+    worst.
+    """
     result: dict[str, Any] = dict.fromkeys(BARS, NOT_MEASURED)
     spread = {}
     for name, (ranks, rate, slow, fast) in BARS.items():
@@ -258,7 +277,9 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             result[name] = round(statistics.median(values), 3)
             spread[name] = [round(min(values), 3), round(max(values), 3)]
     ours = [row["bytes_disagree"] for row in rows if row["variant"].startswith("alq")]
-    updates = {row["ranks"]: row["level_update_s"] for row in rows if row["model"] == "mlp" and row.get("level_update_s")}
+    updates = {
+        row["ranks"]: row["level_update_s"] for row in rows if row["model"] == "mlp" and row.get("level_update_s")
+    }
     for ranks, seconds in updates.items():
         result[f"level_update_s_{ranks}_ranks"] = round(seconds, 4)
     return {**result, "bytes_agree": round(max(ours), 4) if ours else NOT_MEASURED, "spread": spread}
@@ -272,22 +293,34 @@ def run(ranks: int, chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for rate in chosen.rates:
             net.set_rate(RATES_MBIT[rate])
             raw[rate] = net.raw_mbit()
-        print(f"\n{ranks} ranks; one TCP stream delivers " + ", ".join(f"{value:.0f} Mbit/s at {rate}" for rate, value in raw.items()))
+        print(
+            f"\n{ranks} ranks; one TCP stream delivers "
+            + ", ".join(f"{value:.0f} Mbit/s at {rate}" for rate, value in raw.items())
+        )
         for port, model in enumerate(chosen.models, PORT):
             net.set_rate(fastest)  # for the broadcast of the parameters and the first steps
             with rank_processes(net, port) as processes:
                 variants = [*chosen.variants, *([GATED] if "10G" in chosen.rates and "alq" in chosen.variants else [])]
                 batches = [batch for batch in BATCHES[model] if not chosen.batches or batch in chosen.batches]
-                first = {"do": "prepare", "model": model, "variants": variants, "batch": BATCHES[model][0], "steps": WARM_UP}
+                first = {
+                    "do": "prepare",
+                    "model": model,
+                    "variants": variants,
+                    "batch": BATCHES[model][0],
+                    "steps": WARM_UP,
+                }
                 levels_s = max(answer.get("alq", 0.0) for answer in ask_all(processes, first))
                 if levels_s:
                     print(
-                        f"\n{ranks} ranks, {model}: statistics and one update of ALQ's levels take the slowest rank {levels_s * 1e3:.0f} ms"
+                        f"\n{ranks} ranks, {model}: statistics and one update of ALQ's levels take the slowest rank "
+                        f"{levels_s * 1e3:.0f} ms"
                     )
                 for case in [Case(ranks, model, batch, rate) for rate in chosen.rates for batch in batches]:
                     net.set_rate(case.rate_mbit)
                     measured = variants if case.rate == "10G" else chosen.variants
-                    rows = rows_of(case, raw[case.rate], measure(case, processes, measured, chosen.rounds or num_rounds(case)))
+                    rows = rows_of(
+                        case, raw[case.rate], measure(case, processes, measured, chosen.rounds or num_rounds(case))
+                    )
                     print_rows(case, raw[case.rate], rows)
                     yield from (row | {"level_update_s": levels_s} for row in rows)
 
@@ -300,7 +333,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rates", nargs="+", choices=list(RATES_MBIT), default=list(RATES_MBIT))
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=VARIANTS, help="`nothing` always takes part")
     parser.add_argument(
-        "--rounds", type=int, default=0, help="turns of the variants; by default 5 (MLP), 3 or, with 4 ranks, 2 (the others)"
+        "--rounds",
+        type=int,
+        default=0,
+        help="turns of the variants; by default 5 (MLP), 3 or, with 4 ranks, 2 (the others)",
     )
     parser.add_argument("--out", type=Path, help="write one JSON object per variant and case to this file")
     chosen = parser.parse_args(arguments)

@@ -1,8 +1,10 @@
-"""One rank of ``benchmarks.wire``: reads a command as a line of JSON, answers it with a line of JSON, until its input ends.
+"""One rank of ``benchmarks.wire``: reads a command as a line of JSON, answers it with a line of JSON, until its input
+ends.
 
-- ``{"do": "prepare", "model", "variants", "batch", "steps"}``: a copy of the model under DDP for every variant, and its first steps;
-  seconds by variant that adaptive levels took in them.
-- ``{"do": "measure", "variant", "batch", "steps"}``: seconds of a step, bytes of it by the interface and by the variant's own count.
+- ``{"do": "prepare", "model", "variants", "batch", "steps"}``: a copy of the model under DDP for every variant, and its
+  first steps;  seconds by variant that adaptive levels took in them.
+- ``{"do": "measure", "variant", "batch", "steps"}``: seconds of a step, bytes of it by the interface and by the
+  variant's own count.
 """
 
 from __future__ import annotations
@@ -30,10 +32,14 @@ from train.models import imagenet_resnet
 from train.models.gpt import GPT
 
 LENGTH = 128  # characters of a GPT's window
-LEVEL_UPDATE = 2  # the step whose statistics set the adaptive levels: after DDP has rebuilt its buckets, before anything is timed
+LEVEL_UPDATE = (
+    2  # the step whose statistics set the adaptive levels: after DDP has rebuilt its buckets, before anything is timed
+)
 TIMEOUT = timedelta(minutes=2)  # a rank that is lost ends the others
 _parameters = inspect.signature(DistributedDataParallel.__init__).parameters
-LOCAL_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _parameters else "broadcast_buffers"  # before torch 2.13
+LOCAL_BUFFERS = (
+    "forward_sync_buffers" if "forward_sync_buffers" in _parameters else "broadcast_buffers"
+)  # before torch 2.13
 
 
 def mlp() -> nn.Module:
@@ -67,7 +73,9 @@ class Replica:
 
 
 def batch_of(model: nn.Module, size: int) -> tuple[Tensor, Tensor]:
-    """Inputs and labels of this rank's own, the same at every call: images and classes, or windows of characters and those that follow."""
+    """Inputs and labels of this rank's own, the same at every call: images and classes, or windows of characters and
+    those that follow.
+    """
     generator = torch.Generator().manual_seed(10 + dist.get_rank())
     if isinstance(model, GPT):
         text = torch.randint(NUM_CODES, (size, LENGTH + 1), generator=generator)
@@ -81,8 +89,12 @@ def replica_of(model: nn.Module, variant: str) -> Replica:
     own = DistributedDataParallel(copy.deepcopy(model), **local)
     sent: Any
     if variant.startswith("alq"):
-        how: dict[str, Any] = {"collective": "two_stage", "second_bits": 4} if dist.get_world_size() > 2 else {"collective": "gather"}
-        sent = nuq.CompressionState(own, method="alq", bits=3, gate=variant == "alq_gate", update_at=[LEVEL_UPDATE], **how)
+        how: dict[str, Any] = (
+            {"collective": "two_stage", "second_bits": 4} if dist.get_world_size() > 2 else {"collective": "gather"}
+        )
+        sent = nuq.CompressionState(
+            own, method="alq", bits=3, gate=variant == "alq_gate", update_at=[LEVEL_UPDATE], **how
+        )
         own.register_comm_hook(sent, nuq.compress_hook)
     else:
         sent = baselines.with_rival(own, variant)

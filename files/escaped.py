@@ -6,7 +6,8 @@ import io
 import re
 from typing import TextIO
 
-# What moves the cursor, colours or hides text, turns its direction round, or cannot be written; ends of lines and tabs stay.
+# What moves the cursor, colours or hides text, turns its direction round, or cannot be written; ends of lines and tabs
+# stay.
 _CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ud800-\udfff]")
 
 

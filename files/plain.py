@@ -1,7 +1,7 @@
 """Reads files that anybody may have written: only regular ones of a sane size, and of JSON and YAML only plain values.
 
-A run folder is writable by whoever runs there, and one odd file in it must cost that run alone.  So whatever is wrong with a file is an
-Unreadable, a ValueError with the reason in words; OSError stays what it is (no file, no permission).
+A run folder is writable by whoever runs there, and one odd file in it must cost that run alone.  So whatever is wrong
+with a file is an Unreadable, a ValueError with the reason in words; OSError stays what it is (no file, no permission).
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ TEXT_BYTES = 4 * 2**20  # of a configuration, a status or a profile, which have 
 MOST_DEPTH = 64  # of lists and tables in each other
 MOST_VALUES = 200_000  # of a file, each counted as often as an alias repeats it
 LARGEST = 2**64  # of whole numbers: a seed may have 64 bits
-_KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}  # folders and sockets cannot be opened
+_KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}  # folders and sockets cannot be opened
 
 
 class Unreadable(ValueError):
@@ -55,7 +59,9 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path, *, any_number: bool = False) -> Any:
-    """One JSON value; nan and inf, as Python writes them, are numbers; any_number: and so are those of more than 64 bits."""
+    """One JSON value; nan and inf, as Python writes them, are numbers; any_number: and so are those of more than 64
+    bits.
+    """
     try:
         value = json.loads(read_text(path))
     except Unreadable:
@@ -82,7 +88,9 @@ def read_yaml(path: Path) -> Any:
 
 
 def check_yaml(text: str) -> None:
-    """Unreadable where nesting or aliases would be too much for who builds the values; other mistakes are left to that one."""
+    """Unreadable where nesting or aliases would be too much for who builds the values; other mistakes are left to that
+    one.
+    """
     import yaml
 
     if text.count("[") + text.count("{") + text.count("- ") + text.count("? ") + text.count("&") < MOST_DEPTH:
@@ -98,7 +106,9 @@ def check_yaml(text: str) -> None:
 
 
 def checked(value: Any, *, finite: bool = False, any_number: bool = False) -> Any:
-    """The value itself, where it is plain: not too deep, not too much, of numbers that fit 64 bits and texts that are Unicode."""
+    """The value itself, where it is plain: not too deep, not too much, of numbers that fit 64 bits and texts that are
+    Unicode.
+    """
     for count, (item, depth) in enumerate(_walk(value)):
         if depth > MOST_DEPTH:
             raise Unreadable(_too_deep())

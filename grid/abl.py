@@ -30,11 +30,15 @@ def bucket_size_trained() -> Sweep:
 def bits() -> Sweep:
     """Ten variants x 2..7 bits at bucket 16384, trained; TRN has no bits, so its six points are one run."""
     methods = union(SGD, SUPERSGD, product(variants(NUM_COMPONENTS), axis("method.bits", range(2, 8))))
-    return Sweep(product(cifar10("resnet8"), where_read({"method.bucket_size": 16384}), updates([100, 2000], 10000), methods))
+    return Sweep(
+        product(cifar10("resnet8"), where_read({"method.bucket_size": 16384}), updates([100, 2000], 10000), methods)
+    )
 
 
 def interval() -> Sweep:
-    """Three schedules of level updates (once, rarely, often) at 3 bits, bucket 16384, trained; fixed levels have no schedule."""
+    """Three schedules of level updates (once, rarely, often) at 3 bits, bucket 16384, trained; fixed levels have no
+    schedule.
+    """
     schedules = union(
         updates([0], 80000, "once"),
         updates([40000, 60000], 80000, "rarely"),

@@ -1,10 +1,12 @@
-"""ATOMO (Wang et al., NeurIPS 2018): singular vectors of every layer's gradient, kept at random so that the mean is right.
+"""ATOMO (Wang et al., NeurIPS 2018): singular vectors of every layer's gradient, kept at random so that the mean is
+right.
 
-The settings are those of its authors' code: 128 images a worker, rate .01, momentum .5, no weight decay, 100 epochs, the rate shrinking by
-.95; kernels as matrices of half the outputs; QSGD in buckets of 512 with 4 bits for the magnitude, so 5 with the sign. Differences: its
-code shrinks the rate at every 50th step, which ends training after a few thousand, and says that it does so once an epoch; ours does that,
-smoothly. Four workers. SVHN is its 73,257 training pictures, without the extra ones. ResNet-32 is that of the ResNet paper for CIFAR, the
-others have ImageNet's widths and a stem for small images (``train/models/cifar_stem_resnet.py``); VGG has 11 layers and batch norms.
+The settings are those of its authors' code: 128 images a worker, rate .01, momentum .5, no weight decay, 100 epochs,
+the rate shrinking by .95; kernels as matrices of half the outputs; QSGD in buckets of 512 with 4 bits for the
+magnitude, so 5 with the sign. Differences: its code shrinks the rate at every 50th step, which ends training after a
+few thousand, and says that it does so once an epoch; ours does that, smoothly. Four workers. SVHN is its 73,257
+training pictures, without the extra ones. ResNet-32 is that of the ResNet paper for CIFAR, the others have ImageNet's
+widths and a stem for small images (``train/models/cifar_stem_resnet.py``); VGG has 11 layers and batch norms.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ ATOMO = point("ATOMO", method="atomo")
 ENTRIES = point("ATOMO entries", {"method.atoms": "entries"}, method="atomo")
 LAYERS = where_read({"method.scope": "tensor"})
 TERNGRAD = product(point("TernGrad", method="trn"), LAYERS)
-QSGD = product(point("QSGD", {"method.bits": 5, "method.form": "magnitude", "method.bucket_size": 512}, method="qsgd"), LAYERS)
+QSGD = product(
+    point("QSGD", {"method.bits": 5, "method.form": "magnitude", "method.bucket_size": 512}, method="qsgd"), LAYERS
+)
 TOPK = product(point("TopK", method="topk"), LAYERS)
 
 
@@ -35,7 +39,9 @@ def ranks(values: Sequence[int]) -> list[Point]:
 
 
 def as_many_bytes(matrices: Matrices, values: Sequence[int]) -> list[Point]:
-    """TopK with feedback, as in its paper, and without, as ATOMO is: at the ratios that send as much as these ranks of the matrices."""
+    """TopK with feedback, as in its paper, and without, as ATOMO is: at the ratios that send as much as these ranks of
+    the matrices.
+    """
     ratios = [(rank, sparse_ratio(factor_bits(matrices, rank))) for rank in values]
     by_rank = [point(f"bytes of rank {rank}", {"method.ratio": ratio}) for rank, ratio in ratios]
     return product(TOPK, by_rank, union(point(), point("without feedback", {"feedback.kind": "none"})))
@@ -69,12 +75,17 @@ def paper(data: str, model: str) -> Point:
 
 def _methods() -> list[Point]:
     topk = product(TOPK, axis("method.ratio", [0.01, 0.05]))
-    atomo = product(union(ranks(RANKS), product(ranks([3]), point("4 bits", {"method.bits": 4}))), point("", {"method.matrix": "pairs"}))
+    atomo = product(
+        union(ranks(RANKS), product(ranks([3]), point("4 bits", {"method.bits": 4}))),
+        point("", {"method.matrix": "pairs"}),
+    )
     return union(SUPERSGD, atomo, QSGD, TERNGRAD, topk)
 
 
 def lenet_mnist() -> Sweep:
-    """MNIST, LeNet, 100 epochs: ATOMO at ranks 1 to 4, factors in full and in 4 bits, against QSGD, TernGrad, TopK and full precision."""
+    """MNIST, LeNet, 100 epochs: ATOMO at ranks 1 to 4, factors in full and in 4 bits, against QSGD, TernGrad, TopK and
+    full precision.
+    """
     return Sweep(product(paper("mnist", "lenet"), _methods()), folder="atomo_lenet_mnist")
 
 
@@ -99,8 +110,13 @@ def _networks(data: str, names: Sequence[str]) -> list[Point]:
 
 
 def networks_cifar10() -> Sweep:
-    """CIFAR-10, ResNet-32, -50, -110, -152 and VGG-11, 100 epochs: the same methods; ResNet-18 has a sweep of its own."""
-    return Sweep(_networks("cifar10", [name for name in NETWORKS if name != "ResNet-18"]), folder="atomo_networks_cifar10")
+    """CIFAR-10, ResNet-32, -50, -110, -152 and VGG-11, 100 epochs: the same methods.
+
+    ResNet-18 has a sweep of its own.
+    """
+    return Sweep(
+        _networks("cifar10", [name for name in NETWORKS if name != "ResNet-18"]), folder="atomo_networks_cifar10"
+    )
 
 
 def svhn() -> Sweep:
@@ -126,9 +142,15 @@ SEEDS = (1, 2)
 
 def cifar10_cpu() -> Sweep:
     """Real data without a GPU: ATOMO-SVD against TopK at equal bytes, and against QSGD and TernGrad."""
-    task = small.images(f"resnet{DEPTH}", workers=WORKERS, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, eval_every=EVAL_EVERY)
+    task = small.images(
+        f"resnet{DEPTH}", workers=WORKERS, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, eval_every=EVAL_EVERY
+    )
     rivals = as_many_bytes(cifar_resnet(DEPTH), SMALL_RANKS)
-    return Sweep(product(task, union(SUPERSGD, ranks(SMALL_RANKS), rivals, QSGD, TERNGRAD)), seeds=SEEDS, folder="atomo_cifar10_cpu")
+    return Sweep(
+        product(task, union(SUPERSGD, ranks(SMALL_RANKS), rivals, QSGD, TERNGRAD)),
+        seeds=SEEDS,
+        folder="atomo_cifar10_cpu",
+    )
 
 
 def cpu() -> Sweep:

@@ -28,7 +28,9 @@ HISTOGRAM = {**L2, "method.fit": "histogram", "method.solver": "exact"}
 
 
 def images(model: str, *, workers: int, batch_size: int, steps: int, lr: float, eval_every: int) -> Point:
-    """CIFAR-10 for the other papers' sweeps: SGD with momentum .9, the rate falling to zero along a cosine, nothing measured."""
+    """CIFAR-10 for the other papers' sweeps: SGD with momentum .9, the rate falling to zero along a cosine, nothing
+    measured.
+    """
     return point(
         "",
         {"optim": "sgd", "optim.lr": lr, "schedule": "cosine"},
@@ -43,7 +45,9 @@ def images(model: str, *, workers: int, batch_size: int, steps: int, lr: float, 
 
 
 def cifar10_cpu() -> Sweep:
-    """ResNet-8 on CIFAR-10, 4 workers: the ten methods with the original's solver; ALQ and AMQ with exact solutions of two fits."""
+    """ResNet-8 on CIFAR-10, 4 workers: the ten methods with the original's solver; ALQ and AMQ with exact solutions of
+    two fits.
+    """
     task = point(
         "",
         {"optim": "sgd", "optim.lr": LR, "schedule": "step", "schedule.at": LR_DROPS, "measure.every": MEASURE_EVERY},

@@ -18,7 +18,12 @@ UPDATE_EVERY = 100
 SEEDS = (1, 2, 3)
 
 # The adaptive methods with their default fit and solver: the better ones, not the published ones.
-ADAPTIVE = union(point("ALQ", method="alq"), point("ALQ-N", method="alq_n"), point("AMQ", method="amq"), point("AMQ-N", method="amq_n"))
+ADAPTIVE = union(
+    point("ALQ", method="alq"),
+    point("ALQ-N", method="alq_n"),
+    point("AMQ", method="amq"),
+    point("AMQ-N", method="amq_n"),
+)
 
 
 def digits(steps: int, workers: int = 2) -> Point:

@@ -1,11 +1,13 @@
-"""Deep Gradient Compression (Lin et al., ICLR 2018): one coordinate in a thousand, with momentum correction and a warm-up of the ratio.
+"""Deep Gradient Compression (Lin et al., ICLR 2018): one coordinate in a thousand, with momentum correction and a
+warm-up of the ratio.
 
-The settings are those of its authors' code: batches per worker, a rate of ``lr * workers`` that is reached in five epochs, values in half
-precision, indices of four bytes. Its three warm-ups of the ratio, by their names there: wm0 has none; wm5 goes down by equal factors over
-five epochs, .001^(k/6); wm5o leaves five epochs dense. The paper's own has four, .25 .0625 .015625 .004.
+The settings are those of its authors' code: batches per worker, a rate of ``lr * workers`` that is reached in five
+epochs, values in half precision, indices of four bytes. Its three warm-ups of the ratio, by their names there: wm0 has
+none; wm5 goes down by equal factors over five epochs, .001^(k/6); wm5o leaves five epochs dense. The paper's own has
+four, .25 .0625 .015625 .004.
 
-As there, ResNet-50's last batch-norm gain of every block starts at zero, and one worker that stands for a machine of eight goes through
-eight batches a step (``num_batches_per_step``).
+As there, ResNet-50's last batch-norm gain of every block starts at zero, and one worker that stands for a machine of
+eight goes through eight batches a step (``num_batches_per_step``).
 
 Differences: where batch norms do not decay (ResNet-50), the last layer's bias does not either.
 """
@@ -88,11 +90,17 @@ BATCH = 32  # of a GPU
 
 
 def _imagenet(model: str, own: Settings, workers: int, schedule: str = "step", per_worker: int = 1) -> Point:
-    """ImageNet in 90 epochs, ``own`` the model's settings; ``per_worker`` GPUs' batches of 32 are one worker's, one after another."""
+    """ImageNet in 90 epochs, ``own`` the model's settings; ``per_worker`` GPUs' batches of 32 are one worker's, one
+    after another.
+    """
     gpus = workers * per_worker
     epoch = steps_per_epoch("imagenet", BATCH, workers, per_worker)
     drops = {"schedule.at": at_epochs([30, 60, 80], epoch), "schedule.factor": 0.1} if schedule == "step" else {}
-    label = f"gpus={gpus}" + (f" as {workers} nodes" if per_worker > 1 else "") + (" cosine" if schedule == "cosine" else "")
+    label = (
+        f"gpus={gpus}"
+        + (f" as {workers} nodes" if per_worker > 1 else "")
+        + (" cosine" if schedule == "cosine" else "")
+    )
     return point(
         label,
         {
@@ -117,7 +125,9 @@ def _imagenet(model: str, own: Settings, workers: int, schedule: str = "step", p
 
 
 def _published(model: str, own: Settings) -> list[Point]:
-    """The rows of the published table, dense runs beside the first and the largest that need no nodes, and one run without warm-up."""
+    """The rows of the published table, dense runs beside the first and the largest that need no nodes, and one run
+    without warm-up.
+    """
     points = []
     flat = [_imagenet(model, own, workers) for workers in (8, 16, 32, 64)] + [_imagenet(model, own, 32, "cosine")]
     nodes = [_imagenet(model, own, workers, per_worker=GPUS_PER_NODE) for workers in (8, 16, 32)]
@@ -130,7 +140,9 @@ def _published(model: str, own: Settings) -> list[Point]:
 
 
 def imagenet_resnet50() -> Sweep:
-    """ImageNet, ResNet-50, 90 epochs, 8 to 256 GPUs: the rows of the published table; dense at 8 and 32, and 32 without warm-up."""
+    """ImageNet, ResNet-50, 90 epochs, 8 to 256 GPUs: the rows of the published table; dense at 8 and 32, and 32 without
+    warm-up.
+    """
     own = {"optim.weight_decay": 1e-4, "optim.decay_norms": False, "optim.nesterov": True, "model.zero_init": True}
     return Sweep(_published("resnet50", own), folder="dgc_imagenet_resnet50")
 
@@ -153,7 +165,9 @@ SEEDS = (1, 2)
 
 
 def _comparison(warmup_steps: int) -> list[Point]:
-    """What the paper's parts are worth: warm-up, factor masking (it takes the momentum of what is sent), momentum correction, feedback."""
+    """What the paper's parts are worth: warm-up, factor masking (it takes the momentum of what is sent), momentum
+    correction, feedback.
+    """
     warm = point("", {"method.warmup_every": warmup_steps})
     return union(
         SUPERSGD,
@@ -167,7 +181,9 @@ def _comparison(warmup_steps: int) -> list[Point]:
 
 
 def cifar10_cpu() -> Sweep:
-    """Real data without a GPU: dense, DGC with and without its warm-up and its momentum correction, TopK with and without feedback."""
+    """Real data without a GPU: dense, DGC with and without its warm-up and its momentum correction, TopK with and
+    without feedback.
+    """
     task = small.images(MODEL, workers=WORKERS, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, eval_every=EVAL_EVERY)
     return Sweep(product(task, _comparison(WARMUP_STEPS)), seeds=SEEDS, folder="dgc_cifar10_cpu")
 

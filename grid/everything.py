@@ -1,9 +1,10 @@
 """Every method of ``METHODS`` at matched bits: 1, 2, 3, 4 and 8 bits per coordinate, and the sparse regime below one.
 
-What sets a method's bits is the first of ``KNOBS`` among its settings, so that a new method joins without an edit here; one without a knob
-(signs, powers of two, casts, SketchML, whose cells outweigh its codes) is a single point. Everything else has its default, the memory of
-the method's paper included; the adaptive methods have their paper's norm. The bits are those that the settings mean, not those that
-arrive: headers, norms and tables come on top, entropy coding takes off; the table's column of measured bits counts.
+What sets a method's bits is the first of ``KNOBS`` among its settings, so that a new method joins without an edit here;
+one without a knob (signs, powers of two, casts, SketchML, whose cells outweigh its codes) is a single point. Everything
+else has its default, the memory of the method's paper included; the adaptive methods have their paper's norm. The bits
+are those that the settings mean, not those that arrive: headers, norms and tables come on top, entropy coding takes
+off; the table's column of measured bits counts.
 """
 
 from __future__ import annotations
@@ -99,11 +100,17 @@ def cifar10_cpu() -> Sweep:
     """Real data without a GPU: every method at matched bits, a short training each."""
     task = small.images(MODEL, workers=4, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, eval_every=EVAL_EVERY)
     return Sweep(
-        product(task, where_read(L2), updates([20, 100], 200), methods((*SPARSE, *BITS))), seeds=SEEDS, folder="everything_cifar10_cpu"
+        product(task, where_read(L2), updates([20, 100], 200), methods((*SPARSE, *BITS))),
+        seeds=SEEDS,
+        folder="everything_cifar10_cpu",
     )
 
 
 def cpu() -> Sweep:
-    """The embedded digits, seconds a run: every method at 3 bits, or as it is; buckets of 128, for in long ones NUQSGD diverges."""
+    """The embedded digits, seconds a run: every method at 3 bits, or as it is; buckets of 128, for in long ones NUQSGD
+    diverges.
+    """
     short = when(lambda given: "method.bits" in given, where_read({"method.bucket_size": 128}))
-    return Sweep(product(digits(steps=40), where_read(L2), updates([5, 20], 0), methods((3,)), short), folder="everything_cpu")
+    return Sweep(
+        product(digits(steps=40), where_read(L2), updates([5, 20], 0), methods((3,)), short), folder="everything_cpu"
+    )

@@ -1,7 +1,8 @@
-"""A small GPT on text (characters of the standard library's own sources): full precision against ALQ, QSGDinf, DGC and PowerSGD.
+"""A small GPT on text (characters of the standard library's own sources): full precision against ALQ, QSGDinf, DGC and
+PowerSGD.
 
-The recipe is the usual one of transformers: AdamW without decay of norms and biases, a warm-up, half a cosine, the mean gradient clipped
-to norm 1. Momentum correction belongs to SGD, so that DGC has error feedback here.
+The recipe is the usual one of transformers: AdamW without decay of norms and biases, a warm-up, half a cosine, the mean
+gradient clipped to norm 1. Momentum correction belongs to SGD, so that DGC has error feedback here.
 """
 
 from __future__ import annotations
@@ -44,13 +45,17 @@ def recipe(own: Settings, *, lr: float, steps: int, warmup_steps: int, batch_siz
 def methods(bucket_size: int, ratio_warmup: int) -> list[Point]:
     """The methods; ``ratio_warmup`` steps of each of DGC's first ratios."""
     quantizer = where_read({**L2, "method.bits": BITS, "method.bucket_size": bucket_size})
-    dgc = point("DGC", {"method.ratio": RATIO, "method.warmup_every": ratio_warmup, "feedback.kind": "error"}, method="dgc")
+    dgc = point(
+        "DGC", {"method.ratio": RATIO, "method.warmup_every": ratio_warmup, "feedback.kind": "error"}, method="dgc"
+    )
     powersgd = point("PowerSGD", {"method.rank": RANK}, method="powersgd")
     return product(quantizer, union(SUPERSGD, point("ALQ", method="alq"), QSGDINF, dgc, powersgd))
 
 
 def text() -> Sweep:
-    """A GPT of 10.8 million parameters on five million characters, 4 workers x 16 windows of 256, 5,000 steps; on a GPU."""
+    """A GPT of 10.8 million parameters on five million characters, 4 workers x 16 windows of 256, 5,000 steps; on a
+    GPU.
+    """
     own = {
         "data.length": 256,
         "data.num_train": 20_000,
@@ -63,7 +68,9 @@ def text() -> Sweep:
         "eval_every": 250,
     }
     task = recipe(own, lr=1e-3, steps=5000, warmup_steps=100, batch_size=16)
-    return Sweep(product(task, updates([20, 100], 500), methods(8192, 100), needs(gpus=1)), seeds=SEEDS, folder="gpt_text")
+    return Sweep(
+        product(task, updates([20, 100], 500), methods(8192, 100), needs(gpus=1)), seeds=SEEDS, folder="gpt_text"
+    )
 
 
 # --- without a GPU ------------------------------------------------------------------------------------------------

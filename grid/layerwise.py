@@ -1,11 +1,14 @@
-"""Layer-wise against entire-model compression (Dutta et al., AAAI 2020): a method applied to every tensor by itself, or to one flat vector.
+"""Layer-wise against entire-model compression (Dutta et al., AAAI 2020): a method applied to every tensor by itself, or
+to one flat vector.
 
-The settings are those of its authors' code: 512 images a worker, the rate going up from 0 to .4 in five epochs and down to 0 at the end, 24
-epochs, 40 for RandomK and ThresholdV; no feedback; cutout. An epoch is counted for one worker: 50,000 // 512 = 97 steps.
+The settings are those of its authors' code: 512 images a worker, the rate going up from 0 to .4 in five epochs and down
+to 0 at the end, 24 epochs, 40 for RandomK and ThresholdV; no feedback; cutout. An epoch is counted for one worker:
+50,000 // 512 = 97 steps.
 
-Differences: the workers share an epoch's images, where its code lets each see all of them; its masks of RandomK differ among workers, ours
-are the same on all, and like its are not scaled by 1 / ratio; QSGD with 255 states takes nine bits, ours are 127 states in eight; its
-momentum is 0 unless given, ours .9 with Nesterov's, as in the recipe that it starts from; ImageNet has one image size, not three.
+Differences: the workers share an epoch's images, where its code lets each see all of them; its masks of RandomK differ
+among workers, ours are the same on all, and like its are not scaled by 1 / ratio; QSGD with 255 states takes nine bits,
+ours are 127 states in eight; its momentum is 0 unless given, ours .9 with Nesterov's, as in the recipe that it starts
+from; ImageNet has one image size, not three.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ ADAPTIVE = point("AdaptiveThreshold", method="adaptive_threshold")
 TERNGRAD = point("TernGrad", {"method.bucket_size": WHOLE}, method="trn")
 QSGD = point("QSGD", {"method.bits": 8, "method.form": "magnitude", "method.bucket_size": WHOLE}, method="qsgd")
 
-SCOPES = union(where_read({"method.scope": "tensor"}, "layer-wise"), where_read({"method.scope": "model"}, "entire-model"))
+SCOPES = union(
+    where_read({"method.scope": "tensor"}, "layer-wise"), where_read({"method.scope": "model"}, "entire-model")
+)
 PLAIN = point("", {"feedback.kind": "none"})
 
 
@@ -78,7 +83,9 @@ def _cifar10(model: str) -> list[Point]:
 
 
 def cifar10_resnet9() -> Sweep:
-    """CIFAR-10, ResNet-9 of the 24-epoch recipe: six methods, TopK and RandomK at .1 % to 50 %, layer-wise and entire-model."""
+    """CIFAR-10, ResNet-9 of the 24-epoch recipe: six methods, TopK and RandomK at .1 % to 50 %, layer-wise and
+    entire-model.
+    """
     return Sweep(_cifar10("resnet9"), folder="layerwise_cifar10_resnet9")
 
 
@@ -88,7 +95,9 @@ def cifar10_alexnet() -> Sweep:
 
 
 def imagenet_resnet50() -> Sweep:
-    """ImageNet, ResNet-50, 35 epochs of 64 images on 8 workers, rate to 1 and back: the same methods, TopK and RandomK at 1 % and 10 %."""
+    """ImageNet, ResNet-50, 35 epochs of 64 images on 8 workers, rate to 1 and back: the same methods, TopK and RandomK
+    at 1 % and 10 %.
+    """
     epoch = steps_per_epoch("imagenet", 64, workers=8)
     task = point(
         "",
@@ -100,7 +109,9 @@ def imagenet_resnet50() -> Sweep:
         eval_train=False,
     )
     usual, long = methods([0.01, 0.1])
-    points = product(task, _trained(35, epoch, 1.0), union(SUPERSGD, usual, long), point(eval_every=epoch), needs(gpus=1))
+    points = product(
+        task, _trained(35, epoch, 1.0), union(SUPERSGD, usual, long), point(eval_every=epoch), needs(gpus=1)
+    )
     return Sweep(points, folder="layerwise_imagenet_resnet50")
 
 
@@ -120,7 +131,9 @@ def _together(ratios: Sequence[float]) -> list[Point]:
 
 
 def cifar10_cpu() -> Sweep:
-    """Real data without a GPU: the six methods, TopK and RandomK at 1 % and 10 %, layer-wise and entire-model, all trained equally long."""
+    """Real data without a GPU: the six methods, TopK and RandomK at 1 % and 10 %, layer-wise and entire-model, all
+    trained equally long.
+    """
     task = small.images(MODEL, workers=WORKERS, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, eval_every=EVAL_EVERY)
     return Sweep(product(task, _together(SMALL_RATIOS)), seeds=SEEDS, folder="layerwise_cifar10_cpu")
 

@@ -1,4 +1,5 @@
-"""LSS / CASQ: clusters of values, cells of means, Huffman-coded cluster ids; over clusters and cells, against SketchML, TopK and QSGD.
+"""LSS / CASQ: clusters of values, cells of means, Huffman-coded cluster ids; over clusters and cells, against SketchML,
+TopK and QSGD.
 
 The task is that of the code that it grew from (``grid/atomo.py``), with error feedback, which a biased method needs.
 """
@@ -18,7 +19,9 @@ CELLS = [0.001, 0.01, 0.1]  # over coordinates, of each cluster
 CASQ = point("CASQ", method="casq")
 SKETCHML = point("SketchML", method="sketchml")
 TOPK = product(point("TopK", method="topk"), axis("method.ratio", [0.01, 0.1]))
-QUANTIZED = product(QSGD, point("", {"method.form": "magnitude", "method.bucket_size": 512}), axis("method.bits", [4, 8]))
+QUANTIZED = product(
+    QSGD, point("", {"method.form": "magnitude", "method.bucket_size": 512}), axis("method.bits", [4, 8])
+)
 
 
 def grid_of(clusters: Sequence[int], cells: Sequence[float]) -> list[Point]:

@@ -14,7 +14,9 @@ L2 = {"method.norm": "l2"}  # the paper's norm, which is not our default
 ORIGINAL = {**L2, "method.fit": "mixture", "method.solver": "paper", "method.weights": "norm"}
 CLOSED_FORM = {**ORIGINAL, "method.solver": "exact"}
 NORMAL = {**L2, "method.solver": "paper"}  # the -N variants have one fit, and no weights to choose
-FREE = {"method.symmetric": False}  # every level of ALQ by itself: only so the original's solver ends at the published levels
+FREE = {
+    "method.symmetric": False
+}  # every level of ALQ by itself: only so the original's solver ends at the published levels
 
 SGD = point("SGD", method="sgd")
 SUPERSGD = point("SuperSGD", method="supersgd")
@@ -43,7 +45,9 @@ def updates(at: Iterable[int], every: int, label: str = "") -> Point:
 
 
 def cifar10(model: str, **settings: object) -> list[Point]:
-    """CIFAR-10 as in the paper: 80,000 steps of 128 images on each of 4 workers; measured as often as the original logs."""
+    """CIFAR-10 as in the paper: 80,000 steps of 128 images on each of 4 workers; measured as often as the original
+    logs.
+    """
     return product(
         point(
             "",
@@ -75,7 +79,8 @@ def imagenet(model: str, steps: int) -> list[Point]:
             model=model,
             batch_size=64,
             steps=steps,
-            eval_every=10000,  # the training set has 1.28 million images: a pass every 2000 steps would cost more than training
+            # the training set has 1.28 million images: a pass every 2000 steps would cost more than training
+            eval_every=10000,
         ),
         FRESH,
     )
@@ -97,10 +102,20 @@ def published(num_components: int) -> list[Point]:
 
 
 def variants(num_components: int) -> list[Point]:
-    """The ten quantized variants of the ablations: six methods, and ALQ x {original, closed form} x {free, symmetric levels}."""
+    """The ten quantized variants of the ablations: six methods, and ALQ x {original, closed form} x {free, symmetric
+    levels}.
+    """
     symmetry = union(point("", FREE), point("symmetric", {"method.symmetric": True}))
     solver = union(mixture("", "alq", num_components), mixture("closed form", "alq", num_components, CLOSED_FORM))
-    return union(AMQ_N, mixture("AMQ", "amq", num_components), ALQ_N, QSGDINF, TRN, NUQSGD, product(point("ALQ"), solver, symmetry))
+    return union(
+        AMQ_N,
+        mixture("AMQ", "amq", num_components),
+        ALQ_N,
+        QSGDINF,
+        TRN,
+        NUQSGD,
+        product(point("ALQ"), solver, symmetry),
+    )
 
 
 def quantizer(bits: int, bucket_size: int) -> Point:
@@ -109,9 +124,11 @@ def quantizer(bits: int, bucket_size: int) -> Point:
 
 
 def mnist() -> Sweep:
-    """MNIST, the small cnn, 30 epochs: SGD against QSGD, QSGDinf and NUQSGD at 4 bits, three bucket sizes, 2 and 4 workers.
+    """MNIST, the small cnn, 30 epochs: SGD against QSGD, QSGDinf and NUQSGD at 4 bits, three bucket sizes, 2 and 4
+    workers.
 
-    An epoch is counted for one worker, its last incomplete batch included: ceil(60000 / 128) = 469 steps, 30 of them 14070.
+    An epoch is counted for one worker, its last incomplete batch included: ceil(60000 / 128) = 469 steps, 30 of them
+    14070.
     """
     task = point(
         "",
@@ -148,13 +165,21 @@ def cifar10_full_resnet8() -> Sweep:
 
 
 def imagenet_half() -> Sweep:
-    """ImageNet, ResNet-18, 300,000 steps, 4 bits, bucket 8192: variance only, every method measured on the same SGD trajectory."""
+    """ImageNet, ResNet-18, 300,000 steps, 4 bits, bucket 8192: variance only, every method measured on the same SGD
+    trajectory.
+    """
     measured = point("", {"measure.every": 100}, trajectory="sgd")
     methods = union(SGD, SUPERSGD, variants(350))
-    return Sweep(product(imagenet("resnet18", 300_000), measured, quantizer(4, 8192), updates([100, 2000], 10000), methods))
+    return Sweep(
+        product(imagenet("resnet18", 300_000), measured, quantizer(4, 8192), updates([100, 2000], 10000), methods)
+    )
 
 
 def imagenet_full() -> Sweep:
     """ImageNet, ResNet-18, 600,000 steps, 3 bits, bucket 8192: the nine methods."""
     measured = point("", {"measure.every": 1000})
-    return Sweep(product(imagenet("resnet18", 600_000), measured, quantizer(3, 8192), updates([100, 2000], 50000), published(350)))
+    return Sweep(
+        product(
+            imagenet("resnet18", 600_000), measured, quantizer(3, 8192), updates([100, 2000], 50000), published(350)
+        )
+    )

@@ -6,7 +6,8 @@ from grid.engine.sweep import Sweep, axis, point, product, union
 from grid.nuq import NUQSGD, QSGD, QSGDINF, SGD, SUPERSGD, cifar10, imagenet, quantizer
 
 RIVALS = union(SUPERSGD, QSGD, QSGDINF, NUQSGD)
-EPOCH = 400  # steps between two measurements: about one epoch of 50,000 images in batches of 128 (391), and a divisor of 80,000
+# steps between two measurements: about one epoch of 50,000 images in batches of 128 (391), and a divisor of 80,000
+EPOCH = 400
 
 
 def cifar10_full() -> Sweep:
@@ -16,9 +17,14 @@ def cifar10_full() -> Sweep:
 
 
 def imagenet_full() -> Sweep:
-    """ImageNet, ResNet-34, rate 0.02, 2 workers, 4 bits; runs/nuqsgd_imagenet_full, for nuq has an imagenet_full of its own."""
+    """ImageNet, ResNet-34, rate 0.02, 2 workers, 4 bits; runs/nuqsgd_imagenet_full, for nuq has an imagenet_full of its
+    own.
+    """
     task = point("", {"optim.lr": 0.02, "measure.every": 1000}, workers=2)
-    return Sweep(product(imagenet("resnet34", 600_000), task, quantizer(4, 8192), union(SGD, RIVALS)), folder="nuqsgd_imagenet_full")
+    return Sweep(
+        product(imagenet("resnet34", 600_000), task, quantizer(4, 8192), union(SGD, RIVALS)),
+        folder="nuqsgd_imagenet_full",
+    )
 
 
 def cifar10_first_epoch() -> Sweep:

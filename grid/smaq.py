@@ -1,12 +1,14 @@
 """SmaQ (Shoghi, Bersatti, Qureshi and Kim, 2021): every large tensor of training kept in a format, at one worker.
 
-The formats are those of the paper's table, casts unscaled and FP8 e5m2 as there, and five of ours: SmaQ with a mask of its zeros, NNW-BDI,
-e4m3 with a scale a bucket, SmaQ beside a float32 copy of the weights that takes the updates, and SmaQ whose gradients are clamped later.
-BERT's settings are those of its authors' command; for the images their code's defaults, with the weight decay of a log that it left:
-128 images, rate .1, a tenth of it after 100, 150 and 200 epochs.
+The formats are those of the paper's table, casts unscaled and FP8 e5m2 as there, and five of ours: SmaQ with a mask of
+its zeros, NNW-BDI, e4m3 with a scale a bucket, SmaQ beside a float32 copy of the weights that takes the updates, and
+SmaQ whose gradients are clamped later.  BERT's settings are those of its authors' command; for the images their code's
+defaults, with the weight decay of a log that it left:  128 images, rate .1, a tenth of it after 100, 150 and 200
+epochs.
 
-Differences: they train to some epoch that is not told, we to 250; their ResNets are torchvision's, as here, with its stem for large images;
-their code crops and flips the test images, ours those that are trained on; biases and batch norms stay in float32.
+Differences: they train to some epoch that is not told, we to 250; their ResNets are torchvision's, as here, with its
+stem for large images;  their code crops and flips the test images, ours those that are trained on; biases and batch
+norms stay in float32.
 """
 
 from __future__ import annotations
@@ -24,14 +26,19 @@ KINDS = ("weights", "activations", "activation_gradients", "moments")
 def everywhere(label: str, method: str, **own: str) -> Point:
     """All five kinds of tensors in one format: gradients as a method, the others by its name with the same settings."""
     given = " ".join([method, *(f"{name}={value}" for name, value in own.items())])
-    return point(label, {f"method.{name}": value for name, value in own.items()}, **{"method": method, "tensors.all": given})
+    return point(
+        label, {f"method.{name}": value for name, value in own.items()}, **{"method": method, "tensors.all": given}
+    )
 
 
 FP32 = point("FP32", method="supersgd")
 SMAQ = everywhere("SmaQ", "smaq")
-PUBLISHED = everywhere("SmaQ, zeros coded", "smaq", zeros="coded")  # the paper's own: no mask, 6 or 8 bits for every number
+PUBLISHED = everywhere(
+    "SmaQ, zeros coded", "smaq", zeros="coded"
+)  # the paper's own: no mask, 6 or 8 bits for every number
 MASTER = product(SMAQ, point("master weights", {"tensors.master": True}))
-# Gradients have tails: what is clamped at 2.5 standard deviations is lost anew at every layer.  As many bits, in wider steps.
+# Gradients have tails: what is clamped at 2.5 standard deviations is lost anew at every layer.  As many bits, in wider
+# steps.
 TAILS = point(
     "SmaQ, gradients to 16 sigma",
     {"method.outlier_limit": 16.0, "tensors.all": "smaq", "tensors.activation_gradients": "smaq outlier_limit=16.0"},
@@ -43,12 +50,16 @@ RIVALS = union(
     everywhere("FP8", "fp8", table="e5m2", scale="none"),
     everywhere("S2FP8", "s2fp8"),
 )
-FORMATS = union(FP32, RIVALS, SMAQ, PUBLISHED, everywhere("NNW-BDI", "nnw_bdi"), everywhere("FP8 e4m3 scaled", "fp8"), MASTER, TAILS)
+FORMATS = union(
+    FP32, RIVALS, SMAQ, PUBLISHED, everywhere("NNW-BDI", "nnw_bdi"), everywhere("FP8 e4m3 scaled", "fp8"), MASTER, TAILS
+)
 
 
 def one_at_a_time() -> list[Point]:
     """SmaQ for each of the five kinds of tensors alone."""
-    kept = [point(f"SmaQ {kind.replace('_', ' ')} only", {f"tensors.{kind}": "smaq"}, method="supersgd") for kind in KINDS]
+    kept = [
+        point(f"SmaQ {kind.replace('_', ' ')} only", {f"tensors.{kind}": "smaq"}, method="supersgd") for kind in KINDS
+    ]
     return union(point("SmaQ gradients only", method="smaq"), kept)
 
 
@@ -82,7 +93,9 @@ def _images(data: str, models: Sequence[str]) -> list[Point]:
 
 
 def cifar10_resnet34() -> Sweep:
-    """CIFAR-10, ResNet-34: the formats of the published table, NNW-BDI, e4m3, and SmaQ with master weights or wider gradients."""
+    """CIFAR-10, ResNet-34: the formats of the published table, NNW-BDI, e4m3, and SmaQ with master weights or wider
+    gradients.
+    """
     return Sweep(_images("cifar10", ["resnet34"]), folder="smaq_cifar10_resnet34")
 
 
@@ -103,13 +116,7 @@ def _bert(name: str, data: Point) -> list[Point]:
     epoch = steps_per_epoch(name, 10, workers=1)
     task = point(
         "",
-        {
-            "data.tokenizer": BERT,
-            "model.weights": BERT,
-            "optim": "adamw",
-            "optim.lr": 2e-5,
-            "optim.weight_decay": 0.01,
-        },
+        {"data.tokenizer": BERT, "model.weights": BERT, "optim": "adamw", "optim.lr": 2e-5, "optim.weight_decay": 0.01},
         model="bert",
         workers=1,
         batch_size=10,
@@ -145,7 +152,9 @@ def _comparison() -> list[Point]:
 
 
 def cifar10_cpu() -> Sweep:
-    """Real data without a GPU: all formats everywhere, SmaQ with master weights or wider gradients, and for each kind of tensors alone."""
+    """Real data without a GPU: all formats everywhere, SmaQ with master weights or wider gradients, and for each kind
+    of tensors alone.
+    """
     task = small.images(MODEL, workers=1, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, eval_every=EVAL_EVERY)
     histograms = point("", {"tensors.histogram_every": EVAL_EVERY})
     return Sweep(product(task, histograms, _comparison()), seeds=SEEDS, folder="smaq_cifar10_cpu")

@@ -1,4 +1,5 @@
-"""Gradient compression for data-parallel SGD: QSGD, NUQSGD, TernGrad, ALQ, AMQ, measured in bytes that travel; quantized training.
+"""Gradient compression for data-parallel SGD: QSGD, NUQSGD, TernGrad, ALQ, AMQ, measured in bytes that travel;
+quantized training.
 
 ``nuq.registry`` holds the table of methods and imports no torch; levels, distributions and adapt are NumPy; the rest is
 PyTorch::

@@ -5,9 +5,10 @@
     state = nuq.CompressionState(ddp, method="alq", bits=3)
     ddp.register_comm_hook(state, nuq.compress_hook)
 
-DDP hands over bucket after bucket while the backward pass goes on.  A thread of the state exchanges them one after another, so
-encoding, sending and decoding overlap with the backward pass (and no collective is issued from a future's callback, where gloo
-deadlocks); DDP waits for the buckets' futures.  What lasts is keyed by parameter name: DDP rebuilds its buckets after the first step.
+DDP hands over bucket after bucket while the backward pass goes on.  A thread of the state exchanges them one after
+another, so encoding, sending and decoding overlap with the backward pass (and no collective is issued from a future's
+callback, where gloo deadlocks); DDP waits for the buckets' futures.  What lasts is keyed by parameter name: DDP
+rebuilds its buckets after the first step.
 """
 
 from __future__ import annotations
@@ -48,19 +49,21 @@ _OTHER_DEFAULTS: dict[str, Any] = {"scope": "tensor", "update_at": [0, 10, 100, 
 class CompressionState:
     """What ``compress_hook`` keeps between steps: settings, levels, residuals, and the thread that exchanges.
 
-    model: the DistributedDataParallel module (or what it wraps); it gives the parameters' names.  Building a state is a collective call:
-    every rank makes it, with the same settings.  settings: those of the method (``bits=3``, ``update_every=1000``, ...), and of
-    ``nuq.settings.exchange`` the ``Exchange`` (``collective="auto"``, ``second_bits=4``, ``num_aggregate=0``) and ``Hook`` (``min_size``,
-    ``gate``, ...), and ``nuq.settings.feedback.HookFeedback`` (``feedback="error"``, ...).
-    layers: lines of ``nuq.settings.layers`` for parameters with a method of their own.  A vector of several parameters (scope="model") is exchanged
-    when the last bucket is there, so nothing of that step overlaps with the backward pass; so is the first gradient, to which adaptive
-    methods fit their levels (``update_at`` with 0).
-    group: of the ranks, for this state alone; unless told otherwise the module's own, or all ranks once more where that would be mixed up
-    with DDP's own collectives (``nuq.exchange.transport.apart``).
+    model: the DistributedDataParallel module (or what it wraps); it gives the parameters' names.  Building a state is a
+    collective call:  every rank makes it, with the same settings.  settings: those of the method (``bits=3``,
+    ``update_every=1000``, ...), and of ``nuq.settings.exchange`` the ``Exchange`` (``collective="auto"``,
+    ``second_bits=4``, ``num_aggregate=0``) and ``Hook`` (``min_size``, ``gate``, ...), and
+    ``nuq.settings.feedback.HookFeedback`` (``feedback="error"``, ...).  layers: lines of ``nuq.settings.layers`` for
+    parameters with a method of their own.  A vector of several parameters (scope="model") is exchanged when the last
+    bucket is there, so nothing of that step overlaps with the backward pass; so is the first gradient, to which
+    adaptive methods fit their levels (``update_at`` with 0).  group: of the ranks, for this state alone; unless told
+    otherwise the module's own, or all ranks once more where that would be mixed up with DDP's own collectives
+    (``nuq.exchange.transport.apart``).
 
-    ValueError for a setting that does not exist or is out of range, for sparse gradients, and where ranks differ in settings, versions or
-    parameters.  Errors of an exchange end the backward pass, and ``error`` keeps them: NonFiniteError names the worker and the parameter,
-    RankLost the rank that died, MessageError a message that came damaged.  (In DDP's ``join``, as RuntimeError with their text.)
+    ValueError for a setting that does not exist or is out of range, for sparse gradients, and where ranks differ in
+    settings, versions or parameters.  Errors of an exchange end the backward pass, and ``error`` keeps them:
+    NonFiniteError names the worker and the parameter, RankLost the rank that died, MessageError a message that came
+    damaged.  (In DDP's ``join``, as RuntimeError with their text.)
     """
 
     exchange: HookExchange
@@ -83,7 +86,10 @@ class CompressionState:
         self.feedback.check([method, *(line.method for line in self._lines)], self.exchange.collective)
         for own in (self.method_settings, *(line.settings for line in self._lines)):
             if getattr(own, "statistics", "running") != "running":
-                raise ValueError(f"statistics={own.statistics!r}: the hook sees the training's own gradients alone; legal here: running")
+                raise ValueError(
+                    f"statistics={own.statistics!r}: the hook sees the training's own gradients alone; legal here: "
+                    f"running"
+                )
         self.step = self._begun = 0  # the latter: of the training at which this process began
         self.error: BaseException | None = None
         self.gate_s: dict[str, float] = {}  # what the gate measured: seconds by collective
@@ -96,15 +102,18 @@ class CompressionState:
     # --- what a process has and a file has not ---
 
     def attach(self, model: nn.Module, group: dist.ProcessGroup | None = None) -> None:
-        """Bind the state to a model and its ranks, where it was not when it was built, or comes from a file; or anew, where parameters were
-        added, frozen or unfrozen: what it has learned stays, but for the residuals of parameters that changed.  A collective call.
+        """Bind the state to a model and its ranks, where it was not when it was built, or comes from a file; or anew,
+        where parameters were added, frozen or unfrozen: what it has learned stays, but for the residuals of parameters
+        that changed.  A collective call.
         """
         carried = self._saved
         if self._names:
             self.close()
             carried = self.state_dict()
         if not dist.is_available() or not dist.is_initialized():
-            raise ValueError("a CompressionState exchanges between processes: call torch.distributed.init_process_group first")
+            raise ValueError(
+                "a CompressionState exchanges between processes: call torch.distributed.init_process_group first"
+            )
         parameters = self._parameters = trained(model)
         self._model = model  # keeps the parameters alive, whose identities are the keys
         device = self._device = next(iter(parameters.values())).device if parameters else torch.device("cpu")
@@ -113,8 +122,16 @@ class CompressionState:
         shared = getattr(model, "process_group", None) or dist.group.WORLD
         assert isinstance(shared, dist.ProcessGroup)
         versions = {"message version": VERSION, "torch": torch.__version__}
-        chosen = {"method": self.method, **vars(self.method_settings), **vars(self.exchange), **vars(self.hook), **vars(self.feedback)}
-        self._told = Transport(group or shared, timeout_s=self.hook.timeout_s, device=device)  # apart from the buckets' messages
+        chosen = {
+            "method": self.method,
+            **vars(self.method_settings),
+            **vars(self.exchange),
+            **vars(self.hook),
+            **vars(self.feedback),
+        }
+        self._told = Transport(
+            group or shared, timeout_s=self.hook.timeout_s, device=device
+        )  # apart from the buckets' messages
         chosen |= {"layers": self.layers, **{f"parameter {name}": list(shape) for name, shape in self._shapes.items()}}
         agreement.check_settings(self._told, versions | chosen)
         dense = self.exchange.collective == "dense" or self.hook.gate  # all else that gloo sends is matched by tag
@@ -136,17 +153,26 @@ class CompressionState:
         self._dense = Dense(self.transport, account=self.account)
         self.collective, self._collective = "dense", self._dense
         if self.exchange.collective != "dense":
-            placement = WorkerPlacement.of(1 if self._coders.single_worker else self.transport.world, self.transport.world)
-            found = build(self._coders, self.exchange, self.transport, placement, self.account, per_machine=self.hook.per_machine)
+            placement = WorkerPlacement.of(
+                1 if self._coders.single_worker else self.transport.world, self.transport.world
+            )
+            found = build(
+                self._coders, self.exchange, self.transport, placement, self.account, per_machine=self.hook.per_machine
+            )
             self.collective, self._collective = found
         self._compressing = self._collective  # also where the gate turns to the dense one
         self._agreed = False
         self._levels = RankLevels(self._coders, self.transport, self.hook.seed, self.account)
-        self._waits = self.exchange.collective != "dense" and any(coder.scope == "model" for coder in self._coders.every)
+        self._waits = self.exchange.collective != "dense" and any(
+            coder.scope == "model" for coder in self._coders.every
+        )
         self._shaped = any(codec.shaped for codec in self._coders.codec.every)
         self._plans: dict[tuple[str, ...], Plan] = {}
         self._jobs: queue.SimpleQueue[Bucket | None] = queue.SimpleQueue()
-        self._first, self._skipped = True, False  # the next bucket is the first of its step; a bucket of this step was not finite
+        self._first, self._skipped = (
+            True,
+            False,
+        )  # the next bucket is the first of its step; a bucket of this step was not finite
         self._names = {id(p): name for name, p in parameters.items()}
         if carried is not None:
             if carried is not self._saved:
@@ -167,7 +193,9 @@ class CompressionState:
         self._saved = saved["state"]
 
     def state_dict(self) -> dict[str, Any]:
-        """This rank's state as plain numbers and tensors: residuals and samples differ from rank to rank, so every rank saves its own."""
+        """This rank's state as plain numbers and tensors: residuals and samples differ from rank to rank, so every rank
+        saves its own.
+        """
         if not self._names:
             return self._saved or {}
         return {
@@ -181,10 +209,12 @@ class CompressionState:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a ``state_dict`` of this rank, all of the same step; residuals are in the units of gradients, or a gradient scaler's.
+        """Go on from a ``state_dict`` of this rank, all of the same step; residuals are in the units of gradients, or a
+        gradient scaler's.
 
-        Where nothing is remembered another rank's state will do: levels are alike, statistics begin anew.  ValueError, with nothing
-        changed, for one of another method, other settings or another rank, and for entries that ``state_dict`` cannot have given.
+        Where nothing is remembered another rank's state will do: levels are alike, statistics begin anew.  ValueError,
+        with nothing changed, for one of another method, other settings or another rank, and for entries that
+        ``state_dict`` cannot have given.
         """
         saved_state.check_head(state, self.method, self.layers)
         if not self._names:
@@ -209,7 +239,10 @@ class CompressionState:
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes that this rank has handed to the network, beside what carries them; by purpose in ``links.bytes_sent``."""
+        """Bytes that this rank has handed to the network, beside what carries them.
+
+        By purpose in ``links.bytes_sent``.
+        """
         every = [self.transport, *getattr(self._compressing, "inner_links", ())] if self._names else []
         return sum(transport.bytes_sent.total() for transport in every)
 
@@ -219,14 +252,20 @@ class CompressionState:
         return dict(self.account.seconds) if self._names else {}
 
     def summary(self) -> str:
-        """What the exchanges since ``attach`` took and saved, this rank's word: collective, gate, bytes, time; to print at the end."""
+        """What the exchanges since ``attach`` took and saved, this rank's word: collective, gate, bytes, time; to print
+        at the end.
+        """
         if not self._names:
             return f"{self.method}: without a model, nothing has been exchanged."
         size, steps = sum(self._sizes.values()), self.step - self._begun
-        first = f"{self.method} by {self.collective}: {steps} steps of {size:,} coordinates on {self.transport.world} ranks."
+        first = (
+            f"{self.method} by {self.collective}: {steps} steps of {size:,} coordinates on {self.transport.world} "
+            f"ranks."
+        )
         of_gate = summary.of_gate(self.hook.gate, self.gate_s, size, self.collective, self.step - gate.STEP)
         return (
-            f"{first} {summary.of_bytes(self.bytes_sent, size, self.transport.world, steps)} {of_gate} {summary.of_seconds(self.seconds)}"
+            f"{first} {summary.of_bytes(self.bytes_sent, size, self.transport.world, steps)} {of_gate} "
+            f"{summary.of_seconds(self.seconds)}"
         )
 
     def close(self) -> None:
@@ -246,13 +285,17 @@ class CompressionState:
         """Hand a bucket to the thread; the future of its mean, in the bucket's own memory."""
         if not self._names:
             raise ValueError(
-                "this CompressionState has no model: build it with CompressionState(ddp, ...), or call attach(ddp) on every rank"
+                "this CompressionState has no model: build it with CompressionState(ddp, ...), or call attach(ddp) on "
+                "every rank"
             )
         if self.error is not None:
             raise RuntimeError(f"an earlier exchange failed: {self.error}") from self.error
         buffer = bucket.buffer()
         if any(id(parameter) not in self._names for parameter in bucket.parameters()):
-            raise ValueError("DDP hands over a parameter that is not of this state's model as it was: attach(ddp) it again, on every rank")
+            raise ValueError(
+                "DDP hands over a parameter that is not of this state's model as it was: attach(ddp) it again, on "
+                "every rank"
+            )
         names = tuple(self._names[id(parameter)] for parameter in bucket.parameters())
         cuda = buffer.device.type == "cuda"
         ready = torch.cuda.current_stream(buffer.device).record_event() if cuda else None
@@ -264,9 +307,13 @@ class CompressionState:
             self._thread.start()
             self._at_exit = weakref.finalize(self, _end, self._thread, self._jobs)
         self._jobs.put(job)
-        if inside and job.last:  # an error that a future carries becomes a RuntimeError in DDP, one of the backward pass stays what it is
+        if (
+            inside and job.last
+        ):  # an error that a future carries becomes a RuntimeError in DDP, one of the backward pass stays what it is
             after = torch.autograd.Variable._execution_engine.queue_callback
-            after(lambda: after(self._raise))  # behind DDP's own callback, which is not there yet and waits for all futures
+            after(
+                lambda: after(self._raise)
+            )  # behind DDP's own callback, which is not there yet and waits for all futures
         return done.then(lambda _: self._result(job, told=inside))
 
     def _result(self, job: Bucket, *, told: bool) -> Tensor:
@@ -305,7 +352,9 @@ class CompressionState:
 
     @property
     def _begins(self) -> bool:
-        """Whether levels are fitted to the gradient of this step, so that all of it must be there before any of it is sent."""
+        """Whether levels are fitted to the gradient of this step, so that all of it must be there before any of it is
+        sent.
+        """
         return self.collective != "dense" and self._levels.begins
 
     def _exchange_all(self, jobs: list[Bucket]) -> None:
@@ -330,7 +379,9 @@ class CompressionState:
             self._levels.observe(vector, parts, self.step)
         try:
             self._collective.mean({self.transport.rank: vector}, parts, key, mean)
-            if self.collective == "dense" or vector.dtype != torch.float32:  # an all-reduce looks at nothing, others at float32
+            if (
+                self.collective == "dense" or vector.dtype != torch.float32
+            ):  # an all-reduce looks at nothing, others at float32
                 check_mean(mean, parts, vector.dtype)
         except NonFiniteError:
             if self.hook.on_non_finite == "raise":
@@ -345,14 +396,18 @@ class CompressionState:
         self.step += last
 
     def _exact(self, name: str, whole: bool) -> bool:
-        """Whether a parameter travels in full precision; whole: else within one vector with others, where its size is no matter."""
+        """Whether a parameter travels in full precision; whole: else within one vector with others, where its size is
+        no matter.
+        """
         shape = self._shapes[name]
         if self._coders.corrects_momentum(name, self.feedback.settings()):
             return False
         return (not whole and self._sizes[name] < self.hook.min_size) or (self.hook.skip_1d and len(shape) < 2)
 
     def _plan(self, names: tuple[str, ...]) -> Plan:
-        """Of a bucket: one part per parameter, small neighbours together in full precision; or of all buckets, in the model's order."""
+        """Of a bucket: one part per parameter, small neighbours together in full precision; or of all buckets, in the
+        model's order.
+        """
         if names not in self._plans:
             arrange = functools.partial(self._coders.arrange, exact=self._exact)
             self._plans[names] = made(names, self._parameters, arrange, waits=self._waits, shaped=self._shaped)
@@ -362,8 +417,12 @@ class CompressionState:
 
     def _before_step(self, device: torch.device) -> None:
         if not self._agreed:
-            levels = zlib.crc32(repr([(one.fitted, one.levels.values.tolist()) for one in self._coders.adaptive]).encode())
-            agreement.check_settings(self._told, {"step": self.step, "collective": self.collective, "checksum of the levels": levels})
+            levels = zlib.crc32(
+                repr([(one.fitted, one.levels.values.tolist()) for one in self._coders.adaptive]).encode()
+            )
+            agreement.check_settings(
+                self._told, {"step": self.step, "collective": self.collective, "checksum of the levels": levels}
+            )
             self._agreed = True
         if self.hook.gate and self.step == gate.STEP and self.collective != "dense":
             pair = [self._collective, self._dense]
@@ -381,7 +440,9 @@ class CompressionState:
     def _begin(self, several: list[list[Bucket]]) -> None:
         """Fit levels to this step's gradient, in the model's order, whatever DDP's is."""
         plans = [(jobs, self._plan(tuple(name for job in jobs for name in job.names))) for jobs in several]
-        found = {part.name: (vector, part) for jobs, plan in plans for vector in [plan.vector(jobs)] for part in plan.parts}
+        found = {
+            part.name: (vector, part) for jobs, plan in plans for vector in [plan.vector(jobs)] for part in plan.parts
+        }
         self._levels.begin([found[name] for name in self._vectors if name in found], self.step)
 
 

@@ -14,5 +14,6 @@ class MessageError(ValueError):
 class RankLost(RuntimeError):
     """Another rank died or fell silent.
 
-    The group of the exchange is closed with that, lest others wait for this rank: who goes on without the lost one makes a new group.
+    The group of the exchange is closed with that, lest others wait for this rank: who goes on without the lost one
+    makes a new group.
     """

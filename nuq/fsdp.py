@@ -1,7 +1,8 @@
 """FSDP2: every rank's shard of the mean gradient, from compressed messages.
 
-``fully_shard`` reduces gradients by a reduce-scatter, which is the first half of a two-stage all-reduce: each rank encodes the shard of
-every other rank and sends it there, and the owner decodes and averages.  Nothing is encoded a second time.
+``fully_shard`` reduces gradients by a reduce-scatter, which is the first half of a two-stage all-reduce: each rank
+encodes the shard of every other rank and sends it there, and the owner decodes and averages.  Nothing is encoded a
+second time.
 """
 
 from __future__ import annotations
@@ -32,15 +33,21 @@ def compress_fsdp(
     try:
         from torch.distributed.fsdp import FSDPModule
     except ImportError as error:
-        raise ValueError(f"torch {torch.__version__} has no FSDP2: torch 2.11 and later have it, with a custom reduce-scatter") from error
+        raise ValueError(
+            f"torch {torch.__version__} has no FSDP2: torch 2.11 and later have it, with a custom reduce-scatter"
+        ) from error
     modules = [(name, module) for name, module in model.named_modules() if isinstance(module, FSDPModule)]
     if not modules:
         raise ValueError("no module of the model is an FSDP2 module: call torch.distributed.fsdp.fully_shard first")
     if not hasattr(FSDPModule, "set_custom_reduce_scatter"):
-        raise ValueError(f"torch {torch.__version__}: it has no FSDPModule.set_custom_reduce_scatter, torch 2.11 and later do")
+        raise ValueError(
+            f"torch {torch.__version__}: it has no FSDPModule.set_custom_reduce_scatter, torch 2.11 and later do"
+        )
     installed = []
     for name, module in modules:
-        installed.append(CompressedReduceScatter(method, name or "the root module", seed=seed, timeout_s=timeout_s, **settings))
+        installed.append(
+            CompressedReduceScatter(method, name or "the root module", seed=seed, timeout_s=timeout_s, **settings)
+        )
         module.set_custom_reduce_scatter(installed[-1])
     return installed
 
@@ -57,14 +64,18 @@ def _factor(op: Any, world: int) -> float:
 
 
 class CompressedReduceScatter:
-    """What ``FSDPModule.set_custom_reduce_scatter`` takes.  name: keys the random roundings, one per module; settings: of the method.
+    """What ``FSDPModule.set_custom_reduce_scatter`` takes.  name: keys the random roundings, one per module; settings:
+    of the method.
 
-    Adaptive methods fit their levels to each gradient as it is sent.  Nothing is remembered of what messages leave out.  A shard whose mean
-    overflows float32 is infinite, as it is under FSDP alone: an error on the rank that owns it would leave the others waiting.
+    Adaptive methods fit their levels to each gradient as it is sent.  Nothing is remembered of what messages leave out.
+    A shard whose mean overflows float32 is infinite, as it is under FSDP alone: an error on the rank that owns it would
+    leave the others waiting.
     """
 
     def __init__(self, method: str, name: str, *, seed: int = 0, timeout_s: float = 300.0, **settings: Any) -> None:
-        (own,) = sorted_settings(method, (), settings, {})  # a reduce-scatter leaves no choice of collective, and encodes nothing twice
+        (own,) = sorted_settings(
+            method, (), settings, {}
+        )  # a reduce-scatter leaves no choice of collective, and encodes nothing twice
         self._coders = CompressorMap(method, own, Exchange.second_bits)
         self._name, self._seed, self._timeout_s = name, seed, timeout_s
         self._step = 0
@@ -80,7 +91,12 @@ class CompressedReduceScatter:
         del async_op  # what is done when the call returns needs no waiting for
         if self.transport is None:
             self.transport = Transport(group, timeout_s=self._timeout_s, device=input_tensor.device)
-            told = {"method": self._coders.name, **vars(self._coders.settings), "module": self._name, "seed": self._seed}
+            told = {
+                "method": self._coders.name,
+                **vars(self._coders.settings),
+                "module": self._name,
+                "seed": self._seed,
+            }
             check_settings(self.transport, told)
         transport, flat = self.transport, input_tensor.reshape(-1)
         size = output_tensor.numel()
@@ -88,7 +104,9 @@ class CompressedReduceScatter:
         self._step += 1
         codec = self._coders.codec
         whole = [Segment(self._name, 0, size)]
-        fit_levels(self._coders, flat, [Segment(str(owner), owner * size, size) for owner in range(transport.world)], key)
+        fit_levels(
+            self._coders, flat, [Segment(str(owner), owner * size, size) for owner in range(transport.world)], key
+        )
         shards = flat.split(size)
         mine = [codec.encode_or_mark(shard, whole, key.of(str(owner))) for owner, shard in enumerate(shards)]
         others = [rank for rank in range(transport.world) if rank != transport.rank]

@@ -1,4 +1,6 @@
-"""One tensor's mean over the ranks, from compressed messages: for DiLoCo-style outer loops and whatever is no DDP training."""
+"""One tensor's mean over the ranks, from compressed messages: for DiLoCo-style outer loops and whatever is no DDP
+training.
+"""
 
 from __future__ import annotations
 
@@ -34,20 +36,21 @@ def all_reduce(
 ) -> Tensor:
     """The mean of the ranks' tensors, the same bits on every rank, as a new float32 tensor of the same shape.
 
-    tensor: float32, bfloat16 or float16, any shape, alike on all ranks.  step: a number that differs from call to call and is the same on
-    all ranks; with seed it keys the random roundings.  settings: of the method (``bits=4``) and of ``nuq.settings.exchange.Exchange``
-    (``collective="two_stage"``; auto unless told otherwise).  Adaptive methods fit their levels to the tensor at hand: levels travel with
-    the messages, so there is nothing to agree on.
+    tensor: float32, bfloat16 or float16, any shape, alike on all ranks.  step: a number that differs from call to call
+    and is the same on all ranks; with seed it keys the random roundings.  settings: of the method (``bits=4``) and of
+    ``nuq.settings.exchange.Exchange`` (``collective="two_stage"``; auto unless told otherwise).  Adaptive methods fit
+    their levels to the tensor at hand: levels travel with the messages, so there is nothing to agree on.
 
     Nothing is remembered of what messages leave out (``feedback``, of a CompressionState): biased methods stay biased.
 
-    ValueError for settings that do not exist, and where ranks differ in what they ask for; NonFiniteError, on all ranks, where one rank's
-    tensor is not finite; RankLost.
+    ValueError for settings that do not exist, and where ranks differ in what they ask for; NonFiniteError, on all
+    ranks, where one rank's tensor is not finite; RankLost.
     """
     own, exchange = sorted_settings(method, (Exchange,), settings, AUTO)
     if exchange.collective == "hierarchical":
         raise ValueError(
-            "collective='hierarchical': its groups are made once, by a CompressionState; legal here: auto, gather, two_stage, server"
+            "collective='hierarchical': its groups are made once, by a CompressionState; legal here: auto, gather, "
+            "two_stage, server"
         )
     coders = CompressorMap(method, own, exchange.second_bits)
     group = group or dist.group.WORLD
@@ -67,7 +70,10 @@ def all_reduce(
     placement = WorkerPlacement.of(1 if coders.single_worker else transport.world, transport.world)
     flat = tensor.detach().reshape(-1).contiguous()
     shape = tuple(tensor.shape) if tensor.dim() > 1 else None  # what is flat here stands for matrices, not for a bias
-    parts, key = [Segment("tensor", 0, flat.numel(), shape=shape)], Key(seed, step, transport.rank, piece_of=2 if shape is None else 0)
+    parts, key = (
+        [Segment("tensor", 0, flat.numel(), shape=shape)],
+        Key(seed, step, transport.rank, piece_of=2 if shape is None else 0),
+    )
     out = torch.empty(flat.numel(), dtype=torch.float32, device=tensor.device)
     name, collective = build(coders, exchange, transport, placement, ExchangeStats(), per_machine=1)
     sent = list(chain.from_iterable(cut(parts, transport.world))) if name == "two_stage" else parts
@@ -80,16 +86,21 @@ def all_reduce(
 
 
 def fit_levels(coders: CompressorMap, vector: Tensor, parts: list[Segment], key: Key) -> None:
-    """Adaptive methods' levels, from the vector that is about to be sent; one that is not finite is left to the encoder to name.
+    """Adaptive methods' levels, from the vector that is about to be sent; one that is not finite is left to the encoder
+    to name.
 
     parts: as they are encoded, since the coordinates of shorter buckets have another law.
     """
     if not coders.adaptive or not bool(torch.isfinite(vector).all()):
         return
-    if min((part.size for part in parts), default=0) >= _MANY_BUCKETS * coders.settings.bucket_size:  # sampled once, not once a part
+    if (
+        min((part.size for part in parts), default=0) >= _MANY_BUCKETS * coders.settings.bucket_size
+    ):  # sampled once, not once a part
         parts = [Segment("all", 0, vector.numel())]
     statistics = Statistics.empty(coders.settings.num_components)
     for part in parts:
-        coders.adaptive[0].observe(vector[part.start : part.start + part.size], key.of("statistics").of(part.key_name), statistics)
+        coders.adaptive[0].observe(
+            vector[part.start : part.start + part.size], key.of("statistics").of(part.key_name), statistics
+        )
     for compressor in coders.adaptive:
         compressor.update(statistics)

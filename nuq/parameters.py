@@ -18,22 +18,32 @@ def dense(tensor: Tensor) -> bool:
 
 
 def trained(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters to exchange, by name.  ValueError for those of other types, and for those whose gradients are sparse."""
+    """The parameters to exchange, by name.
+
+    ValueError for those of other types, and for those whose gradients are sparse.
+    """
     parameters = named(model)
     for name, p in parameters.items():
         if p.dtype not in DTYPES:
             raise ValueError(f"parameter {name!r} is of {p.dtype}: must be one of {', '.join(map(str, DTYPES))}")
-    sparse = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse}
+    sparse = {
+        id(module.weight)
+        for module in model.modules()
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse
+    }
     if found := [name for name, p in parameters.items() if id(p) in sparse]:
         raise ValueError(
-            f"sparse=True: the gradient of {found[0]!r} is sparse, and dense ones are compressed; build its module with sparse=False, "
+            f"sparse=True: the gradient of {found[0]!r} is sparse, and dense ones are compressed; build its module "
+            f"with sparse=False, "
             "or freeze it"
         )
     return parameters
 
 
 def named(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The trained parameters, by their names without what DDP and torch.compile put before them, where that leaves them apart."""
+    """The trained parameters, by their names without what DDP and torch.compile put before them, where that leaves them
+    apart.
+    """
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     plain = {_plain(name): p for name, p in trained}
     return plain if len(plain) == len(trained) else dict(trained)

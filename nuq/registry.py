@@ -1,7 +1,7 @@
 """The table of methods: a name, its settings, and where its code lives.  Imports no torch.
 
-Adding a method is one file in ``nuq/compressors/``, its settings in ``nuq/settings/`` and one entry here; ``--help``, the sweeps, the
-contract tests and the figure colours read this table.
+Adding a method is one file in ``nuq/compressors/``, its settings in ``nuq/settings/`` and one entry here; ``--help``,
+the sweeps, the contract tests and the figure colours read this table.
 
 Two names are easily confused: in the original learning-to-quantize code the suffix ``_nb`` (norm-based) marks the
 paper's method *without* suffix (``alq_nb`` is ALQ, ``alq`` is ALQ-N).  The names here are the paper's.
@@ -18,7 +18,21 @@ from nuq.settings.atomo import ATOMO
 from nuq.settings.baselines import BF16, FP8, FP16, Block8, Natural, Sign, Signs
 from nuq.settings.formats import NNWBDI, S2FP8, SmaQ
 from nuq.settings.powersgd import PowerSGD
-from nuq.settings.quantizers import ALQ, AMQ, DRIVE, ECDQ, EDEN, NUQSGD, QSGD, SGD, TRN, AMQNormal, Normal, Optimal, SuperSGD
+from nuq.settings.quantizers import (
+    ALQ,
+    AMQ,
+    DRIVE,
+    ECDQ,
+    EDEN,
+    NUQSGD,
+    QSGD,
+    SGD,
+    TRN,
+    AMQNormal,
+    Normal,
+    Optimal,
+    SuperSGD,
+)
 from nuq.settings.sketches import CASQ, SketchML
 from nuq.settings.sparse import DGC, AdaptiveThreshold, RandomK, Sparse, ThresholdV, TopK
 
@@ -37,7 +51,9 @@ class Method:
     single_worker: bool = False  # uses worker 0 alone
     stateful: bool = False  # what it sends depends on what it sent before
     feedback: str = "none"  # the memory of its paper: none, error or momentum
-    mean_compressor: str = ""  # the method that encodes means for a second stage; empty: this one, with its own number of bits
+    mean_compressor: str = (
+        ""  # the method that encodes means for a second stage; empty: this one, with its own number of bits
+    )
     collective: str = ""  # one of its own, which collective=auto takes
 
     def load(self) -> Any:
@@ -71,7 +87,9 @@ METHODS: dict[str, Method] = {
     "eden": Method("EDEN", EDEN, _EDEN + "eden"),
     "drive": Method("DRIVE", DRIVE, _EDEN + "drive", mean_compressor="eden"),
     "sign": Method("Sign", Sign, "nuq.compressors.signs:sign", mean_compressor="qsgdinf", feedback="error", **_NEAREST),
-    "onebit": Method("1-bit", Signs, "nuq.compressors.signs:onebit", mean_compressor="qsgdinf", feedback="error", **_NEAREST),
+    "onebit": Method(
+        "1-bit", Signs, "nuq.compressors.signs:onebit", mean_compressor="qsgdinf", feedback="error", **_NEAREST
+    ),
     "natural": Method("Natural", Natural, "nuq.compressors.natural:NaturalCompression"),
     "block8": Method("Block-8", Block8, "nuq.compressors.blockwise:Blockwise", **_NEAREST),
     "fp8": Method("FP8", FP8, "nuq.compressors.blockwise:fp8", **_NEAREST),
@@ -82,7 +100,9 @@ METHODS: dict[str, Method] = {
     "nnw_bdi": Method("NNW-BDI", NNWBDI, "nuq.compressors.nnw_bdi:NNWBDI", **_NEAREST),
     "topk": Method("TopK", TopK, _SPARSE + "topk", feedback="error", mean_compressor="nonzero", **_NEAREST),
     "randomk": Method("RandomK", RandomK, _SPARSE + "randomk", mean_compressor="nonzero"),
-    "thresholdv": Method("ThresholdV", ThresholdV, _SPARSE + "thresholdv", unbiased=False, deterministic=True, mean_compressor="nonzero"),
+    "thresholdv": Method(
+        "ThresholdV", ThresholdV, _SPARSE + "thresholdv", unbiased=False, deterministic=True, mean_compressor="nonzero"
+    ),
     "adaptive_threshold": Method(
         "AdaptiveThreshold", AdaptiveThreshold, _SPARSE + "adaptive_threshold", mean_compressor="nonzero", **_NEAREST
     ),
@@ -110,7 +130,9 @@ METHODS: dict[str, Method] = {
         mean_compressor="qsgdinf",
         feedback="error",
     ),
-    "sketchml": Method("SketchML", SketchML, "nuq.compressors.sketchml:SketchML", unbiased=False, mean_compressor="qsgdinf"),
+    "sketchml": Method(
+        "SketchML", SketchML, "nuq.compressors.sketchml:SketchML", unbiased=False, mean_compressor="qsgdinf"
+    ),
 }
 
 
@@ -122,7 +144,9 @@ def method(name: str) -> Method:
 
 
 def legal_formats() -> list[str]:
-    """The methods that a tensor alone decides the bytes of: what tensors can be kept in (``nuq.quantized_training.formats``)."""
+    """The methods that a tensor alone decides the bytes of: what tensors can be kept in
+    (``nuq.quantized_training.formats``).
+    """
     return [
         name
         for name, entry in METHODS.items()

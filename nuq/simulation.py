@@ -2,8 +2,8 @@
 
 M workers are dealt to the processes in contiguous blocks: all of them to one process (the paper's simulation), one to
 each (``torchrun --nproc-per-node=M``), or anything between.  Every worker's gradient becomes a payload of messages; a
-collective (``nuq.exchange.collectives.messages``) decodes them in worker order, adds them in float32 and multiplies once by ``float32(1/M)``: the same
-arithmetic in every split, so the same bits on CPU.
+collective (``nuq.exchange.collectives.messages``) decodes them in worker order, adds them in float32 and multiplies
+once by ``float32(1/M)``: the same arithmetic in every split, so the same bits on CPU.
 
 A worker that meets a non-finite gradient, and a process that was asked to stop, say so in the small control message of
 the same exchange, so that all processes leave together.
@@ -41,8 +41,8 @@ Gradient = Sequence[Tensor]  # one tensor per parameter, in the model's order
 class Exchanged:
     """What one exchange gave: the mean gradient as one flat float32 vector, and what it took.
 
-    bytes_per_worker: of the messages, and of the means in a second encoding, that the first worker encoded, however often they
-    travelled: the same in every split.  means_bytes: the means' share of them.
+    bytes_per_worker: of the messages, and of the means in a second encoding, that the first worker encoded, however
+    often they travelled: the same in every split.  means_bytes: the means' share of them.
     """
 
     mean: Tensor
@@ -62,7 +62,8 @@ class Exchanged:
 
 
 class BadGradientError(NonFiniteError):
-    """Some worker's gradient or loss is not finite: all processes know before anything is encoded, so no memory has changed.
+    """Some worker's gradient or loss is not finite: all processes know before anything is encoded, so no memory has
+    changed.
 
     losses: of all workers; stop: whether any process was asked to stop.
     """
@@ -84,10 +85,10 @@ class Memory:
 class Workers:
     """parameters: name -> shape of every parameter, in order; group: None for one process that hosts all workers.
 
-    layers: lines of ``nuq.settings.layers`` for parameters with a method of their own; the others take ``name`` and ``settings``.
-    exchange: the collective and what it reads; gather, unless told otherwise.  timeout_s: after which a silent rank counts as lost
-    (RankLost, from everything that exchanges).  memory: of what messages leave out; ``encode`` and ``average``, which only measure,
-    have none.
+    layers: lines of ``nuq.settings.layers`` for parameters with a method of their own; the others take ``name`` and
+    ``settings``.  exchange: the collective and what it reads; gather, unless told otherwise.  timeout_s: after which a
+    silent rank counts as lost (RankLost, from everything that exchanges).  memory: of what messages leave out;
+    ``encode`` and ``average``, which only measure, have none.
     """
 
     def __init__(
@@ -117,13 +118,19 @@ class Workers:
         self.group = group
         self.transport = Transport(group, timeout_s=timeout_s, device=device)
         if self.transport.world > num_workers:
-            raise ValueError(f"{self.transport.world} processes for workers={num_workers}: every process needs at least one worker")
+            raise ValueError(
+                f"{self.transport.world} processes for workers={num_workers}: every process needs at least one worker"
+            )
         self.placement = WorkerPlacement.of(self.num_workers, self.transport.world)
         self.hosted = self.placement.shares[self.transport.rank]
         self.account = ExchangeStats()
         if memory is not None:
-            self.coders.remember(memory.feedback, self.parts, self.num_workers, momentum=memory.momentum, nesterov=memory.nesterov)
-        self.collective_name, self.collective = build(self.coders, exchange, self.transport, self.placement, self.account)
+            self.coders.remember(
+                memory.feedback, self.parts, self.num_workers, momentum=memory.momentum, nesterov=memory.nesterov
+            )
+        self.collective_name, self.collective = build(
+            self.coders, exchange, self.transport, self.placement, self.account
+        )
         self.learners = learners(self.coders, self.hosted)
 
     # --- vectors ---
@@ -157,13 +164,17 @@ class Workers:
         return self._restored(total)
 
     def vectors(self, gradient: Gradient, encoder: int = 0) -> dict[str, Tensor]:
-        """The vectors that one encoder is given: one under the name ``model`` (``Layer.vector_name``), or one per parameter."""
+        """The vectors that one encoder is given: one under the name ``model`` (``Layer.vector_name``), or one per
+        parameter.
+        """
         flat = self._vector(gradient)
         return {part.name: flat[part.start : part.start + part.size] for part in self.parts if part.encoder == encoder}
 
     # --- one step ---
 
-    def exchange(self, gradients: Mapping[int, Gradient], losses: Mapping[int, float], step: int, *, stop: bool = False) -> Exchanged:
+    def exchange(
+        self, gradients: Mapping[int, Gradient], losses: Mapping[int, float], step: int, *, stop: bool = False
+    ) -> Exchanged:
         """The mean of the hosted workers' and all others' gradients, by the collective of the settings.
 
         gradients, losses: one for every hosted worker.  NonFiniteError, on all processes alike, names the step, the
@@ -192,15 +203,24 @@ class Workers:
         return Exchanged(self._restored(mean), every_loss, encoded.total(), stop, encoded["means"])
 
     def _not_finite(self, step: int, worker: int, number: int) -> str:
-        return f"step {step}: the gradient of {list(self.parameters)[number]!r} on worker {worker} is not finite or overflows float32"
+        return (
+            f"step {step}: the gradient of {list(self.parameters)[number]!r} on worker {worker} is not finite or "
+            f"overflows float32"
+        )
 
-    def _agree(self, bad: list[int | None], losses: list[float], stop: bool) -> tuple[list[int | None], list[float], bool]:
-        """All workers' first parameter that is not finite and losses, in worker order, and whether any process was asked to stop."""
+    def _agree(
+        self, bad: list[int | None], losses: list[float], stop: bool
+    ) -> tuple[list[int | None], list[float], bool]:
+        """All workers' first parameter that is not finite and losses, in worker order, and whether any process was
+        asked to stop.
+        """
         if self.group is None:
             return bad, losses, stop
         empty = [0] * (self.placement.most - len(bad))
         numbers = [-1 if number is None else number for number in bad]
-        mine = torch.tensor([[*numbers, *empty, int(stop)], [*losses, *empty, 0]], dtype=torch.float64, device=self.device)
+        mine = torch.tensor(
+            [[*numbers, *empty, int(stop)], [*losses, *empty, 0]], dtype=torch.float64, device=self.device
+        )
         rows = self.transport.all_gather(mine, "control")
         table = [row.cpu()[:, : len(share)] for row, share in zip(rows, self.placement.shares, strict=True)]
         found = [int(number) for row in table for number in row[0]]
@@ -216,12 +236,20 @@ class Workers:
         for slot, worker in enumerate(self.hosted):
             rows[slot] = mine[worker]
         received = self.transport.all_gather(rows, purpose)
-        return [block[slot] for share, block in zip(self.placement.shares, received, strict=True) for slot in range(len(share))]
+        return [
+            block[slot]
+            for share, block in zip(self.placement.shares, received, strict=True)
+            for slot in range(len(share))
+        ]
 
     def _shape_of(self, mine: dict[int, Tensor]) -> tuple[list[int], torch.dtype]:
-        """Shape and dtype of the gathered tensors, also where this process hosts no worker: told by the first process."""
+        """Shape and dtype of the gathered tensors, also where this process hosts no worker:
+        told by the first process.
+        """
         sample = mine[self.hosted[0]] if self.hosted else torch.empty(0)
-        shape, dtype = json.loads(self.transport.texts(json.dumps([list(sample.shape), str(sample.dtype)]), "control")[0])
+        shape, dtype = json.loads(
+            self.transport.texts(json.dumps([list(sample.shape), str(sample.dtype)]), "control")[0]
+        )
         return shape, getattr(torch, dtype.removeprefix("torch."))
 
     def settle(self) -> None:
@@ -244,16 +272,22 @@ class Workers:
 
     def next_update(self, step: int) -> int | None:
         """The first update of any method at or after ``step``; None where there is none."""
-        return min((at for level_updater in self.learners if (at := level_updater.next_update(step)) is not None), default=None)
+        return min(
+            (at for level_updater in self.learners if (at := level_updater.next_update(step)) is not None), default=None
+        )
 
     def collects(self, step: int) -> bool:
         """Whether the training gradients of this step are among those behind a next update."""
         return any(level_updater.collects(step) for level_updater in self.learners)
 
-    def observe(self, gradients: Mapping[int, Gradient], step: int, learners: Sequence[LevelUpdater] | None = None) -> None:
-        """Take the hosted workers' gradients of a step into the statistics behind the next update of these methods, or of all.
+    def observe(
+        self, gradients: Mapping[int, Gradient], step: int, learners: Sequence[LevelUpdater] | None = None
+    ) -> None:
+        """Take the hosted workers' gradients of a step into the statistics behind the next update of these methods, or
+        of all.
 
-        One that is left out adds nothing.  One that is not finite makes them useless: ``update_levels`` says so, on all processes together.
+        One that is left out adds nothing.  One that is not finite makes them useless: ``update_levels`` says so, on all
+        processes together.
         """
         for level_updater in self.learners if learners is None else learners:
             for worker, statistics in level_updater.statistics.items():
@@ -267,9 +301,11 @@ class Workers:
                     statistics.totals[:] = math.nan, _largest_parameter(gradient) if bad is None else bad, 0.0
 
     def update_levels(self, learners: Sequence[LevelUpdater] | None = None) -> str | None:
-        """Merge all workers' statistics in worker order, on every process alike, and update the levels of these methods, or of all.
+        """Merge all workers' statistics in worker order, on every process alike, and update the levels of these
+        methods, or of all.
 
-        Where a gradient behind the statistics was not finite the levels stay, and its parameter and worker are returned.
+        Where a gradient behind the statistics was not finite the levels stay, and its parameter and worker are
+        returned.
         """
         found: list[str] = []
         for level_updater in self.learners if learners is None else learners:
@@ -297,23 +333,31 @@ class Workers:
             if coder.memories:
                 own["memories"] = [self._gathered_memory(around) for around in coder.memories]
         for level_updater in self.learners:
-            by_encoder(state)[level_updater.encoder]["statistics"] = [row.cpu() for row in self._gathered_statistics(level_updater)]
+            by_encoder(state)[level_updater.encoder]["statistics"] = [
+                row.cpu() for row in self._gathered_statistics(level_updater)
+            ]
         return state
 
     def _gathered_memory(self, around: ErrorFeedback) -> dict[str, Any]:
         """Every worker's memory, on every process alike: zeros where it has none yet."""
-        found: dict[int, dict[str, dict[str, Tensor]]] = {w: {kind: {} for kind in around.kinds} for w in range(self.num_workers)}
+        found: dict[int, dict[str, dict[str, Tensor]]] = {
+            w: {kind: {} for kind in around.kinds} for w in range(self.num_workers)
+        }
         for kind in around.kinds:
             for name, size in around.sizes.items():
                 nothing = torch.zeros(size, dtype=torch.float32, device=self.device)
-                mine = {worker: around.memories.get(worker, {}).get(kind, {}).get(name, nothing) for worker in self.hosted}
+                mine = {
+                    worker: around.memories.get(worker, {}).get(kind, {}).get(name, nothing) for worker in self.hosted
+                }
                 for worker, row in enumerate(self.gather_tensors(mine)):
                     found[worker][kind][name] = row.cpu()
         return {"kinds": list(around.kinds), "workers": found}
 
     def _of_every_worker(self, kept: dict[int, Any]) -> dict[int, Any]:
         """What methods keep for the hosted workers, and for all others; on every process alike."""
-        told = self.transport.texts(json.dumps({worker: kept[worker] for worker in self.hosted if worker in kept}), "control")
+        told = self.transport.texts(
+            json.dumps({worker: kept[worker] for worker in self.hosted if worker in kept}), "control"
+        )
         return {int(worker): own for text in told for worker, own in json.loads(text).items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -326,7 +370,12 @@ class Workers:
 
     def _hosted_here(self, state: dict[str, Any]) -> dict[str, Any]:
         """An encoder's state with the memories of the workers hosted here alone."""
-        return {**state, "memories": [{**m, "workers": {w: m["workers"][w] for w in self.hosted}} for m in state.get("memories", ())]}
+        return {
+            **state,
+            "memories": [
+                {**m, "workers": {w: m["workers"][w] for w in self.hosted}} for m in state.get("memories", ())
+            ],
+        }
 
 
 def joined(gradient: Gradient) -> Tensor:
@@ -354,4 +403,7 @@ def non_finite_parameter(gradient: Gradient) -> int | None:
 
 
 def _largest_parameter(gradient: Gradient) -> int:
-    return max(range(len(gradient)), key=lambda number: float(gradient[number].abs().amax()) if gradient[number].numel() else 0.0)
+    return max(
+        range(len(gradient)),
+        key=lambda number: float(gradient[number].abs().amax()) if gradient[number].numel() else 0.0,
+    )

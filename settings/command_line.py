@@ -1,4 +1,7 @@
-"""The command line of main.py: its modes, what ``python main.py --help`` prints, and Hydra's store.  Imports no torch."""
+"""The command line of main.py: its modes, what ``python main.py --help`` prints, and Hydra's store.
+
+Imports no torch.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,13 @@ class Evaluation:
     """What mode=evaluate reads, and nothing else: all other settings are the run's own."""
 
     run: str = setting("", "folder of the run whose checkpoints are evaluated; required")
-    once: bool = setting(False, "true: the newest checkpoint and no other; false: each as it appears, until the run has ended")
+    once: bool = setting(
+        False, "true: the newest checkpoint and no other; false: each as it appears, until the run has ended"
+    )
     splits: str = setting(
         "run",
-        "run: the test set, and the training set with the run's eval_train=true; test: the test set alone; both: in any case",
+        "run: the test set, and the training set with the run's eval_train=true; test: the test set alone; both: in "
+        "any case",
         choices=("run", "test", "both"),
     )
     eval_batch_size: int = setting(0, "samples per evaluation pass (0: as the run)", low=0)
@@ -31,7 +37,9 @@ class Evaluation:
     device: str = setting("auto", "auto: CUDA where there is one, else CPU", choices=("auto", "cpu", "cuda"))
     data_dir: str = setting("", "folder of the data sets (empty: as the run)")
     poll_s: float = setting(2.0, "seconds between two looks for a new checkpoint", low=0.05)
-    patience_s: float = setting(3600.0, "seconds without a sign that the run gets on, after which it is no longer waited for", low=0)
+    patience_s: float = setting(
+        3600.0, "seconds without a sign that the run gets on, after which it is no longer waited for", low=0
+    )
 
 
 def split_mode(overrides: Sequence[str]) -> tuple[str, list[str]]:
@@ -41,12 +49,16 @@ def split_mode(overrides: Sequence[str]) -> tuple[str, list[str]]:
         if mode not in MODES:
             raise unknown("mode", mode, list(MODES))
     if len(set(modes)) > 1:
-        raise ValueError(f"several values in {' '.join(f'mode={mode}' for mode in modes)}: main.py does one thing at a time")
+        raise ValueError(
+            f"several values in {' '.join(f'mode={mode}' for mode in modes)}: main.py does one thing at a time"
+        )
     return modes[0] if modes else "train", [text for text in overrides if not text.startswith("mode=")]
 
 
 def evaluation(values: Mapping[str, Any]) -> Evaluation:
-    """The settings of mode=evaluate; ValueError for an unknown one (with the legal ones), and for a value that is not legal."""
+    """The settings of mode=evaluate; ValueError for an unknown one (with the legal ones), and for a value that is not
+    legal.
+    """
     legal = [item.name for item in dataclasses.fields(Evaluation)]
     for name in values:
         if name not in legal:
@@ -59,14 +71,18 @@ def evaluation(values: Mapping[str, Any]) -> Evaluation:
 
 
 def help_text() -> str:
-    """Every setting with its default, its legal range and the reason for it: the experiment's, its sections', its groups' choices'."""
+    """Every setting with its default, its legal range and the reason for it: the experiment's, its sections', its
+    groups' choices'.
+    """
     lines = [
         "Train one experiment.",
         "",
         "  python main.py method=alq method.bits=3 data=cifar10 model=resnet8 workers=4 seed=1",
         "  torchrun --nproc-per-node=4 main.py method=alq workers=4     the same experiment in four real processes",
-        "  torchrun --nproc-per-node=4 main.py method=alq exchange.collective=two_stage     with less to send per process",
-        "  python main.py mode=evaluate run=runs/main/NAME               evaluate a run's checkpoints as they appear, beside it",
+        "  torchrun --nproc-per-node=4 main.py method=alq exchange.collective=two_stage     with less to send per "
+        "process",
+        "  python main.py mode=evaluate run=runs/main/NAME               evaluate a run's checkpoints as they appear, "
+        "beside it",
         "",
         "Settings (name=default, legal range, reason):",
         *_lines(Config, ""),
@@ -81,7 +97,10 @@ def help_text() -> str:
         for schema, names in by_schema.items():
             lines += [f" {group}={'|'.join(names)}", *(_lines(schema, f"{group}.") or ["      no settings"])]
     lines += ["", f"mode=evaluate: {' '.join((Evaluation.__doc__ or '').split())}", *_lines(Evaluation, "")]
-    codes = "0 finished; 75 checkpointed on a signal, please requeue; 2 bad settings or data; 3 diverged; 4 another process has the folder"
+    codes = (
+        "0 finished; 75 checkpointed on a signal, please requeue; 2 bad settings or data; 3 diverged; 4 another "
+        "process has the folder"
+    )
     lines += ["", f"Exit codes: {codes}; 130 interrupted; 1 anything else."]
     return "\n".join(lines)
 
@@ -123,7 +142,9 @@ def register() -> None:
 
 
 def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
-    """Hydra overrides (``method.bits=3``) as the dotted settings that ``settings.resolving.resolve`` takes; ValueError for anything else."""
+    """Hydra overrides (``method.bits=3``) as the dotted settings that ``settings.resolving.resolve`` takes; ValueError
+    for anything else.
+    """
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import OverrideParseException
 
@@ -132,9 +153,13 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
         try:
             (override,) = OverridesParser.create().parse_overrides([text])
         except OverrideParseException as error:
-            raise ValueError(f"{text!r} is not of the form name=value: {_unread(text) or str(error).splitlines()[0]}") from error
+            raise ValueError(
+                f"{text!r} is not of the form name=value: {_unread(text) or str(error).splitlines()[0]}"
+            ) from error
         if override.package is not None:
-            raise ValueError(f"{text!r}: every setting has its place, so @{override.package} is not used; write name=value")
+            raise ValueError(
+                f"{text!r}: every setting has its place, so @{override.package} is not used; write name=value"
+            )
         if override.is_add() or override.is_force_add() or override.is_delete():
             raise ValueError(f"{text!r}: every setting exists already, so + and ~ are not used; write name=value")
         settings[override.key_or_group] = override

@@ -7,9 +7,18 @@ from dataclasses import dataclass
 from nuq.settings import setting
 from settings.text import Glue, Imdb, OnDisk
 
-CUTOUT = "side in pixels of a square that is blanked at a random place of each training image (0: none; 8 in ResNet-9's recipe)"
-VERIFY = "hold original archives, and SVHN's .mat files, against torchvision's checksums; false reads others of the same form"
-DECODE = "full: as torchvision does; fast: a JPEG at least twice as large as needed is decoded at 1/2, 1/4 or 1/8, nearly the same picture"
+CUTOUT = (
+    "side in pixels of a square that is blanked at a random place of each training image (0: none; 8 in "
+    "ResNet-9's recipe)"
+)
+VERIFY = (
+    "hold original archives, and SVHN's .mat files, against torchvision's checksums; false reads others of the "
+    "same form"
+)
+DECODE = (
+    "full: as torchvision does; fast: a JPEG at least twice as large as needed is decoded at 1/2, 1/4 or 1/8, "
+    "nearly the same picture"
+)
 
 
 @dataclass
@@ -32,7 +41,9 @@ class Synthetic:
 class SourceText:
     """Characters of the standard library's own sources, each to be predicted from those before it in its window."""
 
-    length: int = setting(64, "characters of a window, which is a model's context; two lines of code", low=1, high=100_000)
+    length: int = setting(
+        64, "characters of a window, which is a model's context; two lines of code", low=1, high=100_000
+    )
     num_train: int = setting(8192, "training windows, one after another; half a megabyte of text", low=1, high=10**9)
     num_test: int = setting(512, "test windows, from other files", low=1, high=10**9)
 
@@ -47,13 +58,17 @@ class Files(OnDisk):
 
 @dataclass
 class Downloadable(Files):
-    download: bool = setting(False, "fetch the original files where they are missing; never without being asked", identity=False)
+    download: bool = setting(
+        False, "fetch the original files where they are missing; never without being asked", identity=False
+    )
     verify: bool = setting(True, VERIFY, identity=False)
 
 
 @dataclass
 class Mnist(Downloadable):
-    augment: bool = setting(False, "MNIST is trained without augmentation, as in the paper; true crops, and never flips a digit")
+    augment: bool = setting(
+        False, "MNIST is trained without augmentation, as in the paper; true crops, and never flips a digit"
+    )
 
 
 @dataclass
@@ -77,8 +92,12 @@ class Pictures(Files):
 class Folder(Pictures):
     """Any pictures in one folder per class, in train/ and test/ (or val/)."""
 
-    path: str = setting("", "the folder that holds train/ and test/ (or val/), seen from data_dir; empty: data_dir itself")
-    size: int = setting(32, "side in pixels that pictures are brought to; up to 64 they live decoded in memory", low=8, high=4096)
+    path: str = setting(
+        "", "the folder that holds train/ and test/ (or val/), seen from data_dir; empty: data_dir itself"
+    )
+    size: int = setting(
+        32, "side in pixels that pictures are brought to; up to 64 they live decoded in memory", low=8, high=4096
+    )
 
 
 DATA: dict[str, type] = {

@@ -38,8 +38,12 @@ class WideResNet(Model):
 
     depth: int = setting(28, "layers, 6n + 4; WRN-28-10 is the paper's best", choices=tuple(range(10, 101, 6)))
     widen: int = setting(10, "channels of the stages, in units of 16, 32 and 64", low=1, high=64)
-    dropout: float = setting(0.0, f"{DROPOUT}, between the convolutions of a block (the original experiments: .3)", low=0, high=1)
-    zero_init: bool = setting(False, "the last convolution of every residual block starts at zero", identity="unless default")
+    dropout: float = setting(
+        0.0, f"{DROPOUT}, between the convolutions of a block (the original experiments: .3)", low=0, high=1
+    )
+    zero_init: bool = setting(
+        False, "the last convolution of every residual block starts at zero", identity="unless default"
+    )
 
 
 @dataclass
@@ -56,7 +60,10 @@ class TorchvisionResNet(TorchvisionModel):
 class AnyTorchvisionModel(TorchvisionResNet):
     """Any of torchvision's models for classification."""
 
-    arch: str = setting("mobilenet_v3_small", "its name there, such as resnext50_32x4d, vit_b_16 or inception_v3; a small one by default")
+    arch: str = setting(
+        "mobilenet_v3_small",
+        "its name there, such as resnext50_32x4d, vit_b_16 or inception_v3; a small one by default",
+    )
 
 
 @dataclass
@@ -79,7 +86,9 @@ MODELS: dict[str, type] = {
     "cnn": Model,
     "mlp": Model,
     "logreg": Model,
-    **dict.fromkeys(("mnist_cnn", "mnist_convnet", "bigcnn", "mnist_mlp", "smlp", "ssmlp", "cifar_cnn", "cifar_mlp"), Model),
+    **dict.fromkeys(
+        ("mnist_cnn", "mnist_convnet", "bigcnn", "mnist_mlp", "smlp", "ssmlp", "cifar_cnn", "cifar_mlp"), Model
+    ),
     "lenet": Model,
     **{f"resnet{depth}": BatchNormModel for depth in (8, 20, 32, 44, 56, 110, 1202)},
     "resnet9": Model,

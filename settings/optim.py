@@ -1,4 +1,7 @@
-"""Settings of optimizers and learning-rate schedules: one dataclass for each, and the tables of their names.  Imports no torch."""
+"""Settings of optimizers and learning-rate schedules: one dataclass for each, and the tables of their names.
+
+Imports no torch.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,15 @@ from nuq.registry import METHODS
 from nuq.settings import setting
 from nuq.settings.feedback import check_nesterov
 
-DECAY_NORMS = "false: weight decay leaves out biases and the parameters of normalization layers; read with weight_decay above 0 only"
+DECAY_NORMS = (
+    "false: weight decay leaves out biases and the parameters of normalization layers; read with "
+    "weight_decay above 0 only"
+)
 CLIP_NORM = "the mean gradient, as it comes out of the exchange, is shortened to this norm where it is longer (0: not)"
 CLIP_VALUE = "each of its coordinates is first cut off at this size (0: not)"
-SCALE_LR = "linear, sqrt: lr is of one worker, and is multiplied by the number of workers that a step averages, or by its root"
+SCALE_LR = (
+    "linear, sqrt: lr is of one worker, and is multiplied by the number of workers that a step averages, or by its root"
+)
 
 
 @dataclass
@@ -57,20 +65,29 @@ OPTIMIZERS: dict[str, type] = {"sgd": SGDOptimizer, "adam": Adam, "adamw": AdamW
 
 
 def check_optimizer(config: Mapping[str, Any]) -> None:
-    """Raise ValueError where settings of a full configuration's optimizer do not go with one another, or with the method."""
+    """Raise ValueError where settings of a full configuration's optimizer do not go with one another, or with the
+    method.
+    """
     optim, method = config["optim"], config["method"]["name"]
     if optim["name"] == "sgd":
         check_nesterov(optim["nesterov"], optim["momentum"], "optim.")
     if not optim["decay_norms"] and optim["weight_decay"] == 0:
-        raise ValueError("optim.decay_norms=False: has no effect with optim.weight_decay=0.0; it is read with weight_decay above 0 only")
+        raise ValueError(
+            "optim.decay_norms=False: has no effect with optim.weight_decay=0.0; it is read with weight_decay above 0 "
+            "only"
+        )
     if optim["scale_lr"] != "none" and (config["trajectory"] == "sgd" or METHODS[method].single_worker):
         chosen = "trajectory='sgd'" if config["trajectory"] == "sgd" else f"method={method}"
-        raise ValueError(f"optim.scale_lr={optim['scale_lr']!r}: {chosen} steps along one worker's gradient; legal here: none")
+        raise ValueError(
+            f"optim.scale_lr={optim['scale_lr']!r}: {chosen} steps along one worker's gradient; legal here: none"
+        )
 
 
 WARMUP_STEPS = "steps in which the rate first rises in a straight line to where the schedule starts (0: none)"
 WARMUP_DEFAULT = 0.25
-WARMUP_FACTOR = "the rise starts at this share of the rate, customarily 1 / workers; read with warmup_steps above 0 only"
+WARMUP_FACTOR = (
+    "the rise starts at this share of the rate, customarily 1 / workers; read with warmup_steps above 0 only"
+)
 
 
 @dataclass
@@ -107,8 +124,12 @@ class Cosine:
 
 @dataclass
 class PiecewiseLinear:
-    at: list[int] = setting([0, 485, 2328], "steps of the corners; the default is 0, 5 and 24 epochs of 97 steps, ResNet-9's recipe", low=0)
-    factors: list[float] = setting([0.0, 1.0, 0.0], "the rate at each corner, as a share of optim.lr; straight lines between", low=0)
+    at: list[int] = setting(
+        [0, 485, 2328], "steps of the corners; the default is 0, 5 and 24 epochs of 97 steps, ResNet-9's recipe", low=0
+    )
+    factors: list[float] = setting(
+        [0.0, 1.0, 0.0], "the rate at each corner, as a share of optim.lr; straight lines between", low=0
+    )
 
 
 SCHEDULES: dict[str, type] = {
@@ -123,7 +144,10 @@ SCHEDULES: dict[str, type] = {
 def check_schedule(schedule: Mapping[str, Any]) -> None:
     """Raise ValueError where settings of a schedule do not go with one another."""
     if schedule.get("warmup_steps") == 0 and schedule["warmup_factor"] != WARMUP_DEFAULT:
-        raise ValueError(f"schedule.warmup_factor={schedule['warmup_factor']}: has no effect with schedule.warmup_steps=0; legal above 0")
+        raise ValueError(
+            f"schedule.warmup_factor={schedule['warmup_factor']}: has no effect with schedule.warmup_steps=0; legal "
+            f"above 0"
+        )
     if schedule["name"] != "piecewise_linear":
         return
     at, factors = schedule["at"], schedule["factors"]

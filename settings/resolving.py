@@ -24,7 +24,10 @@ from settings.text import check_text
 def _fields(settings: type) -> dict[str, tuple[Any, Any]]:
     """name -> (annotated type, default) of a settings dataclass."""
     instance = settings()
-    return {item.name: (types_of(settings)[item.name], getattr(instance, item.name)) for item in dataclasses.fields(settings)}
+    return {
+        item.name: (types_of(settings)[item.name], getattr(instance, item.name))
+        for item in dataclasses.fields(settings)
+    }
 
 
 def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,12 +41,18 @@ def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Resolver:
-    """``resolve`` and ``identity`` for thousands of experiments: equal sections are checked once, and shared by their configurations."""
+    """``resolve`` and ``identity`` for thousands of experiments: equal sections are checked once, and shared by their
+    configurations.
+    """
 
     def __init__(self) -> None:
-        self._parts: dict[tuple[type, str], tuple[dict[str, Any], dict[str, str]]] = {}  # by schema and what is given of it
+        self._parts: dict[
+            tuple[type, str], tuple[dict[str, Any], dict[str, str]]
+        ] = {}  # by schema and what is given of it
 
-    def resolved(self, settings: Mapping[str, Any], variants: Sequence[Mapping[str, Any]]) -> list[tuple[dict[str, Any], str]]:
+    def resolved(
+        self, settings: Mapping[str, Any], variants: Sequence[Mapping[str, Any]]
+    ) -> list[tuple[dict[str, Any], str]]:
         """(configuration, identity) of ``settings`` with each of ``variants``, of which nothing else depends: seeds.
 
         ValueError as ``resolve``.
@@ -57,7 +66,9 @@ class Resolver:
         schemas |= SECTIONS
         given = _by_section(settings, schemas)
         heads = {group: {"name": settings.get(group, DEFAULTS[group])} for group in GROUPS}
-        parts = {part: self._part(schema, given[part], f"{part}.", heads.get(part, {})) for part, schema in schemas.items()}
+        parts = {
+            part: self._part(schema, given[part], f"{part}.", heads.get(part, {})) for part, schema in schemas.items()
+        }
         shared = {part: values for part, (values, _) in parts.items()}
         texts = {part: joined(texts) for part, (_, texts) in parts.items() if texts}
         found = []
@@ -69,8 +80,12 @@ class Resolver:
             found.append((config, digits(joined({**own, **texts}))))
         return found
 
-    def _part(self, schema: type, given: Mapping[str, Any], where: str, head: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-        """The values of a section after those of ``head``, checked; and the canonical JSON of each that makes the identity."""
+    def _part(
+        self, schema: type, given: Mapping[str, Any], where: str, head: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """The values of a section after those of ``head``, checked; and the canonical JSON of each that makes the
+        identity.
+        """
         key = schema, repr((head, given))
         if key not in self._parts:
             fields = {name: field for name, field in _fields(schema).items() if name not in SECTIONS}
@@ -93,7 +108,9 @@ def _by_section(settings: Mapping[str, Any], schemas: Mapping[str, type]) -> dic
         if not name:
             if key not in top:
                 own = [part for part, schema in schemas.items() if key in _fields(schema)]
-                meant = [f"{part}.{key}" for part in [part for part in own if part in GROUPS] or own]  # lr: the optimizer's, not untrain's
+                meant = [
+                    f"{part}.{key}" for part in [part for part in own if part in GROUPS] or own
+                ]  # lr: the optimizer's, not untrain's
                 raise unknown("setting", key, [*top, *GROUPS, *(f"{part}.*" for part in SECTIONS)], meant)
             given[""][key] = value
             continue
@@ -139,11 +156,16 @@ def _validate_feedback(config: Mapping[str, Any]) -> None:
     """Raise ValueError for a memory that does not go with the rest."""
     chosen = {key: f"feedback.{key}={value!r}" for key, value in counting(Feedback, config["feedback"]).items()}
     if chosen and config["trajectory"] == "sgd":
-        raise ValueError(f"{next(iter(chosen.values()))}: has no effect with trajectory='sgd', on which no message is sent")
+        raise ValueError(
+            f"{next(iter(chosen.values()))}: has no effect with trajectory='sgd', on which no message is sent"
+        )
     check_memory(named_feedback(config), methods_of(config), config["exchange"]["collective"])
     if momentum_acts_in_workers(config) and config["optim"]["name"] != "sgd":
         chosen = f"optim={config['optim']['name']}"
-        raise ValueError(f"{chosen}: momentum correction moves SGD's momentum into the workers; legal here: sgd, or feedback.kind=error")
+        raise ValueError(
+            f"{chosen}: momentum correction moves SGD's momentum into the workers; legal here: sgd, or "
+            f"feedback.kind=error"
+        )
     if config["optim"]["name"] == "sgd":
         check_masking(config["feedback"]["masking"], config["optim"]["momentum"], "feedback.", "optim.")
 
@@ -153,9 +175,13 @@ def _validate_exchange(config: Mapping[str, Any]) -> None:
     exchange, name, workers = config["exchange"], config["method"]["name"], config["workers"]
     chosen = {key: f"exchange.{key}={value!r}" for key, value in counting(Exchange, exchange).items()}
     if chosen and config["trajectory"] == "sgd":
-        raise ValueError(f"{next(iter(chosen.values()))}: has no effect with trajectory='sgd', which exchanges one worker's gradient")
+        raise ValueError(
+            f"{next(iter(chosen.values()))}: has no effect with trajectory='sgd', which exchanges one worker's gradient"
+        )
     if METHODS[name].single_worker and exchange["collective"] not in ("gather", "auto"):
-        raise ValueError(f"{chosen['collective']}: method={name} sends one worker's gradient alone; legal here: gather, auto")
+        raise ValueError(
+            f"{chosen['collective']}: method={name} sends one worker's gradient alone; legal here: gather, auto"
+        )
     means = [METHODS[METHODS[one].mean_compressor or one].settings for one in methods_of(config)]
     if "second_bits" in chosen and not any("bits" in _fields(schema) for schema in means):
         raise ValueError(f"{chosen['second_bits']}: has no effect with method={name}, whose means are not quantized")

@@ -1,4 +1,7 @@
-"""Settings of the parts of a run beside data, model, method and optimizer: how passes are computed, what is measured.  Imports no torch."""
+"""Settings of the parts of a run beside data, model, method and optimizer: how passes are computed, what is measured.
+
+Imports no torch.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ class Measure:
     """The variance of the gradient estimator, measured beside training from extra minibatches."""
 
     every: int = setting(
-        0, "measure at step 0 and every so many steps (0: never); one measurement costs num_samples * workers passes", low=0
+        0,
+        "measure at step 0 and every so many steps (0: never); one measurement costs num_samples * workers passes",
+        low=0,
     )
     num_samples: int = setting(10, "gradient estimates behind one measurement; the paper's value", low=2)
 
@@ -32,19 +37,24 @@ class Untrain:
 
 @dataclass
 class Compute:
-    """How a worker's forward and backward passes are computed; other than by default results differ, at least in their last bits."""
+    """How a worker's forward and backward passes are computed; other than by default results differ, at least in their
+    last bits.
+    """
 
     precision: str = setting(
         "fp32",
-        "of the passes (autocast; parameters, exchange and evaluation stay in float32): bf16 took 1/1.5 of the time on a CPU with bf16 "
-        "instructions (ResNet-8); fp16 scales the loss and skips steps that overflow (logged as compute/skipped_steps), "
+        "of the passes (autocast; parameters, exchange and evaluation stay in float32): bf16 took 1/1.5 of the time "
+        "on a CPU with bf16 "
+        "instructions (ResNet-8); fp16 scales the loss and skips steps that overflow (logged as "
+        "compute/skipped_steps), "
         "for GPUs older than bf16: on that CPU it took 80 times as long",
         choices=("fp32", "bf16", "fp16"),
         identity="unless default",
     )
     compile: bool = setting(
         False,
-        "torch.compile of the model: 1.2 times as fast (ResNet-8 on CPU), after compiling at every start: for long runs",
+        "torch.compile of the model: 1.2 times as fast (ResNet-8 on CPU), after compiling at every start: for long "
+        "runs",
         identity="unless default",
     )
     channels_last: bool = setting(
@@ -54,12 +64,14 @@ class Compute:
     )
     cuda_graphs: bool = setting(
         False,
-        "record a pass as one CUDA graph and replay it: for small models, whose kernels are shorter than launching them (not measured)",
+        "record a pass as one CUDA graph and replay it: for small models, whose kernels are shorter than launching "
+        "them (not measured)",
         identity="unless default",
     )
     accumulate: int = setting(
         1,
-        "minibatches of batch_size per worker and step, their mean being its gradient (DGC's num_batches_per_step): saves memory, not time",
+        "minibatches of batch_size per worker and step, their mean being its gradient (DGC's num_batches_per_step): "
+        "saves memory, not time",
         low=1,
         identity="unless default",
     )
@@ -71,7 +83,8 @@ class Exchange(exchange.Exchange):
 
     timeout_s: float = setting(
         1800.0,
-        "a rank that does not answer for so many seconds counts as lost; the others wait while rank 0 evaluates, so longer than that takes",
+        "a rank that does not answer for so many seconds counts as lost; the others wait while rank 0 evaluates, so "
+        "longer than that takes",
         low=1,
         high=1e6,
         identity=False,
@@ -83,14 +96,19 @@ def check_compute(config: Mapping[str, Any]) -> None:
     compute = config["compute"]
     if compute["cuda_graphs"] and config["device"] == "cpu":
         raise ValueError(
-            "compute.cuda_graphs=True: records the kernels of a CUDA device, so device=cpu is not legal with it; auto, cuda are"
+            "compute.cuda_graphs=True: records the kernels of a CUDA device, so device=cpu is not legal with it; "
+            "auto, cuda are"
         )
     if compute["cuda_graphs"] and compute["compile"]:
-        raise ValueError("compute.cuda_graphs=True: does not go with compute.compile=True, whose kernels are not recorded; choose one")
+        raise ValueError(
+            "compute.cuda_graphs=True: does not go with compute.compile=True, whose kernels are not recorded; choose "
+            "one"
+        )
 
 
 def check_tensors(config: Mapping[str, Any], *, momentum_in_workers: bool) -> None:
-    """Raise ValueError where formats of tensors are none, do not go with the rest of a full configuration, or have no effect.
+    """Raise ValueError where formats of tensors are none, do not go with the rest of a full configuration, or have no
+    effect.
 
     momentum_in_workers: whether all of the optimizer's momentum is kept there.
     """
@@ -116,11 +134,15 @@ def check_tensors(config: Mapping[str, Any], *, momentum_in_workers: bool) -> No
     for name in ("compile", "cuda_graphs"):
         if in_passes and compute[name]:
             shown = f"tensors.{in_passes[0]}={formats[in_passes[0]]!r}"
-            raise ValueError(f"{shown}: does not go with compute.{name}=True, which records the passes without it; legal: False")
+            raise ValueError(
+                f"{shown}: does not go with compute.{name}=True, which records the passes without it; legal: False"
+            )
 
 
 def lag_s(text: str | None) -> float:
-    """The value of NUQ_LAG_S, how late files of other nodes may be seen and how far clocks differ: seconds; 120 where it is not set."""
+    """The value of NUQ_LAG_S, how late files of other nodes may be seen and how far clocks differ: seconds; 120 where
+    it is not set.
+    """
     try:
         value = float(text or "120")
     except ValueError:

@@ -21,7 +21,9 @@ def _rules(schema: type) -> dict[str, tuple[Any, Any]]:
 
 
 def counting(schema: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that make the identity: not those that cannot change a result, nor defaults that count ``unless default``."""
+    """The values that make the identity: not those that cannot change a result, nor defaults that count
+    ``unless default``.
+    """
     rules = _rules(schema)
 
     def counts(key: str, value: Any) -> bool:
@@ -73,13 +75,16 @@ def digits(text: str) -> str:
 
 
 def run_name(config: Mapping[str, Any], known: str = "") -> str:
-    """The readable part of a run folder, then its identity (``known`` where it is): ``alq-3b-resnet8-cifar10-s1-0123456789abcd``.
+    """The readable part of a run folder, then its identity (``known`` where it is):
+    ``alq-3b-resnet8-cifar10-s1-0123456789abcd``.
 
     With layers of other methods: ``alq-3b+topk+supersgd-resnet8-...``.
     """
     bits = f"-{config['method']['bits']}b" if "bits" in config["method"] else ""
     others = "".join(f"+{name}" for name in dict.fromkeys(methods_of(config)[1:]))
-    parts = f"{config['method']['name']}{bits}{others}-{config['model']['name']}-{config['data']['name']}-s{config['seed']}"
+    parts = (
+        f"{config['method']['name']}{bits}{others}-{config['model']['name']}-{config['data']['name']}-s{config['seed']}"
+    )
     return f"{parts}-{known or identity(config)}"
 
 

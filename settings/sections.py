@@ -24,7 +24,9 @@ def named_feedback(config: Mapping[str, Any]) -> Feedback:
 
 def momentum_acts_in_workers(config: Mapping[str, Any]) -> bool:
     """Whether the optimizer's momentum is applied before the compression (momentum correction), in any layer."""
-    return config["trajectory"] == "method" and "momentum" in memory_kinds(config["feedback"]["kind"], methods_of(config))
+    return config["trajectory"] == "method" and "momentum" in memory_kinds(
+        config["feedback"]["kind"], methods_of(config)
+    )
 
 
 def momentum_in_workers_of(config: Mapping[str, Any], names: Iterable[str]) -> list[bool]:
@@ -32,7 +34,10 @@ def momentum_in_workers_of(config: Mapping[str, Any], names: Iterable[str]) -> l
     if not config["layers"] or not momentum_acts_in_workers(config) or config["feedback"]["kind"] != "auto":
         return [momentum_acts_in_workers(config) for _ in names]
     methods = methods_of(config)
-    return [method(methods[number]).feedback == "momentum" for number in layer_list.matched(named_layers(config), names).values()]
+    return [
+        method(methods[number]).feedback == "momentum"
+        for number in layer_list.matched(named_layers(config), names).values()
+    ]
 
 
 def named_layers(config: Mapping[str, Any]) -> list[layer_list.Layer]:

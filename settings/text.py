@@ -1,4 +1,7 @@
-"""Settings of data sets of sentences and of the models that read them, and what the GLUE tasks are.  Imports no torch."""
+"""Settings of data sets of sentences and of the models that read them, and what the GLUE tasks are.
+
+Imports no torch.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,11 @@ IMDB_SIZES = (25_000, 25_000)  # reviews to train and to test
 
 @dataclass(frozen=True)
 class Task:
-    """One of GLUE's: its folder in the official archive, its training pairs and those of dev, the test split that papers report.
+    """One of GLUE's: its folder in the official archive, its training pairs and those of dev, the test split that
+    papers report.
 
-    labels: as the files have them, a class being the place of its own; none for a score.  texts, label: names of columns.
-    scores: what is reported beside accuracy, or in its place.
+    labels: as the files have them, a class being the place of its own; none for a score.  texts, label: names of
+    columns.  scores: what is reported beside accuracy, or in its place.
     """
 
     folder: str
@@ -41,12 +45,22 @@ NO_YES = ("0", "1")
 ENTAILMENT = ("entailment", "not_entailment")
 PAIR = ("sentence1", "sentence2")
 TASKS: dict[str, Task] = {
-    "cola": Task("CoLA", 8551, 1043, NO_YES, ("sentence",), columns=("source", "label", "mark", "sentence"), scores=("matthews",)),
+    "cola": Task(
+        "CoLA", 8551, 1043, NO_YES, ("sentence",), columns=("source", "label", "mark", "sentence"), scores=("matthews",)
+    ),
     "sst2": Task("SST-2", 67_349, 872, NO_YES, ("sentence",)),
     "mrpc": Task("MRPC", 3668, 408, NO_YES, ("#1 String", "#2 String"), label="Quality", scores=("f1",)),
     "qqp": Task("QQP", 363_846, 40_430, NO_YES, ("question1", "question2"), label="is_duplicate", scores=("f1",)),
     "stsb": Task("STS-B", 5749, 1500, (), PAIR, label="score", scores=("pearson", "spearman")),
-    "mnli": Task("MNLI", 392_702, 9815, ("entailment", "neutral", "contradiction"), PAIR, label="gold_label", dev="dev_matched.tsv"),
+    "mnli": Task(
+        "MNLI",
+        392_702,
+        9815,
+        ("entailment", "neutral", "contradiction"),
+        PAIR,
+        label="gold_label",
+        dev="dev_matched.tsv",
+    ),
     "qnli": Task("QNLI", 104_743, 5463, ENTAILMENT, ("question", "sentence")),
     "rte": Task("RTE", 2490, 277, ENTAILMENT, PAIR),
     "wnli": Task("WNLI", 635, 71, NO_YES, PAIR),
@@ -63,13 +77,21 @@ class Sentences(OnDisk):
     """Sentences, or pairs of them, as tokens of BERT's WordPiece."""
 
     length: int = setting(
-        128, "tokens of an example, [CLS] and [SEP] counted: longer ones are cut, shorter ones padded", low=8, high=100_000
+        128,
+        "tokens of an example, [CLS] and [SEP] counted: longer ones are cut, shorter ones padded",
+        low=8,
+        high=100_000,
     )
     tokenizer: str = setting(
-        "", "folder with BERT's vocab.txt; empty: a vocabulary learned from the training split, so that nothing is needed"
+        "",
+        "folder with BERT's vocab.txt; empty: a vocabulary learned from the training split, so that nothing is needed",
     )
     vocabulary: int = setting(
-        8000, "tokens of the learned vocabulary; BERT's own, for far more text, has 30522", low=100, high=10**6, read_if=("tokenizer", "")
+        8000,
+        "tokens of the learned vocabulary; BERT's own, for far more text, has 30522",
+        low=100,
+        high=10**6,
+        read_if=("tokenizer", ""),
     )
 
 
@@ -77,7 +99,9 @@ class Sentences(OnDisk):
 class Glue(Sentences):
     """GLUE's tasks, from the files of its archive in ``data_dir/glue``; dev is the test split."""
 
-    task: str = setting("stsb", "which of GLUE's; SmaQ's are stsb (a score, so that the loss is squared) and wnli", choices=tuple(TASKS))
+    task: str = setting(
+        "stsb", "which of GLUE's; SmaQ's are stsb (a score, so that the loss is squared) and wnli", choices=tuple(TASKS)
+    )
 
 
 @dataclass
@@ -95,19 +119,31 @@ class BertSettings:
     """What BERT has beside all models' settings."""
 
     weights: str = setting(
-        "", "folder with config.json and model.safetensors or pytorch_model.bin, from which training starts; empty: from scratch"
+        "",
+        "folder with config.json and model.safetensors or pytorch_model.bin, from which training starts; empty: from "
+        "scratch",
     )
-    layers: int = setting(2, "blocks; small enough for a laptop (bert-base: 12)", low=1, high=1000, read_if=FROM_SCRATCH)
-    heads: int = setting(2, "heads of an attention; they divide the width (bert-base: 12)", low=1, high=1000, read_if=FROM_SCRATCH)
+    layers: int = setting(
+        2, "blocks; small enough for a laptop (bert-base: 12)", low=1, high=1000, read_if=FROM_SCRATCH
+    )
+    heads: int = setting(
+        2, "heads of an attention; they divide the width (bert-base: 12)", low=1, high=1000, read_if=FROM_SCRATCH
+    )
     width: int = setting(128, "size of an embedding (bert-base: 768)", low=1, high=100_000, read_if=FROM_SCRATCH)
-    dropout: float = setting(0.1, "share of activations, and of attention, that is dropped in training; BERT's value", low=0, high=1)
+    dropout: float = setting(
+        0.1, "share of activations, and of attention, that is dropped in training; BERT's value", low=0, high=1
+    )
 
 
 def check_text(config: Mapping[str, Any]) -> None:
-    """Raise ValueError where settings of sentences, or of a model of them, do not go with one another or with the rest."""
+    """Raise ValueError where settings of sentences, or of a model of them,
+    do not go with one another or with the rest.
+    """
     data, model = config["data"], config["model"]
     if data.get("task") == "stsb" and config["label_smoothing"]:
-        raise ValueError(f"label_smoothing={config['label_smoothing']}: data.task=stsb has scores, not classes; legal here: 0")
+        raise ValueError(
+            f"label_smoothing={config['label_smoothing']}: data.task=stsb has scores, not classes; legal here: 0"
+        )
     if model.get("weights") and data.get("tokenizer") == "":
         raise ValueError(
             f"model.weights={model['weights']!r}: these weights know the tokens of their own vocab.txt, "

@@ -41,9 +41,13 @@ def pytest_report_header() -> str:
 
 @pytest.fixture(scope="session")
 def real_data_dir() -> Path:
-    """The data directory (``NUQ_DATA``, else ``data`` in the checkout) that holds CIFAR-10 as an ImageFolder tree; skips without."""
+    """The data directory (``NUQ_DATA``, else ``data`` in the checkout) that holds CIFAR-10 as an ImageFolder tree;
+    skips without.
+    """
     folder = Path(os.environ.get("NUQ_DATA", ROOT / "data"))
     missing = [split for split in ("train", "test") if not (folder / "cifar10" / split).is_dir()]
     if missing:
-        pytest.skip(f"no real CIFAR-10: {folder / 'cifar10' / missing[0]} is not there (NUQ_DATA names another data directory)")
+        pytest.skip(
+            f"no real CIFAR-10: {folder / 'cifar10' / missing[0]} is not there (NUQ_DATA names another data directory)"
+        )
     return folder

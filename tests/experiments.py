@@ -22,7 +22,9 @@ def _values(item: dataclasses.Field[Any], annotation: Any) -> st.SearchStrategy[
     """Legal values of one setting, from its own metadata."""
     rule = item.metadata
     if item.name == "layers" and annotation is not int:  # of the section; a model has a number of them
-        return st.lists(st.sampled_from(["*conv1* = topk ratio=0.01", "fc=supersgd", "* = amq bits=2 update_at=[3, 5]"]), max_size=3)
+        return st.lists(
+            st.sampled_from(["*conv1* = topk ratio=0.01", "fc=supersgd", "* = amq bits=2 update_at=[3, 5]"]), max_size=3
+        )
     low, high = rule["low"], rule["high"]
     if rule["choices"]:
         return st.sampled_from(rule["choices"])
@@ -42,7 +44,9 @@ def _values(item: dataclasses.Field[Any], annotation: Any) -> st.SearchStrategy[
 
 def _settings_of(schema: type, prefix: str) -> dict[str, st.SearchStrategy[Any]]:
     hints = typing.get_type_hints(schema)
-    return {f"{prefix}{item.name}": _values(item, hints[item.name]) for item in dataclasses.fields(schema) if item.metadata}
+    return {
+        f"{prefix}{item.name}": _values(item, hints[item.name]) for item in dataclasses.fields(schema) if item.metadata
+    }
 
 
 @st.composite
@@ -66,10 +70,14 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
                 other, needed = needed_by(item)
                 chosen[f"{section}.{other}"] = needed
     if chosen.get("trajectory") == "sgd" or chosen["method"] in ("sgd", "supersgd"):
-        chosen = {name: value for name, value in chosen.items() if not name.startswith(("exchange.", "feedback.", "layers"))}
+        chosen = {
+            name: value for name, value in chosen.items() if not name.startswith(("exchange.", "feedback.", "layers"))
+        }
     if chosen.get("feedback.both"):
         chosen["feedback.kind"] = "momentum" if chosen.get("feedback.kind") == "momentum" else "error"
-        needs = "server" if METHODS[chosen["method"]].collective else "two_stage"  # PowerSGD's others average factors exactly
+        needs = (
+            "server" if METHODS[chosen["method"]].collective else "two_stage"
+        )  # PowerSGD's others average factors exactly
         if needs == "server" or chosen.get("exchange.collective", "gather") == "gather":
             chosen["exchange.collective"] = needs
     if chosen.get("optim.momentum") == 0:
@@ -82,13 +90,17 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
     if "momentum" in (kind, METHODS[chosen["method"]].feedback if kind == "auto" else ""):
         chosen = {name: value for name, value in chosen.items() if not name.startswith("optim")}
     entry = METHODS[chosen["method"]]
-    if "bits" not in {item.name for item in dataclasses.fields(METHODS[entry.mean_compressor or chosen["method"]].settings)}:
+    if "bits" not in {
+        item.name for item in dataclasses.fields(METHODS[entry.mean_compressor or chosen["method"]].settings)
+    }:
         chosen.pop("exchange.second_bits", None)
     if chosen.get("compute.cuda_graphs"):
         chosen = {name: value for name, value in chosen.items() if name not in ("device", "compute.compile")}
     if any(name.startswith("tensors.") for name in chosen):
         chosen["tensors.all"] = chosen.get("tensors.all", "fp8")
-        if chosen.get("optim.beta1", 0.9) ** 2 >= chosen.get("optim.beta2", 0.999):  # a mean must not outlive what it is divided by
+        if chosen.get("optim.beta1", 0.9) ** 2 >= chosen.get(
+            "optim.beta2", 0.999
+        ):  # a mean must not outlive what it is divided by
             chosen.pop("optim.beta1", None)
             chosen.pop("optim.beta2", None)
         for name in ("compute.compile", "compute.cuda_graphs", "tensors.moments"):

@@ -84,7 +84,10 @@ def test_any_experiment_is_hydras(hydra: None, experiment: dict[str, Any], order
     ("experiment", "message"),
     [
         ({"method": "alq", "method.weights": "norm"}, "weights='norm': has no effect with method.fit='histogram'"),
-        ({"method": "optimal", "method.num_levels": 7, "method.bits": 5}, "bits=5: has no effect with method.num_levels=7"),
+        (
+            {"method": "optimal", "method.num_levels": 7, "method.bits": 5},
+            "bits=5: has no effect with method.num_levels=7",
+        ),
     ],
 )
 def test_a_setting_without_effect_is_an_error(experiment: dict[str, Any], message: str) -> None:
@@ -167,7 +170,10 @@ def test_defaults_are_not_shared() -> None:
         ({"run_dir": None}, ["run_dir=None", "type str"]),
         ({"trajectory": "sgd"}, ["trajectory", "measure.every"]),
         ({"exchange": "gather"}, ["unknown setting 'exchange'", "exchange.*"]),
-        ({"exchange.collective": "ring"}, ["exchange.collective='ring'", "auto, gather, two_stage, server, hierarchical"]),
+        (
+            {"exchange.collective": "ring"},
+            ["exchange.collective='ring'", "auto, gather, two_stage, server, hierarchical"],
+        ),
         ({"exchange.num_aggregate": 2}, ["exchange.num_aggregate=2", "collective='server' only"]),
         ({**SERVER, "exchange.num_aggregate": 5}, ["exchange.num_aggregate=5", "at most workers=4"]),
         ({"exchange.second_bits": 5}, ["exchange.second_bits=5", "collective='gather'", "'two_stage' or 'server'"]),
@@ -180,38 +186,74 @@ def test_defaults_are_not_shared() -> None:
         ),
         ({**TOPK, "feedback.masking": False}, ["feedback.masking=False", "no effect", "'error' for method=topk"]),
         ({**TOPK, "feedback.clip_norm": 1}, ["feedback.clip_norm=1.0", "no effect", "feedback.kind='auto'"]),
-        ({**TOPK, "feedback.kind": "none", "feedback.clip_value": 1}, ["feedback.clip_value=1.0", "feedback.kind='none'"]),
-        ({**TOPK, "feedback.both": True}, ["feedback.both=True", "gather encodes no means", "exchange.collective=two_stage"]),
+        (
+            {**TOPK, "feedback.kind": "none", "feedback.clip_value": 1},
+            ["feedback.clip_value=1.0", "feedback.kind='none'"],
+        ),
+        (
+            {**TOPK, "feedback.both": True},
+            ["feedback.both=True", "gather encodes no means", "exchange.collective=two_stage"],
+        ),
         ({**TOPK, **TWO_WAYS, "feedback.kind": "none"}, ["feedback.both=True", "no effect", "feedback.kind='none'"]),
         (
             {"method": "supersgd", "feedback.kind": "error"},
             ["feedback.kind='error'", "no effect", "method=supersgd", "legal here: auto, none"],
         ),
         ({"method": "qsgd", **TWO_WAYS}, ["feedback.both=True", "no effect", "'none' for method=qsgd"]),
-        ({"method": "qsgd", **TWO_WAYS, "layers": ["fc = trn"]}, ["feedback.both=True", "'none' for method=qsgd, 'none' for method=trn"]),
+        (
+            {"method": "qsgd", **TWO_WAYS, "layers": ["fc = trn"]},
+            ["feedback.both=True", "'none' for method=qsgd, 'none' for method=trn"],
+        ),
         ({"method": "powersgd", **TWO_WAYS}, ["feedback.both=True", "factors are exact", "exchange.collective=server"]),
-        ({"method": "powersgd", **TWO_WAYS, "exchange.collective": "auto"}, ["feedback.both=True", "factors are exact"]),
-        ({"method": "dgc", "method.warmup_every": 5, "method.warmup_ratios": []}, ["method.warmup_ratios=[]", "at least 1 value"]),
-        ({"method": "casq", "method.cells": 9, "method.cells_ratio": 0.1}, ["method.cells_ratio=0.1", "no effect with method.cells=9"]),
-        ({"method": "dgc", "optim.nesterov": True, "optim.momentum": 0}, ["optim.nesterov=True", "no effect", "optim.momentum=0.0"]),
+        (
+            {"method": "powersgd", **TWO_WAYS, "exchange.collective": "auto"},
+            ["feedback.both=True", "factors are exact"],
+        ),
+        (
+            {"method": "dgc", "method.warmup_every": 5, "method.warmup_ratios": []},
+            ["method.warmup_ratios=[]", "at least 1 value"],
+        ),
+        (
+            {"method": "casq", "method.cells": 9, "method.cells_ratio": 0.1},
+            ["method.cells_ratio=0.1", "no effect with method.cells=9"],
+        ),
+        (
+            {"method": "dgc", "optim.nesterov": True, "optim.momentum": 0},
+            ["optim.nesterov=True", "no effect", "optim.momentum=0.0"],
+        ),
         ({"exchange.timeout_s": 0}, ["exchange.timeout_s=0.0", "at least 1"]),
         ({"label_smoothing": 1.5}, ["label_smoothing=1.5", "at most 1"]),
         ({"data": "cifar10", "data.cutout": -1}, ["data.cutout=-1", "at least 0"]),
         ({"data": "digits", "data.cutout": 2}, ["data=digits", "'data.cutout'"]),
-        ({"schedule": "step", "schedule.warmup_factor": 0.5}, ["schedule.warmup_factor=0.5", "no effect", "warmup_steps=0"]),
+        (
+            {"schedule": "step", "schedule.warmup_factor": 0.5},
+            ["schedule.warmup_factor=0.5", "no effect", "warmup_steps=0"],
+        ),
         ({"schedule": "cosine", "schedule.warmup_factor": 2}, ["schedule.warmup_factor=2.0", "at most 1"]),
         ({"schedule.warmup_factor": 0.5}, ["schedule.warmup_factor=0.5", "no effect", "warmup_steps=0"]),
-        ({**LINES, "schedule.warmup_steps": 5}, ["schedule=piecewise_linear", "'schedule.warmup_steps'", "schedule.at, schedule.factors"]),
-        ({"optim": "adam", "optim.decay_norms": False}, ["optim.decay_norms=False", "no effect", "optim.weight_decay=0.0", "above 0"]),
+        (
+            {**LINES, "schedule.warmup_steps": 5},
+            ["schedule=piecewise_linear", "'schedule.warmup_steps'", "schedule.at, schedule.factors"],
+        ),
+        (
+            {"optim": "adam", "optim.decay_norms": False},
+            ["optim.decay_norms=False", "no effect", "optim.weight_decay=0.0", "above 0"],
+        ),
         ({"method": "sgd", "optim.scale_lr": "sqrt"}, ["optim.scale_lr='sqrt'", "method=sgd", "legal here: none"]),
-        ({"trajectory": "sgd", "measure.every": 3, "optim.scale_lr": "linear"}, ["optim.scale_lr='linear'", "trajectory='sgd'", "none"]),
+        (
+            {"trajectory": "sgd", "measure.every": 3, "optim.scale_lr": "linear"},
+            ["optim.scale_lr='linear'", "trajectory='sgd'", "none"],
+        ),
         ({"optim.scale_lr": "cubic"}, ["optim.scale_lr='cubic'", "none, linear, sqrt"]),
         ({"optim.clip_norm": -1}, ["optim.clip_norm=-1.0", "at least 0"]),
         ({"optim": "adamw", "optim.clip_value": "1"}, ["optim.clip_value='1'", "type float"]),
         ({"optim": "adamw", "optim.momentum": 0.9}, ["optim=adamw", "'optim.momentum'", "optim.beta1"]),
         ({**LINES, "schedule.at": [5, 5, 9]}, ["schedule.at=[5, 5, 9]", "each after the one before"]),
         ({**LINES, "schedule.at": []}, ["schedule.at=[]", "at least one step"]),
-        ({**LINES, "schedule.at": [0, 9]}, ["schedule.factors=[0.0, 1.0, 0.0]", "as many as the 2 steps of schedule.at=[0, 9]"]),
+        (
+            {**LINES, "schedule.at": [0, 9]},
+            ["schedule.factors=[0.0, 1.0, 0.0]", "as many as the 2 steps of schedule.at=[0, 9]"],
+        ),
         ({**LINES, "schedule.factors": [0, -1, 0]}, ["schedule.factors=[0.0, -1.0, 0.0]", "at least 0"]),
     ],
     ids=str,
@@ -265,8 +307,14 @@ def test_help_names_every_setting_with_default_and_reason() -> None:
         config = resolving.resolve(choice)
         section, _, short = name.rpartition(".")
         value = (config[section] if section else config)[short]
-        shown = value if isinstance(value, str) and value else repr(value) if isinstance(value, str) else json.dumps(value)
-        matching = [entry for entry in entries.get(name, []) if entry.startswith(f"  {name}={shown}") and item.metadata["reason"] in entry]
+        shown = (
+            value if isinstance(value, str) and value else repr(value) if isinstance(value, str) else json.dumps(value)
+        )
+        matching = [
+            entry
+            for entry in entries.get(name, [])
+            if entry.startswith(f"  {name}={shown}") and item.metadata["reason"] in entry
+        ]
         assert matching, f"{name}={shown} with its reason is not in the help"
     for group, name in CHOICES:
         assert re.search(rf"^ {group}=.*\b{name}\b", text, re.MULTILINE), f"{group}={name} is not in the help"

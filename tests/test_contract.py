@@ -98,7 +98,11 @@ def build(case: str, **settings):
         chosen["bucket_size"] = max(chosen["bucket_size"], known["bucket_size"].metadata["low"])
     for option in options:
         key, value = option.split("=")
-        chosen[key] = value == "true" if known[key].type == "bool" else {"int": int, "float": float, "str": str}[known[key].type](value)
+        chosen[key] = (
+            value == "true"
+            if known[key].type == "bool"
+            else {"int": int, "float": float, "str": str}[known[key].type](value)
+        )
     if chosen.get("scale") == "none":
         chosen.pop("bucket_size", None)
     return entry.load()(entry.settings(**chosen))
@@ -172,7 +176,9 @@ UNBIASED_INPUTS = {
 def test_unbiased(name, x):
     """For independent unbiased estimates T |mean_T - x|^2 and the mean squared error agree; a bias b adds T b^2."""
     compressor, x, count = build(name), x.double(), 250
-    draws = torch.stack([compressor.decode(compressor.encode(x.float(), Key(1, step, 0, "x"))) for step in range(count)]).double()
+    draws = torch.stack(
+        [compressor.decode(compressor.encode(x.float(), Key(1, step, 0, "x"))) for step in range(count)]
+    ).double()
     error = draws - x
     per_coordinate = error.square().mean(dim=0)
     expected, got = float(per_coordinate.sum()), float(count * error.mean(dim=0).square().sum())
@@ -198,7 +204,9 @@ def test_the_error_is_the_one_of_theory(name):
     """``tests.theory``: on average over the keys; a method without a formula there is held by its claims alone."""
     compressor, x, count = build(name), gradient(512), 300
     if isinstance(compressor, Eden):
-        x = torch.randn(512, generator=torch.Generator().manual_seed(0))  # a bucket that few coordinates make up is rounded otherwise
+        x = torch.randn(
+            512, generator=torch.Generator().manual_seed(0)
+        )  # a bucket that few coordinates make up is rounded otherwise
     keys = [Key(1, step, 0, "x") for step in range(count)]
     expected = [error for error in (expected_error(compressor, x, key) for key in keys) if error is not None]
     if not expected:
@@ -237,7 +245,9 @@ def test_state_goes_through_a_checkpoint(name, tmp_path):
     fresh = build(name)
     fresh.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
     x = gradient(200)
-    assert torch.equal(fresh.encode(x, Key(1, 0, 0, "x")).to_bytes(), compressor.encode(x, Key(1, 0, 0, "x")).to_bytes())
+    assert torch.equal(
+        fresh.encode(x, Key(1, 0, 0, "x")).to_bytes(), compressor.encode(x, Key(1, 0, 0, "x")).to_bytes()
+    )
 
 
 @pytest.mark.parametrize("name", CASES)

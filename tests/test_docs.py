@@ -228,7 +228,9 @@ def test_the_tree_is_there() -> None:
 
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
 def test_paths_and_links_exist(document: str) -> None:
-    text = re.sub(r"^\|.*$", "", (ROOT / document).read_text(), flags=re.MULTILINE)  # the table also names others' files
+    text = re.sub(
+        r"^\|.*$", "", (ROOT / document).read_text(), flags=re.MULTILINE
+    )  # the table also names others' files
     text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     named = re.findall(r"`((?:nuq|grid|train|analysis|tests|pjobs)/[\w/.]*)`", text)
     named += re.findall(r"`(\.ci/run|[\w.]+\.(?:py|yml|txt|toml))`", text)
@@ -260,7 +262,14 @@ def test_contributing_fits_one_screen() -> None:
 def test_the_ddp_example_trains(tmp_path: Path) -> None:
     (source,) = _blocks(_section("Compress your own training"), "python")
     (tmp_path / "train_ddp.py").write_text(source)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(tmp_path / "train_ddp.py")]
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        str(tmp_path / "train_ddp.py"),
+    ]
     done = subprocess.run(torchrun, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert sorted(re.findall(r"rank \d", done.stdout)) == ["rank 0", "rank 1"]

@@ -31,7 +31,9 @@ def _another(value: Any, item: dataclasses.Field[Any]) -> Any:
     if isinstance(value, str):
         return f"{value}x"
     if isinstance(value, list):
-        return [*value[:-1], _another(value[-1], item)] if value else ["fc = supersgd"]  # as long as before: another list may go with it
+        return (
+            [*value[:-1], _another(value[-1], item)] if value else ["fc = supersgd"]
+        )  # as long as before: another list may go with it
     larger = value + 1 if isinstance(value, int) else value + 0.0625
     if rule["high"] is None or larger <= rule["high"]:
         return larger
@@ -39,7 +41,9 @@ def _another(value: Any, item: dataclasses.Field[Any]) -> Any:
 
 
 @pytest.mark.parametrize(("choice", "name", "item"), SETTINGS, ids=[f"{list(c.values())}{n}" for c, n, _ in SETTINGS])
-def test_identity_changes_with_what_can_change_a_result(choice: dict[str, Any], name: str, item: dataclasses.Field[Any]) -> None:
+def test_identity_changes_with_what_can_change_a_result(
+    choice: dict[str, Any], name: str, item: dataclasses.Field[Any]
+) -> None:
     base = {**choice, "measure.every": 7}  # legal with either trajectory
     config = resolving.resolve(base)
     section, _, short = name.rpartition(".")
@@ -63,7 +67,12 @@ def test_only_these_settings_change_no_result() -> None:
 
 def test_experiments_that_are_named_already_keep_their_names() -> None:
     """Every line of pjobs/ ends with the identity that its settings had when it was written."""
-    lines = [line for path in sorted(ROOT.glob("pjobs/*.sh")) for line in path.read_text().splitlines() if line.startswith("run ")]
+    lines = [
+        line
+        for path in sorted(ROOT.glob("pjobs/*.sh"))
+        for line in path.read_text().splitlines()
+        if line.startswith("run ")
+    ]
     assert len(lines) > 100
     for line in lines:
         config = resolving.resolve(command_line.parse_overrides(shlex.split(line)[1:]))
@@ -85,7 +94,9 @@ def test_a_setting_counts_unless_default_where_it_is_younger_than_names() -> Non
     assert "exchange" not in run_identity.result_settings(config)
     older = {key: value for key, value in config.items() if key != "exchange"}
     assert run_identity.identity(older) == run_identity.identity(config) == run_identity.identity(resolving.resolve({}))
-    chosen = run_identity.result_settings(resolving.resolve({"exchange.collective": "server", "exchange.second_bits": 4}))
+    chosen = run_identity.result_settings(
+        resolving.resolve({"exchange.collective": "server", "exchange.second_bits": 4})
+    )
     assert chosen["exchange"] == {"collective": "server"}
     with pytest.raises(KeyError):  # which every configuration has
         run_identity.identity({key: value for key, value in config.items() if key != "measure"})

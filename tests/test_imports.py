@@ -88,7 +88,10 @@ RULES = (
     Rule(("train.data",), DATA),
     Rule(("train.models",), (*DATA, "train.models")),
     Rule(("train",), (*DATA, "tensorboardX", "train")),
-    Rule(("analysis",), (*OURS, *LEVELS, "grid", "pandas", "matplotlib", "yaml", "rich", "google", "tensorboardX", "bokeh", "analysis")),
+    Rule(
+        ("analysis",),
+        (*OURS, *LEVELS, "grid", "pandas", "matplotlib", "yaml", "rich", "google", "tensorboardX", "bokeh", "analysis"),
+    ),
     Rule(("main",), (*OURS, *HYDRA, "train")),
     Rule(("setup",), ("setuptools",)),
 )
@@ -105,7 +108,9 @@ TORCH_FREE = [
     name
     for name in map(_module, FILES)
     if name in ("args", "grid_run")
-    or name.startswith(("settings", "files", "grid", "analysis", "nuq.registry", "nuq.settings", "nuq.native", "nuq.levels"))
+    or name.startswith(
+        ("settings", "files", "grid", "analysis", "nuq.registry", "nuq.settings", "nuq.native", "nuq.levels")
+    )
 ]
 
 
@@ -186,7 +191,9 @@ def circles(edges: Mapping[str, set[str]]) -> list[str]:
 
 
 def test_nothing_imports_in_a_circle() -> None:
-    """Imports inside functions and for typing count too; those of a package's own ``__init__`` do not, unless it is named."""
+    """Imports inside functions and for typing count too; those of a package's own ``__init__`` do not, unless it is
+    named.
+    """
     known = {_module(path): path for path in FILES}
     edges = {}
     for module, path in known.items():
@@ -203,7 +210,9 @@ def test_a_circle_is_found() -> None:
 
 
 def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def test_torch_stays_out() -> None:
@@ -212,7 +221,10 @@ def test_torch_stays_out() -> None:
     lines = ["import importlib, sys"]
     for name in TORCH_FREE:
         if not name.endswith("__main__"):
-            lines += [f"importlib.import_module({name!r})", f"assert 'torch' not in sys.modules, '{name} brings torch in'"]
+            lines += [
+                f"importlib.import_module({name!r})",
+                f"assert 'torch' not in sys.modules, '{name} brings torch in'",
+            ]
     done = _python("-c", "\n".join(lines))
     assert done.returncode == 0, done.stderr
 
@@ -269,6 +281,10 @@ def _is_settings(node: ast.ClassDef) -> bool:
 
 @pytest.mark.parametrize("path", RULED, ids=_module)
 def test_public_names_are_documented(path: Path) -> None:
-    public = [node for node in _tree(path).body if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")]
+    public = [
+        node
+        for node in _tree(path).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
+    ]
     plain = [node for node in public if not (isinstance(node, ast.ClassDef) and _is_settings(node))]
     assert not [node.name for node in plain if not ast.get_docstring(node)]

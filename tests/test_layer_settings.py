@@ -37,7 +37,9 @@ def test_names_stay_readable_and_older_identities_what_they_were() -> None:
     assert run_identity.run_name(config).startswith("alq-3b+topk+supersgd-cnn-digits-s1-")
     plain = resolving.resolve({})
     assert (
-        run_identity.identity(config) != run_identity.identity(plain) != run_identity.identity(resolving.resolve({"layers": LINES[::-1]}))
+        run_identity.identity(config)
+        != run_identity.identity(plain)
+        != run_identity.identity(resolving.resolve({"layers": LINES[::-1]}))
     )
     assert "layers" not in run_identity.result_settings(plain)
 
@@ -53,9 +55,15 @@ def test_momentum_acts_in_the_workers_where_a_layers_method_wants_it() -> None:
     names = ["conv1.weight", "conv1.bias", "fc.weight"]
     config = resolving.resolve({"layers": ["*.bias = supersgd", "conv1 = dgc"]})
     assert sections.momentum_in_workers_of(config, names) == [True, False, False]
-    assert sections.momentum_in_workers_of(resolving.resolve({"layers": ["conv1 = dgc"], "feedback.kind": "none"}), names) == [False] * 3
     assert (
-        sections.momentum_in_workers_of(resolving.resolve({"layers": ["conv1 = topk"], "feedback.kind": "momentum"}), names) == [True] * 3
+        sections.momentum_in_workers_of(resolving.resolve({"layers": ["conv1 = dgc"], "feedback.kind": "none"}), names)
+        == [False] * 3
+    )
+    assert (
+        sections.momentum_in_workers_of(
+            resolving.resolve({"layers": ["conv1 = topk"], "feedback.kind": "momentum"}), names
+        )
+        == [True] * 3
     )
     assert sections.momentum_in_workers_of(resolving.resolve({"method": "dgc"}), names) == [True] * 3
 

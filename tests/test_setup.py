@@ -23,7 +23,10 @@ needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is no
 
 def _requirements() -> list[Requirement]:
     extras = PROJECT["optional-dependencies"]
-    texts = [*PROJECT["dependencies"], *(text for name, part in extras.items() if name not in OPTIONAL for text in part)]
+    texts = [
+        *PROJECT["dependencies"],
+        *(text for name, part in extras.items() if name not in OPTIONAL for text in part),
+    ]
     return [Requirement(text) for text in texts]
 
 
@@ -92,7 +95,12 @@ def test_an_installed_torch_is_used(tmp_path: Path, has_torch: bool) -> None:
 def test_the_demo_is_four_commands() -> None:
     done = subprocess.run(["make", "-C", str(ROOT), "-n", "demo"], capture_output=True, text=True, check=True)
     found = re.findall(r"python (grid_run\.py .*|-m analysis .*)", done.stdout)
-    assert found == ["grid_run.py run demo demo", "-m analysis figures demo", "-m analysis table demo", "-m analysis report demo"]
+    assert found == [
+        "grid_run.py run demo demo",
+        "-m analysis figures demo",
+        "-m analysis table demo",
+        "-m analysis report demo",
+    ]
 
 
 def test_ci_runs_the_linters_and_the_readmes_test_command() -> None:

@@ -1,4 +1,5 @@
-"""Adding a method takes one file and one line of METHODS: a toy one is then in the help, the sweeps, the contract, training and figures.
+"""Adding a method takes one file and one line of METHODS: a toy one is then in the help, the sweeps, the contract,
+training and figures.
 
 Every check is a fresh process, as a user's would be: tables are built when modules are imported.
 """
@@ -76,7 +77,8 @@ class ToyCompressor:
 '''
 LINE = 'METHODS["toy"] = Method("Toy", Toy, "toy_method:ToyCompressor")'
 BEFORE = (
-    f"import sys; sys.path[:0] = [sys.argv.pop(1), '.']; from nuq.registry import METHODS, Method; from toy_method import Toy; {LINE}\n"
+    f"import sys; sys.path[:0] = [sys.argv.pop(1), '.']; from nuq.registry import METHODS, Method; from "
+    f"toy_method import Toy; {LINE}\n"
 )
 
 
@@ -91,7 +93,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def with_toy(folder: Path, then: str, *arguments: str) -> str:
     """What a Python program prints in which METHODS has the toy's line."""
     done = subprocess.run(
-        [sys.executable, "-c", BEFORE + then, str(folder), *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", BEFORE + then, str(folder), *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -111,7 +118,9 @@ def test_the_contract_holds_it(folder: Path) -> None:
 
 
 def test_a_sweep_picks_it_up_it_trains_and_the_analysis_draws_it(folder: Path) -> None:
-    """The sweep of all methods has it unasked; one of its runs ends, and shows in the table under its title and in a colour."""
+    """The sweep of all methods has it unasked; one of its runs ends, and shows in the table under its title and in a
+    colour.
+    """
     then = """
 import args, grid_run
 from pathlib import Path

@@ -25,7 +25,9 @@ from nuq.levels import code_tables, lloyd_max
 
 
 def expected_error(compressor: object, x: Tensor, key: Key) -> float | None:
-    """E |x - decoded|^2 over the random numbers, of a message of ``x``; None where there is no formula, but claims alone."""
+    """E |x - decoded|^2 over the random numbers, of a message of ``x``; None where there is no formula, but claims
+    alone.
+    """
     if isinstance(compressor, FullPrecision):
         return 0.0
     if isinstance(compressor, Eden):
@@ -39,9 +41,15 @@ def expected_error(compressor: object, x: Tensor, key: Key) -> float | None:
     if isinstance(compressor, Atomo):
         return _of_atoms(wide, compressor)
     if isinstance(compressor, Sides):
-        return sum(_of_sides(wide[i : i + compressor.bucket_size], compressor) for i in range(0, len(wide), compressor.bucket_size))
+        return sum(
+            _of_sides(wide[i : i + compressor.bucket_size], compressor)
+            for i in range(0, len(wide), compressor.bucket_size)
+        )
     if isinstance(compressor, Blockwise):
-        return sum(_of_block(wide[i : i + compressor.bucket_size], compressor) for i in range(0, len(wide), compressor.bucket_size))
+        return sum(
+            _of_block(wide[i : i + compressor.bucket_size], compressor)
+            for i in range(0, len(wide), compressor.bucket_size)
+        )
     if isinstance(compressor, HalfCast):
         return _of_cast(wide, compressor)
     if isinstance(compressor, SmaQ):
@@ -66,11 +74,17 @@ def _multiples(step: float) -> tuple[float, float, float]:
     p = np.diff(special.ndtr(edges))
     q = np.arange(-511, 512) * step
     density = np.exp(-0.5 * edges**2) / np.sqrt(2 * np.pi)
-    return float(special.entr(p).sum() / np.log(2)), float((q * (density[:-1] - density[1:])).sum()), float((p * q**2).sum())
+    return (
+        float(special.entr(p).sum() / np.log(2)),
+        float((q * (density[:-1] - density[1:])).sum()),
+        float((p * q**2).sum()),
+    )
 
 
 def _of_random_places(wide: np.ndarray, compressor: Keyed) -> float:
-    """Bucket by bucket (n/k - 1) |x|^2 where k of n values travel times n/k, (1 - k/n) |x|^2 where they travel as they are."""
+    """Bucket by bucket (n/k - 1) |x|^2 where k of n values travel times n/k, (1 - k/n) |x|^2 where they travel as they
+    are.
+    """
     size, error = compressor.settings.bucket_size or len(wide), 0.0
     for bucket in np.split(wide, range(size, len(wide), size)):
         share = max(1, int(np.ceil(round(len(bucket) * compressor.settings.ratio, 6)))) / len(bucket)
@@ -88,7 +102,9 @@ def _water_filled(sizes: np.ndarray, budget: float) -> np.ndarray:
 
 
 def _of_atoms(wide: np.ndarray, compressor: Atomo) -> float | None:
-    """ATOMO, equation 4: the sum of size^2 (1/p - 1); codes of variance v_u, v_v make it size^2 ((1 + v_u) (1 + v_v) / p - 1)."""
+    """ATOMO, equation 4: the sum of size^2 (1/p - 1); codes of variance v_u, v_v make it size^2 ((1 + v_u) (1 + v_v) /
+    p - 1).
+    """
     settings, n = compressor.settings, len(wide)
     if settings.atoms == "entries":
         p = _water_filled(np.abs(wide), np.ceil(round(n * settings.ratio, 6)))
@@ -97,7 +113,9 @@ def _of_atoms(wide: np.ndarray, compressor: Atomo) -> float | None:
     if settings.svd == "randomized" or compressor._whole(rows, columns, n):
         return None
     u, sizes, v = np.linalg.svd(np.pad(wide, (0, rows * columns - n)).reshape(rows, columns), full_matrices=False)
-    seconds = [(1 + _of_codes(a, settings.bits)) * (1 + _of_codes(b, settings.bits)) for a, b in zip(u.T, v, strict=True)]
+    seconds = [
+        (1 + _of_codes(a, settings.bits)) * (1 + _of_codes(b, settings.bits)) for a, b in zip(u.T, v, strict=True)
+    ]
     return float(np.sum(sizes**2 * (np.array(seconds) / _water_filled(sizes, settings.svd_rank) - 1)))
 
 
@@ -108,10 +126,17 @@ def _of_codes(vector: np.ndarray, bits: int) -> float:
 
 
 def _of_quantizer(quantizer: Quantizer, x: Tensor) -> float:
-    """norm^2 * sum of (r - l)(u - r), for what is cut into buckets; step^2 / 12 a coordinate after subtractive dither."""
+    """norm^2 * sum of (r - l)(u - r), for what is cut into buckets.
+
+    Step^2 / 12 a coordinate after subtractive dither.
+    """
     size = quantizer.bucket_size
     assert x.numel() % size == 0
-    pairs = operators.bucket_scales(x, size, quantizer.norm, quantizer.multiple).view(-1, spec.scales_per_bucket(quantizer.norm)).double()
+    pairs = (
+        operators.bucket_scales(x, size, quantizer.norm, quantizer.multiple)
+        .view(-1, spec.scales_per_bucket(quantizer.norm))
+        .double()
+    )
     scales = pairs[:, :1]
     if quantizer.dither:
         return float((scales * 2 / (quantizer.levels.num_levels - 1)).square().sum() * size / 12)
@@ -132,7 +157,9 @@ def _between(size: np.ndarray, step: np.ndarray | float) -> float:
 
 
 def _of_sides(x: np.ndarray, compressor: Sides) -> float:
-    """EF-signSGD, Section 4: |x|^2 - |x|_1^2 / d; with r the rms |x - r sign(x)|^2; 1-bit SGD: the variance within either side."""
+    """EF-signSGD, Section 4: |x|^2 - |x|_1^2 / d; with r the rms |x - r sign(x)|^2; 1-bit SGD: the variance within
+    either side.
+    """
     if compressor.overshoots:
         return float(2 * (x**2).sum() - 2 * np.abs(x).sum() * np.sqrt((x**2).mean()))
     if compressor.values_per_bucket == 1:
@@ -162,7 +189,9 @@ def _of_cast(x: np.ndarray, compressor: HalfCast) -> float:
 
 
 def _of_smaq(x: np.ndarray, compressor: SmaQ) -> float | None:
-    """Within the threshold and beyond, steps of their own, in units of the standard deviation; the limit cuts off what is further out."""
+    """Within the threshold and beyond, steps of their own, in units of the standard deviation; the limit cuts off what
+    is further out.
+    """
     if compressor.samples or not compressor.stochastic:
         return None
     codes, size = compressor.codes, np.abs(x - x.mean()) / x.std()

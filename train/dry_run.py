@@ -1,4 +1,5 @@
-"""A few tiny steps of any experiment on this machine, whatever its data set or device: ``python -m train.dry_run OVERRIDES``.
+"""A few tiny steps of any experiment on this machine, whatever its data set or device:
+``python -m train.dry_run OVERRIDES``.
 
 The real code runs end to end: data (marked stand-in tensors of the same shape where the files are not here), one level
 update, one measurement where the experiment measures, one evaluation, one checkpoint written and resumed.  Then time,
@@ -35,9 +36,13 @@ from train.steps.trainer import Trainer
 
 STEPS = 4
 BATCH_SIZE = 4
-ACCUMULATE = 2  # minibatches per worker and step are at most so many: the gradient that they are added to is in memory as in the full run
+# minibatches per worker and step are at most so many: the gradient that they are added to is in memory as in the full
+# run
+ACCUMULATE = 2
 EVAL_BATCHES = 1
-PASS_COPIES = 3  # of the kept activations, in a training pass: measured with ResNet-8 and ResNet-20 at batch size 128 on CPU
+PASS_COPIES = (
+    3  # of the kept activations, in a training pass: measured with ResNet-8 and ResNet-20 at batch size 128 on CPU
+)
 EVAL_COPIES = 3  # of the largest activation: a layer's input, its output and one on the way
 
 
@@ -62,10 +67,23 @@ def shrunk(config: dict[str, Any]) -> dict[str, Any]:
         method.update(update_at=[*first, STEPS // 2], update_every=0, num_samples=min(method["num_samples"], 2))
     measure = {"every": STEPS if config["measure"]["every"] else 0, "num_samples": 2}
     untrain = {**config["untrain"], "steps": min(config["untrain"]["steps"], 1)}
-    small = {"steps": STEPS, "batch_size": min(BATCH_SIZE, config["batch_size"]), "eval_batch_size": BATCH_SIZE, "eval_every": STEPS}
+    small = {
+        "steps": STEPS,
+        "batch_size": min(BATCH_SIZE, config["batch_size"]),
+        "eval_batch_size": BATCH_SIZE,
+        "eval_every": STEPS,
+    }
     compute = {**config["compute"], "accumulate": min(ACCUMULATE, config["compute"]["accumulate"])}
     every_step = {"log_every": 1, "checkpoint_every": STEPS // 2}
-    return {**config, "method": method, "measure": measure, "untrain": untrain, "compute": compute, **small, **every_step}
+    return {
+        **config,
+        "method": method,
+        "measure": measure,
+        "untrain": untrain,
+        "compute": compute,
+        **small,
+        **every_step,
+    }
 
 
 def in_one_process(config: dict[str, Any]) -> dict[str, Any]:
@@ -73,7 +91,10 @@ def in_one_process(config: dict[str, Any]) -> dict[str, Any]:
     exchange = config["exchange"]
     if exchange["collective"] != "hierarchical":
         return config
-    print("dry run: collective=auto in place of hierarchical, which takes several processes: every worker counts as a machine")
+    print(
+        "dry run: collective=auto in place of hierarchical, which takes several processes: every worker counts as a "
+        "machine"
+    )
     return {**config, "exchange": {**exchange, "collective": "auto"}}
 
 
@@ -107,11 +128,15 @@ def _seconds(action: Callable[[], Any], device: torch.device) -> float:
 
 
 def num_updates(method: Mapping[str, Any], steps: int) -> int:
-    """Level updates of a run of ``steps`` steps, as ``nuq.exchange.level_updates.LevelUpdater.next_update`` schedules them; 0 for fixed levels."""
+    """Level updates of a run of ``steps`` steps, as ``nuq.exchange.level_updates.LevelUpdater.next_update`` schedules
+    them; 0 for fixed levels.
+    """
     if "update_at" not in method:
         return 0
     period = method["update_every"]
-    return len({at for at in method["update_at"] if 0 <= at < steps}.union(range(period, steps, period) if period else ()))
+    return len(
+        {at for at in method["update_at"] if 0 <= at < steps}.union(range(period, steps, period) if period else ())
+    )
 
 
 def _updates_s(trainer: Trainer, config: dict[str, Any], full_pass_s: float) -> float:
@@ -125,7 +150,9 @@ def _updates_s(trainer: Trainer, config: dict[str, Any], full_pass_s: float) -> 
         settings = of_encoders[level_updater.encoder]
         gradient, _ = trainer.gradient(0, 0, trainer.order, "dry run")
         gradients = dict.fromkeys(workers.hosted, gradient)
-        observe_s = _seconds(lambda of=gradients, one=level_updater: workers.observe(of, 0, [one]), trainer.device) / len(gradients)
+        observe_s = _seconds(
+            lambda of=gradients, one=level_updater: workers.observe(of, 0, [one]), trainer.device
+        ) / len(gradients)
         solve_s = _seconds(lambda one=level_updater: workers.update_levels([one]), trainer.device)
         fresh = settings.statistics == "fresh" or not trainer.trains_on_method
         samples = settings.num_samples * workers.num_workers
@@ -151,7 +178,9 @@ def _activations(trainer: Trainer) -> list[int]:
         return tensor.detach()  # an output that kept itself would never be freed
 
     batch_size = trainer.config["batch_size"]
-    alone = Order(trainer.data.num_train, batch_size, 1, trainer.config["seed"], "dry run")  # accumulated minibatches come and go in turn
+    alone = Order(
+        trainer.data.num_train, batch_size, 1, trainer.config["seed"], "dry run"
+    )  # accumulated minibatches come and go in turn
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         trainer.gradient(0, 0, alone, "dry run")
     return [-(-size // batch_size) for size in kept.values()]
@@ -171,7 +200,9 @@ def _peak_bytes(device: torch.device) -> int:
 
 
 def dry_run(config: dict[str, Any]) -> dict[str, float]:
-    """Run it; estimate seconds, GB of memory and GB encoded by a worker of the full run, assuming that a pass grows with its samples."""
+    """Run it; estimate seconds, GB of memory and GB encoded by a worker of the full run, assuming that a pass grows
+    with its samples.
+    """
     wanted = "auto" if config["device"] == "cuda" and not torch.cuda.is_available() else config["device"]
     device = choose_device(wanted, 0)
     torch.set_num_threads(config["threads"])
@@ -185,7 +216,9 @@ def dry_run(config: dict[str, Any]) -> dict[str, float]:
         disk_bytes = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
 
     full = data.true_size(config)
-    num_train, num_test = (full.num_train, full.num_test) if dataset.is_stand_in else (dataset.num_train, dataset.num_test)
+    num_train, num_test = (
+        (full.num_train, full.num_test) if dataset.is_stand_in else (dataset.num_train, dataset.num_test)
+    )
     pass_s = _seconds(lambda: trainer.gradient(0, 0, trainer.order, "dry run"), device)
     workers = trainer.trained.num_workers
     exchange_s = max(_seconds(trainer.train_step, device) - workers * pass_s, 0.0)
@@ -242,8 +275,14 @@ def main(overrides: list[str]) -> int:
         return status.EXIT_INTERRUPTED
     names = {"training": "train_s", "level updates": "update_s", "measuring": "measure_s", "evaluating": "evaluate_s"}
     parts = ", ".join(f"{name} {duration(estimate[key])}" for name, key in names.items())
-    print(f"dry run of {run_identity.run_name(config)}: {STEPS} steps, level update, evaluation, checkpoint and resume went well")
-    print(f"  full run, all {config['workers']} workers in one process on this machine: about {duration(estimate['seconds'])} ({parts})")
+    print(
+        f"dry run of {run_identity.run_name(config)}: {STEPS} steps, level update, evaluation, checkpoint and resume "
+        f"went well"
+    )
+    print(
+        f"  full run, all {config['workers']} workers in one process on this machine: about "
+        f"{duration(estimate['seconds'])} ({parts})"
+    )
     print(f"  memory: about {estimate['memory_gb']:.2g} GB for all workers in one process")
     print(f"  disk: {estimate['disk_gb']:.2g} GB for the checkpoints and the first lines of the logs")
     print(f"  encoded by one worker over the full run: {estimate['sent_gb']:.3g} GB, however often it is sent")

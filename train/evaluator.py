@@ -1,10 +1,11 @@
 """``python main.py mode=evaluate run=FOLDER``: a run's checkpoints, evaluated by another process as they appear.
 
-As ATOMO's distributed evaluator, it needs no word from the run: it reads ``config.yaml``, ``status.json`` and the checkpoints, here or on
-another machine that sees the folder.  It writes to ``FOLDER/evaluator`` alone: an event file with the scalars that the trainer's own
-evaluations have, at the checkpoint's step and time, which ``analysis`` draws with the run's own (which win where both evaluated a step),
-and ``evaluations.json``.  A checkpoint that is replaced before it is opened is missed; one that is replaced while it is read is read to
-its end, for it is the open file that is read.
+As ATOMO's distributed evaluator, it needs no word from the run: it reads ``config.yaml``, ``status.json`` and the
+checkpoints, here or on another machine that sees the folder.  It writes to ``FOLDER/evaluator`` alone: an event file
+with the scalars that the trainer's own evaluations have, at the checkpoint's step and time, which ``analysis`` draws
+with the run's own (which win where both evaluated a step), and ``evaluations.json``.  A checkpoint that is replaced
+before it is opened is missed; one that is replaced while it is read is read to its end, for it is the open file that is
+read.
 """
 
 from __future__ import annotations
@@ -49,10 +50,21 @@ class Evaluator:
         self.run_dir = Path(settings.run)
         config = read_config(self.run_dir)
         self.identity = run_identity.identity(config)
-        chosen = {"data_dir": settings.data_dir, "threads": settings.threads, "eval_batch_size": settings.eval_batch_size}
+        chosen = {
+            "data_dir": settings.data_dir,
+            "threads": settings.threads,
+            "eval_batch_size": settings.eval_batch_size,
+        }
         config |= {"device": settings.device, **{key: value for key, value in chosen.items() if value}}
-        config["compute"] = config["compute"] | {"cuda_graphs": False, "compile": False}  # means of training, which the device may lack
-        self.splits = ("test", "train") if settings.splits == "both" or (settings.splits == "run" and config["eval_train"]) else ("test",)
+        config["compute"] = config["compute"] | {
+            "cuda_graphs": False,
+            "compile": False,
+        }  # means of training, which the device may lack
+        self.splits = (
+            ("test", "train")
+            if settings.splits == "both" or (settings.splits == "run" and config["eval_train"])
+            else ("test",)
+        )
         torch.set_num_threads(config["threads"])
         self.device = choose_device(settings.device, 0)
         try:
@@ -66,13 +78,18 @@ class Evaluator:
         self._events: EventFile | None = None
 
     def evaluate(self, path: Path, state: dict[str, Any], saved_at_s: float) -> dict[str, float]:
-        """V* and T* scalars of a file's state, which are kept before they are returned.  CheckpointError where it is another run's."""
+        """V* and T* scalars of a file's state, which are kept before they are returned.
+
+        CheckpointError where it is another run's.
+        """
         checkpoint.check_identity(path, state, self.identity)
         if words := checkpoint.other_data(state, self.data.name, self.data.fingerprint):
             way_out = "evaluate it with the files that it began with (data_dir, NUQ_DATA; of data=text: the Python)"
             raise CheckpointError(f"{path}: {words}: {way_out}")
         try:
-            checkpoint.check_values(state, {"model": self.model.state_dict(), "totals": vars(Totals())}, self.config["steps"])
+            checkpoint.check_values(
+                state, {"model": self.model.state_dict(), "totals": vars(Totals())}, self.config["steps"]
+            )
             models.restore(self.model, state)
         except checkpoint.UNREADABLE as error:
             raise CheckpointError(f"{path} does not fit this run ({checkpoint.reason(error)})") from error
@@ -100,7 +117,10 @@ class Evaluator:
             found = checkpoint.find(self.run_dir, self.identity, torch.device("cpu"))
             if found is not None:
                 if found.damage:
-                    print(f"main.py: {found.damage}: evaluating {found.path}, of step {found.state['step']}", file=sys.stderr)
+                    print(
+                        f"main.py: {found.damage}: evaluating {found.path}, of step {found.state['step']}",
+                        file=sys.stderr,
+                    )
                 self.evaluate(found.path, found.state, found.path.stat().st_mtime)
                 return
             time.sleep(0.2)
@@ -108,14 +128,20 @@ class Evaluator:
 
 
 _SHOWN = {"Vacc": ".2f", **{f"V{name}": ".4f" for name in WORDS}, "Vloss": ".4f", "Tacc": ".2f", "Tloss": ".4f"}
-_WORDS = {"Vacc": "test accuracy in %", "Vloss": "test loss", "Tacc": "training accuracy in %", "Tloss": "training loss"}
+_WORDS = {
+    "Vacc": "test accuracy in %",
+    "Vloss": "test loss",
+    "Tacc": "training accuracy in %",
+    "Tloss": "training loss",
+}
 _WORDS |= {f"V{name}": f"test {word}" for name, word in WORDS.items()}
 
 
 def run(settings: Evaluation) -> int:
     """Evaluate as ``settings`` say.
 
-    Returns the exit code: 0 where the run is done (or ``once``), 2 for what cannot be read, 4 where another process evaluates it, else 1.
+    Returns the exit code: 0 where the run is done (or ``once``), 2 for what cannot be read, 4 where another process
+    evaluates it, else 1.
     """
     try:
         evaluator = Evaluator(settings)
@@ -141,7 +167,9 @@ def run(settings: Evaluation) -> int:
 
 
 def follow(evaluator: Evaluator, patience_s: float, poll_s: float) -> int:
-    """Evaluate every checkpoint that appears until the run has ended, or has shown no sign of life for ``patience_s``."""
+    """Evaluate every checkpoint that appears until the run has ended,
+    or has shown no sign of life for ``patience_s``.
+    """
     run_dir, seen, told, sign, heard = evaluator.run_dir, dict[Mark, bool](), "", None, time.monotonic()
     while True:
         status, damage = _read_status(run_dir)  # before the checkpoints, of which the last is there when it says done
@@ -154,7 +182,10 @@ def follow(evaluator: Evaluator, patience_s: float, poll_s: float) -> int:
             return 1
         if state in ("failed", "diverged"):
             failure = status.get("failure") or {}
-            print(f"main.py: {run_dir} {state} after step {step}: {failure.get('message', 'it does not say why')}", file=sys.stderr)
+            print(
+                f"main.py: {run_dir} {state} after step {step}: {failure.get('message', 'it does not say why')}",
+                file=sys.stderr,
+            )
             return 1
         present = (state, step, status.get("attempt"), status.get("progress", status.get("heartbeat")), len(seen))
         if present != sign:
@@ -174,7 +205,10 @@ def follow(evaluator: Evaluator, patience_s: float, poll_s: float) -> int:
 
 
 def _evaluate_new(evaluator: Evaluator, seen: dict[Mark, bool]) -> None:
-    """Both generations of checkpoints, the older first, as far as they are new.  CheckpointError where the newest is another run's."""
+    """Both generations of checkpoints, the older first, as far as they are new.
+
+    CheckpointError where the newest is another run's.
+    """
     odd = ""
     for name in (checkpoint.PREVIOUS, checkpoint.FILE):
         path = evaluator.run_dir / name
@@ -207,10 +241,14 @@ def _evaluate_new(evaluator: Evaluator, seen: dict[Mark, bool]) -> None:
 
 
 def read_config(run_dir: Path) -> dict[str, Any]:
-    """The full configuration of a run, with today's defaults where it is older than a setting; ValueError where it cannot be had."""
+    """The full configuration of a run, with today's defaults where it is older than a setting; ValueError where it
+    cannot be had.
+    """
     path = run_dir / "config.yaml"
     if not run_dir.is_dir():
-        raise ValueError(f"run={str(run_dir)!r}: there is no such folder; legal is the folder of a run, as in runs/main/NAME")
+        raise ValueError(
+            f"run={str(run_dir)!r}: there is no such folder; legal is the folder of a run, as in runs/main/NAME"
+        )
     try:
         content = yaml.safe_load(text(path))
         flat = {key: value for key, value in content.items() if not isinstance(value, dict)}

@@ -54,7 +54,9 @@ def launch(config: dict[str, Any], stop: StopSignal | None = None) -> int:
     torch.set_num_threads(config["threads"])
     (return_freed_memory if "activations" in formats_of(config["tensors"]) else keep_freed_memory)()
     if config["threads"] > 1:
-        warnings.warn(f"threads={config['threads']}: results differ in the last bits from runs with threads=1", stacklevel=1)
+        warnings.warn(
+            f"threads={config['threads']}: results differ in the last bits from runs with threads=1", stacklevel=1
+        )
     try:
         rank = rendezvous.own_rank()
     except ValueError as error:
@@ -75,7 +77,9 @@ def launch(config: dict[str, Any], stop: StopSignal | None = None) -> int:
                 rank_failure.forget(run_dir)
                 statuses.write_text(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False))
             here = machine.describe(device, statuses.ROOT) if rank == 0 else {}
-            status = statuses.Status(run_dir if rank == 0 else None, config["steps"], _describe(device), config["threads"], here)
+            status = statuses.Status(
+                run_dir if rank == 0 else None, config["steps"], _describe(device), config["threads"], here
+            )
         except Held as error:
             return _refuse(error, statuses.EXIT_HELD)
         except Preempted as why:
@@ -95,11 +99,17 @@ def launch(config: dict[str, Any], stop: StopSignal | None = None) -> int:
         return _train(config, run_dir, device, status, log, stop)
 
 
-def _train(config: dict[str, Any], run_dir: Path, device: torch.device, status: statuses.Status, log: Log, stop: StopSignal) -> int:
+def _train(
+    config: dict[str, Any], run_dir: Path, device: torch.device, status: statuses.Status, log: Log, stop: StopSignal
+) -> int:
     """The run itself; whatever ends it is written to the status."""
     rank, timeout_s = rendezvous.own_rank(), config["exchange"]["timeout_s"]
     try:
-        with status.beating(), rendezvous.process_group(device, timeout_s, stop) as group, rank_failure.told(run_dir, rank):
+        with (
+            status.beating(),
+            rendezvous.process_group(device, timeout_s, stop) as group,
+            rank_failure.told(run_dir, rank),
+        ):
             try:
                 with status.progress.during("loading data and model"), stop.at_once():
                     trainer = Trainer(config, device=device, group=group)
@@ -128,7 +138,11 @@ def _train(config: dict[str, Any], run_dir: Path, device: torch.device, status: 
         code, why = (rank_failure.found(run_dir) if rank == 0 else None) or (statuses.EXIT_CRASH, error)
         return _leave(status, code, why)
     except KeyboardInterrupt:
-        return _leave(status, statuses.EXIT_INTERRUPTED, Preempted("interrupted; started again, it goes on from its last checkpoint"))
+        return _leave(
+            status,
+            statuses.EXIT_INTERRUPTED,
+            Preempted("interrupted; started again, it goes on from its last checkpoint"),
+        )
     except OSError as error:
         return _leave(status, statuses.EXIT_CRASH, _unwritable(error, run_dir))
     except BaseException as error:
@@ -152,12 +166,18 @@ def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
         if (run_dir / "status.json").exists() or any((run_dir / name).exists() for name in GENERATIONS):
             if path.exists():  # the first rank has written both meanwhile
                 return _check_folder(run_dir, config)
-            raise ValueError(f"{path} is missing from a folder that holds a run: put it back or choose another run_dir") from None
+            raise ValueError(
+                f"{path} is missing from a folder that holds a run: put it back or choose another run_dir"
+            ) from None
         return
     except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is damaged ({type(error).__name__}): put it back or choose another run_dir") from error
+        raise ValueError(
+            f"{path} is damaged ({type(error).__name__}): put it back or choose another run_dir"
+        ) from error
     if before != run_identity.identity(config):
-        raise ValueError(f"run_dir={str(run_dir)!r} holds a run of other settings (see its config.yaml): choose another folder")
+        raise ValueError(
+            f"run_dir={str(run_dir)!r} holds a run of other settings (see its config.yaml): choose another folder"
+        )
 
 
 def _warn_of_damage(path: Path) -> None:
@@ -193,10 +213,16 @@ def _unwritable(error: OSError, run_dir: Path) -> OSError:
     if isinstance(error, statuses.FolderTaken):
         words = statuses.describe(error)
     elif isinstance(error, statuses.FolderGone) or not run_dir.is_dir():
-        words = f"{run_dir}: the run folder was removed, moved or replaced while the run was in it; what it held is where it is now"
+        words = (
+            f"{run_dir}: the run folder was removed, moved or replaced while the run was in it; what it held is "
+            f"where it is now"
+        )
     else:
         where = "" if error.filename else f"{run_dir}: "
-        words = f"{where}{statuses.describe(error)}; what was saved before is whole, and started again the run goes on from it"
+        words = (
+            f"{where}{statuses.describe(error)}; what was saved before is whole, and started again the run goes "
+            f"on from it"
+        )
     return type(error)(words).with_traceback(error.__traceback__)
 
 

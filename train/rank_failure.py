@@ -1,4 +1,5 @@
-"""What ended another rank, told to the first one, which alone keeps the status: else it would know no more than that the rank is gone.
+"""What ended another rank, told to the first one, which alone keeps the status: else it would know no more than that
+the rank is gone.
 
 A small file in the run folder, which the machines of a run share, written before the rank leaves.
 """
@@ -29,7 +30,9 @@ def forget(run_dir: Path) -> None:
 
 @contextlib.contextmanager
 def told(run_dir: Path, rank: int) -> Iterator[None]:
-    """What goes wrong inside is told to the first rank; not what it knows itself, that a rank is lost or that all were asked to stop."""
+    """What goes wrong inside is told to the first rank; not what it knows itself, that a rank is lost or that all were
+    asked to stop.
+    """
     try:
         yield
     except (RankLost, Preempted):
@@ -56,6 +59,8 @@ def found(run_dir: Path) -> tuple[int, statuses.RankFailed] | None:
             return None
         content = json.loads(path.read_text())
         rank = path.stem.removeprefix("failure.rank")
-        return int(content["exit_code"]), statuses.RankFailed(f"rank {rank}: {content['message']}", str(content["signature"]))
+        return int(content["exit_code"]), statuses.RankFailed(
+            f"rank {rank}: {content['message']}", str(content["signature"])
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -1,9 +1,10 @@
-"""Builds experiments on stand-in data before anything is queued: ``python -m train.rehearsal``, one JSON object in and one out.
+"""Builds experiments on stand-in data before anything is queued: ``python -m train.rehearsal``, one JSON object in and
+one out.
 
-In: ``{"build": [...], "data": [...], "limit_s": 60}``, two lists of resolved configurations.  Out: ``refused``, for each of the first why
-its model, data and method do not go together (empty where they do, null where the time was over), and ``data``, for each of the second
-the fingerprint and the sizes of its data set as it lies here (null where it does not).  Everything is built as in a run, and one gradient
-of BATCH_SIZE examples goes through the model.
+In: ``{"build": [...], "data": [...], "limit_s": 60}``, two lists of resolved configurations.  Out: ``refused``, for
+each of the first why its model, data and method do not go together (empty where they do, null where the time was over),
+and ``data``, for each of the second the fingerprint and the sizes of its data set as it lies here (null where it does
+not).  Everything is built as in a run, and one gradient of BATCH_SIZE examples goes through the model.
 """
 
 from __future__ import annotations

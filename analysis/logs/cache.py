@@ -1,9 +1,9 @@
 """What was read of a sweep, kept so that only runs whose files have changed are read again.
 
-In ``<runs>/.cache/<sweep>.sweep``, or below $XDG_CACHE_HOME where that cannot be written, lie parts (``analysis.logs.parts``) and an
-index: of each run the sizes and times of the files it was read from, its settings and status, and where its rows are.  Everything is JSON
-or plain arrays, written aside and renamed; parts are never changed, so that readers of an older index are not disturbed; whatever does not
-fit together counts as not there.
+In ``<runs>/.cache/<sweep>.sweep``, or below $XDG_CACHE_HOME where that cannot be written, lie parts
+(``analysis.logs.parts``) and an index: of each run the sizes and times of the files it was read from, its settings and
+status, and where its rows are.  Everything is JSON or plain arrays, written aside and renamed; parts are never changed,
+so that readers of an older index are not disturbed; whatever does not fit together counts as not there.
 """
 
 from __future__ import annotations
@@ -84,14 +84,18 @@ def read(folder: Path, reader: str) -> dict[str, Entry]:
                 opened[part] = parts.opened(folder, part) if _PART_NAME.fullmatch(part) else None
             kept = opened[part]
             seen = {kind: Seen(*record[kind]) for kind in ("scalars", "settings", "status")}
-            sound = all(isinstance(item.content, dict | None) and isinstance(item.notes, list) for item in seen.values())
+            sound = all(
+                isinstance(item.content, dict | None) and isinstance(item.notes, list) for item in seen.values()
+            )
             if kept is not None and sound and 0 <= number < kept.num_runs:
                 found[name] = Entry(**seen, part=kept, run=number, kept_in=part)
     return found
 
 
 def write(folder: Path, reader: str, entries: Mapping[str, Entry], before: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Keep ``entries``; of ``before``, as it was read, the parts are used again.  Returns the entries with their rows in the cache.
+    """Keep ``entries``; of ``before``, as it was read, the parts are used again.
+
+    Returns the entries with their rows in the cache.
 
     Raises OSError where nothing can be written.
     """
@@ -140,5 +144,9 @@ def _tidy(folder: Path, used: set[str | None], replaced: set[str | None]) -> Non
         for name in replaced:
             parts.remove(folder, str(name))
         for path in folder.iterdir():
-            if path.name != _INDEX and path.name.partition(".")[0] not in used and time.time() - path.stat().st_mtime > _OLD_S:
+            if (
+                path.name != _INDEX
+                and path.name.partition(".")[0] not in used
+                and time.time() - path.stat().st_mtime > _OLD_S
+            ):
                 shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)

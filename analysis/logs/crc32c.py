@@ -1,7 +1,7 @@
 """CRC-32C of many records at once.
 
-A CRC is linear over GF(2): the checksum of a record is the exclusive or of what each byte contributes at its distance from
-the end.  With one table per distance, n records of one length cost one table look-up per byte, vectorised over n.
+A CRC is linear over GF(2): the checksum of a record is the exclusive or of what each byte contributes at its distance
+from the end.  With one table per distance, n records of one length cost one table look-up per byte, vectorised over n.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def _tables() -> np.ndarray:
 
 
 def crc32c(columns: np.ndarray) -> np.ndarray:
-    """Checksums of n records of one length; ``columns`` is uint8 (length, n), so that one byte of all records is contiguous."""
+    """Checksums of n records of one length; ``columns`` is uint8 (length, n), so that one byte of all records is
+    contiguous.
+    """
     length, num = columns.shape
     tables = _tables()
     state = np.full(num, 0xFFFFFFFF, np.uint32)

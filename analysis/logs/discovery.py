@@ -15,7 +15,9 @@ DEPTH = 3
 
 @dataclass(frozen=True)
 class Run:
-    """A run and the files that lie directly in its folder, or are its evaluator's, each with size and time of change in ns."""
+    """A run and the files that lie directly in its folder, or are its evaluator's, each with size and time of change in
+    ns.
+    """
 
     name: str  # the folder as seen from the sweep's
     folder: Path
@@ -50,7 +52,9 @@ def find(sweep: Path, notes: list[str]) -> list[Run]:
 
 
 def _listed(folder: Path, name: str, notes: list[str]) -> tuple[dict[str, tuple[int, int]], Sequence[str]]:
-    """The files and folders in a folder, without those whose names begin with a dot; what vanishes meanwhile is left out."""
+    """The files and folders in a folder, without those whose names begin with a dot; what vanishes meanwhile is left
+    out.
+    """
     files: dict[str, tuple[int, int]] = {}
     inner: list[str] = []
     try:

@@ -1,8 +1,8 @@
 """TensorBoard event files to arrays, checksums verified, without TensorFlow, TensorBoard or torch.
 
-A file is a chain of records (``analysis.logs.framing``), and each record a protobuf ``Event``.  Nearly all records of a run are single
-scalars, so records of equal length are checked and taken apart together, as rows of a matrix; whatever has another shape goes one by one
-through the decoder in ``analysis.logs.protobuf``.
+A file is a chain of records (``analysis.logs.framing``), and each record a protobuf ``Event``.  Nearly all records of a
+run are single scalars, so records of equal length are checked and taken apart together, as rows of a matrix; whatever
+has another shape goes one by one through the decoder in ``analysis.logs.protobuf``.
 """
 
 from __future__ import annotations
@@ -47,14 +47,19 @@ class _Rows(NamedTuple):
 
 
 class _Content(NamedTuple):
-    data: np.ndarray  # uint8, the files end to end, and zeros so that rows may be read that are wider than the last record
+    data: (
+        np.ndarray
+    )  # uint8, the files end to end, and zeros so that rows may be read that are wider than the last record
     start: np.ndarray  # int64, where the bytes of each record begin, after its header
     length: np.ndarray  # int64
     file: np.ndarray  # int64, of each record
 
 
 def read(paths: Sequence[Path]) -> Scalars:
-    """All scalars of the event files; of a damaged file, those before the damage; of a file that cannot be read, none."""
+    """All scalars of the event files; of a damaged file, those before the damage.
+
+    Of a file that cannot be read, none.
+    """
     tags: dict[str, int] = {}
     damage: dict[int, str] = {}
     content, sizes = _content(paths, damage)
@@ -74,7 +79,9 @@ def read(paths: Sequence[Path]) -> Scalars:
     for index in bad.tolist():
         before = int(np.searchsorted(content.file, index))
         lost = int(sizes[: index + 1].sum()) - int(content.start[first_bad[index]]) + HEADER
-        damage[index] = f"has a wrong checksum after record {first_bad[index] - before}; kept those ({lost} bytes left out)"
+        damage[index] = (
+            f"has a wrong checksum after record {first_bad[index] - before}; kept those ({lost} bytes left out)"
+        )
     if len(bad):  # a record that is wrong makes all that follow doubtful
         stay = found.record < first_bad[file]
         found, file = _Rows(*(column[stay] for column in found)), file[stay]
@@ -94,7 +101,9 @@ def _content(paths: Sequence[Path], damage: dict[int, str]) -> tuple[_Content, n
         found = records(content)
         if found.end < len(content):
             what = "has a wrong checksum" if found.wrong else "is cut off or damaged"
-            damage[index] = f"{what} after record {len(found.start)}; kept those ({len(content) - found.end} bytes left out)"
+            damage[index] = (
+                f"{what} after record {len(found.start)}; kept those ({len(content) - found.end} bytes left out)"
+            )
         starts.append(found.start + (int(sizes.sum()) + HEADER))
         lengths.append(found.length)
         contents.append(content)
@@ -114,7 +123,9 @@ def _groups(keys: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _windows(content: _Content, which: np.ndarray, length: int) -> np.ndarray:
-    """The bytes of records of one length with their footers, as (n, a multiple of 8); behind the footer stands anything."""
+    """The bytes of records of one length with their footers, as (n, a multiple of 8); behind the footer stands
+    anything.
+    """
     width = -(-(length + FOOTER) // 8) * 8
     return np.lib.stride_tricks.sliding_window_view(content.data, width)[content.start[which]]
 
@@ -164,7 +175,9 @@ def _by_step_bytes(rows: np.ndarray, length: int) -> Iterator[tuple[int, np.ndar
             yield int(num_bytes[chosen[0]]), chosen
 
 
-def _plain_scalars(rows: np.ndarray, length: int, step_bytes: int, record: np.ndarray, tags: dict[str, int]) -> tuple[_Rows, np.ndarray]:
+def _plain_scalars(
+    rows: np.ndarray, length: int, step_bytes: int, record: np.ndarray, tags: dict[str, int]
+) -> tuple[_Rows, np.ndarray]:
     """Events of the one layout that scalar writers produce, and which of the rows are such.
 
     09 wall_time(8) [10 step(varint)] 2a len { 0a len { 0a len tag 15 value(4) } }
@@ -208,5 +221,7 @@ def _representatives(rows: np.ndarray, of: slice) -> np.ndarray:
     like = one_of_key[key]
     if all((column == column[like]).all() for column in columns):
         return like
-    _, first, inverse = np.unique(np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True)  # two had the same key
+    _, first, inverse = np.unique(
+        np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True
+    )  # two had the same key
     return first[inverse.reshape(-1)]

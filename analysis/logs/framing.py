@@ -1,8 +1,9 @@
 """Where the records of an event file lie.
 
-A file is a chain of TFRecords: length (uint64), its masked CRC-32C, that many bytes, their masked CRC-32C.  Following the chain takes a
-step of Python for each of 20 million records; instead, all places that look like the header of a short record (seven zero bytes after the
-first, and the right checksum) are found at once, and the chain is followed only where a record does not end at the next such place.
+A file is a chain of TFRecords: length (uint64), its masked CRC-32C, that many bytes, their masked CRC-32C.  Following
+the chain takes a step of Python for each of 20 million records; instead, all places that look like the header of a
+short record (seven zero bytes after the first, and the right checksum) are found at once, and the chain is followed
+only where a record does not end at the next such place.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ def _checksums() -> np.ndarray:
 
 
 def _short_headers(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(start, length) of everything that is the header of a record below 256 bytes, in order; some may lie inside of records."""
+    """(start, length) of everything that is the header of a record below 256 bytes, in order; some may lie inside of
+    records.
+    """
     if len(data) < HEADER + FOOTER:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     zero = data[1:-8] == 0

@@ -1,7 +1,7 @@
 """The histograms of a run, read back from its event files: what was measured, and the law that was fitted to it.
 
-Few files at a time are read for a figure, so records are taken one by one; checksums are verified as in ``analysis.logs.events``, and of a
-damaged file what lies before the damage is kept.
+Few files at a time are read for a figure, so records are taken one by one; checksums are verified as in
+``analysis.logs.events``, and of a damaged file what lies before the damage is kept.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Histogram:
 def read(folder: Path, tag: str) -> list[Histogram]:
     """The histograms that a run logged under ``tag``, in step order.
 
-    Where attempts overlap, the later file wins beyond its first step, and there where it has a word (``analysis.logs.reading.merged``);
-    a file that cannot be read counts as empty, as it does for scalars.
+    Where attempts overlap, the later file wins beyond its first step, and there where it has a word
+    (``analysis.logs.reading.merged``);  a file that cannot be read counts as empty, as it does for scalars.
     """
     steps: list[int] = []
     files: list[int] = []
@@ -61,7 +61,9 @@ def read(folder: Path, tag: str) -> list[Histogram]:
 def _values(content: bytes, tag: bytes) -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray] | None]]:
     """(step, edges and counts under ``tag``) of each event that holds a value."""
     for event in _events(content):
-        if tag not in event and event[9:10] == b"\x10":  # a step behind the wall time: a value of another tag, of which the step is enough
+        if (
+            tag not in event and event[9:10] == b"\x10"
+        ):  # a step behind the wall time: a value of another tag, of which the step is enough
             yield signed(varint(event, 10)[0]), None
             continue
         whole = decode(event)
@@ -94,8 +96,8 @@ def _sound(data: np.ndarray, found: Records) -> np.ndarray:
 def _histogram(proto: bytes) -> tuple[np.ndarray, np.ndarray] | None:
     """edges and counts of a HistogramProto; None for a damaged or empty one.
 
-    Its limits are upper edges.  An empty first bucket gives the first edge; else that is the smallest value, and the last edge is at
-    most the largest, as in histograms whose outer buckets are open.
+    Its limits are upper edges.  An empty first bucket gives the first edge; else that is the smallest value, and the
+    last edge is at most the largest, as in histograms whose outer buckets are open.
     """
     pieces = decode(proto).pieces
     packed = [b"".join(pieces.get(number, [])) for number in (6, 7)]

@@ -33,12 +33,11 @@ _JUST_NOW_NS = 10**9  # two changes so close may leave a file with the same time
 class Logs:
     """A sweep, read.
 
-    ``scalars``: run, tag (both categorical), attempt, step, wall_time, value; one row per run, tag and step, in this order.  ``attempt``
-    counts the event files of the run: which of them a row came from.
-    ``settings``: one row per run, one column per setting, dotted names (``method.bits``); NaN where a run does not read it.
-    ``status``: one row per run: state, step, steps, seconds, logged, complete (a run that is done and yet not complete has a
-    damaged log that ends early).
-    ``notes``: what the reader should know (damage, runs without logs), a sentence each.
+    ``scalars``: run, tag (both categorical), attempt, step, wall_time, value; one row per run, tag and step, in this
+    order.  ``attempt`` counts the event files of the run: which of them a row came from.  ``settings``: one row per
+    run, one column per setting, dotted names (``method.bits``); NaN where a run does not read it.  ``status``: one row
+    per run: state, step, steps, seconds, logged, complete (a run that is done and yet not complete has a damaged log
+    that ends early).  ``notes``: what the reader should know (damage, runs without logs), a sentence each.
     """
 
     sweep: str
@@ -59,7 +58,10 @@ class Logs:
         return self.rows.tags
 
     def of_tag(self, tag: str) -> pd.DataFrame:
-        """One tag: steps down, runs across (those that logged it); non-finite values are absent.  Kept for the next call."""
+        """One tag: steps down, runs across (those that logged it); non-finite values are absent.
+
+        Kept for the next call.
+        """
         return self.rows.of_tag(tag)
 
     def of_tags(self, *tags: str) -> pd.DataFrame:
@@ -70,7 +72,9 @@ class Logs:
         """Only these runs."""
         wanted = set(runs)
         names = [run for run in self.settings.index if run in wanted]
-        return replace(self, rows=self.rows.keep(names), settings=self.settings.loc[names], status=self.status.loc[names])
+        return replace(
+            self, rows=self.rows.keep(names), settings=self.settings.loc[names], status=self.status.loc[names]
+        )
 
     def joined(self, *names: str) -> pd.DataFrame:
         """``scalars`` with these settings as columns."""
@@ -79,13 +83,18 @@ class Logs:
 
 def sweeps(runs: Path) -> list[str]:
     """The sweeps under a folder of runs."""
-    return sorted(path.name for path in runs.iterdir() if path.is_dir() and not path.name.startswith(".")) if runs.is_dir() else []
+    return (
+        sorted(path.name for path in runs.iterdir() if path.is_dir() and not path.name.startswith("."))
+        if runs.is_dir()
+        else []
+    )
 
 
 def load(runs: Path, sweep: str, *, cache: bool = True) -> Logs:
     """All runs of ``runs/<sweep>``; FileNotFoundError with the sweeps there are where that folder does not exist.
 
-    What was read is kept (``analysis.logs.cache``) and only what has changed since is read again; ``cache=False``: all of it, not kept.
+    What was read is kept (``analysis.logs.cache``) and only what has changed since is read again; ``cache=False``: all
+    of it, not kept.
     """
     folder = runs / sweep
     if sweep in ("", "..") or Path(sweep).name != sweep or not folder.is_dir():
@@ -120,7 +129,9 @@ def _in_our_units(logged: Rows, settings: Mapping[str, Mapping[str, Any]]) -> li
         for _, tag, _, begin, end in own.spans.tolist():
             place = slice(begin, end)
             steps, values = own.part.step[place], own.part.value[place]
-            own.part.step[place], own.part.value[place] = foreign.in_our_units(settings[name], own.part.tags[tag], steps, values, inputs)
+            own.part.step[place], own.part.value[place] = foreign.in_our_units(
+                settings[name], own.part.tags[tag], steps, values, inputs
+            )
     return notes
 
 
@@ -148,7 +159,10 @@ def _entries(runs: Path, sweep: str, found: list[Run], notes: list[str], use_cac
     def settings_and_states() -> None:
         for run in found:
             old = before.get(run.name)
-            seen[run.name] = (_seen(run, "settings", old and old.settings, now), _seen(run, "status", old and old.status, now))
+            seen[run.name] = (
+                _seen(run, "settings", old and old.settings, now),
+                _seen(run, "status", old and old.status, now),
+            )
 
     stale = [run for run in found if run.name not in before or before[run.name].scalars.of != _about(run, "scalars")]
     files = [_files(run, names) for run in stale]
@@ -172,7 +186,9 @@ def _entries(runs: Path, sweep: str, found: list[Run], notes: list[str], use_cac
             try:
                 return kept.write(place, reader, entries, before)
             except OSError as error:
-                notes.append(f"no cache: {place} cannot be written ({type(error).__name__}), so all logs are read each time")
+                notes.append(
+                    f"no cache: {place} cannot be written ({type(error).__name__}), so all logs are read each time"
+                )
         if work:  # the rows lie in files that go with it
             part = parts.joined([(entry.part, entry.run) for entry in entries.values()])
             return {name: replace(entry, part=part, run=number) for number, (name, entry) in enumerate(entries.items())}
@@ -283,7 +299,11 @@ def _settings(names: pd.Index, entries: Iterable[Entry]) -> pd.DataFrame:
 
 def _younger() -> dict[str, Any]:
     """Default by name of the settings that runs may be older than without being other experiments."""
-    found = {f"{section}.{item.name}": item for section, schema in args.SECTIONS.items() for item in dataclasses.fields(schema)}
+    found = {
+        f"{section}.{item.name}": item
+        for section, schema in args.SECTIONS.items()
+        for item in dataclasses.fields(schema)
+    }
     return {name: item.default for name, item in found.items() if item.metadata["identity"] == "unless default"}
 
 
@@ -294,8 +314,8 @@ def _number(value: Any) -> float:
 def _status(names: pd.Index, entries: Collection[Entry], settings: pd.DataFrame, logged: Rows) -> pd.DataFrame:
     """How each run ended.
 
-    It is complete when it says so, but for a damaged log that ends before the last step; a run that says nothing, when its log reaches
-    that step, or where nobody knows how many there are (other systems' runs).
+    It is complete when it says so, but for a damaged log that ends before the last step; a run that says nothing, when
+    its log reaches that step, or where nobody knows how many there are (other systems' runs).
     """
     statuses = [entry.status.content or {} for entry in entries]
     last = logged.last_step()
@@ -304,7 +324,9 @@ def _status(names: pd.Index, entries: Collection[Entry], settings: pd.DataFrame,
     table["step"] = last
     table["steps"] = settings["steps"].map(_number)
     told = [_number(status.get("seconds")) for status in statuses]
-    table["seconds"] = [logged.seconds(name) if np.isnan(value) else value for name, value in zip(names, told, strict=True)]
+    table["seconds"] = [
+        logged.seconds(name) if np.isnan(value) else value for name, value in zip(names, told, strict=True)
+    ]
     damaged = np.array([bool(entry.scalars.notes) for entry in entries], bool)
     reached = table["step"] >= table["steps"]
     foreign_runs = settings["system"].notna() if "system" in settings else False

@@ -1,8 +1,8 @@
 """Rows of many runs as plain arrays: in memory, or in files that are mapped into it.
 
-A part holds the scalars of some runs, ordered by run, tag and step.  Which rows belong to which run, tag and attempt stands in a small
-table of spans, so that the columns proper are three: step, wall time and value.  On disk a part is four .npy files and a JSON file, nothing
-that could run code.
+A part holds the scalars of some runs, ordered by run, tag and step.  Which rows belong to which run, tag and attempt
+stands in a small table of spans, so that the columns proper are three: step, wall time and value.  On disk a part is
+four .npy files and a JSON file, nothing that could run code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _SPANS = np.dtype("<i8")
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Scalars of runs 0 .. n - 1; ``spans`` is int64 (k, 4): run, tag (index into ``tags``), attempt and number of rows, in row order."""
+    """Scalars of runs 0 .. n - 1; ``spans`` is int64 (k, 4): run, tag (index into ``tags``), attempt and number of
+    rows, in row order.
+    """
 
     num_runs: int
     tags: tuple[str, ...]
@@ -119,7 +121,9 @@ def opened(folder: Path, name: str, *, verify: bool = True) -> Part | None:
         tags, sums = about["tags"], about["sums"]
         kinds = {"spans": _SPANS, **COLUMNS}
         arrays = {column: _mapped(folder / f"{name}.{column}.npy") for column in kinds}
-        if any(array.dtype != kinds[column] or (verify and _sum(array) != sums[column]) for column, array in arrays.items()):
+        if any(
+            array.dtype != kinds[column] or (verify and _sum(array) != sums[column]) for column, array in arrays.items()
+        ):
             return None
         found = Part(about["num_runs"], tuple(tags), **arrays)
         return found if _consistent(found) else None
@@ -141,7 +145,11 @@ def _sum(array: np.ndarray) -> int:
 
 
 def _consistent(part: Part) -> bool:
-    if not isinstance(part.num_runs, int) or not all(isinstance(tag, str) for tag in part.tags) or part.spans.shape[1:] != (4,):
+    if (
+        not isinstance(part.num_runs, int)
+        or not all(isinstance(tag, str) for tag in part.tags)
+        or part.spans.shape[1:] != (4,)
+    ):
         return False
     run, tag, attempt, count = part.spans.T
     rows = int(count.sum())

@@ -1,8 +1,9 @@
 """The event files of many runs, merged and sorted, by several processes where there is much to read.
 
-Processes share no memory and no locks: each claims the next portion by creating a file that only one can create, and leaves its rows as a
-part (``analysis.logs.parts``).  They are started as commands (``python -m analysis.logs.reading FOLDER``), so that it does not matter what
-the calling program is, and whatever a process did not deliver this one reads itself.
+Processes share no memory and no locks: each claims the next portion by creating a file that only one can create, and
+leaves its rows as a part (``analysis.logs.parts``).  They are started as commands
+(``python -m analysis.logs.reading FOLDER``), so that it does not matter what the calling program is, and whatever a
+process did not deliver this one reads itself.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class Read(NamedTuple):
 
 
 def attempt(name: str) -> tuple[int, str]:
-    """Sorts the event files of one run: by attempt (suffix ``.a3``), then by the time in the name; an evaluator's come before all."""
+    """Sorts the event files of one run: by attempt (suffix ``.a3``), then by the time in the name; an evaluator's come
+    before all.
+    """
     match = _ATTEMPT.search(name)
     return (int(match[1]) if match else 0, name)
 
@@ -53,8 +56,8 @@ def attempt(name: str) -> tuple[int, str]:
 def merged(step: np.ndarray, file: np.ndarray) -> np.ndarray:
     """Which rows of one run stay when its files overlap: beyond a later file's first step, the earlier files give way.
 
-    At that step itself both may have a word, of which the last counts for each tag: an attempt that goes on from step 100 may begin with a
-    measurement there, and what the one before logged at step 100 led to the checkpoint.
+    At that step itself both may have a word, of which the last counts for each tag: an attempt that goes on from step
+    100 may begin with a measurement there, and what the one before logged at step 100 led to the checkpoint.
 
     ``file`` counts the event files of the run in the order they were begun.
     """
@@ -84,7 +87,10 @@ def read_runs(runs: Sequence[Files]) -> tuple[parts.Part, list[list[tuple[str, s
     order = np.argsort(narrow, kind="stable")
     key, step = key[order], found.step[order]
     again = (key[1:] == key[:-1]) & (step[1:] <= step[:-1])
-    doubtful = {*np.unique(key[1:][again] // len(tags)).tolist(), *np.flatnonzero(np.bincount(run_of_file) > 1).tolist()}
+    doubtful = {
+        *np.unique(key[1:][again] // len(tags)).tolist(),
+        *np.flatnonzero(np.bincount(run_of_file) > 1).tolist(),
+    }
     if doubtful:
         edges = np.searchsorted(key, np.arange(len(runs) + 1) * len(tags))
         pieces = [order[edges[k] : edges[k + 1]] for k in range(len(runs))]
@@ -94,7 +100,9 @@ def read_runs(runs: Sequence[Files]) -> tuple[parts.Part, list[list[tuple[str, s
     rows = np.stack([run[order], tag[order], of_run[order]])
     begins = np.concatenate([[0], np.flatnonzero((rows[:, 1:] != rows[:, :-1]).any(axis=0)) + 1])
     spans = np.column_stack([rows[:, begins].T, np.diff(begins, append=len(order))])
-    return parts.Part(len(runs), tuple(tags), spans, found.step[order], found.wall_time[order], found.value[order]), damage
+    return parts.Part(
+        len(runs), tuple(tags), spans, found.step[order], found.wall_time[order], found.value[order]
+    ), damage
 
 
 def _renamed(found: events.Scalars, runs: Sequence[Files], run_of_file: np.ndarray) -> tuple[list[str], np.ndarray]:
@@ -105,11 +113,13 @@ def _renamed(found: events.Scalars, runs: Sequence[Files], run_of_file: np.ndarr
     return known, table[run_of_file[found.file], found.tag]
 
 
-def _last_of_each(rows: np.ndarray, found: events.Scalars, tag: np.ndarray, of_run: np.ndarray, beside: np.ndarray) -> np.ndarray:
+def _last_of_each(
+    rows: np.ndarray, found: events.Scalars, tag: np.ndarray, of_run: np.ndarray, beside: np.ndarray
+) -> np.ndarray:
     """The rows of a run by tag and step, each once: the last that was written by the last file that has a say.
 
-    What an evaluator wrote (``beside``) is of no attempt: it neither gives way to later files nor makes earlier ones give way, but a row
-    that the run logged itself has the last word.
+    What an evaluator wrote (``beside``) is of no attempt: it neither gives way to later files nor makes earlier ones
+    give way, but a row that the run logged itself has the last word.
     """
     own = rows[~beside[rows]]
     rows = np.concatenate([rows[beside[rows]], own[merged(found.step[own], of_run[own])]])
@@ -138,8 +148,11 @@ def is_large(runs: Sequence[Files]) -> bool:
     return sum(run.num_bytes for run in runs) > _ALONE_BYTES
 
 
-def read_all(runs: Sequence[Files], folder: Path | None = None, meanwhile: Callable[[], None] = lambda: None) -> list[Read]:
-    """All these runs; with a folder to work in, by as many processes as there are cores, and the rows lie in files there.
+def read_all(
+    runs: Sequence[Files], folder: Path | None = None, meanwhile: Callable[[], None] = lambda: None
+) -> list[Read]:
+    """All these runs; with a folder to work in, by as many processes as there are cores, and the rows lie in files
+    there.
 
     ``meanwhile`` is called once, while the others are at work.
     """
@@ -191,9 +204,13 @@ def _start(folder: Path) -> subprocess.Popen[bytes] | None:
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, "-m", "analysis.logs.reading", str(folder)]
     silent = subprocess.DEVNULL
-    heap = {"MALLOC_TOP_PAD_": str(64 << 20)}  # glibc: keep what was freed, instead of faulting the same pages in for each portion
+    heap = {
+        "MALLOC_TOP_PAD_": str(64 << 20)
+    }  # glibc: keep what was freed, instead of faulting the same pages in for each portion
     with suppress(OSError):
-        return subprocess.Popen(command, env={**os.environ, **heap, "PYTHONPATH": path}, stdin=silent, stdout=silent, stderr=silent)
+        return subprocess.Popen(
+            command, env={**os.environ, **heap, "PYTHONPATH": path}, stdin=silent, stdout=silent, stderr=silent
+        )
     return None
 
 

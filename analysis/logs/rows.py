@@ -16,7 +16,8 @@ from analysis.logs.parts import COLUMNS, Part, joined
 class Rows:
     """The rows of some runs of a part, which other selections may share.
 
-    ``spans``: int64 (k, 5): run (index into ``names``), tag, attempt, and the rows begin .. end of the part; in the order of the rows.
+    ``spans``: int64 (k, 5): run (index into ``names``), tag, attempt, and the rows begin .. end of the part; in the
+    order of the rows.
     """
 
     names: tuple[str, ...]
@@ -53,7 +54,10 @@ class Rows:
         if not len(begin):
             return column[:0]
         breaks = np.flatnonzero(begin[1:] != end[:-1])
-        pieces = [column[low:high] for low, high in zip(begin[np.append(0, breaks + 1)], end[np.append(breaks, -1)], strict=True)]
+        pieces = [
+            column[low:high]
+            for low, high in zip(begin[np.append(0, breaks + 1)], end[np.append(breaks, -1)], strict=True)
+        ]
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def keep(self, names: Sequence[str]) -> Rows:
@@ -69,14 +73,19 @@ class Rows:
         return Rows(self.names, self.part, self.spans[np.isin(self.spans[:, 1], codes)])
 
     def of_tag(self, tag: str) -> pd.DataFrame:
-        """One tag: steps down, runs across (those that logged it); non-finite values are absent.  Kept for the next call."""
+        """One tag: steps down, runs across (those that logged it); non-finite values are absent.
+
+        Kept for the next call.
+        """
         if tag not in self._tables:
             self._tables[tag] = self._of_tag(tag)
         return self._tables[tag]
 
     def _of_tag(self, tag: str) -> pd.DataFrame:
         spans = self.only([tag]).spans
-        first = np.flatnonzero(np.append(True, np.diff(spans[:, 0]) != 0)[: len(spans)])  # the attempts of a run are neighbours
+        first = np.flatnonzero(
+            np.append(True, np.diff(spans[:, 0]) != 0)[: len(spans)]
+        )  # the attempts of a run are neighbours
         runs, begins = spans[first, 0].tolist(), spans[first, 3].tolist()
         ends = spans[np.append(first[1:], len(spans))[: len(first)] - 1, 4].tolist()
         steps = [self.part.step[begin:end] for begin, end in zip(begins, ends, strict=True)]
@@ -107,7 +116,10 @@ class Rows:
         return np.where(np.isinf(found), np.nan, found)
 
     def seconds(self, name: str) -> float:
-        """From the first row of a run to its last, without the time between its attempts; NaN where it logged nothing."""
+        """From the first row of a run to its last, without the time between its attempts.
+
+        NaN where it logged nothing.
+        """
         spans = self.spans[self.spans[:, 0] == self.names.index(name)]
         of_attempt: dict[int, list[np.ndarray]] = {}
         for _, _, attempt, begin, end in spans.tolist():

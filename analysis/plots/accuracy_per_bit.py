@@ -18,15 +18,25 @@ from analysis.seed_groups import groups, shown
 
 FULL_PRECISION = ("sgd", "supersgd")
 # The settings by which one method sends more or fewer bits.
-KNOBS = ("method.bits", "method.ratio", "method.svd_rank", "method.rank", "method.clusters", "method.cells_ratio", "method.num_levels")
+KNOBS = (
+    "method.bits",
+    "method.ratio",
+    "method.svd_rank",
+    "method.rank",
+    "method.clusters",
+    "method.cells_ratio",
+    "method.num_levels",
+)
 
 
 @rc_context(RC)
 def accuracy_per_bit(logs: Logs, width: float) -> Figure | str:
-    """The final accuracy of every method against its measured bits per coordinate, one line along ``KNOBS`` for its remaining settings.
+    """The final accuracy of every method against its measured bits per coordinate, one line along ``KNOBS`` for its
+    remaining settings.
 
-    Mean and 95 % interval over the complete runs; full precision as horizontal lines; bits on a logarithm to base 2 where they span
-    more than a factor of 10.  For sweeps in which a method has several values of ``KNOBS``.  ``width`` in inches.
+    Mean and 95 % interval over the complete runs; full precision as horizontal lines; bits on a logarithm to base 2
+    where they span more than a factor of 10.  For sweeps in which a method has several values of ``KNOBS``.  ``width``
+    in inches.
     """
     knobs = [name for name in KNOBS if name in logs.settings]
     if not _several(logs.settings, knobs):
@@ -34,7 +44,9 @@ def accuracy_per_bit(logs: Logs, width: float) -> Figure | str:
     panels = []
     for group in groups(without(logs, knobs)):
         if group.trajectory == "method":
-            panels.append(Panel(group, tuple(Series(seed_group, {0.0: seed_group}) for seed_group in group.seed_groups)))
+            panels.append(
+                Panel(group, tuple(Series(seed_group, {0.0: seed_group}) for seed_group in group.seed_groups))
+            )
     if not panels:
         return "no run is trained with the quantized gradient"
     of_runs = logs.settings.filter(items=knobs)
@@ -42,7 +54,11 @@ def accuracy_per_bit(logs: Logs, width: float) -> Figure | str:
 
 
 def _several(settings: pd.DataFrame, knobs: list[str]) -> bool:
-    return any(len({shown(value) for value in rows[name].dropna()}) > 1 for _, rows in settings.groupby("method.name") for name in knobs)
+    return any(
+        len({shown(value) for value in rows[name].dropna()}) > 1
+        for _, rows in settings.groupby("method.name")
+        for name in knobs
+    )
 
 
 def _filled(axes: Axes, panel: Panel, counts: Counts, knobs: pd.DataFrame) -> str | None:

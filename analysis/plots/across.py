@@ -49,7 +49,10 @@ class Panel:
     @property
     def title(self) -> str:
         """What tells this panel from the others; empty where nothing does."""
-        return ", ".join(f"{name.removesuffix('.name').rpartition('.')[2]} {shown(value)}" for name, value in self.group.differs.items())
+        return ", ".join(
+            f"{name.removesuffix('.name').rpartition('.')[2]} {shown(value)}"
+            for name, value in self.group.differs.items()
+        )
 
 
 def without(logs: Logs, names: Sequence[str]) -> Logs:
@@ -91,10 +94,15 @@ def _series(seed_group: SeedGroup, numbers: pd.Series) -> Series:
 def trade_offs(logs: Logs) -> list[Panel]:
     """The seed groups of each method joined along what trades bits against error: its bits, or else its bucket size.
 
-    Every seed group has a place in a series (at infinity if its method reads neither); sweeps over both have one series for each bucket size.
+    Every seed group has a place in a series (at infinity if its method reads neither); sweeps over both have one series
+    for each bucket size.
     """
     settings = logs.settings
-    several = [name for name in ("method.bits", "method.bucket_size") if name in settings and len(set(settings[name].map(shown))) > 1]
+    several = [
+        name
+        for name in ("method.bits", "method.bucket_size")
+        if name in settings and len(set(settings[name].map(shown))) > 1
+    ]
     along_name = next((name for name in several if _varies_within_a_method(settings, name)), None)
     panels = []
     for group in groups(without(logs, several)):
@@ -102,7 +110,11 @@ def trade_offs(logs: Logs) -> list[Panel]:
         joined = seed_groups(own.drop(columns=[along_name]) if along_name else own)
         numbers = own[along_name].map(_number).fillna(np.inf) if along_name else pd.Series(np.inf, own.index)
         panels.append(
-            Panel(replace(group, seed_groups=joined), tuple(_series(seed_group, numbers) for seed_group in joined), along_name or "")
+            Panel(
+                replace(group, seed_groups=joined),
+                tuple(_series(seed_group, numbers) for seed_group in joined),
+                along_name or "",
+            )
         )
     return panels
 

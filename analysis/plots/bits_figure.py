@@ -36,10 +36,12 @@ _MOST_ROWS = 3  # of numbers above the axes: what finds no room is left to the t
 
 
 def _side_by_side(values: Sequence[float] | np.ndarray, width: float) -> tuple[np.ndarray, list[np.ndarray], float]:
-    """Positions on a logarithmic axis of so many inches, where no point hides another and each stands as near its value as that allows.
+    """Positions on a logarithmic axis of so many inches, where no point hides another and each stands as near its value
+    as that allows.
 
-    Also which points stand side by side, in order of their values, around their geometric mean (the others: each at its value); and how
-    far apart, in octaves.  It is less than a marker where points that differ by a tenth of an octave would else be taken together.
+    Also which points stand side by side, in order of their values, around their geometric mean (the others: each at its
+    value); and how far apart, in octaves.  It is less than a marker where points that differ by a tenth of an octave
+    would else be taken together.
     """
     octaves = np.log2(np.asarray(values, float))
     order = np.argsort(octaves, kind="stable")
@@ -67,7 +69,9 @@ def _blocks(octaves: np.ndarray, order: np.ndarray, apart: float) -> list[np.nda
     return blocks
 
 
-def _name_blocks(axes: Axes, values: np.ndarray, places: np.ndarray, blocks: Sequence[np.ndarray], apart: float) -> None:
+def _name_blocks(
+    axes: Axes, values: np.ndarray, places: np.ndarray, blocks: Sequence[np.ndarray], apart: float
+) -> None:
     """Above the points what they have, and a shade behind those that stand side by side."""
     wide = 0.022 * max(float(np.ptp(np.log2(values))), 1.0)  # octaves that a letter takes of the axis
     rows: list[float] = []  # of numbers, from below: where the last one of each ends
@@ -77,12 +81,16 @@ def _name_blocks(axes: Axes, values: np.ndarray, places: np.ndarray, blocks: Seq
             axes.axvspan(low / 2 ** (0.6 * apart), high * 2 ** (0.6 * apart), color="#f2f2f2", linewidth=0, zorder=0)
         text = "\N{EN DASH}".join(dict.fromkeys(f"{value:.3g}" for value in (values[block[0]], values[block[-1]])))
         middle = float(np.log2(low * high)) / 2
-        row = next((row for row, last in enumerate(rows) if middle - wide * len(text) / 2 >= last), len(rows))  # numbers do not touch
+        row = next(
+            (row for row, last in enumerate(rows) if middle - wide * len(text) / 2 >= last), len(rows)
+        )  # numbers do not touch
         if row == _MOST_ROWS:
             continue
         rows[row : row + 1] = [middle + wide * (len(text) / 2 + 1)]
         height = 1.01 + 0.06 * row
-        axes.annotate(text, (2.0**middle, height), xycoords=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=7)
+        axes.annotate(
+            text, (2.0**middle, height), xycoords=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=7
+        )
 
 
 def bits_against_accuracy(axes: Axes, group: Group) -> str | None:
@@ -100,7 +108,8 @@ def bits_against_accuracy(axes: Axes, group: Group) -> str | None:
 def ratio_against_accuracy(axes: Axes, group: Group) -> str | None:
     """Final accuracy against the measured compression ratio, full precision at 1.
 
-    Runs that keep tensors of some kinds in a format and others in float32 are left out: those others are not part of their ratio.
+    Runs that keep tensors of some kinds in a format and others in float32 are left out: those others are not part of
+    their ratio.
     """
     ratios = compression_ratio(group.logs)
     tag = "Vacc" if "Vacc" in group.logs.tags else "Vpearson"
@@ -125,14 +134,28 @@ def ratio_against_accuracy(axes: Axes, group: Group) -> str | None:
 
 
 def _draw(axes: Axes, group: Group, points: Sequence[tuple[SeedGroup, float, pd.Series]]) -> None:
-    """Mean and interval of each seed group's accuracies at its place, on a logarithmic axis; nearly equal ones side by side."""
+    """Mean and interval of each seed group's accuracies at its place, on a logarithmic axis; nearly equal ones side by
+    side.
+    """
     values = np.array([place for _, place, _ in points])
     places, blocks, apart = _side_by_side(values, _width(axes))
     estimates = [estimate(accuracy) for _, _, accuracy in points]
     for (seed_group, _, accuracy), found, place in zip(points, estimates, places, strict=True):
-        style, label = look(seed_group, lines=False), marked(seed_group.label, mark(group.logs, seed_group, len(accuracy)))
+        style, label = (
+            look(seed_group, lines=False),
+            marked(seed_group.label, mark(group.logs, seed_group, len(accuracy))),
+        )
         if np.isfinite(found.half_width):
-            axes.errorbar(place, found.mean, yerr=found.half_width, fmt="none", ecolor=style.colour, elinewidth=0.8, capsize=2, zorder=2)
+            axes.errorbar(
+                place,
+                found.mean,
+                yerr=found.half_width,
+                fmt="none",
+                ecolor=style.colour,
+                elinewidth=0.8,
+                capsize=2,
+                zorder=2,
+            )
         axes.plot([place], [found.mean], label=label, linestyle="none", zorder=3, **style.point())
     _name_blocks(axes, values, places, blocks, apart)
     axes.set_xscale("log", base=2)
@@ -149,10 +172,15 @@ def _width(axes: Axes) -> float:
 
 
 def _limit(axes: Axes, estimates: Sequence[Estimate]) -> None:
-    """Fit the y axis to the means and what is near of their intervals: one over two seeds is often wider than all that there is to see."""
+    """Fit the y axis to the means and what is near of their intervals: one over two seeds is often wider than all that
+    there is to see.
+    """
     means, half_widths = (np.array([getattr(found, name) for found in estimates]) for name in ("mean", "half_width"))
     half_widths = np.nan_to_num(half_widths)
     beyond = max(0.35 * float(np.ptp(means)), float(np.median(half_widths)))
-    low, high = max((means - half_widths).min(), means.min() - beyond), min((means + half_widths).max(), means.max() + beyond)
+    low, high = (
+        max((means - half_widths).min(), means.min() - beyond),
+        min((means + half_widths).max(), means.max() + beyond),
+    )
     margin = 0.05 * (high - low) or 1.0
     axes.set_ylim(low - margin, high + margin)

@@ -1,4 +1,6 @@
-"""Figures across settings: accuracy or variance against bits or bucket size, and error against the bits that really travelled."""
+"""Figures across settings: accuracy or variance against bits or bucket size, and error against the bits that really
+travelled.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ from analysis.seed_groups import SeedGroup
 
 FULL_PRECISION = ("sgd", "supersgd")  # methods that quantize nothing
 _APART = 0.015  # of the bits, between points that stand side by side
-_LABELS = {"bits": "bits per code", "bucket_size": "bucket size (coordinates)", "ratio": "share of the coordinates that travel"}
+_LABELS = {
+    "bits": "bits per code",
+    "bucket_size": "bucket size (coordinates)",
+    "ratio": "share of the coordinates that travel",
+}
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,10 @@ class _Quantity:
 
 
 _ACCURACY = _Quantity(
-    "final validation accuracy (%)", lambda logs, runs: final(logs, "Vacc", runs), False, "no complete run has logged Vacc"
+    "final validation accuracy (%)",
+    lambda logs, runs: final(logs, "Vacc", runs),
+    False,
+    "no complete run has logged Vacc",
 )
 _VARIANCE = _Quantity(
     "variance relative to SuperSGD",
@@ -57,12 +66,15 @@ _VARIANCE = _Quantity(
 
 @rc_context(RC)
 def against_setting(logs: Logs, width: float, setting: str) -> Figure | str:
-    """Fig. 7 of the paper: the final accuracy against a numeric setting such as ``method.bits`` or ``method.bucket_size``.
+    """Fig.
 
-    Runs on the SGD trajectory show the late variance of the gradient instead, relative to SuperSGD's on the same minibatches
-    (geometric mean of the last quarter of the measurements).  One line for each method and its remaining settings: mean and
-    95 % interval over the complete runs, whose number is in the legend where some are missing.  Methods without the setting
-    are horizontal lines.  The axis is logarithmic where the values span a factor of 16.  ``width`` in inches.
+    7 of the paper: the final accuracy against a numeric setting such as ``method.bits`` or ``method.bucket_size``.
+
+    Runs on the SGD trajectory show the late variance of the gradient instead, relative to SuperSGD's on the same
+    minibatches (geometric mean of the last quarter of the measurements).  One line for each method and its remaining
+    settings: mean and 95 % interval over the complete runs, whose number is in the legend where some are missing.
+    Methods without the setting are horizontal lines.  The axis is logarithmic where the values span a factor of 16.
+    ``width`` in inches.
     """
     panels = along(logs, setting)
     if isinstance(panels, str):
@@ -77,7 +89,10 @@ def _against(axes: Axes, panel: Panel, setting: str, counts: Counts, inches: flo
     log = _spans_decades(panel.values)
     beside = [series.seed_group for series in panel.series if series.points]
     for series in panel.series:
-        found = {value: quantity.of(values, seed_group) for value, seed_group in (series.points or {np.nan: series.seed_group}).items()}
+        found = {
+            value: quantity.of(values, seed_group)
+            for value, seed_group in (series.points or {np.nan: series.seed_group}).items()
+        }
         found = {value: item for value, item in found.items() if np.isfinite(item[0].mean)}
         if not found:
             continue
@@ -137,12 +152,14 @@ def excess(logs: Logs, runs: list[str]) -> pd.Series:
     """est_var / super_var - 1, the mean of each run's last quarter of measurements; NaN where a run has none.
 
     est_var is the variance of the mean of all workers' quantized gradients, super_var that of the mean of the gradients
-    themselves, both from the same minibatches: what is left is the variance that quantization adds, in units of the other.
+    themselves, both from the same minibatches: what is left is the variance that quantization adds, in units of the
+    other.
     """
     table = wide(logs, RELATIVE_VARIANCE, runs)
     found = {run: table[run].where(np.isfinite(table[run])).dropna() for run in runs}
     return pd.Series(
-        {run: rows.iloc[-max(1, len(rows) // 4) :].mean() - 1 if len(rows) else np.nan for run, rows in found.items()}, dtype=float
+        {run: rows.iloc[-max(1, len(rows) // 4) :].mean() - 1 if len(rows) else np.nan for run, rows in found.items()},
+        dtype=float,
     )
 
 
@@ -158,12 +175,13 @@ _EXCESS = _Quantity(
 def error_per_bit(logs: Logs, width: float) -> Figure | str:
     """The variance that quantization adds, relative to the minibatches' own, against the measured bits per coordinate.
 
-    The axes are those of rate and distortion: linear bits (a logarithm to base 2 where they span more than a factor of 10, as
-    with sparsifiers), logarithmic error; a good quantizer falls by a factor of about 4 for each bit, which a dotted line shows.
-    One point for each seed group with its 95 % interval over seeds (of the logarithm); lines join the seed groups of a method that differ in
-    bits, or in bucket size where the bits are all the same.  Runs on the SGD trajectory, which all measure on the same weights,
-    where there are any; otherwise each on its own.  Methods that send 32 bits add nothing by quantization: SuperSGD has no point,
-    SGD is a line at what one worker's minibatch adds.  ``width`` in inches.
+    The axes are those of rate and distortion: linear bits (a logarithm to base 2 where they span more than a factor of
+    10, as with sparsifiers), logarithmic error; a good quantizer falls by a factor of about 4 for each bit, which a
+    dotted line shows.  One point for each seed group with its 95 % interval over seeds (of the logarithm); lines join
+    the seed groups of a method that differ in bits, or in bucket size where the bits are all the same.  Runs on the SGD
+    trajectory, which all measure on the same weights, where there are any; otherwise each on its own.  Methods that
+    send 32 bits add nothing by quantization: SuperSGD has no point, SGD is a line at what one worker's minibatch adds.
+    ``width`` in inches.
     """
     panels = trade_offs(logs)
     common = [panel for panel in panels if panel.group.trajectory == "sgd"]
@@ -207,9 +225,13 @@ def _error(axes: Axes, panel: Panel, counts: Counts) -> str | None:
 
 
 def _side_by_side(axes: Axes, bits: list[float]) -> list[float]:
-    """Places of single points: those within a tenth of a bit are moved apart, over a shade that says which bits they all have."""
+    """Places of single points: those within a tenth of a bit are moved apart, over a shade that says which bits they
+    all have.
+    """
     near = [round(10 * value) for value in bits]
-    places = [value * (1 + _APART * (near[:k].count(near[k]) - (near.count(near[k]) - 1) / 2)) for k, value in enumerate(bits)]
+    places = [
+        value * (1 + _APART * (near[:k].count(near[k]) - (near.count(near[k]) - 1) / 2)) for k, value in enumerate(bits)
+    ]
     for own in sorted(set(near)):
         of_own = [k for k, other in enumerate(near) if other == own]
         if len(of_own) > 1:

@@ -17,7 +17,15 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
-from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import (
+    EngFormatter,
+    FixedLocator,
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
 
 from analysis.aggregate import (
     RELATIVE_VARIANCE,
@@ -62,16 +70,52 @@ class Plot:
 
 
 PLOTS = (
-    Plot("est_var", "Variance of the gradient estimate", ("est_var",), "variance of the gradient", True, BOTH, references=True),
-    Plot("relative_var", "Variance relative to SuperSGD", (RELATIVE_VARIANCE,), "variance relative to SuperSGD", True, BOTH),
+    Plot(
+        "est_var",
+        "Variance of the gradient estimate",
+        ("est_var",),
+        "variance of the gradient",
+        True,
+        BOTH,
+        references=True,
+    ),
+    Plot(
+        "relative_var",
+        "Variance relative to SuperSGD",
+        (RELATIVE_VARIANCE,),
+        "variance relative to SuperSGD",
+        True,
+        BOTH,
+    ),
     Plot("est_nvar", "Variance over the second moment", ("est_nvar",), "variance / second moment", True, BOTH),
     Plot("est_snr", "Logarithm of signal over noise", ("est_snr",), "log signal-to-noise ratio", False, BOTH),
-    Plot("norm_var", "Variance of the normalised coordinates", ("norm_var",), "var. of normalised coordinates", True, BOTH),
-    Plot("nb_error", "Expected error of the levels", ("nb_error",), "error of the levels \N{GREEK CAPITAL LETTER PSI}", True, BOTH),
+    Plot(
+        "norm_var",
+        "Variance of the normalised coordinates",
+        ("norm_var",),
+        "var. of normalised coordinates",
+        True,
+        BOTH,
+    ),
+    Plot(
+        "nb_error",
+        "Expected error of the levels",
+        ("nb_error",),
+        "error of the levels \N{GREEK CAPITAL LETTER PSI}",
+        True,
+        BOTH,
+    ),
     Plot("validation_loss", "Validation loss", ("Vloss",), "validation loss", True),
     Plot("training_loss", "Training loss", ("Tloss", "loss"), "training loss", True),
     Plot("accuracy", "Validation accuracy", ("Vacc",), "validation accuracy (%)", False, steep=True),
-    Plot("correlation", "Correlation of predictions and labels", ("Vpearson", "Vmatthews"), "validation correlation", False, steep=True),
+    Plot(
+        "correlation",
+        "Correlation of predictions and labels",
+        ("Vpearson", "Vmatthews"),
+        "validation correlation",
+        False,
+        steep=True,
+    ),
 )
 
 
@@ -122,7 +166,8 @@ class Means:
     def _used(self) -> list[_Used]:
         logs = self.group.logs
         return [
-            _Used(seed_group, tuple(runs_to_use(logs, seed_group)), any_complete(logs, seed_group)) for seed_group in self.group.seed_groups
+            _Used(seed_group, tuple(runs_to_use(logs, seed_group)), any_complete(logs, seed_group))
+            for seed_group in self.group.seed_groups
         ]
 
     @functools.cached_property
@@ -151,7 +196,9 @@ def _curve(group: Group, used: _Used, tag: str, log: bool) -> _Curve:
     label = marked(seed_group.label, fewer(seed_group, len(found.runs)) if used.complete else UNFINISHED)
     step = found.step.astype(float)
     mean, low, high = mean_and_interval(found.values, geometric=log)
-    if tag == RELATIVE_VARIANCE and len(found.runs) == 1 and "relative_var_se" in group.logs.tags:  # no seeds tell its interval
+    if (
+        tag == RELATIVE_VARIANCE and len(found.runs) == 1 and "relative_var_se" in group.logs.tags
+    ):  # no seeds tell its interval
         error = wide(group.logs, "relative_var_se", found.runs)[found.runs[0]].reindex(found.step)
         low, high = with_own_error(mean, error.to_numpy(float))
     return _Curve(seed_group, label, used.complete, found.runs, step, step, mean, low, high)
@@ -161,12 +208,15 @@ def _curve(group: Group, used: _Used, tag: str, log: bool) -> _Curve:
 
 
 def curves(axes: Axes, means: Means, plot: Plot, axis: str = "step") -> str | None:
-    """Draw a quantity for every seed group: mean and 95 % interval over seeds.  A sentence where there is nothing to draw.
+    """Draw a quantity for every seed group: mean and 95 % interval over seeds.
 
-    On another axis than the step (``analysis.axes``), the mean of the quantity at a step stands at the mean over the same seeds of
-    where they were at that step.  Cells of which some seeds are missing are pale and end in a circle; those of which no
-    run is complete show what there is, dotted, and end in a cross; the legend says so.  Bytes that differ much between methods
-    take a logarithmic axis, on which step 0 has no place.  Of more than six intervals the wide ones are left out.
+    A sentence where there is nothing to draw.
+
+    On another axis than the step (``analysis.axes``), the mean of the quantity at a step stands at the mean over the
+    same seeds of where they were at that step.  Cells of which some seeds are missing are pale and end in a circle;
+    those of which no run is complete show what there is, dotted, and end in a cross; the legend says so.  Bytes that
+    differ much between methods take a logarithmic axis, on which step 0 has no place.  Of more than six intervals the
+    wide ones are left out.
     """
     found = means.of(plot)
     if isinstance(found, str):
@@ -209,7 +259,10 @@ def _line(axes: Axes, curve: _Curve) -> None:
 
 
 def _bands(axes: Axes, shown: Sequence[_Curve], log: bool) -> None:
-    """The intervals, the fainter the more there are; in a crowd none that takes much of the axis, whose limits are set."""
+    """The intervals, the fainter the more there are.
+
+    In a crowd none that takes much of the axis, whose limits are set.
+    """
     there = [curve for curve in shown if np.isfinite(curve.low).any()]
     scale = np.log10 if log else np.asarray
     height = float(np.ptp(scale(axes.get_ylim())))
@@ -217,7 +270,9 @@ def _bands(axes: Axes, shown: Sequence[_Curve], log: bool) -> None:
     kept = narrow if len(there) > _CROWD else there
     for curve in kept:
         alpha = float(np.clip(0.7 / len(kept), 0.03, 0.15))
-        axes.fill_between(curve.x, curve.low, curve.high, color=look(curve.seed_group).colour, alpha=alpha, linewidth=0, zorder=2)
+        axes.fill_between(
+            curve.x, curve.low, curve.high, color=look(curve.seed_group).colour, alpha=alpha, linewidth=0, zorder=2
+        )
     if len(kept) < len(there):
         axes.plot([], [], linestyle="none", gid="no bands")
 
@@ -235,7 +290,9 @@ def _references(axes: Axes, group: Group, axis: str) -> None:
 
 
 def _drops(axes: Axes, means: Means, shown: Sequence[_Curve], axis: str, size: float, log: bool) -> None:
-    """Dashed lines where the learning rate drops; where the curves reach that step at different places, a stroke on each."""
+    """Dashed lines where the learning rate drops; where the curves reach that step at different places, a stroke on
+    each.
+    """
     for step in means.drops:
         known: list[tuple[_Curve, float]] = []
         for curve in shown:
@@ -248,17 +305,26 @@ def _drops(axes: Axes, means: Means, shown: Sequence[_Curve], axis: str, size: f
             continue
         for curve, place in known:
             value = np.interp(place, curve.x, np.log(curve.mean) if log else curve.mean)
-            axes.plot([place], [np.exp(value) if log else value], gid="drops", zorder=4, color=look(curve.seed_group).colour, **_STROKE)
+            axes.plot(
+                [place],
+                [np.exp(value) if log else value],
+                gid="drops",
+                zorder=4,
+                color=look(curve.seed_group).colour,
+                **_STROKE,
+            )
 
 
 def _limit(axes: Axes, plot: Plot) -> None:
     """Fit the y axis to the curves; where their beginning is too steep, from a third of each on.
 
-    Bands may reach beyond it: an interval over two seeds is often wider than all that there is to see; and the steep first
-    steps of an accuracy stay below the axis, so that the rest can be told apart.
+    Bands may reach beyond it: an interval over two seeds is often wider than all that there is to see; and the steep
+    first steps of an accuracy stay below the axis, so that the rest can be told apart.
     """
     points = [np.asarray(line.get_xydata(), float) for line in axes.lines]
-    values = np.concatenate([found[found[:, 0] >= (found[-1, 0] / 3 if plot.steep else -np.inf), 1] for found in points])
+    values = np.concatenate(
+        [found[found[:, 0] >= (found[-1, 0] / 3 if plot.steep else -np.inf), 1] for found in points]
+    )
     values = np.log10(values) if plot.log else values
     margin = 0.07 * (values.max() - values.min()) or (0.1 if plot.log else max(1.0, 0.05 * float(np.abs(values).max())))
     low, high = values.min() - margin, values.max() + margin
@@ -279,7 +345,9 @@ def x_axis(axes: Axes, label: str, num_ticks: int = 5, *, whole: bool = False) -
     axes.set_xlabel(label)
     if axes.get_xscale() == "log":
         low, high = axes.get_xlim()
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 30 * low else (1, 3) if high < 1000 * low else (1,), numticks=8))
+        axes.xaxis.set_major_locator(
+            LogLocator(subs=(1, 2, 5) if high < 30 * low else (1, 3) if high < 1000 * low else (1,), numticks=8)
+        )
         axes.xaxis.set_major_formatter(FuncFormatter(plain))
         axes.xaxis.set_minor_formatter(NullFormatter())
         return
@@ -303,7 +371,9 @@ def _scientific(value: float, _position: int = 0) -> str:
 
 
 def log_ticks(axes: Axes) -> None:
-    """Three to seven ticks on a logarithmic y axis whose limits are set: at powers of ten, or finer where there are few."""
+    """Three to seven ticks on a logarithmic y axis whose limits are set: at powers of ten, or finer where there are
+    few.
+    """
     low, high = axes.get_ylim()
     ticks = _round_numbers(low, high) if 0 < low < high else []
     if len(ticks) < 3:
@@ -317,11 +387,15 @@ def log_ticks(axes: Axes) -> None:
 
 
 def _round_numbers(low: float, high: float) -> list[float]:
-    """The coarsest of three series of round numbers that has three in these limits, thinned out to seven; all it has of the last."""
+    """The coarsest of three series of round numbers that has three in these limits, thinned out to seven; all it has of
+    the last.
+    """
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     found: list[float] = []
     for series in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
-        found = [number * 10.0**decade for decade in decades for number in series if low <= number * 10.0**decade <= high]
+        found = [
+            number * 10.0**decade for decade in decades for number in series if low <= number * 10.0**decade <= high
+        ]
         if len(found) >= 3:
             break
     return found[:: -(-len(found) // 7)] if found else found
@@ -345,7 +419,9 @@ def legend_below(figure: Figure, width: float) -> None:
 
 
 def _legend_handles(figure: Figure) -> dict[str, Artist]:
-    """One handle for each label of the panels, one for the drops of the learning rate, and a word on intervals that are not there."""
+    """One handle for each label of the panels, one for the drops of the learning rate, and a word on intervals that are
+    not there.
+    """
     handles: dict[str, Artist] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -353,7 +429,9 @@ def _legend_handles(figure: Figure) -> dict[str, Artist]:
     gids = {line.get_gid() for axes in figure.axes for line in axes.lines}
     for gid, label, style in (("drop", "rate drop", DROP), ("drops", "rate drop of a curve", _STROKE)):
         if gid in gids:
-            handles[label] = Line2D([], [], color="#777777", **{name: value for name, value in style.items() if name != "color"})
+            handles[label] = Line2D(
+                [], [], color="#777777", **{name: value for name, value in style.items() if name != "color"}
+            )
     if "no bands" in gids:
         handles[NO_BANDS] = Line2D([], [], linestyle="none")
     return handles

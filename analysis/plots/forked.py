@@ -19,8 +19,9 @@ _MOST_ITEMS = 65536 // _NUMBER.size  # whose numbers a pipe holds at once
 
 
 def each(function: Callable[[T], R], items: Sequence[T], processes: int | None = None) -> list[R]:
-    """``list(map(function, items))``, in so many processes (by default one for each core); in this one where there are few or very many
-    items or no fork.  An error of the function is raised here; what a process that died left undone is done here.
+    """``list(map(function, items))``, in so many processes (by default one for each core); in this one where there are
+    few or very many items or no fork.  An error of the function is raised here; what a process that died left undone is
+    done here.
     """
     count = min(processes or min(_MOST, _cores()), len(items))
     if count < 2 or not 4 <= len(items) <= _MOST_ITEMS or "fork" not in multiprocessing.get_all_start_methods():
@@ -30,7 +31,9 @@ def each(function: Callable[[T], R], items: Sequence[T], processes: int | None =
     os.write(write_end, b"".join(map(_NUMBER.pack, range(len(items)))))
     os.close(write_end)
     ends = [context.Pipe(duplex=False) for _ in range(count)]
-    helpers = [context.Process(target=_work, args=(function, items, numbers, sender), daemon=True) for _, sender in ends]
+    helpers = [
+        context.Process(target=_work, args=(function, items, numbers, sender), daemon=True) for _, sender in ends
+    ]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside the idle threads of numpy

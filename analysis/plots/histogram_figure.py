@@ -44,11 +44,13 @@ class _Shown:
 
 @rc_context(RC)
 def gradient_histogram(group: Group, width: float) -> Figure | str:
-    """For each adaptive method the density of the normalised coordinates, weighted by norm^2 as in a fit, at its last measurement.
+    """For each adaptive method the density of the normalised coordinates, weighted by norm^2 as in a fit, at its last
+    measurement.
 
-    Filled: measured; line: the law fitted to the same buckets (``train.steps.estimator`` says which); strokes: the levels in use.  Of the
-    lowest seed that logged ``stats/coordinates``.  In a figure of page width the first measurement stands beside the last.
-    Methods with fixed levels have a panel only where no adaptive one has.  ``width`` in inches.
+    Filled: measured; line: the law fitted to the same buckets (``train.steps.estimator`` says which); strokes: the
+    levels in use.  Of the lowest seed that logged ``stats/coordinates``.  In a figure of page width the first
+    measurement stands beside the last.  Methods with fixed levels have a panel only where no adaptive one has.
+    ``width`` in inches.
     """
     page = width > 5
     found = list(_measurements(group, early=page))
@@ -57,7 +59,10 @@ def gradient_histogram(group: Group, width: float) -> Figure | str:
     columns = min(len(found), 4 if page else 2)
     rows = -(-len(found) // columns)
     inches = width / max(columns, 2)  # of a panel
-    titles = [f"{textwrap.fill(shown.seed_group.label, round(_LETTERS * (inches - 0.2)))}\nstep {shown.measured.step}" for shown in found]
+    titles = [
+        f"{textwrap.fill(shown.seed_group.label, round(_LETTERS * (inches - 0.2)))}\nstep {shown.measured.step}"
+        for shown in found
+    ]
     lines = max(title.count("\n") for title in titles)
     figure = Figure(figsize=(width, 0.75 + rows * (inches * _ASPECT + 0.13 * (lines - 1))))
     FigureCanvasAgg(figure)
@@ -100,7 +105,9 @@ def _measurements(group: Group, *, early: bool) -> Iterator[_Shown]:
 
 def _adapts(group: Group, seed_group: SeedGroup) -> bool:
     settings = group.logs.settings
-    return "method.update_at" in settings and bool(settings.loc[list(seed_group.runs), "method.update_at"].notna().any())
+    return "method.update_at" in settings and bool(
+        settings.loc[list(seed_group.runs), "method.update_at"].notna().any()
+    )
 
 
 def _of_seed_group(group: Group, seed_group: SeedGroup, *, early: bool) -> list[_Shown]:

@@ -30,7 +30,14 @@ _MANY = 32  # from so many levels on, thinner strokes
 _TITLE = 13  # letters an inch of a panel's title
 _LINEAR = 0.6  # what lies between zero and the first power of ten, in decades
 _LOWEST = 1e-6  # levels below are not told apart
-_PAPER = {"linestyle": "none", "marker": "D", "markersize": 3.4, "markerfacecolor": "white", "markeredgewidth": 0.8, "color": "#000000"}
+_PAPER = {
+    "linestyle": "none",
+    "marker": "D",
+    "markersize": 3.4,
+    "markerfacecolor": "white",
+    "markeredgewidth": 0.8,
+    "color": "#000000",
+}
 
 
 def _levels(group: Group) -> Iterator[tuple[SeedGroup, pd.DataFrame]]:
@@ -69,7 +76,9 @@ def threshold(levels: np.ndarray) -> float:
 
 
 def value_axis(axes: Axes, which: Literal["x", "y"], linear: float, inches: float) -> None:
-    """An axis of levels or normalised coordinates in [-1, 1]; ``linear``: ``threshold``; ticks as so many inches have room for."""
+    """An axis of levels or normalised coordinates in [-1, 1]; ``linear``: ``threshold``; ticks as so many inches have
+    room for.
+    """
     scale = axes.set_xscale if which == "x" else axes.set_yscale
     scale("symlog", linthresh=linear, linscale=_LINEAR)
     axis = axes.xaxis if which == "x" else axes.yaxis
@@ -109,7 +118,12 @@ def final(group: Group, width: float) -> Figure | str:
     for row, (seed_group, table) in enumerate(found):
         colour = look(seed_group).colour
         mean = table.mean()
-        stroke = {"linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 1.6 if len(mean) <= _MANY else 0.6}
+        stroke = {
+            "linestyle": "none",
+            "marker": "|",
+            "markersize": 9,
+            "markeredgewidth": 1.6 if len(mean) <= _MANY else 0.6,
+        }
         axes.hlines(row, mean.iloc[0], mean.iloc[-1], color="#c8c8c8", linewidth=0.8, zorder=1)
         axes.hlines(np.full(len(mean), row), table.min(), table.max(), color=colour, linewidth=5, alpha=0.3, zorder=2)
         axes.plot(mean, np.full(len(mean), row), color=colour, zorder=3, **stroke)
@@ -145,7 +159,10 @@ def over_steps(group: Group, widths: dict[str, float]) -> Figure | str:
     rows = -(-len(moving) // columns)
     width = widths["column"] if len(moving) == 1 else widths["page"]
     letters = round(_TITLE * width / columns)
-    titles = [textwrap.fill(marked(seed_group.label, mark(group.logs, seed_group, _runs(table))), letters) for seed_group, table in moving]
+    titles = [
+        textwrap.fill(marked(seed_group.label, mark(group.logs, seed_group, _runs(table))), letters)
+        for seed_group, table in moving
+    ]
     figure = Figure(figsize=(width, 0.3 + rows * width / max(columns, 2) * (0.75 if columns < 4 else 0.95)))
     FigureCanvasAgg(figure)
     first = None
@@ -183,4 +200,11 @@ def _panel(axes: Axes, seed_group: SeedGroup, table: pd.DataFrame, symmetric: bo
     for _, of_run in table.groupby("run"):
         steps = of_run.index.get_level_values("step")
         shown = of_run.loc[:, of_run.iloc[-1] > 0] if symmetric else of_run
-        axes.plot(steps, shown, drawstyle="steps-post", color=colour, linewidth=0.8 if len(table.columns) <= _MANY else 0.3, alpha=0.75)
+        axes.plot(
+            steps,
+            shown,
+            drawstyle="steps-post",
+            color=colour,
+            linewidth=0.8 if len(table.columns) <= _MANY else 0.3,
+            alpha=0.75,
+        )

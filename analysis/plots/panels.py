@@ -1,4 +1,6 @@
-"""Panels of a figure across settings: a line or a reference for each seed group, over one legend that says how many runs it rests on."""
+"""Panels of a figure across settings: a line or a reference for each seed group, over one legend that says how many
+runs it rests on.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def line(axes: Axes, seed_group: SeedGroup, table: pd.DataFrame) -> None:
     table: mean, low, high, by ascending place on the x axis.
     """
     style = look(seed_group)
-    axes.plot(table.index, table["mean"], label=seed_group.label, gid="mean", zorder=3, linestyle=style.dash, **style.point())
+    axes.plot(
+        table.index, table["mean"], label=seed_group.label, gid="mean", zorder=3, linestyle=style.dash, **style.point()
+    )
     known = table.dropna()
     if len(known):
         reach = np.abs(known[["low", "high"]].sub(known["mean"], axis=0).to_numpy().T)
@@ -72,10 +76,14 @@ def line(axes: Axes, seed_group: SeedGroup, table: pd.DataFrame) -> None:
 
 
 def reference(axes: Axes, seed_group: SeedGroup, value: Mean) -> None:
-    """A horizontal line, for a method that has no place on the x axis; the marker at its end tells it from others of its colour."""
+    """A horizontal line, for a method that has no place on the x axis; the marker at its end tells it from others of
+    its colour.
+    """
     style = look(seed_group)
     marker = {**style.point(), "markevery": [1], "clip_on": False}
-    axes.axhline(value.mean, label=seed_group.label, gid="mean", linestyle=style.dash, linewidth=1.0, zorder=2, **marker)
+    axes.axhline(
+        value.mean, label=seed_group.label, gid="mean", linestyle=style.dash, linewidth=1.0, zorder=2, **marker
+    )
     if np.isfinite(value.low):
         axes.axhspan(value.low, value.high, color=style.colour, alpha=0.08, linewidth=0, zorder=0)
 
@@ -86,7 +94,10 @@ def draw(width: float, panels: Sequence[Panel], fill: Callable[[Axes, Panel, Cou
     FigureCanvasAgg(figure)
     counts = Counts()
     if len(panels) > _MOST:
-        return f"{len(panels)} panels (by {', '.join(panels[0].group.differs)}) are too many for one figure: keep fewer of the runs"
+        return (
+            f"{len(panels)} panels (by {', '.join(panels[0].group.differs)}) are too many for one figure: keep "
+            f"fewer of the runs"
+        )
     problems = []
     kept: list[tuple[Axes, Panel]] = []
     for panel in panels:

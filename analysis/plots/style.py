@@ -43,7 +43,26 @@ COLOURS = (
     "#bf812d",
 )
 _MARKER_SCALE = {"*": 1.6, "P": 1.25, "X": 1.15, "p": 1.15, "h": 1.1, "D": 0.85, "d": 1.2}
-MARKERS: tuple[Any, ...] = ("o", "s", "^", "v", "D", "X", "P", "p", "h", ">", "*", "<", "d", "8", "H", (4, 1, 0), (3, 1, 0), (6, 1, 0))
+MARKERS: tuple[Any, ...] = (
+    "o",
+    "s",
+    "^",
+    "v",
+    "D",
+    "X",
+    "P",
+    "p",
+    "h",
+    ">",
+    "*",
+    "<",
+    "d",
+    "8",
+    "H",
+    (4, 1, 0),
+    (3, 1, 0),
+    (6, 1, 0),
+)
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1.2, 1)), (0, (7, 1.5, 1.5, 1.5, 1.5, 1.5)))
 
 RC: dict[Any, Any] = {
@@ -107,15 +126,20 @@ class Look:
 
 
 _CYCLE = math.lcm(len(COLOURS), len(MARKERS), len(DASHES))  # so many methods have looks of their own
-_SHADES = (0.0, -0.4, 0.3)  # of a method's settings, two by two: its colour, part of the way to black, part of the way to white
+_SHADES = (
+    0.0,
+    -0.4,
+    0.3,
+)  # of a method's settings, two by two: its colour, part of the way to black, part of the way to white
 
 
 def look(seed_group: SeedGroup, *, lines: bool = True) -> Look:
     """Colour, marker and dash of the seed group's method; its second setting has another dash and a hollow marker.
 
-    The next two settings have another marker and a darker shade, the two after a lighter one, and so on; in a figure of points alone (not
-    ``lines``) every setting has another marker.  Where its settings differ in nothing but the scope, the entire model is solid and
-    layer-wise is dashed, for every method alike.  A method that METHODS does not know takes one of the places after it, by its name.
+    The next two settings have another marker and a darker shade, the two after a lighter one, and so on; in a figure of
+    points alone (not ``lines``) every setting has another marker.  Where its settings differ in nothing but the scope,
+    the entire model is solid and layer-wise is dashed, for every method alike.  A method that METHODS does not know
+    takes one of the places after it, by its name.
     """
     index = _index(seed_group.method)
     dash = DASHES[(index + seed_group.variant) % len(DASHES)]
@@ -126,7 +150,9 @@ def look(seed_group: SeedGroup, *, lines: bool = True) -> Look:
     hollow = seed_group.variant % 2 == 1
     if not lines:
         marker = MARKERS[(index + 7 * seed_group.variant) % len(MARKERS)]
-        hollow ^= seed_group.variant // len(MARKERS) % 2 == 1  # the second round of markers is filled where the first was hollow
+        hollow ^= (
+            seed_group.variant // len(MARKERS) % 2 == 1
+        )  # the second round of markers is filled where the first was hollow
     return Look(_shaded(COLOURS[index % len(COLOURS)], _SHADES[pair % len(_SHADES)]), marker, dash, hollow, index)
 
 

@@ -1,4 +1,6 @@
-"""How the numbers of training are distributed: each kind of tensor in standard deviations from its mean, beside the normal law."""
+"""How the numbers of training are distributed: each kind of tensor in standard deviations from its mean, beside the
+normal law.
+"""
 
 from __future__ import annotations
 
@@ -40,16 +42,20 @@ class _Shown:
 
 @rc_context(RC)
 def tensor_histograms(group: Group, width: float) -> Figure | str:
-    """For each kind of tensor the density of z = (x - mean) / std over all its tensors, as last measured, and the standard normal's.
+    """For each kind of tensor the density of z = (x - mean) / std over all its tensors, as last measured, and the
+    standard normal's.
 
-    Of one run: the lowest seed of the setting that logged the most kinds, and of those the one whose format is the finest, as it leaves the
-    tensors most as they would be (SmaQ's weights end where it clamps).  Kinds that were not logged have no panel.  ``width`` in inches.
+    Of one run: the lowest seed of the setting that logged the most kinds, and of those the one whose format is the
+    finest, as it leaves the tensors most as they would be (SmaQ's weights end where it clamps).  Kinds that were not
+    logged have no panel.  ``width`` in inches.
     """
     found = [shown for shown in (_of_seed_group(group, seed_group) for seed_group in group.seed_groups) if shown]
     if not found:
         return f"no run has logged {TAG}{KINDS[0]} or another kind of tensor"
     ratios = compression_ratio(group.logs)
-    shown = max(found, key=lambda item: (len(item.kinds), -round(ratios.reindex(item.seed_group.runs).fillna(np.inf).min(), 1)))
+    shown = max(
+        found, key=lambda item: (len(item.kinds), -round(ratios.reindex(item.seed_group.runs).fillna(np.inf).min(), 1))
+    )
     columns = min(len(shown.kinds), 5 if width > 5 else 2)
     rows = -(-len(shown.kinds) // columns)
     inches = width / max(columns, 2)
@@ -68,12 +74,16 @@ def tensor_histograms(group: Group, width: float) -> Figure | str:
     assert first is not None
     first.set_xlim(-_FAR, _FAR)
     first.set_yscale("log")
-    first.set_ylim(_DEPTH, max(1.0, min(_HIGH, 2 * max(float(density(histogram).max()) for histogram in shown.kinds.values()))))
+    first.set_ylim(
+        _DEPTH, max(1.0, min(_HIGH, 2 * max(float(density(histogram).max()) for histogram in shown.kinds.values())))
+    )
     first.yaxis.set_major_locator(LogLocator(numticks=5))
     first.yaxis.set_minor_locator(NullLocator())
     first.yaxis.set_minor_formatter(NullFormatter())
     step = max(histogram.step for histogram in shown.kinds.values())
-    keys: list[Patch | Line2D] = [Patch(color=_COLOUR, alpha=0.35, linewidth=0, label=f"{shown.seed_group.label}, step {step}")]
+    keys: list[Patch | Line2D] = [
+        Patch(color=_COLOUR, alpha=0.35, linewidth=0, label=f"{shown.seed_group.label}, step {step}")
+    ]
     keys.append(Line2D([], [], color=_LAW, linewidth=1.1, label="standard normal"))
     figure.legend(handles=keys, loc="outside lower center", ncols=2, borderaxespad=0.2)
     return figure

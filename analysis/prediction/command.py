@@ -1,6 +1,8 @@
-"""``python -m analysis predict``: what a step takes with each method, by workers and bandwidth, and from which bandwidth down it pays.
+"""``python -m analysis predict``: what a step takes with each method, by workers and bandwidth, and from which
+bandwidth down it pays.
 
-Three answers: how far the model was off where it was measured, a table per number of workers, and the break-even bandwidths.
+Three answers: how far the model was off where it was measured, a table per number of workers, and the break-even
+bandwidths.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def quantity(text: str, name: str) -> float:
     """``100M`` is 1e8; ValueError for what is no number above 0."""
     found = _NUMBER.fullmatch(text.strip())
     if not found or not float(found[1]):
-        raise ValueError(f"{name} {text!r}: must be a number above 0, with k, M, G or T behind it if you like: 11.2M, 400G")
+        raise ValueError(
+            f"{name} {text!r}: must be a number above 0, with k, M, G or T behind it if you like: 11.2M, 400G"
+        )
     return float(found[1]) * _UNITS[found[2]]
 
 
@@ -50,7 +54,9 @@ def workers_of(text: str) -> list[int]:
 
 
 def bandwidths_of(text: str) -> list[float]:
-    """``100M..400G``: both ends and in between 1 and 4 (up to two decades: 1, 2 and 5) times powers of ten bit/s; ``1G,10G``: these."""
+    """``100M..400G``: both ends and in between 1 and 4 (up to two decades: 1, 2 and 5) times powers of ten bit/s;
+    ``1G,10G``: these.
+    """
     found: set[float] = set()
     for part in text.split(","):
         ends = _ends(part, "--bandwidth")
@@ -88,10 +94,14 @@ def _label(names: Sequence[str]) -> str:
 
 def add_to(commands: argparse._SubParsersAction) -> None:
     """The sub-command's options."""
-    parser = commands.add_parser("predict", help="step times by workers and bandwidth, and the break-even bandwidths, from measured rates")
+    parser = commands.add_parser(
+        "predict", help="step times by workers and bandwidth, and the break-even bandwidths, from measured rates"
+    )
     add = parser.add_argument
     add("--workers", default="8..1024", help="LOW..HIGH in powers of two, or a list (default: 8..1024)")
-    add("--bandwidth", default="100M..400G", help="bit/s of a machine's link: LOW..HIGH or a list (default: 100M..400G)")
+    add(
+        "--bandwidth", default="100M..400G", help="bit/s of a machine's link: LOW..HIGH or a list (default: 100M..400G)"
+    )
     add("--methods", nargs="+", default=predicted(), metavar="NAME", help="default: all of measured rates")
     add("--bits", type=float, help="of every method that has bits (default: the method's own)")
     add("--second_bits", type=float, default=4, help="of the second encoding of two_stage and server (default: 4)")
@@ -104,7 +114,10 @@ def add_to(commands: argparse._SubParsersAction) -> None:
     )
     add("--per_machine", type=int, default=1, help="workers that share a machine and its link (default: 1)")
     add("--local_bandwidth", default="100G", help="bit/s of a worker's link inside its machine (default: 100G)")
-    add("--model", help="a model of the profile: its buckets (default: mlp where neither this nor --parameters is given)")
+    add(
+        "--model",
+        help="a model of the profile: its buckets (default: mlp where neither this nor --parameters is given)",
+    )
     add("--parameters", help="of a model of many tensors, such as 11.2M, in place of --model")
     add("--tensors", type=int, default=0, help="how many tensors these parameters make up (default: one per 200,000)")
     add("--compute", type=float, help="seconds of a step without its exchange (default: the profile's)")
@@ -115,8 +128,17 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         help="measured rates: a file of python -m benchmarks.rates (default: the repository's)",
     )
     add("--csv", type=Path, help="write every number here too")
-    add("--figure", type=Path, help="draw speed-up over bf16 against bandwidth: the path of a PNG; a PDF is written beside it")
-    add("--validate", type=Path, metavar="FILE", help="predict the runs of a file of python -m benchmarks.wire --out, and print the errors")
+    add(
+        "--figure",
+        type=Path,
+        help="draw speed-up over bf16 against bandwidth: the path of a PNG; a PDF is written beside it",
+    )
+    add(
+        "--validate",
+        type=Path,
+        metavar="FILE",
+        help="predict the runs of a file of python -m benchmarks.wire --out, and print the errors",
+    )
     add("--keep", action="store_true", help="with --validate: store the errors in the profile, which then states them")
 
 
@@ -128,7 +150,8 @@ def _question(options: argparse.Namespace) -> Question:
         parameters = quantity(options.parameters, "--parameters")
         if parameters % 1 or options.tensors < 0 or options.tensors > parameters:
             raise ValueError(
-                f"--parameters {options.parameters} --tensors {options.tensors}: whole numbers, no more tensors than parameters"
+                f"--parameters {options.parameters} --tensors {options.tensors}: whole numbers, no more tensors than "
+                f"parameters"
             )
         model = predict.ddp_buckets(int(parameters), options.tensors)
     else:
@@ -166,7 +189,10 @@ def run(options: argparse.Namespace) -> int:
         question = _question(options)
         workers, bandwidths = workers_of(options.workers), bandwidths_of(options.bandwidth)
         if bad := [count for count in workers if options.per_machine < 1 or count % min(options.per_machine, count)]:
-            raise ValueError(f"--per_machine {options.per_machine}: must be at least 1 and divide every number of --workers, {bad[0]} too")
+            raise ValueError(
+                f"--per_machine {options.per_machine}: must be at least 1 and divide every number of --workers, "
+                f"{bad[0]} too"
+            )
         _answer(question, workers, bandwidths)
         if options.csv:
             _write_csv(question, workers, bandwidths, options.csv)
@@ -187,24 +213,42 @@ def _answer(question: Question, workers: Sequence[int], bandwidths: Sequence[flo
     asked = question.profile
     sizes = ", ".join(f"{bucket.coordinates / 1e6:.3g} M" for bucket in question.model.buckets[:4])
     more = ", .." if len(question.model.buckets) > 4 else ""
-    print(f"{question.model.parameters / 1e6:.4g} M parameters in {len(question.model.buckets)} DDP buckets ({sizes}{more}), ", end="")
-    print(f"{duration(question.compute_s)} of computation a step; {asked.about}" + (", which computes, too" * asked.shared_core))
+    print(
+        f"{question.model.parameters / 1e6:.4g} M parameters in {len(question.model.buckets)} DDP buckets "
+        f"({sizes}{more}), ",
+        end="",
+    )
+    print(
+        f"{duration(question.compute_s)} of computation a step; {asked.about}"
+        + (", which computes, too" * asked.shared_core)
+    )
     print(validate.statement(asked.validation, max(workers), max(bandwidths)))
     for count in workers:
         print(f"\n{count:,} workers: step time, speed-up over bf16, collective")
         print(_table(question, count, bandwidths))
     print("\nbreak-even: quicker than bf16 below this bandwidth (bit/s)")
     heading = ["", *(str(count) for count in workers)]
-    lines = [[row.label, *(shown_break_even(question.break_even(row, count)) for count in workers)] for row in question.rows[2:]]
+    lines = [
+        [row.label, *(shown_break_even(question.break_even(row, count)) for count in workers)]
+        for row in question.rows[2:]
+    ]
     print(aligned([heading, *lines]))
-    used = {question.step(row, count, speed).collective for row in question.rows for count in workers for speed in bandwidths}
+    used = {
+        question.step(row, count, speed).collective
+        for row in question.rows
+        for count in workers
+        for speed in bandwidths
+    }
     print("always: even where the link is as fast as the processor can feed it\n")
     print(", ".join(f"{letter} {name}" for name, letter in LETTERS.items() if name in used))
     for row in question.rows[2:]:
         if row.methods[1:]:
             print(f"{row.label}: {', '.join(row.methods)}, which cost the same")
     if any(row.variant.first.kind == "lattice" for row in question.rows):
-        print("ecdq: entropy-coded, taken to spend the bits of its setting, as on normal coordinates; real gradients take fewer")
+        print(
+            "ecdq: entropy-coded, taken to spend the bits of its setting, as on normal coordinates; real gradients "
+            "take fewer"
+        )
 
 
 def _table(question: Question, workers: int, bandwidths: Sequence[float]) -> str:
@@ -212,7 +256,10 @@ def _table(question: Question, workers: int, bandwidths: Sequence[float]) -> str
     lines = [["", *(shown_bandwidth(speed) for speed in bandwidths)]]
     for row in question.rows:
         steps = [question.step(row, workers, speed) for speed in bandwidths]
-        seed_groups = [f"{duration(s.step_s)} {base / s.step_s:4.2f}{LETTERS[s.collective]}" for s, base in zip(steps, rival, strict=True)]
+        seed_groups = [
+            f"{duration(s.step_s)} {base / s.step_s:4.2f}{LETTERS[s.collective]}"
+            for s, base in zip(steps, rival, strict=True)
+        ]
         lines.append([row.label, *seed_groups])
     return aligned(lines)
 
@@ -221,7 +268,9 @@ def aligned(lines: Sequence[Sequence[str]]) -> str:
     """Columns of equal width, the first to the left."""
     widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
     return "\n".join(
-        "  ".join([line[0].ljust(widths[0]), *(item.rjust(width) for item, width in zip(line[1:], widths[1:], strict=True))])
+        "  ".join(
+            [line[0].ljust(widths[0]), *(item.rjust(width) for item, width in zip(line[1:], widths[1:], strict=True))]
+        )
         for line in lines
     )
 

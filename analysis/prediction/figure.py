@@ -63,12 +63,23 @@ def _panel(axes: Axes, question: Question, workers: int, grid: np.ndarray) -> No
     rival = [question.step(question.rows[1], workers, float(speed)).step_s for speed in grid]
     axes.axhline(1, color="#777777", linewidth=0.8, zorder=1)
     for row in question.rows[2:]:
-        ratios = [base / question.step(row, workers, float(speed)).step_s for base, speed in zip(rival, grid, strict=True)]
+        ratios = [
+            base / question.step(row, workers, float(speed)).step_s for base, speed in zip(rival, grid, strict=True)
+        ]
         look = style.look(SeedGroup(_method(row), 0, row.label, (), {}))
         axes.plot(grid, ratios, label=_label(row), **{**look.line(len(grid)), "linestyle": look.dash})
         even = question.break_even(row, workers)
         if grid[0] < even < grid[-1]:
-            axes.plot(even, 1, marker="o", markersize=7, markerfacecolor="none", markeredgecolor=look.colour, markeredgewidth=1.2, zorder=5)
+            axes.plot(
+                even,
+                1,
+                marker="o",
+                markersize=7,
+                markerfacecolor="none",
+                markeredgecolor=look.colour,
+                markeredgewidth=1.2,
+                zorder=5,
+            )
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(grid[0], grid[-1])

@@ -19,9 +19,18 @@ _PER_BYTE = 5  # ternary codes
 CODED_TABLES = 100  # bytes: of the tables that a rANS code of normal coordinates carries, about
 DENSE = ("fp32", "bf16")
 # Class of a method's arithmetic, for which rates are measured: the constructor of its code tells them apart.
-_KINDS = {"qsgd": "uniform", "qsgdinf": "uniform", "trn": "ternary", "ecdq": "lattice", "eden": "rotated", "drive": "rotated"}
+_KINDS = {
+    "qsgd": "uniform",
+    "qsgdinf": "uniform",
+    "trn": "ternary",
+    "ecdq": "lattice",
+    "eden": "rotated",
+    "drive": "rotated",
+}
 KINDS = ("uniform", "levels", "ternary", "rotated", "lattice", *DENSE)
-_MEASURED = tuple(f"nuq.compressors.{name}:" for name in ("full_precision", "quantized", "eden"))  # code whose rates profiles hold
+_MEASURED = tuple(
+    f"nuq.compressors.{name}:" for name in ("full_precision", "quantized", "eden")
+)  # code whose rates profiles hold
 
 
 def predicted() -> list[str]:
@@ -38,7 +47,9 @@ class Format:
     bucket_size: int = 8192
 
     def message_bytes(self, num_coordinates: int) -> int:
-        """Length of the message of this many coordinates, header included; bf16 travels as its plain 2 bytes a coordinate."""
+        """Length of the message of this many coordinates, header included; bf16 travels as its plain 2 bytes a
+        coordinate.
+        """
         n = num_coordinates
         if self.kind in DENSE:
             return 2 * n if self.kind == "bf16" else HEADER_BYTES + 4 * n
@@ -58,9 +69,11 @@ class Format:
 
 
 def format_of(name: str, bits: float | None = None, bucket_size: int | None = None) -> Format:
-    """The format of one of ``predicted()`` with its default settings; ``bits`` and ``bucket_size`` replace theirs where they have any.
+    """The format of one of ``predicted()`` with its default settings; ``bits`` and ``bucket_size`` replace theirs where
+    they have any.
 
-    An entropy-coded method is taken to spend the ``bits`` of its setting, which is what normal coordinates take: real gradients take fewer.
+    An entropy-coded method is taken to spend the ``bits`` of its setting, which is what normal coordinates take: real
+    gradients take fewer.
     """
     chosen = method(name)
     if name not in predicted():
@@ -79,5 +92,7 @@ def format_of(name: str, bits: float | None = None, bucket_size: int | None = No
 
 
 def second_format(name: str, bits: float, bucket_size: int | None = None) -> Format:
-    """The format in which means are encoded again: the method's own, or that of the method that the table names for it."""
+    """The format in which means are encoded again: the method's own,
+    or that of the method that the table names for it.
+    """
     return format_of(METHODS[name].mean_compressor or name, bits, bucket_size)

@@ -1,4 +1,6 @@
-"""The measured rates that ``analysis.prediction.steps`` reads: ``profile.json``, written by ``python -m benchmarks.rates``."""
+"""The measured rates that ``analysis.prediction.steps`` reads: ``profile.json``, written by
+``python -m benchmarks.rates``.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ DEFAULT = Path(__file__).with_name("profile.json")
 class Codec:
     """Rates in GB/s of float32 input (4 bytes a coordinate), and what one more message costs whatever its size.
 
-    For the dense formats encoding is the cast (fp32 has none), decoding the addition of what was received and the cast back.
+    For the dense formats encoding is the cast (fp32 has none), decoding the addition of what was received and the cast
+    back.
     """
 
     encode_gb_s: float
@@ -44,7 +47,8 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Model:
-    """What DDP does with one model: its buckets, in the order in which they become ready, and how a step's computation divides.
+    """What DDP does with one model: its buckets, in the order in which they become ready, and how a step's computation
+    divides.
 
     forward, tail: shares of the computation before the backward pass and after the exchange (the optimizer).
     """
@@ -62,10 +66,10 @@ class Model:
 class Profile:
     """Everything measured about one kind of worker.
 
-    latency_s: from the sending of a small message to its arrival; message_s: processor time that one more message takes;
-    host_gb_s: bytes that a rank can send, and receive as many, in a second of processor time.  shared_core: encoding and the
-    network's work run on the core that computes.  cores: of the machine the rates were measured on, where several ranks shared them.
-    validation: what ``--validate --keep`` found, or nothing.
+    latency_s: from the sending of a small message to its arrival; message_s: processor time that one more message
+    takes;  host_gb_s: bytes that a rank can send, and receive as many, in a second of processor time.  shared_core:
+    encoding and the network's work run on the core that computes.  cores: of the machine the rates were measured on,
+    where several ranks shared them.  validation: what ``--validate --keep`` found, or nothing.
     """
 
     about: str
@@ -85,7 +89,9 @@ def read(path: Path) -> Profile:
     try:
         data = json.loads(path.read_text())
     except FileNotFoundError:
-        raise FileNotFoundError(f"no profile {str(path)!r}; python -m benchmarks.rates --out FILE measures one") from None
+        raise FileNotFoundError(
+            f"no profile {str(path)!r}; python -m benchmarks.rates --out FILE measures one"
+        ) from None
     except (OSError, ValueError) as error:
         raise ValueError(f"profile {str(path)!r} cannot be read: {error}") from error
     try:
@@ -124,7 +130,10 @@ def _check(profile: Profile, path: Path) -> None:
         ready = [bucket.ready for bucket in model.buckets]
         sizes = [size for bucket in model.buckets for size in (bucket.coordinates, bucket.tensors)]
         if not ready or min(sizes) < 1 or ready != sorted(ready) or not 0 <= ready[0] <= ready[-1] <= 1:
-            raise ValueError(f"profile {str(path)!r}: buckets of {name!r} must hold coordinates and tensors, ready rising from 0 to 1")
+            raise ValueError(
+                f"profile {str(path)!r}: buckets of {name!r} must hold coordinates and tensors, ready rising from 0 "
+                f"to 1"
+            )
 
 
 def write(profile: Profile, path: Path) -> None:

@@ -47,7 +47,8 @@ class Question:
         """The bandwidth in bit/s below which a row is quicker than bf16."""
         rival = next(row for row in self.rows if row.label == RIVAL)
         return predict.break_even(
-            lambda bandwidth: self.step(row, workers, bandwidth).step_s, lambda bandwidth: self.step(rival, workers, bandwidth).step_s
+            lambda bandwidth: self.step(row, workers, bandwidth).step_s,
+            lambda bandwidth: self.step(rival, workers, bandwidth).step_s,
         )
 
 

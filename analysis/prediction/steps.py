@@ -1,12 +1,13 @@
 """The step time of data-parallel training whose gradients are exchanged as messages, or by a dense all-reduce.
 
-A step is a forward pass, a backward pass during which DDP's buckets become ready one after another, and a tail (the optimizer) after
-the last of them.  One lane handles the buckets in that order, each through the stages of its collective: encode, wire, decode-and-add.
-The lane runs beside the computation; where both share a core (``Profile.shared_core``), a stage's processor time takes turns with the
-computation in equal parts, and only waiting for the wire is free.
+A step is a forward pass, a backward pass during which DDP's buckets become ready one after another, and a tail (the
+optimizer) after the last of them.  One lane handles the buckets in that order, each through the stages of its
+collective: encode, wire, decode-and-add.  The lane runs beside the computation; where both share a core
+(``Profile.shared_core``), a stage's processor time takes turns with the computation in equal parts, and only waiting
+for the wire is free.
 
-Per bucket of n coordinates, M workers, a message of m(n) bytes (the sum of its tensors' messages), links of B bytes/s per machine of L
-workers (flat: L = 1)::
+Per bucket of n coordinates, M workers, a message of m(n) bytes (the sum of its tensors' messages), links of B bytes/s
+per machine of L workers (flat: L = 1)::
 
     ring         dense; bytes sent per rank: 2 (M-1)/M w n, w bytes a coordinate, in 2 (M-1) rounds
     tree         dense, pipelined: 2 w n, in 2 ceil(log2 M) rounds: what large jobs use, since a ring's rounds add up
@@ -15,8 +16,9 @@ workers (flat: L = 1)::
     server       encode n; rank 0 receives (M-1) m(n), decodes M n, encodes n, sends (M-1) m'(n); decode n
     hierarchical float32 ring inside a machine; gather or two_stage among the machines' first ranks; float32 back to the others
 
-A wire stage takes ``rounds * latency + max(bytes / B, its processor time)``, processor time being bytes / host rate + messages * message_s.
-Left out: jitter, stragglers and congestion inside the network; the agreement on levels (one small collective per update).
+A wire stage takes ``rounds * latency + max(bytes / B, its processor time)``, processor time being bytes / host rate +
+messages * message_s.  Left out: jitter, stragglers and congestion inside the network; the agreement on levels (one
+small collective per update).
 """
 
 from __future__ import annotations
@@ -80,7 +82,9 @@ class Stage:
 
 @dataclass(frozen=True)
 class Prediction:
-    """step_s, and the part of it that the exchange adds to the computation; bytes_sent: per step, by the rank that sends most."""
+    """step_s, and the part of it that the exchange adds to the computation; bytes_sent: per step, by the rank that
+    sends most.
+    """
 
     step_s: float
     exposed_s: float
@@ -89,7 +93,9 @@ class Prediction:
 
 
 def ddp_buckets(parameters: int, tensors: int = 0, bucket_bytes: int = BUCKET_BYTES) -> Model:
-    """A model of many tensors (0: one per 200,000 coordinates): DDP's buckets full, ready by their share of the parameters."""
+    """A model of many tensors (0: one per 200,000 coordinates): DDP's buckets full, ready by their share of the
+    parameters.
+    """
     first, size = min(parameters, FIRST_BUCKET_BYTES // 4, bucket_bytes // 4), bucket_bytes // 4
     sizes = [first] + [size] * ((parameters - first) // size)
     sizes += [parameters - sum(sizes)] * (parameters > sum(sizes))
@@ -122,7 +128,9 @@ class _Costs:
         return self._cpu(self.profile.codecs[form.kind].decode_s(coordinates, messages))
 
     def wire(self, out_bytes: float, local_bytes: float, handled_bytes: float, messages: int, rounds: int) -> Stage:
-        """out_bytes: through the machine's link; local_bytes: inside it; handled_bytes: by one rank, sent and as many received."""
+        """out_bytes: through the machine's link; local_bytes: inside it; handled_bytes: by one rank, sent and as many
+        received.
+        """
         cpu = (handled_bytes / (1e9 * self.profile.host_gb_s) + messages * self.profile.message_s) * self.busy
         seconds = max(8 * out_bytes / self.network.bandwidth, 8 * local_bytes / self.network.local_bandwidth, cpu)
         return Stage(rounds * self.profile.latency_s + seconds, cpu)
@@ -133,7 +141,9 @@ class _Costs:
         return self.wire(local * (workers - local) * size, (local - 1) * size, (workers - 1) * size, workers - 1, 1)
 
     def to_one(self, size: float) -> Stage:
-        """Every rank sends to rank 0 (or, the other way, is sent): its link and processor are the narrow ones, one way at a time."""
+        """Every rank sends to rank 0 (or, the other way, is sent): its link and processor are the narrow ones, one way
+        at a time.
+        """
         workers, local = self.network.workers, self.network.local_workers
         return self.wire((workers - local) * size, (local - 1) * size, (workers - 1) * size / 2, workers - 1, 1)
 
@@ -150,10 +160,17 @@ def stages(
     first, second = variant.first, variant.second
     if collective == "gather":
         size = _payload_bytes(first, n, tensors)
-        steps = [costs.encode(first, n, tensors), costs.direct(size), costs.decode(first, workers * n, workers * tensors)]
+        steps = [
+            costs.encode(first, n, tensors),
+            costs.direct(size),
+            costs.decode(first, workers * n, workers * tensors),
+        ]
         return steps, round((workers - 1) * size)
     if collective == "two_stage":
-        share, pieces = n / workers, (tensors + workers - 1) / workers  # of one stretch: a tensor is cut where a stretch ends
+        share, pieces = (
+            n / workers,
+            (tensors + workers - 1) / workers,
+        )  # of one stretch: a tensor is cut where a stretch ends
         sizes = _payload_bytes(first, share, pieces), _payload_bytes(second, share, pieces)
         return [
             costs.encode(first, n, workers * pieces),
@@ -192,13 +209,17 @@ def _dense(collective: str, form: Format, coordinates: int, costs: _Costs) -> tu
 def _hierarchical(variant: Variant, bucket: Bucket, costs: _Costs) -> tuple[list[Stage], int]:
     n, network = bucket.coordinates, costs.network
     local = network.local_workers
-    (_, ring, added), ring_bytes = _dense("ring", Format("fp32", 32), n, replace(costs, network=replace(network, workers=local)))
+    (_, ring, added), ring_bytes = _dense(
+        "ring", Format("fp32", 32), n, replace(costs, network=replace(network, workers=local))
+    )
     back_bytes = (local - 1) * 4 * n
     back = costs.wire(0, back_bytes, back_bytes / 2, local - 1, 1)  # the first rank sends, one way
     between, sent = [], 0
     if network.workers > local:
         machines = Network(network.workers // local, network.bandwidth)
-        choices = [stages(name, variant, bucket, machines, costs.profile, costs.busy) for name in ("gather", "two_stage")]
+        choices = [
+            stages(name, variant, bucket, machines, costs.profile, costs.busy) for name in ("gather", "two_stage")
+        ]
         between, sent = min(choices, key=lambda found: sum(stage.seconds for stage in found[0]))
     return [ring, added, *between, back], ring_bytes + sent + back_bytes
 
@@ -238,7 +259,9 @@ def predict(
     collective: str = "auto",
     busy: float = 1.0,
 ) -> Prediction:
-    """The step with this collective; ``auto``: with the quickest of the variant's.  hierarchical needs several workers a machine."""
+    """The step with this collective; ``auto``: with the quickest of the variant's.  hierarchical needs several workers
+    a machine.
+    """
     legal = [name for name in variant.collectives if name != "hierarchical" or network.local_workers > 1]
     if collective not in ("auto", *legal):
         raise ValueError(f"collective {collective!r}: must be one of auto, {', '.join(legal)} here")
@@ -251,7 +274,8 @@ def predict(
 
 
 def break_even(step_s: Callable[[float], float], rival_s: Callable[[float], float]) -> float:
-    """The bandwidth in bit/s up to which the first is quicker than the second: 0 where it never is, inf where it always is.
+    """The bandwidth in bit/s up to which the first is quicker than the second: 0 where it never is, inf where it always
+    is.
 
     Looked for from below in steps of a quarter decade, then by bisection to a ten-thousandth.
     """

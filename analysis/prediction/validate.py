@@ -24,7 +24,10 @@ _BF16 = Variant(Format("bf16", 16), Format("bf16", 16))
 
 @dataclass(frozen=True)
 class Checked:
-    """errors: predicted / measured - 1 of every row that the model speaks of; left_out: variants that it does not know."""
+    """errors: predicted / measured - 1 of every row that the model speaks of.
+
+    Left_out: variants that it does not know.
+    """
 
     rows: tuple[Mapping[str, Any], ...]
     predictions: tuple[Prediction, ...]
@@ -101,7 +104,9 @@ def variant_of(row: Mapping[str, Any], bits: float | None, second_bits: float) -
     return Variant(format_of(name, row.get("bits", bits)), second_format(name, row.get("second_bits", second_bits)))
 
 
-def validated(rows: Sequence[Mapping[str, Any]], profile: Profile, bits: float | None = None, second_bits: float = 4) -> Checked:
+def validated(
+    rows: Sequence[Mapping[str, Any]], profile: Profile, bits: float | None = None, second_bits: float = 4
+) -> Checked:
     """Predict every row from its ranks, its computation and the bandwidth that its link was measured to have.
 
     Ranks that outnumber the profile's cores take turns on them.
@@ -114,9 +119,13 @@ def validated(rows: Sequence[Mapping[str, Any]], profile: Profile, bits: float |
             continue
         kept.append(row)
         gated = [_BF16] if row["variant"].endswith(GATED) else []
-        predictions.append(min((_prediction(row, choice, profile) for choice in (variant, *gated)), key=lambda found: found.step_s))
+        predictions.append(
+            min((_prediction(row, choice, profile) for choice in (variant, *gated)), key=lambda found: found.step_s)
+        )
     if not kept:
-        raise ValueError(f"no row is of a method that the model knows: {', '.join(sorted(left_out)) or COMPUTATION_ONLY}")
+        raise ValueError(
+            f"no row is of a method that the model knows: {', '.join(sorted(left_out)) or COMPUTATION_ONLY}"
+        )
     return Checked(tuple(kept), tuple(predictions), tuple(sorted(left_out)))
 
 
@@ -129,22 +138,32 @@ def _prediction(row: Mapping[str, Any], variant: Variant, profile: Profile) -> P
 
 def text(checked: Checked) -> str:
     """A line per row, then the errors in all."""
-    lines = [f"{'model':14s} {'ranks':>5s} {'Mbit/s':>7s} {'variant':10s} {'measured':>10s} {'predicted':>10s} {'error':>6s}  collective"]
+    lines = [
+        f"{'model':14s} {'ranks':>5s} {'Mbit/s':>7s} {'variant':10s} {'measured':>10s} {'predicted':>10s} "
+        f"{'error':>6s}  collective"
+    ]
     for row, found, error in zip(checked.rows, checked.predictions, checked.errors, strict=True):
         model = f"{row['model']} b{row['batch']}" if "batch" in row else row["model"]
         times = f"{1e3 * row['step_s']:7.1f} ms {1e3 * found.step_s:7.1f} ms {error:+6.0%}"
-        lines.append(f"{model:14s} {row['ranks']:5d} {row['raw_mbit']:7.0f} {row['variant']:10s} {times}  {found.collective}")
+        lines.append(
+            f"{model:14s} {row['ranks']:5d} {row['raw_mbit']:7.0f} {row['variant']:10s} {times}  {found.collective}"
+        )
     if checked.left_out:
         lines.append(f"not modelled: {', '.join(checked.left_out)}")
     summary = checked.summary()
-    lines.append(f"error of {summary['rows']} steps: median {summary['median_error']:.1%}, worst {summary['worst_error']:.1%}")
+    lines.append(
+        f"error of {summary['rows']} steps: median {summary['median_error']:.1%}, worst {summary['worst_error']:.1%}"
+    )
     return "\n".join(lines)
 
 
 def statement(validation: Mapping[str, Any], workers: int, bandwidth: float = 0.0) -> str:
     """How far the model is to be trusted: the sentence before any prediction."""
     if not validation:
-        return "This profile has not been validated: python -m analysis predict --validate FILE --keep does, with runs of benchmarks.wire."
+        return (
+            "This profile has not been validated: python -m analysis predict --validate FILE --keep does, with "
+            "runs of benchmarks.wire."
+        )
     ranks = [int(count) for count in validation["ranks"]]
     links = f"{validation['slowest_mbit']:,} to {validation['fastest_mbit']:,} Mbit/s"
     said = f"Checked against {validation['rows']} measured steps of {' and '.join(map(str, ranks))} ranks at {links}: "

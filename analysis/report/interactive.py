@@ -26,7 +26,9 @@ _MARKERS = {"o": "circle", "s": "square", "^": "triangle", "v": "inverted_triang
 
 @dataclass(frozen=True)
 class Curves:
-    """``data``: for the page's script (see curves.js); ``slots``: curves that a plot can hold at once; ``notes``: a sentence each."""
+    """``data``: for the page's script (see curves.js); ``slots``: curves that a plot can hold at once; ``notes``: a
+    sentence each.
+    """
 
     data: dict[str, Any]
     slots: int
@@ -34,7 +36,9 @@ class Curves:
 
 
 def curves(of_groups: Sequence[Means]) -> Curves | None:
-    """The means (``analysis.figures.means_of``) of every quantity and seed group, thinned; None where there is nothing to draw."""
+    """The means (``analysis.figures.means_of``) of every quantity and seed group, thinned; None where there is nothing
+    to draw.
+    """
     found, notes, pool = [], [], _Pool()
     of_sweep = [(means, _quantities(means)) for means in of_groups]
     count = sum(len(drawn) for _, quantities in of_sweep for _, drawn in quantities)
@@ -45,7 +49,9 @@ def curves(of_groups: Sequence[Means]) -> Curves | None:
             continue
         seed_groups = means.group.seed_groups[:MOST_SLOTS]
         if len(means.group.seed_groups) > MOST_SLOTS:
-            notes.append(f"{group_title(means.group)}: the first {MOST_SLOTS} of {len(means.group.seed_groups)} curves are shown")
+            notes.append(
+                f"{group_title(means.group)}: the first {MOST_SLOTS} of {len(means.group.seed_groups)} curves are shown"
+            )
         slots = {seed_group.label: slot for slot, seed_group in enumerate(seed_groups)}
         shown = [(plot, [each for each in drawn if each.seed_group.label in slots]) for plot, drawn in quantities]
         everything = [each for _, drawn in shown for each in drawn]
@@ -99,7 +105,9 @@ class _Pool:
 
 @dataclass(frozen=True)
 class _Places:
-    """Where the runs of a group were on each axis at the steps that are drawn: arrays of steps x runs, in the unit of ``labels``."""
+    """Where the runs of a group were on each axis at the steps that are drawn: arrays of steps x runs, in the unit of
+    ``labels``.
+    """
 
     steps: np.ndarray
     column: dict[str, int]
@@ -126,14 +134,20 @@ class _Places:
         return {axis: where[rows, columns].mean(axis=1) for axis, where in self.of_axis.items()}
 
 
-def _quantity(plot: Plot, drawn: Sequence[Any], slots: Mapping[str, int], places: _Places, most: int, pool: _Pool) -> dict[str, Any]:
+def _quantity(
+    plot: Plot, drawn: Sequence[Any], slots: Mapping[str, int], places: _Places, most: int, pool: _Pool
+) -> dict[str, Any]:
     """One quantity of a group: its curves, and what the x axes are called."""
     made, there = [], set()
     for each in drawn:
         kept = _spread(len(each.step), most)
         xs = {axis: pool.place(x) for axis, x in places.mean(each, kept).items() if np.isfinite(x).any()}
         there |= set(xs)
-        values = {"mean": each.mean, "low": each.low, "high": each.high} if np.isfinite(each.low).any() else {"mean": each.mean}
+        values = (
+            {"mean": each.mean, "low": each.low, "high": each.high}
+            if np.isfinite(each.low).any()
+            else {"mean": each.mean}
+        )
         curve = {"cell": slots[each.seed_group.label], "label": each.label, "n": len(each.runs), "x": xs}
         made.append({**curve, **{name: _short(value[kept]) for name, value in values.items()}})
     labels = {axis: label for axis, label in places.labels.items() if axis in there}

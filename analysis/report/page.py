@@ -1,7 +1,7 @@
 """The HTML of a report: every word that comes from runs is escaped, nothing is loaded from anywhere.
 
-A Content-Security-Policy lets the page run its own three scripts, known by their hashes, and nothing else: even if a word of a run got
-through as markup, no script of it could run and nothing could be sent or fetched.
+A Content-Security-Policy lets the page run its own three scripts, known by their hashes, and nothing else: even if a
+word of a run got through as markup, no script of it could run and nothing could be sent or fetched.
 """
 
 from __future__ import annotations
@@ -43,21 +43,34 @@ class Section:
     is_open: bool = True
 
 
-def page(title: str, lead: str, sections: Sequence[Section], *, footer: str, with_curves: bool, every_s: float | None = None) -> str:
+def page(
+    title: str, lead: str, sections: Sequence[Section], *, footer: str, with_curves: bool, every_s: float | None = None
+) -> str:
     """The whole page.  ``lead`` and ``footer`` are text; ``every_s``: it reloads itself so often."""
     style = (_HERE / "page.css").read_text()
-    scripts = [*([_bokeh()] if with_curves else []), (_HERE / "page.js").read_text(), *([(_HERE / "curves.js").read_text()] * with_curves)]
-    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts)
-    policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+    scripts = [
+        *([_bokeh()] if with_curves else []),
+        (_HERE / "page.js").read_text(),
+        *([(_HERE / "curves.js").read_text()] * with_curves),
+    ]
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
+    )
+    policy = (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+        f"form-action 'none'"
+    )
     reload = f' data-every="{every_s:g}"' if every_s else ""
     links = "".join(f'<a href="#{part.name}">{escape(part.title)}</a>' for part in sections)
     body = "\n".join(_section(part) for part in sections)
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{escape(title)}: report</title>\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{escape(title)}: '
+        f"report</title>\n"
         f'<link rel="icon" href="data:,">\n<style>\n{style}</style>\n</head>\n<body{reload}>\n'
-        f'<header><h1>{escape(title)}</h1><p class="soft">{escape(lead)}</p></header>\n<nav aria-label="Sections">{links}</nav>\n'
+        f'<header><h1>{escape(title)}</h1><p class="soft">{escape(lead)}</p></header>\n<nav '
+        f'aria-label="Sections">{links}</nav>\n'
         f'<main>\n{body}\n</main>\n<footer class="soft small"><p>{escape(footer)}</p></footer>\n'
         + "".join(f"<script>{script}</script>\n" for script in scripts)
         + "</body>\n</html>\n"
@@ -70,7 +83,10 @@ def _section(part: Section) -> str:
 
 
 def _bokeh() -> str:
-    """Bokeh's own script, without the parts for widgets, tables and WebGL.  A script element ends at the first ``</script``."""
+    """Bokeh's own script, without the parts for widgets, tables and WebGL.
+
+    A script element ends at the first ``</script``.
+    """
     from bokeh.resources import Resources
 
     return "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw).replace("</script", "<\\/script")
@@ -104,7 +120,8 @@ def facts(values: Mapping[str, str], kind: str = "") -> str:
 def cards(values: Mapping[str, tuple[str, str]]) -> str:
     """The few numbers that matter: name -> (value, explanation)."""
     made = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<span>{escape(more)}</span></dd></div>" for name, (value, more) in values.items()
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<span>{escape(more)}</span></dd></div>"
+        for name, (value, more) in values.items()
     )
     return f'<dl class="cards">{made}</dl>'
 
@@ -112,14 +129,19 @@ def cards(values: Mapping[str, tuple[str, str]]) -> str:
 def states_bar(counts: Mapping[str, int]) -> str:
     """How many runs are in each state, as a bar and in words."""
     bar = "".join(f'<i class="{escape(word)}" style="flex:{count}"></i>' for word, count in counts.items())
-    words = "".join(f'<li><span class="state {escape(word)}">{escape(word)}</span> {count}</li>' for word, count in counts.items())
+    words = "".join(
+        f'<li><span class="state {escape(word)}">{escape(word)}</span> {count}</li>' for word, count in counts.items()
+    )
     return f'<div class="bar" aria-hidden="true">{bar}</div><ul class="states">{words}</ul>'
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[bool], wrapped: Sequence[int] = ()) -> str:
+def table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[bool], wrapped: Sequence[int] = ()
+) -> str:
     """A plain table; the first cell of a row is its heading; ``wrapped``: columns of long text."""
     head = "".join(
-        f'<th scope="col"{_class("number" * is_number)}>{escape(text)}</th>' for text, is_number in zip(headings, numbers, strict=True)
+        f'<th scope="col"{_class("number" * is_number)}>{escape(text)}</th>'
+        for text, is_number in zip(headings, numbers, strict=True)
     )
 
     def seed_group(index: int, text: str) -> str:
@@ -127,7 +149,9 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: Seque
         return f'<th scope="row">{escape(text)}</th>' if index == 0 else f"<td{_class(kind)}>{escape(text)}</td>"
 
     body = "\n".join(f"<tr>{''.join(seed_group(index, text) for index, text in enumerate(row))}</tr>" for row in rows)
-    return f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
+    return (
+        f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
+    )
 
 
 def _class(kind: str) -> str:
@@ -146,7 +170,11 @@ def pictures(found: Pictures, advice: str) -> str:
     for number, (section, of_section) in enumerate(sections.items()):
         drawn = [picture for picture in of_section if picture.packed]
         missing = [f"{picture.name}: {picture.sentence}" for picture in of_section if picture.sentence]
-        by_axis = {axis: [picture for picture in drawn if axes.TITLES[axis] in picture.title] for axis in axes.AXES if axis != "step"}
+        by_axis = {
+            axis: [picture for picture in drawn if axes.TITLES[axis] in picture.title]
+            for axis in axes.AXES
+            if axis != "step"
+        }
         apart = {picture.name for of_axis in by_axis.values() for picture in of_axis}
         content = _gallery([picture for picture in drawn if picture.name not in apart])
         for axis, of_axis in by_axis.items():
@@ -158,12 +186,16 @@ def pictures(found: Pictures, advice: str) -> str:
             content += paragraph(f"{more} left out here ({_quantities(kinds)}); {advice}", "small soft")
         if missing:
             content += folded(f"figures-{number}-missing", f"{len(missing)} not drawn", items(missing))
-        parts.append(folded(f"figures-{number}", section[0].upper() + section[1:], content, is_open=number < _OPEN_SECTIONS))
+        parts.append(
+            folded(f"figures-{number}", section[0].upper() + section[1:], content, is_open=number < _OPEN_SECTIONS)
+        )
     return "<noscript><p>The figures are packed: they need JavaScript.</p></noscript>" + "\n".join(parts)
 
 
 def _quantities(kinds: Iterable[str]) -> str:
-    """``accuracy, est_var-bytes``; a quantity against all axes is named once: ``est_var against step, time, epoch, bytes``."""
+    """``accuracy, est_var-bytes``; a quantity against all axes is named once:
+    ``est_var against step, time, epoch, bytes``.
+    """
     of_quantity: dict[str, list[str]] = {}
     for kind in kinds:
         name, _, axis = kind.rpartition("-")
@@ -172,7 +204,9 @@ def _quantities(kinds: Iterable[str]) -> str:
     by_axes: dict[tuple[str, ...], list[str]] = {}
     for name, of_axes in of_quantity.items():
         by_axes.setdefault(tuple(of_axes), []).append(name)
-    return "; ".join(", ".join(names) + f" against {', '.join(of)}" * (of != ("step",)) for of, names in by_axes.items())
+    return "; ".join(
+        ", ".join(names) + f" against {', '.join(of)}" * (of != ("step",)) for of, names in by_axes.items()
+    )
 
 
 def folded(name: str, title: str, content: str, *, is_open: bool = False) -> str:
@@ -201,8 +235,10 @@ def curves(found: Curves) -> str:
     notes = "".join(paragraph(note[0].upper() + note[1:] + ".", "small soft") for note in found.notes)
     return (
         "<noscript><p>The curves need JavaScript; the figures below show the same.</p></noscript>"
-        f'<div class="tools">{picks}</div><div class="plot" id="curves-linear"></div><div class="plot" id="curves-log" hidden></div>'
-        + paragraph("Mean over seeds with its 95 % interval; dashed lines: drops of the learning rate. Click a name to hide its curve, "
+        f'<div class="tools">{picks}</div><div class="plot" id="curves-linear"></div><div class="plot" '
+        f'id="curves-log" hidden></div>'
+        + paragraph("Mean over seeds with its 95 % interval; dashed lines: drops of the learning rate. Click a name "
+        "to hide its curve, "
                     "hover over a point for its values, drag to zoom.", "small soft")
         + f'{notes}<script type="application/octet-stream" id="curves-packed">{data}</script>'
     )  # fmt: skip

@@ -21,7 +21,9 @@ from analysis.plots.style import WIDTHS
 MOST = 80
 MANY_GROUPS, MOST_OF_MANY = 8, 24  # a page of more groups than that has so many figures
 _DROPPED = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>|<!--.*?-->", re.DOTALL)
-_DIGITS = re.compile(r"(?<![\d.])([1-9]\d*\.\d\d)\d+")  # a hundredth of a point is enough for any screen; scales (0.015625) stay
+_DIGITS = re.compile(
+    r"(?<![\d.])([1-9]\d*\.\d\d)\d+"
+)  # a hundredth of a point is enough for any screen; scales (0.015625) stay
 _SIZE = re.compile(r'width="([\d.]+)pt" height="([\d.]+)pt"')
 
 
@@ -29,7 +31,8 @@ _SIZE = re.compile(r'width="([\d.]+)pt" height="([\d.]+)pt"')
 class Picture:
     """A drawn figure.
 
-    ``packed``: SVG, gzip, base64.  ``width``, ``height`` in points.  ``sentence``: why there is no picture, where there is none.
+    ``packed``: SVG, gzip, base64.  ``width``, ``height`` in points.  ``sentence``: why there is no picture, where there
+    is none.
     """
 
     name: str
@@ -43,7 +46,9 @@ class Picture:
 
 @dataclass(frozen=True)
 class Pictures:
-    """What was drawn, in the order of the figures; ``left_out``: by section, the kinds (``est_var-time``) of those that were not."""
+    """What was drawn, in the order of the figures; ``left_out``: by section, the kinds (``est_var-time``) of those that
+    were not.
+    """
 
     drawn: tuple[Picture, ...]
     left_out: dict[str, list[str]]
@@ -58,10 +63,11 @@ def draw(
     processes: int | None = None,
     means: Sequence[Means] | None = None,
 ) -> Pictures:
-    """Every figure, or the ``most`` that tell most (0: all; None: as many as a page needs), within so many bytes of text.
+    """Every figure, or the ``most`` that tell most (0: all; None: as many as a page needs), within so many bytes of
+    text.
 
-    A page of many groups has one overview for each of the first groups: the other quantities and axes are in its curves.
-    ``processes``: see ``analysis.plots.forked``; ``means``: as for ``analysis.figures.named``.
+    A page of many groups has one overview for each of the first groups: the other quantities and axes are in its
+    curves.  ``processes``: see ``analysis.plots.forked``; ``means``: as for ``analysis.figures.named``.
     """
     figures = list(named(logs, WIDTHS[width], means=means))
     order = _by_importance(figures)
@@ -84,7 +90,9 @@ def _enough(figures: Sequence[Named]) -> int:
 
 
 def _by_importance(figures: Sequence[Named]) -> list[int]:
-    """Positions: the first overview, figures of the whole sweep, the other groups' overviews against the step, then one of each in turn."""
+    """Positions: the first overview, figures of the whole sweep, the other groups' overviews against the step, then one
+    of each in turn.
+    """
     sections: dict[str, list[int]] = {}
     for index, figure in enumerate(figures):
         sections.setdefault(figure.section, []).append(index)

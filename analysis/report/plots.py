@@ -1,7 +1,8 @@
 """Empty Bokeh plots, which curves.js fills.
 
-One plot has a linear y axis and one a logarithmic one, each with as many slots (line, points, band) as the largest group has seed groups;
-choosing another quantity, x axis or group fills the same slots, so that the page stays small whatever the sweep holds.
+One plot has a linear y axis and one a logarithmic one, each with as many slots (line, points, band) as the largest
+group has seed groups;  choosing another quantity, x axis or group fills the same slots, so that the page stays small
+whatever the sweep holds.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def _plot(scale: Literal["linear", "log"], slots: int) -> Any:
     for each in (plot.x_range, plot.y_range):  # fitted to the curves: an interval over two seeds would flatten them
         each.renderers, each.only_visible = lines, True
     for number in range(MOST_DROPS):
-        plot.add_layout(Span(dimension="height", line_color="#777777", line_dash=[5, 4], line_width=1, name=f"drop{number}"))
+        plot.add_layout(
+            Span(dimension="height", line_color="#777777", line_dash=[5, 4], line_width=1, name=f"drop{number}")
+        )
     legend = Legend(items=items, click_policy="hide", name="legend", border_line_color=None, background_fill_color=None,
                     label_text_font_size="12px", glyph_width=28, spacing=10, location="center", ncols=4)  # fmt: skip
     plot.add_layout(legend, "below")

@@ -1,4 +1,6 @@
-"""Where the numbers of a sweep come from: code, versions, machines, dates, hours; and the commands that make them again."""
+"""Where the numbers of a sweep come from: code, versions, machines, dates, hours; and the commands that make them
+again.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,11 @@ def of_this_checkout() -> str:
     """The commit that made the report, and the versions it was made with."""
     try:
         code = snapshot.current(ROOT)
-        where = f"commit {code.commit[:12]}{', with changes of its own' * code.dirty}" if code.commit else f"files {code.digest[:12]}"
+        where = (
+            f"commit {code.commit[:12]}{', with changes of its own' * code.dirty}"
+            if code.commit
+            else f"files {code.digest[:12]}"
+        )
     except (OSError, ValueError):
         where = "unknown commit"
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES)
@@ -61,7 +67,11 @@ def commands(sweep: str, runs_folder: Path, runs: Runs, conditions: str) -> list
     lines = [f"git checkout {commits.most_common(1)[0][0]}"] if commits else []
     lines.append("make setup")
     scripts = [run for run in runs.states if (runs_folder / sweep / run / "run.sh").exists()]
-    lines += [f"bash {runs_folder / sweep / scripts[0]}/run.sh    # this run, and likewise every other one"] if scripts else []
+    lines += (
+        [f"bash {runs_folder / sweep / scripts[0]}/run.sh    # this run, and likewise every other one"]
+        if scripts
+        else []
+    )
     where = "" if str(runs_folder) == "runs" else f" --runs {runs_folder}"
     return [*lines, f"python -m analysis report {sweep}{where}{conditions}"]
 
@@ -123,7 +133,9 @@ def _time_by_kind(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     for record in records:
         is_gpu, machine = _text(record, "device").startswith("cuda"), _mapping(record.get("machine"))
         found["GPU time" if is_gpu else "CPU core time"] += (
-            _number(record.get("seconds")) / 3600 * (_gpus(_text(machine, "gpu")) if is_gpu else _number(record.get("threads")) or 1)
+            _number(record.get("seconds"))
+            / 3600
+            * (_gpus(_text(machine, "gpu")) if is_gpu else _number(record.get("threads")) or 1)
         )
     return {kind: value for kind, value in found.items() if value}
 

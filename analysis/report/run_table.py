@@ -16,7 +16,9 @@ from analysis.seed_groups import shown
 
 
 def run_table(logs: Logs, runs: Runs, page_folder: Path) -> str:
-    """A row per run: state, step, settings that differ, results; each run links to its folder, as seen from the page's own."""
+    """A row per run: state, step, settings that differ, results; each run links to its folder, as seen from the page's
+    own.
+    """
     main, own = differing(logs.settings)
     found = results(logs)
     columns: dict[str, list[str]] = {name: _texts(logs.settings[name].tolist()) for name in [*main, *own]}
@@ -33,7 +35,8 @@ def run_table(logs: Logs, runs: Runs, page_folder: Path) -> str:
         state = runs.states[run]
         title = f' title="{escape(state.reason)}"' if state.reason else ""
         cells = [
-            f'<th scope="row" title="{escape(run)}"><a href="{quote(os.fsencode(f"{below}/{run}"))}/">{escape(run)}</a></th>',
+            f'<th scope="row" title="{escape(run)}"><a '
+            f'href="{quote(os.fsencode(f"{below}/{run}"))}/">{escape(run)}</a></th>',
             f'<td class="state {escape(state.word)}"{title}>{escape(state.word)}</td>',
             f'<td class="number">{state.step or ""}</td>',
             *(f"<td{_class(classes[name])}>{escape(texts[index])}</td>" for name, texts in columns.items()),
@@ -50,9 +53,14 @@ def run_table(logs: Logs, runs: Runs, page_folder: Path) -> str:
 
 def _tools(own: list[str]) -> str:
     names = ", ".join(own)
-    toggle = f'<label title="{escape(names)}"><input type="checkbox" id="run-all"> settings of single methods</label>' if own else ""
+    toggle = (
+        f'<label title="{escape(names)}"><input type="checkbox" id="run-all"> settings of single methods</label>'
+        if own
+        else ""
+    )
     return (
-        '<div class="tools"><label>Filter <input type="search" id="run-filter" placeholder="method=alq,amq state=failed" '
+        '<div class="tools"><label>Filter <input type="search" id="run-filter" placeholder="method=alq,amq '
+        'state=failed" '
         f'spellcheck="false" autocomplete="off"></label><output id="run-count" for="run-filter"></output>{toggle}</div>'
     )
 
@@ -60,7 +68,8 @@ def _tools(own: list[str]) -> str:
 def _head(name: str, heading: str, kind: str = "text", is_own: bool = False) -> str:
     classes = _class(" ".join(["number"] * (kind == "number") + ["own"] * is_own))
     return (
-        f'<th scope="col" data-name="{escape(name)}" data-kind="{kind}" aria-sort="none" title="{escape(name)}"{classes}>'
+        f'<th scope="col" data-name="{escape(name)}" data-kind="{kind}" aria-sort="none" '
+        f'title="{escape(name)}"{classes}>'
         f'<button type="button">{escape(heading)}</button></th>'
     )
 
@@ -85,7 +94,9 @@ def _is_missing(value: Any) -> bool:
 
 
 def _is_numeric(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values if not _is_missing(value))
+    return all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in values if not _is_missing(value)
+    )
 
 
 def _written(value: float, digits: int) -> str:

@@ -60,13 +60,21 @@ def _record(folder: RunFolder) -> Record:
 
 
 def _states(logs: Logs, records: Mapping[str, Record], now: float) -> dict[str, State]:
-    """Of all runs.  Without status.json (the runs of other programs) the logs tell whether the last step was reached."""
+    """Of all runs.
+
+    Without status.json (the runs of other programs) the logs tell whether the last step was reached.
+    """
     of_logs = {str(run): values for run, values in logs.status.to_dict("index").items()}
-    return {run: _by_logs(of_logs[run]) if record is None else judge(record, None, None, None, now) for run, record in records.items()}
+    return {
+        run: _by_logs(of_logs[run]) if record is None else judge(record, None, None, None, now)
+        for run, record in records.items()
+    }
 
 
 def _by_logs(status: Mapping[Hashable, Any]) -> State:
-    step, steps, seconds = (0.0 if np.isnan(value := float(status[name])) else value for name in ("step", "steps", "seconds"))
+    step, steps, seconds = (
+        0.0 if np.isnan(value := float(status[name])) else value for name in ("step", "steps", "seconds")
+    )
     found = State("new", step=int(step), steps=int(steps), seconds=seconds)
     if bool(status["complete"]):
         return replace(found, word="done", reason="it has logged its last step; there is no status.json")
@@ -88,7 +96,9 @@ def _counted(states: Mapping[str, State]) -> dict[str, int]:
 
 
 def differing(settings: pd.DataFrame) -> tuple[list[str], list[str]]:
-    """Names of the settings that take several values: those that a method alone does not explain, and those that it does."""
+    """Names of the settings that take several values: those that a method alone does not explain, and those that it
+    does.
+    """
     names = [str(name) for name in settings.columns if name not in (*_NO_SETTINGS, "method.name", "seed")]
     texts = {name: settings[name].dropna().map(shown) for name in names}
     varying = [name for name in names if len(texts[name].unique()) > 1]
@@ -113,7 +123,9 @@ def shared(settings: pd.DataFrame) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Result:
-    """A column of the run table: of ``analysis.results.of_runs``, its heading, its name in conditions, digits after the point."""
+    """A column of the run table: of ``analysis.results.of_runs``, its heading, its name in conditions, digits after the
+    point.
+    """
 
     of: str
     heading: str

@@ -37,11 +37,17 @@ def summary(logs: Logs, of_runs: Runs, found: pd.DataFrame) -> str:
     cards["methods"] = (str(len(methods)), ", ".join(methods))
     seeds = sorted({shown(seed) for seed in logs.settings["seed"].dropna()})
     cards["seeds"] = (str(len(seeds)), ", ".join(seeds[:8]) + ", .." * (len(seeds) > 8))
-    for name, heading in (("final_accuracy_percent", "highest final accuracy"), ("best_accuracy_percent", "highest accuracy on the way")):
+    for name, heading in (
+        ("final_accuracy_percent", "highest final accuracy"),
+        ("best_accuracy_percent", "highest accuracy on the way"),
+    ):
         if name in found and np.isfinite(found[name].to_numpy(float)).any():
             row = found.loc[found[name].astype(float).idxmax()]
             interval = f" \N{PLUS-MINUS SIGN} {row[f'{name}_pm']:.2f}" if np.isfinite(float(row[f"{name}_pm"])) else ""
-            cards[heading] = (f"{row[name]:.2f} %", f"{row['label']}{interval}, {counted(int(row[f'{name}_n']), 'seed')}")
+            cards[heading] = (
+                f"{row[name]:.2f} %",
+                f"{row['label']}{interval}, {counted(int(row[f'{name}_n']), 'seed')}",
+            )
     for kind, value in provenance.hours(of_runs).items():
         cards[kind] = (provenance.shown_hours(value), "of all runs together")
     return page.states_bar(of_runs.counts()) + page.cards(cards)
@@ -55,7 +61,9 @@ def results(found: pd.DataFrame) -> str:
     rows = []
     for row in found.to_dict("records"):
         seeds = str(row["complete"]) if row["complete"] == row["runs"] else f"{row['complete']} of {row['runs']}"
-        rows.append([str(row["label"]), seeds, *(columns.written(row, column, "\N{PLUS-MINUS SIGN}", "") for column in there)])
+        rows.append(
+            [str(row["label"]), seeds, *(columns.written(row, column, "\N{PLUS-MINUS SIGN}", "") for column in there)]
+        )
     headings = ["method", "seeds", *(column.heading for column in there)]
     legend = columns.legend(found, width=_PAGE_WIDE).replace("+-", "\N{PLUS-MINUS SIGN}")
     return page.table(headings, rows, [False, *([True] * (len(headings) - 1))]) + page.paragraph(legend, "legend")
@@ -65,7 +73,10 @@ def failures(of_runs: Runs) -> str:
     """Failed runs by kind and signature, each with an example."""
     rows = [[group.kind, str(group.count), group.signature, group.example, group.line] for group in of_runs.failures]
     total = sum(group.count for group in of_runs.failures)
-    intro = f"{counted(total, 'run')} ended otherwise than planned, in {len(rows)} class{'es' * (len(rows) != 1)} of kind and signature."
+    intro = (
+        f"{counted(total, 'run')} ended otherwise than planned, in {len(rows)} class{'es' * (len(rows) != 1)} of "
+        f"kind and signature."
+    )
     return page.paragraph(intro) + page.table(["kind", "runs", "signature", "example", "its own words"], rows,
                                               [False, True, False, False, False], wrapped=(2, 3, 4))  # fmt: skip
 
@@ -82,7 +93,9 @@ def settings(logs: Logs) -> str:
     same = shared(logs.settings)
     headings, numbers = ["setting", "values", "with the number of runs", "read by"], [False, True, False, False]
     differ = page.table(headings, rows, numbers, wrapped=(2,)) if rows else page.paragraph("All runs are set alike.")
-    shares = page.folded("shared", f"{counted(len(same), 'setting')} with one value in all runs that read them", page.facts(same, "code"))
+    shares = page.folded(
+        "shared", f"{counted(len(same), 'setting')} with one value in all runs that read them", page.facts(same, "code")
+    )
     return f"<h3>What differs between runs</h3>{differ}{shares if same else ''}"
 
 
@@ -96,7 +109,11 @@ def notes(logs: Logs) -> str:
 
 def origin(logs: Logs, of_runs: Runs, conditions: Sequence[str]) -> str:
     """Where the numbers come from, and how to make them again."""
-    values = {**provenance.facts(of_runs), "logs": str(logs.folder.resolve()), "report by": provenance.of_this_checkout()}
+    values = {
+        **provenance.facts(of_runs),
+        "logs": str(logs.folder.resolve()),
+        "report by": provenance.of_this_checkout(),
+    }
     where = "".join(f" {part}" for part in (["--where", *map(shlex.quote, conditions)] if conditions else []))
     lines = provenance.commands(logs.sweep, logs.folder.parent, of_runs, where)
     return f"{page.facts(values)}<h3>To make it again</h3><pre>{escape(chr(10).join(lines))}</pre>"

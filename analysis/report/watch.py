@@ -1,8 +1,8 @@
 """The report of a sweep, written again whenever its runs have news.
 
-The page reloads itself as often as it may have changed, and keeps filter, order and choices of the curves; it is renamed into place whole.
-It goes on until Ctrl-C, since a grid may have runs that have not begun; ``until_ended`` stops when all that have begun have ended.  The
-last page no longer reloads.
+The page reloads itself as often as it may have changed, and keeps filter, order and choices of the curves; it is
+renamed into place whole.  It goes on until Ctrl-C, since a grid may have runs that have not begun; ``until_ended``
+stops when all that have begun have ended.  The last page no longer reloads.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def watch(
 ) -> int:
     """Write the report into ``folder`` every ``how.every_s`` seconds in which something has changed; the exit code, 0.
 
-    ``load`` gives the chosen runs.  Errors of reading and writing (OSError, ValueError) end the first look; later ones are said and waited
-    out, since folders come and go while a grid runs, and disks fill.  Ctrl-C ends with a sentence.
+    ``load`` gives the chosen runs.  Errors of reading and writing (OSError, ValueError) end the first look; later ones
+    are said and waited out, since folders come and go while a grid runs, and disks fill.  Ctrl-C ends with a sentence.
     """
     every_s = how.every_s or 30.0
     before: tuple[str, dict[str, int]] | None = None
@@ -43,7 +43,9 @@ def watch(
             of = fresh.digest(sweep_dir)  # before the logs are read: what comes meanwhile is news of the next look
             try:
                 logs = load()
-                counts = runs.counts(logs)  # a state may change without a file: a run that falls silent is lost in the end
+                counts = runs.counts(
+                    logs
+                )  # a state may change without a file: a run that falls silent is lost in the end
                 is_over = until_ended and bool(counts) and ENDED.issuperset(counts)
                 if (of, counts) != before or is_over:
                     path = write(logs, folder, replace(how, every_s=None if is_over else every_s))

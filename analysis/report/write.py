@@ -25,7 +25,9 @@ _SCRIPT_BYTES = 1_400_000  # of Bokeh
 
 @dataclass(frozen=True)
 class How:
-    """What was asked for: figures' width, the most figures (0: all; None: by the number of groups), conditions, seconds between reloads."""
+    """What was asked for: figures' width, the most figures (0: all; None: by the number of groups), conditions, seconds
+    between reloads.
+    """
 
     width: str = "column"
     most_figures: int | None = None
@@ -59,16 +61,35 @@ def report(logs: Logs, folder: Path, how: How) -> str:
     if curves:
         made.append(Section("curves", "Curves", page.curves(curves)))
     before_figures = len(made)
-    made.append(Section("runs", "Runs", run_table(logs, of_runs, folder) if len(logs.settings) else page.paragraph("There are no runs.")))
+    made.append(
+        Section(
+            "runs",
+            "Runs",
+            run_table(logs, of_runs, folder) if len(logs.settings) else page.paragraph("There are no runs."),
+        )
+    )
     if of_runs.failures:
         made.append(Section("failures", "Failures", failures(of_runs)))
     made += [Section("settings", "Settings", settings(logs)), Section("notes", "Notes on the logs", notes(logs))]
     made.append(Section("provenance", "Provenance", origin(logs, of_runs, how.conditions)))
     figures = page.paragraph("There is nothing to draw: no run has both settings and logs.")
     if can_draw:
-        room = BUDGET_BYTES - sum(len(part.content.encode(errors="backslashreplace")) for part in made) - _SCRIPT_BYTES * bool(curves)
+        room = (
+            BUDGET_BYTES
+            - sum(len(part.content.encode(errors="backslashreplace")) for part in made)
+            - _SCRIPT_BYTES * bool(curves)
+        )
         drawn = pictures.draw(logs, width=how.width, most=how.most_figures, budget_bytes=max(0, room), means=means)
-        command = shlex.join(["python", "-m", "analysis", "figures", logs.sweep, *(["--where", *how.conditions] if how.conditions else [])])
+        command = shlex.join(
+            [
+                "python",
+                "-m",
+                "analysis",
+                "figures",
+                logs.sweep,
+                *(["--where", *how.conditions] if how.conditions else []),
+            ]
+        )
         figures = page.pictures(drawn, f"{command} draws all of them.")
     made.insert(before_figures, Section("figures", "Figures", figures))
     chosen = f" with {' '.join(how.conditions)}" if how.conditions else ""

@@ -32,13 +32,22 @@ class Column:
 COLUMNS = (
     Column("final_accuracy_percent", "final", "final acc. %", 2, "", 0, interval=True),
     Column("best_accuracy_percent", "best", "best acc. %", 2, "", 8, interval=True),
-    Column("final_correlation", "correlation", "correlation", 4, "correlation: Pearson's, of two classes Matthews'", 0, interval=True),
+    Column(
+        "final_correlation",
+        "correlation",
+        "correlation",
+        4,
+        "correlation: Pearson's, of two classes Matthews'",
+        0,
+        interval=True,
+    ),
     Column(
         "difference_percent",
         "difference",
         "vs SuperSGD",
         2,
-        "vs SuperSGD: final accuracy less SuperSGD's, paired by seed, same settings outside the method, percentage points",
+        "vs SuperSGD: final accuracy less SuperSGD's, paired by seed, same settings outside the method, percentage "
+        "points",
         1,
         interval=True,
     ),
@@ -47,24 +56,38 @@ COLUMNS = (
         "p",
         "p",
         3,
-        "p: two-sided paired t test of it, not corrected for the number of methods, none where all differences are equal",
+        "p: two-sided paired t test of it, not corrected for the number of methods, none where all differences are "
+        "equal",
         1,
     ),
     Column("final_validation_loss", "loss", "val. loss", 4, "", 9),
     Column("bits_per_coordinate", "bits", "bits", 3, "bits: per coordinate, measured from the messages", 2),
-    Column("compression_ratio", "ratio", "ratio", 2, "ratio: bytes of float32 over those of the formats in which tensors are kept", 2),
+    Column(
+        "compression_ratio",
+        "ratio",
+        "ratio",
+        2,
+        "ratio: bytes of float32 over those of the formats in which tensors are kept",
+        2,
+    ),
     Column("sent_per_worker_mb", "sent", "MB sent", 2, "MB: sent by one worker", 5),
     Column(
         "relative_variance",
         "variance",
         "variance",
         2,
-        "variance: of the gradient estimate relative to SuperSGD's on the same minibatches, last quarter of the measurements, in brackets "
+        "variance: of the gradient estimate relative to SuperSGD's on the same minibatches, last quarter of the "
+        "measurements, in brackets "
         "the 95 % interval of these measurements",
         4,
     ),
     Column(
-        "steps_per_s", "speed", "steps/s", 1, "steps/s, images/s: of training, without measurements and evaluations; all workers' images", 6
+        "steps_per_s",
+        "speed",
+        "steps/s",
+        1,
+        "steps/s, images/s: of training, without measurements and evaluations; all workers' images",
+        6,
     ),
     Column("images_per_s", "images", "images/s", 0, "", 10),
     Column("seconds", "seconds", "seconds", 1, "seconds: the whole run", 7),
@@ -74,7 +97,8 @@ COLUMNS = (
 )
 
 _ALWAYS = (
-    "+-: 95 % interval (t) of the mean over seeds, n where it has fewer values than seeds; seeds: complete runs, of all where some are not"
+    "+-: 95 % interval (t) of the mean over seeds, n where it has fewer values than seeds; seeds: complete "
+    "runs, of all where some are not"
 )
 
 
@@ -92,7 +116,10 @@ def shown_columns(found: pd.DataFrame, columns: Sequence[str] | None, width: int
         return [column_named(name) for name in columns]
     there = _with_numbers(found)
     records = found.to_dict("records")
-    widths = {column.name: max(map(len, [column.heading, *(written(row, column, "+-", "-") for row in records)])) for column in there}
+    widths = {
+        column.name: max(map(len, [column.heading, *(written(row, column, "+-", "-") for row in records)]))
+        for column in there
+    }
     seeds = max([5, *(len(f"{row['complete']} of {row['runs']}") for row in records if row["complete"] != row["runs"])])
     fixed = max([6, *(len(str(row["label"])) for row in records)]) + 2 + seeds
     while fixed + sum(2 + widths[column.name] for column in there) > width and any(column.spare for column in there):
@@ -104,18 +131,28 @@ def shown_columns(found: pd.DataFrame, columns: Sequence[str] | None, width: int
 def left_out(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int = WIDTH) -> tuple[str, ...]:
     """Short names of the columns that have numbers and no room."""
     there = {column.short for column in shown_columns(found, columns, width)}
-    return () if columns is not None else tuple(column.short for column in _with_numbers(found) if column.short not in there)
+    return (
+        ()
+        if columns is not None
+        else tuple(column.short for column in _with_numbers(found) if column.short not in there)
+    )
 
 
 def _with_numbers(found: pd.DataFrame) -> list[Column]:
-    return [column for column in COLUMNS if column.name in found and np.isfinite(found[column.name].to_numpy(float)).any()]
+    return [
+        column for column in COLUMNS if column.name in found and np.isfinite(found[column.name].to_numpy(float)).any()
+    ]
 
 
 def legend(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int = WIDTH) -> str:
-    """What the headings of the columns mean that are shown, and which have no room: lines of at most ``width`` characters."""
+    """What the headings of the columns mean that are shown, and which have no room: lines of at most ``width``
+    characters.
+    """
     without = left_out(found, columns, width)
     room = [f"No room for: {', '.join(without)}."] if without else []
-    return textwrap.fill(" ".join([_meaning(shown_columns(found, columns, width)), *found.attrs.get("notes", ()), *room]), width)
+    return textwrap.fill(
+        " ".join([_meaning(shown_columns(found, columns, width)), *found.attrs.get("notes", ()), *room]), width
+    )
 
 
 def _meaning(columns: Sequence[Column]) -> str:
@@ -123,7 +160,9 @@ def _meaning(columns: Sequence[Column]) -> str:
 
 
 def written(row: Mapping[Hashable, Any], column: Column, plus_minus: str, missing: str) -> str:
-    """``93.00 +- 8.96``; ``(n=2)`` behind it where fewer values than complete runs count, or where one alone has no interval."""
+    """``93.00 +- 8.96``; ``(n=2)`` behind it where fewer values than complete runs count, or where one alone has no
+    interval.
+    """
     value = float(row.get(column.name, np.nan))
     if not np.isfinite(value):
         return missing

@@ -15,11 +15,15 @@ from analysis.tables.text_table import aligned, written
 
 
 def table(runs: Path) -> pd.DataFrame:
-    """One row for each published one, dense first, and for each model theirs and ours (mean, half-width, runs; NaN without runs).
+    """One row for each published one, dense first, and for each model theirs and ours (mean, half-width, runs; NaN
+    without runs).
 
-    runs: the folder of all sweeps; ours are the complete runs of ``dgc imagenet_resnet50`` and ``dgc imagenet_vgg16bn``.
+    runs: the folder of all sweeps; ours are the complete runs of ``dgc imagenet_resnet50`` and
+    ``dgc imagenet_vgg16bn``.
     """
-    rows = [("dense", "", "")] + [(f"{gpus} GPUs", _nodes(gpus, workers), schedule) for gpus, workers, schedule in published.DGC]
+    rows = [("dense", "", "")] + [
+        (f"{gpus} GPUs", _nodes(gpus, workers), schedule) for gpus, workers, schedule in published.DGC
+    ]
     found = pd.DataFrame(rows, columns=["trained on", "workers that compress", "schedule"])
     for column, (model, sweep) in enumerate(zip(published.DGC_MODELS, published.DGC_SWEEPS, strict=True)):
         ours = _ours(runs, sweep)
@@ -53,7 +57,10 @@ def _ours(runs: Path, sweep: str) -> dict[tuple[int, int, str] | None, np.ndarra
 
 def text(found: pd.DataFrame) -> str:
     """Aligned columns; a dash where we have no run."""
-    headings = [*found.columns[:3], *(f"{model} {whose}" for model in published.DGC_MODELS for whose in ("paper", "ours"))]
+    headings = [
+        *found.columns[:3],
+        *(f"{model} {whose}" for model in published.DGC_MODELS for whose in ("paper", "ours")),
+    ]
     lines = []
     for row in found.to_dict("records"):
         numbers = []

@@ -1,7 +1,7 @@
 """Differences between methods, seed by seed: the same task and the same seed, with another method.
 
-Runs of one seed start from the same weights and see the same minibatches, so much of the spread between seeds is common to
-both and leaves their difference.
+Runs of one seed start from the same weights and see the same minibatches, so much of the spread between seeds is common
+to both and leaves their difference.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ class Difference(Estimate):
 
 
 def difference(values: pd.Series | np.ndarray, others: pd.Series | np.ndarray) -> Difference:
-    """``values - others`` over the pairs of which both are finite, with the two-sided p value of Student's paired t test.
+    """``values - others`` over the pairs of which both are finite, with the two-sided p value of Student's paired t
+    test.
 
-    t = mean / (s / sqrt(n)) with n - 1 degrees of freedom.  p is NaN where the test has nothing to measure the mean against:
-    for fewer than two pairs, and where all differences are equal (rounding aside), be they 0 or not.  Accuracies are
-    multiples of one test image: two or three equal differences are no certainty, which a p of 0 would claim.
+    t = mean / (s / sqrt(n)) with n - 1 degrees of freedom.  p is NaN where the test has nothing to measure the mean
+    against:  for fewer than two pairs, and where all differences are equal (rounding aside), be they 0 or not.
+    Accuracies are multiples of one test image: two or three equal differences are no certainty, which a p of 0 would
+    claim.
     """
     first, second = np.asarray(values, float), np.asarray(others, float)
     both = np.isfinite(first) & np.isfinite(second)
@@ -58,10 +60,14 @@ def partners(settings: pd.DataFrame, baseline: str = BASELINE) -> pd.Series:
     """
     names = [name for name in settings if not of_the_method(name) and name not in no_result_names()]
     keys = _keys(settings, ["seed", *names])
-    whole = np.array([not keeps(row) for row in settings.filter(regex="^(method.name|tensors[.])").to_dict("records")], bool)
+    whole = np.array(
+        [not keeps(row) for row in settings.filter(regex="^(method.name|tensors[.])").to_dict("records")], bool
+    )
     of_baseline = (settings["method.name"] == baseline) & settings["seed"].notna() & whole
     own = keys.loc[of_baseline].drop_duplicates(keep=False)
-    return keys.map(pd.Series(own.index, index=own.to_numpy(), dtype=object)).where(settings["seed"].notna() & ~of_baseline)
+    return keys.map(pd.Series(own.index, index=own.to_numpy(), dtype=object)).where(
+        settings["seed"].notna() & ~of_baseline
+    )
 
 
 def _keys(settings: pd.DataFrame, names: Sequence[str]) -> pd.Series:
@@ -81,12 +87,18 @@ def _exact(value: Any) -> str:
     return repr(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
-def without_partner(every: pd.DataFrame, chosen: pd.DataFrame, conditions: Sequence[str], baseline: str = BASELINE) -> list[str]:
-    """A sentence where ``conditions`` chose runs (settings ``chosen`` of ``every``) without the baseline's that they are compared with."""
+def without_partner(
+    every: pd.DataFrame, chosen: pd.DataFrame, conditions: Sequence[str], baseline: str = BASELINE
+) -> list[str]:
+    """A sentence where ``conditions`` chose runs (settings ``chosen`` of ``every``) without the baseline's that they
+    are compared with.
+    """
     with_one = partners(every, baseline).dropna()
     lost = [run for run, partner in with_one.items() if run in chosen.index and partner not in chosen.index]
     if not lost:
         return []
     named = next((text for text in conditions if text.partition("=")[0] in ("method", "method.name")), "")
     way_out = f"; {named},{baseline} keeps it" if named else ""
-    return [f"--where leaves out {METHODS[baseline].title}, with which {len(lost)} of these runs would be compared{way_out}"]
+    return [
+        f"--where leaves out {METHODS[baseline].title}, with which {len(lost)} of these runs would be compared{way_out}"
+    ]

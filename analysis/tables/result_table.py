@@ -40,17 +40,23 @@ _MEANS = {  # columns that are plain means, and what of each run
 
 
 def table(logs: Logs) -> pd.DataFrame:
-    """Numbers of every seed group: method, label, complete, runs, then the columns, then the settings that tell seed groups apart.
+    """Numbers of every seed group: method, label, complete, runs, then the columns, then the settings that tell seed
+    groups apart.
 
-    Means have their interval's half-width (``_pm``, NaN for one seed) and number of values or pairs (``_n``) beside them.
-    Only complete runs count; a seed group without any has NaN throughout.  ``attrs``: ``notes``, sentences on what
-    is compared; ``settings``, the names of those settings.
+    Means have their interval's half-width (``_pm``, NaN for one seed) and number of values or pairs (``_n``) beside
+    them.  Only complete runs count; a seed group without any has NaN throughout.  ``attrs``: ``notes``, sentences on
+    what is compared; ``settings``, the names of those settings.
     """
     every, logs = logs, begun(logs)
     complete = logs.status["complete"].to_numpy(bool)
     place = {str(run): index for index, run in enumerate(logs.settings.index)}
-    values = {name: of_run.to_numpy(float) for name, of_run in of_runs(logs).where(logs.status["complete"].astype(bool)).items()}
-    partner = partners(logs.settings.loc[complete & (logs.settings["trajectory"] != "sgd").to_numpy()])  # on SGD's all are equal
+    values = {
+        name: of_run.to_numpy(float)
+        for name, of_run in of_runs(logs).where(logs.status["complete"].astype(bool)).items()
+    }
+    partner = partners(
+        logs.settings.loc[complete & (logs.settings["trajectory"] != "sgd").to_numpy()]
+    )  # on SGD's all are equal
     baseline = np.full(len(place), np.nan)
     for run, other in partner.dropna().items():
         baseline[place[str(run)]] = values["final"][place[other]]
@@ -86,7 +92,9 @@ def _with_interval(name: str, found: Estimate) -> dict[str, float]:
 
 
 def _relative_variance(values: np.ndarray, high: np.ndarray) -> dict[str, float]:
-    """The geometric mean, and the ends of its interval: of the measurements' own errors, which those of several runs share out."""
+    """The geometric mean, and the ends of its interval: of the measurements' own errors, which those of several runs
+    share out.
+    """
     known = np.isfinite(values) & (values > 0)
     mean, errors = geometric_mean(values), np.log(high[known] / values[known])
     width = float(np.exp(np.sqrt(np.square(errors).sum()) / len(errors))) if len(errors) else np.nan
@@ -132,7 +140,8 @@ def _left_out(every: Logs, logs: Logs) -> list[str]:
 
 
 def arranged(found: pd.DataFrame, by: str, *, descending: bool = False) -> pd.DataFrame:
-    """The rows in the order of a column (its name, its short name, ``method`` for the methods' own order, or a setting).
+    """The rows in the order of a column (its name, its short name, ``method`` for the methods' own order, or a
+    setting).
 
     Rows without a value come last.  ValueError with the legal names for any other.
     """
@@ -156,7 +165,9 @@ def _rank(value: Any) -> tuple[bool, float, str]:
 # --- text ---------------------------------------------------------------------------------------------------------
 
 
-def _cells(found: pd.DataFrame, there: Sequence[Column], plus_minus: str, missing: str) -> tuple[list[str], list[list[str]]]:
+def _cells(
+    found: pd.DataFrame, there: Sequence[Column], plus_minus: str, missing: str
+) -> tuple[list[str], list[list[str]]]:
     """Headings and rows as text."""
     rows = []
     for row in found.to_dict("records"):
@@ -169,7 +180,9 @@ def _seeds(row: dict) -> str:
 
 
 def text(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int = WIDTH) -> str:
-    """Aligned columns for a terminal or a file: those named, else those with data that fit into ``width`` characters."""
+    """Aligned columns for a terminal or a file: those named,
+    else those with data that fit into ``width`` characters.
+    """
     headings, rows = _cells(found, shown_columns(found, columns, width), _PLUS_MINUS, "-")
     widths = [max(len(row[k]) for row in [headings, *rows]) for k in range(len(headings))]
 
@@ -184,7 +197,14 @@ def rich_table(found: pd.DataFrame, sweep: str, columns: Sequence[str] | None = 
     """The same for a terminal of so many characters, with rich."""
     chosen = shown_columns(found, columns, width)
     headings, rows = _cells(found, chosen, "\N{PLUS-MINUS SIGN}", "-")
-    made = Table(title=escaped(sweep), box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    made = Table(
+        title=escaped(sweep),
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+    )
     for index, heading in enumerate(headings):
         made.add_column(escaped(heading), justify="right" if index else "left", no_wrap=index > 0)
     for row in rows:

@@ -18,10 +18,11 @@ _NOTHING = np.empty((0, 2))
 
 
 def table(runs: Path) -> pd.DataFrame:
-    """One row for each published one, and for each model score and ratio, theirs and ours (mean, half-width, runs; NaN without runs).
+    """One row for each published one, and for each model score and ratio, theirs and ours (mean, half-width, runs; NaN
+    without runs).
 
-    runs: the folder of all sweeps; ours are the complete runs of ``smaq cifar10_resnet34`` and ``smaq bert_stsb`` that keep all tensors in
-    the format, as theirs do.
+    runs: the folder of all sweeps; ours are the complete runs of ``smaq cifar10_resnet34`` and ``smaq bert_stsb`` that
+    keep all tensors in the format, as theirs do.
     """
     found = pd.DataFrame({"format": ["FP32" if name == "supersgd" else title(name) for name in published.SMAQ]})
     for column, (sweep, (_, model)) in enumerate(zip(published.SMAQ_SWEEPS, published.SMAQ_TASKS, strict=True)):
@@ -36,7 +37,9 @@ def table(runs: Path) -> pd.DataFrame:
 
 
 def _ours(runs: Path, sweep: str) -> dict[str, np.ndarray]:
-    """Final accuracies (of scores: correlations) and ratios (n, 2) of the complete runs, by the row that they stand in."""
+    """Final accuracies (of scores: correlations) and ratios (n, 2) of the complete runs,
+    by the row that they stand in.
+    """
     if not (runs / sweep).is_dir():
         return {}
     logs = load(runs, sweep)

@@ -15,7 +15,10 @@ def aligned(headings: Sequence[str], rows: Sequence[Sequence[str]], words: int) 
     """Lines of columns, of which the first ``words`` are words, the others numbers."""
     widths = [max(len(line[k]) for line in [headings, *rows]) for k in range(len(headings))]
     lines = [
-        "  ".join(part.ljust(width) if k < words else part.rjust(width) for k, (part, width) in enumerate(zip(line, widths, strict=True)))
+        "  ".join(
+            part.ljust(width) if k < words else part.rjust(width)
+            for k, (part, width) in enumerate(zip(line, widths, strict=True))
+        )
         for line in [headings, ["-" * width for width in widths], *rows]
     ]
     return "\n".join(line.rstrip() for line in lines)

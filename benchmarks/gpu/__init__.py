@@ -1,4 +1,6 @@
-"""What to measure where a GPU is at hand for half an hour, on a bare machine without a network.  Nothing of it needs ``make setup``.
+"""What to measure where a GPU is at hand for half an hour, on a bare machine without a network.
+
+Nothing of it needs ``make setup``.
 
 1. Anywhere with a network: ``benchmarks/gpu/prepare`` collects the wheels that such a machine lacks into ``wheels/``
    (it says how large).

@@ -1,4 +1,5 @@
-"""The Triton kernels against the C++ kernels and the reference, bit for bit: ``python -m benchmarks.gpu.bits [--device cuda] [--size N]``.
+"""The Triton kernels against the C++ kernels and the reference, bit for bit:
+``python -m benchmarks.gpu.bits [--device cuda] [--size N]``.
 
 Encode, decode (written and added), rotation, statistics and SmaQ: every width of code, ternary and 9 bits included,
 every norm, type and kind of rounding, bucket sizes from 64 coordinates to the whole vector, and numbers of
@@ -65,8 +66,17 @@ def operator_checks(size: int) -> dict[str, Check]:
 
     cases = [
         *(Case(size, 8192, norm, count, dtype) for count in LEVEL_COUNTS for norm in NORMS for dtype in TYPES),
-        *(Case(size + 7, bucket, norm, count, accumulate=False) for bucket in SIZES for norm in NORMS for count in (3, 8)),
-        *(Case(size - 1, 512, norm, count, uniform=True, dither=True) for norm in ("l2", "linf", "rms") for count in LEVEL_COUNTS),
+        *(
+            Case(size + 7, bucket, norm, count, accumulate=False)
+            for bucket in SIZES
+            for norm in NORMS
+            for count in (3, 8)
+        ),
+        *(
+            Case(size - 1, 512, norm, count, uniform=True, dither=True)
+            for norm in ("l2", "linf", "rms")
+            for count in LEVEL_COUNTS
+        ),
         *(Case(size, 8192, norm, count, stochastic=False) for norm in NORMS for count in (2, 8, 300)),
     ]
 
@@ -81,7 +91,9 @@ def operator_checks(size: int) -> dict[str, Check]:
         return {"numbers": x}
 
     rotations = [(size + odd, block, inverse) for odd in (0, 77) for block in BLOCKS for inverse in (False, True)]
-    return {str(case): partial(both, case) for case in cases} | {f"rotation {one}": partial(rotated, *one) for one in rotations}
+    return {str(case): partial(both, case) for case in cases} | {
+        f"rotation {one}": partial(rotated, *one) for one in rotations
+    }
 
 
 _vectors: dict[Any, Tensor] = {}
@@ -125,7 +137,9 @@ def smaq_checks(size: int) -> Iterator[tuple[str, Callable[[str], str]]]:
         expected = test_cuda_smaq.coded(case, smaq_reference, "cpu")
         return test_cuda_smaq.difference(expected, test_cuda_smaq.coded(case, smaq_kernels, device))
 
-    for case in (Case(kind, size + 77, dtype, measured=True) for kind in ("normal", "relu", "nearly constant") for dtype in TYPES):
+    for case in (
+        Case(kind, size + 77, dtype, measured=True) for kind in ("normal", "relu", "nearly constant") for dtype in TYPES
+    ):
         yield f"smaq {case}", partial(check, case)
 
 
@@ -133,7 +147,11 @@ def differing(mine: Tensors, theirs: Tensors) -> str:
     """Which numbers have other bits, or nothing."""
     found = []
     for name, tensor in mine.items():
-        wrong = (tensor.cpu().reshape(-1).view(torch.uint8) != theirs[name].cpu().reshape(-1).view(torch.uint8)).nonzero().flatten()
+        wrong = (
+            (tensor.cpu().reshape(-1).view(torch.uint8) != theirs[name].cpu().reshape(-1).view(torch.uint8))
+            .nonzero()
+            .flatten()
+        )
         if len(wrong):
             found.append(f"{len(wrong)} bytes of {name} differ, the first at {int(wrong[0])}")
     return "; ".join(found)
@@ -224,7 +242,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{name}: {said}")
     numbers = ", ".join(f"{number:,} with {rival}" for rival, number in found["compared_numbers"].items())
     print(
-        f"{found['cases']} cases, {found['not_reached']} not reached; compared: {numbers}; {len(found['different'])} differ",
+        f"{found['cases']} cases, {found['not_reached']} not reached; compared: {numbers}; {len(found['different'])} "
+        f"differ",
         flush=True,
     )
     found |= {"device": chosen.device, "size": chosen.size, "seconds": round(time.monotonic() - began, 1)}

@@ -1,4 +1,5 @@
-"""Gradients of two large models at three ages, and what the main methods make of them: ``python -m benchmarks.gpu.gradients``.
+"""Gradients of two large models at three ages, and what the main methods make of them:
+``python -m benchmarks.gpu.gradients``.
 
 A ResNet-50 on CIFAR-10 (random pictures of its size where it is not there; then nothing is claimed of errors) and a
 GPT of 124 million parameters on text, trained in full precision by the ``train`` package. At each age: the error ``|x
@@ -114,7 +115,9 @@ def of_model(title: str, settings: dict[str, Any], ages: Sequence[int], device: 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print every row, then one JSON object; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.gradients", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu.gradients", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--small", action="store_true", help="two small models in a few steps")
     parser.add_argument("--seconds", type=float, default=180.0, help="for both models (180)")
@@ -122,7 +125,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     models, ages = (SMALL_MODELS, SMALL_AGES) if chosen.small else (MODELS, AGES)
     began, found = time.monotonic(), {}
     for number, (title, settings) in enumerate(models.items()):
-        found[title] = of_model(title, settings, ages, chosen.device, began + chosen.seconds * (number + 1) / len(models))
+        found[title] = of_model(
+            title, settings, ages, chosen.device, began + chosen.seconds * (number + 1) / len(models)
+        )
     rows = [row for model in found.values() for age in model["ages"].values() for row in age["methods"].values()]
     print(json.dumps({"device": chosen.device, "models": found}))
     return int(any("failed" in row for row in rows))

@@ -1,4 +1,5 @@
-"""The paper's runs on CIFAR-10, side by side on one device: ``python -m benchmarks.gpu.paper [--steps N] [--runs NAME ..]``.
+"""The paper's runs on CIFAR-10, side by side on one device:
+``python -m benchmarks.gpu.paper [--steps N] [--runs NAME ..]``.
 
 The points of ``grid.nuq.cifar10_full_resnet32`` (nine methods, 4 workers of 128 images, 3 bits) with their steps and
 the two drops of the learning rate shortened alike, each in a process of its own. Random pictures where CIFAR-10 is
@@ -75,7 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=400, help="of each run (the paper's: 80,000)")
     parser.add_argument("--model", default="resnet32")
     parser.add_argument("--batch", type=int, default=128, help="images of a worker")
-    parser.add_argument("--runs", nargs="+", metavar="NAME", help="of the nine, by their names in the sweep: SuperSGD, ALQ, ...")
+    parser.add_argument(
+        "--runs", nargs="+", metavar="NAME", help="of the nine, by their names in the sweep: SuperSGD, ALQ, ..."
+    )
     parser.add_argument("--at-once", type=int, default=min(9, os.cpu_count() or 1), help="side by side")
     parser.add_argument("--seconds", type=float, default=105.0, help="for all of them")
     chosen = parser.parse_args(arguments)

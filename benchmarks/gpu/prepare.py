@@ -1,4 +1,5 @@
-"""The wheels that a bare machine may lack, into a folder: ``benchmarks/gpu/prepare [--to wheels] [--python 3.12] [--pure]``.
+"""The wheels that a bare machine may lack, into a folder:
+``benchmarks/gpu/prepare [--to wheels] [--python 3.12] [--pure]``.
 
 What the steps import beside torch, Triton, NumPy and torchvision, which belong together and are taken as they are
 there: at the versions of ``constraints.txt``, without dependencies (all are in the table), for a Python and Linux of
@@ -54,7 +55,9 @@ def pinned(name: str, constraints: str) -> str:
 def commands(requirement: str, to: Path, python: str, machine: str) -> list[list[str]]:
     """What to try, one after the other: the wheel for the other machine, or one that is built here."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    platforms = [f"--platform=manylinux_2_{number}_{machine}" for number in GLIBC] + [f"--platform=manylinux2014_{machine}"]
+    platforms = [f"--platform=manylinux_2_{number}_{machine}" for number in GLIBC] + [
+        f"--platform=manylinux2014_{machine}"
+    ]
     kind = ["--only-binary=:all:", f"--python-version={python}", "--implementation=cp", *platforms]
     return [
         [*pip, "download", "--no-deps", *kind, "--dest", str(to), requirement],
@@ -96,7 +99,9 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--to", type=Path, default=Path("wheels"), help="folder (wheels)")
     parser.add_argument("--python", default="3.12", help="version of the other machine's Python (3.12)")
     parser.add_argument("--machine", default="x86_64", help="its processor (x86_64)")
-    parser.add_argument("--pure", action="store_true", help=f"without {', '.join(COMPILED)}, which are most of the size")
+    parser.add_argument(
+        "--pure", action="store_true", help=f"without {', '.join(COMPILED)}, which are most of the size"
+    )
     return parser
 
 
@@ -121,7 +126,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sizes = {wheel.name: wheel.stat().st_size for wheel in wheels}
     (chosen.to / LIST).write_text("".join(f"{size:>10}  {name}\n" for name, size in sizes.items()))
     total = sum(path.stat().st_size for path in chosen.to.glob("*.whl")) / 1e6
-    print(f"{total:7.2f} MB  in {chosen.to}, in {len(sizes)} wheels and maybe others that were there; at most {MOST_MB:g} should travel")
+    print(
+        f"{total:7.2f} MB  in {chosen.to}, in {len(sizes)} wheels and maybe others that were there; at most "
+        f"{MOST_MB:g} should travel"
+    )
     if total > MOST_MB:
         largest = max(sizes, key=sizes.__getitem__, default="")
         print(

@@ -82,10 +82,14 @@ def _kill_all(leader: int, spared: set[int]) -> None:
         time.sleep(0.02)
 
 
-def run(command: Sequence[str], log: BinaryIO, *, limit_s: float, folder: Path, environment: Mapping[str, str]) -> Ended:
-    """The command, both its outputs in ``log``, in a process group of its own; killed with all that it started at the limit.
+def run(
+    command: Sequence[str], log: BinaryIO, *, limit_s: float, folder: Path, environment: Mapping[str, str]
+) -> Ended:
+    """The command, both its outputs in ``log``, in a process group of its own; killed with all that it started at the
+    limit.
 
-    What it left running is killed also where it ended by itself, and where this process is interrupted (which is raised on).
+    What it left running is killed also where it ended by itself, and where this process is interrupted (which is raised
+    on).
     """
     before, began = _children(), time.monotonic()
     process = subprocess.Popen(

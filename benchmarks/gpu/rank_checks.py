@@ -62,7 +62,10 @@ def shapes(small: bool) -> tuple[tuple[int, ...], ...]:
 def drawn(rank: int, step: int, small: bool) -> list[Tensor]:
     """Heavy tails, other ones for every rank and step."""
     generator = torch.Generator().manual_seed(1000 * rank + step)
-    return [torch.randn(shape, generator=generator) * torch.randn(shape, generator=generator).exp() for shape in shapes(small)]
+    return [
+        torch.randn(shape, generator=generator) * torch.randn(shape, generator=generator).exp()
+        for shape in shapes(small)
+    ]
 
 
 def relaxed(check: Callable[..., Found]) -> Callable[..., Found]:
@@ -116,7 +119,9 @@ def functional(group: dist.ProcessGroup, device: str, small: bool) -> Found:
     return told
 
 
-def hooked(group: dist.ProcessGroup, device: str, small: bool, method: str, **settings: Any) -> tuple[Any, nuq.CompressionState]:
+def hooked(
+    group: dist.ProcessGroup, device: str, small: bool, method: str, **settings: Any
+) -> tuple[Any, nuq.CompressionState]:
     model = DistributedDataParallel(Given(shapes(small), device), process_group=group, bucket_cap_mb=SEVERAL)
     state = nuq.CompressionState(model, method=method, **{"min_size": 0, "timeout_s": TIMEOUT_S} | settings)
     model.register_comm_hook(state, nuq.compress_hook)
@@ -124,7 +129,9 @@ def hooked(group: dist.ProcessGroup, device: str, small: bool, method: str, **se
 
 
 def late(device: str, wanted: list[Tensor]) -> list[Tensor]:
-    """The tensors on the device, where they arrive long after this function has returned: whoever does not wait reads other numbers."""
+    """The tensors on the device, where they arrive long after this function has returned: whoever does not wait reads
+    other numbers.
+    """
     if device == "cpu":
         time.sleep(DELAY_S)
         return wanted
@@ -138,7 +145,9 @@ def late(device: str, wanted: list[Tensor]) -> list[Tensor]:
 
 
 def hook_steps(group: dist.ProcessGroup, device: str, small: bool, method: str, settings: Found) -> list[Tensor]:
-    """The mean gradients' bits after every step; each gradient is late, and its memory is overwritten as soon as it was read."""
+    """The mean gradients' bits after every step; each gradient is late, and its memory is overwritten as soon as it was
+    read.
+    """
     model, state = hooked(group, device, small, method, **settings)
     found = []
     for step in range(4):
@@ -161,7 +170,10 @@ def hook(group: dist.ProcessGroup, device: str, small: bool) -> Found:
         if name == "powersgd":  # which has a collective of its own
             continue
         for collective in COLLECTIVES[:2]:
-            own, cpu = (hook_steps(group, where, small, name, {**settings, "collective": collective}) for where in (device, "cpu"))
+            own, cpu = (
+                hook_steps(group, where, small, name, {**settings, "collective": collective})
+                for where in (device, "cpu")
+            )
             case = f"{name} {collective}"
             wrong = [step for step, (a, b) in enumerate(zip(own, cpu, strict=True)) if not torch.equal(a, b)]
             told[case] = f"other bits in steps {wrong}" if wrong else "same bits"
@@ -175,7 +187,9 @@ def hook(group: dist.ProcessGroup, device: str, small: bool) -> Found:
 
 def layers(width: int, device: str) -> nn.Sequential:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10)).to(device)
+    return nn.Sequential(
+        nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10)
+    ).to(device)
 
 
 @relaxed
@@ -213,7 +227,9 @@ def overlap(group: dist.ProcessGroup, device: str, small: bool) -> Found:
     """Seconds of a backward pass alone, of the exchange alone, of both under the hook, and of plain DDP: medians."""
     width, depth = (64, 3) if small else (2048, 6)
     stack = [nn.Linear(width, width) for _ in range(depth)]
-    x = torch.randn(8 if small else 1024, width, generator=torch.Generator().manual_seed(dist.get_rank(group))).to(device)
+    x = torch.randn(8 if small else 1024, width, generator=torch.Generator().manual_seed(dist.get_rank(group))).to(
+        device
+    )
 
     def seconds(call: Callable[[], object]) -> float:
         times = []
@@ -300,7 +316,9 @@ def nccl(group: dist.ProcessGroup, device: str, small: bool) -> Found:
         return {"refused": str(error).strip().splitlines()[-1][:300]}
     x = drawn(dist.get_rank(group), 0, small)[0]
     given: Found = {"step": 0, "bits": 4, "timeout_s": TIMEOUT_S}
-    mine, theirs = (nuq.all_reduce(tensor, "qsgdinf", some, **given) for tensor, some in ((x.to(device), own), (x, group)))
+    mine, theirs = (
+        nuq.all_reduce(tensor, "qsgdinf", some, **given) for tensor, some in ((x.to(device), own), (x, group))
+    )
     assert torch.equal(bits([mine]), bits([theirs])), "an exchange over NCCL has other bits than one over gloo"
     settings: Found = {"bits": 4, "collective": "gather"}
     steps = [hook_steps(some, where, small, "qsgdinf", settings) for some, where in ((own, device), (group, "cpu"))]

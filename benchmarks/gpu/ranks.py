@@ -39,7 +39,9 @@ def checked(ranks: Ranks, check: Any, device: str, small: bool) -> dict[str, Any
     for rank, outcome in enumerate(outcomes):
         dead = outcome.exit_code is not None and not (check is rank_checks.dies and rank == 1)
         if outcome.error or outcome.hung or dead:
-            words = outcome.error.strip().splitlines()[-1:] or [f"ended with {outcome.exit_code}" if dead else f"hung for {CHECK_S:.0f} s"]
+            words = outcome.error.strip().splitlines()[-1:] or [
+                f"ended with {outcome.exit_code}" if dead else f"hung for {CHECK_S:.0f} s"
+            ]
             print(outcome.error, flush=True)
             return {"failed": f"rank {rank}: {words[0]}"[:500]}
     return outcomes[0].value

@@ -65,7 +65,9 @@ class CannotBegin(Exception):
 def machine(environment: Mapping[str, str]) -> Machine:
     """What this Python's torch sees.  CannotBegin where there is no torch."""
     try:
-        done = subprocess.run([sys.executable, "-c", PROBE], env=dict(environment), capture_output=True, text=True, timeout=START_S)
+        done = subprocess.run(
+            [sys.executable, "-c", PROBE], env=dict(environment), capture_output=True, text=True, timeout=START_S
+        )
         found = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
         why = (done.stderr.strip().splitlines() or ["no word"])[-1]
     except (subprocess.TimeoutExpired, ValueError, IndexError) as error:
@@ -115,7 +117,12 @@ def install(wheels: Mapping[str, Path], target: Path) -> list[str]:
     ]
 
     def installed(*paths: Path) -> bool:
-        return subprocess.run([*pip, str(target), *map(str, paths)], stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
+        return (
+            subprocess.run(
+                [*pip, str(target), *map(str, paths)], stdin=subprocess.DEVNULL, capture_output=True
+            ).returncode
+            == 0
+        )
 
     if not wheels or installed(*wheels.values()):
         return []
@@ -125,9 +132,13 @@ def install(wheels: Mapping[str, Path], target: Path) -> list[str]:
 def build_kernels(environment: Mapping[str, str]) -> str:
     """Compile the C++ kernels where they are not there; what to tell if that fails, else nothing."""
     try:
-        if subprocess.run([sys.executable, "-c", BUILT], env=dict(environment), cwd=ROOT, capture_output=True, timeout=START_S).returncode:
+        if subprocess.run(
+            [sys.executable, "-c", BUILT], env=dict(environment), cwd=ROOT, capture_output=True, timeout=START_S
+        ).returncode:
             command = [sys.executable, "-m", "nuq.native"]
-            done = subprocess.run(command, env=dict(environment), cwd=ROOT, capture_output=True, text=True, timeout=BUILD_S)
+            done = subprocess.run(
+                command, env=dict(environment), cwd=ROOT, capture_output=True, text=True, timeout=BUILD_S
+            )
             if done.returncode:
                 return f"the C++ kernels were not built: {(done.stderr.strip().splitlines() or ['no word'])[-1]}"
     except subprocess.TimeoutExpired as error:
@@ -150,7 +161,9 @@ def told(log: Path, start: int) -> Any:
     return [line[:500] for line in lines[-LAST_LINES:]]
 
 
-def carry_out(step: Step, commands: Sequence[Sequence[str]], out: Path, limit_s: float, environment: Mapping[str, str]) -> dict[str, Any]:
+def carry_out(
+    step: Step, commands: Sequence[Sequence[str]], out: Path, limit_s: float, environment: Mapping[str, str]
+) -> dict[str, Any]:
     """A step's record; everything it says is in its log."""
     log, ends, began = out / f"{step.name}.log", [], time.monotonic()
     record: dict[str, Any] = {
@@ -162,15 +175,21 @@ def carry_out(step: Step, commands: Sequence[Sequence[str]], out: Path, limit_s:
         for command in commands:
             left = limit_s - (time.monotonic() - began)
             if left <= 0:
-                ends.append({"command": " ".join(command), "exit_code": None, "timed_out": True, "result": "no time was left"})
+                ends.append(
+                    {"command": " ".join(command), "exit_code": None, "timed_out": True, "result": "no time was left"}
+                )
                 continue
             file.write(f"$ python {' '.join(command)}\n".encode())
             start = file.tell()
             one: dict[str, Any] = {"command": " ".join(command)}
             try:
-                ended = processes.run([sys.executable, *command], file, limit_s=left, folder=ROOT, environment=environment)
+                ended = processes.run(
+                    [sys.executable, *command], file, limit_s=left, folder=ROOT, environment=environment
+                )
             except KeyboardInterrupt:
-                ends.append({**one, "exit_code": None, "timed_out": False, "interrupted": True, "result": told(log, start)})
+                ends.append(
+                    {**one, "exit_code": None, "timed_out": False, "interrupted": True, "result": told(log, start)}
+                )
                 break
             one |= {"seconds": round(ended.seconds, 2), "exit_code": ended.exit_code, "timed_out": ended.timed_out}
             ends.append({**one, "result": told(log, start)})
@@ -199,7 +218,10 @@ def sentence(record: Mapping[str, Any]) -> str:
         how = f"killed at its limit of {record['limit_s']:.0f} s"
     elif bad["exit_code"] < 0:
         with suppress(ValueError):
-            return f"{name}: FAILED, killed by {signal.Signals(-bad['exit_code']).name} after {seconds:.0f} s; see {name}.log"
+            return (
+                f"{name}: FAILED, killed by {signal.Signals(-bad['exit_code']).name} after {seconds:.0f} s; see "
+                f"{name}.log"
+            )
         how = f"killed by signal {-bad['exit_code']}"
     else:
         how = f"exit code {bad['exit_code']}"
@@ -216,7 +238,9 @@ def write(place: Path, content: Any) -> None:
     part.replace(place)
 
 
-def go(steps: Sequence[Step], found: Machine, out: Path, *, rehearse: bool, until: float, environment: Mapping[str, str]) -> int:
+def go(
+    steps: Sequence[Step], found: Machine, out: Path, *, rehearse: bool, until: float, environment: Mapping[str, str]
+) -> int:
     """Every step, its record written at once; the exit code.  until: by ``time.monotonic``."""
     records: dict[str, Any] = {}
     code = 0
@@ -228,7 +252,9 @@ def go(steps: Sequence[Step], found: Machine, out: Path, *, rehearse: bool, unti
             print(f"{step.name}: skipped, {why}", flush=True)
         else:
             commands = step.rehearsal if rehearse else step.commands
-            record = found | carry_out(step, commands, out, min(step.limit_s, left), environment) | {"rehearsal": rehearse}
+            record = (
+                found | carry_out(step, commands, out, min(step.limit_s, left), environment) | {"rehearsal": rehearse}
+            )
             records[step.name] = record
             write(out / f"{step.name}.json", record)
             print(sentence(record), flush=True)
@@ -284,7 +310,9 @@ def command_line(steps: Sequence[Step] = STEPS) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("steps", nargs="*", metavar="STEP", help="all, unless some are named")
-    parser.add_argument("--out", help="folder of the results (default: $OUT, else results/gpu, of a rehearsal results/rehearsal)")
+    parser.add_argument(
+        "--out", help="folder of the results (default: $OUT, else results/gpu, of a rehearsal results/rehearsal)"
+    )
     parser.add_argument("--rehearse", action="store_true", help="every step in small, without a GPU")
     parser.add_argument("--minutes", default=str(TOTAL_MINUTES), help=f"for everything ({TOTAL_MINUTES:g})")
     parser.add_argument("--wheels", default="wheels", help="folder of what benchmarks/gpu/prepare collected (wheels)")
@@ -292,7 +320,9 @@ def command_line(steps: Sequence[Step] = STEPS) -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None, steps: tuple[Step, ...] = STEPS, look: Callable[..., Machine] = machine) -> int:
+def main(
+    arguments: Sequence[str] | None = None, steps: tuple[Step, ...] = STEPS, look: Callable[..., Machine] = machine
+) -> int:
     """Run what was asked for; the exit code.  steps, look: others for tests."""
     options = command_line(steps).parse_args(arguments)
     began = time.monotonic()
@@ -304,7 +334,9 @@ def main(arguments: Sequence[str] | None = None, steps: tuple[Step, ...] = STEPS
             wanted = chosen(options.steps, steps)
         except ValueError as error:
             raise CannotBegin(str(error)) from None
-        out = _folder(options.out or os.environ.get("OUT") or ("results/rehearsal" if options.rehearse else "results/gpu"))
+        out = _folder(
+            options.out or os.environ.get("OUT") or ("results/rehearsal" if options.rehearse else "results/gpu")
+        )
         with tempfile.TemporaryDirectory(prefix="nuq-gpu-") as site:
             environment = {
                 **os.environ,
@@ -318,8 +350,13 @@ def main(arguments: Sequence[str] | None = None, steps: tuple[Step, ...] = STEPS
             refused = install(wheels, Path(site))
             found = look(environment)
             if not (found["gpu"] or options.rehearse):
-                raise CannotBegin("this machine has no GPU that torch can use: --rehearse runs every step in small without one")
-            print(f"{found['device']}; torch {found['torch']}, Triton {found['triton']}, Python {found['python']}; results in {out}")
+                raise CannotBegin(
+                    "this machine has no GPU that torch can use: --rehearse runs every step in small without one"
+                )
+            print(
+                f"{found['device']}; torch {found['torch']}, Triton {found['triton']}, Python {found['python']}; "
+                f"results in {out}"
+            )
             for what, names in (
                 ("installed for these steps", [name for name in wheels if name not in refused]),
                 ("pip refused", refused),

@@ -12,7 +12,8 @@ Command = tuple[str, ...]  # the arguments of a Python
 
 @dataclass(frozen=True)
 class Step:
-    """commands: on a GPU, one after another, also after one that failed; rehearsal: the same code in small, without a GPU.
+    """commands: on a GPU, one after another, also after one that failed; rehearsal: the same code in small, without a
+    GPU.
 
     limit_s: of all its commands together, in seconds.
     """
@@ -63,14 +64,16 @@ STEPS = (
     ),
     Step(
         "methods",
-        "Every method on the gradient of a ResNet-18: error, bits, GB/s, and its ratio to plain PyTorch on the same device.",
+        "Every method on the gradient of a ResNet-18: error, bits, GB/s, and its ratio to plain PyTorch on the same "
+        "device.",
         (_module("methods", "--device cuda --quick --threads 16"),),
         (_module("methods", "--device cpu --quick --model lenet --pairs 1 --threads 1"),),
         300,
     ),
     Step(
         "ranks",
-        "Two ranks on one device: hook, FSDP2, streams, overlap, a killed rank; the bits of the same exchange on the CPU.",
+        "Two ranks on one device: hook, FSDP2, streams, overlap, a killed rank; the bits of the same exchange on the "
+        "CPU.",
         (_module("gpu.ranks", "--device cuda"),),
         (_module("gpu.ranks", "--device cpu --small"),),
         180,
@@ -92,14 +95,16 @@ STEPS = (
     ),
     Step(
         "gradients",
-        "Gradients of a ResNet-50 and of a GPT of 124 million parameters at three ages: error and bits of the main methods.",
+        "Gradients of a ResNet-50 and of a GPT of 124 million parameters at three ages: error and bits of the main "
+        "methods.",
         (_module("gpu.gradients", "--device cuda --seconds 180"),),
         (_module("gpu.gradients", "--device cpu --small --seconds 60"),),
         210,
     ),
     Step(
         "paper",
-        "The paper's CIFAR-10 runs of a ResNet-32, in as many steps as fit, side by side on one device: accuracy and seconds.",
+        "The paper's CIFAR-10 runs of a ResNet-32, in as many steps as fit, side by side on one device: accuracy and "
+        "seconds.",
         (_module("gpu.paper", "--device cuda --steps 400 --seconds 105"),),
         (_module("gpu.paper", "--device cpu --steps 2 --model resnet8 --batch 4 --runs SuperSGD ALQ --at-once 2"),),
         120,
@@ -108,7 +113,10 @@ STEPS = (
 
 
 def chosen(names: list[str], steps: tuple[Step, ...] = STEPS) -> tuple[Step, ...]:
-    """The steps of these names, in the table's order; all where none is named.  ValueError for a name that is no step's."""
+    """The steps of these names, in the table's order; all where none is named.
+
+    ValueError for a name that is no step's.
+    """
     legal = [step.name for step in steps]
     for name in names:
         if name not in legal:

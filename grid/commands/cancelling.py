@@ -10,7 +10,9 @@ from grid.commands.options import add_consent, as_planned, command_parser, conse
 
 def cancel(argv: Sequence[str], root: Path) -> int:
     """Take runs out of the queue."""
-    parser = command_parser("cancel", "Cancel queued and running jobs of a sweep, or of one experiment.", one="all of the sweep")
+    parser = command_parser(
+        "cancel", "Cancel queued and running jobs of a sweep, or of one experiment.", one="all of the sweep"
+    )
     add_consent(parser)
     parser.add_argument("--pending", action="store_true", help="only what has not begun")
     parsed = parser.parse_args(argv)
@@ -30,7 +32,12 @@ def cancel(argv: Sequence[str], root: Path) -> int:
         known = {**view.states, **view.others}
         title = f"{Path(parsed.grid).stem if parsed.grid.endswith('.py') else parsed.grid}.{parsed.run_name}"
         foreign = {
-            run for item in view.submissions if item.title != title for chunk in item.chunks for runs in chunk.elements for run in runs
+            run
+            for item in view.submissions
+            if item.title != title
+            for chunk in item.chunks
+            for runs in chunk.elements
+            for run in runs
         }
         # the whole sweep is also what was submitted of it with other seeds or settings, and nothing of another sweep
         own = {run: state for run, state in known.items() if run not in foreign} if whole else view.states
@@ -40,11 +47,12 @@ def cancel(argv: Sequence[str], root: Path) -> int:
             return 0
         touched = [run for run, state in known.items() if state.element in elements and state.word in words]
         if consent(
-            f"Cancel {count(len(elements), 'script')} with {count(len(touched), 'unfinished run')}?",
-            parsed.yes,
+            f"Cancel {count(len(elements), 'script')} with {count(len(touched), 'unfinished run')}?", parsed.yes
         ):
             scheduler.cancel(sorted(elements))
             ledger.note_cancelled(root, folder, sorted(elements))
-            evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=0)  # `status` shows no look of before
+            evidence.look(
+                [run.run_dir for run in runs], [folder], root, max_age_s=0
+            )  # `status` shows no look of before
             print(f"cancelled {count(len(elements), 'script')}")
     return 0

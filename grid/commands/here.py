@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 
 def run(argv: Sequence[str], root: Path) -> int:
     """Run what is missing of a sweep on this machine."""
-    parser = command_parser("run", "Run what is missing of a sweep on this machine. Done runs are skipped, stopped ones go on.", one="all")
-    parser.add_argument("--slots", type=int, metavar="N", help="runs at once (default: as many as cores and GPUs allow)")
+    parser = command_parser(
+        "run", "Run what is missing of a sweep on this machine. Done runs are skipped, stopped ones go on.", one="all"
+    )
+    parser.add_argument(
+        "--slots", type=int, metavar="N", help="runs at once (default: as many as cores and GPUs allow)"
+    )
     options = parser.parse_args(argv)
     from grid.engine.local.machine import check_slots
     from grid.engine.local.slots import run_with_progress
@@ -50,7 +54,11 @@ def check(runs: Sequence[Run], busy: Collection[str], root: Path) -> None:
 def _diverged(runs: Sequence[Run], options: argparse.Namespace) -> dict[str, str]:
     """Run folder -> why it is not started again, of what diverges each time: as ``retry`` leaves it alone."""
     retry = f"{again('retry', options.grid, options.run_name)} --here --kind non_finite"
-    return {run.run_dir: f"it diverged, and would again ({retry} starts it all the same)" for run in runs if run.state().word == "diverged"}
+    return {
+        run.run_dir: f"it diverged, and would again ({retry} starts it all the same)"
+        for run in runs
+        if run.state().word == "diverged"
+    }
 
 
 def in_the_queue(runs: Sequence[Run], root: Path) -> dict[str, str]:
@@ -60,4 +68,8 @@ def in_the_queue(runs: Sequence[Run], root: Path) -> dict[str, str]:
     if not ledger.folder_of(root, runs[0].experiment.folder).is_dir():
         return {}
     view = evidence.look([run.run_dir for run in runs], [runs[0].experiment.folder], root, max_age_s=0)
-    return {run: f"{state.word}: {state.reason or f'job {state.element}'}" for run, state in view.states.items() if not state.may_start}
+    return {
+        run: f"{state.word}: {state.reason or f'job {state.element}'}"
+        for run, state in view.states.items()
+        if not state.may_start
+    }

@@ -27,14 +27,24 @@ def write_parser(epilog: str = "") -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--grid", required=True, metavar="GRID", help=GRID_HELP)
-    parser.add_argument("--run_name", required=True, metavar="RUN_NAME", help="the sweep: a function of that file (see: grid_run.py list)")
-    parser.add_argument("--prefix", default="exp", help="scripts are jobs/PREFIX_0.sh, jobs/PREFIX_1.sh, ... (default: exp)")
-    parser.add_argument("--cluster", default="slurm", help="slurm: scripts and an sbatch file; local: scripts only (default: slurm)")
+    parser.add_argument(
+        "--run_name",
+        required=True,
+        metavar="RUN_NAME",
+        help="the sweep: a function of that file (see: grid_run.py list)",
+    )
+    parser.add_argument(
+        "--prefix", default="exp", help="scripts are jobs/PREFIX_0.sh, jobs/PREFIX_1.sh, ... (default: exp)"
+    )
+    parser.add_argument(
+        "--cluster", default="slurm", help="slurm: scripts and an sbatch file; local: scripts only (default: slurm)"
+    )
     parser.add_argument(
         "--cluster_args",
         default="",
         metavar="N[,RANKS[,PARTITION]]",
-        help="number of scripts, torch.distributed ranks per experiment, SLURM partition (default: one script per experiment, 1 rank)",
+        help="number of scripts, torch.distributed ranks per experiment, SLURM partition (default: one script per "
+        "experiment, 1 rank)",
     )
     parser.add_argument("--run0_id", type=int, default=0, metavar="I", help="number of the first script (default: 0)")
     parser.add_argument("--max_running", type=int, metavar="N", help="at most N scripts at once (default: no cap)")
@@ -57,10 +67,16 @@ def _cluster_args(text: str, num_experiments: int) -> tuple[int, int, str | None
     parts = [part.strip() for part in text.split(",")] if text else []
     numbers = parts[:2]
     if len(parts) > 3 or not all(part.isdecimal() and int(part) > 0 for part in numbers):
-        raise ValueError(f"--cluster_args {text}: must be N[,RANKS[,PARTITION]] with whole numbers above 0, as in 38,1,p100")
+        raise ValueError(
+            f"--cluster_args {text}: must be N[,RANKS[,PARTITION]] with whole numbers above 0, as in 38,1,p100"
+        )
     if len(parts) == 3 and not re.fullmatch(r"[\w.-]+", parts[2]):
         raise ValueError(f"--cluster_args {text}: {parts[2]!r} is no name of a partition")
-    return int(parts[0]) if parts else num_experiments, int(parts[1]) if len(parts) > 1 else 1, parts[2] if len(parts) > 2 else None
+    return (
+        int(parts[0]) if parts else num_experiments,
+        int(parts[1]) if len(parts) > 1 else 1,
+        parts[2] if len(parts) > 2 else None,
+    )
 
 
 def _check_write(options: argparse.Namespace) -> None:
@@ -69,13 +85,17 @@ def _check_write(options: argparse.Namespace) -> None:
     if options.cluster not in CLUSTERS:
         raise unknown("cluster", options.cluster, list(CLUSTERS))
     if not re.fullmatch(r"[A-Za-z0-9_][\w.-]*", options.prefix):
-        raise ValueError(f"--prefix {options.prefix!r}: use letters, digits, '_', '-' and '.'; it becomes part of file names")
+        raise ValueError(
+            f"--prefix {options.prefix!r}: use letters, digits, '_', '-' and '.'; it becomes part of file names"
+        )
     for name, low in (("run0_id", 0), ("max_running", 1), ("gpus", 0), ("cpus", 1)):
         value = getattr(options, name)
         if value is not None and value < low:
             raise ValueError(f"--{name} {value}: must be at least {low}")
     if options.cluster == "local" and options.submit:
-        raise ValueError("--submit needs --cluster slurm; `python grid_run.py run GRID RUN_NAME` runs a sweep on this machine")
+        raise ValueError(
+            "--submit needs --cluster slurm; `python grid_run.py run GRID RUN_NAME` runs a sweep on this machine"
+        )
 
 
 def write(argv: Sequence[str], root: Path, epilog: str = "") -> int:
@@ -92,7 +112,9 @@ def write(argv: Sequence[str], root: Path, epilog: str = "") -> int:
     scripts, ranks, partition = _cluster_args(options.cluster_args, len(experiments))
     resources = _resources(options, ranks, partition)
     if options.cluster == "slurm":
-        sbatch.sbatch_text(options.prefix, root, options.run0_id, scripts, resources, options.max_running)  # whatever it refuses
+        sbatch.sbatch_text(
+            options.prefix, root, options.run0_id, scripts, resources, options.max_running
+        )  # whatever it refuses
     runs = runs_of(experiments, root)
     if not options.submit:
         _check_prefix(options.prefix, root)
@@ -109,7 +131,9 @@ def write(argv: Sequence[str], root: Path, epilog: str = "") -> int:
     return 0
 
 
-def _write_scripts(options: argparse.Namespace, root: Path, sweep: Sweep, runs: Sequence[Run], scripts: int, ranks: int) -> list[list[str]]:
+def _write_scripts(
+    options: argparse.Namespace, root: Path, sweep: Sweep, runs: Sequence[Run], scripts: int, ranks: int
+) -> list[list[str]]:
     """The run folders and the job scripts; the runs of each script."""
     from grid.engine.scripts.script import from_script, job_script
     from grid.engine.states.run_files import write_text
@@ -133,8 +157,10 @@ def _write_scripts(options: argparse.Namespace, root: Path, sweep: Sweep, runs: 
     if scripts > len(runs):
         enough = ",".join([str(len(runs)), *options.cluster_args.split(",")[1:]])
         print(
-            f"hint: {scripts - len(runs)} scripts are empty, jobs/{options.prefix}_{first + len(runs)}.sh and on: the sweep has "
-            f"{count(len(runs), 'experiment')}, and the original too writes as many scripts as it is told; --cluster_args {enough} would do"
+            f"hint: {scripts - len(runs)} scripts are empty, jobs/{options.prefix}_{first + len(runs)}.sh and on: the "
+            f"sweep has "
+            f"{count(len(runs), 'experiment')}, and the original too writes as many scripts as it is told; "
+            f"--cluster_args {enough} would do"
         )
     return shares
 
@@ -151,11 +177,15 @@ def _write_sbatch(options: argparse.Namespace, root: Path, scripts: int, resourc
     from grid.engine.states.run_files import write_text
 
     path = root / "jobs" / f"{options.prefix}_slurm.sbatch"
-    write_text(path, sbatch.sbatch_text(options.prefix, root, options.run0_id, scripts, resources, options.max_running, code=code))
+    write_text(
+        path,
+        sbatch.sbatch_text(options.prefix, root, options.run0_id, scripts, resources, options.max_running, code=code),
+    )
     print(f"wrote {path.relative_to(root)} (array {sbatch.array_spec(options.run0_id, scripts, options.max_running)})")
     if options.run0_id + scripts - 1 > sbatch.LARGEST_INDEX:
         print(
-            f"hint: many clusters refuse array indices above {sbatch.LARGEST_INDEX} (MaxArraySize); fewer scripts hold the same experiments"
+            f"hint: many clusters refuse array indices above {sbatch.LARGEST_INDEX} (MaxArraySize); fewer scripts "
+            f"hold the same experiments"
         )
     return path
 
@@ -172,9 +202,13 @@ def _check_queue(runs: Sequence[Run], root: Path) -> None:
     view = evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=0)
     taken = [state for state in view.states.values() if state.word != "done" and not state.may_start]
     if taken:
-        jobs = ", ".join(sorted({state.element.partition("_")[0] for state in taken if state.element})) or "another process"
+        jobs = (
+            ", ".join(sorted({state.element.partition("_")[0] for state in taken if state.element}))
+            or "another process"
+        )
         raise ValueError(
-            f"{count(len(taken), 'run')} of this sweep {'is' if len(taken) == 1 else 'are'} queued or running already ({taken[0].word}; "
+            f"{count(len(taken), 'run')} of this sweep {'is' if len(taken) == 1 else 'are'} queued or running already "
+            f"({taken[0].word}; "
             f"job {jobs}): nothing was submitted; `python grid_run.py cancel GRID RUN_NAME` takes them out of the queue"
         )
 
@@ -198,12 +232,15 @@ def _check_prefix(prefix: str, root: Path) -> None:
         ]
         if alive:
             raise ValueError(
-                f"--prefix {prefix}: job {alive[0].element.partition('_')[0]} of {item.title} still runs jobs/{prefix}_*.sh "
+                f"--prefix {prefix}: job {alive[0].element.partition('_')[0]} of {item.title} still runs "
+                f"jobs/{prefix}_*.sh "
                 f"({alive[0].word}); choose another prefix, or wait for it"
             )
 
 
-def _submit(options: argparse.Namespace, root: Path, sweep: Sweep, shares: Sequence[Sequence[str]], resources: Resources) -> None:
+def _submit(
+    options: argparse.Namespace, root: Path, sweep: Sweep, shares: Sequence[Sequence[str]], resources: Resources
+) -> None:
     """Hand the sbatch file over, and write down which element runs what."""
     import dataclasses
     import time
@@ -223,7 +260,9 @@ def _submit(options: argparse.Namespace, root: Path, sweep: Sweep, shares: Seque
         scripts=f"jobs/{options.prefix}",
     )
     folder = sweep.folder or sweep.run_name
-    item = ledger.Submission(folder, ledger.new_id(time.time()), sweep.title, {**dataclasses.asdict(code), "path": pinned}, 1, [chunk])
+    item = ledger.Submission(
+        folder, ledger.new_id(time.time()), sweep.title, {**dataclasses.asdict(code), "path": pinned}, 1, [chunk]
+    )
     item.save(root)
     item = ledger.hand_over(item, root, lambda now, part: path, lambda file: sbatch.submit(file, item.job_name(chunk)))
     print(f"submitted job {item.chunks[0].job_id}")

@@ -19,7 +19,9 @@ GRID_HELP = "family of sweeps: nuq is grid/nuq.py; or the path of a file of your
 
 def add_sweep_options(parser: argparse.ArgumentParser) -> None:
     """--seeds and --set."""
-    parser.add_argument("--seeds", metavar="N|A,B,..", help="a count (3 is 1,2,3) or a list of seeds (default: the sweep's own)")
+    parser.add_argument(
+        "--seeds", metavar="N|A,B,..", help="a count (3 is 1,2,3) or a list of seeds (default: the sweep's own)"
+    )
     parser.add_argument(
         "--set",
         action="append",
@@ -37,8 +39,12 @@ class Parser(argparse.ArgumentParser):
         return self.parse_intermixed_args(args, namespace)
 
 
-def command_parser(name: str, what: str, *, one: str | None = None, sweep_options: bool = True) -> argparse.ArgumentParser:
-    """A parser for ``grid_run.py <name> GRID RUN_NAME``, with NAME for one experiment where ``one`` says what its absence means."""
+def command_parser(
+    name: str, what: str, *, one: str | None = None, sweep_options: bool = True
+) -> argparse.ArgumentParser:
+    """A parser for ``grid_run.py <name> GRID RUN_NAME``, with NAME for one experiment where ``one`` says what its
+    absence means.
+    """
     parser = Parser(prog=f"grid_run.py {name}", description=what)
     parser.add_argument("grid", metavar="GRID", help=GRID_HELP)
     parser.add_argument("run_name", metavar="RUN_NAME", help="the sweep: a function of that file")
@@ -58,7 +64,8 @@ def experiments_of(options: argparse.Namespace) -> tuple[Sweep, list[Experiment]
 
 
 def as_planned(options: argparse.Namespace, root: Path, *, needs_plan: bool = False) -> None:
-    """Where the command line names neither seeds nor settings, those of the sweep's last plan count: it is what was submitted.
+    """Where the command line names neither seeds nor settings, those of the sweep's last plan count: it is what was
+    submitted.
 
     A plan that is damaged is only told of, unless it is needed: then a ValueError.
     """
@@ -129,7 +136,11 @@ def count(number: int, thing: str) -> str:
 
 def aliases(sweep: Sweep, experiments: Sequence[Experiment]) -> str:
     """What to say of points that are one run; empty where there are none."""
-    return "" if sweep.num_points == len(experiments) else f" ({sweep.num_points} points; those that mean the same run are run once)"
+    return (
+        ""
+        if sweep.num_points == len(experiments)
+        else f" ({sweep.num_points} points; those that mean the same run are run once)"
+    )
 
 
 NAMES = {"LABEL", "RUNNING", "GRID", "RUN_NAME"}  # columns of names that users give

@@ -1,4 +1,6 @@
-"""Thousands of runs on one screen, for ``status --watch``: counts, rate, time left by resource shape, failures, the slowest running."""
+"""Thousands of runs on one screen, for ``status --watch``: counts, rate, time left by resource shape, failures, the
+slowest running.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,15 @@ if TYPE_CHECKING:
     from grid.engine.states.runs import Run
 
 WAITING = ("pending", "new", "preempted", "lost")
-ASKED = ("nodes", "ranks", "gpus", "cpus", "mem", "time", "partition")  # what a shape is told by, where shapes differ in it
+ASKED = (
+    "nodes",
+    "ranks",
+    "gpus",
+    "cpus",
+    "mem",
+    "time",
+    "partition",
+)  # what a shape is told by, where shapes differ in it
 SMALLEST = 16  # lines: below that a screen cannot hold a line of everything
 
 
@@ -36,12 +46,27 @@ class _Part:
         return [self.head, *self.lines[: room - 1], f"  ... and {len(self.lines) - room + 1} more"]
 
 
-def screen(title: str, runs: Sequence[Run], view: View, root: Path, more: Sequence[str], rows: int, columns: int) -> list[str]:
-    """At most ``rows`` lines (no fewer than SMALLEST) of at most ``columns`` characters; ``more`` stand among the first ones."""
+def screen(
+    title: str, runs: Sequence[Run], view: View, root: Path, more: Sequence[str], rows: int, columns: int
+) -> list[str]:
+    """At most ``rows`` lines (no fewer than SMALLEST) of at most ``columns`` characters; ``more`` stand among the first
+    ones.
+    """
     words = Counter(state.word for state in view.states.values())
-    fixed = [f"{title}: {count(len(runs), 'run')}", ", ".join(f"{number} {word}" for word, number in words.most_common())]
-    fixed += [f"why {word}: {text}" for word in ("pending", "unknown", "lost") if words[word] and (text := counted(view, word))]
-    fixed += [f"silent: {count(silent, 'running one')}" for silent in [sum(state.stale for state in view.states.values())] if silent]
+    fixed = [
+        f"{title}: {count(len(runs), 'run')}",
+        ", ".join(f"{number} {word}" for word, number in words.most_common()),
+    ]
+    fixed += [
+        f"why {word}: {text}"
+        for word in ("pending", "unknown", "lost")
+        if words[word] and (text := counted(view, word))
+    ]
+    fixed += [
+        f"silent: {count(silent, 'running one')}"
+        for silent in [sum(state.stale for state in view.states.values())]
+        if silent
+    ]
     fixed += [*rate(view.states.values()), *more]
     parts = [part for part in (_shapes(runs, view), _failures(runs, view, root), _slowest(runs, view)) if part.lines]
     room = [1] * len(parts)
@@ -69,7 +94,9 @@ def left_s(state: State) -> float:
 
 
 def eta_s(states: Sequence[State]) -> float | None:
-    """Seconds until all will have ended, if as many as now keep running, each as long as the average one; None where nothing tells."""
+    """Seconds until all will have ended, if as many as now keep running, each as long as the average one; None where
+    nothing tells.
+    """
     running = [state for state in states if state.word == "running"]
     waiting = sum(state.word in WAITING for state in states)
     known = [state.seconds for state in states if state.word == "done" and state.seconds]
@@ -87,7 +114,11 @@ def _shapes(runs: Sequence[Run], view: View) -> _Part:
     """For each resource shape what is done, runs and waits, and how long it will take."""
     found: dict[str, tuple[Mapping[str, Any], list[State]]] = {}
     submitted = {
-        run: chunk.resources for item in view.submissions for chunk in item.chunks for element in chunk.elements for run in element
+        run: chunk.resources
+        for item in view.submissions
+        for chunk in item.chunks
+        for element in chunk.elements
+        for run in element
     }
     for run in runs:
         asked = submitted.get(run.run_dir, run.experiment.resources)
@@ -117,7 +148,9 @@ def _failures(runs: Sequence[Run], view: View, root: Path) -> _Part:
             ended[key] = max(ended.get(key, 0.0), *_written(run))
     made = sorted(groups(found.values()), key=lambda group: -ended[group.kind, group.signature])
     ago = {key: duration(max(time.time() - at, 0)) for key, at in ended.items()}
-    lines = [f"  {group.count} {group.kind}, {ago[group.kind, group.signature]} ago: {group.signature}" for group in made]
+    lines = [
+        f"  {group.count} {group.kind}, {ago[group.kind, group.signature]} ago: {group.signature}" for group in made
+    ]
     return _Part("failed, the newest first:", lines)
 
 
@@ -138,5 +171,7 @@ def _slowest(runs: Sequence[Run], view: View) -> _Part:
         left = f", {duration(left_s(state))} left" if left_s(state) else ""
         heard = f", heard {duration(state.age_s)} ago" if state.age_s is not None else ""
         name = clipped(run.experiment.label, 30)
-        lines.append(f"  {name} (seed {run.experiment.seed}): {state.step}/{state.steps}{left}{heard} {state.element}".rstrip())
+        lines.append(
+            f"  {name} (seed {run.experiment.seed}): {state.step}/{state.steps}{left}{heard} {state.element}".rstrip()
+        )
     return _Part("running, the slowest first:", lines)

@@ -20,9 +20,13 @@ if TYPE_CHECKING:
 def counted(view: View, word: str) -> str:
     """The reasons of the runs in this state, the most frequent first: ``12 Priority, 3 Resources``."""
     reasons = Counter(
-        NUMBERS.sub("...", " ".join(state.reason.split())) for state in view.states.values() if state.word == word and state.reason
+        NUMBERS.sub("...", " ".join(state.reason.split()))
+        for state in view.states.values()
+        if state.word == word and state.reason
     )
-    shown = [f"{number} {reason}" if len(reasons) > 1 or number > 1 else reason for reason, number in reasons.most_common(3)]
+    shown = [
+        f"{number} {reason}" if len(reasons) > 1 or number > 1 else reason for reason, number in reasons.most_common(3)
+    ]
     return "; ".join(shown) + (f"; {len(reasons) - 3} other reasons" if len(reasons) > 3 else "")
 
 
@@ -39,10 +43,16 @@ def changes(made: Made, root: Path) -> Iterator[str]:
     for item in moved:
         runs = f"{count(len(item.runs), 'earlier run')} ({_some(item.runs)})"
         print_old = f"--set {item.name}={item.old}" if "(" not in str(item.old) else "the code of then"
-        yield f"changed: the default {item.name} moved from {item.old} to {item.new}: {runs} no longer count; {print_old} keeps them"
+        yield (
+            f"changed: the default {item.name} moved from {item.old} to {item.new}: {runs} no longer count; "
+            f"{print_old} keeps them"
+        )
     if titles := sorted({item.title for item in made.view.submissions} - {made.plan.title}):
         others = ", ".join(titles)
-        yield f"runs/{made.plan.folder} also holds what {others} submitted: give one of them its own folder, Sweep(..., folder=...)"
+        yield (
+            f"runs/{made.plan.folder} also holds what {others} submitted: give one of them its own folder, "
+            f"Sweep(..., folder=...)"
+        )
     if gone:
         yield f"no longer in the sweep: {count(len(gone), 'run folder')} ({_some(gone)})"
     if unreadable := len(folders) - len(configs):
@@ -80,15 +90,23 @@ def hours(made: Made) -> Iterator[str]:
     left = remaining(made.runs, made.view.states, made.resources)
     unknown = f"; unknown for {count(left.num_guessed, 'run')} without a finished sibling" if left.num_guessed else ""
     if left.seconds:
-        yield f"left: {duration(left.seconds)} of running, {left.gpu_hours:.1f} GPU-hours, as the finished siblings took{unknown}"
+        yield (
+            f"left: {duration(left.seconds)} of running, {left.gpu_hours:.1f} GPU-hours, as the finished siblings "
+            f"took{unknown}"
+        )
     elif left.num_guessed:
-        yield f"left: unknown, for no sibling of the {count(left.num_guessed, 'run')} is done yet (dry-run estimates one)"
+        yield (
+            f"left: unknown, for no sibling of the {count(left.num_guessed, 'run')} is done yet (dry-run estimates one)"
+        )
 
 
 def doubts(view: View) -> Iterator[str]:
     """What cannot be told of the runs now, and when it can."""
     if view.answer is not None and not view.answer.reachable:
-        yield f"the queue could not be looked at ({view.answer.error}): what may be in it is left alone; status --now asks again"
+        yield (
+            f"the queue could not be looked at ({view.answer.error}): what may be in it is left alone; status --now "
+            f"asks again"
+        )
     yield from unsettled(view)
 
 
@@ -97,14 +115,20 @@ def handed_over(view: View) -> Iterator[str]:
     from grid.engine.submission.waves import scripts
 
     if view.submissions and (left := view.submissions[-1].left):
-        yield f"{scripts(left)} of {count(scripts(view.submissions[-1].chunks), 'script')} not handed over yet: the same command goes on"
+        yield (
+            f"{scripts(left)} of {count(scripts(view.submissions[-1].chunks), 'script')} not handed over yet: the "
+            f"same command goes on"
+        )
 
 
 def unsettled(view: View) -> Iterator[str]:
     """The runs whose job has ended so short a time ago that they may still be heard of."""
     if waiting := [state.wait_s for state in view.states.values() if state.wait_s > 0]:
         ended = f"{count(len(waiting), 'run')} ended moments ago"
-        yield f"{ended}: what became of {'it' if len(waiting) == 1 else 'them'} can be told in {max(waiting):.0f} s (NUQ_LAG_S)"
+        yield (
+            f"{ended}: what became of {'it' if len(waiting) == 1 else 'them'} can be told in {max(waiting):.0f} s "
+            f"(NUQ_LAG_S)"
+        )
 
 
 def duration(seconds: float) -> str:

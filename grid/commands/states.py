@@ -25,9 +25,15 @@ LINE_BYTES = 400  # of a log, generously
 
 def status(argv: Sequence[str], root: Path) -> int:
     """The state of every experiment of a sweep."""
-    parser = command_parser("status", "The state of every experiment, from its own files and one query of the scheduler.")
-    parser.add_argument("--all", action="store_true", help=f"one line for every run (default: up to {FEW} runs; --watch: one screen)")
-    parser.add_argument("--watch", action="store_true", help=f"again every {REFRESH_S:.0f} s until everything has ended, or Ctrl-C")
+    parser = command_parser(
+        "status", "The state of every experiment, from its own files and one query of the scheduler."
+    )
+    parser.add_argument(
+        "--all", action="store_true", help=f"one line for every run (default: up to {FEW} runs; --watch: one screen)"
+    )
+    parser.add_argument(
+        "--watch", action="store_true", help=f"again every {REFRESH_S:.0f} s until everything has ended, or Ctrl-C"
+    )
     parser.add_argument("--now", action="store_true", help="ask the scheduler now, however fresh its last answer is")
     parsed = parser.parse_args(argv)
     from grid.commands.overview import screen
@@ -54,7 +60,11 @@ def status(argv: Sequence[str], root: Path) -> int:
             _show(runs, view, root, every=parsed.all or len(runs) <= FEW)
             if not parsed.watch:
                 _data_here(runs, view, root)
-        alive = [state for state in [*view.states.values(), *view.others.values()] if state.word in ("running", "pending", "unknown")]
+        alive = [
+            state
+            for state in [*view.states.values(), *view.others.values()]
+            if state.word in ("running", "pending", "unknown")
+        ]
         if not parsed.watch or not alive:
             return 0
         print(f"\n{time.strftime('%H:%M:%S')}, again in {REFRESH_S:.0f} s (Ctrl-C ends this, not the runs)", flush=True)
@@ -77,10 +87,21 @@ def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
             print(f"why {word}: {text}")
     if silent := [run for run in runs if view.states[run.run_dir].stale]:
         longest = max(view.states[run.run_dir].age_s or 0 for run in silent)
-        print(f"silent: {count(len(silent), 'running one')} without a sign of getting on for up to {longest / 60:.0f} min")
+        print(
+            f"silent: {count(len(silent), 'running one')} without a sign of getting on for up to {longest / 60:.0f} min"
+        )
     if stopped := sum(1 for state in view.states.values() if state.suspended):
-        print(f"suspended: {count(stopped, 'run')}, by SLURM or with scontrol suspend; they go on when they are resumed")
-    for line in [*handed_over(view), *unsettled(view), *_eta(runs, view), *mixed(runs, view.states), *_cells(runs, view), *_beside(view)]:
+        print(
+            f"suspended: {count(stopped, 'run')}, by SLURM or with scontrol suspend; they go on when they are resumed"
+        )
+    for line in [
+        *handed_over(view),
+        *unsettled(view),
+        *_eta(runs, view),
+        *mixed(runs, view.states),
+        *_cells(runs, view),
+        *_beside(view),
+    ]:
         print(line)
     if old := left_over([item.experiment for item in runs], root):
         some = ", ".join(path.name for path in old[:5]) + (" ..." if len(old) > 5 else "")
@@ -128,7 +149,18 @@ def _one_by_one(runs: Sequence[Run], view: View) -> None:
         progress = f"{state.step}/{state.steps}" if state.steps else ""
         element = state.element if state.word in ("pending", "running") else ""
         item = run.experiment
-        rows.append((item.label, str(item.seed), state.word, progress, _metrics(state.metrics), item.name, element, state.reason))
+        rows.append(
+            (
+                item.label,
+                str(item.seed),
+                state.word,
+                progress,
+                _metrics(state.metrics),
+                item.name,
+                element,
+                state.reason,
+            )
+        )
     table(("LABEL", "SEED", "STATE", "STEP", "LATEST", "RUN", "JOB", ""), rows)
 
 
@@ -166,14 +198,18 @@ def _eta(runs: Sequence[Run], view: View) -> Iterator[str]:
 
     states = [view.states[run.run_dir] for run in runs]
     if (left := eta_s(states)) is not None:
-        yield f"about {duration(left)} left, if {sum(state.word == 'running' for state in states)} keep running at a time"
+        yield (
+            f"about {duration(left)} left, if {sum(state.word == 'running' for state in states)} keep running at a time"
+        )
 
 
 def _cells(runs: Sequence[Run], view: View) -> Iterator[str]:
     """Settings of which some seeds are done and others are not."""
     cells: dict[str, list[tuple[int, bool]]] = {}
     for run in runs:
-        cells.setdefault(run.experiment.label, []).append((run.experiment.seed, view.states[run.run_dir].word == "done"))
+        cells.setdefault(run.experiment.label, []).append(
+            (run.experiment.seed, view.states[run.run_dir].word == "done")
+        )
     partial = {label: seeds for label, seeds in cells.items() if len({done for _, done in seeds}) > 1}
     if partial:
         yield f"incomplete: {count(len(partial), 'cell')} of the seed axis of {len(cells)}"
@@ -189,7 +225,9 @@ def _cells(runs: Sequence[Run], view: View) -> Iterator[str]:
 
 def logs(argv: Sequence[str], root: Path) -> int:
     """The end of a run's log."""
-    parser = command_parser("logs", "The end of a run's log (and of its job's), or follow it.", one="the one that failed or began last")
+    parser = command_parser(
+        "logs", "The end of a run's log (and of its job's), or follow it.", one="the one that failed or began last"
+    )
     parser.add_argument("-n", "--lines", type=int, default=20, metavar="N", help="so many lines (default: 20)")
     parser.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
     parser.add_argument("--job", action="store_true", help="the log of the SLURM job instead of that of the run")

@@ -32,15 +32,33 @@ RESOURCES = {
 
 
 def _add_queue_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--site", metavar="FILE", help="the cluster's profile: a YAML file (default: $NUQ_SITE, else site.yaml, else none)")
-    parser.add_argument("--per_script", type=int, default=1, metavar="N", help="experiments per job script, one after another (default: 1)")
-    parser.add_argument("--parallel", type=int, default=1, metavar="K", help="so many of a script's experiments at a time (default: 1)")
-    parser.add_argument("--max_running", type=int, metavar="N", help="at most N scripts at once, over all arrays (default: no cap)")
     parser.add_argument(
-        "--canary", action="store_true", help="run one experiment of each resource shape first; the rest only if it succeeds"
+        "--site",
+        metavar="FILE",
+        help="the cluster's profile: a YAML file (default: $NUQ_SITE, else site.yaml, else none)",
+    )
+    parser.add_argument(
+        "--per_script",
+        type=int,
+        default=1,
+        metavar="N",
+        help="experiments per job script, one after another (default: 1)",
+    )
+    parser.add_argument(
+        "--parallel", type=int, default=1, metavar="K", help="so many of a script's experiments at a time (default: 1)"
+    )
+    parser.add_argument(
+        "--max_running", type=int, metavar="N", help="at most N scripts at once, over all arrays (default: no cap)"
+    )
+    parser.add_argument(
+        "--canary",
+        action="store_true",
+        help="run one experiment of each resource shape first; the rest only if it succeeds",
     )
     _add_ignore(parser)
-    group = parser.add_argument_group("resources of one experiment (they come before those of the sweep and of the site)")
+    group = parser.add_argument_group(
+        "resources of one experiment (they come before those of the sweep and of the site)"
+    )
     for name, (kind, text) in RESOURCES.items():
         group.add_argument(f"--{name}", type=kind, metavar=name.upper(), help=text)
 
@@ -66,10 +84,22 @@ def _options(parsed: argparse.Namespace) -> Options:
             raise ValueError(f"--{name} {value}: must be at least 1")
     if parsed.parallel > parsed.per_script:
         raise ValueError(
-            f"--parallel {parsed.parallel}: a script holds --per_script {parsed.per_script} experiments; it cannot run more at a time"
+            f"--parallel {parsed.parallel}: a script holds --per_script {parsed.per_script} experiments; it cannot "
+            f"run more at a time"
         )
     resources = {name: getattr(parsed, name) for name in RESOURCES if getattr(parsed, name) is not None}
-    names = ("grid", "run_name", "seeds", "overrides", "site", "per_script", "parallel", "max_running", "canary", "ignore")
+    names = (
+        "grid",
+        "run_name",
+        "seeds",
+        "overrides",
+        "site",
+        "per_script",
+        "parallel",
+        "max_running",
+        "canary",
+        "ignore",
+    )
     return Options(**{name: getattr(parsed, name) for name in names}, resources=resources, file=file_of(parsed.grid))
 
 
@@ -79,10 +109,14 @@ def _options(parsed: argparse.Namespace) -> Options:
 def plan(argv: Sequence[str], root: Path) -> int:
     """Show what a submission would do, and keep it as the reviewed plan."""
     parser = command_parser(
-        "plan", "What `submit` would do with a sweep: new, done, running, failed and changed runs, the arrays, and the hours left."
+        "plan",
+        "What `submit` would do with a sweep: new, done, running, failed and changed runs, the arrays, and the hours "
+        "left.",
     )
     _add_queue_options(parser)
-    parser.add_argument("--scripts", action="store_true", help="also write the exact scripts that submit would use, and say where")
+    parser.add_argument(
+        "--scripts", action="store_true", help="also write the exact scripts that submit would use, and say where"
+    )
     parsed = parser.parse_args(argv)
     from grid.engine.submission import planning, waves
 
@@ -94,7 +128,10 @@ def plan(argv: Sequence[str], root: Path) -> int:
     if made.plan.submit and planning.slurm_is_here():
         wanted = waves.scripts(made.plan.chunks)
         if (room := waves.room(made.site, root, wanted)) is not None and room.scripts < wanted:
-            print(f"note: submit hands over {room.scripts} of {wanted} scripts now ({room.why}), and the rest when it is called again")
+            print(
+                f"note: submit hands over {room.scripts} of {wanted} scripts now ({room.why}), and the rest when it "
+                f"is called again"
+            )
     if parsed.scripts and made.plan.submit:
         _write_scripts(made, root)
     planning.keep(made, root)
@@ -127,7 +164,10 @@ def _write_scripts(made: Made, root: Path) -> None:
     item = planning.submission_of(made, f"{snapshot.FOLDER}/{made.plan.code['digest'][: snapshot.DIGITS]}")
     for chunk in item.chunks:
         path = planning.write_chunk(item, chunk, root, made.site)
-        print(f"wrote {path.relative_to(root)} and {count(len(chunk.elements), 'script')} {item.script(chunk, 0)} .. beside it")
+        print(
+            f"wrote {path.relative_to(root)} and {count(len(chunk.elements), 'script')} {item.script(chunk, 0)} .. "
+            f"beside it"
+        )
 
 
 def _show(made: Made, root: Path) -> None:
@@ -149,12 +189,18 @@ def _show(made: Made, root: Path) -> None:
         print(line)
     if plan.chunks:
         print()
-        table(("ARRAY", "SCRIPTS", "RUNS", "AT ONCE", "AFTER", "EACH SCRIPT ASKS FOR"), [_row(made, chunk) for chunk in plan.chunks])
+        table(
+            ("ARRAY", "SCRIPTS", "RUNS", "AT ONCE", "AFTER", "EACH SCRIPT ASKS FOR"),
+            [_row(made, chunk) for chunk in plan.chunks],
+        )
     for item in plan.cancel:
         print(f"to cancel: {item.element}, {Path(item.run_dir).name}: no longer in the sweep")
     if not plan.submit:
         failed = words["failed"] + words["diverged"]
-        print("nothing to submit" + (f"; {failed} failed: {again('failures', made.options.grid, made.options.run_name)}" if failed else ""))
+        print(
+            "nothing to submit"
+            + (f"; {failed} failed: {again('failures', made.options.grid, made.options.run_name)}" if failed else "")
+        )
 
 
 def _code(code: Mapping[str, Any]) -> str:
@@ -174,10 +220,21 @@ def _row(made: Made, chunk: Chunk) -> tuple[str, ...]:
         asked.mem_for(parallel),
         asked.time or "the default time",
     ]
-    words += [f"{name}={value}" for name in ("partition", "account", "qos", "constraint", "exclude") if (value := getattr(asked, name))]
+    words += [
+        f"{name}={value}"
+        for name in ("partition", "account", "qos", "constraint", "exclude")
+        if (value := getattr(asked, name))
+    ]
     runs = sum(map(len, chunk.elements))
     after = ", ".join(name for _, name in chunk.after)
-    return chunk.name, str(len(chunk.elements)), str(runs), str(chunk.cap or ""), after, ", ".join(word for word in words if word)
+    return (
+        chunk.name,
+        str(len(chunk.elements)),
+        str(runs),
+        str(chunk.cap or ""),
+        after,
+        ", ".join(word for word in words if word),
+    )
 
 
 # --- submit -------------------------------------------------------------------------------------------------------
@@ -186,7 +243,9 @@ def _row(made: Made, chunk: Chunk) -> tuple[str, ...]:
 def submit(argv: Sequence[str], root: Path) -> int:
     """Apply exactly the reviewed plan."""
     parser = command_parser(
-        "submit", "Submit what `plan` showed: exactly that, or nothing. An interrupted submission goes on.", sweep_options=False
+        "submit",
+        "Submit what `plan` showed: exactly that, or nothing. An interrupted submission goes on.",
+        sweep_options=False,
     )
     add_consent(parser)
     _add_ignore(parser)
@@ -203,7 +262,10 @@ def submit(argv: Sequence[str], root: Path) -> int:
     with ledger.only_one(root, folder):
         before = planning.reviewed(root, folder)
         if before is None or not before.is_of(parsed.grid, parsed.run_name):
-            raise ValueError(f"no plan of {parsed.grid} {parsed.run_name} has been reviewed: {again('plan', parsed.grid, parsed.run_name)}")
+            raise ValueError(
+                f"no plan of {parsed.grid} {parsed.run_name} has been reviewed: "
+                f"{again('plan', parsed.grid, parsed.run_name)}"
+            )
         known = evidence.settle(ledger.read_all(root, folder), root)
         if begun := [item for item in known if item.id == before.id]:
             return _go_on(begun[0], before.options, root)
@@ -212,7 +274,8 @@ def submit(argv: Sequence[str], root: Path) -> int:
         if found := planning.moved(before, made):
             look = again("plan", parsed.grid, parsed.run_name)
             raise ValueError(
-                f"things are not as they were when the plan was made: {'; '.join([*found, *doubts(made.view)])}. Nothing was submitted; "
+                f"things are not as they were when the plan was made: {'; '.join([*found, *doubts(made.view)])}. "
+                f"Nothing was submitted; "
                 f"look again: {look}"
             )
         made = planning.with_id(made, before.id)
@@ -237,10 +300,15 @@ def _cancel_unwanted(made: Made, yes: bool, root: Path) -> bool:
     alone = sorted({item.element for item in made.plan.cancel if item.alone})
     for item in made.plan.cancel:
         if not item.alone:
-            print(f"kept in the queue: {item.element} runs {Path(item.run_dir).name}, no longer in the sweep, and others that are")
+            print(
+                f"kept in the queue: {item.element} runs {Path(item.run_dir).name}, no longer in the sweep, and "
+                f"others that are"
+            )
     if not alone:
         return True
-    if not consent(f"Cancel {count(len(alone), 'queued or running script')} of runs that the sweep no longer has?", yes):
+    if not consent(
+        f"Cancel {count(len(alone), 'queued or running script')} of runs that the sweep no longer has?", yes
+    ):
         return False
     scheduler.cancel(alone)
     ledger.note_cancelled(root, made.plan.folder, alone)
@@ -263,7 +331,9 @@ def _go_on(item: Submission, options: Options, root: Path) -> int:
     view = evidence.look(runs, [item.folder], root, max_age_s=0)
     if alive := planning.not_startable(item, view):
         some = ", ".join(Path(run).name for run in alive[:3])
-        raise ValueError(f"{len(alive)} of the runs that were still to be submitted are alive or done meanwhile ({some}): plan again")
+        raise ValueError(
+            f"{len(alive)} of the runs that were still to be submitted are alive or done meanwhile ({some}): plan again"
+        )
     item = planning.released(item, view)
     print(f"going on with {item.id}: {len(left)} of {count(len(item.chunks), 'array')} left")
     return _report(*planning.go_on(item, load_site(options.site), root, _note), options)
@@ -271,7 +341,9 @@ def _go_on(item: Submission, options: Options, root: Path) -> int:
 
 def _note(chunk: Chunk) -> None:
     print(
-        f"submitted job {chunk.job_id}: {count(len(chunk.elements), 'script')}, {count(sum(map(len, chunk.elements)), 'run')}", flush=True
+        f"submitted job {chunk.job_id}: {count(len(chunk.elements), 'script')}, "
+        f"{count(sum(map(len, chunk.elements)), 'run')}",
+        flush=True,
     )
 
 
@@ -279,10 +351,15 @@ def _report(item: Submission, why: str, options: Options) -> int:
     """Say what was handed over, and what waits for room and why; the exit code."""
     from grid.engine.submission.waves import scripts
 
-    print(f"the jobs run the snapshot {item.code['path']}; watch them: {again('status', options.grid, options.run_name)}")
+    print(
+        f"the jobs run the snapshot {item.code['path']}; watch them: {again('status', options.grid, options.run_name)}"
+    )
     if not why:
         return 0
-    print(f"{scripts(item.left)} of {count(scripts(item.chunks), 'script')} wait for room ({why}): run the same command again to go on")
+    print(
+        f"{scripts(item.left)} of {count(scripts(item.chunks), 'script')} wait for room ({why}): run the same command "
+        f"again to go on"
+    )
     return WAITS
 
 
@@ -291,20 +368,31 @@ def _report(item: Submission, why: str, options: Options) -> int:
 
 def retry(argv: Sequence[str], root: Path) -> int:
     """Submit failed runs again, each kind of failure with what it needs."""
-    parser = command_parser("retry", "Submit failed runs again: with more time or memory, or on other nodes, as their failure asks for.")
+    parser = command_parser(
+        "retry", "Submit failed runs again: with more time or memory, or on other nodes, as their failure asks for."
+    )
     _add_queue_options(parser)
     add_consent(parser)
     parser.add_argument(
-        "--kind", action="append", default=[], metavar="KIND", help="only failures of this kind (see: failures); may be repeated"
+        "--kind",
+        action="append",
+        default=[],
+        metavar="KIND",
+        help="only failures of this kind (see: failures); may be repeated",
     )
     parser.add_argument(
         "--code",
         action="store_true",
-        help="also what fails again unless the code or its settings change: bugs, bad settings, CUDA memory, non-finite",
+        help="also what fails again unless the code or its settings change: bugs, bad settings, CUDA memory, "
+        "non-finite",
     )
-    parser.add_argument("--factor", type=float, default=2.0, metavar="X", help="so many times the time or the memory (default: 2)")
+    parser.add_argument(
+        "--factor", type=float, default=2.0, metavar="X", help="so many times the time or the memory (default: 2)"
+    )
     parser.add_argument("--here", action="store_true", help="run them on this machine instead")
-    parser.add_argument("--slots", type=int, metavar="N", help="with --here: runs at once (default: as many as cores and GPUs allow)")
+    parser.add_argument(
+        "--slots", type=int, metavar="N", help="with --here: runs at once (default: as many as cores and GPUs allow)"
+    )
     parsed = parser.parse_args(argv)
     from grid.commands.report import doubts
     from grid.engine.local.machine import check_slots

@@ -31,8 +31,12 @@ TASKS = {
 def list_sweeps(argv: Sequence[str], root: Path) -> int:
     """Every sweep of grid/, with its number of experiments."""
     del root
-    parser = argparse.ArgumentParser(prog="grid_run.py list", description="Every sweep, with its number of experiments.")
-    parser.add_argument("grid", metavar="GRID", nargs="?", help="only this family, or a file of your own (default: all of grid/)")
+    parser = argparse.ArgumentParser(
+        prog="grid_run.py list", description="Every sweep, with its number of experiments."
+    )
+    parser.add_argument(
+        "grid", metavar="GRID", nargs="?", help="only this family, or a file of your own (default: all of grid/)"
+    )
     options = parser.parse_args(argv)
     from grid.engine.sweep import families, load, load_family
 
@@ -41,7 +45,11 @@ def list_sweeps(argv: Sequence[str], root: Path) -> int:
         for run_name in load_family(family):
             sweep = load(family, run_name)
             experiments = sweep.experiments()
-            number = f"{len(experiments)}" if sweep.num_points == len(experiments) else f"{len(experiments)} of {sweep.num_points}"
+            number = (
+                f"{len(experiments)}"
+                if sweep.num_points == len(experiments)
+                else f"{len(experiments)} of {sweep.num_points}"
+            )
             rows.append((family, run_name, number, sweep.doc.partition("\n")[0]))
     table(("GRID", "RUN_NAME", "EXPERIMENTS", "WHAT"), rows)
     return 0
@@ -49,16 +57,18 @@ def list_sweeps(argv: Sequence[str], root: Path) -> int:
 
 def show(argv: Sequence[str], root: Path) -> int:
     """The experiments of a sweep, or everything about one of them."""
-    options = command_parser("show", "The experiments of a sweep; with NAME, one's settings and script.", one="all, as a table").parse_args(
-        argv
-    )
+    options = command_parser(
+        "show", "The experiments of a sweep; with NAME, one's settings and script.", one="all, as a table"
+    ).parse_args(argv)
     from grid.engine.scripts.script import chosen, from_script, run_script
 
     sweep, experiments = experiments_of(options)
     if options.name is None:
         print(f"{sweep.title}: {sweep.doc}\n")
         settings = [item.settings for item in experiments]
-        shared = {key: value for key, value in settings[0].items() if all(other.get(key) == value for other in settings)}
+        shared = {
+            key: value for key, value in settings[0].items() if all(other.get(key) == value for other in settings)
+        }
         print("shared by all: " + " ".join(f"{key}={value}".replace(", ", ",") for key, value in shared.items()) + "\n")
         rows = []
         for number, item in enumerate(experiments, start=1):
@@ -84,7 +94,10 @@ def show(argv: Sequence[str], root: Path) -> int:
 
 def dry_run(argv: Sequence[str], root: Path) -> int:
     """A handful of steps of one experiment."""
-    what = "A handful of steps of one experiment through the real code, and an estimate of time, memory and bytes for the whole run."
+    what = (
+        "A handful of steps of one experiment through the real code, and an estimate of time, memory and bytes for "
+        "the whole run."
+    )
     options = command_parser("dry-run", what, one="the first of the sweep").parse_args(argv)
     from grid.engine.scripts.script import pinned
     from grid.engine.submission.preflight import keep_measured
@@ -93,7 +106,12 @@ def dry_run(argv: Sequence[str], root: Path) -> int:
     print(f"dry run of {first.experiment.label}: {first.experiment.name}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         measured = Path(folder, "measured.json")
-        command = [os.environ.get("PYTHON", sys.executable), "-m", "train.dry_run", *pinned(first.experiment, first.run_dir)]
+        command = [
+            os.environ.get("PYTHON", sys.executable),
+            "-m",
+            "train.dry_run",
+            *pinned(first.experiment, first.run_dir),
+        ]
         environ = {**os.environ, "NUQ_MEASURED": str(measured)}
         code = subprocess.run(command, cwd=root, env=environ, check=False).returncode
         if measured.exists():
@@ -108,13 +126,16 @@ def task_texts() -> dict[str, str]:
 
     sweeps = {name: load(*task) for name, task in TASKS.items()}
     return {
-        f"{name}.sh": task_script(sweep.title, sweep.doc, sweep.experiments(), "python grid_run.py pjobs") for name, sweep in sweeps.items()
+        f"{name}.sh": task_script(sweep.title, sweep.doc, sweep.experiments(), "python grid_run.py pjobs")
+        for name, sweep in sweeps.items()
     }
 
 
 def pjobs(argv: Sequence[str], root: Path) -> int:
     """The paper's tasks as bash files."""
-    argparse.ArgumentParser(prog="grid_run.py pjobs", description="Write the paper's tasks to pjobs/ as ready bash files.").parse_args(argv)
+    argparse.ArgumentParser(
+        prog="grid_run.py pjobs", description="Write the paper's tasks to pjobs/ as ready bash files."
+    ).parse_args(argv)
     from grid.engine.states.run_files import write_text
 
     (root / "pjobs").mkdir(exist_ok=True)

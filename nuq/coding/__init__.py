@@ -1,4 +1,5 @@
-"""Lossless coding of integers and numbers: Huffman and rANS, positions of coordinates, blocks of base and deltas, finite floats.
+"""Lossless coding of integers and numbers: Huffman and rANS, positions of coordinates, blocks of base and deltas,
+finite floats.
 
 May import ``nuq.kernels``, ``nuq.native`` and ``nuq.errors``.
 """

@@ -1,18 +1,19 @@
 """Blocks of 64 fixed-point words as deltas from zero or from one base, and the specification of their bytes.
 
-Two implementations give the same bytes: plain PyTorch (``nuq.coding.base_delta_reference``: any device) and C++ (``nuq/native``).  The last block
-is filled with zeros.
+Two implementations give the same bytes: plain PyTorch (``nuq.coding.base_delta_reference``: any device) and C++
+(``nuq/native``).  The last block is filled with zeros.
 
-1. A word is ``x / 2^(e - bits + 1)``, rounded.  e is the least from -110 to 128 for which ``|x| / 2^(e - bits + 1)`` is at most
-   ``M = 2^(bits - 1) - 1`` everywhere in the block; with e = 128 words are clamped to -M .. M.
-2. To the nearest, ties to even; or ``floor(y) + (u < y - floor(y))`` with ``u = (h >> 8) 2^-24``, ``h`` as in ``nuq.kernels.operators``, step 6.
-3. The code of a word from a base is the delta d, modulo 256 within -128 .. 127, as ``2 d``, or ``-2 d - 1`` where it is negative: what
-   takes w bits is -2^(w-1) .. 2^(w-1) - 1, and 0 bits take 0.
-4. A block's codes are of one width.  Either all words are coded from zero (``8 w`` bytes); or all from its first word (1 + 8 w); or
-   those that take more than w bits from zero are coded from the first of them (9 + 8 w), if they then take no more, w < bits - 1.
-   The block takes the kind of the fewest bytes, the earlier one where two are alike.
-5. The kind's byte is the width, + 16 or + 32 for the latter two kinds; the exponent's is e + 127.  The block's bytes: the base; of the
-   third kind a bit for every word, 1: from the base; the codes, lowest bits first.
+1. A word is ``x / 2^(e - bits + 1)``, rounded.  e is the least from -110 to 128 for which ``|x| / 2^(e - bits + 1)`` is
+   at most ``M = 2^(bits - 1) - 1`` everywhere in the block; with e = 128 words are clamped to -M .. M.
+2. To the nearest, ties to even; or ``floor(y) + (u < y - floor(y))`` with ``u = (h >> 8) 2^-24``, ``h`` as in
+   ``nuq.kernels.operators``, step 6.
+3. The code of a word from a base is the delta d, modulo 256 within -128 .. 127, as ``2 d``, or ``-2 d - 1`` where it is
+   negative: what takes w bits is -2^(w-1) .. 2^(w-1) - 1, and 0 bits take 0.
+4. A block's codes are of one width.  Either all words are coded from zero (``8 w`` bytes); or all from its first word
+   (1 + 8 w); or those that take more than w bits from zero are coded from the first of them (9 + 8 w), if they then
+   take no more, w < bits - 1.  The block takes the kind of the fewest bytes, the earlier one where two are alike.
+5. The kind's byte is the width, + 16 or + 32 for the latter two kinds; the exponent's is e + 127.  The block's bytes:
+   the base; of the third kind a bit for every word, 1: from the base; the codes, lowest bits first.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def encode(vector: Tensor, bits: int, words: Words | None) -> tuple[Tensor, Tens
 
 
 def decode(kinds: Tensor, exponents: Tensor, data: Tensor, bits: int, total: Tensor, *, accumulate: bool) -> bool:
-    """Into the total float32[n], or added to it; False where the bytes are damaged, the total being as it was.  n is not 0."""
+    """Into the total float32[n], or added to it; False where the bytes are damaged, the total being as it was.  n is
+    not 0.
+    """
     kind, width = kinds & 0xF0, kinds & 0x0F
     if int(width.max()) > bits or int(kind.max()) > MIXED or int(exponents.min()) < LEAST_EXPONENT + BIAS:
         return False
@@ -65,6 +68,14 @@ def decode(kinds: Tensor, exponents: Tensor, data: Tensor, bits: int, total: Ten
         total.add_(decoded) if accumulate else total.copy_(decoded)
         return True
     assert total.dtype == torch.float32 and all(part.is_contiguous() for part in (kinds, exponents, data, total))
-    given = (kinds.data_ptr(), exponents.data_ptr(), starts.data_ptr(), data.data_ptr(), data.numel(), bits, total.data_ptr())
+    given = (
+        kinds.data_ptr(),
+        exponents.data_ptr(),
+        starts.data_ptr(),
+        data.data_ptr(),
+        data.numel(),
+        bits,
+        total.data_ptr(),
+    )
     compiled.decode(*given, total.numel(), accumulate, torch.get_num_threads())
     return True

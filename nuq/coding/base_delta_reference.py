@@ -30,7 +30,9 @@ def encode(vector: Tensor, bits: int, words: Words | None) -> tuple[Tensor, Tens
 
 
 def decode(kind: Tensor, width: Tensor, exponents: Tensor, starts: Tensor, data: Tensor, bits: int) -> Tensor:
-    """float32[64 * blocks]; kind and width: uint8[blocks], from the kinds' bytes; starts: int64[blocks], of each block in the data."""
+    """float32[64 * blocks]; kind and width: uint8[blocks], from the kinds' bytes; starts: int64[blocks], of each block
+    in the data.
+    """
     based, mixed = kind >= BASE, kind == MIXED
     base = torch.zeros(len(kind), dtype=torch.uint8, device=kind.device)
     base[based] = data[starts[based]]
@@ -50,7 +52,9 @@ def _words(rows: Tensor, bits: int, words: Words | None, first: int) -> tuple[Te
     most = 2.0 ** (bits - 1) - 1
     largest = rows.abs().amax(dim=1)
     exponents = torch.where(largest > 0, torch.frexp(largest)[1], LEAST_EXPONENT).clamp_min(LEAST_EXPONENT)
-    exponents = (exponents + (torch.ldexp(largest, bits - 1 - exponents) > most).to(torch.int32)).clamp_max(MOST_EXPONENT)
+    exponents = (exponents + (torch.ldexp(largest, bits - 1 - exponents) > most).to(torch.int32)).clamp_max(
+        MOST_EXPONENT
+    )
     scaled = torch.ldexp(rows, (bits - 1 - exponents)[:, None]).clamp(-most, most)
     if words is None:
         whole = scaled.round_()
@@ -79,7 +83,9 @@ def _blocks(words: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     kind, size, base = torch.zeros_like(width), _BYTES * width, torch.zeros_like(words[:, 0])
     codes, mask = plain.clone(), torch.zeros_like(words, dtype=torch.bool)
 
-    def take(better: Tensor, new_kind: int, new_width: Tensor, new_size: Tensor, new_base: Tensor, new_codes: Tensor) -> None:
+    def take(
+        better: Tensor, new_kind: int, new_width: Tensor, new_size: Tensor, new_base: Tensor, new_codes: Tensor
+    ) -> None:
         kind.masked_fill_(better, new_kind)
         for old, new in ((width, new_width), (size, new_size), (base, new_base)):
             old.copy_(torch.where(better, new, old))
@@ -97,7 +103,12 @@ def _blocks(words: Tensor, bits: int) -> tuple[Tensor, Tensor]:
         if bool(better.any()):
             mask |= outside & better[:, None]
             take(
-                better, MIXED, torch.full_like(width, tried), torch.full_like(size, cost), start[:, 0], torch.where(outside, deltas, plain)
+                better,
+                MIXED,
+                torch.full_like(width, tried),
+                torch.full_like(size, cost),
+                start[:, 0],
+                torch.where(outside, deltas, plain),
             )
     ends = size.cumsum(0, dtype=torch.int64)
     starts = ends - size

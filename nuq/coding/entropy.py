@@ -1,28 +1,32 @@
-"""Entropy coding of codes: Huffman, and rANS, which comes within 2 % of the entropy where Huffman stops at one bit a code.
+"""Entropy coding of codes: Huffman, and rANS, which comes within 2 % of the entropy where Huffman stops at one bit a
+code.
 
-An encoding is read with nothing but its bytes, the number of codes and the number of symbols (and the contexts, where it was
-written with them).  It is little-endian, and begins with a byte that says how it goes on:
+An encoding is read with nothing but its bytes, the number of codes and the number of symbols (and the contexts, where
+it was written with them).  It is little-endian, and begins with a byte that says how it goes on:
 
-- 0, raw: packed as ``nuq.kernels.bit_packing`` does it (one symbol: nothing).  Every encoding that would be larger than this becomes this.
+- 0, raw: packed as ``nuq.kernels.bit_packing`` does it (one symbol: nothing).  Every encoding that would be larger than
+  this becomes this.
 - 1, constant: the code uint16 that all are.
-- 2, Huffman: code lengths, bytes of every piece but the last uint16, pieces.  A piece is 8192 codes (the last: what is left)
-  as a bit stream of its own, so that pieces are decoded beside one another.
-- 3, rANS: ``table_bits + 16 log2(lanes)`` uint8, chunks uint16, frequencies, bytes of every chunk but the last uint32, chunks.
+- 2, Huffman: code lengths, bytes of every piece but the last uint16, pieces.  A piece is 8192 codes (the last: what is
+  left) as a bit stream of its own, so that pieces are decoded beside one another.
+- 3, rANS: ``table_bits + 16 log2(lanes)`` uint8, chunks uint16, frequencies, bytes of every chunk but the last uint32,
+  chunks.
 - 4, rANS with contexts: the same, with the frequencies of every context.
 
-Tables are as in ``nuq.coding.entropy_tables``.  A chunk of rANS holds ``ceil(n / chunks)`` codes, rounded up to a multiple of 32 (the
-last: what is left).  Code ``i`` of it is coded by state ``i mod lanes``.  The chunk is the states that decoding starts with
-(uint32), and the 16-bit words that it reads, in its order.  With ``M = 2^table_bits``, a symbol of frequency ``f`` whose slots
-start at ``c`` (the symbols before it), a state ``x`` decodes to the symbol in whose slots ``x mod M`` falls and becomes
-``f floor(x / M) + x mod M - c``; below ``2^15`` it becomes ``2^16 x + word``.  Decoding ends with every state at ``2^15`` and all
-words read: damage shows with all but certainty.  Huffman's and raw codes show less of it; a message has its CRC for that.
+Tables are as in ``nuq.coding.entropy_tables``.  A chunk of rANS holds ``ceil(n / chunks)`` codes, rounded up to a
+multiple of 32 (the last: what is left).  Code ``i`` of it is coded by state ``i mod lanes``.  The chunk is the states
+that decoding starts with (uint32), and the 16-bit words that it reads, in its order.  With ``M = 2^table_bits``, a
+symbol of frequency ``f`` whose slots start at ``c`` (the symbols before it), a state ``x`` decodes to the symbol in
+whose slots ``x mod M`` falls and becomes ``f floor(x / M) + x mod M - c``; below ``2^15`` it becomes ``2^16 x + word``.
+Decoding ends with every state at ``2^15`` and all words read: damage shows with all but certainty.  Huffman's and raw
+codes show less of it; a message has its CRC for that.
 
 Differences from the papers, which build the Huffman code from the levels' probabilities under the fitted distribution
-(ALQ, Faghri et al. 2020; QSGD uses Elias codes): here from the histogram of the very codes, with the table sent along, so the
-code is optimal for them and the receiver needs no distribution.  rANS: Duda, arXiv 1311.2540.
+(ALQ, Faghri et al. 2020; QSGD uses Elias codes): here from the histogram of the very codes, with the table sent along,
+so the code is optimal for them and the receiver needs no distribution.  rANS: Duda, arXiv 1311.2540.
 
-Overhead of rANS beside the frequencies: 6 bytes, and 4 a chunk for its size and about 2 for each of its up to 32 lanes; chunks
-are made of at least 96 KiB and lanes of at least 512 bytes, where that leaves a lane at most 2^14 codes.
+Overhead of rANS beside the frequencies: 6 bytes, and 4 a chunk for its size and about 2 for each of its up to 32 lanes;
+chunks are made of at least 96 KiB and lanes of at least 512 bytes, where that leaves a lane at most 2^14 codes.
 """
 
 from __future__ import annotations
@@ -89,19 +93,25 @@ def _check(num_symbols: int, coder: str, contexts: Bytes | None, num_contexts: i
     if not 1 <= num_contexts <= MAX_CONTEXTS:
         raise ValueError(f"num_contexts={num_contexts}: must be between 1 and {MAX_CONTEXTS}")
     if contexts.dtype != np.uint8 or contexts.shape != (num_codes,):
-        raise ValueError(f"contexts {contexts.dtype}{list(contexts.shape)}: must be uint8[{num_codes}], one for each code")
+        raise ValueError(
+            f"contexts {contexts.dtype}{list(contexts.shape)}: must be uint8[{num_codes}], one for each code"
+        )
 
 
 def encode(
-    codes: Codes, num_symbols: int, coder: str, contexts: Bytes | None = None, num_contexts: int = MAX_CONTEXTS, threads: int = 0
+    codes: Codes,
+    num_symbols: int,
+    coder: str,
+    contexts: Bytes | None = None,
+    num_contexts: int = MAX_CONTEXTS,
+    threads: int = 0,
 ) -> Bytes:
     """The bytes of ``codes``, never more than ``encoded_bound``.
 
-    codes: uint8[n] or uint16[n], each below num_symbols (1 .. 512).
-    coder: "huffman" or "rans".
-    contexts: uint8[n] below num_contexts (1 .. 16), with rANS: codes are coded with the frequencies of their context, which
-        the decoder must be given too.  Worth it where the receiver knows something that the codes depend on, as the dither;
-        left out where their tables would cost more than they save.
+    codes: uint8[n] or uint16[n], each below num_symbols (1 .. 512).  coder: "huffman" or "rans".  contexts: uint8[n]
+    below num_contexts (1 .. 16), with rANS: codes are coded with the frequencies of their context, which
+        the decoder must be given too.  Worth it where the receiver knows something that the codes depend on, as the
+        dither;  left out where their tables would cost more than they save.
     threads: how many the library may use; 0 is as many as OpenMP takes.  The bytes do not depend on it.
     """
     if codes.ndim != 1 or codes.dtype not in (np.uint8, np.uint16):
@@ -138,8 +148,8 @@ def decode(
 ) -> Codes:
     """The codes, uint8[num_codes], or uint16[num_codes] where there are more than 256 symbols.
 
-    Everything but ``data`` as in ``encode``.  ValueError for bytes that are no whole encoding of so many codes; memory and time
-    are bounded by ``num_codes``, whatever the bytes.
+    Everything but ``data`` as in ``encode``.  ValueError for bytes that are no whole encoding of so many codes; memory
+    and time are bounded by ``num_codes``, whatever the bytes.
     """
     if data.ndim != 1 or data.dtype != np.uint8:
         raise ValueError(f"data {data.dtype}{list(data.shape)}: must be uint8, in one dimension")
@@ -154,12 +164,20 @@ def decode(
         return _unpack(_kernels(), body, num_codes, num_symbols, threads)
     if form == CONSTANT and num_codes:
         return _decode_constant(body, num_codes, num_symbols)
-    legal = [RAW, CONSTANT, *([HUFFMAN] if coder == "huffman" else [RANS] if contexts is None else [RANS, RANS_CONTEXTS])]
+    legal = [
+        RAW,
+        CONSTANT,
+        *([HUFFMAN] if coder == "huffman" else [RANS] if contexts is None else [RANS, RANS_CONTEXTS]),
+    ]
     if form not in legal or num_codes < 2 or num_symbols < 2:
-        raise Damaged(f"an encoding of form {form} where {num_codes} codes by {coder} are of form {', '.join(map(str, legal))}")
+        raise Damaged(
+            f"an encoding of form {form} where {num_codes} codes by {coder} are of form {', '.join(map(str, legal))}"
+        )
     if form == HUFFMAN:
         return _decode_huffman(_kernels(), body, num_codes, num_symbols, threads)
-    return _decode_rans(_kernels(), body, num_codes, num_symbols, None if form == RANS else contexts, num_contexts, threads)
+    return _decode_rans(
+        _kernels(), body, num_codes, num_symbols, None if form == RANS else contexts, num_contexts, threads
+    )
 
 
 def _numbers(values: int | Ints, dtype: str) -> Bytes:
@@ -205,7 +223,9 @@ def _decode_huffman(kernels: ModuleType, body: Bytes, num_codes: int, num_symbol
     lengths, size = read_lengths(body, num_symbols)
     sizes, pieces = _read_sizes(body[size:], -(-num_codes // PIECE), "<u2")
     if 8 * pieces.size < num_codes:
-        raise Damaged(f"{pieces.size} bytes where {num_codes} codes take a bit each, or more: the encoding is cut short")
+        raise Damaged(
+            f"{pieces.size} bytes where {num_codes} codes take a bit each, or more: the encoding is cut short"
+        )
     return kernels.huffman_decode(pieces, sizes, num_codes, lengths, PIECE, threads)
 
 
@@ -249,7 +269,9 @@ def _plan(counts: Ints) -> _Plan:
     return _Plan(table_bits, frequencies, b"".join(write_table(row, mantissas=True) for row in frequencies), bits)
 
 
-def _encode_rans(kernels: ModuleType, codes: Codes, counts: Ints, limit: int, contexts: Bytes | None, threads: int) -> Bytes | None:
+def _encode_rans(
+    kernels: ModuleType, codes: Codes, counts: Ints, limit: int, contexts: Bytes | None, threads: int
+) -> Bytes | None:
     plan = _plan(counts)
     if contexts is not None and (alone := _plan(counts.sum(axis=0, keepdims=True))).size <= plan.size:
         plan, contexts = alone, None
@@ -257,7 +279,9 @@ def _encode_rans(kernels: ModuleType, codes: Codes, counts: Ints, limit: int, co
         return None
     log_lanes, chunks = _layout(codes.size, plan.bits // 8)
     chunk = _chunk_codes(codes.size, chunks)
-    sizes, coded = kernels.rans_encode(codes, plan.frequencies, plan.table_bits, 1 << log_lanes, chunk, contexts, threads)
+    sizes, coded = kernels.rans_encode(
+        codes, plan.frequencies, plan.table_bits, 1 << log_lanes, chunk, contexts, threads
+    )
     return np.concatenate(
         [
             _numbers(RANS if contexts is None else RANS_CONTEXTS, "u1"),
@@ -271,13 +295,26 @@ def _encode_rans(kernels: ModuleType, codes: Codes, counts: Ints, limit: int, co
 
 
 def _decode_rans(
-    kernels: ModuleType, body: Bytes, num_codes: int, num_symbols: int, contexts: Bytes | None, num_contexts: int, threads: int
+    kernels: ModuleType,
+    body: Bytes,
+    num_codes: int,
+    num_symbols: int,
+    contexts: Bytes | None,
+    num_contexts: int,
+    threads: int,
 ) -> Codes:
     (form,), rest = _read(body, 1, "u1")
     (chunks,), rest = _read(rest, 1, "<u2")
     table_bits, lanes, chunks = int(form) & 15, 1 << (int(form) >> 4), int(chunks)
-    if table_bits not in _TABLE_BITS or lanes > _MAX_LANES or not chunks or (chunks - 1) * _chunk_codes(num_codes, chunks) >= num_codes:
-        raise Damaged(f"{table_bits} bits, {lanes} lanes, {chunks} chunks for {num_codes} codes: the encoding is damaged")
+    if (
+        table_bits not in _TABLE_BITS
+        or lanes > _MAX_LANES
+        or not chunks
+        or (chunks - 1) * _chunk_codes(num_codes, chunks) >= num_codes
+    ):
+        raise Damaged(
+            f"{table_bits} bits, {lanes} lanes, {chunks} chunks for {num_codes} codes: the encoding is damaged"
+        )
     rows: list[Ints] = []
     for _ in range(1 if contexts is None else num_contexts):
         row, size = read_frequencies(rest, num_symbols, table_bits)
@@ -304,4 +341,8 @@ def _unpack(kernels: ModuleType, data: Bytes, num_codes: int, num_symbols: int, 
     size = packed_bytes(num_codes, num_symbols)
     if data.size != size:
         raise Damaged(f"{data.size} packed bytes: {num_codes} codes of {num_symbols} symbols take {size}")
-    return kernels.unpack(data, num_codes, num_symbols, threads) if num_symbols > 1 else np.zeros(num_codes, dtype=np.uint8)
+    return (
+        kernels.unpack(data, num_codes, num_symbols, threads)
+        if num_symbols > 1
+        else np.zeros(num_codes, dtype=np.uint8)
+    )

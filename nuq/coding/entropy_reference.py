@@ -1,7 +1,9 @@
-"""The entropy coders in NumPy: what the C++ kernels (nuq/native/src/simd/rans.cpp, huffman.cpp) must reproduce byte for byte.
+"""The entropy coders in NumPy: what the C++ kernels (nuq/native/src/simd/rans.cpp, huffman.cpp) must reproduce byte for
+byte.
 
-Steps through the positions of a lane or of a piece; everything beside one another in the format is one vector operation.
-``nuq.native.entropy`` has the same functions; ``threads`` is for them.  Arguments are checked by ``nuq.coding.entropy``.
+Steps through the positions of a lane or of a piece; everything beside one another in the format is one vector
+operation.  ``nuq.native.entropy`` has the same functions; ``threads`` is for them.  Arguments are checked by
+``nuq.coding.entropy``.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ def _laid_out(values: NDArray, chunk: int, lanes: int) -> NDArray:
 def rans_encode(
     codes: Codes, frequencies: Ints, table_bits: int, lanes: int, chunk: int, contexts: Bytes | None, threads: int
 ) -> tuple[Ints, Bytes]:
-    """Bytes of every chunk, and the chunks one after another: states uint32[lanes], words uint16 (``nuq.coding.entropy``).
+    """Bytes of every chunk, and the chunks one after another: states uint32[lanes], words uint16
+    (``nuq.coding.entropy``).
 
     frequencies: [num_contexts, num_symbols]; chunk: codes, a multiple of lanes (the last chunk may be shorter).
     """
@@ -155,7 +158,9 @@ def unpack(data: Bytes, num_codes: int, num_symbols: int, threads: int) -> Codes
             codes[at : at + num] = (block[:, None] // _POWERS_OF_3 % 3).reshape(-1)[:num]
         else:
             rows = np.unpackbits(data[at * bits // 8 : -(-(at + num) * bits // 8)], count=num * bits, bitorder="little")
-            codes[at : at + num] = np.packbits(rows.reshape(num, bits), axis=1, bitorder="little").view("<u2" if bits > 8 else "u1")[:, 0]
+            codes[at : at + num] = np.packbits(rows.reshape(num, bits), axis=1, bitorder="little").view(
+                "<u2" if bits > 8 else "u1"
+            )[:, 0]
     if num_codes and int(codes.max()) >= num_symbols:
         raise Damaged(f"a code beyond {num_symbols} symbols: the encoding is damaged")
     return codes
@@ -171,7 +176,10 @@ def pack_bits(values: Ints, widths: Ints) -> Bytes:
 def huffman_encode(codes: Codes, lengths: Ints, piece: int, threads: int) -> tuple[Ints, Bytes]:
     """Bytes of every piece of ``piece`` codes, and the pieces one after another, each padded to a byte."""
     words = huffman_words(lengths)
-    parts = [pack_bits(word & 0xFFFF, word >> 16) for word in (words[codes[at : at + piece]] for at in range(0, codes.size, piece))]
+    parts = [
+        pack_bits(word & 0xFFFF, word >> 16)
+        for word in (words[codes[at : at + piece]] for at in range(0, codes.size, piece))
+    ]
     return np.array([part.size for part in parts]), np.concatenate(parts)
 
 

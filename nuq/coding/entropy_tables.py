@@ -1,6 +1,7 @@
 """The tables of the entropy coders: quantised frequencies for rANS, code lengths for Huffman; integers only.
 
-Nothing here rounds a floating-point number, so a histogram gives the same table, and the same bytes of it, on every machine.
+Nothing here rounds a floating-point number, so a histogram gives the same table, and the same bytes of it, on every
+machine.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ def quantised(counts: Ints, table_bits: int) -> Ints:
 def huffman_lengths(counts: Ints) -> Ints:
     """Lengths of an optimal prefix code with none above ``HUFFMAN_BITS``; at least two symbols must have a count.
 
-    Package-merge (Larmore and Hirschberg, J. ACM 1990): coins of the symbols' counts at every length, pairs of a length being
-    coins of the length before it; the cheapest 2(n - 1) coins at length 1 say how often each symbol is taken.
+    Package-merge (Larmore and Hirschberg, J. ACM 1990): coins of the symbols' counts at every length, pairs of a length
+    being coins of the length before it; the cheapest 2(n - 1) coins at length 1 say how often each symbol is taken.
     """
     present = np.flatnonzero(counts)
     order = present[np.argsort(counts[present], kind="stable")]
@@ -108,7 +109,10 @@ def huffman_words(lengths: Ints) -> Ints:
 
 
 def huffman_windows(lengths: Ints) -> NDArray[np.uint16]:
-    """For the next 12 bits (first bit lowest) the symbol that they begin with, and its length << 12.  The code is complete."""
+    """For the next 12 bits (first bit lowest) the symbol that they begin with, and its length << 12.
+
+    The code is complete.
+    """
     symbols = np.flatnonzero(lengths)
     symbols = symbols[np.argsort(lengths[symbols], kind="stable")]
     entries = np.repeat(symbols | lengths[symbols] << HUFFMAN_BITS, (1 << HUFFMAN_BITS) >> lengths[symbols])
@@ -140,7 +144,9 @@ def write_table(values: Ints, mantissas: bool) -> bytes:
 
 
 def read_table(data: Bytes, num_symbols: int, mantissas: bool) -> tuple[Ints, int]:
-    """The inverse of ``write_table``: the values and the bytes that they took; Damaged where the table does not end well."""
+    """The inverse of ``write_table``: the values and the bytes that they took; Damaged where the table does not end
+    well.
+    """
     available = data[: (18 * num_symbols + 7) // 8].tobytes()  # a value takes 4 + 14 bits at most
     stream, filled = int.from_bytes(available, "little"), 0
     values: list[int] = []

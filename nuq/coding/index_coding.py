@@ -4,18 +4,20 @@ Nothing at all where k is 0 or n.  Else one byte for the form and
 
 - 0, int32: 4 bytes a place;
 - 1, bitmap: a bit for each of the n coordinates;
-- 2, Rice: gaps ``g = place - place before - 1`` in blocks of 512.  A block's parameter r (uint8) splits its gaps into r low bits and a
-  quotient ``g >> r``.  Parameters; low bits one after another, padded to a byte; quotients in unary (as many zeros, then a one), padded;
-- 3, rANS: the class of ``g + 1``, its exponent e and 3 bits after the leading one, by ``nuq.coding.entropy``; as context the number of bits
-  of the block's mean gap less the smallest of them, at most 15, of 4 bits a block.  Contexts; bytes of the coded classes uint32; classes;
-  the ``e - 3`` low bits of every gap, one after another;
+- 2, Rice: gaps ``g = place - place before - 1`` in blocks of 512.  A block's parameter r (uint8) splits its gaps into r
+  low bits and a quotient ``g >> r``.  Parameters; low bits one after another, padded to a byte; quotients in unary (as
+  many zeros, then a one), padded;
+- 3, rANS: the class of ``g + 1``, its exponent e and 3 bits after the leading one, by ``nuq.coding.entropy``; as
+  context the number of bits of the block's mean gap less the smallest of them, at most 15, of 4 bits a block.
+  Contexts; bytes of the coded classes uint32; classes;  the ``e - 3`` low bits of every gap, one after another;
 - 4, the others: where more than 15 of 16 coordinates are meant, those that are not, in one of the forms above.
 
-Rice codes (Golomb, 1966; Rice, 1979) take about 1.5 bits and log2(n / k) for indices at random, within .1 bits of the entropy, and follow by
-their parameters a density that changes from layer to layer.  rANS takes .02 bits more than the entropy for many indices at random, and gains
-more where a block's gaps are not geometric.  The sender tells the form by size: exact for the first three, an estimate in integers for
-rANS, which is tried where it promises to be smaller.  The others (4) are taken where they are smaller than 0 and 1; where the absent
-indices lie in runs, 2 or 3 might have been some hundred bytes smaller, which is nothing beside so many values.
+Rice codes (Golomb, 1966; Rice, 1979) take about 1.5 bits and log2(n / k) for indices at random, within .1 bits of the
+entropy, and follow by their parameters a density that changes from layer to layer.  rANS takes .02 bits more than the
+entropy for many indices at random, and gains more where a block's gaps are not geometric.  The sender tells the form by
+size: exact for the first three, an estimate in integers for rANS, which is tried where it promises to be smaller.  The
+others (4) are taken where they are smaller than 0 and 1; where the absent indices lie in runs, 2 or 3 might have been
+some hundred bytes smaller, which is nothing beside so many values.
 """
 
 from __future__ import annotations
@@ -57,7 +59,9 @@ def bound(k: int, n: int, form: str = "auto") -> int:
 
 
 def bound_up_to(k: int, n: int, form: str, exactly: bool) -> int:
-    """The most for k indices, or (where not ``exactly``) for fewer too, beside values that take 2 bytes or more each."""
+    """The most for k indices, or (where not ``exactly``) for fewer too,
+    beside values that take 2 bytes or more each.
+    """
     return bound(k, n, form) if exactly or k < n else max(bound(k, n, form), bound(n - 1, n, form))
 
 
@@ -82,8 +86,9 @@ class _Gaps(NamedTuple):
 def encode(indices: Tensor, n: int, form: str = "auto") -> Tensor:
     """uint8[bytes], at most ``bound``, on the device of the indices.
 
-    indices: int32[k], ascending, below n (at most 2^31).  form: auto: the smallest; int32; bitmap; delta: Rice or rANS (or int32, for
-    few indices far apart, where that is smaller).  ValueError for indices that do not ascend or lie beyond n, and for another form.
+    indices: int32[k], ascending, below n (at most 2^31).  form: auto: the smallest; int32; bitmap; delta: Rice or rANS
+    (or int32, for few indices far apart, where that is smaller).  ValueError for indices that do not ascend or lie
+    beyond n, and for another form.
     """
     if form not in FORMS:
         raise ValueError(f"indices={form!r}: must be one of {', '.join(FORMS)}")
@@ -220,7 +225,9 @@ def _encode_rice(gaps: _Gaps) -> Bytes:
     wide = widths.astype(np.int64)
     low = (gaps.gaps & ((1 << wide) - 1)).astype(np.uint32)
     ones = np.cumsum((gaps.gaps >> wide) + 1) - 1
-    return np.concatenate([_form(RICE), gaps.parameters, _bits().pack(low, widths), _bits().set_bits(ones, int(ones[-1]) + 1)])
+    return np.concatenate(
+        [_form(RICE), gaps.parameters, _bits().pack(low, widths), _bits().set_bits(ones, int(ones[-1]) + 1)]
+    )
 
 
 def _decode_rice(body: Bytes, k: int, n: int) -> Ints:
@@ -311,6 +318,10 @@ def _decode_rans(body: Bytes, k: int, n: int) -> Ints:
     low = np.maximum(exponents - _MANTISSA, 0)
     if rest.size != -(-int(low.sum()) // 8):
         raise _cut_short(rest.size, -(-int(low.sum()) // 8))
-    leading = ((1 << _MANTISSA) | classes.astype(np.int64) & ((1 << _MANTISSA) - 1)) << np.maximum(exponents - _MANTISSA, 0)
-    values = (leading >> np.maximum(_MANTISSA - exponents, 0)) + _bits().unpack(np.ascontiguousarray(rest), low.astype(np.uint8))
+    leading = ((1 << _MANTISSA) | classes.astype(np.int64) & ((1 << _MANTISSA) - 1)) << np.maximum(
+        exponents - _MANTISSA, 0
+    )
+    values = (leading >> np.maximum(_MANTISSA - exponents, 0)) + _bits().unpack(
+        np.ascontiguousarray(rest), low.astype(np.uint8)
+    )
     return _places(values - 1, n)

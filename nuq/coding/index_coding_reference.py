@@ -1,4 +1,6 @@
-"""Bitmaps and streams of numbers of various widths, in NumPy: what ``nuq.native.bits`` does where the library is not built."""
+"""Bitmaps and streams of numbers of various widths, in NumPy: what ``nuq.native.bits`` does where the library is not
+built.
+"""
 
 from __future__ import annotations
 

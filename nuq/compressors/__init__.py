@@ -1,12 +1,14 @@
 """One file per method (or family).  What a method provides:
 
-- ``encode(vector, key) -> Message``: float[n] to the bytes that travel; NonFiniteError for a gradient that is not finite;
-- ``decode(message, max_coordinates=None) -> Tensor``: float32[n], from the message alone: any instance decodes any instance's messages;
-  MessageError for one that is damaged or claims more than ``max_coordinates``, before memory is asked for (``Message.check_count``);
-- ``message_bytes(num_coordinates) -> int``: the length of its messages, by formula (the tests hold it to the real ones); where the
-  length depends on the values, the most it can be;
-- ``state_dict() / load_state_dict(state)``: plain numbers and tensors; under ``by_worker`` what is kept for each worker that was encoded
-  here, plain numbers alone, so that a checkpoint can hold those of all processes.
+- ``encode(vector, key) -> Message``: float[n] to the bytes that travel; NonFiniteError for a gradient that is not
+  finite;
+- ``decode(message, max_coordinates=None) -> Tensor``: float32[n], from the message alone: any instance decodes any
+  instance's messages;  MessageError for one that is damaged or claims more than ``max_coordinates``, before memory is
+  asked for (``Message.check_count``);
+- ``message_bytes(num_coordinates) -> int``: the length of its messages, by formula (the tests hold it to the real
+  ones); where the length depends on the values, the most it can be;
+- ``state_dict() / load_state_dict(state)``: plain numbers and tensors; under ``by_worker`` what is kept for each worker
+  that was encoded here, plain numbers alone, so that a checkpoint can hold those of all processes.
 
 Adaptive methods have more: see ``nuq.compressors.quantized.AdaptiveQuantizer``.
 """

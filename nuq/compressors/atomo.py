@@ -1,27 +1,32 @@
-r"""ATOMO (Wang et al., NeurIPS 2018, arXiv 1806.04090): a gradient as a sum of atoms, few of which travel, larger ones more likely.
+r"""ATOMO (Wang et al., NeurIPS 2018, arXiv 1806.04090): a gradient as a sum of atoms, few of which travel, larger ones
+more likely.
 
-``nuq.kernels.atoms`` has the mathematics: the probabilities of least error under a budget, exactly (the paper's code clips them once), singular
-atoms exact or randomized, and why the estimate stays unbiased; the differences from the paper are told there.
+``nuq.kernels.atoms`` has the mathematics: the probabilities of least error under a budget, exactly (the paper's code
+clips them once), singular atoms exact or randomized, and why the estimate stays unbiased; the differences from the
+paper are told there.
 
-**svd**: each parameter as a matrix (``matrix_shape``: a kernel (o, i, h, w) is o x ihw, whose atoms take o + ihw numbers; ``matrix=pairs``
-is the paper's oi/2 x 2hw, 5 to 25 times as large per atom).  A flat vector (scope=model, a shard that a collective cut, a bias) is
-folded into a near square, padded by zeros where its length has no fitting divisor.  A matrix whose ``svd_rank`` atoms take more than a
-third of its bytes travels whole and exact: narrow layers, vectors of up to about 330 (svd_rank=3; few, where ``bits`` make atoms small).
-With ``bits``, singular vectors travel as codes of 2^bits equally spaced levels in units of the largest of 512 or fewer coordinates, rounded
-at random; the sizes are in the scales, which stay float32.  Left and right ones have random numbers of their own, so that the mean of their
-product is the product of their means, and this times the mean over the atoms kept: still unbiased.
+**svd**: each parameter as a matrix (``matrix_shape``: a kernel (o, i, h, w) is o x ihw, whose atoms take o + ihw
+numbers; ``matrix=pairs`` is the paper's oi/2 x 2hw, 5 to 25 times as large per atom).  A flat vector (scope=model, a
+shard that a collective cut, a bias) is folded into a near square, padded by zeros where its length has no fitting
+divisor.  A matrix whose ``svd_rank`` atoms take more than a third of its bytes travels whole and exact: narrow layers,
+vectors of up to about 330 (svd_rank=3; few, where ``bits`` make atoms small).  With ``bits``, singular vectors travel
+as codes of 2^bits equally spaced levels in units of the largest of 512 or fewer coordinates, rounded at random; the
+sizes are in the scales, which stay float32.  Left and right ones have random numbers of their own, so that the mean of
+their product is the product of their means, and this times the mean over the atoms kept: still unbiased.
 
-**entries**: atoms are coordinates, each kept with probability min(1, |x_i| / level): on average at most s = max(1, ceil(ratio n)) of them,
-which coins may exceed, or keep none: decoded zero.  All but those above the level count the same when they travel, so that only their
-signs do.  A budget of |x|_1 / |x|_inf makes this TernGrad, and |x|_1 / |x|_2 QSGD with one level (paper, Section 4): their probabilities
-are |x_i| / |x|_inf and |x_i| / |x|_2.
+**entries**: atoms are coordinates, each kept with probability min(1, |x_i| / level): on average at most s = max(1,
+ceil(ratio n)) of them, which coins may exceed, or keep none: decoded zero.  All but those above the level count the
+same when they travel, so that only their signs do.  A budget of |x|_1 / |x|_inf makes this TernGrad, and |x|_1 / |x|_2
+QSGD with one level (paper, Section 4): their probabilities are |x_i| / |x|_inf and |x_i| / |x|_2.
 
-The sender alone finds atoms: eigenvectors differ in their last bits between numbers of threads and machines.  Receivers form the sum of
-products in a fixed order with one rounding each (``nuq.kernels.atoms.product_sum``), so that they agree to the bit.
+The sender alone finds atoms: eigenvectors differ in their last bits between numbers of threads and machines.  Receivers
+form the sum of products in a fixed order with one rounding each (``nuq.kernels.atoms.product_sum``), so that they agree
+to the bit.
 
-What limits the speed: the exact form multiplies m^2 n / 2 float64 numbers and finds m eigenvectors of length m; the randomized one passes
-over the matrix ten times; entries over the vector three times, beside coded indices (40 to 60 ns each).  On one core ``torch.linalg.svd``
-of 512 x 4608 takes 9 times as long as the exact form and 65 times as long as the randomized one.
+What limits the speed: the exact form multiplies m^2 n / 2 float64 numbers and finds m eigenvectors of length m; the
+randomized one passes over the matrix ten times; entries over the vector three times, beside coded indices (40 to 60 ns
+each).  On one core ``torch.linalg.svd`` of 512 x 4608 takes 9 times as long as the exact form and 65 times as long as
+the randomized one.
 
 Body of a message::
 
@@ -72,7 +77,10 @@ class Atomo(Decoder):
         self.settings = settings
 
     def encode(self, tensor: Tensor, key: Key) -> Message:
-        """tensor: float32, bfloat16 or float16 of any shape.  NonFiniteError for one not finite, and where an estimate would not be."""
+        """tensor: float32, bfloat16 or float16 of any shape.
+
+        NonFiniteError for one not finite, and where an estimate would not be.
+        """
         x = flat(tensor)
         if self.settings.atoms == "entries" and x.numel():
             return self._entries(x, key)
@@ -83,7 +91,9 @@ class Atomo(Decoder):
         return self._matrix(x, m, n, key)
 
     def _whole(self, m: int, n: int, size: int) -> bool:
-        """Whether ``size`` coordinates in m rows and n columns travel as they are: atoms are not worth it, or would be no fewer bytes."""
+        """Whether ``size`` coordinates in m rows and n columns travel as they are: atoms are not worth it, or would be
+        no fewer bytes.
+        """
         vectors, total = self._atoms_bytes(m, n)
         return _WORTH * vectors >= 4 * m * n or total >= 4 * size
 
@@ -113,7 +123,9 @@ class Atomo(Decoder):
         beyond = float(signs.side_sums(x, _SUMMED)[0].sum()) - float(largest.sum())
         level = torch.tensor(atoms.water_level(largest, max(beyond, 0.0), share.total), dtype=torch.float64)
         narrow = level.to(torch.float32)
-        narrow = torch.where(narrow.double() < level, torch.nextafter(narrow, torch.tensor(torch.inf)), narrow)  # within the budget
+        narrow = torch.where(
+            narrow.double() < level, torch.nextafter(narrow, torch.tensor(torch.inf)), narrow
+        )  # within the budget
         if not math.isfinite(float(narrow)):
             raise NonFiniteError("the estimate of coordinates so large would overflow float32")
         indices = atoms.tossed(x, float(narrow), key.words())
@@ -122,7 +134,17 @@ class Atomo(Decoder):
         numbers = index_coding.encode(certain.nonzero().view(-1).to(torch.int32), indices.numel())
         head = _packed(_ENTRIES, indices.numel(), int(certain.sum()), float(narrow), numbers.numel())
         others = bit_packing.pack_codes((values[~certain] > 0).to(torch.int32), 1)
-        return _message(n, [_packed(_KIND, ENTRIES), head, numbers, as_bytes(values[certain]), others, index_coding.encode(indices, n)])
+        return _message(
+            n,
+            [
+                _packed(_KIND, ENTRIES),
+                head,
+                numbers,
+                as_bytes(values[certain]),
+                others,
+                index_coding.encode(indices, n),
+            ],
+        )
 
     def _decoded(self, message: Message) -> Tensor:
         kind, rest = _opened(message)
@@ -197,7 +219,9 @@ def _buckets(length: int) -> tuple[int, int]:
 
 def _coded_bytes(count: int, length: int, bits: int) -> int:
     buckets, size = _buckets(length)
-    return 4 * count * length if not bits else 4 * count * buckets + bit_packing.packed_bytes(count * buckets * size, bits)
+    return (
+        4 * count * length if not bits else 4 * count * buckets + bit_packing.packed_bytes(count * buckets * size, bits)
+    )
 
 
 def _coded(vectors: Tensor, bits: int, words: Words) -> list[Tensor]:

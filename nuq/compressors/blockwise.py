@@ -1,15 +1,15 @@
 """One byte per coordinate: the place of a value in a fixed table, in units of the bucket's largest ``|x|``.
 
-- ``block8``: 8-bit block-wise quantization (Dettmers et al., ICLR 2022, there of optimizer states), with their dynamic tree code or
-  equally spaced values;
-- ``fp8``: e4m3 or e5m2 (Micikevicius et al., 2022), scaled so that the largest coordinate becomes the format's largest value; with
-  ``scale=none`` the plain cast (``nuq.compressors.casts``).
+- ``block8``: 8-bit block-wise quantization (Dettmers et al., ICLR 2022, there of optimizer states), with their dynamic
+  tree code or equally spaced values;
+- ``fp8``: e4m3 or e5m2 (Micikevicius et al., 2022), scaled so that the largest coordinate becomes the format's largest
+  value; with ``scale=none`` the plain cast (``nuq.compressors.casts``).
 
-The tables differ, the method does not (``nuq.levels.code_tables``): ``nuq.kernels.operators`` steps 1 to 4, with the Linf norm.  Rounding to the nearest is
-biased, and a contraction since every table has a zero; at random it is unbiased.  Differences from the papers: a coordinate in the
-middle of two values goes to the upper one (IEEE: to the even one); under stochastic rounding the dynamic code's lowest value is -1 in
-place of -.99297, so that nothing has to be clipped.  The table's place travels in place of a floating-point format's own bits: the same
-information.
+The tables differ, the method does not (``nuq.levels.code_tables``): ``nuq.kernels.operators`` steps 1 to 4, with the
+Linf norm.  Rounding to the nearest is biased, and a contraction since every table has a zero; at random it is unbiased.
+Differences from the papers: a coordinate in the middle of two values goes to the upper one (IEEE: to the even one);
+under stochastic rounding the dynamic code's lowest value is -1 in place of -.99297, so that nothing has to be clipped.
+The table's place travels in place of a floating-point format's own bits: the same information.
 
 Body of a message::
 
@@ -81,7 +81,9 @@ class Blockwise(InPlace):
     def _opened(self, message: Message) -> Write:
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() < _HEAD.size:
-            raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of 8-bit codes ({TAG!r})")
+            raise MessageError(
+                f"a message tagged {message.tag!r} with {body.numel()} bytes is not of 8-bit codes ({TAG!r})"
+            )
         bucket_size, table = unpacked(_HEAD, body)
         if bucket_size < 1 or table >= len(_TABLES):
             raise MessageError(f"bucket size {bucket_size}, table {table}: damaged")

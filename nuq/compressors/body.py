@@ -9,7 +9,8 @@
     codes                  packed (``nuq.kernels.bit_packing``) or entropy coded (``nuq.coding.entropy``); rANS codes of 2^14 dithered coordinates or more
                            may have the dither's leading bits as context, which saves up to .05 bits each
 
-For n coordinates, b bits and buckets of d, packed, that makes ``28 + 12 + 4*2^b + 4*ceil(n/d) + ceil(n*b/8)`` bytes, header included.
+For n coordinates, b bits and buckets of d, packed, that makes ``28 + 12 + 4*2^b + 4*ceil(n/d) + ceil(n*b/8)`` bytes,
+header included.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ class Layout:
     @property
     def packing(self) -> int:
         """Of the codes as the operators write and read them: packed, or raw where a coder stands between."""
-        return bit_packing.packing(self.num_levels) if self.coder == "packed" else bit_packing.raw_packing(self.num_levels)
+        return (
+            bit_packing.packing(self.num_levels) if self.coder == "packed" else bit_packing.raw_packing(self.num_levels)
+        )
 
     @property
     def levels_at(self) -> int:
@@ -88,7 +91,9 @@ class Layout:
     def head(self) -> Tensor:
         """The bytes before the levels, on the CPU."""
         flags = _UNIFORM * self.uniform | _TWO_SCALES * self.two_scales | _DITHERED * self.dither
-        data = _FIXED.pack(self.bucket_size, self.num_levels, flags, CODINGS.index(self.coder), self.block.bit_length() - 1)
+        data = _FIXED.pack(
+            self.bucket_size, self.num_levels, flags, CODINGS.index(self.coder), self.block.bit_length() - 1
+        )
         return torch.frombuffer(bytearray(data + (_WORDS.pack(*self.words) if self.keyed else b"")), dtype=torch.uint8)
 
     @classmethod
@@ -96,10 +101,18 @@ class Layout:
         """The layout that a message states; MessageError where its body cannot be of this family."""
         body = message.body
         if message.tag != tag or body.numel() < _FIXED.size:
-            raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of this family ({tag!r})")
+            raise MessageError(
+                f"a message tagged {message.tag!r} with {body.numel()} bytes is not of this family ({tag!r})"
+            )
         head = bytes(body[: _FIXED.size + _WORDS.size].cpu().numpy())
         bucket_size, num_levels, flags, coder, log_block = _FIXED.unpack(head[: _FIXED.size])
-        if bucket_size < 1 or not 2 <= num_levels <= bit_packing.MAX_LEVELS or flags > 7 or coder >= len(CODINGS) or log_block > 31:
+        if (
+            bucket_size < 1
+            or not 2 <= num_levels <= bit_packing.MAX_LEVELS
+            or flags > 7
+            or coder >= len(CODINGS)
+            or log_block > 31
+        ):
             raise MessageError(f"bucket size {bucket_size}, {num_levels} levels, flags {flags}, coder {coder}: damaged")
         layout = cls(
             message.num_coordinates,
@@ -112,7 +125,9 @@ class Layout:
             1 << log_block,
         )
         longest = layout.body_bytes()
-        if body.numel() > longest or (body.numel() < longest if layout.coder == "packed" else body.numel() < layout.codes_at):
+        if body.numel() > longest or (
+            body.numel() < longest if layout.coder == "packed" else body.numel() < layout.codes_at
+        ):
             raise MessageError(f"{body.numel()} bytes where {message.num_coordinates} such coordinates take {longest}")
         if layout.dither and not layout.uniform:
             raise MessageError("dither without equally spaced levels: damaged")
@@ -123,7 +138,9 @@ class Layout:
     def levels(self, body: Tensor) -> Tensor:
         """float32[num_levels]"""
         if self.uniform:
-            return torch.tensor(level_sets.equally_spaced(self.num_levels).values, dtype=torch.float32, device=body.device)
+            return torch.tensor(
+                level_sets.equally_spaced(self.num_levels).values, dtype=torch.float32, device=body.device
+            )
         levels = finite(from_bytes(body[self.levels_at : self.scales_at], torch.float32), "level")
         if float(levels.abs().amax()) > 1:
             raise MessageError("a level beyond -1 and 1: damaged")
@@ -144,7 +161,9 @@ class Layout:
         """Raw codes, as this layout's ``packing`` has them, entropy coded: uint8 bytes on the CPU."""
         symbols = numpy_of(codes, "codes").view(np.uint8 if self.packing == 8 else np.uint16)
         threads = torch.get_num_threads()
-        return torch.from_numpy(entropy.encode(symbols, self.num_levels, self.coder, threads=threads, **self._contexts()))
+        return torch.from_numpy(
+            entropy.encode(symbols, self.num_levels, self.coder, threads=threads, **self._contexts())
+        )
 
     def codes(self, body: Tensor) -> Tensor:
         """The codes in this layout's ``packing``: uint8 bytes."""
@@ -153,7 +172,9 @@ class Layout:
             return data
         n, threads = self.num_coordinates, torch.get_num_threads()
         try:
-            codes = entropy.decode(numpy_of(data, "codes"), n, self.num_levels, self.coder, threads=threads, **self._contexts())
+            codes = entropy.decode(
+                numpy_of(data, "codes"), n, self.num_levels, self.coder, threads=threads, **self._contexts()
+            )
         except ValueError as error:
             raise MessageError(str(error)) from error
         return torch.from_numpy(codes.view("uint8")).to(body.device)

@@ -1,9 +1,10 @@
 """CASQ, the clustered sketch of LSS: which cluster every value is in, and means of the coordinates that share a cell.
 
-Values are clustered by magnitude, above and below zero apart: k-means on a sample, what lies above its 95th percentile being a cluster of
-its own (``nuq.kernels.sketches.clusters``).  The coordinates of a cluster are hashed by index into the cluster's cells; what travels is every coordinate's
-cluster, entropy coded, and every cell's mean (``nuq.kernels.sketches.cells``).  With m cells for the N coordinates of a cluster the error is about
-``1 - m / N`` of the cluster's variance: cells lower it much only where they are nearly as many as coordinates, clusters always.  Body::
+Values are clustered by magnitude, above and below zero apart: k-means on a sample, what lies above its 95th percentile
+being a cluster of its own (``nuq.kernels.sketches.clusters``).  The coordinates of a cluster are hashed by index into
+the cluster's cells; what travels is every coordinate's cluster, entropy coded, and every cell's mean
+(``nuq.kernels.sketches.cells``).  With m cells for the N coordinates of a cluster the error is about ``1 - m / N`` of
+the cluster's variance: cells lower it much only where they are nearly as many as coordinates, clusters always.  Body::
 
     flags uint8 (1: half precision), coder uint8, clusters of either sign uint16
     k0, k1 uint32           of the hash
@@ -12,18 +13,21 @@ cluster, entropy coded, and every cell's mean (``nuq.kernels.sketches.cells``). 
     means float32 or float16, of all cells; 0 of an empty one
     clusters                 ``nuq.coding.entropy``: 0 for a zero, 1 .. K above zero, K + 1 .. 2 K below
 
-Biased, so that it wants error feedback, and contractive: a mean is the projection of its cell's coordinates, which all have one sign, so
-``|x - C(x)|^2 = |x|^2 - sum of (coordinates of the cell) * mean^2`` (before rounding).
+Biased, so that it wants error feedback, and contractive: a mean is the projection of its cell's coordinates, which all
+have one sign, so ``|x - C(x)|^2 = |x|^2 - sum of (coordinates of the cell) * mean^2`` (before rounding).
 
-State: with ``refresh_every = 1`` none.  Above, the clusters found at the last refresh, by worker and parameter; a message holds all that
-decoding needs, so only the sender's copy counts.  A sender without a state (a fresh one between two refreshes) finds clusters at once.
+State: with ``refresh_every = 1`` none.  Above, the clusters found at the last refresh, by worker and parameter; a
+message holds all that decoding needs, so only the sender's copy counts.  A sender without a state (a fresh one between
+two refreshes) finds clusters at once.
 
-Source: LSS / CASQ, a fork of ATOMO's code; there is no paper that we know of.  Differences from it: a cluster has no more cells than
-coordinates; zeros are a cluster of their own and stay zero; clusters come from a stratified sample by exact sums; the percentile is that
-of each sign; any number of coordinates decodes from the bytes alone, with the hash's seed in them (the original shares it beforehand).
+Source: LSS / CASQ, a fork of ATOMO's code; there is no paper that we know of.  Differences from it: a cluster has no
+more cells than coordinates; zeros are a cluster of their own and stay zero; clusters come from a stratified sample by
+exact sums; the percentile is that of each sign; any number of coordinates decodes from the bytes alone, with the hash's
+seed in them (the original shares it beforehand).
 
-What limits the speed: every coordinate is read three times, goes to a cell at random and through the coder; of the time for 10^7, two
-thirds are sums of cells and Huffman codes.  Decoding: the coder, and a read at random for every coordinate.
+What limits the speed: every coordinate is read three times, goes to a cell at random and through the coder; of the time
+for 10^7, two thirds are sums of cells and Huffman codes.  Decoding: the coder, and a read at random for every
+coordinate.
 """
 
 from __future__ import annotations
@@ -67,7 +71,9 @@ class Casq(Decoder):
     # --- clusters ---
 
     def thresholds(self, x: Tensor, key: Key) -> clusters.Thresholds:
-        """Those of this vector: found from it where a refresh is due, else the worker's and parameter's last ones.  x: finite."""
+        """Those of this vector: found from it where a refresh is due, else the worker's and parameter's last ones.  x:
+        finite.
+        """
         every, period = self.settings.refresh_every, key.step // self.settings.refresh_every
         of_worker = self._clusters.setdefault(key.worker, {}) if every > 1 else {}
         known = of_worker.get(key.parameter)
@@ -80,7 +86,9 @@ class Casq(Decoder):
 
     def cells_per_cluster(self, num_coordinates: int) -> int:
         """Of a cluster with as many coordinates or more."""
-        return self.settings.cells or max(1, -(-num_kept(num_coordinates, self.settings.cells_ratio) // (2 * self.settings.clusters)))
+        return self.settings.cells or max(
+            1, -(-num_kept(num_coordinates, self.settings.cells_ratio) // (2 * self.settings.clusters))
+        )
 
     # --- messages ---
 
@@ -100,7 +108,11 @@ class Casq(Decoder):
             head, means = head + _SCALE.pack(power), (means / power).to(torch.float16)
         head += sizes[1:].astype("<u4").tobytes()
         coded = entropy.encode(numpy_of(ids, "codes"), sizes.size, coder, threads=threads)
-        parts = [torch.frombuffer(bytearray(head), dtype=torch.uint8).to(x.device), as_bytes(means), torch.from_numpy(coded).to(x.device)]
+        parts = [
+            torch.frombuffer(bytearray(head), dtype=torch.uint8).to(x.device),
+            as_bytes(means),
+            torch.from_numpy(coded).to(x.device),
+        ]
         message = Message.room_for(TAG, x.numel(), sum(part.numel() for part in parts), x.device)
         torch.cat(parts, out=message.body)
         return message
@@ -115,7 +127,9 @@ class Casq(Decoder):
     def _decoded(self, message: Message) -> Tensor:
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() < _HEAD.size + _SCALE.size:
-            raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of clusters and cells ({TAG!r})")
+            raise MessageError(
+                f"a message tagged {message.tag!r} with {body.numel()} bytes is not of clusters and cells ({TAG!r})"
+            )
         flags, coder, num_clusters, *words = unpacked(_HEAD, body)
         if flags > _HALF or coder >= len(entropy.CODERS) or not 2 <= num_clusters <= 127:
             raise MessageError(f"flags {flags}, coder {coder}, {num_clusters} clusters: damaged")
@@ -148,12 +162,19 @@ class Casq(Decoder):
     # --- state ---
 
     def state_dict(self) -> dict[str, Any]:
-        """by_worker: worker -> parameter -> [number of the refresh, thresholds], as plain numbers; nothing where nothing is kept."""
+        """by_worker: worker -> parameter -> [number of the refresh, thresholds], as plain numbers; nothing where
+        nothing is kept.
+        """
         if self.settings.refresh_every == 1:
             return {}
-        kept = {w: {name: [period, found.tolist()] for name, (period, found) in own.items()} for w, own in self._clusters.items()}
+        kept = {
+            w: {name: [period, found.tolist()] for name, (period, found) in own.items()}
+            for w, own in self._clusters.items()
+        }
         return {"by_worker": kept}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         saved = state.get("by_worker", {})
-        self._clusters = {w: {name: (period, torch.tensor(rows)) for name, (period, rows) in own.items()} for w, own in saved.items()}
+        self._clusters = {
+            w: {name: (period, torch.tensor(rows)) for name, (period, rows) in own.items()} for w, own in saved.items()
+        }

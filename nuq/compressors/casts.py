@@ -1,10 +1,11 @@
 """Two bytes per coordinate: bfloat16 and float16; one byte: float8 without a scale.
 
-Rounded to the nearest (the default: biased, a contraction) or at random (``nuq.kernels.casts``: unbiased).  Neither gives an infinity for a
-finite gradient: ``bf16`` clamps at 3.39e38; ``fp16`` multiplies the vector by a power of two that brings its largest coordinate to
-2^14 .. 2^15 (coordinates 2^-39 times smaller vanish), clamping at 3.40e38, or with ``scale=none`` clamps at 65504.  A vector of float16
-without a coordinate of 3e-8 or more is lost with ``scale=none``: no contraction then.  So it is with ``fp8 scale=none``: e4m3 clamps at
-448 and loses what is below .00098, e5m2 clamps at 57344 and loses what is below 7.7e-6.
+Rounded to the nearest (the default: biased, a contraction) or at random (``nuq.kernels.casts``: unbiased).  Neither
+gives an infinity for a finite gradient: ``bf16`` clamps at 3.39e38; ``fp16`` multiplies the vector by a power of two
+that brings its largest coordinate to 2^14 .. 2^15 (coordinates 2^-39 times smaller vanish), clamping at 3.40e38, or
+with ``scale=none`` clamps at 65504.  A vector of float16 without a coordinate of 3e-8 or more is lost with
+``scale=none``: no contraction then.  So it is with ``fp8 scale=none``: e4m3 clamps at 448 and loses what is below
+.00098, e5m2 clamps at 57344 and loses what is below 7.7e-6.
 
 Body of a message::
 
@@ -34,7 +35,12 @@ from nuq.settings.baselines import BF16, FP8, FP16
 
 TAG = b"CAST"
 _HEAD = struct.Struct("<Bxh")
-_FORMATS = (torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2)  # the order is part of the message format
+_FORMATS = (
+    torch.bfloat16,
+    torch.float16,
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+)  # the order is part of the message format
 _LARGEST_EXPONENT = 126  # of a factor: 2^-126 is float32's smallest normal number
 _TOP = 14  # power of two of the largest float16 after scaling, with room for rounding up
 _PART = 1 << 17  # coordinates
@@ -88,7 +94,9 @@ class HalfCast(InPlace):
     def _opened(self, message: Message) -> Write:
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() < _HEAD.size:
-            raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of shorter numbers ({TAG!r})")
+            raise MessageError(
+                f"a message tagged {message.tag!r} with {body.numel()} bytes is not of shorter numbers ({TAG!r})"
+            )
         number, exponent = unpacked(_HEAD, body)
         if number >= len(_FORMATS) or abs(exponent) > (_LARGEST_EXPONENT if _FORMATS[number] == torch.float16 else 0):
             raise MessageError(f"format {number}, exponent {exponent}: damaged")

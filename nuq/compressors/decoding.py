@@ -1,4 +1,6 @@
-"""What decoders share: a limit to what a message may claim, decoding into memory of the caller's, and having no state."""
+"""What decoders share: a limit to what a message may claim, decoding into memory of the caller's,
+and having no state.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,15 @@ class Decoder(ABC):
 
     @abstractmethod
     def _decoded(self, message: Message) -> Tensor:
-        """float32[n] of a message whose count is checked; memory is asked for where the body can hold what it claims."""
+        """float32[n] of a message whose count is checked.
+
+        Memory is asked for where the body can hold what it claims.
+        """
 
     def decode(self, message: Message, max_coordinates: int | None = None) -> Tensor:
-        """float32[n]; MessageError for a damaged message, and for more coordinates than ``Message.check_count`` lets through."""
+        """float32[n]; MessageError for a damaged message, and for more coordinates than ``Message.check_count`` lets
+        through.
+        """
         message.check_count(max_coordinates)
         return self._decoded(message)
 
@@ -48,7 +55,10 @@ class InPlace(Decoder):
 
     @abstractmethod
     def _opened(self, message: Message) -> Write:
-        """MessageError where the body does not hold what it claims.  The function may raise ValueError for damage that it meets."""
+        """MessageError where the body does not hold what it claims.
+
+        The function may raise ValueError for damage that it meets.
+        """
 
     def _decoded(self, message: Message) -> Tensor:
         write = self._opened(message)

@@ -1,20 +1,23 @@
 r"""EDEN (Vargaftik et al., ICML 2022) and, at one bit, DRIVE (Vargaftik et al., NeurIPS 2021).
 
-Per bucket of d coordinates: a random rotation ``y = R x`` makes every coordinate nearly normal, whatever the gradient, so each goes to
-the nearest centroid ``q`` of the Lloyd-Max quantizer of N(0, |x|^2 / d); the receiver turns ``S q`` back.  One scale travels:
+Per bucket of d coordinates: a random rotation ``y = R x`` makes every coordinate nearly normal, whatever the gradient,
+so each goes to the nearest centroid ``q`` of the Lloyd-Max quantizer of N(0, |x|^2 / d); the receiver turns ``S q``
+back.  One scale travels:
 
-- ``unbiased``: ``S = |x|^2 / <y, q>``, so that the part along x is exact; the error is then ``D / (1 - D)`` of ``|x|^2`` with D the
-  quantizer's distortion: .5708 .1331 .0358 .0096 at 1 .. 4 bits, on any input;
+- ``unbiased``: ``S = |x|^2 / <y, q>``, so that the part along x is exact; the error is then ``D / (1 - D)`` of
+  ``|x|^2`` with D the quantizer's distortion: .5708 .1331 .0358 .0096 at 1 .. 4 bits, on any input;
 - ``mse``: ``S = <y, q> / |q|^2``, the smallest error, D, but biased.
 
-``levels=uniform`` is EDEN's form for an entropy coder (ICML 2022, Section 4.3): ``q`` is the nearest multiple of a step, and the step
-brings normal coordinates to so many bits once they are coded: 1.0824, .5224, .2590 standard deviations for 2, 3, 4 (``nuq.levels.lattice``).
+``levels=uniform`` is EDEN's form for an entropy coder (ICML 2022, Section 4.3): ``q`` is the nearest multiple of a
+step, and the step brings normal coordinates to so many bits once they are coded: 1.0824, .5224, .2590 standard
+deviations for 2, 3, 4 (``nuq.levels.lattice``).
 
 R is a Hadamard transform after random signs, cheap but not uniform over all rotations.  One of them misses x by about
-``c^2 (sum x^6 / |x|^6 - (sum x^4 / |x|^4)^2)`` of ``|x|^2``, c = 1/3 at one bit: nothing for a dense bucket, far too much for a sparse
-or a short one.  Two of them are an XOR convolution, which keeps the coordinates of a very sparse bucket in correlated pairs: some
-``(2.4 / d)^2``.  So every bucket is rotated three times, and none is shorter than 128: cheaper than finding out which buckets need it,
-and no threshold to choose.  Measured ``T |mean_T - x|^2 / vNMSE`` of T = 10,000 estimates in a bucket of 128 (1 without bias, +-0.13)::
+``c^2 (sum x^6 / |x|^6 - (sum x^4 / |x|^4)^2)`` of ``|x|^2``, c = 1/3 at one bit: nothing for a dense bucket, far too
+much for a sparse or a short one.  Two of them are an XOR convolution, which keeps the coordinates of a very sparse
+bucket in correlated pairs: some ``(2.4 / d)^2``.  So every bucket is rotated three times, and none is shorter than 128:
+cheaper than finding out which buckets need it, and no threshold to choose.  Measured ``T |mean_T - x|^2 / vNMSE`` of T
+= 10,000 estimates in a bucket of 128 (1 without bias, +-0.13)::
 
     rotations                       1 bit: 1      2     3      4 bits: 1      2     3
     2 coordinates, 1 and 1/2           10000    6.0   1.1           9816    4.5   1.1
@@ -24,18 +27,19 @@ and no threshold to choose.  Measured ``T |mean_T - x|^2 / vNMSE`` of T = 10,000
     lognormal, sigma = 2                14.5    0.9   1.1            1.2    1.0   1.0
     normal                               2.0    1.0   1.1            1.3    1.0   0.9
 
-Where few coordinates hold nearly all of a bucket, even three rotations leave values on a coarse lattice, and the part of a coordinate a
-hundred times smaller than the largest is rounded away: biased by up to its whole size.  A bucket with ``sum x^4 / |x|^4`` above 1/16
-and 6/d (fewer than 16 coordinates that count) is therefore rounded at random to equally spaced levels between plus and minus its
-largest rotated value: exactly unbiased, with more error (at one bit 7 to 11 times ``|x|^2`` for such a bucket, in place of .57;
-``scale=mse`` is biased anyway and does without); with ``levels=uniform`` to multiples of the step, which is widened where that value lies
-beyond the last one.  What is left, at T = 2,500: 33 equal coordinates in a bucket of 128 and one a thousand
-times smaller, 2.0; in a bucket of 64, twelve of them and one, 5.0, so the settings allow no bucket below 128.
+Where few coordinates hold nearly all of a bucket, even three rotations leave values on a coarse lattice, and the part
+of a coordinate a hundred times smaller than the largest is rounded away: biased by up to its whole size.  A bucket with
+``sum x^4 / |x|^4`` above 1/16 and 6/d (fewer than 16 coordinates that count) is therefore rounded at random to equally
+spaced levels between plus and minus its largest rotated value: exactly unbiased, with more error (at one bit 7 to 11
+times ``|x|^2`` for such a bucket, in place of .57;  ``scale=mse`` is biased anyway and does without); with
+``levels=uniform`` to multiples of the step, which is widened where that value lies beyond the last one.  What is left,
+at T = 2,500: 33 equal coordinates in a bucket of 128 and one a thousand times smaller, 2.0; in a bucket of 64, twelve
+of them and one, 5.0, so the settings allow no bucket below 128.
 
-Differences from the papers: that guard; buckets, where they rotate the whole vector; three rotations (``rotations=1`` is theirs);
-no more than 511 uniform levels, which at 8 bits cut off what lies beyond 4.1 standard deviations (and D is a sixth above step^2 / 12);
-the rest after the last whole bucket is cut into powers of two down to 128, each a bucket with its own scale, the last one padded
-with zeros.
+Differences from the papers: that guard; buckets, where they rotate the whole vector; three rotations (``rotations=1``
+is theirs);  no more than 511 uniform levels, which at 8 bits cut off what lies beyond 4.1 standard deviations (and D is
+a sixth above step^2 / 12);  the rest after the last whole bucket is cut into powers of two down to 128, each a bucket
+with its own scale, the last one padded with zeros.
 
 Body of a message::
 
@@ -72,7 +76,9 @@ from nuq.settings.quantizers import DRIVE, EDEN, LEAST_ROTATED
 TAG = b"EDEN"
 MOST_ROTATIONS = 3
 _HEAD = struct.Struct("<BBBBII")
-_CODERS = dict(enumerate([(name, False) for name in CODINGS])) | {16 + CODINGS.index(name): (name, True) for name in entropy.CODERS}
+_CODERS = dict(enumerate([(name, False) for name in CODINGS])) | {
+    16 + CODINGS.index(name): (name, True) for name in entropy.CODERS
+}
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,9 @@ class Layout:
 
     @property
     def runs(self) -> list[tuple[int, int, int]]:
-        """(first coordinate, bucket size, number of buckets): the whole buckets, then the powers of two that are left."""
+        """(first coordinate, bucket size, number of buckets): the whole buckets,
+        then the powers of two that are left.
+        """
         whole = self.padded // self.bucket_size
         rest = [(start, size, 1) for start, size in spec.hadamard_blocks(self.padded, self.bucket_size)]
         return [(0, self.bucket_size, whole), *rest] if whole else rest
@@ -158,7 +166,9 @@ class Layout:
             or not 1 <= rotations <= MOST_ROTATIONS
         ):
             raise MessageError(f"bucket size 2^{log_size}, {bits} bits, coder {coder}, {rotations} rotations: damaged")
-        layout = cls(message.num_coordinates, 1 << log_size, bits, _CODERS[coder][0], rotations, _CODERS[coder][1], (k0, k1))
+        layout = cls(
+            message.num_coordinates, 1 << log_size, bits, _CODERS[coder][0], rotations, _CODERS[coder][1], (k0, k1)
+        )
         longest = layout.body_bytes()
         shortest = longest if layout.coder == "packed" else layout.codes_at
         if not shortest <= body.numel() <= longest:
@@ -171,7 +181,9 @@ class Layout:
         if self.coder == "packed":
             return data
         try:
-            codes = entropy.decode(numpy_of(data, "codes"), self.padded, self.num_levels, self.coder, threads=torch.get_num_threads())
+            codes = entropy.decode(
+                numpy_of(data, "codes"), self.padded, self.num_levels, self.coder, threads=torch.get_num_threads()
+            )
         except ValueError as error:
             raise MessageError(str(error)) from error
         return torch.from_numpy(codes.view("uint8")).to(body.device)
@@ -193,7 +205,9 @@ class Eden(Decoder):
         self.rotations = settings.rotations
         self.uniform = getattr(settings, "levels", "lloyd_max") == "uniform"
         self.mse = settings.scale == "mse"
-        self.least_part = 0 if self.mse else self.LEAST_BUCKETS * size  # coordinates of an owner, ``nuq.exchange.mean_error``
+        self.least_part = (
+            0 if self.mse else self.LEAST_BUCKETS * size
+        )  # coordinates of an owner, ``nuq.exchange.mean_error``
 
     def layout(self, num_coordinates: int, words: Words = (0, 0)) -> Layout:
         return Layout(num_coordinates, self.bucket_size, self.bits, self.coder, self.rotations, self.uniform, words)
@@ -202,12 +216,17 @@ class Eden(Decoder):
         layout = self.layout(vector.numel(), key.words())
         y = torch.nn.functional.pad(vector.to(torch.float32), (0, layout.padded - vector.numel()))
         y = y.clone() if y.data_ptr() == vector.data_ptr() else y
-        dominated = [] if self.mse else [_dominated(y[start : start + size * count], size) for start, size, count in layout.runs]
+        dominated = (
+            []
+            if self.mse
+            else [_dominated(y[start : start + size * count], size) for start, size, count in layout.runs]
+        )
         for words in layout.rotation_keys():
             operators.hadamard_(y, layout.bucket_size, words)
         codes = torch.empty(bit_packing.packed_bytes(layout.padded, layout.packing), dtype=torch.uint8, device=y.device)
         scales = [
-            _quantize(y[start : start + size * count], size, layout, part, self.mse) for start, size, count, part in _parts(layout, codes)
+            _quantize(y[start : start + size * count], size, layout, part, self.mse)
+            for start, size, count, part in _parts(layout, codes)
         ]
         for (start, size, count, part), chosen, scale in zip(_parts(layout, codes), dominated, scales, strict=False):
             if bool(chosen.any()):
@@ -225,7 +244,10 @@ class Eden(Decoder):
 
     def _decoded(self, message: Message) -> Tensor:
         layout, body = Layout.read(message), message.body
-        scales, codes = finite(from_bytes(body[_HEAD.size : layout.codes_at], torch.float32), "scale"), layout.codes(body)
+        scales, codes = (
+            finite(from_bytes(body[_HEAD.size : layout.codes_at], torch.float32), "scale"),
+            layout.codes(body),
+        )
         y = torch.empty(layout.padded, dtype=torch.float32, device=body.device)
         done = 0
         for start, size, count, part in _parts(layout, codes):
@@ -260,7 +282,9 @@ def _quantize(y: Tensor, size: int, layout: Layout, codes: Tensor, mse: bool) ->
     middles = 0.5 * (layout.levels[1:] + layout.levels[:-1]) * size**-0.5
     borders = torch.tensor([-1.0, *middles, 1.0], dtype=torch.float32, device=y.device)
     norms = torch.empty(y.numel() // size, dtype=torch.float32, device=y.device)
-    operators.encode_(y, borders, norms, codes, bucket_size=size, norm="l2", packing=layout.packing, key=(0, 0), stochastic=False)
+    operators.encode_(
+        y, borders, norms, codes, bucket_size=size, norm="l2", packing=layout.packing, key=(0, 0), stochastic=False
+    )
     q = torch.empty_like(y)
     _values(codes, torch.ones_like(norms), size, layout, q)
     along = operators.bucket_dots(y, q, size)
@@ -274,7 +298,9 @@ def _dominated(x: Tensor, size: int) -> Tensor:
     """Which buckets few coordinates make up: bool[x.numel() / size]."""
     norms = operators.bucket_scales(x, size, "l2")
     shares = (x.view(-1, size) / norms[:, None]).nan_to_num(0.0).square().reshape(-1)
-    return (operators.bucket_dots(shares, shares, size) > max(1 / 16, 6 / size)).to(x.device)  # d normal coordinates have 3 / d
+    return (operators.bucket_dots(shares, shares, size) > max(1 / 16, 6 / size)).to(
+        x.device
+    )  # d normal coordinates have 3 / d
 
 
 def _round_at_random(rows: Tensor, chosen: Tensor, layout: Layout, codes: Tensor, scales: Tensor) -> None:
@@ -285,7 +311,15 @@ def _round_at_random(rows: Tensor, chosen: Tensor, layout: Layout, codes: Tensor
     key = spec.rotation_words((layout.words[1], layout.words[0]))  # of no rotation
     norm, multiple = ("rms", layout.reach) if layout.uniform else ("linf", 0.0)
     operators.encode_uniform_(
-        y, layout.num_levels, largest, packed, bucket_size=rows.shape[1], packing=packing, key=key, norm=norm, multiple=multiple
+        y,
+        layout.num_levels,
+        largest,
+        packed,
+        bucket_size=rows.shape[1],
+        packing=packing,
+        key=key,
+        norm=norm,
+        multiple=multiple,
     )
     codes.view(len(rows), -1)[chosen] = packed.view(len(largest), -1)
     scales[chosen] = -largest
@@ -300,7 +334,9 @@ def _values(codes: Tensor, scales: Tensor, size: int, layout: Layout, out: Tenso
         levels = torch.tensor(equally_spaced(layout.num_levels).values, dtype=torch.float32, device=out.device)
         part = torch.empty(int(random.sum()) * size, dtype=torch.float32, device=out.device)
         chosen = codes.view(len(scales), -1)[random].reshape(-1)
-        operators.decode_(chosen, -scales[random], levels, part, bucket_size=size, packing=layout.packing, accumulate=False)
+        operators.decode_(
+            chosen, -scales[random], levels, part, bucket_size=size, packing=layout.packing, accumulate=False
+        )
         out.view(-1, size)[random] = part.view(-1, size)
 
 

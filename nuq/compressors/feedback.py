@@ -1,17 +1,19 @@
 """Memory of workers: error feedback and momentum correction, around any method.
 
-**Error feedback** (Seide et al., 2014; Karimireddy et al., ICML 2019): with p = gradient + residual and q = decoded(encoded(p)), the
-message stands for beta q and the residual becomes p - beta q, where beta = <p, q> / <q, q> within [0, 1] makes every message a
-contraction: |p - beta q| <= |p|, also for unbiased quantizers, whose error alone may be larger than p.  (The usual remedy divides by
-1 + w with w the worst case of the variance; beta is the best such factor for the message at hand.)  The least residual now is not the
-least over steps: a method that says so (``overshoots``: signs times their root mean square) has its messages as they are, beta = 1, up to
-1.9 times the best beta, where |p - beta q| <= |p| still, by a margin.
+**Error feedback** (Seide et al., 2014; Karimireddy et al., ICML 2019): with p = gradient + residual and q =
+decoded(encoded(p)), the message stands for beta q and the residual becomes p - beta q, where beta = <p, q> / <q, q>
+within [0, 1] makes every message a contraction: |p - beta q| <= |p|, also for unbiased quantizers, whose error alone
+may be larger than p.  (The usual remedy divides by 1 + w with w the worst case of the variance; beta is the best such
+factor for the message at hand.)  The least residual now is not the least over steps: a method that says so
+(``overshoots``: signs times their root mean square) has its messages as they are, beta = 1, up to 1.9 times the best
+beta, where |p - beta q| <= |p| still, by a margin.
 
-**Momentum correction** (Lin et al., Deep Gradient Compression, ICLR 2018, Section 3.1): the optimizer's momentum m acts before the
-compression, in each worker: u = m u + g, p = residual + u, or with Nesterov's u = m (u + g), p = residual + u + g; then as above.  What
-was sent leaves u too (factor masking, Section 3.2), where the method sends chosen coordinates.  Gradients may be clipped before
-(Section 3.2), by value, and by norm to ``clip_norm / sqrt(workers)``.  Differences from DGC's code: what rounding to float16 takes from a
-sent coordinate stays in the residual; norms are those of the vectors that are compressed.
+**Momentum correction** (Lin et al., Deep Gradient Compression, ICLR 2018, Section 3.1): the optimizer's momentum m acts
+before the compression, in each worker: u = m u + g, p = residual + u, or with Nesterov's u = m (u + g), p = residual +
+u + g; then as above.  What was sent leaves u too (factor masking, Section 3.2), where the method sends chosen
+coordinates.  Gradients may be clipped before (Section 3.2), by value, and by norm to ``clip_norm / sqrt(workers)``.
+Differences from DGC's code: what rounding to float16 takes from a sent coordinate stays in the residual; norms are
+those of the vectors that are compressed.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ Memory = dict[str, dict[str, Tensor]]  # kind -> parameter -> float32[size]
 
 @dataclass(frozen=True)
 class Owed:
-    """wanted: float32, of the gradient's shape; after: what the memory, the residual apart, becomes; memory: where that lies."""
+    """wanted: float32, of the gradient's shape; after: what the memory, the residual apart, becomes; memory: where that
+    lies.
+    """
 
     wanted: Tensor
     after: dict[str, Tensor]
@@ -49,9 +53,9 @@ class Owed:
 class ErrorFeedback:
     """Any method with a memory.  sizes: coordinates of every parameter that has one; others are encoded without.
 
-    A message is 32 bytes longer than the method's own: its factor travels with it.  Every worker has a memory of its own (``memories``, by
-    the key's worker).  Where a vector is a piece of a parameter (``nuq.exchange.payload.Segment.key_name``), so is its memory, so that it does not
-    depend on how a collective cuts.
+    A message is 32 bytes longer than the method's own: its factor travels with it.  Every worker has a memory of its
+    own (``memories``, by the key's worker).  Where a vector is a piece of a parameter
+    (``nuq.exchange.payload.Segment.key_name``), so is its memory, so that it does not depend on how a collective cuts.
     """
 
     kinds: tuple[str, ...] = ("residuals",)
@@ -60,7 +64,9 @@ class ErrorFeedback:
         self.inner = inner
         self.sizes = dict(sizes)
         self.memories: dict[int, Memory] = {}  # by worker
-        self._before: list[tuple[Tensor, Tensor]] = []  # memory behind messages that may yet be thrown away, and what it was
+        self._before: list[
+            tuple[Tensor, Tensor]
+        ] = []  # memory behind messages that may yet be thrown away, and what it was
         self.may_undo = False
 
     def _place(self, key: Key, vector: Tensor) -> dict[str, Tensor]:
@@ -120,13 +126,17 @@ class ErrorFeedback:
     def decode(self, message: Message, max_coordinates: int | None = None) -> Tensor:
         message.check_count(max_coordinates)
         if message.tag != TAG or message.body.numel() < _FACTOR.size:
-            raise MessageError(f"a message tagged {message.tag!r} with {message.body.numel()} bytes is not a scaled one ({TAG!r})")
+            raise MessageError(
+                f"a message tagged {message.tag!r} with {message.body.numel()} bytes is not a scaled one ({TAG!r})"
+            )
         (factor,) = unpacked(_FACTOR, message.body)
         if not 0.0 <= factor <= 1.0:
             raise MessageError(f"a scale of {factor}: damaged, it lies between 0 and 1")
         inner = parse(message.body[_FACTOR.size :])
         if inner.num_coordinates != message.num_coordinates:
-            raise MessageError(f"{inner.num_coordinates} coordinates inside a message of {message.num_coordinates}: damaged")
+            raise MessageError(
+                f"{inner.num_coordinates} coordinates inside a message of {message.num_coordinates}: damaged"
+            )
         return self.inner.decode(inner, inner.num_coordinates).mul_(factor)
 
     def message_bytes(self, num_coordinates: int) -> int:
@@ -134,17 +144,28 @@ class ErrorFeedback:
 
     def memory(self) -> dict[str, Any]:
         """kinds: what is remembered; workers: a copy of it by worker, kind and parameter."""
-        return {"kinds": list(self.kinds), "workers": {worker: _copied(memory) for worker, memory in self.memories.items()}}
+        return {
+            "kinds": list(self.kinds),
+            "workers": {worker: _copied(memory) for worker, memory in self.memories.items()},
+        }
 
     def load_memory(self, saved: Mapping[str, Any], device: torch.device | None = None) -> None:
-        """Go on from a copy of ``memory``'s.  ValueError where it is of other kinds, or of parameters of other sizes."""
+        """Go on from a copy of ``memory``'s.
+
+        ValueError where it is of other kinds, or of parameters of other sizes.
+        """
         for worker, memory in saved["workers"].items():
             if set(memory) != set(self.kinds):
-                raise ValueError(f"the memory of worker {worker} is of {sorted(memory)}, and here of {sorted(self.kinds)}")
+                raise ValueError(
+                    f"the memory of worker {worker} is of {sorted(memory)}, and here of {sorted(self.kinds)}"
+                )
             for name, tensor in (item for of_kind in memory.values() for item in of_kind.items()):
                 if tensor.dtype != torch.float32 or tensor.shape != (self.sizes.get(name, tensor.numel()),):
                     found = f"{tensor.dtype}{list(tensor.shape)}".removeprefix("torch.")
-                    raise ValueError(f"the memory of worker {worker} has {found} of {name!r}, whose coordinates are {self.sizes.get(name)}")
+                    raise ValueError(
+                        f"the memory of worker {worker} has {found} of {name!r}, whose coordinates are "
+                        f"{self.sizes.get(name)}"
+                    )
         self.memories = {worker: _copied(memory, device) for worker, memory in saved["workers"].items()}
 
     def state_dict(self) -> dict[str, Any]:
@@ -162,22 +183,29 @@ def _dot(x: Tensor, y: Tensor) -> float:
 
 
 def _copied(memory: Memory, device: torch.device | None = None) -> Memory:
-    return {kind: {name: tensor.to(device, copy=True) for name, tensor in of_kind.items()} for kind, of_kind in memory.items()}
+    return {
+        kind: {name: tensor.to(device, copy=True) for name, tensor in of_kind.items()}
+        for kind, of_kind in memory.items()
+    }
 
 
 def keep_fitting(encoders: Sequence[Mapping[str, Any]], sizes: Mapping[str, int]) -> None:
     """Drop from the memories in the encoders' states what is of parameters that are gone or have another size."""
-    for memory in (of_worker for own in encoders for saved in own.get("memories", ()) for of_worker in saved["workers"].values()):
+    for memory in (
+        of_worker for own in encoders for saved in own.get("memories", ()) for of_worker in saved["workers"].values()
+    ):
         for kind, of_kind in memory.items():
-            memory[kind] = {name: t for name, t in of_kind.items() if sizes.get(name.removeprefix("mean/")) == t.numel()}
+            memory[kind] = {
+                name: t for name, t in of_kind.items() if sizes.get(name.removeprefix("mean/")) == t.numel()
+            }
 
 
 class MomentumCorrection(ErrorFeedback):
     """Error feedback whose residual takes in momentum instead of gradients.
 
-    momentum: m in [0, 1); masking: what was sent leaves the momentum too, where the method says which coordinates it sent
-    (``inner.indices(message)``: int64 positions, or None for all).  clip_norm, clip_value: 0 for no clipping; num_workers: as many share
-    ``clip_norm``.
+    momentum: m in [0, 1); masking: what was sent leaves the momentum too, where the method says which coordinates it
+    sent (``inner.indices(message)``: int64 positions, or None for all).  clip_norm, clip_value: 0 for no clipping;
+    num_workers: as many share ``clip_norm``.
     """
 
     kinds = ("residuals", "momenta")

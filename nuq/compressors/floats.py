@@ -1,7 +1,7 @@
 """The floating-point numbers of a message as float32, every one of them finite.
 
-In C++ on the CPU where it is built (``nuq/native/src/floats.cpp``), in the pass that writes them; else in PyTorch on any device: the same
-bits.
+In C++ on the CPU where it is built (``nuq/native/src/floats.cpp``), in the pass that writes them; else in PyTorch on
+any device: the same bits.
 """
 
 from __future__ import annotations
@@ -16,15 +16,21 @@ from nuq.compressors.message import from_bytes
 from nuq.errors import MessageError
 from nuq.native import floats as compiled
 
-FORMATS = (torch.float32, torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2)  # the order of src/floats.h
+FORMATS = (
+    torch.float32,
+    torch.bfloat16,
+    torch.float16,
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+)  # the order of src/floats.h
 _PART = 1 << 17  # coordinates: what stays in a cache from one operation to the next
 
 
 def read_(data: Tensor, dtype: torch.dtype, total: Tensor, *, factor: float = 1.0, accumulate: bool = False) -> None:
     """``factor`` times the numbers into ``total`` float32[n], or added to it.
 
-    data: uint8, the bytes of n numbers of ``dtype``, one of FORMATS; factor: a power of two.  MessageError where a product is not
-    finite: the total then holds nothing of use.
+    data: uint8, the bytes of n numbers of ``dtype``, one of FORMATS; factor: a power of two.  MessageError where a
+    product is not finite: the total then holds nothing of use.
     """
     n = total.numel()
     assert data.numel() == n * dtype.itemsize and total.dtype == torch.float32
@@ -42,7 +48,13 @@ def _read(data: Tensor, dtype: torch.dtype, total: Tensor, factor: float, accumu
     finite = True
     for first in range(0, total.numel(), _PART):
         place = total[first : first + _PART]
-        numbers = from_bytes(data[first * dtype.itemsize :][: place.numel() * dtype.itemsize], dtype).to(torch.float32).mul_(factor)
-        finite = finite and (math.isfinite(float(numbers.sum())) or bool(torch.isfinite(numbers).all()))  # a finite sum proves it
+        numbers = (
+            from_bytes(data[first * dtype.itemsize :][: place.numel() * dtype.itemsize], dtype)
+            .to(torch.float32)
+            .mul_(factor)
+        )
+        finite = finite and (
+            math.isfinite(float(numbers.sum())) or bool(torch.isfinite(numbers).all())
+        )  # a finite sum proves it
         place.add_(numbers) if accumulate else place.copy_(numbers)
     return finite

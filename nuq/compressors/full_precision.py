@@ -25,7 +25,10 @@ class FullPrecision(InPlace):
         del settings
 
     def encode(self, vector: Tensor, key: Key) -> Message:
-        """NonFiniteError for a gradient that is not finite.  One copy, which is what limits the speed: its memory is fresh."""
+        """NonFiniteError for a gradient that is not finite.
+
+        One copy, which is what limits the speed: its memory is fresh.
+        """
         del key
         message = Message.room_for(TAG, vector.numel(), 4 * vector.numel(), vector.device)
         sent = message.body.view(torch.float32)
@@ -36,7 +39,8 @@ class FullPrecision(InPlace):
     def _opened(self, message: Message) -> Write:
         if message.tag != TAG or message.body.numel() != 4 * message.num_coordinates:
             raise MessageError(
-                f"a message tagged {message.tag!r} with {message.body.numel()} bytes is not {TAG!r} with 4 bytes a coordinate"
+                f"a message tagged {message.tag!r} with {message.body.numel()} bytes is not {TAG!r} with 4 bytes a "
+                f"coordinate"
             )
         return partial(floats.read_, message.body, torch.float32)
 

@@ -34,11 +34,15 @@ UNASKED_COORDINATES, UNASKED_PER_BYTE = 1 << 24, 1 << 10  # what a message may c
 
 
 def flat(tensor: Tensor) -> Tensor:
-    """A tensor as a message takes it: float32[n], contiguous; ValueError for another type and for more coordinates than it holds."""
+    """A tensor as a message takes it: float32[n], contiguous; ValueError for another type and for more coordinates than
+    it holds.
+    """
     if tensor.dtype not in DTYPES:
         raise ValueError(f"a tensor of {tensor.dtype}: must be one of {', '.join(map(str, DTYPES))}")
     if tensor.numel() > MAX_COORDINATES:
-        raise ValueError(f"num_coordinates={tensor.numel()}: one message holds at most 2^31 coordinates; cut it into several")
+        raise ValueError(
+            f"num_coordinates={tensor.numel()}: one message holds at most 2^31 coordinates; cut it into several"
+        )
     return tensor.detach().reshape(-1).contiguous().to(torch.float32)
 
 
@@ -86,13 +90,24 @@ class Message:
     def check_count(self, max_coordinates: int | None = None) -> None:
         """MessageError where it claims more than ``max_coordinates``, or than any message may.
 
-        Few bytes may truly stand for many coordinates (a constant, a few indices among zeros), so a receiver should say how many it
-        expects.  One that does not lets 2^24 coordinates through, 64 MiB of float32, or 1024 for every byte of the body.
+        Few bytes may truly stand for many coordinates (a constant, a few indices among zeros), so a receiver should say
+        how many it expects.  One that does not lets 2^24 coordinates through, 64 MiB of float32, or 1024 for every byte
+        of the body.
         """
-        most = max(UNASKED_COORDINATES, UNASKED_PER_BYTE * self.body.numel()) if max_coordinates is None else max_coordinates
+        most = (
+            max(UNASKED_COORDINATES, UNASKED_PER_BYTE * self.body.numel())
+            if max_coordinates is None
+            else max_coordinates
+        )
         if self.num_coordinates > min(most, MAX_COORDINATES):
-            told = "" if max_coordinates is not None else f" for {self.body.numel()} bytes, unless max_coordinates allows them"
-            raise MessageError(f"{self.num_coordinates} coordinates: must be at most {min(most, MAX_COORDINATES)}{told}")
+            told = (
+                ""
+                if max_coordinates is not None
+                else f" for {self.body.numel()} bytes, unless max_coordinates allows them"
+            )
+            raise MessageError(
+                f"{self.num_coordinates} coordinates: must be at most {min(most, MAX_COORDINATES)}{told}"
+            )
 
     def check_fits(self, total: Tensor) -> None:
         """MessageError unless it claims as many coordinates as the total has."""
@@ -155,13 +170,17 @@ def split_payload(payload: Tensor) -> Iterator[Message]:
     offset = 0
     while offset < payload.numel():
         if payload.numel() - offset < HEADER_BYTES:
-            raise MessageError(f"message cut short: {payload.numel() - offset} bytes left, a header takes {HEADER_BYTES}")
+            raise MessageError(
+                f"message cut short: {payload.numel() - offset} bytes left, a header takes {HEADER_BYTES}"
+            )
         header = bytes(payload[offset : offset + HEADER_BYTES].cpu().numpy())
         magic, version, zero, tag, checksum, num_coordinates, body_bytes = _HEADER.unpack(header)
         if magic != b"NQ" or zero != 0:
             raise MessageError(f"not a message: it starts with {header[:4]!r} where b'NQ' and the version are expected")
         if version != VERSION:
-            raise MessageError(f"message of version {version}: this library reads version {VERSION}; use one version on all ranks")
+            raise MessageError(
+                f"message of version {version}: this library reads version {VERSION}; use one version on all ranks"
+            )
         offset += HEADER_BYTES
         if payload.numel() - offset < body_bytes:
             raise MessageError(f"message cut short: {payload.numel() - offset} bytes of a body of {body_bytes}")

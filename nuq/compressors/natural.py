@@ -1,13 +1,14 @@
-"""Natural compression (Horvath et al., 2019): every coordinate becomes one of the two powers of two around it, at random.
+"""Natural compression (Horvath et al., 2019): every coordinate becomes one of the two powers of two around it, at
+random.
 
-Unbiased; for a coordinate of ``2^e (1 + m)`` the variance is ``4^e m (1 - m) <= x^2 / 8`` (their Theorem 1: the second moment is at most
-9/8 of the square), whatever the vector: no norm, no buckets.  On N(0, 1) it is .0817 of ``|x|^2``.
+Unbiased; for a coordinate of ``2^e (1 + m)`` the variance is ``4^e m (1 - m) <= x^2 / 8`` (their Theorem 1: the second
+moment is at most 9/8 of the square), whatever the vector: no norm, no buckets.  On N(0, 1) it is .0817 of ``|x|^2``.
 
-Difference from the paper, which sends sign and exponent of a float32 in 9 bits and mentions 8 bits for clipped exponents: the vector's
-largest coordinate sets the exponents, and a byte holds the sign with zero or one of 127 powers.  What is smaller than the smallest
-power, 2^126 times below the largest, goes to it or to zero at random: nothing is clipped and 8 bits stay unbiased, with at most
-``2^-126 |x|_max`` times the coordinate added to its variance.  A coordinate above 2^127 could become 2^128, which float32 does not
-hold: NonFiniteError.
+Difference from the paper, which sends sign and exponent of a float32 in 9 bits and mentions 8 bits for clipped
+exponents: the vector's largest coordinate sets the exponents, and a byte holds the sign with zero or one of 127 powers.
+What is smaller than the smallest power, 2^126 times below the largest, goes to it or to zero at random: nothing is
+clipped and 8 bits stay unbiased, with at most ``2^-126 |x|_max`` times the coordinate added to its variance.  A
+coordinate above 2^127 could become 2^128, which float32 does not hold: NonFiniteError.
 
 Body of a message::
 
@@ -64,12 +65,16 @@ class NaturalCompression(InPlace):
     def _opened(self, message: Message) -> Write:
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() != _HEAD_BYTES + n:
-            raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not {TAG!r} with a byte a coordinate")
+            raise MessageError(
+                f"a message tagged {message.tag!r} with {body.numel()} bytes is not {TAG!r} with a byte a coordinate"
+            )
         least = int(body[0])
         if not 1 <= least <= _LARGEST_LEAST:
             raise MessageError(f"powers of two from exponent field {least} on: damaged")
         levels, scale = casts.natural_values(least, body.device)
-        return partial(operators.decode_, body[_HEAD_BYTES:], scale[: min(n, 1)], levels, bucket_size=max(n, 1), packing=8)
+        return partial(
+            operators.decode_, body[_HEAD_BYTES:], scale[: min(n, 1)], levels, bucket_size=max(n, 1), packing=8
+        )
 
     def message_bytes(self, num_coordinates: int) -> int:
         return HEADER_BYTES + _HEAD_BYTES + num_coordinates

@@ -1,13 +1,14 @@
 """NNW-BDI: blocks of 64 fixed-point words, each as deltas from zero or from one base in as few bits as the block needs.
 
-After Bersatti et al. (MEMSYS 2020), who quantize a network's weights and adjust base-delta-immediate compression (Pekhimenko et al., 2012)
-to them.  Theirs are the quantization, the blocks and the two bases, one of which is zero ("immediate"); what follows is ours, in the
-simplest form that keeps a tensor's bytes exact (``nuq.coding.base_delta`` specifies it):
+After Bersatti et al. (MEMSYS 2020), who quantize a network's weights and adjust base-delta-immediate compression
+(Pekhimenko et al., 2012) to them.  Theirs are the quantization, the blocks and the two bases, one of which is zero
+("immediate"); what follows is ours, in the simplest form that keeps a tensor's bytes exact (``nuq.coding.base_delta``
+specifies it):
 
 - Words are in units of a power of two of their block's own, so that the block's largest takes all bits.
-- A block is one of three kinds: all deltas from zero; all from its first word; or a bit per word tells which, the base being the first
-  word that does not fit.  The kind of the fewest bytes is taken: zeros take no deltas, a repeated word is one base, and incompressible
-  blocks are words.
+- A block is one of three kinds: all deltas from zero; all from its first word; or a bit per word tells which, the base
+  being the first word that does not fit.  The kind of the fewest bytes is taken: zeros take no deltas, a repeated word
+  is one base, and incompressible blocks are words.
 - Their random choice of the base and their downscaling of the network are left out; constant tensors are exact.
 
 To the nearest (a contraction, the same bytes under every key) or at random (unbiased below 2^127).
@@ -60,7 +61,9 @@ class NNWBDI(InPlace):
         if not math.isfinite(lowest) or not math.isfinite(highest):
             raise NonFiniteError("the tensor is not finite")
         constant = lowest == highest
-        head = torch.frombuffer(bytearray(_HEAD.pack(self.bits, constant, lowest if constant else 0.0)), dtype=torch.uint8).to(x.device)
+        head = torch.frombuffer(
+            bytearray(_HEAD.pack(self.bits, constant, lowest if constant else 0.0)), dtype=torch.uint8
+        ).to(x.device)
         parts = () if constant else base_delta.encode(x, self.bits, key.words() if self.stochastic else None)
         return Message(TAG, n, torch.cat([head, *parts]))
 

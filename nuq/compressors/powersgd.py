@@ -1,12 +1,14 @@
-"""PowerSGD (Vogels, Karimireddy, Jaggi, NeurIPS 2019, arXiv 1905.13727): a gradient matrix as a product of two thin ones.
+"""PowerSGD (Vogels, Karimireddy, Jaggi, NeurIPS 2019, arXiv 1905.13727): a gradient matrix as a product of two thin
+ones.
 
-With M of rows x columns and Q of columns x rank, P = orthonormal(M Q), Q = M^T P, and M is decoded as P Q^T = P P^T M: a projection, so
-that the error is |M|^2 - |Q|^2, a contraction.  Matrices are as ``nuq.kernels.low_rank.columns_of`` has them; tensors of one dimension (see
-``dense_1d``) and those whose factors would be no fewer numbers travel whole.
+With M of rows x columns and Q of columns x rank, P = orthonormal(M Q), Q = M^T P, and M is decoded as P Q^T = P P^T M:
+a projection, so that the error is |M|^2 - |Q|^2, a contraction.  Matrices are as ``nuq.kernels.low_rank.columns_of``
+has them; tensors of one dimension (see ``dense_1d``) and those whose factors would be no fewer numbers travel whole.
 
-This file is one worker's message by itself: Q begins at random, from the key, and what the messages of M workers decode to are added.  The
-paper's method averages the *factors* of all workers instead, in two rounds, warm-started (``nuq.exchange.collectives.powersgd``): what the collectives gather and
-two_stage do with this method.  server and hierarchical send these messages.
+This file is one worker's message by itself: Q begins at random, from the key, and what the messages of M workers decode
+to are added.  The paper's method averages the *factors* of all workers instead, in two rounds, warm-started
+(``nuq.exchange.collectives.powersgd``): what the collectives gather and two_stage do with this method.  server and
+hierarchical send these messages.
 
 Body of a message::
 
@@ -14,11 +16,12 @@ Body of a message::
     whole:    float32[n]
     factors:  left [rank, rows], right [rank, columns] (times 2^exponent), float32 or float16
 
-Differences from the paper's code: Q is made orthonormal, too, before M Q, which changes the rounding alone; a direction that the matrix
-does not have is zero instead of noise divided by its norm.  Half precision rounds P first, and Q is made for the rounded one.  A
-gradient of subnormal numbers may vanish.
+Differences from the paper's code: Q is made orthonormal, too, before M Q, which changes the rounding alone; a direction
+that the matrix does not have is zero instead of noise divided by its norm.  Half precision rounds P first, and Q is
+made for the rounded one.  A gradient of subnormal numbers may vanish.
 
-Speed: two passes over the matrix for the products and, to decode, one to write it; per tensor some 0.1 ms are Gram-Schmidt and calls.
+Speed: two passes over the matrix for the products and, to decode, one to write it; per tensor some 0.1 ms are
+Gram-Schmidt and calls.
 """
 
 from __future__ import annotations
@@ -36,7 +39,16 @@ from nuq.compressors import floats
 from nuq.compressors.decoding import MOST, InPlace, Write
 from nuq.compressors.message import HEADER_BYTES, Message, finite, flat, from_bytes, unpacked
 from nuq.errors import MessageError, NonFiniteError
-from nuq.kernels.low_rank import columns_of, left_product, num_rows, orthonormal, outer_product, right_product, saved, start
+from nuq.kernels.low_rank import (
+    columns_of,
+    left_product,
+    num_rows,
+    orthonormal,
+    outer_product,
+    right_product,
+    saved,
+    start,
+)
 from nuq.kernels.spec import Key
 from nuq.settings import check
 from nuq.settings.powersgd import PowerSGD as Settings
@@ -51,7 +63,9 @@ _LEAST_EXPONENT, _MOST_EXPONENT = -126, 126
 
 
 class PowerSGD(InPlace):
-    """starts: by vector, right factors float32[rank, columns] at which the collective's next iteration begins: the same on all ranks."""
+    """starts: by vector, right factors float32[rank, columns] at which the collective's next iteration begins: the same
+    on all ranks.
+    """
 
     shaped = True  # encode takes a parameter's own shape where scope=tensor
 
@@ -63,7 +77,9 @@ class PowerSGD(InPlace):
         self.starts: dict[str, Tensor] = {}
 
     def columns(self, shape: Sequence[int], dims: int) -> int:
-        """Columns of a tensor's matrix; 0 where it travels whole.  dims: of the parameter, also where this is a flat piece of it."""
+        """Columns of a tensor's matrix; 0 where it travels whole.  dims: of the parameter, also where this is a flat
+        piece of it.
+        """
         if self.settings.scope == "tensor" and self.settings.dense_1d and dims <= 1:
             return 0
         columns = columns_of(shape)
@@ -113,7 +129,10 @@ class PowerSGD(InPlace):
 
 def _message(num_coordinates: int, head: bytes, numbers: Sequence[Tensor]) -> Message:
     device = numbers[0].device
-    pieces = [torch.frombuffer(bytearray(head), dtype=torch.uint8).to(device), *(part.reshape(-1).view(torch.uint8) for part in numbers)]
+    pieces = [
+        torch.frombuffer(bytearray(head), dtype=torch.uint8).to(device),
+        *(part.reshape(-1).view(torch.uint8) for part in numbers),
+    ]
     message = Message.room_for(TAG, num_coordinates, sum(piece.numel() for piece in pieces), device)
     torch.cat(pieces, out=message.body)
     return message
@@ -133,10 +152,14 @@ def _times_power(numbers: Tensor, exponent: int) -> Tensor:
 def _opened(message: Message) -> Write:
     body, n = message.body, message.num_coordinates
     if message.tag != TAG or body.numel() < _HEAD.size:
-        raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not one of low rank ({TAG!r})")
+        raise MessageError(
+            f"a message tagged {message.tag!r} with {body.numel()} bytes is not one of low rank ({TAG!r})"
+        )
     flags, rank, columns, exponent = unpacked(_HEAD, body)
     whole, half = flags == _WHOLE, flags == _HALF
-    if flags not in (0, _WHOLE, _HALF) or (not whole and not (rank and 0 < columns <= n and abs(exponent) <= _MOST_EXPONENT)):
+    if flags not in (0, _WHOLE, _HALF) or (
+        not whole and not (rank and 0 < columns <= n and abs(exponent) <= _MOST_EXPONENT)
+    ):
         raise MessageError(f"flags {flags}, rank {rank}, {columns} columns, exponent {exponent}: damaged")
     rows = 0 if whole else num_rows(n, columns)
     numbers, size = (n, 4) if whole else (rank * (rows + columns), 2 if half else 4)
@@ -153,5 +176,7 @@ def _opened(message: Message) -> Write:
 
 
 def _longest(factor: Tensor) -> float:
-    """The largest norm of what one coordinate takes from a factor float32[rank, ...]: at most 1 of an orthonormal one."""
+    """The largest norm of what one coordinate takes from a factor float32[rank, ...]:
+    at most 1 of an orthonormal one.
+    """
     return float(torch.linalg.vector_norm(factor, dim=0, dtype=torch.float64).amax())

@@ -1,11 +1,13 @@
 """The QSGD .. ALQ family as data: a level set, a norm, and (for some) a rule that updates the levels.
 
-Three options compose with every member: ``rotation`` (a Hadamard rotation before, its inverse after), ``coding`` (entropy coding of the
-codes) and, on equally spaced levels, subtractive ``dither``.  ``nuq.compressors.body`` lays out the messages; levels that are not
-equally spaced travel with every message, so a receiver needs nothing else to decode it.
+Three options compose with every member: ``rotation`` (a Hadamard rotation before, its inverse after), ``coding``
+(entropy coding of the codes) and, on equally spaced levels, subtractive ``dither``.  ``nuq.compressors.body`` lays out
+the messages; levels that are not equally spaced travel with every message, so a receiver needs nothing else to decode
+it.
 
-Sources: QSGD (Alistarh et al., NeurIPS 2017), TernGrad (Wen et al., NeurIPS 2017), NUQSGD (Ramezani-Kebrya et al., 2019),
-ALQ and AMQ (Faghri et al., NeurIPS 2020), ECDQ (Ziv, 1985; Zamir and Feder, 1992).  Differences from the papers are told at each function.
+Sources: QSGD (Alistarh et al., NeurIPS 2017), TernGrad (Wen et al., NeurIPS 2017), NUQSGD (Ramezani-Kebrya et al.,
+2019), ALQ and AMQ (Faghri et al., NeurIPS 2020), ECDQ (Ziv, 1985; Zamir and Feder, 1992).  Differences from the papers
+are told at each function.
 """
 
 from __future__ import annotations
@@ -39,9 +41,9 @@ Update = Callable[[Distribution, float | None], update_rules.Fitted]  # of a law
 class Quantizer(InPlace):
     """Stochastic rounding of bucket-normalised coordinates to fixed levels.  Unbiased unless it clips.
 
-    settings: bucket size, rotation and coding; dither where they have it.  uniform: the levels are equally spaced.  multiple: of the
-    rms norm (``nuq.kernels.operators``, step 2).  multiplier: the p of exponential levels, where the levels have one.  rate: bits of a coded normal
-    coordinate, where they are known.
+    settings: bucket size, rotation and coding; dither where they have it.  uniform: the levels are equally spaced.
+    multiple: of the rms norm (``nuq.kernels.operators``, step 2).  multiplier: the p of exponential levels, where the
+    levels have one.  rate: bits of a coded normal coordinate, where they are known.
     """
 
     def __init__(
@@ -69,7 +71,9 @@ class Quantizer(InPlace):
 
     def set_levels(self, levels: Levels, multiplier: float | None = None) -> None:
         if not isinstance(levels, Levels):
-            raise ValueError(f"levels={levels!r}: must be nuq.levels.level_sets.Levels, which checks them: Levels(values)")
+            raise ValueError(
+                f"levels={levels!r}: must be nuq.levels.level_sets.Levels, which checks them: Levels(values)"
+            )
         self.levels = levels
         self.multiplier = multiplier
         self._table = torch.tensor(levels.values, dtype=torch.float32)
@@ -77,7 +81,17 @@ class Quantizer(InPlace):
     def _layout(self, num_coordinates: int, words: spec.Words = (0, 0)) -> Layout:
         two_scales = spec.scales_per_bucket(self.norm) == 2
         num_levels = self.levels.num_levels
-        return Layout(num_coordinates, self.bucket_size, num_levels, self.uniform, two_scales, self.dither, self.coder, self.block, words)
+        return Layout(
+            num_coordinates,
+            self.bucket_size,
+            num_levels,
+            self.uniform,
+            two_scales,
+            self.dither,
+            self.coder,
+            self.block,
+            words,
+        )
 
     def rotated(self, vector: Tensor, key: Key) -> Tensor:
         """What is cut into buckets: the vector itself, or its rotation; clipped where the method clips."""
@@ -93,7 +107,9 @@ class Quantizer(InPlace):
             message = Message.room_for(TAG, vector.numel(), layout.body_bytes(), vector.device)
             self._write(vector, key, layout, message.body, message.body[layout.codes_at :])
             return message
-        codes = torch.empty(bit_packing.packed_bytes(vector.numel(), layout.packing), dtype=torch.uint8, device=vector.device)
+        codes = torch.empty(
+            bit_packing.packed_bytes(vector.numel(), layout.packing), dtype=torch.uint8, device=vector.device
+        )
         before = torch.empty(layout.codes_at, dtype=torch.uint8, device=vector.device)
         self._write(vector, key, layout, before, codes)
         coded = layout.coded(codes)
@@ -106,7 +122,12 @@ class Quantizer(InPlace):
         """Everything before the codes into ``body``, the codes into ``codes``."""
         body[: layout.levels_at] = layout.head()
         scales = body[layout.scales_at : layout.codes_at].view(torch.float32)
-        how: dict[str, Any] = {"bucket_size": self.bucket_size, "norm": self.norm, "packing": layout.packing, "key": key}
+        how: dict[str, Any] = {
+            "bucket_size": self.bucket_size,
+            "norm": self.norm,
+            "packing": layout.packing,
+            "key": key,
+        }
         if self.uniform:
             operators.encode_uniform_(vector, layout.num_levels, scales, codes, multiple=self.multiple, **how)
             return
@@ -131,7 +152,11 @@ class Quantizer(InPlace):
 
     def usual_bytes(self, num_coordinates: int) -> int:
         """Of normal coordinates, where that is known; ``message_bytes``, else."""
-        return self.message_bytes(num_coordinates) if self.rate is None else HEADER_BYTES + round(self.rate * num_coordinates / 8)
+        return (
+            self.message_bytes(num_coordinates)
+            if self.rate is None
+            else HEADER_BYTES + round(self.rate * num_coordinates / 8)
+        )
 
     def state_dict(self) -> dict[str, Any]:
         return {"levels": torch.tensor(self.levels.values, dtype=torch.float64), "multiplier": self.multiplier}
@@ -153,10 +178,10 @@ class AdaptiveQuantizer(Quantizer):
     """Levels that follow the gradients: ``update(statistics)`` fits a law to them and solves for better levels.
 
     Before the first update the levels are those of a normal law with the spread that any bucket of this size has:
-    sigma = 1/sqrt(bucket size) after division by the L2 norm, 1/sqrt(2 ln(bucket size)) after Linf and quantile; a vector shorter than a
-    bucket gets those of its own length.  Real gradients are no normal law, so that the first update had better be at once
-    (``update_at`` with 0).  (The original starts from uniform or exponential levels, whose variance is tens to hundreds of times larger
-    until step 100.)
+    sigma = 1/sqrt(bucket size) after division by the L2 norm, 1/sqrt(2 ln(bucket size)) after Linf and quantile; a
+    vector shorter than a bucket gets those of its own length.  Real gradients are no normal law, so that the first
+    update had better be at once (``update_at`` with 0).  (The original starts from uniform or exponential levels, whose
+    variance is tens to hundreds of times larger until step 100.)
     """
 
     def __init__(self, settings: Adaptive, solve: Update) -> None:
@@ -190,7 +215,9 @@ class AdaptiveQuantizer(Quantizer):
 
     def observe(self, vector: Tensor, key: Key, statistics: Statistics) -> None:
         """Take one vector into the statistics behind the next update, as it is cut into buckets."""
-        statistics.add([self.rotated(vector, key)], self.bucket_size, self.norm, moments=self.settings.fit != "histogram")
+        statistics.add(
+            [self.rotated(vector, key)], self.bucket_size, self.norm, moments=self.settings.fit != "histogram"
+        )
 
     def update(self, statistics: Statistics) -> None:
         """Better levels; where every sampled gradient was zero the levels stay."""
@@ -224,12 +251,17 @@ def clip(vector: Tensor, bucket_size: int, num_sigmas: float) -> Tensor:
 
 
 def _uniform(settings: QSGD, norm: str) -> Quantizer:
-    levels = level_sets.uniform(settings.bits) if settings.form == "signed" else level_sets.uniform_magnitude(settings.bits)
+    levels = (
+        level_sets.uniform(settings.bits) if settings.form == "signed" else level_sets.uniform_magnitude(settings.bits)
+    )
     return Quantizer(levels, settings, norm, uniform=True)
 
 
 def qsgd(settings: QSGD) -> Quantizer:
-    """Uniform levels, L2 norm.  ``form=magnitude`` is QSGD's own level set with a zero, ``signed`` the one of ALQ's code."""
+    """Uniform levels, L2 norm.
+
+    ``form=magnitude`` is QSGD's own level set with a zero, ``signed`` the one of ALQ's code.
+    """
     return _uniform(settings, "l2")
 
 
@@ -239,15 +271,19 @@ def qsgdinf(settings: QSGD) -> Quantizer:
 
 
 def ecdq(settings: ECDQ) -> Quantizer:
-    """Entropy-coded dithered quantization: a lattice whose step is a multiple of the bucket's rms, as wide as it has to be.
+    """Entropy-coded dithered quantization: a lattice whose step is a multiple of the bucket's rms, as wide as it has to
+    be.
 
-    511 points around zero; the step follows from the rate (``nuq.levels.lattice``) and grows where a bucket's largest coordinate lies
-    beyond them.  With subtractive dither the error is uniform, of variance step^2 / 12, whatever the gradient (Ziv, IEEE Trans. IT 1985).
+    511 points around zero; the step follows from the rate (``nuq.levels.lattice``) and grows where a bucket's largest
+    coordinate lies beyond them.  With subtractive dither the error is uniform, of variance step^2 / 12, whatever the
+    gradient (Ziv, IEEE Trans. IT 1985).
     """
     lattice = level_sets.equally_spaced(511)
     known_bits = CONTEXT_BITS if settings.dither == "subtractive" and settings.coding == "rans" else 0
     rate = None if settings.coding == "packed" else settings.bits
-    return Quantizer(lattice, settings, "rms", uniform=True, multiple=255 * step_of_rate(settings.bits, known_bits), rate=rate)
+    return Quantizer(
+        lattice, settings, "rms", uniform=True, multiple=255 * step_of_rate(settings.bits, known_bits), rate=rate
+    )
 
 
 def nuqsgd(settings: NUQSGD) -> Quantizer:
@@ -263,24 +299,32 @@ def trn(settings: TRN) -> Quantizer:
 def alq(settings: Adaptive) -> AdaptiveQuantizer:
     """ALQ and ALQ-N: coordinate descent on the levels."""
     return AdaptiveQuantizer(
-        settings, lambda law, _: update_rules.alq(law, settings.bits, symmetric=settings.symmetric, solver=settings.solver)
+        settings,
+        lambda law, _: update_rules.alq(law, settings.bits, symmetric=settings.symmetric, solver=settings.solver),
     )
 
 
 def alq_g(settings: Adaptive) -> AdaptiveQuantizer:
     """ALQ-G and ALQ-GN: projected gradient descent on the levels."""
     return AdaptiveQuantizer(
-        settings, lambda law, _: update_rules.alq_gradient(law, settings.bits, symmetric=settings.symmetric, solver=settings.solver)
+        settings,
+        lambda law, _: update_rules.alq_gradient(
+            law, settings.bits, symmetric=settings.symmetric, solver=settings.solver
+        ),
     )
 
 
 def optimal(settings: Optimal) -> AdaptiveQuantizer:
     """The global optimum, of any number of levels (QUIVER, NeurIPS 2024): what the others' ``gap`` is measured from."""
     num_levels = settings.num_levels or 2**settings.bits
-    return AdaptiveQuantizer(settings, lambda law, _: update_rules.optimal(law, num_levels, symmetric=settings.symmetric))
+    return AdaptiveQuantizer(
+        settings, lambda law, _: update_rules.optimal(law, num_levels, symmetric=settings.symmetric)
+    )
 
 
 def amq(settings: AMQ) -> AdaptiveQuantizer:
     """AMQ and AMQ-N (``fit=normal``): levels +-p^j with p learned."""
     how: dict[str, Any] = {"solver": settings.solver, "norm_less": settings.fit == "normal"}
-    return AdaptiveQuantizer(settings, lambda law, previous: update_rules.amq(law, settings.bits, previous=previous, **how))
+    return AdaptiveQuantizer(
+        settings, lambda law, previous: update_rules.amq(law, settings.bits, previous=previous, **how)
+    )

@@ -1,15 +1,18 @@
 """S2FP8: a byte per coordinate, e5m2 of a power of the coordinate (Cambier et al., ICLR 2020, "shifted and squeezed").
 
-With m the mean and M the largest of log2 |x| over the nonzeros, ``alpha = 15 / (M - m)`` and ``beta = -alpha m``, a coordinate travels
-as e5m2 of ``y = +- 2^(alpha log2 |x| + beta)``, whose logarithms have mean 0 and maximum 15; decoded, ``|x| = 2^((log2 |y| - beta) /
-alpha)``.  To the nearest y (the paper: biased; a coordinate in the middle of two goes to the upper one), or at random between the two
-decoded values (ours: unbiased, with less reach: what lies below the smallest becomes it or zero).
+With m the mean and M the largest of log2 |x| over the nonzeros, ``alpha = 15 / (M - m)`` and ``beta = -alpha m``, a
+coordinate travels as e5m2 of ``y = +- 2^(alpha log2 |x| + beta)``, whose logarithms have mean 0 and maximum 15;
+decoded, ``|x| = 2^((log2 |y| - beta) / alpha)``.  To the nearest y (the paper: biased; a coordinate in the middle of
+two goes to the upper one), or at random between the two decoded values (ours: unbiased, with less reach: what lies
+below the smallest becomes it or zero).
 
-It is one table of 241 values per tensor, ``+- 2^((log2 y - 15) (M - m) / 15)`` in units of the largest ``|x|``, in which the operators
-of ``nuq.kernels.operators`` find the code.  Zeros are exact, and so are constant tensors, the largest coordinate being y = 2^15.
+It is one table of 241 values per tensor, ``+- 2^((log2 y - 15) (M - m) / 15)`` in units of the largest ``|x|``, in
+which the operators of ``nuq.kernels.operators`` find the code.  Zeros are exact, and so are constant tensors, the
+largest coordinate being y = 2^15.
 
-Differences from the paper: the mean is that of ``nuq.kernels.log2_mean``; ``M - m`` is kept within 2^-10 .. 60, so that neither a nearly constant
-tensor nor one of very different sizes makes a table that float32 cannot tell apart; a tensor below 2^-126 becomes zeros.
+Differences from the paper: the mean is that of ``nuq.kernels.log2_mean``; ``M - m`` is kept within 2^-10 .. 60, so that
+neither a nearly constant tensor nor one of very different sizes makes a table that float32 cannot tell apart; a tensor
+below 2^-126 becomes zeros.
 
 Body of a message::
 
@@ -75,14 +78,18 @@ class S2FP8(InPlace):
         if n:
             scales = torch.empty(1, device=vector.device)
             table = _table(reach, not self.stochastic).to(vector.device)
-            operators.encode_(vector, table, scales, message.body[_HEAD.size :], packing=8, key=key, stochastic=self.stochastic, **how)
+            operators.encode_(
+                vector, table, scales, message.body[_HEAD.size :], packing=8, key=key, stochastic=self.stochastic, **how
+            )
         message.body[: _HEAD.size] = torch.frombuffer(bytearray(_HEAD.pack(reach, largest)), dtype=torch.uint8)
         return message
 
     def _opened(self, message: Message) -> Write:
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() != _HEAD.size + n:
-            raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not {TAG!r} with a byte a coordinate")
+            raise MessageError(
+                f"a message tagged {message.tag!r} with {body.numel()} bytes is not {TAG!r} with a byte a coordinate"
+            )
         reach, largest = unpacked(_HEAD, body)
         if not _LEAST_REACH <= reach <= _MOST_REACH or not math.isfinite(largest):
             raise MessageError(f"reach {reach}, largest {largest}: damaged")

@@ -1,29 +1,34 @@
-"""One bit per coordinate, and one or two float32 values per bucket: biased, and contractions, so they want error feedback.
+"""One bit per coordinate, and one or two float32 values per bucket: biased, and contractions, so they want error
+feedback.
 
 - ``sign``: the compressor of EF-signSGD (Karimireddy et al., ICML 2019), ``(|x|_1 / d) sign(x)``.  Its error is
-  ``|x|_2^2 - |x|_1^2 / d``, the least that any scale gives: .3634 of ``|x|_2^2`` on N(0, 1).  ``scale=rms`` is ``|x|_2 / sqrt(d)``, as in
-  1-bit Adam (Tang et al., ICML 2021) and DeepSpeed: .4042, and more than ``|x|_2^2`` where few coordinates hold most of it.
-- ``onebit``: 1-bit SGD (Seide et al., Interspeech 2014): the coordinates below zero become their mean, the others theirs.
+  ``|x|_2^2 - |x|_1^2 / d``, the least that any scale gives: .3634 of ``|x|_2^2`` on N(0, 1).  ``scale=rms`` is
+  ``|x|_2 / sqrt(d)``, as in 1-bit Adam (Tang et al., ICML 2021) and DeepSpeed: .4042, and more than ``|x|_2^2`` where
+  few coordinates hold most of it.
+- ``onebit``: 1-bit SGD (Seide et al., Interspeech 2014): the coordinates below zero become their mean, the others
+  theirs.
 
-With error feedback the larger scale is the better one.  Every coordinate moves by the scale, so a larger one does not leave as fast as it
-comes in: its residual grows until the scale, which grows with the residuals, has reached it.  The mean over t steps errs by the last
-residual over t.  Two workers, 2^18 normal coordinates each, the same at every step; squared error of the mean at t = 1, 8, 16, 32, 64,
-relative to the true mean's square::
+With error feedback the larger scale is the better one.  Every coordinate moves by the scale, so a larger one does not
+leave as fast as it comes in: its residual grows until the scale, which grows with the residuals, has reached it.  The
+mean over t steps errs by the last residual over t.  Two workers, 2^18 normal coordinates each, the same at every step;
+squared error of the mean at t = 1, 8, 16, 32, 64, relative to the true mean's square::
 
     mean                       .364    .0759   .0391   .0205   .0107      residuals grow as the root of t, and the error falls as 1/t
     rms                        .405    .0475   .0170   .0060   .0020
     mean, both stages 1 bit    .680    .125    .060    .030    .015       (not here: the mean of the messages as signs again, with a
     rms, both stages 1 bit     .869    .077    .029    .0097   .0032      memory of its own; with rms DeepSpeed's)
 
-Of half a million coordinates of two gradients of a ResNet-18 .0433 and .0058 at t = 64.  So that no message makes a memory grow,
-``nuq.compressors.feedback`` shortens those of ``rms`` that would.
+Of half a million coordinates of two gradients of a ResNet-18 .0433 and .0058 at t = 64.  So that no message makes a
+memory grow, ``nuq.compressors.feedback`` shortens those of ``rms`` that would.
 
-A bit cannot hold a zero: zeros go with the positive coordinates and decode to their value, which error feedback takes back at the next
-step; an all-zero bucket decodes to zeros.  Both contract with zeros too, but for ``rms``: ``|x - C(x)|^2 <= |x|^2 - |x|_1^2 / d``.
+A bit cannot hold a zero: zeros go with the positive coordinates and decode to their value, which error feedback takes
+back at the next step; an all-zero bucket decodes to zeros.  Both contract with zeros too, but for ``rms``:
+``|x - C(x)|^2 <= |x|^2 - |x|_1^2 / d``.
 
-Differences from the papers: buckets, where EF-signSGD has one scale for each layer and 1-bit SGD two values for each column of a weight
-matrix.  The memories that both papers have are not here: they go around any method.  1-bit SGD sends the mean back in one bit, too; here
-collectives that encode means send those of both methods by ``qsgdinf``, in ``second_bits`` each.
+Differences from the papers: buckets, where EF-signSGD has one scale for each layer and 1-bit SGD two values for each
+column of a weight matrix.  The memories that both papers have are not here: they go around any method.  1-bit SGD sends
+the mean back in one bit, too; here collectives that encode means send those of both methods by ``qsgdinf``, in
+``second_bits`` each.
 
 Body of a message::
 
@@ -63,7 +68,9 @@ class Sides(InPlace):
         check(type(settings), vars(settings), "")
         self.bucket_size = settings.bucket_size
         self.values_per_bucket = values_per_bucket
-        self.overshoots = isinstance(settings, Sign) and settings.scale == "rms"  # the least error, for less of it over steps
+        self.overshoots = (
+            isinstance(settings, Sign) and settings.scale == "rms"
+        )  # the least error, for less of it over steps
 
     def _bits_at(self, num_coordinates: int) -> int:
         return _bits_at(num_coordinates, self.bucket_size, self.values_per_bucket)
@@ -90,7 +97,9 @@ class Sides(InPlace):
         if self.values_per_bucket == 1:
             return (sums.sum(dim=1) / lengths).to(torch.float32)
         others = counts.to(torch.float64)
-        means = torch.stack([-sums[:, 1] / (lengths - others).clamp_min(1.0), sums[:, 0] / others.clamp_min(1.0)], dim=1)
+        means = torch.stack(
+            [-sums[:, 1] / (lengths - others).clamp_min(1.0), sums[:, 0] / others.clamp_min(1.0)], dim=1
+        )
         return means.to(torch.float32)
 
     def _opened(self, message: Message) -> Write:
@@ -102,7 +111,9 @@ class Sides(InPlace):
             raise MessageError(f"bucket size {bucket_size}, {per_bucket} values per bucket: damaged")
         bits_at = _bits_at(n, bucket_size, per_bucket)
         if body.numel() != bits_at + bit_packing.packed_bytes(n, 1):
-            raise MessageError(f"{body.numel()} bytes where {n} such coordinates take {bits_at + bit_packing.packed_bytes(n, 1)}")
+            raise MessageError(
+                f"{body.numel()} bytes where {n} such coordinates take {bits_at + bit_packing.packed_bytes(n, 1)}"
+            )
         values = finite(from_bytes(body[_HEAD.size : bits_at], torch.float32), "value")
         pairs = torch.stack([-values, values], dim=1) if per_bucket == 1 else values.view(-1, 2)
         return partial(signs.write_, body[bits_at:], pairs, bucket_size=bucket_size)

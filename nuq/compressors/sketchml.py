@@ -1,9 +1,11 @@
 """SketchML: the quantile that every value is in, exactly or through a min-max sketch.
 
-The magnitudes of either sign are cut into buckets of as many values (quantiles of a sample, ``nuq.kernels.sketches.clusters``); a value is decoded to the
-mean of its bucket.  With ``rows = 0`` each coordinate's bucket travels.  Else the buckets of a sign are put into groups; each
-coordinate's group travels exactly, and its bucket within the group through the group's min-max sketch (``nuq.kernels.sketches.minmax``), which may give it a
-smaller one, so a smaller magnitude, of the same sign.  Zeros do not travel; where there are any, the indices of the others do.  Body::
+The magnitudes of either sign are cut into buckets of as many values (quantiles of a sample,
+``nuq.kernels.sketches.clusters``); a value is decoded to the mean of its bucket.  With ``rows = 0`` each coordinate's
+bucket travels.  Else the buckets of a sign are put into groups; each coordinate's group travels exactly, and its bucket
+within the group through the group's min-max sketch (``nuq.kernels.sketches.minmax``), which may give it a smaller one,
+so a smaller magnitude, of the same sign.  Zeros do not travel; where there are any, the indices of the others do.
+Body::
 
     rows uint8, coder uint8, buckets of either sign uint8, groups of either sign uint8
     k0, k1 uint32                   of the hashes; 0 without a sketch
@@ -15,17 +17,18 @@ smaller one, so a smaller magnitude, of the same sign.  Zeros do not travel; whe
     cells                           ``nuq.coding.entropy``; with a sketch only
     indices                          ``nuq.coding.index_coding``; nothing where no coordinate is zero
 
-Source: Jiang, Fu, Yang, Cui: SketchML, SIGMOD 2018, followed in the quantile buckets by sign, the min on insertion and the max on query,
-the groups (Section 3.3) and the defaults (256 buckets of both signs, 8 groups, 2 rows, a fifth of the coordinates as columns).
-Differences: buckets decode to their exact means instead of the middles of their thresholds, so without a sketch the method is contractive;
-quantiles come from a sample instead of a quantile sketch of all; groups travel as entropy-coded symbols instead of one list of delta-coded
-keys for each (3 bits a coordinate instead of more than 4); keys of the coordinates that are not zero are coded by ``nuq.coding.index_coding`` instead
-of in whole bytes; cells are entropy coded.
+Source: Jiang, Fu, Yang, Cui: SketchML, SIGMOD 2018, followed in the quantile buckets by sign, the min on insertion and
+the max on query, the groups (Section 3.3) and the defaults (256 buckets of both signs, 8 groups, 2 rows, a fifth of the
+coordinates as columns).  Differences: buckets decode to their exact means instead of the middles of their thresholds,
+so without a sketch the method is contractive;  quantiles come from a sample instead of a quantile sketch of all; groups
+travel as entropy-coded symbols instead of one list of delta-coded keys for each (3 bits a coordinate instead of more
+than 4); keys of the coordinates that are not zero are coded by ``nuq.coding.index_coding`` instead of in whole bytes;
+cells are entropy coded.
 
 The paper has no error feedback; ``feedback.kind=error`` adds it, and helps: the sketch shrinks values.
 
-What limits the speed: writes at random to a sketch that no cache holds (10^7 coordinates: 4 MB for every thread), once for each row, which
-are half of the time; and the coder of groups and cells.  Decoding reads as much at random.
+What limits the speed: writes at random to a sketch that no cache holds (10^7 coordinates: 4 MB for every thread), once
+for each row, which are half of the time; and the coder of groups and cells.  Decoding reads as much at random.
 """
 
 from __future__ import annotations
@@ -51,7 +54,10 @@ from nuq.settings.sketches import SketchML as Settings
 
 TAG = b"SKML"
 _HEAD = struct.Struct("<BBBBIIIII")
-_SAMPLED_BY = (0, 0)  # words of the sample's indices: the same for all, so that without a sketch the message depends on the gradient alone
+_SAMPLED_BY = (
+    0,
+    0,
+)  # words of the sample's indices: the same for all, so that without a sketch the message depends on the gradient alone
 _BITMAP_FROM = 1 / 16  # of the coordinates: coded indices would be smaller by little, and take much longer
 
 
@@ -82,7 +88,16 @@ class SketchML(Decoder):
         words = key.words() if self.settings.rows else (0, 0)
         tables, symbols, coded_cells = self._sketched(ids, counts, words)
         coder = self.settings.coding
-        numbers = (self.settings.rows, entropy.CODERS.index(coder), buckets, self.groups, *words, x.numel(), symbols.size, coded_cells.size)
+        numbers = (
+            self.settings.rows,
+            entropy.CODERS.index(coder),
+            buckets,
+            self.groups,
+            *words,
+            x.numel(),
+            symbols.size,
+            coded_cells.size,
+        )
         fixed = [np.frombuffer(_HEAD.pack(*numbers), dtype=np.uint8), np.packbits(used, bitorder="little")]
         variable = [tables.astype("<u4").view(np.uint8), symbols, coded_cells]
         before, after = (torch.from_numpy(np.concatenate(parts)).to(device) for parts in (fixed, variable))
@@ -99,7 +114,9 @@ class SketchML(Decoder):
             return np.empty(0, dtype=np.int64), self._coded(ids, 2 * self.settings.buckets), nothing
         group_of, within, each = _groups(self.settings.buckets, self.groups)
         of_group = np.bincount(group_of[: counts.size], weights=counts, minlength=2 * self.groups)
-        sketches = Sketches.of(np.ceil(of_group * self.settings.columns_ratio).astype(np.int64), self.settings.rows, words)
+        sketches = Sketches.of(
+            np.ceil(of_group * self.settings.columns_ratio).astype(np.int64), self.settings.rows, words
+        )
         found, symbols = sketches.insert(ids, group_of, within, each - 1)
         coded = entropy.encode(numpy_of(found, "codes"), each, coder, threads=threads) if found.numel() else nothing
         return sketches.columns, self._coded(symbols, 2 * self.groups), coded
@@ -107,15 +124,21 @@ class SketchML(Decoder):
     def _coded(self, symbols: Tensor, num_symbols: int) -> np.ndarray:
         if not symbols.numel():
             return np.empty(0, dtype=np.uint8)
-        return entropy.encode(numpy_of(symbols, "codes"), num_symbols, self.settings.coding, threads=torch.get_num_threads())
+        return entropy.encode(
+            numpy_of(symbols, "codes"), num_symbols, self.settings.coding, threads=torch.get_num_threads()
+        )
 
     def _decoded(self, message: Message) -> Tensor:
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() < _HEAD.size:
-            raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of quantiles ({TAG!r})")
+            raise MessageError(
+                f"a message tagged {message.tag!r} with {body.numel()} bytes is not of quantiles ({TAG!r})"
+            )
         rows, coder, buckets, groups, k0, k1, k, symbol_bytes, cell_bytes = unpacked(_HEAD, body)
         if coder >= len(entropy.CODERS) or not 1 <= buckets <= 128 or not 1 <= groups <= buckets or rows > 16 or k > n:
-            raise MessageError(f"{rows} rows, coder {coder}, {buckets} buckets, {groups} groups, {k} of {n} coordinates: damaged")
+            raise MessageError(
+                f"{rows} rows, coder {coder}, {buckets} buckets, {groups} groups, {k} of {n} coordinates: damaged"
+            )
         reader = Reader(body, _HEAD.size)
         used = np.unpackbits(reader.array(-(-2 * buckets // 8)), count=2 * buckets, bitorder="little").astype(np.int64)
         means = reader.floats(int(used.sum()))
@@ -128,7 +151,9 @@ class SketchML(Decoder):
             return torch.zeros(n, dtype=torch.float32, device=body.device)
         name, threads = entropy.CODERS[coder], torch.get_num_threads()
         try:
-            found = torch.from_numpy(entropy.decode(symbols, k, 2 * groups if rows else 2 * buckets, name, threads=threads)).to(body.device)
+            found = torch.from_numpy(
+                entropy.decode(symbols, k, 2 * groups if rows else 2 * buckets, name, threads=threads)
+            ).to(body.device)
             if rows:
                 found = _unsketched(found, Sketches.of(columns, rows, (k0, k1)), coded_cells, name, buckets, groups)
             elif cell_bytes:
@@ -145,12 +170,21 @@ class SketchML(Decoder):
     def message_bytes(self, num_coordinates: int) -> int:
         """The most: where no coder helps, and indices take a bit each."""
         n, settings = num_coordinates, self.settings
-        head = HEADER_BYTES + _HEAD.size + -(-2 * settings.buckets // 8) + 4 * min(2 * settings.buckets, n) + 1 + -(-n // 8)
+        head = (
+            HEADER_BYTES
+            + _HEAD.size
+            + -(-2 * settings.buckets // 8)
+            + 4 * min(2 * settings.buckets, n)
+            + 1
+            + -(-n // 8)
+        )
         if not settings.rows:
             return head + entropy.encoded_bound(n, 2 * settings.buckets)
         most_cells = settings.rows * (int(np.ceil(n * settings.columns_ratio)) + 2 * self.groups)
         each = -(-settings.buckets // self.groups)
-        return head + 8 * self.groups + entropy.encoded_bound(n, 2 * self.groups) + entropy.encoded_bound(most_cells, each)
+        return (
+            head + 8 * self.groups + entropy.encoded_bound(n, 2 * self.groups) + entropy.encoded_bound(most_cells, each)
+        )
 
 
 def _groups(buckets: int, groups: int) -> tuple[np.ndarray, np.ndarray, int]:
@@ -163,12 +197,20 @@ def _groups(buckets: int, groups: int) -> tuple[np.ndarray, np.ndarray, int]:
     return found[0], found[1], each
 
 
-def _unsketched(symbols: Tensor, sketches: Sketches, coded: np.ndarray, coder: str, buckets: int, groups: int) -> Tensor:
+def _unsketched(
+    symbols: Tensor, sketches: Sketches, coded: np.ndarray, coder: str, buckets: int, groups: int
+) -> Tensor:
     """The buckets that the sketches tell: uint8[k]; ValueError for damage."""
     each, present = -(-buckets // groups), cells.counted(symbols, 2 * groups) > 0
     num_cells = sketches.num_cells
-    if ((sketches.columns > 0) != present).any() or num_cells > 16 * (4 * symbols.numel() + 2 * groups) or num_cells >= 1 << 32:
-        raise MessageError(f"sketches of {sketches.columns.tolist()} columns for {symbols.numel()} coordinates: damaged")
+    if (
+        ((sketches.columns > 0) != present).any()
+        or num_cells > 16 * (4 * symbols.numel() + 2 * groups)
+        or num_cells >= 1 << 32
+    ):
+        raise MessageError(
+            f"sketches of {sketches.columns.tolist()} columns for {symbols.numel()} coordinates: damaged"
+        )
     threads = torch.get_num_threads()
     table = torch.from_numpy(entropy.decode(coded, num_cells, each, coder, threads=threads)).to(symbols.device)
     number = np.arange(2 * groups)

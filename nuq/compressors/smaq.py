@@ -1,17 +1,19 @@
 """SmaQ: short codes near the mean, longer ones for outliers, in units of the tensor's standard deviation.
 
-A coordinate within one standard deviation of the mean takes 6 bits, one of them its class and one its sign, in steps of 1/15; an outlier
-takes 8, in steps of 1.5/63 from 1 to 2.5 standard deviations, where it is clamped.  Rounded at random.  On a normal law that is 6.635
-bits a coordinate, 4.82 times fewer than float32's, all told.  Biased by the clamp, whose error grows with the tails, so neither unbiased
-nor a contraction.
+A coordinate within one standard deviation of the mean takes 6 bits, one of them its class and one its sign, in steps of
+1/15; an outlier takes 8, in steps of 1.5/63 from 1 to 2.5 standard deviations, where it is clamped.  Rounded at random.
+On a normal law that is 6.635 bits a coordinate, 4.82 times fewer than float32's, all told.  Biased by the clamp, whose
+error grows with the tails, so neither unbiased nor a contraction.
 
 The paper's table says no more; what else a tensor of a training run needs is ours (``nuq.kernels.smaq`` specifies it):
 
-- Exact zeros.  Where they are many (ReLU's outputs) a bitmap of the nonzeros takes their place, the statistics are the nonzeros' and
-  only these have codes; masked zeros stay exactly zero.  So a ratio may exceed 32/6 = 5.33, the most of the published format, which
-  ``zeros=coded`` is: zeros have codes like all others, and those that ReLU made may come back as positive numbers.
-- Signs.  Decoded numbers are clamped to the tensor's own range, and a tensor whose nonzeros have one sign has a mask for its zeros
-  however few: what is not negative stays so, zeros stay zeros, and what is positive stays positive, which ReLU's backward pass asks for.
+- Exact zeros.  Where they are many (ReLU's outputs) a bitmap of the nonzeros takes their place, the statistics are the
+  nonzeros' and only these have codes; masked zeros stay exactly zero.  So a ratio may exceed 32/6 = 5.33, the most of
+  the published format, which ``zeros=coded`` is: zeros have codes like all others, and those that ReLU made may come
+  back as positive numbers.
+- Signs.  Decoded numbers are clamped to the tensor's own range, and a tensor whose nonzeros have one sign has a mask
+  for its zeros however few: what is not negative stays so, zeros stay zeros, and what is positive stays positive, which
+  ReLU's backward pass asks for.
 - Constant, one-element and empty tensors, and those of one number and zeros, are exact.
 - Statistics in float64: neither the largest nor the smallest numbers overflow.
 - ``samples``: from random indices (the paper draws 16); all coordinates count where the sampled ones are alike.
@@ -51,13 +53,20 @@ _MASKED = 1
 
 
 class SmaQ(InPlace):
-    """settings: see ``nuq.settings.formats``, whose ranges hold here too; ValueError also for settings that leave outliers no room."""
+    """settings: see ``nuq.settings.formats``, whose ranges hold here too; ValueError also for settings that leave
+    outliers no room.
+    """
 
     exact_bytes = False
 
     def __init__(self, settings: Settings) -> None:
         check(type(settings), vars(settings), "")
-        short, long, near, far = settings.bits_inlier, settings.bits_outlier, settings.inlier_threshold, settings.outlier_limit
+        short, long, near, far = (
+            settings.bits_inlier,
+            settings.bits_outlier,
+            settings.inlier_threshold,
+            settings.outlier_limit,
+        )
         if long < short:
             raise ValueError(f"bits_outlier={long}: must be at least bits_inlier={short}")
         if not np.float32(far) > np.float32(near):
@@ -92,7 +101,9 @@ class SmaQ(InPlace):
     def _opened(self, message: Message) -> Write:
         body, n = message.body, message.num_coordinates
         if message.tag != TAG or body.numel() < _HEAD.size:
-            raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of SmaQ's codes ({TAG!r})")
+            raise MessageError(
+                f"a message tagged {message.tag!r} with {body.numel()} bytes is not of SmaQ's codes ({TAG!r})"
+            )
         flags, short, long, near, far, *numbers = unpacked(_HEAD, body)
         law, masked = smaq.Law(*numbers), flags == _MASKED
         if flags > _MASKED or not 3 <= short <= long <= 8 or not 0 < near < far < math.inf:

@@ -8,17 +8,19 @@ Body of a message::
     values                                               float32[k] or float16[k]
     indices                                               unless keyed: ``nuq.coding.index_coding``; nothing where all coordinates travel
 
-So k coordinates at random among n take about ``33 + k (4 + (1.5 + log2(n / k)) / 8)`` bytes, header included.  A choice has no residual:
-error feedback and momentum correction are wrappers around any method.
+So k coordinates at random among n take about ``33 + k (4 + (1.5 + log2(n / k)) / 8)`` bytes, header included.  A choice
+has no residual:  error feedback and momentum correction are wrappers around any method.
 
-What limits the speed: the choice is one pass over the gradient (random-k, and DGC's threshold, too), coded indices take 25 to 40 ns each on
-one core, so that above some 3 % of the coordinates ``indices=auto`` takes longer than the choice; ``bitmap`` takes 4.  So a threshold
-that an eighth of the coordinates reach (thresholdv) encodes .8 GB/s a core, and one that nearly all reach (nonzero) .4, the time of
-finding those that are absent and of writing indices and values to fresh memory, twice.
+What limits the speed: the choice is one pass over the gradient (random-k, and DGC's threshold, too), coded indices take
+25 to 40 ns each on one core, so that above some 3 % of the coordinates ``indices=auto`` takes longer than the choice;
+``bitmap`` takes 4.  So a threshold that an eighth of the coordinates reach (thresholdv) encodes .8 GB/s a core, and one
+that nearly all reach (nonzero) .4, the time of finding those that are absent and of writing indices and values to fresh
+memory, twice.
 
-Sources: top-k (Aji and Heafield, EMNLP 2017; Stich et al., NeurIPS 2018), random-k (Stich et al.; Wangni et al., NeurIPS 2018),
-ThresholdV and AdaptiveThreshold (Dutta et al., AAAI 2020, arXiv 1911.08250; the latter after AdaComp, Chen et al., AAAI 2018), DGC (Lin et
-al., ICLR 2018).  Differences are told at each function and at ``nuq.kernels.selection``.
+Sources: top-k (Aji and Heafield, EMNLP 2017; Stich et al., NeurIPS 2018), random-k (Stich et al.; Wangni et al.,
+NeurIPS 2018), ThresholdV and AdaptiveThreshold (Dutta et al., AAAI 2020, arXiv 1911.08250; the latter after AdaComp,
+Chen et al., AAAI 2018), DGC (Lin et al., ICLR 2018).  Differences are told at each function and at
+``nuq.kernels.selection``.
 """
 
 from __future__ import annotations
@@ -50,8 +52,8 @@ Select = Callable[[Tensor, Key], Tensor]
 class Sparse(Decoder):
     """A choice of indices, and their values.
 
-    select: float32[n] and the key to indices int32[k].  most: the most indices of n coordinates; exactly so many where ``counted``.
-    exact_bytes: whether ``message_bytes`` is the length of every message, or the most it can be.
+    select: float32[n] and the key to indices int32[k].  most: the most indices of n coordinates; exactly so many where
+    ``counted``.  exact_bytes: whether ``message_bytes`` is the length of every message, or the most it can be.
     """
 
     def __init__(self, select: Select, most: Callable[[int], int], *, counted: bool, values: str, form: str) -> None:
@@ -104,12 +106,16 @@ class Sparse(Decoder):
 
 
 class Keyed(Sparse):
-    """Indices from the key without the worker: the same on all, so that the receiver draws them too and sums stay sparse."""
+    """Indices from the key without the worker: the same on all, so that the receiver draws them too and sums stay
+    sparse.
+    """
 
     def __init__(self, settings: RandomK) -> None:
         check(type(settings), vars(settings), "")
         self.settings = settings
-        super().__init__(self._select, lambda n: self._share(n).total, counted=True, values=settings.values, form="auto")
+        super().__init__(
+            self._select, lambda n: self._share(n).total, counted=True, values=settings.values, form="auto"
+        )
         self.exact_bytes = True
 
     def _share(self, num_coordinates: int) -> Share:
@@ -136,7 +142,9 @@ class Keyed(Sparse):
 
 
 class Dgc(Sparse):
-    """Deep Gradient Compression's choice: a ratio that follows the step, and tensors of one dimension that travel whole."""
+    """Deep Gradient Compression's choice: a ratio that follows the step, and tensors of one dimension that travel
+    whole.
+    """
 
     shaped = True  # encode takes a parameter's own shape where scope=tensor
 
@@ -157,9 +165,15 @@ class Dgc(Sparse):
         )
 
     def usual_bytes(self, num_coordinates: int) -> int:
-        """Of a tensor of several dimensions after the warm-up, about: what ``message_bytes`` allows for is a dense one."""
+        """Of a tensor of several dimensions after the warm-up, about:
+        what ``message_bytes`` allows for is a dense one.
+        """
         k = selection.num_kept(num_coordinates, self.settings.ratio)
-        return self._head_bytes() + (2 if self.half else 4) * k + index_coding.bound_up_to(k, num_coordinates, self.form, False)
+        return (
+            self._head_bytes()
+            + (2 if self.half else 4) * k
+            + index_coding.bound_up_to(k, num_coordinates, self.form, False)
+        )
 
     def ratio_at(self, step: int) -> float:
         """``warmup_ratios[i]`` for ``warmup_every`` steps each, then ``ratio``."""
@@ -201,7 +215,9 @@ def _read(message: Message) -> tuple[Tensor, Tensor]:
     """Indices int32[k] and values float32[k]; MessageError where the body cannot be of this family."""
     body, n = message.body, message.num_coordinates
     if message.tag != TAG or body.numel() < _HEAD.size:
-        raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of sparse values ({TAG!r})")
+        raise MessageError(
+            f"a message tagged {message.tag!r} with {body.numel()} bytes is not of sparse values ({TAG!r})"
+        )
     head = bytes(body[: _HEAD.size + _SCALE.size + _KEYED.size].cpu().numpy())
     flags, k = _HEAD.unpack_from(head)
     half, keyed = bool(flags & _HALF), bool(flags & _HAS_KEY)
@@ -238,7 +254,10 @@ def _top(x: Tensor, ratio: float, how: str) -> Tensor:
 
 
 def topk(settings: TopK) -> Sparse:
-    """The k = max(1, ceil(ratio n)) largest magnitudes, ties to the first.  Contractive: ``|x - C(x)|^2 <= (1 - k/n) |x|^2`` (exact)."""
+    """The k = max(1, ceil(ratio n)) largest magnitudes, ties to the first.
+
+    Contractive: ``|x - C(x)|^2 <= (1 - k/n) |x|^2`` (exact).
+    """
     check(type(settings), vars(settings), "")
     ratio, size = settings.ratio, settings.bucket_size
 
@@ -255,9 +274,9 @@ def topk(settings: TopK) -> Sparse:
 def randomk(settings: RandomK) -> Keyed:
     """k indices at random, from (seed, step, parameter) alone.
 
-    Scaled by n/k it is unbiased, with an error of ``(n/k - 1) |x|^2`` (fp16 values are rounded to the nearest, which is not).  Unscaled
-    it leaves ``(1 - k/n) |x|^2`` on average, but not always less than everything: it may meet zeros alone.  Papers scale by 1/ratio;
-    here by n/k, which is 1/ratio but for the rounding of k.
+    Scaled by n/k it is unbiased, with an error of ``(n/k - 1) |x|^2`` (fp16 values are rounded to the nearest, which is
+    not).  Unscaled it leaves ``(1 - k/n) |x|^2`` on average, but not always less than everything: it may meet zeros
+    alone.  Papers scale by 1/ratio;  here by n/k, which is 1/ratio but for the rounding of k.
     """
     return Keyed(settings)
 
@@ -266,30 +285,49 @@ def thresholdv(settings: ThresholdV) -> Sparse:
     """All with |x| >= threshold: perhaps all, perhaps nothing, so it is not contractive."""
     check(type(settings), vars(settings), "")
     return Sparse(
-        lambda x, key: selection.at_least(x, settings.threshold), lambda n: n, counted=False, values=settings.values, form=settings.indices
+        lambda x, key: selection.at_least(x, settings.threshold),
+        lambda n: n,
+        counted=False,
+        values=settings.values,
+        form=settings.indices,
     )
 
 
 def adaptive_threshold(settings: AdaptiveThreshold) -> Sparse:
-    """All with 2 |x| >= the largest magnitude; contractive.  Of zeros it sends nothing, where the formula asks for all."""
+    """All with 2 |x| >= the largest magnitude; contractive.
+
+    Of zeros it sends nothing, where the formula asks for all.
+    """
     check(type(settings), vars(settings), "")
     size = settings.bucket_size
     return Sparse(
-        lambda x, key: selection.half_of_largest(x, size), lambda n: n, counted=False, values=settings.values, form=settings.indices
+        lambda x, key: selection.half_of_largest(x, size),
+        lambda n: n,
+        counted=False,
+        values=settings.values,
+        form=settings.indices,
     )
 
 
 def nonzero(settings: settings_of.Sparse) -> Sparse:
-    """All that are not zero, so nothing is lost (but by fp16): for means of sparse messages, which a second choice would thin out again."""
+    """All that are not zero, so nothing is lost (but by fp16): for means of sparse messages, which a second choice
+    would thin out again.
+    """
     check(type(settings), vars(settings), "")
     return Sparse(
-        lambda x, key: selection.at_least(x, selection.SMALLEST), lambda n: n, counted=False, values=settings.values, form=settings.indices
+        lambda x, key: selection.at_least(x, selection.SMALLEST),
+        lambda n: n,
+        counted=False,
+        values=settings.values,
+        form=settings.indices,
     )
 
 
 def dgc(settings: DGC) -> Dgc:
-    """Top-k by a sampled threshold, with the warm-up and the dense tensors of Deep Gradient Compression (Sections 3.1 and 3.3).
+    """Top-k by a sampled threshold, with the warm-up and the dense tensors of Deep Gradient Compression (Sections 3.1
+    and 3.3).
 
-    Its memory (momentum correction, factor masking, local clipping) is a wrapper.  The warm-up's stages are steps here, epochs there.
+    Its memory (momentum correction, factor masking, local clipping) is a wrapper.  The warm-up's stages are steps here,
+    epochs there.
     """
     return Dgc(settings)

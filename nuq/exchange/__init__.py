@@ -1,4 +1,5 @@
-"""The exchange of gradients: transport, agreement of the ranks, the flat layout, payloads, level updates, and the collectives.
+"""The exchange of gradients: transport, agreement of the ranks, the flat layout, payloads, level updates, and the
+collectives.
 
 May import every room of ``nuq`` but ``quantized_training``.
 """

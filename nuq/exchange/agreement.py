@@ -12,12 +12,17 @@ from nuq.native.checksum import crc32
 
 
 def check_settings(transport: Transport, mine: dict[str, Any]) -> None:
-    """ValueError, on all ranks alike, that names two ranks and what they differ in.  A collective call: every rank makes it."""
+    """ValueError, on all ranks alike, that names two ranks and what they differ in.
+
+    A collective call: every rank makes it.
+    """
     rows = [json.loads(text) for text in transport.texts(json.dumps(mine), "control")]
     for rank, row in enumerate(rows):
         for name in [*rows[0], *row]:
             if rows[0].get(name) != row.get(name):
-                here, there = (f"{name}={found.get(name)!r}" if name in found else f"no {name}" for found in (rows[0], row))
+                here, there = (
+                    f"{name}={found.get(name)!r}" if name in found else f"no {name}" for found in (rows[0], row)
+                )
                 raise ValueError(f"rank 0 has {here} and rank {rank} has {there}: all ranks need the same")
 
 

@@ -30,8 +30,11 @@ from nuq.settings.layers import Layer, matched
 _LONG = 1 << 20  # coordinates: what a message costs beside its codes is then small
 
 
-def sorted_settings(name: str, others: Sequence[type], given: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[Any]:
-    """The settings of a method, then those of ``others``, from one list of keywords; ValueError for one that none of them reads.
+def sorted_settings(
+    name: str, others: Sequence[type], given: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> list[Any]:
+    """The settings of a method, then those of ``others``, from one list of keywords; ValueError for one that none of
+    them reads.
 
     defaults: where they are not the schemas' own.
     """
@@ -72,9 +75,16 @@ class MethodState:
         self.mean_compressor = mean_compressor
 
     def remember(
-        self, feedback: Feedback, sizes: Mapping[str, int], num_workers: int, momentum: float = 0.0, nesterov: bool = False
+        self,
+        feedback: Feedback,
+        sizes: Mapping[str, int],
+        num_workers: int,
+        momentum: float = 0.0,
+        nesterov: bool = False,
     ) -> None:
-        """Put the memory of the settings around the encoders; ``bare`` stays the method itself.  sizes: coordinates of its vectors."""
+        """Put the memory of the settings around the encoders; ``bare`` stays the method itself.  sizes: coordinates of
+        its vectors.
+        """
         kind = self.memory_kind(feedback)
         if kind == "none":
             return
@@ -82,11 +92,15 @@ class MethodState:
         around = ErrorFeedback(inner, sizes)
         if kind == "momentum":
             how = {"clip_norm": feedback.clip_norm, "clip_value": feedback.clip_value, "num_workers": num_workers}
-            around = MomentumCorrection(inner, sizes, momentum=momentum, nesterov=nesterov, masking=feedback.masking, **how)
+            around = MomentumCorrection(
+                inner, sizes, momentum=momentum, nesterov=nesterov, masking=feedback.masking, **how
+            )
         self.codec = PayloadCodec(around, self.settings)
         self.memories = [around]
         if feedback.both:
-            around = ErrorFeedback(self.mean_compressor.compressor, {f"mean/{name}": size for name, size in sizes.items()})
+            around = ErrorFeedback(
+                self.mean_compressor.compressor, {f"mean/{name}": size for name, size in sizes.items()}
+            )
             self.mean_compressor = PayloadCodec(around, self.mean_compressor.settings)
             self.memories.append(around)
 
@@ -107,7 +121,10 @@ class MethodState:
 
     def state_dict(self) -> dict[str, Any]:
         """The encoders' own states, and the memories around them; copies."""
-        own = {"compressor": self.compressor.state_dict(), "second": within(self.mean_compressor.compressor).state_dict()}
+        own = {
+            "compressor": self.compressor.state_dict(),
+            "second": within(self.mean_compressor.compressor).state_dict(),
+        }
         return {**own, "memories": [around.memory() for around in self.memories]} if self.memories else own
 
     def load_state_dict(self, state: dict[str, Any], device: torch.device | None = None) -> None:
@@ -125,7 +142,8 @@ class MethodState:
 class CompressorMap:
     """The encoders of a method, and of the layers that have a method of their own (``nuq.settings.layers``).
 
-    every: all of them, by the number that ``Segment.encoder`` names, the method's own first.  codec, second, bare: their payloads together.
+    every: all of them, by the number that ``Segment.encoder`` names, the method's own first.  codec, second, bare:
+    their payloads together.
     """
 
     def __init__(self, name: str, settings: Any, second_bits: int, layers: Sequence[Layer] = ()) -> None:
@@ -144,7 +162,9 @@ class CompressorMap:
     def _join(self) -> None:
         self.bare, self.codec, self.mean_compressor = (
             PayloadCodec(first.compressor, first.settings, others)
-            for first, *others in zip(*((coder.bare, coder.codec, coder.mean_compressor) for coder in self.every), strict=True)
+            for first, *others in zip(
+                *((coder.bare, coder.codec, coder.mean_compressor) for coder in self.every), strict=True
+            )
         )
 
     def encode_means_by(self, seconds: Sequence[PayloadCodec], second_bits: Sequence[int]) -> None:
@@ -158,7 +178,10 @@ class CompressorMap:
         """Tell all parameters, in the model's order; ValueError for a line of the list that is left none of them."""
         self._encoders = matched(self.layers, shapes)
         sizes = {name: math.prod(shape) for name, shape in shapes.items()}
-        of = [sum(size for name, size in sizes.items() if self._encoders[name] == number) for number in range(len(self.every))]
+        of = [
+            sum(size for name, size in sizes.items() if self._encoders[name] == number)
+            for number in range(len(self.every))
+        ]
         self.num_coordinates = sum(of)
         self.shares = [size / max(self.num_coordinates, 1) for size in of]
 
@@ -166,29 +189,37 @@ class CompressorMap:
         """Whether a parameter's momentum acts in its encoder, which it may then not bypass."""
         return self.every[self._encoders[parameter]].memory_kind(feedback) == "momentum"
 
-    def check_momentum(self, shapes: Mapping[str, Sequence[int]], feedback: Feedback, dense: str, *, skip_1d: bool) -> None:
+    def check_momentum(
+        self, shapes: Mapping[str, Sequence[int]], feedback: Feedback, dense: str, *, skip_1d: bool
+    ) -> None:
         """ValueError where a parameter would pass by the encoder in which its momentum acts.
 
-        dense: the setting that sends all so, or empty.  skip_1d: vectors do, but with methods that send them in full precision anyway.
+        dense: the setting that sends all so, or empty.  skip_1d: vectors do, but with methods that send them in full
+        precision anyway.
         """
         corrected = [name for name in shapes if self.corrects_momentum(name, feedback)]
         if dense and corrected:
             raise ValueError(
-                f"{dense}: sends gradients without the momentum that feedback='momentum' has taken from the optimizer; leave it out"
+                f"{dense}: sends gradients without the momentum that feedback='momentum' has taken from the "
+                f"optimizer; leave it out"
             )
         for name in (name for name in corrected if skip_1d and len(shapes[name]) < 2):
             coder = self.every[self._encoders[name]]
             if coder.scope == "model" or not getattr(coder.settings, "dense_1d", False):
                 kept = "" if feedback.kind == "momentum" else ", with feedback='momentum', which keeps theirs"
                 raise ValueError(
-                    f"skip_1d=True: the momentum of {name!r} acts in its method, {coder.name}, which it may then not pass by; leave "
+                    f"skip_1d=True: the momentum of {name!r} acts in its method, {coder.name}, which it may then not "
+                    f"pass by; leave "
                     f"skip_1d out, and give such tensors a line of layers, as in layers=['*bias = supersgd']{kept}"
                 )
 
-    def arrange(self, shapes: Mapping[str, Sequence[int]], exact: Callable[[str, bool], bool] = lambda name, whole: False) -> FlatLayout:
+    def arrange(
+        self, shapes: Mapping[str, Sequence[int]], exact: Callable[[str, bool], bool] = lambda name, whole: False
+    ) -> FlatLayout:
         """The vector of some of these parameters, or all.
 
-        exact(name, whole): whether a parameter travels in full precision; whole: it would be part of one vector with others.
+        exact(name, whole): whether a parameter travels in full precision; whole: it would be part of one vector with
+        others.
         """
         names = ["model", *(layer.vector_name for layer in self.layers)]
         whole = [name if coder.scope == "model" else None for name, coder in zip(names, self.every, strict=True)]
@@ -196,9 +227,16 @@ class CompressorMap:
         return arranged(shapes, encoders, whole, lambda name: exact(name, whole[encoders[name]] is not None))
 
     def remember(
-        self, feedback: Feedback, parts: Sequence[Segment], num_workers: int, momentum: float = 0.0, nesterov: bool = False
+        self,
+        feedback: Feedback,
+        parts: Sequence[Segment],
+        num_workers: int,
+        momentum: float = 0.0,
+        nesterov: bool = False,
     ) -> None:
-        """Put the memory of the settings around the encoders; ``bare`` stays the methods themselves.  parts: all vectors that have one."""
+        """Put the memory of the settings around the encoders; ``bare`` stays the methods themselves.  parts: all
+        vectors that have one.
+        """
         for number, coder in enumerate(self.every):
             sizes = {part.name: part.size for part in parts if part.encoder == number and not part.exact}
             coder.remember(feedback, sizes, num_workers, momentum, nesterov)
@@ -234,16 +272,20 @@ def by_encoder(state: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def fewest_bytes(coders: CompressorMap, transport: Transport, num_workers: int) -> str:
-    """gather or two_stage, by what one rank sends (``nuq.exchange.collectives.messages``); gather, which errs less, where they are alike.
+    """gather or two_stage, by what one rank sends (``nuq.exchange.collectives.messages``); gather, which errs less,
+    where they are alike.
 
-    Two stages encode means in as many bits as it takes to err little more than gather (``nuq.exchange.mean_error``), and in ``second_bits`` at
-    least; the coders take that over where it is chosen.  A collective call: every rank makes it.
+    Two stages encode means in as many bits as it takes to err little more than gather (``nuq.exchange.mean_error``),
+    and in ``second_bits`` at least; the coders take that over where it is chosen.  A collective call: every rank makes
+    it.
     """
     if coders.single_worker or not _pays(coders, [coder.mean_compressor for coder in coders.every], num_workers):
         return "gather"
     others = [coder for coder in coders.every if method(coder.name).collective != "power"]  # whose means are exact
     bits = [
-        least_bits(coder.name, coder.settings, fewest, num_workers, coders.num_coordinates) if coder in others else fewest
+        least_bits(coder.name, coder.settings, fewest, num_workers, coders.num_coordinates)
+        if coder in others
+        else fewest
         for coder, fewest in zip(coders.every, coders.second_bits, strict=True)
     ]
     bits = transport.numbers([number or 0 for number in bits], "control")[0]  # measured, so one rank's word
@@ -294,25 +336,38 @@ def build(
         return "power", _power(coders, powers, exchange, transport, placement, account)
     if name == "auto":
         per_machine = per_machine or ranks_per_machine()
-        several = 1 < per_machine < transport.world and transport.world % per_machine == 0 and transport.world == dist.get_world_size()
+        several = (
+            1 < per_machine < transport.world
+            and transport.world % per_machine == 0
+            and transport.world == dist.get_world_size()
+        )
         name = "hierarchical" if several and not coders.single_worker else fewest_bytes(coders, transport, workers)
     elif coders.single_worker and name != "gather":
-        raise ValueError(f"collective={name!r}: {coders.name} sends one worker's gradient alone; legal here: auto, gather")
+        raise ValueError(
+            f"collective={name!r}: {coders.name} sends one worker's gradient alone; legal here: auto, gather"
+        )
     if name in ("gather", "two_stage"):
         return name, _of_messages(name, coders, transport, placement, account)
     if name == "server":
         wanted = exchange.num_aggregate or workers
         if wanted > workers:
-            raise ValueError(f"num_aggregate={wanted}: there are {workers} workers; legal here: 1 to {workers}, 0 for all")
+            raise ValueError(
+                f"num_aggregate={wanted}: there are {workers} workers; legal here: 1 to {workers}, 0 for all"
+            )
         if wanted < workers and coders.memories:
             raise ValueError(
-                f"num_aggregate={wanted}: late messages are thrown away, and with them what {coders.name}'s feedback takes for sent; "
+                f"num_aggregate={wanted}: late messages are thrown away, and with them what {coders.name}'s feedback "
+                f"takes for sent; "
                 "legal here: 0 (all), or feedback none"
             )
         return name, Server(transport, placement, coders.codec, coders.mean_compressor, wanted, account)
     if transport.group is None:
-        raise ValueError("collective='hierarchical' is about several machines: start it with torchrun; in one process choose gather")
-    machines = Machines.of(transport.group, per_machine or ranks_per_machine(), transport.timeout.total_seconds(), transport.device)
+        raise ValueError(
+            "collective='hierarchical' is about several machines: start it with torchrun; in one process choose gather"
+        )
+    machines = Machines.of(
+        transport.group, per_machine or ranks_per_machine(), transport.timeout.total_seconds(), transport.device
+    )
     inner = dataclasses.replace(exchange, collective=fewest_bytes(coders, transport, machines.count))
 
     def between(outer: Transport, every_machine: WorkerPlacement, inner_account: ExchangeStats) -> Collective:
@@ -331,8 +386,14 @@ def _power(
 ) -> Power:
     """The means of factors, and of other methods' parts, by the collective of the settings."""
     if any(len(coder.memories) > 1 for coder in powers.values()):
-        raise ValueError("both=True: the means of powersgd's factors are exact, so that there is nothing to remember; legal here: False")
-    encoders = {number: Encoder(coder.compressor, coder.memories[0] if coder.memories else None) for number, coder in powers.items()}
+        raise ValueError(
+            "both=True: the means of powersgd's factors are exact, so that there is nothing to remember; legal here: "
+            "False"
+        )
+    encoders = {
+        number: Encoder(coder.compressor, coder.memories[0] if coder.memories else None)
+        for number, coder in powers.items()
+    }
     fewest = exchange.collective == "auto"
     of_factors = exchange.collective if not fewest else "gather" if placement.num_workers <= 2 else "two_stage"
     rest: Collective | None = None
@@ -342,7 +403,9 @@ def _power(
     return Power(transport, placement, encoders, of_factors == "two_stage", rest, account)
 
 
-def _of_messages(name: str, coders: CompressorMap, transport: Transport, placement: WorkerPlacement, account: ExchangeStats) -> Collective:
+def _of_messages(
+    name: str, coders: CompressorMap, transport: Transport, placement: WorkerPlacement, account: ExchangeStats
+) -> Collective:
     if name == "gather":
         return Gather(transport, placement, coders.codec, account)
     return TwoStage(transport, placement, coders.codec, coders.mean_compressor, account)

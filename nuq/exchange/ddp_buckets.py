@@ -29,7 +29,8 @@ class Bucket:
 class Plan:
     """The vector that some buckets are exchanged as.
 
-    order: its parameters, or None for the one bucket's buffer as it lies.  parameters: the model's, whose memory formats a buffer has.
+    order: its parameters, or None for the one bucket's buffer as it lies.  parameters: the model's, whose memory
+    formats a buffer has.
     """
 
     parts: list[Segment]
@@ -55,7 +56,9 @@ class Plan:
             buckets[0].buffer.copy_(mean)
 
     def _gradients(self, buckets: Sequence[Bucket]) -> dict[str, Tensor]:
-        """Views of the buffers by name, as DDP fills them: in a parameter's own memory format, if that leaves no gaps."""
+        """Views of the buffers by name, as DDP fills them: in a parameter's own memory format,
+        if that leaves no gaps.
+        """
         views = {}
         for bucket in buckets:
             start = bucket.buffer.storage_offset()
@@ -75,7 +78,8 @@ def made(
     waits: bool,
     shaped: bool,
 ) -> Plan:
-    """Of a bucket: one part per parameter, small neighbours together in full precision; or (waits) of all buckets, in the model's order.
+    """Of a bucket: one part per parameter, small neighbours together in full precision; or (waits) of all buckets, in
+    the model's order.
 
     shaped: the encoders look at matrices, whose rows must lie one after another.
     """

@@ -1,7 +1,8 @@
 """Where every parameter lies in the flat vector that is exchanged, and in which part of it.
 
-A method with scope=tensor gets one part per parameter, with scope=model one part of all its parameters.  Where those are no neighbours in
-the model (``nuq.settings.layers``: they are those of one line), the vector lists the parameters in another order than the model.
+A method with scope=tensor gets one part per parameter, with scope=model one part of all its parameters.  Where those
+are no neighbours in the model (``nuq.settings.layers``: they are those of one line), the vector lists the parameters in
+another order than the model.
 """
 
 from __future__ import annotations
@@ -41,15 +42,17 @@ def arranged(
     vector_names: Sequence[str | None],
     exact: Callable[[str], bool] = lambda name: False,
 ) -> FlatLayout:
-    """shapes: of the parameters, in the model's order.  encoders: the number of every parameter's encoder.  vector_names: by encoder, the
-    name of the one vector of scope=model, None for scope=tensor.  exact: whether a parameter travels in full precision, whatever its
-    encoder; such neighbours are one part.
+    """shapes: of the parameters, in the model's order.  encoders: the number of every parameter's encoder.
+    vector_names: by encoder, the name of the one vector of scope=model, None for scope=tensor.  exact: whether a
+    parameter travels in full precision, whatever its encoder; such neighbours are one part.
     """
     numbers = {name: number for number, name in enumerate(shapes)}
     groups: dict[str, list[str]] = {}  # parameters by the part they are in
     for name in shapes:
         whole = None if exact(name) else vector_names[encoders[name]]
-        groups.setdefault(f"scope=model of {encoders[name]}" if whole is not None else f"parameter {name}", []).append(name)
+        groups.setdefault(f"scope=model of {encoders[name]}" if whole is not None else f"parameter {name}", []).append(
+            name
+        )
     parts: list[Segment] = []
     start = 0
     for names in groups.values():

@@ -17,8 +17,11 @@ MOST = 1 << 21  # coordinates of the probe: 4 MB in bfloat16
 _ROUNDS = 3
 
 
-def seconds(collectives: list[Collective], transport: Transport, num_coordinates: int, device: torch.device) -> list[float]:
-    """What one mean of random coordinates takes by each of the collectives, in turns: the slowest rank's median, alike on all ranks.
+def seconds(
+    collectives: list[Collective], transport: Transport, num_coordinates: int, device: torch.device
+) -> list[float]:
+    """What one mean of random coordinates takes by each of the collectives, in turns: the slowest rank's median, alike
+    on all ranks.
 
     A collective call: every rank makes it.
     """

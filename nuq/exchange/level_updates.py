@@ -1,4 +1,6 @@
-"""The gradients behind an adaptive method's next levels: statistics of the workers hosted here, and when they become levels."""
+"""The gradients behind an adaptive method's next levels: statistics of the workers hosted here, and when they become
+levels.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from nuq.levels import schedule
 
 
 class LevelUpdater:
-    """One adaptive method's: of all parameters, or of the layers that have it (``nuq.settings.layers``); encoder: its number among the encoders."""
+    """One adaptive method's: of all parameters, or of the layers that have it (``nuq.settings.layers``); encoder: its
+    number among the encoders.
+    """
 
     def __init__(self, coder: MethodState, encoder: int, workers: Iterable[int]) -> None:
         self.coder, self.settings, self.encoder = coder, coder.settings, encoder
@@ -50,7 +54,8 @@ class LevelUpdater:
 
     @property
     def begins(self) -> bool:
-        """Whether the levels are to be fitted to the gradients at hand, before these are sent, as soon as there are any to fit them to.
+        """Whether the levels are to be fitted to the gradients at hand, before these are sent, as soon as there are any
+        to fit them to.
 
         So at step 0 of a schedule that lists it, and after it as long as gradients are zero or not finite.
         """
@@ -78,7 +83,9 @@ class LevelUpdater:
 
     def rows(self, device: torch.device) -> dict[int, Tensor]:
         """Every hosted worker's statistics as numbers: float64[length]."""
-        return {worker: torch.from_numpy(statistics.to_array()).to(device) for worker, statistics in self.statistics.items()}
+        return {
+            worker: torch.from_numpy(statistics.to_array()).to(device) for worker, statistics in self.statistics.items()
+        }
 
     def read(self, row: Tensor) -> Statistics:
         """One of ``rows``.  ValueError where it is none: no law has weights below zero."""
@@ -105,7 +112,8 @@ def learners(coders: CompressorMap, workers: Iterable[int]) -> list[LevelUpdater
 class RankLevels:
     """The levels of one rank's methods, where a step's gradient comes in several vectors, each seen once (``nuq.ddp``).
 
-    An update comes before a step, from the gradients of steps before it; only the first levels are fitted to the step's own.
+    An update comes before a step, from the gradients of steps before it; only the first levels are fitted to the step's
+    own.
     """
 
     def __init__(self, coders: CompressorMap, transport: Transport, seed: int, account: ExchangeStats) -> None:
@@ -118,7 +126,10 @@ class RankLevels:
         return any(level_updater.begins for level_updater in self.learners)
 
     def begin(self, pieces: Sequence[tuple[Tensor, Segment]], step: int) -> None:
-        """Fit the first levels to the gradients of this step, but for ranks where it is not finite.  Collective, as ``update``."""
+        """Fit the first levels to the gradients of this step, but for ranks where it is not finite.
+
+        Collective, as ``update``.
+        """
         for level_updater in (level_updater for level_updater in self.learners if level_updater.begins):
             level_updater.forget()
             try:
@@ -151,12 +162,17 @@ class RankLevels:
             data = level_updater.rows(self.transport.device)[self.transport.rank].view(torch.uint8)
             level_updater.forget()
             level_updater.update(
-                [level_updater.read(row) for row in self.transport.to_all(data, [data.numel()] * self.transport.world, "levels")]
+                [
+                    level_updater.read(row)
+                    for row in self.transport.to_all(data, [data.numel()] * self.transport.world, "levels")
+                ]
             )
 
     def rows(self, device: torch.device) -> dict[int, Tensor]:
         """This rank's statistics by the number of the encoder, to be saved."""
-        return {level_updater.encoder: level_updater.rows(device)[self.transport.rank] for level_updater in self.learners}
+        return {
+            level_updater.encoder: level_updater.rows(device)[self.transport.rank] for level_updater in self.learners
+        }
 
     def go_on(self, statistics: Sequence[Statistics]) -> None:
         """From what each of ``learners`` has seen."""

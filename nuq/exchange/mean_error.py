@@ -1,14 +1,16 @@
 """How finely two stages have to encode the mean a second time, so that the mean errs little more than gather's.
 
-With M workers, w1 and w2 the relative variances of the two encodings and R = mean |x_i|^2 / |mean x|^2 (``nuq.exchange.collectives.messages``), two stages
-err 1 + w2 (1 + M / (w1 R)) times as much as gather: most where R = 1, the workers agreeing.  ``least_bits`` bounds that factor by BOUND
-for workers that agree but for a twentieth, on coordinates of laws from normal to heavier-tailed than recorded gradients, or zero but for
-one in a hundred.  w1 and w2 are measured, since they depend on the law: on heavy tails no number of bits helps levels that are scaled by a
-bucket's L2 norm.  No choice made beforehand holds for every gradient: where gather's error is nothing, as of QSGDinf on coordinates of one
-size, every other's is more.
+With M workers, w1 and w2 the relative variances of the two encodings and R = mean |x_i|^2 / |mean x|^2
+(``nuq.exchange.collectives.messages``), two stages err 1 + w2 (1 + M / (w1 R)) times as much as gather: most where R =
+1, the workers agreeing.  ``least_bits`` bounds that factor by BOUND for workers that agree but for a twentieth, on
+coordinates of laws from normal to heavier-tailed than recorded gradients, or zero but for one in a hundred.  w1 and w2
+are measured, since they depend on the law: on heavy tails no number of bits helps levels that are scaled by a bucket's
+L2 norm.  No choice made beforehand holds for every gradient: where gather's error is nothing, as of QSGDinf on
+coordinates of one size, every other's is more.
 
-An owner's part of a vector ends in short buckets.  They err less than long ones, but not EDEN's: of what few coordinates make up it rounds
-at random, with four times the error.  It takes part in two stages where every owner has ``Eden.LEAST_BUCKETS`` whole buckets.
+An owner's part of a vector ends in short buckets.  They err less than long ones, but not EDEN's: of what few
+coordinates make up it rounds at random, with four times the error.  It takes part in two stages where every owner has
+``Eden.LEAST_BUCKETS`` whole buckets.
 
 Where eight bits of the method for means do not do, they travel as float16, and where that does not, in full precision.
 """
@@ -57,7 +59,9 @@ def second_settings(name: str, settings: Any, second_bits: int) -> tuple[str, An
         return _BEYOND[second_bits], method(_BEYOND[second_bits]).settings()
     mean_compressor = method(name).mean_compressor or name
     schema = method(mean_compressor).settings
-    shared = {item.name: getattr(settings, item.name) for item in dataclasses.fields(schema) if hasattr(settings, item.name)}
+    shared = {
+        item.name: getattr(settings, item.name) for item in dataclasses.fields(schema) if hasattr(settings, item.name)
+    }
     if "bits" in {item.name for item in dataclasses.fields(schema)}:
         shared["bits"] = type(schema().bits)(second_bits)
     if "num_levels" in shared:  # in place of the bits
@@ -69,7 +73,8 @@ _known: dict[tuple[str, str, int, int], int] = {}  # by method, settings, fewest
 
 
 def least_bits(name: str, settings: Any, fewest: int, num_workers: int, num_coordinates: int) -> int | None:
-    """Bits of ``second_settings``, from ``fewest`` on, with which two stages err at most BOUND times as much as gather; None for none.
+    """Bits of ``second_settings``, from ``fewest`` on, with which two stages err at most BOUND times as much as gather;
+    None for none.
 
     num_coordinates: of the whole vector.
     """
@@ -78,19 +83,27 @@ def least_bits(name: str, settings: Any, fewest: int, num_workers: int, num_coor
     asked = (name, repr(settings), fewest, num_workers)
     if asked not in _known:
         mean_compressor = method(method(name).mean_compressor or name).settings
-        own = range(fewest, _MOST_BITS + 1) if "bits" in {item.name for item in dataclasses.fields(mean_compressor)} else (fewest,)
+        own = (
+            range(fewest, _MOST_BITS + 1)
+            if "bits" in {item.name for item in dataclasses.fields(mean_compressor)}
+            else (fewest,)
+        )
         legal = [*own, *_BEYOND]
         for law in _LAWS:
             stage = FirstStage(name, settings, num_workers, law)
             if stage.error_factor(legal[0]) > _AIM:
-                place = bisect.bisect_left(legal[1:-1], True, key=lambda bits, stage=stage: stage.error_factor(bits) <= _AIM)
+                place = bisect.bisect_left(
+                    legal[1:-1], True, key=lambda bits, stage=stage: stage.error_factor(bits) <= _AIM
+                )
                 legal = legal[1 + place :]  # more bits, smaller errors; in full precision there is none
         _known[asked] = legal[0]
     return _known[asked]
 
 
 class FirstStage:
-    """What a second encoding is given: the mean of the messages of workers that nearly agree, with coordinates of one of the laws."""
+    """What a second encoding is given: the mean of the messages of workers that nearly agree, with coordinates of one
+    of the laws.
+    """
 
     def __init__(self, name: str, settings: Any, num_workers: int, law: Law) -> None:
         self.name, self.settings = name, settings
@@ -114,7 +127,9 @@ class FirstStage:
         """
         name, settings = second_settings(self.name, self.settings, second_bits)
         mean_compressor = method(name).load()(settings)
-        if self.seen is not None and isinstance(mean_compressor, AdaptiveQuantizer):  # as in training, from the workers' gradients
+        if self.seen is not None and isinstance(
+            mean_compressor, AdaptiveQuantizer
+        ):  # as in training, from the workers' gradients
             mean_compressor.update(self.seen)
         added = _squared(_decoded(mean_compressor, self.mean, Key(0, 0, 0, "mean/probe")) - self.mean)
         if not added:

@@ -1,11 +1,11 @@
 """One worker's gradient as the bytes that it sends: the messages of its parts, one after another.
 
-A flat vector is tiled by parts: the whole of it under the name ``model``, or one part per parameter.  Parts marked ``exact`` travel
-in full precision (small tensors, whose headers and norms would cost more than they save).  A collective that cuts the vector into
-shards cuts the parts with it; a piece of a part has random numbers of its own.
+A flat vector is tiled by parts: the whole of it under the name ``model``, or one part per parameter.  Parts marked
+``exact`` travel in full precision (small tensors, whose headers and norms would cost more than they save).  A
+collective that cuts the vector into shards cuts the parts with it; a piece of a part has random numbers of its own.
 
-A worker whose gradient is not finite still has to say something, or the others would wait for it: its payload then is a marker
-that names the worker and the part, and whoever decodes it raises NonFiniteError.
+A worker whose gradient is not finite still has to say something, or the others would wait for it: its payload then is a
+marker that names the worker and the part, and whoever decodes it raises NonFiniteError.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ _ALIGNMENT = 64  # coordinates: shards begin where packed codes and vector regis
 
 @dataclass(frozen=True)
 class Segment:
-    """``size`` coordinates from ``start`` on of a flat vector; first: the number of the first one within ``name``, -1 for the whole.
+    """``size`` coordinates from ``start`` on of a flat vector; first: the number of the first one within ``name``, -1
+    for the whole.
 
-    encoder: the number of the one that encodes it (``PayloadCodec``).  shape: of the parameter, row after row; None for vectors of several.
+    encoder: the number of the one that encodes it (``PayloadCodec``).  shape: of the parameter, row after row; None for
+    vectors of several.
     """
 
     name: str
@@ -58,7 +60,9 @@ def num_coordinates(parts: Sequence[Segment]) -> int:
 def cut(parts: Sequence[Segment], num_stretches: int) -> list[list[Segment]]:
     """The parts of so many shards of nearly equal length; the last ones may be empty where there is little to cut."""
     total = num_coordinates(parts)
-    bounds = [min(-(-total * i // num_stretches // _ALIGNMENT) * _ALIGNMENT, total) for i in range(num_stretches)] + [total]
+    bounds = [min(-(-total * i // num_stretches // _ALIGNMENT) * _ALIGNMENT, total) for i in range(num_stretches)] + [
+        total
+    ]
     shards: list[list[Segment]] = []
     for low, high in itertools.pairwise(bounds):
         inside = []
@@ -66,7 +70,9 @@ def cut(parts: Sequence[Segment], num_stretches: int) -> list[list[Segment]]:
             start, end = max(part.start, low), min(part.start + part.size, high)
             if start < end:
                 whole = end - start == part.size
-                inside.append(replace(part, start=start, size=end - start, first=part.first if whole else start - part.start))
+                inside.append(
+                    replace(part, start=start, size=end - start, first=part.first if whole else start - part.start)
+                )
         shards.append(inside)
     return shards
 
@@ -174,13 +180,17 @@ class PayloadCodec:
 
 
 def check_mean(mean: Tensor, parts: Sequence[Segment], dtype: torch.dtype = torch.float32) -> None:
-    """NonFiniteError, alike on all ranks that hold the same mean, where finite gradients add up to one beyond ``dtype``."""
+    """NonFiniteError, alike on all ranks that hold the same mean, where finite gradients add up to one beyond
+    ``dtype``.
+    """
     mean = mean.to(dtype)
     if math.isfinite(float(mean.sum(dtype=torch.float32))):  # a finite sum has finite terms: one pass
         return
     for part in parts:
         if not bool(torch.isfinite(mean[part.start : part.start + part.size]).all()):
-            raise NonFiniteError(f"the mean gradient of {part.name!r} is not finite or overflows {str(dtype).removeprefix('torch.')}")
+            raise NonFiniteError(
+                f"the mean gradient of {part.name!r} is not finite or overflows {str(dtype).removeprefix('torch.')}"
+            )
 
 
 class RemoteNonFinite(NonFiniteError):

@@ -1,7 +1,7 @@
 """What a state must be for the DDP hook to go on from it: everything is looked at before anything is taken over.
 
-A state comes from a file, and the file perhaps from another model, another rank or a broken disk.  ValueError, in one sentence, names the
-entry, what it is and what it must be.
+A state comes from a file, and the file perhaps from another model, another rank or a broken disk.  ValueError, in one
+sentence, names the entry, what it is and what it must be.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from nuq.levels.level_sets import Levels
 _COLLECTIVES = ("gather", "two_stage", "server", "hierarchical", "power", "dense")
 _KEYS = ("method", "step", "collective", "coders", "statistics")
 _OWN = (
-    "what its messages left out is each rank's own, so every rank saves its own state.state_dict(), as in f'state{rank}.pt', and loads it "
+    "what its messages left out is each rank's own, so every rank saves its own state.state_dict(), as in "
+    "f'state{rank}.pt', and loads it "
     "again"
 )
 
@@ -46,16 +47,23 @@ def check_head(state: Any, method: str, layers: list[str]) -> None:
     _require(_whole(state.get("rank", 0)), "rank", state.get("rank"), "a whole number from 0 on")
 
 
-def checked(state: dict[str, Any], present: Mapping[str, Any], sizes: Mapping[str, int], rank: int, *, second: bool) -> dict[str, Any]:
-    """The encoders' states, once all else is checked.  present: what ``state_dict`` gives now; sizes: coordinates of every encoded vector.
+def checked(
+    state: dict[str, Any], present: Mapping[str, Any], sizes: Mapping[str, int], rank: int, *, second: bool
+) -> dict[str, Any]:
+    """The encoders' states, once all else is checked.  present: what ``state_dict`` gives now; sizes: coordinates of
+    every encoded vector.
 
-    second: whether the encoders of means must be those of the state.  Where ``auto`` decides, they may have other bits with other ranks:
-    then those of other levels stay as they are.
+    second: whether the encoders of means must be those of the state.  Where ``auto`` decides, they may have other bits
+    with other ranks:  then those of other levels stay as they are.
     """
     _dict(state["coders"], "coders", ("compressor", "second"))
-    _require(isinstance(state["coders"].get("layers", []), list), "coders.layers", state["coders"].get("layers"), "a list")
+    _require(
+        isinstance(state["coders"].get("layers", []), list), "coders.layers", state["coders"].get("layers"), "a list"
+    )
     theirs, ours = by_encoder(state["coders"]), by_encoder(present["coders"])
-    _require(len(theirs) == len(ours), "coders.layers", state["coders"].get("layers"), f"as many as here, {len(ours) - 1}")
+    _require(
+        len(theirs) == len(ours), "coders.layers", state["coders"].get("layers"), f"as many as here, {len(ours) - 1}"
+    )
     for number, (their, our) in enumerate(zip(theirs, ours, strict=True)):
         where = f"coders.layers[{number - 1}]" if number else "coders"
         _check_encoder(their, our, sizes, where, second=second)
@@ -66,7 +74,9 @@ def checked(state: dict[str, Any], present: Mapping[str, Any], sizes: Mapping[st
     for number, row in present["statistics"].items():
         _tensor(found[number], f"statistics[{number}]", row.dtype, row.shape)
     every = [
-        their if second or _num_levels(their["second"]) == _num_levels(our["second"]) else {**their, "second": our["second"]}
+        their
+        if second or _num_levels(their["second"]) == _num_levels(our["second"])
+        else {**their, "second": our["second"]}
         for their, our in zip(theirs, ours, strict=True)
     ]
     return {**every[0], "layers": every[1:]}
@@ -74,7 +84,12 @@ def checked(state: dict[str, Any], present: Mapping[str, Any], sizes: Mapping[st
 
 def rank_of(state: Mapping[str, Any]) -> int | None:
     """The rank that a checked state is of; None where it says nothing."""
-    workers = [worker for own in by_encoder(state["coders"]) for memory in own.get("memories", ()) for worker in memory["workers"]]
+    workers = [
+        worker
+        for own in by_encoder(state["coders"])
+        for memory in own.get("memories", ())
+        for worker in memory["workers"]
+    ]
     return state.get("rank", workers[0] if workers else None)
 
 
@@ -91,7 +106,9 @@ def _rows(state: Mapping[str, Any]) -> Any:
     return {0: state["statistics"]} if isinstance(state["statistics"], Tensor) else state["statistics"]
 
 
-def _check_encoder(saved: Any, present: Mapping[str, Any], sizes: Mapping[str, int], where: str, *, second: bool) -> None:
+def _check_encoder(
+    saved: Any, present: Mapping[str, Any], sizes: Mapping[str, int], where: str, *, second: bool
+) -> None:
     _dict(saved, where, ("compressor", "second"))
     memories = saved.get("memories", [])
     _require(isinstance(memories, list), f"{where}.memories", memories, "a list")
@@ -101,7 +118,9 @@ def _check_encoder(saved: Any, present: Mapping[str, Any], sizes: Mapping[str, i
         _require(_is_list_of(str, kinds), f"{where}.memories[{number}].kinds", kinds, "a list of names")
     theirs, ours = (_kinds(state) for state in (saved, present))
     if theirs != ours:
-        raise ValueError(f"a state with {theirs or 'no memory'}: the feedback of these settings takes one with {ours or 'none'}")
+        raise ValueError(
+            f"a state with {theirs or 'no memory'}: the feedback of these settings takes one with {ours or 'none'}"
+        )
     for name in ("compressor", "second"):
         _check_compressor(saved[name], present[name], f"{where}.{name}", as_many=second or name == "compressor")
     for number, memory in enumerate(memories):
@@ -144,7 +163,9 @@ def _check_compressor(saved: Any, present: Mapping[str, Any], where: str, *, as_
         _require(_whole(worker), f"{where}.by_worker", worker, "by rank")
         _dict(kept, f"{where}.by_worker[{worker!r}]")
         for name, entry in kept.items():
-            good = isinstance(entry, list | tuple) and len(entry) == 2 and _whole(entry[0]) and _are_thresholds(entry[1])
+            good = (
+                isinstance(entry, list | tuple) and len(entry) == 2 and _whole(entry[0]) and _are_thresholds(entry[1])
+            )
             _require(good, f"{where}.by_worker[{worker!r}][{name!r}]", entry, "a number and two rows of thresholds")
 
 
@@ -195,7 +216,9 @@ def _tensor(value: Any, where: str, dtype: torch.dtype, shape: Sequence[int] | N
     good = good and not value.is_meta and not value.requires_grad
     found = f"{value.dtype}{list(value.shape)}".removeprefix("torch.") if isinstance(value, Tensor) else value
     _require(good, where, found, f"a {str(dtype).removeprefix('torch.')} tensor with numbers and without a gradient")
-    _require(shape is None or value.shape == torch.Size(shape), where, list(value.shape), f"of shape {list(shape or ())}")
+    _require(
+        shape is None or value.shape == torch.Size(shape), where, list(value.shape), f"of shape {list(shape or ())}"
+    )
     _require(bool(torch.isfinite(value).all()), where, "numbers that are infinite or none", "finite")
 
 

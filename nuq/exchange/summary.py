@@ -17,22 +17,32 @@ def of_bytes(sent: int, num_coordinates: int, world: int, steps: int) -> str:
     if not steps or world == 1:
         return f"This rank sent {_bytes(sent)}."
     plain = {name: steps * ring_bytes(num_coordinates, world, each) for name, each in (("float32", 4), ("bfloat16", 2))}
-    beside = [f"an all-reduce of {name} sends {_bytes(count)} ({count / max(sent, 1):.1f} times as much)" for name, count in plain.items()]
+    beside = [
+        f"an all-reduce of {name} sends {_bytes(count)} ({count / max(sent, 1):.1f} times as much)"
+        for name, count in plain.items()
+    ]
     return f"This rank sent {_bytes(sent)}, where {' and '.join(beside)}."
 
 
 def of_gate(asked: bool, measured: Mapping[str, float], num_coordinates: int, chosen: str, steps: int) -> str:
-    """What the gate decided.  measured: seconds of a mean by collective, ``dense`` last; num_coordinates: of a step; steps: since then."""
+    """What the gate decided.  measured: seconds of a mean by collective, ``dense`` last; num_coordinates: of a step;
+    steps: since then.
+    """
     if not asked:
         return "Time against bfloat16 was not measured (gate=True does)."
     if not measured:
-        return f"The gate has said dense before this start: {_DENSE}." if chosen == "dense" else "The gate has not measured yet."
+        return (
+            f"The gate has said dense before this start: {_DENSE}."
+            if chosen == "dense"
+            else "The gate has not measured yet."
+        )
     (name, compressed), (_, dense) = measured.items()
     word = f"{_DENSE} since" if chosen == "dense" else f"messages by {name} since"
     probed = min(num_coordinates, gate.MOST)
     saved = abs(dense - compressed) * num_coordinates / max(probed, 1) * steps
     return (
-        f"The gate measured {1e3 * compressed:.3g} ms by {name} and {1e3 * dense:.3g} ms in bfloat16 for {probed:,} coordinates: "
+        f"The gate measured {1e3 * compressed:.3g} ms by {name} and {1e3 * dense:.3g} ms in bfloat16 for {probed:,} "
+        f"coordinates: "
         f"{word}, which saved about {saved:.3g} s of exchange in {steps} steps."
     )
 

@@ -1,9 +1,10 @@
 """Bytes from rank to rank, counted where they are handed to the network, over any torch.distributed backend.
 
-Everything that the collectives of this library send goes through ``Transport.swap``: every rank sends to and receives from others directly.
-An operation that fails therefore fails with a certain rank.  That one may only have given up on another: so each rank writes into the
-group's store whom it misses, all follow that to the rank that misses nobody, and every error names the same one.  Where the store has ended
-with the others, a rank that was away for longer than they wait for it names itself.
+Everything that the collectives of this library send goes through ``Transport.swap``: every rank sends to and receives
+from others directly.  An operation that fails therefore fails with a certain rank.  That one may only have given up on
+another: so each rank writes into the group's store whom it misses, all follow that to the rank that misses nobody, and
+every error names the same one.  Where the store has ended with the others, a rank that was away for longer than they
+wait for it names itself.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ _asked: list[int] = []  # whether this process has, once it missed a rank
 
 
 class Absence:
-    """How long this process took from one exchange to the next: a rank that the others have given up by then knows it from that."""
+    """How long this process took from one exchange to the next: a rank that the others have given up by then knows it
+    from that.
+    """
 
     def __init__(self) -> None:
         self._ended = time.monotonic()
@@ -76,10 +79,11 @@ def _ask_store(ask: Callable[[Store], str]) -> str:
 
 
 def _first_told(mine: str | None, grace_s: float) -> str:
-    """Who is lost and how, on all ranks the same; ``mine``: whom this rank misses ("2 is gone"), None where it cannot tell.
+    """Who is lost and how, on all ranks the same; ``mine``: whom this rank misses ("2 is gone"), None where it cannot
+    tell.
 
-    It may miss one that has only given up on another in its turn.  So each rank writes whom it misses, leaves the others ``grace_s`` to do
-    so, and follows what they wrote; the first one's answer is everyone's.
+    It may miss one that has only given up on another in its turn.  So each rank writes whom it misses, leaves the
+    others ``grace_s`` to do so, and follows what they wrote; the first one's answer is everyone's.
     """
     me = dist.get_rank()
 
@@ -105,7 +109,8 @@ def _first_told(mine: str | None, grace_s: float) -> str:
 def culprit(start: int, missed_by: Callable[[int], str]) -> str:
     """From whom ``start`` misses to whom that one misses, and so on, to the rank that misses nobody: "2 is gone".
 
-    missed_by: the same of any rank, empty for one that has not said.  A rank that was late finds that the others have gone: it is blamed.
+    missed_by: the same of any rank, empty for one that has not said.  A rank that was late finds that the others have
+    gone: it is blamed.
     """
     said, seen = missed_by(start), {start}
     while True:
@@ -132,13 +137,14 @@ def _until_all_have_asked() -> None:
 def apart(group: dist.ProcessGroup) -> dist.ProcessGroup:
     """All ranks once more, as a group of their own.  A collective call: every rank makes it.
 
-    A backend matches collectives by their order, so what a thread of ours issues must not share a group with what another thread does
-    (DDP's own in the backward pass: its map of unused parameters, synchronised batch norm).  ValueError for a part of the ranks, of which
-    only all together can make a group.
+    A backend matches collectives by their order, so what a thread of ours issues must not share a group with what
+    another thread does (DDP's own in the backward pass: its map of unused parameters, synchronised batch norm).
+    ValueError for a part of the ranks, of which only all together can make a group.
     """
     if dist.get_world_size(group) < dist.get_world_size():
         raise ValueError(
-            f"a group of {dist.get_world_size(group)} of the {dist.get_world_size()} ranks, which others may use: make a second one by "
+            f"a group of {dist.get_world_size(group)} of the {dist.get_world_size()} ranks, which others may use: "
+            f"make a second one by "
             "torch.distributed.new_group for this state alone and give it as group"
         )
     made = dist.new_group(backend=dist.get_backend(group))
@@ -157,7 +163,11 @@ class Swap:
 
     def __init__(self, transport: Transport, received: dict[int, Tensor], operations: list[Any]) -> None:
         self.works: list[tuple[int, Any]] = []
-        self._links, self._received, self._operations = transport, received, operations  # the last keeps what is sent alive
+        self._links, self._received, self._operations = (
+            transport,
+            received,
+            operations,
+        )  # the last keeps what is sent alive
 
     def wait(self) -> dict[int, Tensor]:
         """What every rank sent, by rank."""
@@ -177,12 +187,15 @@ class Swap:
 class Transport:
     """The ranks of a process group (None: this process alone).
 
-    timeout_s: how long to wait for a rank before it counts as lost.  device: where the gradients lie (the CPU, unless told otherwise).
-    bytes_sent: by purpose, this rank's own.  siblings: others, of other groups, that are of no use any more when a rank of these is lost.
-    All ranks have to build the Transport of a group in the same order: their number keeps their messages apart.
+    timeout_s: how long to wait for a rank before it counts as lost.  device: where the gradients lie (the CPU, unless
+    told otherwise).  bytes_sent: by purpose, this rank's own.  siblings: others, of other groups, that are of no use
+    any more when a rank of these is lost.  All ranks have to build the Transport of a group in the same order: their
+    number keeps their messages apart.
     """
 
-    def __init__(self, group: dist.ProcessGroup | None, *, timeout_s: float = 300.0, device: torch.device | None = None) -> None:
+    def __init__(
+        self, group: dist.ProcessGroup | None, *, timeout_s: float = 300.0, device: torch.device | None = None
+    ) -> None:
         if not (math.isfinite(timeout_s) and timeout_s > 0):
             raise ValueError(f"timeout_s={timeout_s}: must be a number of seconds above 0")
         self.group = group
@@ -195,7 +208,9 @@ class Transport:
         self._exchanges = itertools.count(1)
         cuda = device is not None and device.type == "cuda"
         self._nccl = cuda and group is not None and backend_of(group, "cuda") == "nccl"
-        self.device = device if self._nccl and device is not None else torch.device("cpu")  # where tensors have to lie to be sent
+        self.device = (
+            device if self._nccl and device is not None else torch.device("cpu")
+        )  # where tensors have to lie to be sent
         self.siblings: list[Transport] = []
         self._abandoned: list[object] = []  # what failed operations may still read or write
 
@@ -237,7 +252,9 @@ class Transport:
         return swap
 
     def to_all(self, data: Tensor, sizes: list[int], purpose: str) -> list[Tensor]:
-        """The same bytes to every rank: what all ranks sent, in rank order, this one's included.  sizes: of every rank."""
+        """The same bytes to every rank: what all ranks sent, in rank order, this one's included.  sizes:
+        of every rank.
+        """
         others = [rank for rank in range(self.world) if rank != self.rank]
         received = self.swap(dict.fromkeys(others, data), {rank: sizes[rank] for rank in others}, purpose)
         return [data if rank == self.rank else received[rank] for rank in range(self.world)]
@@ -245,7 +262,9 @@ class Transport:
     def all_gather(self, tensor: Tensor, purpose: str) -> list[Tensor]:
         """Equally shaped tensors of all ranks, in rank order."""
         data = tensor.contiguous().view(-1).view(torch.uint8)
-        return [row.view(tensor.dtype).view(tensor.shape) for row in self.to_all(data, [data.numel()] * self.world, purpose)]
+        return [
+            row.view(tensor.dtype).view(tensor.shape) for row in self.to_all(data, [data.numel()] * self.world, purpose)
+        ]
 
     def broadcast(self, tensor: Tensor, purpose: str) -> None:
         """The first rank's numbers to all, in place."""
@@ -288,7 +307,9 @@ class Transport:
         absence.begins()
 
     def _missing(self) -> int | None:
-        """The rank that does not answer, after an operation of all ranks that does not tell which one broke it; None: not to be found."""
+        """The rank that does not answer, after an operation of all ranks that does not tell which one broke it; None:
+        not to be found.
+        """
         if self._nccl:  # after an error it cannot be used again
             return None
         others = [rank for rank in range(self.world) if rank != self.rank]
@@ -306,7 +327,8 @@ class Transport:
         return others[0]
 
     def _hang_up(self) -> None:
-        """Close this rank's connections in the group, which the lost one has broken: who waits for this rank then asks the store, too.
+        """Close this rank's connections in the group, which the lost one has broken: who waits for this rank then asks
+        the store, too.
 
         Without that, such a rank would notice first when this process ends, and the store may end with it.
         """
@@ -320,7 +342,8 @@ class Transport:
                     work.wait(timedelta(milliseconds=1))
 
     def lost(self, rank: int | None, error: BaseException, *, grace_s: float = 0.0) -> RankLost:
-        """The error that names the rank which was found missing first, by its number among all, as far as the store still tells.
+        """The error that names the rank which was found missing first, by its number among all, as far as the store
+        still tells.
 
         rank: with which an operation failed; None: it does not say, so the ranks are called one by one.
         grace_s: time left to that rank to say first whom it misses itself.
@@ -332,7 +355,9 @@ class Transport:
         why = re.sub(r"^\[[^]]*\] *", "", text).split(". ")[0]  # without the place in gloo's sources
         how = _LATE if "imed out" in why else _GONE
         if dist.get_world_size() > 2:
-            grace_s = max(grace_s, min(_GRACE_S, self.timeout.total_seconds() / 4))  # shorter than others wait for this one
+            grace_s = max(
+                grace_s, min(_GRACE_S, self.timeout.total_seconds() / 4)
+            )  # shorter than others wait for this one
         if first := _first_told(None if name is None else f"{name} {how}", grace_s):
             number, _, how = first.partition(" ")
             name = int(number)
@@ -340,7 +365,9 @@ class Transport:
                 transport._hang_up()
             if dist.get_rank() == 0:
                 _until_all_have_asked()
-        elif how == _GONE and absence.seconds > self.timeout.total_seconds():  # the others gave up, and the store ended with them
+        elif (
+            how == _GONE and absence.seconds > self.timeout.total_seconds()
+        ):  # the others gave up, and the store ended with them
             name, how = dist.get_rank(), f"{_LATE}, {absence.seconds:.0f} s after its last exchange"
         world = dist.get_world_size()
         who = f"rank {name} of {world}" if name is not None else f"one of the {world} ranks"

@@ -1,25 +1,30 @@
-r"""A matrix or vector as a sum of atoms, of which few are kept at random so that the expectation is the whole (ATOMO's mathematics).
+r"""A matrix or vector as a sum of atoms, of which few are kept at random so that the expectation is the whole (ATOMO's
+mathematics).
 
-``A = sum_i lambda_i a_i`` with ``|a_i| = 1``; an atom that is kept, with probability p_i, counts ``1 / p_i`` times.  For atoms that are
-orthogonal to one another the expected squared error is ``sum_i lambda_i^2 (1 / p_i - 1)``, whatever the joint law of what is kept.
+``A = sum_i lambda_i a_i`` with ``|a_i| = 1``; an atom that is kept, with probability p_i, counts ``1 / p_i`` times.
+For atoms that are orthogonal to one another the expected squared error is ``sum_i lambda_i^2 (1 / p_i - 1)``, whatever
+the joint law of what is kept.
 
-**Probabilities** (``water_level``): the least error under ``sum_i p_i <= budget`` has ``p_i = min(1, |lambda_i| / level)``: every atom
-above the level is certain, and every other one counts ``level`` when it is kept (Wang et al., NeurIPS 2018, arXiv 1806.04090,
-Algorithm 1 and Theorem 5).  An atom of size zero is never kept.
+**Probabilities** (``water_level``): the least error under ``sum_i p_i <= budget`` has
+``p_i = min(1, |lambda_i| / level)``: every atom above the level is certain, and every other one counts ``level`` when
+it is kept (Wang et al., NeurIPS 2018, arXiv 1806.04090, Algorithm 1 and Theorem 5).  An atom of size zero is never
+kept.
 
-**Which are kept** (``drawn``): the paper tosses a coin for each; here one random number indices equally spaced marks on the line of the
-probabilities laid end to end (systematic sampling: Madow, 1949).  Each atom is kept as probably as before, and their number is
-the budget, so it is never zero and a message has a bound.  The paper's code draws again where nothing was kept, which biases.
-Entries (``tossed``) are many, and have their coins.
+**Which are kept** (``drawn``): the paper tosses a coin for each; here one random number indices equally spaced marks on
+the line of the probabilities laid end to end (systematic sampling: Madow, 1949).  Each atom is kept as probably as
+before, and their number is the budget, so it is never zero and a message has a bound.  The paper's code draws again
+where nothing was kept, which biases.  Entries (``tossed``) are many, and have their coins.
 
 **Atoms of a matrix** of m rows and n >= m columns:
 
-- ``exact``: singular values and left vectors from the eigenvectors U of ``A A^T`` in float64, 9 times as fast as an SVD; the right
-  ones as ``A^T u_i``.  ``U U^T = 1`` to 1e-15, so the atoms sum to A however well the singular values are separated.
-- ``randomized`` (Halko, Martinsson and Tropp, 2011, Algorithms 4.3 and 5.1, one power iteration, keyed signs as the test matrix): ``A =
-  Q Q^T A + R`` with few columns in Q.  The singular atoms of the first term and the rows of R, ``e_j R_j^T`` of size ``|R_j|``, share one
-  budget, so that nothing is left out: unbiased as the exact form, which the sketch alone would not be.  This is ours, not the paper's.
-  For a flat spectrum rows cost hardly more error than singular atoms: both sums of sizes are at most ``sqrt(m) |R|``.
+- ``exact``: singular values and left vectors from the eigenvectors U of ``A A^T`` in float64, 9 times as fast as an
+  SVD; the right ones as ``A^T u_i``.  ``U U^T = 1`` to 1e-15, so the atoms sum to A however well the singular values
+  are separated.
+- ``randomized`` (Halko, Martinsson and Tropp, 2011, Algorithms 4.3 and 5.1, one power iteration, keyed signs as the
+  test matrix): ``A = Q Q^T A + R`` with few columns in Q.  The singular atoms of the first term and the rows of R,
+  ``e_j R_j^T`` of size ``|R_j|``, share one budget, so that nothing is left out: unbiased as the exact form, which the
+  sketch alone would not be.  This is ours, not the paper's.  For a flat spectrum rows cost hardly more error than
+  singular atoms: both sums of sizes are at most ``sqrt(m) |R|``.
 
 Atoms below 2^-22 of the largest are rounding errors of float32 and count as zero.
 """
@@ -64,14 +69,20 @@ def water_level(largest: Float64[Tensor, " k"], beyond: float, budget: float) ->
 
 
 def keep_probabilities(sizes: Float64[Tensor, " n"], budget: float) -> Float64[Tensor, " n"]:
-    """The probabilities of least expected error: of sizes >= 0, any order; their sum is the budget or the number of sizes above zero."""
+    """The probabilities of least expected error: of sizes >= 0, any order; their sum is the budget or the number of
+    sizes above zero.
+    """
     level = water_level(sizes.sort(descending=True).values, 0.0, budget)
     return (sizes / level).clamp(max=1.0) if level > 0 else (sizes > 0).double()
 
 
 def drawn(p: Float64[Tensor, " n"], uniform: float) -> Int64[Tensor, " kept"]:
-    """Atoms kept by systematic sampling, ascending; floor or ceil of ``sum p`` of them.  uniform: in [0, 1), of at most 32 bits."""
-    order = p.argsort(descending=True, stable=True)  # certain ones first: their ends are whole numbers, which marks cannot miss
+    """Atoms kept by systematic sampling, ascending; floor or ceil of ``sum p`` of them.  uniform: in [0, 1), of at most
+    32 bits.
+    """
+    order = p.argsort(
+        descending=True, stable=True
+    )  # certain ones first: their ends are whole numbers, which marks cannot miss
     ends = p[order].cumsum(0)
     total = float(ends[-1]) if p.numel() else 0.0
     marks = uniform + torch.arange(math.ceil(total), dtype=torch.float64, device=p.device)
@@ -79,7 +90,9 @@ def drawn(p: Float64[Tensor, " n"], uniform: float) -> Int64[Tensor, " kept"]:
 
 
 def tossed(x: Float32[Tensor, " n"], level: float, words: Words) -> Int32[Tensor, " kept"]:
-    """Coordinates kept, each by a coin of its own, ascending: where ``h 2^-32 level < |x|``, ``h`` being step 6 of ``nuq.kernels.operators``."""
+    """Coordinates kept, each by a coin of its own, ascending: where ``h 2^-32 level < |x|``, ``h`` being step 6 of
+    ``nuq.kernels.operators``.
+    """
     if x.device.type == "cpu" and native.library() is not None:
         return torch.from_numpy(kernels.tossed(x.numpy(), level * 2.0**-32, words, torch.get_num_threads()))
     h = reference.hash_bits(x.numel(), words, x.device).to(torch.int64) & 0xFFFFFFFF
@@ -92,7 +105,8 @@ def tossed(x: Float32[Tensor, " n"], level: float, words: Words) -> Int32[Tensor
 def matrix_shape(shape: Sequence[int], form: str = "rows") -> tuple[int, int]:
     """Rows and columns of a tensor of this shape, read in its own order; a vector becomes nearly square (``_folded``).
 
-    form: rows: o x (i h w), one row a filter; pairs: (o i / 2) x (2 h w), as the paper's code (o i x h w where o i is odd).
+    form: rows: o x (i h w), one row a filter; pairs: (o i / 2) x (2 h w), as the paper's code (o i x h w where o i is
+    odd).
     """
     size = math.prod(shape)
     if len(shape) < 2 or not size:
@@ -105,7 +119,9 @@ def matrix_shape(shape: Sequence[int], form: str = "rows") -> tuple[int, int]:
 
 @cache
 def _folded(size: int) -> tuple[int, int]:
-    """Sides of which one is a divisor near sqrt(size), at least 2/3 of it; where there is none, sqrt(size) rows, padded by zeros."""
+    """Sides of which one is a divisor near sqrt(size), at least 2/3 of it; where there is none, sqrt(size) rows, padded
+    by zeros.
+    """
     root = max(math.isqrt(size), 1)
     rows = next((rows for rows in range(root, 2 * root // 3, -1) if size % rows == 0), root)
     return rows, -(-size // rows)
@@ -115,7 +131,8 @@ def _folded(size: int) -> tuple[int, int]:
 class Kept:
     """An estimate of a matrix: ``left^T right``, and ``rows`` to be added at ``indices``.
 
-    left: float32[k, m]; right: float32[k, n], sizes and 1 / p_i in it; indices: int64[q], ascending; rows: float32[q, n].
+    left: float32[k, m]; right: float32[k, n], sizes and 1 / p_i in it; indices: int64[q], ascending; rows: float32[q,
+    n].
     """
 
     left: Tensor
@@ -125,7 +142,9 @@ class Kept:
 
     def check(self, error: type[Exception] = NonFiniteError) -> Kept:
         """The error where the estimate could be beyond float32."""
-        sums = self.left.double().abs().amax(1) @ self.right.double().abs().amax(1) if len(self.left) else torch.zeros(())
+        sums = (
+            self.left.double().abs().amax(1) @ self.right.double().abs().amax(1) if len(self.left) else torch.zeros(())
+        )
         largest = float(sums) + (float(self.rows.abs().max()) if self.rows.numel() else 0.0)
         if not largest < torch.finfo(torch.float32).max:
             raise error(f"atoms that make coordinates up to {largest:.4g}: the estimate overflows float32")
@@ -133,7 +152,10 @@ class Kept:
 
 
 def estimate(matrix: Float32[Tensor, "m n"], budget: int, how: str, key: Key) -> Kept:
-    """Atoms kept of a matrix with m <= n.  how: exact, randomized, or auto: exact up to 64 rows.  NonFiniteError for one not finite."""
+    """Atoms kept of a matrix with m <= n.  how: exact, randomized, or auto: exact up to 64 rows.
+
+    NonFiniteError for one not finite.
+    """
     m = matrix.shape[0]
     flat = matrix.reshape(-1) if matrix.is_contiguous() else matrix.t().reshape(-1)
     largest = float(operators.bucket_scales(flat, flat.numel(), "linf")[0])
@@ -167,7 +189,9 @@ def _gram(wide: Tensor) -> Tensor:
 
 
 def _unit(largest: float) -> float:
-    """A power of two that brings the largest coordinate near 1 and stays a normal number, as does its product with unit vectors."""
+    """A power of two that brings the largest coordinate near 1 and stays a normal number, as does its product with unit
+    vectors.
+    """
     return 2.0 ** min(max(-math.frexp(largest)[1], -100), 126)
 
 
@@ -194,9 +218,13 @@ def _randomized(matrix: Tensor, budget: int, words: Words, uniform: float, unit:
 
 
 def product_sum(left: Float32[Tensor, "k m"], right: Float32[Tensor, "k n"]) -> Float32[Tensor, "m n"]:
-    """``left^T right``, the products added in the order of k with one rounding for each operation: the same bits everywhere."""
+    """``left^T right``, the products added in the order of k with one rounding for each operation: the same bits
+    everywhere.
+    """
     if left.device.type == "cpu" and native.library() is not None:
-        return torch.from_numpy(kernels.product_sum(left.contiguous().numpy(), right.contiguous().numpy(), torch.get_num_threads()))
+        return torch.from_numpy(
+            kernels.product_sum(left.contiguous().numpy(), right.contiguous().numpy(), torch.get_num_threads())
+        )
     total = torch.zeros(left.shape[1], right.shape[1], dtype=torch.float32, device=left.device)
     for down, along in zip(left, right, strict=True):
         total += down[:, None] * along

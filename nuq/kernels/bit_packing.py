@@ -1,7 +1,8 @@
 """Codes as packed bytes: b bits each, or five ternary codes to a byte.
 
-A packing is a number: 0 for ternary, else the bits of one code.  Code ``i`` of width ``b`` fills bits ``[i*b, (i+1)*b)`` of a
-little-endian bit stream; five ternary codes are the base-3 digits of one byte, lowest first.  The last byte is padded with zeros.
+A packing is a number: 0 for ternary, else the bits of one code.  Code ``i`` of width ``b`` fills bits
+``[i*b, (i+1)*b)`` of a little-endian bit stream; five ternary codes are the base-3 digits of one byte, lowest first.
+The last byte is padded with zeros.
 """
 
 from __future__ import annotations
@@ -96,4 +97,8 @@ def _unpacked(packed: UInt8[Tensor, " bytes"], packing: int) -> Int32[Tensor, " 
     for byte in range(packing):
         words |= groups[:, byte].to(torch.int64) << (8 * byte)
     mask = (1 << packing) - 1
-    return torch.stack([(words >> (packing * position)) & mask for position in range(8)], dim=1).to(torch.int32).reshape(-1)
+    return (
+        torch.stack([(words >> (packing * position)) & mask for position in range(8)], dim=1)
+        .to(torch.int32)
+        .reshape(-1)
+    )

@@ -1,15 +1,21 @@
-"""float32 as shorter floating-point numbers, rounded at random.  Plain PyTorch on any device, C++ where it is built: the same bits.
+"""float32 as shorter floating-point numbers, rounded at random.
 
-A coordinate goes to the number below or above it in size, with probabilities that make the expectation the coordinate itself.  ``h`` is
-its 32-bit hash (``nuq.kernels.operators``, step 6), ``u = (h >> 8) 2^-24``, and a float32 of bits ``s`` (sign) and ``a`` (the others) is meant.
+Plain PyTorch on any device, C++ where it is built: the same bits.
 
-- bf16: ``min(a + (h >> 16), most 2^16 + 0xFFFF) >> 16``: the last 16 bits are the probability.  Exactly unbiased, denormals included.
-- fp16, of ``y = |x| scale``: from ``2^-14`` on ``(a + (h >> 19) - (112 << 23)) >> 13``, exactly unbiased; below, in units of ``2^-24``,
-  ``k + (u < y - k)`` with ``k = floor(y)``.  At most ``most``.
-- fp8 likewise, with m = 2 (e5m2) or 3 (e4m3) bits of mantissa: from ``2^-14`` or ``2^-6`` on ``(a + (h >> (9 + m)) - offset) >> (23 - m)``
-  with an offset of ``112 << 23`` or ``120 << 23``; below, in units of ``2^-16`` or ``2^-9``.
-- natural (Horvath et al., 2019): the powers of two ``2^(least - 127) 2^j``, j = 0 .. 126, as 1 + j, and 0.  From the smallest power on
-  ``((a + (h >> 9)) >> 23) - least + 1``, exactly unbiased since the mantissa is the probability; below it ``u < |x| / 2^(least - 127)``.
+A coordinate goes to the number below or above it in size, with probabilities that make the expectation the coordinate
+itself.  ``h`` is its 32-bit hash (``nuq.kernels.operators``, step 6), ``u = (h >> 8) 2^-24``, and a float32 of bits
+``s`` (sign) and ``a`` (the others) is meant.
+
+- bf16: ``min(a + (h >> 16), most 2^16 + 0xFFFF) >> 16``: the last 16 bits are the probability.  Exactly unbiased,
+  denormals included.
+- fp16, of ``y = |x| scale``: from ``2^-14`` on ``(a + (h >> 19) - (112 << 23)) >> 13``, exactly unbiased; below, in
+  units of ``2^-24``, ``k + (u < y - k)`` with ``k = floor(y)``.  At most ``most``.
+- fp8 likewise, with m = 2 (e5m2) or 3 (e4m3) bits of mantissa: from ``2^-14`` or ``2^-6`` on
+  ``(a + (h >> (9 + m)) - offset) >> (23 - m)`` with an offset of ``112 << 23`` or ``120 << 23``; below, in units of
+  ``2^-16`` or ``2^-9``.
+- natural (Horvath et al., 2019): the powers of two ``2^(least - 127) 2^j``, j = 0 .. 126, as 1 + j, and 0.  From the
+  smallest power on ``((a + (h >> 9)) >> 23) - least + 1``, exactly unbiased since the mantissa is the probability;
+  below it ``u < |x| / 2^(least - 127)``.
 
 The nearest is what PyTorch's own casts give.
 """
@@ -30,7 +36,8 @@ MOST_POWERS = 127
 
 
 def smallest_power(largest: float) -> int:
-    """natural's ``least`` for a vector whose largest ``|x|`` is 2^-126 or more: 127 powers of two, up to one that is not smaller.
+    """natural's ``least`` for a vector whose largest ``|x|`` is 2^-126 or more: 127 powers of two, up to one that is
+    not smaller.
 
     0 where that one is 2^128, which float32 does not hold.
     """
@@ -40,15 +47,25 @@ def smallest_power(largest: float) -> int:
 
 
 def natural_values(least: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """float32[256], of codes 0 .. 255, and the float32[1] that it has to be multiplied with: step 8's levels and scale."""
+    """float32[256], of codes 0 ..
+
+    255, and the float32[1] that it has to be multiplied with: step 8's levels and scale.
+    """
     positive = torch.cat([torch.zeros(1), torch.exp2(torch.arange(MOST_POWERS, dtype=torch.float64)).to(torch.float32)])
     return torch.cat([positive, -positive]).to(device), torch.tensor([2.0 ** (least - 127)], device=device)
 
 
 def _cast(vector: Tensor, codes: Tensor, format: str, words: Words, **how: int | float) -> bool:
     """In C++, where it can be."""
-    assert vector.dtype == torch.float32 and vector.is_contiguous() and codes.is_contiguous() and codes.numel() == vector.numel()
-    assert codes.dtype == (torch.uint8 if format in ("natural", "fp8") else torch.int16) and codes.device == vector.device
+    assert (
+        vector.dtype == torch.float32
+        and vector.is_contiguous()
+        and codes.is_contiguous()
+        and codes.numel() == vector.numel()
+    )
+    assert (
+        codes.dtype == (torch.uint8 if format in ("natural", "fp8") else torch.int16) and codes.device == vector.device
+    )
     if vector.device.type != "cpu" or native.library() is None:
         return False
     compiled.cast(vector.data_ptr(), vector.numel(), format, codes.data_ptr(), words, torch.get_num_threads(), **how)  # type: ignore[arg-type]

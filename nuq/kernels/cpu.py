@@ -1,8 +1,9 @@
-"""The operators of ``nuq.kernels.operators`` on CPU tensors in C++ (``src/quantize.cpp``, ``src/hadamard.cpp``): the bits of ``nuq.kernels.reference``.
+"""The operators of ``nuq.kernels.operators`` on CPU tensors in C++ (``src/quantize.cpp``, ``src/hadamard.cpp``): the
+bits of ``nuq.kernels.reference``.
 
 Every size is checked before an address goes to C++.  Tensors that are not contiguous are copied.  Threads:
-``torch.get_num_threads()``; their number changes no bit.  Where an encoder raises NonFiniteError, scales and packed hold nothing of
-use; where ``decode_`` raises, the total is as it was.
+``torch.get_num_threads()``; their number changes no bit.  Where an encoder raises NonFiniteError, scales and packed
+hold nothing of use; where ``decode_`` raises, the total is as it was.
 """
 
 from __future__ import annotations
@@ -33,10 +34,30 @@ _CPU = torch.device("cpu")
 _POINTER, _LONG, _INT, _WORD, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_uint32, ctypes.c_float
 _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
     "nuq_encode": (
-        [_POINTER, _INT, _LONG, _LONG, _INT, _INT, _FLOAT, _POINTER, _POINTER, _INT, _POINTER, _INT, _INT, _WORD, _WORD, _INT],
+        [
+            _POINTER,
+            _INT,
+            _LONG,
+            _LONG,
+            _INT,
+            _INT,
+            _FLOAT,
+            _POINTER,
+            _POINTER,
+            _INT,
+            _POINTER,
+            _INT,
+            _INT,
+            _WORD,
+            _WORD,
+            _INT,
+        ],
         _LONG,
     ),
-    "nuq_decode": ([_POINTER, _INT, _POINTER, _INT, _POINTER, _INT, _POINTER, _LONG, _LONG, _INT, _INT, _WORD, _WORD, _INT], _INT),
+    "nuq_decode": (
+        [_POINTER, _INT, _POINTER, _INT, _POINTER, _INT, _POINTER, _LONG, _LONG, _INT, _INT, _WORD, _WORD, _INT],
+        _INT,
+    ),
     "nuq_bucket_dots": ([_POINTER, _POINTER, _LONG, _LONG, _POINTER, _INT], None),
     "nuq_leading_bits": ([_LONG, _WORD, _WORD, _INT, _POINTER, _INT], None),
     "nuq_hadamard": ([_POINTER, _LONG, _LONG, _WORD, _WORD, _INT, _INT], None),
@@ -106,7 +127,9 @@ def encode_(
     k1: int,
     stochastic: bool,
 ) -> None:
-    """``ops.encode_``; ValueError for a size, type or packing that does not fit, NonFiniteError for a scale that is not finite."""
+    """``ops.encode_``; ValueError for a size, type or packing that does not fit, NonFiniteError for a scale that is not
+    finite.
+    """
     check_tensor(levels, "levels", _CPU, torch.float32)
     levels = levels.contiguous()
     _encode(vector, levels, levels.numel(), scales, packed, bucket_size, norm, multiple, packing, k0, k1, stochastic)
@@ -128,7 +151,9 @@ def encode_uniform_(
     _encode(vector, None, num_levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1, True)
 
 
-def bucket_scales(vector: Float[Tensor, " n"], bucket_size: int, norm: str, multiple: float = 0.0) -> Float32[Tensor, " scales"]:
+def bucket_scales(
+    vector: Float[Tensor, " n"], bucket_size: int, norm: str, multiple: float = 0.0
+) -> Float32[Tensor, " scales"]:
     """``ops.bucket_scales``: step 2 alone; errors as ``encode_``."""
     check_input(vector, bucket_size, norm)
     scales = torch.empty(num_buckets(vector.numel(), bucket_size) * scales_per_bucket(norm))
@@ -148,7 +173,9 @@ def decode_(
     k0: int,
     k1: int,
 ) -> None:
-    """``ops.decode_``; ValueError for a size or type that does not fit and for codes beyond the levels (nothing is written then)."""
+    """``ops.decode_``; ValueError for a size or type that does not fit and for codes beyond the levels (nothing is
+    written then).
+    """
     check_tensor(total, "a total", _CPU, torch.float32)
     check_decode(total, packed, scales, levels, bucket_size, packing)
     n, num_levels = total.numel(), levels.numel()
@@ -180,7 +207,9 @@ def hadamard_(vector: Float32[Tensor, " n"], block: int, k0: int, k1: int, inver
     check_tensor(vector, "a vector", _CPU, torch.float32)
     check_block(block)
     rotated = _in_place(vector)
-    _function("nuq_hadamard")(rotated.data_ptr(), rotated.numel(), min(block, 1 << 62), k0, k1, inverse, torch.get_num_threads())
+    _function("nuq_hadamard")(
+        rotated.data_ptr(), rotated.numel(), min(block, 1 << 62), k0, k1, inverse, torch.get_num_threads()
+    )
     if rotated is not vector:
         vector.copy_(rotated)
 
@@ -199,5 +228,7 @@ def bucket_dots(a: Float32[Tensor, " n"], b: Float32[Tensor, " n"], bucket_size:
     check_tensor(b, "a vector", _CPU, torch.float32, n)
     a, b = a.contiguous(), b.contiguous()
     sums = torch.empty(num_buckets(n, bucket_size), dtype=torch.float64)
-    _function("nuq_bucket_dots")(a.data_ptr(), b.data_ptr(), n, min(bucket_size, max(n, 1)), sums.data_ptr(), torch.get_num_threads())
+    _function("nuq_bucket_dots")(
+        a.data_ptr(), b.data_ptr(), n, min(bucket_size, max(n, 1)), sums.data_ptr(), torch.get_num_threads()
+    )
     return sums

@@ -1,7 +1,9 @@
-"""What leaves a GPU for the host, because its work is done by the processor: told once each, and listed in docs/wire.md.
+"""What leaves a GPU for the host, because its work is done by the processor: told once each, and listed in
+docs/wire.md.
 
-Everything that grows with a vector passes through ``numpy_of``.  What does not, the heads of messages (``nuq.compressors.message.unpacked``), levels
-and single numbers, is read where it is needed: tens of bytes, and a wait for the GPU.
+Everything that grows with a vector passes through ``numpy_of``.  What does not, the heads of messages
+(``nuq.compressors.message.unpacked``), levels and single numbers, is read where it is needed: tens of bytes, and a wait
+for the GPU.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ PASSES: Final = {
     "checksum": "every message, when it is packed and when it is read; a CRC-32",
     "codes": "one byte a coordinate (two beyond 256 levels) when they are coded, the coded bytes when they are read; "
     "rANS or Huffman coding (`coding=packed` keeps them on the GPU)",
-    "indices": "four bytes a sent coordinate when they are coded, the coded bytes when they are read; the form of the indices is chosen",
+    "indices": "four bytes a sent coordinate when they are coded, the coded bytes when they are read; the form of the "
+    "indices is chosen",
     "sample": "some ten thousand sampled coordinates; clusters, quantiles or a histogram are fitted to them",
-    "statistics": "a histogram's sample or one row a bucket, in the steps before an update of levels; sums in a fixed order",
+    "statistics": "a histogram's sample or one row a bucket, in the steps before an update of levels; sums in a fixed "
+    "order",
     "factor": "rank x rows or rank x columns numbers of 4 bytes, both ways; made orthonormal in a fixed order",
 }
 
@@ -34,4 +38,8 @@ def numpy_of(tensor: Tensor, passes: str) -> NDArray[Any]:
 
 @cache
 def _tell(passes: str) -> None:
-    warnings.warn(f"{passes} of tensors on a GPU pass through the host: {PASSES[passes]} (docs/wire.md)", RuntimeWarning, stacklevel=4)
+    warnings.warn(
+        f"{passes} of tensors on a GPU pass through the host: {PASSES[passes]} (docs/wire.md)",
+        RuntimeWarning,
+        stacklevel=4,
+    )

@@ -1,8 +1,8 @@
 """The mean of log2 |x| over the nonzeros of a vector, alike on every machine and for any number of threads.
 
-Read from the bits of a float32: its exponent, and for its mantissa's first 8 bits the logarithm of the middle of the numbers that share
-them, in units of 2^-16.  The sum is one of integers, whose order changes nothing; one logarithm is at most .003 off, the mean far less.
-Denormal numbers count as 2^-126.
+Read from the bits of a float32: its exponent, and for its mantissa's first 8 bits the logarithm of the middle of the
+numbers that share them, in units of 2^-16.  The sum is one of integers, whose order changes nothing; one logarithm is
+at most .003 off, the mean far less.  Denormal numbers count as 2^-126.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ def mean_log2(vector: Tensor) -> float:
     else:
         sums = (ctypes.c_int64 * 2)()
         run = loaded.nuq_log_sum
-        run.argtypes, run.restype = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int], None
+        run.argtypes, run.restype = (
+            [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int],
+            None,
+        )
         run(vector.data_ptr(), vector.numel(), _FRACTIONS.ctypes.data, sums, torch.get_num_threads())
         total, count = sums
     return total / count / 2**16 if count else 0.0

@@ -1,12 +1,15 @@
-"""Matrices and their factors: what PowerSGD computes.  Plain PyTorch on any device, C++ where it is built: the same bits on the CPU.
+"""Matrices and their factors: what PowerSGD computes.
 
-A matrix is a float32 vector of ``size`` coordinates in rows of ``columns``; the last row may be shorter, its missing coordinates count as
-zeros.  Factors are rows: ``left`` float32[rank, rows], ``right`` float32[rank, columns].  Every product and every sum is rounded once to
-float32, in this order, whatever the number of threads:
+Plain PyTorch on any device, C++ where it is built: the same bits on the CPU.
 
-- ``left_product``, sum over j of matrix[i, j] right[k, j]: 32 lanes, lane l taking j = l mod 32 in ascending order; then the lanes by
-  halving, ``s[l] += s[l + h]`` for h = 16 .. 1;
-- ``right_product``, sum over i of matrix[i, j] left[k, i]: blocks of 256 rows, each in ascending order, then the blocks;
+A matrix is a float32 vector of ``size`` coordinates in rows of ``columns``; the last row may be shorter, its missing
+coordinates count as zeros.  Factors are rows: ``left`` float32[rank, rows], ``right`` float32[rank, columns].  Every
+product and every sum is rounded once to float32, in this order, whatever the number of threads:
+
+- ``left_product``, sum over j of matrix[i, j] right[k, j]: 32 lanes, lane l taking j = l mod 32 in ascending order;
+  then the lanes by halving, ``s[l] += s[l + h]`` for h = 16 .. 1;
+- ``right_product``, sum over i of matrix[i, j] left[k, i]: blocks of 256 rows, each in ascending order, then the
+  blocks;
 - ``outer_product``, sum over k of left[k, i] right[k, j], in ascending order.
 
 On a GPU they are PyTorch's matrix products, whose bits are the same on equal devices only.
@@ -32,8 +35,10 @@ _DEPENDENT = 1e-5  # of its own norm that a vector has left beside the others: n
 
 
 def columns_of(shape: Sequence[int]) -> int:
-    """Columns of a tensor as a matrix.  From two dimensions on the first one is the rows (a layer's outputs) and all others are the
-    columns, as in the paper; a flat vector becomes as nearly square as can be.  0 for an empty tensor.
+    """Columns of a tensor as a matrix.
+
+    From two dimensions on the first one is the rows (a layer's outputs) and all others are the columns, as in the
+    paper; a flat vector becomes as nearly square as can be.  0 for an empty tensor.
     """
     size = math.prod(shape)
     if len(shape) >= 2:
@@ -68,7 +73,9 @@ def left_product(matrix: Tensor, columns: int, right: Tensor) -> Tensor:
     size, rank = matrix.numel(), right.shape[0]
     if _in_cpp(matrix, right):
         left = torch.empty(rank, num_rows(size, columns))
-        compiled.left_product(matrix.data_ptr(), size, columns, right.data_ptr(), rank, left.data_ptr(), torch.get_num_threads())
+        compiled.left_product(
+            matrix.data_ptr(), size, columns, right.data_ptr(), rank, left.data_ptr(), torch.get_num_threads()
+        )
         return left
     rows = _padded(matrix, columns)
     if matrix.device.type != "cpu":
@@ -90,7 +97,9 @@ def right_product(matrix: Tensor, columns: int, left: Tensor) -> Tensor:
     size, rank = matrix.numel(), left.shape[0]
     if _in_cpp(matrix, left):
         right = torch.empty(rank, columns)
-        compiled.right_product(matrix.data_ptr(), size, columns, left.data_ptr(), rank, right.data_ptr(), torch.get_num_threads())
+        compiled.right_product(
+            matrix.data_ptr(), size, columns, left.data_ptr(), rank, right.data_ptr(), torch.get_num_threads()
+        )
         return right
     rows = _padded(matrix, columns)
     if matrix.device.type != "cpu":
@@ -109,7 +118,9 @@ def outer_product(left: Tensor, right: Tensor, total: Tensor, *, accumulate: boo
     size, (rank, columns) = total.numel(), right.shape
     if _in_cpp(total, left, right):
         threads = torch.get_num_threads()
-        compiled.outer_product(left.data_ptr(), right.data_ptr(), size, columns, rank, total.data_ptr(), accumulate, threads)
+        compiled.outer_product(
+            left.data_ptr(), right.data_ptr(), size, columns, rank, total.data_ptr(), accumulate, threads
+        )
         return
     if total.device.type == "cpu":
         product = left[0, :, None] * right[0]
@@ -125,10 +136,11 @@ def outer_product(left: Tensor, right: Tensor, total: Tensor, *, accumulate: boo
 
 
 def orthonormal(factor: Tensor) -> Tensor:
-    """The rows of ``factor`` float32[rank, length], made orthonormal one after another (Gram-Schmidt, twice, in float64).
+    """The rows of ``factor`` float32[rank, length], made orthonormal one after another (Gram-Schmidt, twice, in
+    float64).
 
-    A row that lies in the span of those before it, or is zero, becomes zero.  Computed in NumPy's order of sums by one thread, on the CPU
-    also for a GPU's factors: the same bits on all ranks of one kind of machine.
+    A row that lies in the span of those before it, or is zero, becomes zero.  Computed in NumPy's order of sums by one
+    thread, on the CPU also for a GPU's factors: the same bits on all ranks of one kind of machine.
     """
     wide = numpy_of(factor, "factor").astype(np.float64)
     for k, row in enumerate(wide):
@@ -157,7 +169,9 @@ def _random(columns: int, rank: int, key: Key, device: torch.device | None) -> T
 
 
 def started_again(right: Tensor, key: Key) -> Tensor:
-    """Orthonormal rows that span those of ``right``, the result of the step before; random ones for what it lacks of its rank."""
+    """Orthonormal rows that span those of ``right``, the result of the step before; random ones for what it lacks of
+    its rank.
+    """
     found = orthonormal(right)
     missing = ~found.any(dim=1)
     if not bool(missing.any()):

@@ -1,4 +1,6 @@
-"""Encode and decode: the operators, with their arguments in words.  ``torch.ops.nuq`` chooses an implementation by device.
+"""Encode and decode: the operators, with their arguments in words.
+
+``torch.ops.nuq`` chooses an implementation by device.
 
 What they compute, to the bit, stands in ``nuq.kernels.spec``.
 """
@@ -20,11 +22,14 @@ from nuq.kernels.spec import Key, Words, check_block, check_input, words_of
 
 _LIBRARY = torch.library.Library("nuq", "DEF")
 SCHEMAS = {
-    "encode_": "(Tensor vector, Tensor levels, Tensor(a!) scales, Tensor(b!) packed, int bucket_size, str norm, float multiple, "
+    "encode_": "(Tensor vector, Tensor levels, Tensor(a!) scales, Tensor(b!) packed, int bucket_size, str norm, float "
+    "multiple, "
     "int packing, int k0, int k1, bool stochastic) -> ()",
-    "encode_uniform_": "(Tensor vector, int num_levels, Tensor(a!) scales, Tensor(b!) packed, int bucket_size, str norm, "
+    "encode_uniform_": "(Tensor vector, int num_levels, Tensor(a!) scales, Tensor(b!) packed, int bucket_size, str "
+    "norm, "
     "float multiple, int packing, int k0, int k1) -> ()",
-    "decode_": "(Tensor packed, Tensor scales, Tensor levels, Tensor(a!) total, int bucket_size, int packing, bool accumulate, "
+    "decode_": "(Tensor packed, Tensor scales, Tensor levels, Tensor(a!) total, int bucket_size, int packing, bool "
+    "accumulate, "
     "bool dither, int k0, int k1) -> ()",
     "hadamard_": "(Tensor(a!) vector, int block, int k0, int k1, bool inverse) -> ()",
 }
@@ -85,7 +90,8 @@ def encode_(
 
     vector: float32, bfloat16 or float16 [n], contiguous.  levels: float32[L], rising from -1 to 1, 2 <= L <= 512.
     scales: float32[ceil(n / bucket_size) * scales_per_bucket(norm)].  packed: uint8[coding.packed_bytes(n, packing)].
-    multiple: of rms.  NonFiniteError for a scale that is not finite; ValueError for arguments outside the specification.
+    multiple: of rms.  NonFiniteError for a scale that is not finite; ValueError for arguments outside the
+    specification.
     """
     check_input(vector, bucket_size, norm)
     k0, k1 = words_of(key)
@@ -107,7 +113,10 @@ def encode_uniform_(
     """Steps 1 to 3 and 5 to 7: as ``encode_`` for ``num_levels`` equally spaced levels; norm: l2, linf or rms."""
     check_input(vector, bucket_size, norm)
     if norm == "quantile":
-        raise ValueError("norm='quantile': uniform levels take l2, linf or rms (under quantile the outer levels are not equally spaced)")
+        raise ValueError(
+            "norm='quantile': uniform levels take l2, linf or rms (under quantile the outer levels are not equally "
+            "spaced)"
+        )
     k0, k1 = words_of(key)
     torch.ops.nuq.encode_uniform_(vector, num_levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1)
 
@@ -123,7 +132,9 @@ def decode_(
     accumulate: bool,
     dither: Key | Words | None = None,
 ) -> None:
-    """Step 8 into ``total`` float32[n], or added to it.  dither: the encoder's key; ValueError for codes beyond the levels."""
+    """Step 8 into ``total`` float32[n], or added to it.  dither: the encoder's key; ValueError for codes beyond the
+    levels.
+    """
     k0, k1 = words_of(dither) if dither else (0, 0)
     torch.ops.nuq.decode_(packed, scales, levels, total, bucket_size, packing, accumulate, dither is not None, k0, k1)
 
@@ -139,7 +150,9 @@ def bucket_scales(vector: Tensor, bucket_size: int, norm: str, multiple: float =
     """Step 2 alone: float32[ceil(n / bucket_size) * scales_per_bucket(norm)]; errors as ``encode_``."""
 
     check_input(vector, bucket_size, norm)
-    return (_cpu_kernels() if vector.device.type == "cpu" else reference).bucket_scales(vector, bucket_size, norm, multiple)
+    return (_cpu_kernels() if vector.device.type == "cpu" else reference).bucket_scales(
+        vector, bucket_size, norm, multiple
+    )
 
 
 def bucket_dots(a: Tensor, b: Tensor, bucket_size: int) -> Tensor:

@@ -1,4 +1,6 @@
-"""The operators of ``nuq.kernels.operators`` in plain PyTorch: any device, no compiler, the bits that every other implementation must give."""
+"""The operators of ``nuq.kernels.operators`` in plain PyTorch: any device, no compiler, the bits that every other
+implementation must give.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,16 @@ from jaxtyping import Float, Float32, Float64, Int32, Integer, UInt8
 from torch import Tensor
 
 from nuq.kernels import bit_packing
-from nuq.kernels.spec import MAX_COORDINATES, QUANTILE_FACTOR, SMALLEST_NORM, Key, check_scales, hadamard_blocks, lanes, num_buckets
+from nuq.kernels.spec import (
+    MAX_COORDINATES,
+    QUANTILE_FACTOR,
+    SMALLEST_NORM,
+    Key,
+    check_scales,
+    hadamard_blocks,
+    lanes,
+    num_buckets,
+)
 
 BLOCK = 1024  # coordinates in one tree of the sum of squares
 
@@ -25,10 +36,14 @@ def _shift(x: Tensor, count: int) -> Tensor:
     return (x >> count) & ((1 << (32 - count)) - 1)
 
 
-def hash_bits(num_coordinates: int, key: Key | tuple[int, int], device: torch.device | None = None) -> Int32[Tensor, " n"]:
+def hash_bits(
+    num_coordinates: int, key: Key | tuple[int, int], device: torch.device | None = None
+) -> Int32[Tensor, " n"]:
     """Step 6's ``h`` for coordinates 0 .. num_coordinates-1: int32[num_coordinates] holding 32 random bits each."""
     if num_coordinates > MAX_COORDINATES:
-        raise ValueError(f"num_coordinates={num_coordinates}: one vector holds at most 2^31 coordinates; cut it into several")
+        raise ValueError(
+            f"num_coordinates={num_coordinates}: one vector holds at most 2^31 coordinates; cut it into several"
+        )
     return hashed(torch.arange(num_coordinates, dtype=torch.int32, device=device), key)
 
 
@@ -45,7 +60,9 @@ def hashed(indices: Int32[Tensor, " n"], key: Key | tuple[int, int]) -> Int32[Te
     return x
 
 
-def uniforms(num_coordinates: int, key: Key | tuple[int, int], device: torch.device | None = None) -> Float32[Tensor, " n"]:
+def uniforms(
+    num_coordinates: int, key: Key | tuple[int, int], device: torch.device | None = None
+) -> Float32[Tensor, " n"]:
     """Uniform random numbers in [0, 1) on a grid of 2^-24: float32[num_coordinates]."""
     return _shift(hash_bits(num_coordinates, key, device), 8).to(torch.float32) * 2.0**-24
 
@@ -71,7 +88,9 @@ def bucketed(vector: Float[Tensor, " n"], bucket_size: int) -> Float32[Tensor, "
     return padded.view(count, bucket_size)
 
 
-def bucket_lengths(num_coordinates: int, bucket_size: int, device: torch.device | None = None) -> Float64[Tensor, " buckets"]:
+def bucket_lengths(
+    num_coordinates: int, bucket_size: int, device: torch.device | None = None
+) -> Float64[Tensor, " buckets"]:
     """Coordinates in every bucket."""
     starts = torch.arange(0, num_coordinates, bucket_size, dtype=torch.float64, device=device)
     return (num_coordinates - starts).clamp_max(bucket_size)
@@ -95,7 +114,9 @@ def tree_sum(values: Float64[Tensor, "rows n"]) -> Float64[Tensor, " rows"]:
     return _halve(values)
 
 
-def bucket_scales(vector: Float[Tensor, " n"], bucket_size: int, norm: str, multiple: float = 0.0) -> Float32[Tensor, " scales"]:
+def bucket_scales(
+    vector: Float[Tensor, " n"], bucket_size: int, norm: str, multiple: float = 0.0
+) -> Float32[Tensor, " scales"]:
     """Step 2: float32[num_buckets], under quantile (scale, top) of one bucket after the other; NonFiniteError."""
     buckets = bucketed(vector, bucket_size)
     if not buckets.numel():
@@ -110,7 +131,9 @@ def bucket_scales(vector: Float[Tensor, " n"], bucket_size: int, norm: str, mult
         rms = (tree_sum(buckets.to(torch.float64).square()) / lengths).sqrt().to(torch.float32)
         scales = torch.maximum(largest, rms * torch.tensor(multiple, dtype=torch.float32, device=vector.device))
     else:
-        low = _lane_quantile(buckets, vector.numel() - (len(buckets) - 1) * buckets.shape[1], lanes(bucket_size, vector.numel()))
+        low = _lane_quantile(
+            buckets, vector.numel() - (len(buckets) - 1) * buckets.shape[1], lanes(bucket_size, vector.numel())
+        )
         scale = QUANTILE_FACTOR * torch.where(low < SMALLEST_NORM, largest, low)
         scales = torch.stack([scale, largest], dim=1)
         scales = torch.where(largest[:, None] < SMALLEST_NORM, torch.zeros_like(scales), scales).reshape(-1)
@@ -124,7 +147,9 @@ def bucket_dots(a: Float32[Tensor, " n"], b: Float32[Tensor, " n"], bucket_size:
 
 
 def _lane_quantile(buckets: Float32[Tensor, "buckets size"], last: int, num_lanes: int) -> Float32[Tensor, " buckets"]:
-    """The smallest of the lanes' maxima; a lane of the last bucket without a coordinate (it has ``last`` of them) is left out."""
+    """The smallest of the lanes' maxima; a lane of the last bucket without a coordinate (it has ``last`` of them) is
+    left out.
+    """
     padded = torch.nn.functional.pad(buckets.abs(), (0, -buckets.shape[1] % num_lanes))
     maxima = padded.view(len(buckets), -1, num_lanes).amax(dim=1)
     if last < num_lanes:
@@ -178,7 +203,11 @@ def quantize(
 
 
 def quantize_uniform(
-    vector: Float[Tensor, " n"], num_levels: int, scales: Float32[Tensor, " scales"], bucket_size: int, key: Key | tuple[int, int]
+    vector: Float[Tensor, " n"],
+    num_levels: int,
+    scales: Float32[Tensor, " scales"],
+    bucket_size: int,
+    key: Key | tuple[int, int],
 ) -> Int32[Tensor, " n"]:
     """Step 5: the code of every coordinate."""
     r, _ = normalized(vector, scales, bucket_size)

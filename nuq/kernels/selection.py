@@ -1,7 +1,7 @@
 """Which coordinates a sparse method sends: indices, ascending, int32[k].
 
-On the CPU in C++ where it is built (``nuq/native/src/select.cpp``), else in PyTorch on any device: the same indices.  Ties go to the
-lowest indices.  Every function raises NonFiniteError where a coordinate is not finite.
+On the CPU in C++ where it is built (``nuq/native/src/select.cpp``), else in PyTorch on any device: the same indices.
+Ties go to the lowest indices.  Every function raises NonFiniteError where a coordinate is not finite.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def top(x: Tensor, share: Share) -> Tensor:
 
 
 def chosen(share: Share, words: Words, device: torch.device) -> Tensor:
-    """Of every bucket the coordinates whose random numbers (``nuq.kernels.operators``, step 6) are smallest: every set of k is as likely."""
+    """Of every bucket the coordinates whose random numbers (``nuq.kernels.operators``, step 6) are smallest: every set
+    of k is as likely.
+    """
     n = share.num_coordinates
     if share.total == n:
         return torch.arange(n, dtype=torch.int32, device=device)
@@ -87,7 +89,9 @@ def at_least(x: Tensor, threshold: float) -> Tensor:
 
 
 def half_of_largest(x: Tensor, bucket_size: int) -> Tensor:
-    """All with 2|x| >= the largest |x| of their bucket; nothing of a bucket of zeros.  bucket_size: 0 for one bucket of all."""
+    """All with 2|x| >= the largest |x| of their bucket; nothing of a bucket of zeros.  bucket_size: 0 for one bucket of
+    all.
+    """
     if not x.numel():
         return torch.empty(0, dtype=torch.int32, device=x.device)
     size = min(bucket_size or x.numel(), x.numel())
@@ -100,14 +104,16 @@ def half_of_largest(x: Tensor, bucket_size: int) -> Tensor:
 
 
 def sampled(x: Tensor, ratio: float) -> Tensor:
-    """About the k = max(1, ceil(ratio n)) largest |x|, at most k, from the threshold that a strided sample tells (DGC, Section 3).
+    """About the k = max(1, ceil(ratio n)) largest |x|, at most k, from the threshold that a strided sample tells (DGC,
+    Section 3).
 
-    The sample takes one coordinate in 100 or more; the threshold is its own top-k's smallest.  Where fewer than .8 k coordinates reach
-    it, it is lowered by .8, at most ten times; where more than k do, the largest k of them are sent.  At least one is: the largest.
+    The sample takes one coordinate in 100 or more; the threshold is its own top-k's smallest.  Where fewer than .8 k
+    coordinates reach it, it is lowered by .8, at most ten times; where more than k do, the largest k of them are sent.
+    At least one is: the largest.
 
-    Differences from DGC's code: the sample begins at a fixed place, not at a random one, so that the message depends on the gradient
-    alone; the threshold is never raised, since the exact selection among the survivors costs less than another pass; and among
-    survivors up to 1.3 k it takes the largest, not the first, k.
+    Differences from DGC's code: the sample begins at a fixed place, not at a random one, so that the message depends on
+    the gradient alone; the threshold is never raised, since the exact selection among the survivors costs less than
+    another pass; and among survivors up to 1.3 k it takes the largest, not the first, k.
     """
     n, k = x.numel(), num_kept(x.numel(), ratio)
     stride = n // max(-(-n // SAMPLE_SHARE), math.ceil(2 / ratio), 1)

@@ -1,7 +1,10 @@
-"""One bit per coordinate: on which side of zero it is.  Plain PyTorch on any device, C++ where it is built: the same bits.
+"""One bit per coordinate: on which side of zero it is.
 
-Bit i (``nuq.kernels.bit_packing``) is 1 where ``x_i >= 0``: a bit cannot hold a zero, which goes with the positive coordinates.  The sums of both
-sides of a bucket are float64 trees (``nuq.kernels.operators``, step 2) over ``max(x, 0)`` and ``max(-x, 0)``.
+Plain PyTorch on any device, C++ where it is built: the same bits.
+
+Bit i (``nuq.kernels.bit_packing``) is 1 where ``x_i >= 0``: a bit cannot hold a zero, which goes with the positive
+coordinates.  The sums of both sides of a bucket are float64 trees (``nuq.kernels.operators``, step 2) over
+``max(x, 0)`` and ``max(-x, 0)``.
 """
 
 from __future__ import annotations
@@ -33,12 +36,16 @@ def pack_(vector: Tensor, bits: Tensor) -> None:
 def side_sums(vector: Tensor, bucket_size: int) -> tuple[Tensor, Tensor]:
     """Per bucket, sums of ``|x|`` above zero and below it, and how many coordinates are not below it.
 
-    vector: float32[n], contiguous -> float64[buckets, 2], int64[buckets].  NonFiniteError for a coordinate that is not finite.
+    vector: float32[n], contiguous -> float64[buckets, 2], int64[buckets].  NonFiniteError for a coordinate that is not
+    finite.
     """
     assert vector.is_contiguous() and vector.dtype == torch.float32
     n, device = vector.numel(), vector.device
     buckets = num_buckets(n, bucket_size)
-    sums, counts = torch.zeros(buckets, 2, dtype=torch.float64, device=device), torch.zeros(buckets, dtype=torch.int64, device=device)
+    sums, counts = (
+        torch.zeros(buckets, 2, dtype=torch.float64, device=device),
+        torch.zeros(buckets, dtype=torch.int64, device=device),
+    )
     size = min(bucket_size, max(n, 1))
     if _in_cpp(vector):
         compiled.sum_sides(vector.data_ptr(), n, size, sums.data_ptr(), counts.data_ptr(), torch.get_num_threads())
@@ -58,7 +65,8 @@ def side_sums(vector: Tensor, bucket_size: int) -> tuple[Tensor, Tensor]:
 def write_(bits: Tensor, values: Tensor, total: Tensor, *, bucket_size: int, accumulate: bool) -> None:
     """``total`` becomes, or grows by, every coordinate's value.
 
-    bits: uint8[ceil(n / 8)]; values: float32[buckets, 2], of coordinates below zero and of the others; total: float32[n].
+    bits: uint8[ceil(n / 8)]; values: float32[buckets, 2], of coordinates below zero and of the others; total:
+    float32[n].
     """
     n = total.numel()
     size = min(bucket_size, max(n, 1))
@@ -66,7 +74,9 @@ def write_(bits: Tensor, values: Tensor, total: Tensor, *, bucket_size: int, acc
     assert total.dtype == values.dtype == torch.float32 and values.numel() == 2 * num_buckets(n, bucket_size)
     if _in_cpp(total) and total.is_contiguous():
         bits, values = bits.contiguous(), values.contiguous()
-        compiled.write_sides(bits.data_ptr(), values.data_ptr(), n, size, total.data_ptr(), accumulate, torch.get_num_threads())
+        compiled.write_sides(
+            bits.data_ptr(), values.data_ptr(), n, size, total.data_ptr(), accumulate, torch.get_num_threads()
+        )
         return
     codes = bit_packing.unpack_codes(bits, n, 2, 1).to(torch.int64)
     indices = 2 * (torch.arange(n, device=total.device) // size) + codes

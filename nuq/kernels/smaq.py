@@ -1,23 +1,27 @@
 r"""SmaQ's codes: 6 bits within a standard deviation of the mean, 8 bits beyond, and the specification of their bits.
 
-Three implementations give the same bytes: plain PyTorch (``nuq.kernels.smaq_reference``: any device), C++ (``nuq/native``: CPU) and Triton
-(``nuq/kernels/cuda``: GPU).  A vector of n coordinates, widened to float32, is cut into blocks of 4096.
+Three implementations give the same bytes: plain PyTorch (``nuq.kernels.smaq_reference``: any device), C++
+(``nuq/native``: CPU) and Triton (``nuq/kernels/cuda``: GPU).  A vector of n coordinates, widened to float32, is cut
+into blocks of 4096.
 
-1. Statistics in float64, of the nonzeros: sums of ``x - pivot`` and of its square, in each block by 16 lanes (``i mod 16``) in turn, the
-   lanes and then the blocks (padded with zeros to a power of two) by halving; lowest, highest, number of zeros.  The pivot is 0, and
-   once more the float32 mean where the variance is below ``mean^2 / 2^20``, which cancellation would spoil.
-2. The zeros are masked, if masks are wanted, where they outnumber ``n / bits_inlier``, and where all nonzeros have one sign.  Mean,
-   standard deviation, lowest and highest are those of the nonzeros then, else of all; the former two of a sample where one is asked for
-   and its coordinates differ; both float32, the deviation at least ``2^-126``.  Where lowest = highest nothing but the mask is coded.
-3. With ``factor`` = 1/4 where some ``|x|`` reaches ``2^126``, else 1: ``z = (x factor - mean factor) / (std factor)``, the division as a
-   product with the float32 inverse.  ``|z| > threshold`` makes an outlier.  ``q = min(|z| (S - 1) / threshold, S - 1)`` with
-   ``S = 2^(bits_inlier - 2)``, of outliers ``q = min((|z| - threshold) (T - 1) / (limit - threshold), T - 1)`` with
-   ``T = 2^(bits_outlier - 2)``.
-4. ``k = (int(q 2^24) + (h >> 8)) >> 24``, ``h`` as in ``nuq.kernels.operators``, step 6, of index ``4096 block + j`` for the block's j-th coordinate
-   that has a code; to the nearest with ``2^23`` in place of ``h >> 8``.
-5. The block's bytes: the mask (a bit for every coordinate), if there is one; a class bit for every code, 1: outlier; the low part of
-   every code, which is the low ``bits_inlier - 2`` bits of k and the sign of z above them; of outliers alone the other
-   ``bits_outlier - bits_inlier`` bits of k.  Each of the four is padded with zero bits to whole bytes; lowest bits first.
+1. Statistics in float64, of the nonzeros: sums of ``x - pivot`` and of its square, in each block by 16 lanes
+   (``i mod 16``) in turn, the lanes and then the blocks (padded with zeros to a power of two) by halving; lowest,
+   highest, number of zeros.  The pivot is 0, and once more the float32 mean where the variance is below
+   ``mean^2 / 2^20``, which cancellation would spoil.
+2. The zeros are masked, if masks are wanted, where they outnumber ``n / bits_inlier``, and where all nonzeros have one
+   sign.  Mean, standard deviation, lowest and highest are those of the nonzeros then, else of all; the former two of a
+   sample where one is asked for and its coordinates differ; both float32, the deviation at least ``2^-126``.  Where
+   lowest = highest nothing but the mask is coded.
+3. With ``factor`` = 1/4 where some ``|x|`` reaches ``2^126``, else 1: ``z = (x factor - mean factor) / (std factor)``,
+   the division as a product with the float32 inverse.  ``|z| > threshold`` makes an outlier.
+   ``q = min(|z| (S - 1) / threshold, S - 1)`` with ``S = 2^(bits_inlier - 2)``, of outliers
+   ``q = min((|z| - threshold) (T - 1) / (limit - threshold), T - 1)`` with ``T = 2^(bits_outlier - 2)``.
+4. ``k = (int(q 2^24) + (h >> 8)) >> 24``, ``h`` as in ``nuq.kernels.operators``, step 6, of index ``4096 block + j``
+   for the block's j-th coordinate that has a code; to the nearest with ``2^23`` in place of ``h >> 8``.
+5. The block's bytes: the mask (a bit for every coordinate), if there is one; a class bit for every code, 1: outlier;
+   the low part of every code, which is the low ``bits_inlier - 2`` bits of k and the sign of z above them; of outliers
+   alone the other ``bits_outlier - bits_inlier`` bits of k.  Each of the four is padded with zero bits to whole bytes;
+   lowest bits first.
 6. Decoded: ``mean +- level std`` in float64, clamped to lowest .. highest, to float32; masked zeros are exactly zero.
 """
 
@@ -117,7 +121,10 @@ def _float32(value: float) -> float:
 
 
 def law(vector: Tensor, bits_inlier: int, samples: int, words: Words, *, masks: bool = True) -> tuple[Law, bool]:
-    """Steps 1 and 2: of a vector that is not empty; and whether its zeros are masked.  NonFiniteError for one not finite."""
+    """Steps 1 and 2: of a vector that is not empty; and whether its zeros are masked.
+
+    NonFiniteError for one not finite.
+    """
     n = vector.numel()
     total, squares, zeros, lowest, highest = _measure(vector, 0.0)
     if not math.isfinite(squares):
@@ -148,7 +155,9 @@ def _moments(total: float, squares: float, count: int, pivot: float, zeros: int)
 
 
 def _sampled(vector: Tensor, samples: int, masked: bool, words: Words) -> tuple[float, float] | None:
-    """Mean and variance of as many coordinates from random indices, zeros left out where they are masked; None where all are alike."""
+    """Mean and variance of as many coordinates from random indices, zeros left out where they are masked; None where
+    all are alike.
+    """
     hashes = reference.hash_bits(samples, Key(*words, 0, "samples")).to(torch.int64) & 0xFFFFFFFF
     taken = numpy_of(vector[((hashes * vector.numel()) >> 32).to(vector.device)].to(torch.float64), "sample").tolist()
     taken = [value for value in taken if value or not masked]
@@ -158,11 +167,13 @@ def _sampled(vector: Tensor, samples: int, masked: bool, words: Words) -> tuple[
     return mean, math.fsum((value - mean) ** 2 for value in taken) / len(taken)
 
 
-def encode(vector: Tensor, codes: Codes, law: Law, masked: bool, words: Words | None) -> tuple[Tensor, int, Callable[[Tensor], None]]:
+def encode(
+    vector: Tensor, codes: Codes, law: Law, masked: bool, words: Words | None
+) -> tuple[Tensor, int, Callable[[Tensor], None]]:
     """Steps 3 to 5.  words: of the key; None rounds to the nearest.
 
-    Returns the numbers of codes and of outliers of every block as int16[2, blocks] on the vector's device, the number of bytes of all
-    blocks, and a function that writes them to uint8 memory of that size.
+    Returns the numbers of codes and of outliers of every block as int16[2, blocks] on the vector's device, the number
+    of bytes of all blocks, and a function that writes them to uint8 memory of that size.
     """
     factor = 0.25 if max(-law.lowest, law.highest) >= _LARGE else 1.0
     k0, k1 = words or (0, 0)
@@ -201,7 +212,9 @@ def _encode(vector: Tensor, codes: Tensor, outliers: Tensor, **fields: Any) -> t
     return size, write
 
 
-def decode(data: Tensor, counts: Tensor, codes: Codes, law: Law, masked: bool, total: Tensor, *, accumulate: bool) -> bool:
+def decode(
+    data: Tensor, counts: Tensor, codes: Codes, law: Law, masked: bool, total: Tensor, *, accumulate: bool
+) -> bool:
     """Step 6 into the total float32[n], or added to it; False where the bytes are damaged, the total being as it was.
 
     data: the blocks' bytes; counts: int16[2, blocks], or [1, blocks] where no zeros are masked.

@@ -1,4 +1,7 @@
-"""``nuq.kernels.smaq`` in plain PyTorch: any device, the bits that C++ and Triton must give.  Works through a vector some blocks at a time."""
+"""``nuq.kernels.smaq`` in plain PyTorch: any device, the bits that C++ and Triton must give.
+
+Works through a vector some blocks at a time.
+"""
 
 from __future__ import annotations
 
@@ -157,7 +160,9 @@ class Layout(NamedTuple):
 
 
 def layout(n: int, codes: Tensor, outliers: Tensor, fields: dict[str, Any]) -> Layout:
-    """Of a vector of n coordinates, from the numbers int16[blocks] that its message lists (codes: read where zeros are masked)."""
+    """Of a vector of n coordinates, from the numbers int16[blocks] that its message lists (codes: read where zeros are
+    masked).
+    """
     lengths = reference.bucket_lengths(n, BLOCK, outliers.device).to(torch.int64)
     counts = codes.to(torch.int64) & 0xFFFF if fields["masked"] else lengths
     long = outliers.to(torch.int64) & 0xFFFF

@@ -1,30 +1,33 @@
 r"""The specification of the bits of encode and decode: keys, constants, and the checks of arguments.
 
-Three implementations produce the same bytes from the same input and key: plain PyTorch (``nuq.kernels.reference``: any device), C++
-(``nuq/native``: CPU, where a compiler built it) and Triton (``nuq/kernels/cuda``: GPU).  ``torch.ops.nuq`` chooses by device.
+Three implementations produce the same bytes from the same input and key: plain PyTorch (``nuq.kernels.reference``: any
+device), C++ (``nuq/native``: CPU, where a compiler built it) and Triton (``nuq/kernels/cuda``: GPU).  ``torch.ops.nuq``
+chooses by device.
 
 1. The input (float32, bfloat16 or float16) is widened to float32 and cut into buckets; the last one may be shorter.
-2. Scale of a bucket, float32.  A scale below ``2^-126`` counts as zero (the bucket decodes to zeros); one that is not finite is an
-   error.  With ``s`` the float64 sum of squares by halving (zero-pad the bucket to ``P = 2^k``, cut it into blocks of
-   ``min(P, 1024)``, within each block ``s[i] += s[i + h]`` for ``h = half the block .. 1``, then the same over the blocks' sums):
+2. Scale of a bucket, float32.  A scale below ``2^-126`` counts as zero (the bucket decodes to zeros); one that is not
+   finite is an error.  With ``s`` the float64 sum of squares by halving (zero-pad the bucket to ``P = 2^k``, cut it
+   into blocks of ``min(P, 1024)``, within each block ``s[i] += s[i + h]`` for ``h = half the block .. 1``, then the
+   same over the blocks' sums):
 
    - l2: ``float32(sqrt(s))``;
    - linf: the largest ``|x|``;
    - rms: ``max(linf, multiple * float32(sqrt(s / length)))``;
-   - quantile: two numbers.  ``q`` = the smallest of the lanes' maxima, lane ``j`` being the ``|x_i|`` with ``i = j mod lanes``,
-     ``lanes = 2^floor(log2(min(bucket_size, n) / 32))`` within 1 .. 64 (lanes without a coordinate are left out), or linf where
-     that is below ``2^-126``: about the 94 to 97 % quantile, at the price of a maximum.  The scale is ``64 q``, which few coordinates
-     reach; the second number, ``top = linf``, takes the place of the outermost level times the scale, so nothing is clipped.  Both
-     are zero where linf is below ``2^-126``.
+   - quantile: two numbers.  ``q`` = the smallest of the lanes' maxima, lane ``j`` being the ``|x_i|`` with
+     ``i = j mod lanes``, ``lanes = 2^floor(log2(min(bucket_size, n) / 32))`` within 1 .. 64 (lanes without a coordinate
+     are left out), or linf where that is below ``2^-126``: about the 94 to 97 % quantile, at the price of a maximum.
+     The scale is ``64 q``, which few coordinates reach; the second number, ``top = linf``, takes the place of the
+     outermost level times the scale, so nothing is clipped.  Both are zero where linf is below ``2^-126``.
 
-3. ``inv = 1 / scale`` once per bucket (0 for a zero bucket); ``r = clamp(x * inv, -t, t)`` with ``t = 1``, under quantile
-   ``t = top * inv`` (1 for a zero bucket).
-4. Levels ``l_0 .. l_{L-1}``, under quantile the ends replaced by ``-t`` and ``t`` (interior levels may lie beyond them and are then
-   not used): ``k`` = number of interior levels ``<= r``;
-   ``q = (r - l_k) * w_k`` with ``w_k = 1 / (l_{k+1} - l_k)``; ``code = k + (u < q)``; without stochastic rounding ``code = k``, the
-   interior levels then being thresholds.  Each arithmetic step is one IEEE rounding to float32.
+3. ``inv = 1 / scale`` once per bucket (0 for a zero bucket); ``r = clamp(x * inv, -t, t)`` with ``t = 1``, under
+   quantile ``t = top * inv`` (1 for a zero bucket).
+4. Levels ``l_0 .. l_{L-1}``, under quantile the ends replaced by ``-t`` and ``t`` (interior levels may lie beyond them
+   and are then not used): ``k`` = number of interior levels ``<= r``;  ``q = (r - l_k) * w_k`` with
+   ``w_k = 1 / (l_{k+1} - l_k)``; ``code = k + (u < q)``; without stochastic rounding ``code = k``, the interior levels
+   then being thresholds.  Each arithmetic step is one IEEE rounding to float32.
 5. Uniform levels (l2, linf, rms) have integer arithmetic of their own: ``F = min(24, 30 - b)`` for ``b`` bits a code,
-   ``H = (L - 1) 2^(F-1)``, ``code = (int32(r * float32(H)) + H + (h >> (32 - F))) >> F``, the conversion rounding towards zero.
+   ``H = (L - 1) 2^(F-1)``, ``code = (int32(r * float32(H)) + H + (h >> (32 - F))) >> F``, the conversion rounding
+   towards zero.
 6. ``u = (h >> 8) * 2^-24`` with ``h`` the 32-bit hash of the coordinate's index ``c`` under the key ``(k0, k1)``::
 
        x = c ^ k0;  x ^= x >> 16;  x *= 0x7feb352d;  x ^= x >> 15;  x ^= k1;  x *= 0x846ca68b;  x ^= x >> 16
@@ -67,8 +70,8 @@ _MASK = 0xFFFFFFFF
 class Key:
     """What the random numbers of one vector depend on.
 
-    piece_of: dimensions of the parameter that a vector is a flat piece of (2 where it is of several); 0: its own are those that count.
-    For methods that treat vectors and matrices differently; no random number depends on it.
+    piece_of: dimensions of the parameter that a vector is a flat piece of (2 where it is of several); 0: its own are
+    those that count.  For methods that treat vectors and matrices differently; no random number depends on it.
     """
 
     seed: int
@@ -104,7 +107,9 @@ def words_of(key: Key | Words) -> Words:
 
 
 def rotation_words(words: Words) -> Words:
-    """The words behind a rotation's signs, mixed once more from those behind the rounding: a receiver has only these."""
+    """The words behind a rotation's signs, mixed once more from those behind the rounding:
+    a receiver has only these.
+    """
     return Key(words[0], words[1], 0, "rotation").words()
 
 
@@ -139,7 +144,9 @@ def check_input(vector: Tensor, bucket_size: int, norm: str) -> None:
     if vector.dim() != 1:
         raise ValueError(f"a tensor of shape {tuple(vector.shape)}: must be flat")
     if vector.numel() > MAX_COORDINATES:
-        raise ValueError(f"num_coordinates={vector.numel()}: one vector holds at most 2^31 coordinates; cut it into several")
+        raise ValueError(
+            f"num_coordinates={vector.numel()}: one vector holds at most 2^31 coordinates; cut it into several"
+        )
     check_bucket_size(bucket_size)
 
 
@@ -185,9 +192,18 @@ def check_tensor(tensor: Tensor, what: str, device: torch.device, dtype: torch.d
 
 
 def check_encode(
-    vector: Tensor, num_levels: int, scales: Tensor, packed: Tensor | None, bucket_size: int, norm: str, packing: int, stochastic: bool
+    vector: Tensor,
+    num_levels: int,
+    scales: Tensor,
+    packed: Tensor | None,
+    bucket_size: int,
+    norm: str,
+    packing: int,
+    stochastic: bool,
 ) -> None:
-    """ValueError for a size, type, device or packing that does not fit.  packed: None where only the scales are wanted."""
+    """ValueError for a size, type, device or packing that does not fit.  packed:
+    None where only the scales are wanted.
+    """
     check_input(vector, bucket_size, norm)
     n, device = vector.numel(), vector.device
     check_tensor(scales, "scales", device, torch.float32, num_buckets(n, bucket_size) * scales_per_bucket(norm))

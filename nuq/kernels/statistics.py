@@ -1,10 +1,12 @@
 r"""What an update of the levels needs to know about the gradients, in a fixed-size summary per worker.
 
-- A histogram of the normalised coordinates, weighted by norm^2 (the weight that the quantization error ``norm^2 * Psi`` gives them), in
-  64 bins an octave: what ``fit=histogram`` takes.  A sample of some 2^14 coordinates a vector, of some 64 buckets, is enough.
-- Where moments are asked for (``fit=normal|mixture``), for every bucket its norm, and mean and unbiased standard deviation of the
-  normalised coordinates.  Kept are the ``num_components`` buckets of largest norm (the mixture CondTruncNormHist; the original's
-  ``snap_online_mean``) and the sums behind one normal: mean = sum of coordinates / n, sigma^2 = sum of within-bucket var * (len - 1) / n.
+- A histogram of the normalised coordinates, weighted by norm^2 (the weight that the quantization error ``norm^2 * Psi``
+  gives them), in 64 bins an octave: what ``fit=histogram`` takes.  A sample of some 2^14 coordinates a vector, of some
+  64 buckets, is enough.
+- Where moments are asked for (``fit=normal|mixture``), for every bucket its norm, and mean and unbiased standard
+  deviation of the normalised coordinates.  Kept are the ``num_components`` buckets of largest norm (the mixture
+  CondTruncNormHist; the original's ``snap_online_mean``) and the sums behind one normal: mean = sum of coordinates / n,
+  sigma^2 = sum of within-bucket var * (len - 1) / n.
 
 Tail buckets count like the rest; buckets of norm zero say nothing and are left out.  Summaries of several workers are
 merged in worker order, never by ``all_reduce``, so that every split of workers over processes gives the same bits.
@@ -63,8 +65,9 @@ def _in_order(terms: Array) -> float:
 @dataclass
 class Statistics:
     """components: float64[k, 3] of (norm, mean, sigma), largest norm first; totals: float64[3] of sum of coordinates,
-    sum of var * (len - 1), number of coordinates; histogram: float64[3, NUM_BINS]; tops: float64[2], the weight of the histogram
-    and the sum of weight * top / scale (``nuq.kernels.operators``, step 2; 1 but under quantile)."""
+    sum of var * (len - 1), number of coordinates; histogram: float64[3, NUM_BINS]; tops: float64[2], the weight of the
+    histogram and the sum of weight * top / scale (``nuq.kernels.operators``, step 2; 1 but under quantile).
+    """
 
     num_components: int
     components: Array
@@ -77,7 +80,10 @@ class Statistics:
         return cls(num_components, np.zeros((0, 3)), np.zeros(3), np.zeros((3, NUM_BINS)), np.zeros(2))
 
     def add(self, vectors: Sequence[Tensor], bucket_size: int, norm: str, *, moments: bool = True) -> None:
-        """Take in one gradient, as the vectors that are cut into buckets; moments: also what normal and mixture need."""
+        """Take in one gradient, as the vectors that are cut into buckets.
+
+        Moments: also what normal and mixture need.
+        """
         for vector in vectors:
             if vector.numel():
                 self._add_sample(vector, bucket_size, norm)
@@ -85,7 +91,9 @@ class Statistics:
                     self._add_moments(vector, bucket_size, norm)
 
     def _add_sample(self, vector: Tensor, bucket_size: int, norm: str) -> None:
-        """Every so many buckets, and of them every so many coordinates: an odd number, lest it fall in step with a layer's shape."""
+        """Every so many buckets, and of them every so many coordinates: an odd number, lest it fall in step with a
+        layer's shape.
+        """
         n, count = vector.numel(), spec.num_buckets(vector.numel(), bucket_size)
         stride = max(1, count // SAMPLED_BUCKETS)
         taken = range(0, count, stride)
@@ -122,7 +130,9 @@ class Statistics:
 
         norms = scales[:: spec.scales_per_bucket(norm)]
         used = norms > 0
-        rows = numpy_of(torch.stack([norms.to(torch.float64), means.clamp(-1.0, 1.0), sigmas], dim=1)[used], "statistics")
+        rows = numpy_of(
+            torch.stack([norms.to(torch.float64), means.clamp(-1.0, 1.0), sigmas], dim=1)[used], "statistics"
+        )
         self._keep(rows)
         kept = numpy_of(torch.stack([sums, spread, lengths], dim=1)[used], "statistics")
         self.totals += kept.sum(axis=0) if len(kept) else 0.0
@@ -149,7 +159,9 @@ class Statistics:
     def from_array(cls, array: Array, num_components: int) -> Statistics:
         count, rest = int(array[0]), array[1:]
         components, rest = rest[: 3 * num_components].reshape(-1, 3)[:count], rest[3 * num_components :]
-        return cls(num_components, components.copy(), rest[:3].copy(), rest[5:].reshape(3, NUM_BINS).copy(), rest[3:5].copy())
+        return cls(
+            num_components, components.copy(), rest[:3].copy(), rest[5:].reshape(3, NUM_BINS).copy(), rest[3:5].copy()
+        )
 
     def empty_of(self, kind: str) -> bool:
         """Whether there is nothing to fit a law of this kind to: every bucket so far had norm zero."""
@@ -176,8 +188,8 @@ class Statistics:
     def fit(self, kind: str, weights: str = "norm2", *, reach: float = 1.0) -> Distribution:
         """The law of r / reach, clamped to [-1, 1].
 
-        kind: normal, mixture or histogram (see ``nuq.registry.Adaptive.fit``).  weights of the mixture: norm2 or norm.  reach: an edge
-        of the histogram.  ValueError where every sampled bucket had norm zero.
+        kind: normal, mixture or histogram (see ``nuq.registry.Adaptive.fit``).  weights of the mixture: norm2 or norm.
+        reach: an edge of the histogram.  ValueError where every sampled bucket had norm zero.
         """
         if self.empty_of(kind):
             raise ValueError("every sampled bucket has norm zero: there is nothing to fit levels to")
@@ -187,7 +199,9 @@ class Statistics:
             norms, means, sigmas = self.components.T
             norms = norms / norms.max()
             return CondTruncNormHist(
-                CondTruncNorm(np.clip(means / reach, -1.0, 1.0), sigmas / reach, norms**2 if weights == "norm2" else norms)
+                CondTruncNorm(
+                    np.clip(means / reach, -1.0, 1.0), sigmas / reach, norms**2 if weights == "norm2" else norms
+                )
             )
         if kind == "histogram":
             return _clamped(self.histogram / self.histogram[0].sum(), reach)

@@ -13,8 +13,8 @@ Array = np.ndarray
 def float8(exponent_bits: int, mantissa_bits: int, *, infinities: bool) -> Array:
     """Every finite value of a floating-point format of 8 bits, divided by the largest: float64.
 
-    infinities: the uppermost exponent is theirs, as in IEEE 754 (e5m2); else only its last mantissa is no number (e4m3, Micikevicius
-    et al., 2022).
+    infinities: the uppermost exponent is theirs, as in IEEE 754 (e5m2); else only its last mantissa is no number (e4m3,
+    Micikevicius et al., 2022).
     """
     bias, steps = 2 ** (exponent_bits - 1) - 1, 2**mantissa_bits
     code = np.arange(2 ** (exponent_bits + mantissa_bits) - (steps if infinities else 1))
@@ -26,8 +26,9 @@ def float8(exponent_bits: int, mantissa_bits: int, *, infinities: bool) -> Array
 def dynamic() -> Array:
     """Dynamic tree quantization (Dettmers et al., ICLR 2022): float64[256].
 
-    A byte is a sign, j zeros that stand for 10^-j, a one, and 6 - j bits of fraction, which cut .1 .. 1 into 2^(6-j) equal parts whose
-    middles are the values; with two codes over, for 0 and 1.  So no value is -1: the lowest is -.99297.
+    A byte is a sign, j zeros that stand for 10^-j, a one, and 6 - j bits of fraction, which cut .1 .. 1 into 2^(6-j)
+    equal parts whose middles are the values; with two codes over, for 0 and 1.  So no value is -1: the lowest is
+    -.99297.
     """
     positive = [10.0**-j * (0.1 + 0.9 * (np.arange(2 ** (6 - j)) + 0.5) / 2 ** (6 - j)) for j in range(7)]
     middles = np.concatenate(positive)
@@ -59,6 +60,8 @@ def values(name: str) -> Array:
 
 
 def thresholds(name: str) -> Array:
-    """The middles between neighbouring values, and -1 and 1 around them: levels whose codes are those of the nearest value."""
+    """The middles between neighbouring values, and -1 and 1 around them: levels whose codes are those of the nearest
+    value.
+    """
     table = values(name)
     return np.concatenate([[-1.0], (table[1:] + table[:-1]) / 2, [1.0]])

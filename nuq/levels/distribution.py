@@ -1,8 +1,8 @@
 r"""What a law of a bucket-normalised coordinate r in [-1, 1] can tell, and the law of |r|.
 
 ``Distribution`` derives every quantity from two formulas, ``pdf`` and ``interval_moments``; a subclass states those and
-whatever it knows in closed form.  All methods broadcast over arrays and work in float64.  Tails are mirrored: the mass above a
-point is never computed as one minus the mass below, so that masses of 1e-200 keep their digits.
+whatever it knows in closed form.  All methods broadcast over arrays and work in float64.  Tails are mirrored: the mass
+above a point is never computed as one minus the mass below, so that masses of 1e-200 keep their digits.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Distribution(Protocol):
     def interval_moments(self, edges: Array) -> Array:
         r"""``m[k, ..., i] = integral over [e_i, e_{i+1}] of (r - e_i)^k dF``, k = 0, 1, 2.
 
-        edges: float64[..., n + 1] within the support, rising along the last axis.  Returns float64[3, ..., n].  Moments about
-        an edge, not about zero: for a level interval they are as small as its error, and keep their digits.
+        edges: float64[..., n + 1] within the support, rising along the last axis.  Returns float64[3, ..., n].  Moments
+        about an edge, not about zero: for a level interval they are as small as its error, and keep their digits.
         """
         ...
 
@@ -112,11 +112,13 @@ def _nearer_tail(law: Distribution, u: Array, *, upper: bool) -> Array:
 def invert(law: Distribution, u: Array, *, upper: bool) -> Array:
     """The x with cdf(x) = u (upper: sf(x) = u), by Newton's method on log u inside a bracket between two knots.
 
-    On the logarithm, tails are close to parabolas, and Newton converges in 3 to 5 steps; a step that leaves the bracket is
-    replaced by bisection, so flat stretches and jumps cannot mislead it.
+    On the logarithm, tails are close to parabolas, and Newton converges in 3 to 5 steps; a step that leaves the bracket
+    is replaced by bisection, so flat stretches and jumps cannot mislead it.
     """
     points, below, above = law.table
-    function, slope, points, table = (law.sf, -1.0, points[::-1], above[::-1]) if upper else (law.cdf, 1.0, points, below)
+    function, slope, points, table = (
+        (law.sf, -1.0, points[::-1], above[::-1]) if upper else (law.cdf, 1.0, points, below)
+    )
     place = np.clip(np.searchsorted(table, u, side="right") - 1, 0, len(points) - 2)
     low, high = points[place], points[place + 1]  # function(low) <= u < function(high)
     start, rise = table[place], table[place + 1] - table[place]

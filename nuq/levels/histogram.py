@@ -17,18 +17,20 @@ class Histogram(Distribution):
     edges: float64[B + 1], increasing, in [-1, 1]; w0, w1, w2: float64[B], per bin the sums of weight, weight * r and
     weight * r^2, of any common scale.  ValueError where shapes, order or signs are wrong, or no weight is left.
 
-    Prefix sums from both ends give partial moments that are exact at bin edges.  Inside a bin the density is the linear one
-    with the bin's mass and mean where there is one (mean in the middle third), else the power of the distance from an edge,
-    ``k t^(k-1)``, with that mean; the two agree where they meet.  Mass and mean of every bin are thus exact, the error inside
-    is of third order in the bin's width for a smooth law, and a point mass at an edge (r = 1 under the max norm) stays there.
-    The bin's second moment enters where the bin ends; inside it is shared out like the mass (levels do not depend on it: Psi
-    contains the second moment of the whole law only).
+    Prefix sums from both ends give partial moments that are exact at bin edges.  Inside a bin the density is the linear
+    one with the bin's mass and mean where there is one (mean in the middle third), else the power of the distance from
+    an edge, ``k t^(k-1)``, with that mean; the two agree where they meet.  Mass and mean of every bin are thus exact,
+    the error inside is of third order in the bin's width for a smooth law, and a point mass at an edge (r = 1 under the
+    max norm) stays there.  The bin's second moment enters where the bin ends; inside it is shared out like the mass
+    (levels do not depend on it: Psi contains the second moment of the whole law only).
     """
 
     def __init__(self, edges: ArrayLike, w0: ArrayLike, w1: ArrayLike, w2: ArrayLike) -> None:
         edges, sums = np.array(edges, dtype=np.float64), np.array([w0, w1, w2], dtype=np.float64)
         if edges.ndim != 1 or edges.size < 2 or sums.shape != (3, edges.size - 1):
-            raise ValueError(f"edges of shape {edges.shape} with sums of shape {sums.shape[1:]}: B bins have B + 1 edges and B sums")
+            raise ValueError(
+                f"edges of shape {edges.shape} with sums of shape {sums.shape[1:]}: B bins have B + 1 edges and B sums"
+            )
         if not ((np.diff(edges) > 0).all() and edges[0] >= -1 and edges[-1] <= 1):
             raise ValueError("the edges of a histogram must increase strictly from -1 or above to 1 or below")
         if not np.isfinite(sums).all() or (sums[0] < 0).any():
@@ -42,7 +44,9 @@ class Histogram(Distribution):
         mean = np.clip((mean - edges[:-1]) / self._width, 1e-9, 1 - 1e-9)  # within the bin, from 0 to 1
         self._slope = np.clip(6 * mean - 3, -1.0, 1.0)
         self._power = np.where(mean > 2 / 3, mean / (1 - mean), np.where(mean < 1 / 3, -(1 - mean) / mean, 0.0))
-        self._origin = float(moment.sum())  # moments are summed about the mean: no digits are lost to a law far from zero
+        self._origin = float(
+            moment.sum()
+        )  # moments are summed about the mean: no digits are lost to a law far from zero
         self._start = edges[:-1] - self._origin
         first = weight * (self._start + self._width * mean)
         second = square - 2 * self._origin * moment + self._origin**2 * weight
@@ -65,7 +69,10 @@ class Histogram(Distribution):
         p0 = v**k
         p1, p2 = k / (k + 1) * p0 * v, k / (k + 2) * p0 * v * v
         c1, c2 = k / (k + 1), k / (k + 2)
-        p0, p1, p2 = (np.where(up, p, q) for p, q in ((p0, 1 - p0), (p1, 1 - p0 - c1 + p1), (p2, 1 - p0 - 2 * (c1 - p1) + c2 - p2)))
+        p0, p1, p2 = (
+            np.where(up, p, q)
+            for p, q in ((p0, 1 - p0), (p1, 1 - p0 - c1 + p1), (p2, 1 - p0 - 2 * (c1 - p1) + c2 - p2))
+        )
         linear = power == 0
         return np.where(linear, g0, p0), np.where(linear, g1, p1), np.where(linear, g2, p2)
 
@@ -73,7 +80,9 @@ class Histogram(Distribution):
         """Moments about the origin of the part of each bin that lies left of its place t: float64[3, ...]."""
         g0, g1, g2 = self._shape(bins, t)
         w, d, h = self._sums[0, bins], self._start[bins], self._width[bins]
-        return np.stack([w * g0, w * (d * g0 + h * g1), w * (d * d * g0 + 2 * d * h * g1 + h * h * g2) + self._excess[bins] * g0])
+        return np.stack(
+            [w * g0, w * (d * g0 + h * g1), w * (d * d * g0 + 2 * d * h * g1 + h * h * g2) + self._excess[bins] * g0]
+        )
 
     def _bins(self, x: Array) -> tuple[Array, Array]:
         bins = np.clip(np.searchsorted(self.edges, x, side="right") - 1, 0, self._width.size - 1)
@@ -110,7 +119,9 @@ class Histogram(Distribution):
         return self._at_share(bins, u - self._left[0, bins])
 
     def _from_right(self, u: Array) -> Array:
-        bins = np.clip(self._width.size - np.searchsorted(self._right[0, ::-1], u, side="right"), 0, self._width.size - 1)
+        bins = np.clip(
+            self._width.size - np.searchsorted(self._right[0, ::-1], u, side="right"), 0, self._width.size - 1
+        )
         return self._at_share(bins, self._sums[0, bins] - (u - self._right[0, bins + 1]))
 
     def _at_share(self, bins: Array, mass: Array) -> Array:
@@ -132,7 +143,9 @@ class Histogram(Distribution):
         return Histogram(-self.edges[::-1], w0[::-1], -w1[::-1], w2[::-1])
 
     def folded(self) -> Histogram:
-        """A histogram again: masses and means of bins of -r are added to those of r, on the edges of both or finer ones."""
+        """A histogram again: masses and means of bins of -r are added to those of r, on the edges of both or finer
+        ones.
+        """
         return self._magnitude
 
     @cached_property
@@ -140,7 +153,9 @@ class Histogram(Distribution):
         half = self._width.size // 2
         if self._width.size % 2 == 0 and np.array_equal(self.edges, -self.edges[::-1]):
             sums = self._raw()
-            return Histogram(self.edges[half:], *(sums[:, half:] + np.array([[1.0], [-1.0], [1.0]]) * sums[:, half - 1 :: -1]))
+            return Histogram(
+                self.edges[half:], *(sums[:, half:] + np.array([[1.0], [-1.0], [1.0]]) * sums[:, half - 1 :: -1])
+            )
         edges = np.unique(np.append(np.abs(self.edges), 0.0))
         edges = np.append(edges[:-1][np.diff(edges) > 1e-10 * edges[1:]], edges[-1])  # -x and x may differ by rounding
         parts = max(1, 2048 // len(edges))  # small bins: what is added up is nearly linear inside

@@ -1,8 +1,8 @@
 r"""The rate of a lattice on normal coordinates, and the step that a rate affords.
 
-Stochastic rounding to a lattice of step D takes ``y = x / D`` to ``k = floor(y + u)``, u uniform in [0, 1).  The entropy of k is the
-rate, less where the coder knows the leading bits of u (all of them: h(x + D u) - log2 D, Zamir and Feder, IEEE Trans. IT 1992); the
-error after subtractive dither is ``D^2 / 12``.
+Stochastic rounding to a lattice of step D takes ``y = x / D`` to ``k = floor(y + u)``, u uniform in [0, 1).  The
+entropy of k is the rate, less where the coder knows the leading bits of u (all of them: h(x + D u) - log2 D, Zamir and
+Feder, IEEE Trans. IT 1992); the error after subtractive dither is ``D^2 / 12``.
 
 Rounding to the nearest multiple takes u = 1/2 for all: less entropy than a random u without dither, as much as with it.
 """
@@ -21,7 +21,9 @@ _ROOT_2_PI = np.sqrt(2 * np.pi)
 
 
 def code_probabilities(step: float, known_bits: int = 0) -> np.ndarray:
-    """P(code = k | the leading bits of u), k = -K .. K, for one standard normal coordinate: float64[2^known_bits, 2 K + 1].
+    """P(code = k | the leading bits of u), k = -K ..
+
+    K, for one standard normal coordinate: float64[2^known_bits, 2 K + 1].
 
     step: in standard deviations.  known_bits: 0 to 8.
     """
@@ -46,17 +48,23 @@ def rate_of_step(step: float, known_bits: int = 0) -> float:
 
 def step_of_rate(bits: float, known_bits: int = 0) -> float:
     """The step, in standard deviations, at which normal coordinates take ``bits`` bits each."""
-    log_step: Any = optimize.brentq(lambda log: rate_of_step(np.exp(log), known_bits) - bits, np.log(1e-3), np.log(50.0), xtol=1e-12)
+    log_step: Any = optimize.brentq(
+        lambda log: rate_of_step(np.exp(log), known_bits) - bits, np.log(1e-3), np.log(50.0), xtol=1e-12
+    )
     return float(np.exp(log_step))
 
 
 def nearest_points(step: float) -> int:
-    """How many multiples of the step, zero in their middle, reach eight standard deviations; at most ``MOST_POINTS``."""
+    """How many multiples of the step, zero in their middle, reach eight standard deviations.
+
+    At most ``MOST_POINTS``.
+    """
     return min(2 * int(np.ceil(_REACH / step)) + 1, MOST_POINTS)
 
 
 def rate_of_nearest(step: float) -> float:
-    """Bits per normal coordinate, rounded to the nearest of ``nearest_points(step)`` multiples, after ideal entropy coding.
+    """Bits per normal coordinate, rounded to the nearest of ``nearest_points(step)`` multiples, after ideal entropy
+    coding.
 
     >>> round(rate_of_nearest(0.5224), 3)
     3.0
@@ -70,6 +78,10 @@ def rate_of_nearest(step: float) -> float:
 
 @cache
 def step_of_nearest(bits: float) -> float:
-    """The step, in standard deviations, at which normal coordinates, rounded to the nearest multiple, take ``bits`` bits (1 to 8) each."""
-    log_step: Any = optimize.brentq(lambda log: rate_of_nearest(np.exp(log)) - bits, np.log(0.01), np.log(50.0), xtol=1e-12)
+    """The step, in standard deviations, at which normal coordinates, rounded to the nearest multiple, take ``bits``
+    bits (1 to 8) each.
+    """
+    log_step: Any = optimize.brentq(
+        lambda log: rate_of_nearest(np.exp(log)) - bits, np.log(0.01), np.log(50.0), xtol=1e-12
+    )
     return float(np.exp(log_step))

@@ -3,9 +3,9 @@
 Every set runs from exactly -1 to exactly 1, so that stochastic rounding is unbiased for every normalised coordinate.
 ``b`` bits address at most 2^b levels; no set has more than 512.
 
-Sources: uniform is QSGD (Alistarh et al., NeurIPS 2017), exponential is NUQSGD (Ramezani-Kebrya et al., 2019), ternary is
-TernGrad (Wen et al., NeurIPS 2017), quantile is one of ALQ's starts (Faghri et al., NeurIPS 2020).  The signed sets have no
-zero, as in ALQ's code: an exact zero becomes one of the two smallest levels at random, zero in expectation.
+Sources: uniform is QSGD (Alistarh et al., NeurIPS 2017), exponential is NUQSGD (Ramezani-Kebrya et al., 2019), ternary
+is TernGrad (Wen et al., NeurIPS 2017), quantile is one of ALQ's starts (Faghri et al., NeurIPS 2020).  The signed sets
+have no zero, as in ALQ's code: an exact zero becomes one of the two smallest levels at random, zero in expectation.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Array = np.ndarray
 class Levels:
     """A checked level set.
 
-    values: float64[L], 2 <= L <= 512, finite, strictly increasing (as float32 too: that is how levels travel), first -1,
-    last 1; kept as a read-only copy.  ValueError names the value and the rule.
+    values: float64[L], 2 <= L <= 512, finite, strictly increasing (as float32 too: that is how levels travel), first
+    -1, last 1; kept as a read-only copy.  ValueError names the value and the rule.
     """
 
     values: Array
@@ -46,7 +46,9 @@ class Levels:
         rises = np.diff(values.astype(np.float32)) > 0
         if not rises.all():
             place = int(np.argmin(rises))
-            raise ValueError(f"levels {values[place]} and {values[place + 1]}: must increase strictly, also when rounded to float32")
+            raise ValueError(
+                f"levels {values[place]} and {values[place + 1]}: must increase strictly, also when rounded to float32"
+            )
         values.setflags(write=False)
         object.__setattr__(self, "values", values)
 
@@ -83,7 +85,11 @@ def check_bits(bits: int, low: int = 1) -> int:
 
 def check_num_levels(num_levels: int) -> int:
     """``num_levels``; ValueError unless it is an integer from 2 to 256."""
-    if isinstance(num_levels, bool) or not isinstance(num_levels, int | np.integer) or not 2 <= num_levels <= 2**MAX_BITS:
+    if (
+        isinstance(num_levels, bool)
+        or not isinstance(num_levels, int | np.integer)
+        or not 2 <= num_levels <= 2**MAX_BITS
+    ):
         raise ValueError(f"num_levels={num_levels!r}: must be an integer from 2 to {2**MAX_BITS}")
     return int(num_levels)
 
@@ -141,8 +147,8 @@ def ternary() -> Levels:
 def quantile(bits: int, distribution: Distribution, *, symmetric: bool = False) -> Levels:
     """2^bits levels at equally spaced probabilities of a law on [-1, 1], the two ends put at -1 and 1.
 
-    symmetric: quantiles of the law of |r| instead, mirrored; the same set where the law is symmetric.  Quantiles that coincide
-    (a law with atoms) are moved apart by one float32 each.
+    symmetric: quantiles of the law of |r| instead, mirrored; the same set where the law is symmetric.  Quantiles that
+    coincide (a law with atoms) are moved apart by one float32 each.
     """
     num_levels = 2 ** check_bits(bits)
     if symmetric:
@@ -153,8 +159,8 @@ def quantile(bits: int, distribution: Distribution, *, symmetric: bool = False) 
 def companded(bits: int, distribution: Distribution, *, symmetric: bool = False) -> Levels:
     r"""2^bits levels whose density follows ``f(r)^(1/3)``, f the density of the law; symmetric as in ``quantile``.
 
-    With many levels an interval of width w adds ``f w^3 / 6`` to the variance, and this density minimises the sum (Panter and Dite,
-    1951, for the error of rounding to the nearest level, which differs by a constant).
+    With many levels an interval of width w adds ``f w^3 / 6`` to the variance, and this density minimises the sum
+    (Panter and Dite, 1951, for the error of rounding to the nearest level, which differs by a constant).
     """
     num_levels = 2 ** check_bits(bits)
     law, first = (distribution.folded(), 0.0) if symmetric else (distribution, -1.0)
@@ -179,14 +185,17 @@ def from_positive(positive: Array | Sequence[float]) -> Levels:
 
 
 def stretched(levels: Levels, factor: float) -> Levels:
-    """The interior levels times ``factor``, within (-1, 1); the ends stay: from units of the typical largest coordinate to others."""
+    """The interior levels times ``factor``, within (-1, 1); the ends stay: from units of the typical largest coordinate
+    to others.
+    """
     return spread(np.concatenate([[-1.0], np.clip(levels.values[1:-1] * factor, -1.0, 1.0), [1.0]]))
 
 
 def spread(values: Array, *, symmetric: bool = False) -> Levels:
     """Levels from values that never fall but may coincide; the last one is put at 1, the first at -1.
 
-    symmetric: the values are the positive levels.  Where neighbours coincide as float32, they move apart by one float32 each.
+    symmetric: the values are the positive levels.  Where neighbours coincide as float32, they move apart by one float32
+    each.
     """
     values = np.array(values, dtype=np.float64)
     values[-1] = 1.0

@@ -1,12 +1,13 @@
 r"""The quantizer of N(0, 1) with the smallest mean squared error, for 1 to 8 bits (Lloyd, 1957; Max, 1960).
 
-Every value goes to the nearest of ``2^b`` centroids, and every centroid is the mean of its cell.  By symmetry the positive half is
-enough: with ``t_0 = 0``, ``t_i = (c_i + c_{i+1}) / 2`` and ``t_m = infinity`` the centroids solve
+Every value goes to the nearest of ``2^b`` centroids, and every centroid is the mean of its cell.  By symmetry the
+positive half is enough: with ``t_0 = 0``, ``t_i = (c_i + c_{i+1}) / 2`` and ``t_m = infinity`` the centroids solve
 
     g_i = c_i (Phi(t_i) - Phi(t_{i-1})) - (phi(t_{i-1}) - phi(t_i)) = 0,    i = 1 .. m = 2^(b-1).
 
-Lloyd's own steps (every ``c_i`` to the mean of its cell) come first, since Newton's would jump while the outermost cells are far
-off; then Newton's method on this tridiagonal system reaches float64 accuracy in a few steps, where Lloyd's takes ten thousands.
+Lloyd's own steps (every ``c_i`` to the mean of its cell) come first, since Newton's would jump while the outermost
+cells are far off; then Newton's method on this tridiagonal system reaches float64 accuracy in a few steps, where
+Lloyd's takes ten thousands.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def _cells(c: Array) -> tuple[Array, Array, Array]:
 def _positive(bits: int) -> Array:
     """The centroids above zero, smallest first: float64[2^(bits-1)], read-only."""
     count = 1 << (bits - 1)
-    # With many levels the best density of centroids is the cube root of the law's (Panter and Dite, 1951): that of N(0, 3).
+    # With many levels the best density of centroids is the cube root of the law's (Panter and Dite, 1951): that of N(0,
+    # 3).
     c = np.sqrt(3.0) * ndtri(0.5 + (np.arange(count) + 0.5) / (2 * count))
     for _ in range(_LLOYD_STEPS):
         mass, residual, _ = _cells(c)

@@ -2,9 +2,10 @@ r"""Psi, the expected variance of stochastic rounding, and its derivatives in th
 
 .. math:: \Psi(l) = \sum_i \int_{l_i}^{l_{i+1}} (r - l_i)(l_{i+1} - r) dF(r)
 
-(Faghri et al., NeurIPS 2020, Section 3; the original's code calls the summand Eq. 6.)  The interval around zero is included.
-For symmetric levels it is [-l_1, l_1], one interval: under G, the law of |r|, it adds ``integral over [0, l_1] of (l_1^2 - r^2) dG``.
-There is no level at zero; the original optimises as if there were (variance .2835 instead of .2024 at 3 bits).
+(Faghri et al., NeurIPS 2020, Section 3; the original's code calls the summand Eq. 6.)  The interval around zero is
+included.  For symmetric levels it is [-l_1, l_1], one interval: under G, the law of |r|, it adds
+``integral over [0, l_1] of (l_1^2 - r^2) dG``.  There is no level at zero; the original optimises as if there were
+(variance .2835 instead of .2024 at 3 bits).
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from nuq.native import levels as kernels
 
 
 class Derivatives(NamedTuple):
-    """Psi float64[...]; gradient and diagonal of the Hessian float64[..., n - 1] in the inner edges; masses float64[..., n] of
-    the intervals: the Hessian's entry for edges i, i + 1 is minus the mass between them, and all others are zero."""
+    """Psi float64[...]; gradient and diagonal of the Hessian float64[..., n - 1] in the inner edges; masses
+    float64[..., n] of the intervals: the Hessian's entry for edges i, i + 1 is minus the mass between them, and all
+    others are zero.
+    """
 
     value: Array
     gradient: Array
@@ -33,8 +36,8 @@ class Derivatives(NamedTuple):
 class Objective:
     """Psi as a function of edges: float64[..., n + 1], rising along the last axis, the first and last fixed.
 
-    symmetric: edges are 0 and the positive levels, and ``law`` is that of |r|; else they are all levels.  Sets of levels are
-    handled together along the leading axes.
+    symmetric: edges are 0 and the positive levels, and ``law`` is that of |r|; else they are all levels.  Sets of
+    levels are handled together along the leading axes.
     """
 
     law: Distribution
@@ -61,13 +64,14 @@ class Objective:
         parts = np.diff(edges, axis=-1) * m1 - m2
         if self.symmetric:
             parts[..., 0] = edges[..., 1] ** 2 * m0[..., 0] - m2[..., 0]
-        # Rounding, or several levels in one bin of a histogram, can take a part below zero.  The sum of all is what the levels minimise:
-        # inside a bin the law's second moment only shifts it, by as much for every set of levels.
+        # Rounding, or several levels in one bin of a histogram, can take a part below zero.  The sum of all is what the
+        # levels minimise:  inside a bin the law's second moment only shifts it, by as much for every set of levels.
         return parts.sum(axis=-1).clip(0.0)
 
     def gradient(self, edges: Array) -> Array:
-        r"""``g_i = integral over [l_{i-1}, l_i] of (r - l_{i-1}) dF - integral over [l_i, l_{i+1}] of (l_{i+1} - r) dF``; the first
-        term of the innermost symmetric level is ``2 l_1 G(l_1)``."""
+        r"""``g_i = integral over [l_{i-1}, l_i] of (r - l_{i-1}) dF - integral over [l_i, l_{i+1}] of (l_{i+1} - r) dF``;
+        the first term of the innermost symmetric level is ``2 l_1 G(l_1)``.
+        """
         return self._gradient(edges, self.law.interval_moments(edges))
 
     def _gradient(self, edges: Array, moments: Array) -> Array:

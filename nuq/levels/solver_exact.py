@@ -1,8 +1,8 @@
 r"""Solvers that converge: levels at which Psi has a minimum.
 
-``descend`` is ALQ: sweeps of the closed form (Faghri et al., NeurIPS 2020, Section 3; Eq. 8 in the original's code), then Newton's
-method, since sweeps alone need some n^2 rounds for n levels.  ``projected_descent`` is ALQ-G, ``multiplier`` AMQ.  Starts are the
-rows of one array and are carried side by side.
+``descend`` is ALQ: sweeps of the closed form (Faghri et al., NeurIPS 2020, Section 3; Eq. 8 in the original's code),
+then Newton's method, since sweeps alone need some n^2 rounds for n levels.  ``projected_descent`` is ALQ-G,
+``multiplier`` AMQ.  Starts are the rows of one array and are carried side by side.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ MAX_GRADIENT = 3000
 def occupied(law: Distribution, edges: Array) -> Array:
     """The same edges, pulled inward where they leave intervals of less than 1e-11 of the mass.
 
-    In u = F(edge), neighbours are kept 1e-11 apart; edges that need not move stay as they are.  Uniform and exponential starts have
-    levels at 60 sigma and at 1e-38, where no formula could move them.
+    In u = F(edge), neighbours are kept 1e-11 apart; edges that need not move stay as they are.  Uniform and exponential
+    starts have levels at 60 sigma and at 1e-38, where no formula could move them.
     """
     rank = EMPTY * np.arange(1, edges.shape[-1] - 1)
     u = law.cdf(edges[..., 1:-1])
@@ -41,8 +41,8 @@ def occupied(law: Distribution, edges: Array) -> Array:
 def coordinate_sweep(objective: Objective, edges: Array) -> Array:
     r"""Every inner edge moved once to the exact minimiser between its neighbours: first the odd, then the even ones.
 
-    ``F(l_i) = F(l_{i+1}) - integral over [l_{i-1}, l_{i+1}] of (r - l_{i-1}) / (l_{i+1} - l_{i-1}) dF``; the innermost symmetric
-    level is a root instead (``_innermost``).  Edges of one parity do not see each other, so Psi never rises.
+    ``F(l_i) = F(l_{i+1}) - integral over [l_{i-1}, l_{i+1}] of (r - l_{i-1}) / (l_{i+1} - l_{i-1}) dF``; the innermost
+    symmetric level is a root instead (``_innermost``).  Edges of one parity do not see each other, so Psi never rises.
     edges: float64[S, n + 1].
     """
     edges = edges.copy()
@@ -58,7 +58,9 @@ def coordinate_sweep(objective: Objective, edges: Array) -> Array:
 
 
 def _between(law: Distribution, left: Array, right: Array) -> Array:
-    """The minimiser between fixed neighbours; where no mass lies there, a quarter of the way from the side of the median."""
+    """The minimiser between fixed neighbours; where no mass lies there, a quarter of the way from the side of the
+    median.
+    """
     width = right - left
     m0, m1, _ = law.interval_moments(np.stack([left, right], axis=-1))[..., 0]
     full = width * m0 > 0
@@ -91,8 +93,9 @@ def _innermost(law: Distribution, x: Array, right: Array) -> Array:
 def descend(objective: Objective, edges: Array) -> tuple[Array, Array]:
     """ALQ: edges float64[S, n + 1] and Psi float64[S] at minima of Psi, one for each start.
 
-    Newton's steps solve with the tridiagonal Hessian.  One that would make edges meet or Psi rise is replaced by a sweep, and the
-    Hessian's diagonal is raised for the next (Levenberg).  Ends where a step promises a relative change below 1e-13.
+    Newton's steps solve with the tridiagonal Hessian.  One that would make edges meet or Psi rise is replaced by a
+    sweep, and the Hessian's diagonal is raised for the next (Levenberg).  Ends where a step promises a relative change
+    below 1e-13.
     """
     solved = _in_cpp(objective, edges, projected=False)
     if solved is not None:
@@ -137,7 +140,12 @@ def _newton_step(at: Derivatives, damping: Array) -> Array:
     bands = np.zeros((3, *at.diagonal.shape))
     bands[0, :, 1:] = bands[2, :, :-1] = -at.masses[:, 1:-1]
     bands[1] = at.diagonal + (damping[:, None] + 1e-14) * scale
-    return np.array([-linalg.solve_banded((1, 1), bands[:, row], at.gradient[row], check_finite=False) for row in range(len(damping))])
+    return np.array(
+        [
+            -linalg.solve_banded((1, 1), bands[:, row], at.gradient[row], check_finite=False)
+            for row in range(len(damping))
+        ]
+    )
 
 
 def _room(edges: Array, step: Array) -> Array:
@@ -149,11 +157,12 @@ def _room(edges: Array, step: Array) -> Array:
 
 
 def projected_descent(objective: Objective, edges: Array) -> tuple[Array, Array]:
-    r"""ALQ-G: ``l_i <- l_i - sign(g_i) min(rate |g_i| / h_i, half the smaller gap)``, all levels at once, to convergence.
+    r"""ALQ-G: ``l_i <- l_i - sign(g_i) min(rate |g_i| / h_i, half the smaller gap)``, all levels at once, to
+    convergence.
 
-    g is the gradient of Psi, h_i the Hessian's diagonal plus the masses beside it (without it, steps of one rate for levels in the
-    centre and in the tails take 1e5 rounds).  The rate is Barzilai and Borwein's, halved until Psi is no larger than the largest
-    of the last ten (forcing it to fall every time makes this rate slow).
+    g is the gradient of Psi, h_i the Hessian's diagonal plus the masses beside it (without it, steps of one rate for
+    levels in the centre and in the tails take 1e5 rounds).  The rate is Barzilai and Borwein's, halved until Psi is no
+    larger than the largest of the last ten (forcing it to fall every time makes this rate slow).
     """
     solved = _in_cpp(objective, edges, projected=True)
     if solved is not None:
@@ -212,9 +221,9 @@ def multiplier_derivatives(objective: Objective, p: Array, bits: int) -> tuple[A
 def multiplier(objective: Objective, bits: int) -> tuple[float, float]:
     """AMQ: the p in (0, 1) that minimises Psi of the levels +-p^j, and the start it came from.
 
-    Psi in p has several minima: it is taken at 64 starts, evenly spaced in log(p / (1 - p)), and every local minimum among them is
-    refined by Newton's method on dPsi/dp inside its bracket.  ``objective`` holds the law of |r|, so any mean is right (the paper's
-    Eq. G.3 counts the positive half alone), and the interval around zero counts.
+    Psi in p has several minima: it is taken at 64 starts, evenly spaced in log(p / (1 - p)), and every local minimum
+    among them is refined by Newton's method on dPsi/dp inside its bracket.  ``objective`` holds the law of |r|, so any
+    mean is right (the paper's Eq. G.3 counts the positive half alone), and the interval around zero counts.
     """
     lowest, law = lowest_multiplier(bits), objective.law.compiled()
     solved = None if law is None else kernels.multiplier(law, bits, lowest)

@@ -4,10 +4,11 @@ With C(i, j) the variance of the interval between points i and j, the best cost 
 
 .. math:: D_k(j) = \min_{i < j} D_{k-1}(i) + C(i, j)
 
-(QUIVER, Ben Basat, Ben-Itzhak, Mitzenmacher and Vargaftik, NeurIPS 2024; there the points are the sorted coordinates or a histogram of
-them).  C satisfies the quadrangle inequality, so the minimising i never falls as j rises, and a layer takes M log M steps.
-Differences from the paper: layers are halved recursively (no SMAWK, no two levels at once), since M is a few thousand here; and levels
-between points are allowed, since the answer is the start of ``solver_exact.descend``: a grid alone errs by 1e-4 to 5e-4.
+(QUIVER, Ben Basat, Ben-Itzhak, Mitzenmacher and Vargaftik, NeurIPS 2024; there the points are the sorted coordinates or
+a histogram of them).  C satisfies the quadrangle inequality, so the minimising i never falls as j rises, and a layer
+takes M log M steps.  Differences from the paper: layers are halved recursively (no SMAWK, no two levels at once), since
+M is a few thousand here; and levels between points are allowed, since the answer is the start of
+``solver_exact.descend``: a grid alone errs by 1e-4 to 5e-4.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _NEARBY = np.array([0.0, 1 / 16, 1 / 8, 1 / 4, 1 / 2])  # of the gap to the next
 def optima(solve: Solve, objective: Objective, first: float, intervals: int, starts: Array) -> Array:
     """Edges float64[S + 2 or S + 1, intervals + 1] from ``first`` to 1: the optimum is the best of them.
 
-    The ``starts`` (float64[S, intervals + 1], S >= 0) and the best edges of a grid are descended by ``solve`` to the minima beside them; a
-    second program on points close around the best of those combines what is good in each.
+    The ``starts`` (float64[S, intervals + 1], S >= 0) and the best edges of a grid are descended by ``solve`` to the
+    minima beside them; a second program on points close around the best of those combines what is good in each.
     """
     points = candidates(objective.law, first, intervals)
     edges, psi = solve(objective, np.concatenate([starts, _best_edges(objective, points, intervals)[None]]))
@@ -46,7 +47,9 @@ def _best_edges(objective: Objective, points: Array, intervals: int) -> Array:
 
 def _around(edges: Array) -> Array:
     gaps = np.diff(edges)[:, None]
-    return np.concatenate([(edges[:-1, None] + gaps * _NEARBY).ravel(), (edges[1:, None] - gaps * _NEARBY[:-1]).ravel()])
+    return np.concatenate(
+        [(edges[:-1, None] + gaps * _NEARBY).ravel(), (edges[1:, None] - gaps * _NEARBY[:-1]).ravel()]
+    )
 
 
 def candidates(law: Distribution, first: float, intervals: int) -> Array:
@@ -69,10 +72,11 @@ def candidates(law: Distribution, first: float, intervals: int) -> Array:
 
 
 def prefix_sums(objective: Objective, points: Array) -> tuple[Array, Array]:
-    """Points about an origin, float64[M], and the integrals of ``(r - origin)^k dF``, k = 0, 1, 2, up to each point, float64[3, M].
+    """Points about an origin, float64[M], and the integrals of ``(r - origin)^k dF``, k = 0, 1, 2, up to each point,
+    float64[3, M].
 
-    The sums start at the origin (0 for symmetric levels, else near the median) and are negative before it: they are smallest where
-    the intervals are, so that differences keep their digits.
+    The sums start at the origin (0 for symmetric levels, else near the median) and are negative before it: they are
+    smallest where the intervals are, so that differences keep their digits.
     """
     law = objective.law
     m0, m1, m2 = law.interval_moments(points)
@@ -97,7 +101,9 @@ def best_places(points: Array, sums: Array, intervals: int, *, centred: bool) ->
     s0, s1, s2 = sums
     n, last = intervals, len(points) - 1
     above0, above1, above2 = sums - sums[:, :1]
-    cost = points**2 * above0 - above2 if centred else (points[0] + points) * above1 - above2 - points[0] * points * above0
+    cost = (
+        points**2 * above0 - above2 if centred else (points[0] + points) * above1 - above2 - points[0] * points * above0
+    )
     slopes, weights, rest = points * s0 - s1, s1 - points * s0, points * s1 - s2
     before = np.zeros((n + 1, last + 1), dtype=np.int64)
     for k in range(2, n + 1):
@@ -118,8 +124,12 @@ def best_places(points: Array, sums: Array, intervals: int, *, centred: bool) ->
     return places
 
 
-def _smallest(offsets: Array, slopes: Array, points: Array, x: Array, weights: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """For each row the first i in [low, high) at which ``offsets_i + x slopes_i + weight points_i`` is least, and the least."""
+def _smallest(
+    offsets: Array, slopes: Array, points: Array, x: Array, weights: Array, low: Array, high: Array
+) -> tuple[Array, Array]:
+    """For each row the first i in [low, high) at which ``offsets_i + x slopes_i + weight points_i`` is least, and the
+    least.
+    """
     lengths = high - low
     starts = np.cumsum(lengths) - lengths
     row = np.repeat(np.arange(len(low)), lengths)

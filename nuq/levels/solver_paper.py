@@ -1,27 +1,29 @@
 r"""The original's solvers: iterations that stop before they converge, as in the code behind the paper's figures.
 
-Facts from learning-to-quantize (``nuq/quantize.py``); nothing of its code is used.  What makes its levels differ from the optimum
-of the same law:
+Facts from learning-to-quantize (``nuq/quantize.py``); nothing of its code is used.  What makes its levels differ from
+the optimum of the same law:
 
-- ALQ: each coordinate takes ten gradient steps of rate 1 with central differences of width interval/1000, left to right, for 30
-  sweeps.  The curvature (l_{i+1} - l_{i-1}) f(l_i) is far from 1 almost everywhere, so outer levels hardly move and inner ones
-  move fast.  Symmetric levels are the positive half with a phantom level at 0, under the law of r (not \|r\|).
-- AMQ: 40 steps of rate 0.7 along the derivative of the positive half (centre included), but p is chosen by the cost of the
-  positive half *without* the centre.  Its Eq. G.3 (for a normal: M1 = mean M0 + sigma^2 (f(a) - f(b))) is this derivative.  Starts
-  of the norm-based AMQ are .1 .2 .3 .4 .5 .8 .9, with no .6, from which it would end elsewhere: at sigma = 1/32 and 4 bits at
-  p = .5465 and a variance of 1.107e-4 instead of .5234 and 8.97e-5.  AMQ-N has .6 too at its first update.  From the second update on
-  both have the p of the update before in that place.  p may be negative on its way (from .9 at 3 bits) and comes back.
-- ALQ-G (``alq_pgd``): 30 sweeps of one gradient step per coordinate, left to right, of rate 0.1 and at most half the smaller gap.
-  Outer levels hardly move here either; the quantile start wins.
+- ALQ: each coordinate takes ten gradient steps of rate 1 with central differences of width interval/1000, left to
+  right, for 30 sweeps.  The curvature (l_{i+1} - l_{i-1}) f(l_i) is far from 1 almost everywhere, so outer levels
+  hardly move and inner ones move fast.  Symmetric levels are the positive half with a phantom level at 0, under the law
+  of r (not \|r\|).
+- AMQ: 40 steps of rate 0.7 along the derivative of the positive half (centre included), but p is chosen by the cost of
+  the positive half *without* the centre.  Its Eq. G.3 (for a normal: M1 = mean M0 + sigma^2 (f(a) - f(b))) is this
+  derivative.  Starts of the norm-based AMQ are .1 .2 .3 .4 .5 .8 .9, with no .6, from which it would end elsewhere: at
+  sigma = 1/32 and 4 bits at p = .5465 and a variance of 1.107e-4 instead of .5234 and 8.97e-5.  AMQ-N has .6 too at its
+  first update.  From the second update on both have the p of the update before in that place.  p may be negative on its
+  way (from .9 at 3 bits) and comes back.
+- ALQ-G (``alq_pgd``): 30 sweeps of one gradient step per coordinate, left to right, of rate 0.1 and at most half the
+  smaller gap.  Outer levels hardly move here either; the quantile start wins.
 
-The published levels (ResNet-32, 3 bits, bucket 16384) come out on a normal of sigma = 1/sqrt(16384) as follows.
-ALQ +-{.005, .018, .13, 1}: free levels (``symmetric=False``, the original without its ``nuq_sym`` flag) from the quantile start,
--1 -.1306 -.0182 -.0049 .0048 .0180 .1252 1.  With ``symmetric=True`` the same start gives +-{.0080, .0202, .1355, 1}.
-AMQ p = .233: p = .2316 from the start .5 (AMQ-N: .2317 from .6).
+The published levels (ResNet-32, 3 bits, bucket 16384) come out on a normal of sigma = 1/sqrt(16384) as follows.  ALQ
++-{.005, .018, .13, 1}: free levels (``symmetric=False``, the original without its ``nuq_sym`` flag) from the quantile
+start, -1 -.1306 -.0182 -.0049 .0048 .0180 .1252 1.  With ``symmetric=True`` the same start gives +-{.0080, .0202,
+.1355, 1}.  AMQ p = .233: p = .2316 from the start .5 (AMQ-N: .2317 from .6).
 
-Differences from the original: a level that leaves its interval is put back just inside (the original stops with an assertion);
-p is kept between -1 and 1 - 1e-6 on its way and ends at 1e-7 (or what float32 levels allow) or above; integrals are exact, not quadrature;
-the starts run side by side.
+Differences from the original: a level that leaves its interval is put back just inside (the original stops with an
+assertion);  p is kept between -1 and 1 - 1e-6 on its way and ends at 1e-7 (or what float32 levels allow) or above;
+integrals are exact, not quadrature;  the starts run side by side.
 """
 
 from __future__ import annotations
@@ -68,8 +70,8 @@ def projected_sweeps(law: Distribution, edges: Array, num_sweeps: int = NUM_SWEE
 def _sweeps(move: Callable[[Array, Array, Array], Array], edges: Array, num_sweeps: int) -> Array:
     """Every inner edge moved between its neighbours, ``move(left, x, right)``, from left to right, sweep after sweep.
 
-    Coordinate i of sweep k needs only i - 1 of sweep k and i + 1 of sweep k - 1: all (i, k) of one i + 2k are updated at once, in
-    n + 2 num_sweeps rounds, with the result of the sequential order.
+    Coordinate i of sweep k needs only i - 1 of sweep k and i + 1 of sweep k - 1: all (i, k) of one i + 2k are updated
+    at once, in n + 2 num_sweeps rounds, with the result of the sequential order.
     """
     edges = edges.copy()
     inner = np.arange(1, edges.shape[1] - 1)
@@ -114,7 +116,9 @@ def multipliers(law: Distribution, bits: int, starts: Array) -> tuple[Array, Arr
 
 
 def _slope(law: Distribution, p: Array, bits: int) -> Array:
-    r"""The derivative in p of the positive half's Psi, centre included (Eq. G.3), also where p < 0 puts the p^j out of order.
+    r"""The derivative in p of the positive half's Psi, centre included (Eq.
+
+    G.3), also where p < 0 puts the p^j out of order.
 
     With m_k(x) the integral of ``r^k dF`` from 0 to x, ``2 s p^(2s-1) m_0(p^s) +
     sum_{j<s} (j p^(j-1) + (j+1) p^j) (m_1(p^j) - m_1(p^(j+1))) - (2j+1) p^(2j) (m_0(p^j) - m_0(p^(j+1)))``.

@@ -1,7 +1,7 @@
 """Laws that the adaptive levels are fitted to: truncated normals, their mixtures, and the mixture tabulated.
 
-Source: Faghri et al. (NeurIPS 2020, Section 3) and their code, whose names these are.  ``Distribution`` (``nuq.levels.distribution``) and
-``Histogram`` (``nuq.levels.histogram``) are at home here too, for those who use them.
+Source: Faghri et al. (NeurIPS 2020, Section 3) and their code, whose names these are.  ``Distribution``
+(``nuq.levels.distribution``) and ``Histogram`` (``nuq.levels.histogram``) are at home here too, for those who use them.
 """
 
 from __future__ import annotations
@@ -27,20 +27,27 @@ _ROOT_2_PI = np.sqrt(2 * np.pi)
 class CondTruncNorm(Distribution):
     r"""Mixture of normals truncated to [-1, 1]: ``F = sum_k w_k N(mean_k, sigma_k^2 | -1 <= r <= 1)``.
 
-    One component per bucket.  means: float64[K] in [-1, 1]; sigmas: float64[K] >= 0; weights: float64[K] >= 0, of any scale:
-    norm^2 of the buckets follows from E[norm^2 Psi]; the original code takes the norm.
+    One component per bucket.  means: float64[K] in [-1, 1]; sigmas: float64[K] >= 0; weights: float64[K] >= 0, of any
+    scale:  norm^2 of the buckets follows from E[norm^2 Psi]; the original code takes the norm.
 
-    Components of weight zero (buckets of norm zero) are dropped; a sigma below 1e-6 (constant buckets) becomes 1e-6.  ValueError
-    where nothing is left, and for means outside [-1, 1] or anything not finite.  K is vectorised over, in blocks of bounded memory.
+    Components of weight zero (buckets of norm zero) are dropped; a sigma below 1e-6 (constant buckets) becomes 1e-6.
+    ValueError where nothing is left, and for means outside [-1, 1] or anything not finite.  K is vectorised over, in
+    blocks of bounded memory.
     """
 
     begin, end = -1.0, 1.0
 
     def __init__(self, means: ArrayLike, sigmas: ArrayLike, weights: ArrayLike) -> None:
-        means, sigmas, weights = np.broadcast_arrays(*(np.atleast_1d(np.asarray(a, dtype=np.float64)) for a in (means, sigmas, weights)))
+        means, sigmas, weights = np.broadcast_arrays(
+            *(np.atleast_1d(np.asarray(a, dtype=np.float64)) for a in (means, sigmas, weights))
+        )
         if means.ndim != 1:
             raise ValueError(f"means, sigmas and weights of shape {means.shape}: must be lists of one length")
-        for name, values, low, high in (("mean", means, -1.0, 1.0), ("sigma", sigmas, 0.0, np.inf), ("weight", weights, 0.0, np.inf)):
+        for name, values, low, high in (
+            ("mean", means, -1.0, 1.0),
+            ("sigma", sigmas, 0.0, np.inf),
+            ("weight", weights, 0.0, np.inf),
+        ):
             bad = ~((values >= low) & (values <= high) & np.isfinite(values))
             if bad.any():
                 raise ValueError(f"{name}={values[bad][0]}: must be finite and in [{low:g}, {high:g}]")
@@ -85,8 +92,9 @@ class CondTruncNorm(Distribution):
 
     def interval_moments(self, edges: Array) -> Array:
         r"""With z = (r - mean)/sigma, phi the normal density and Phi its integral, per component and interval [a, b]:
-        ``integral of phi = Phi(b) - Phi(a)``, ``of z phi = phi(a) - phi(b)``, ``of z^2 phi = Phi(b) - Phi(a) + a phi(a) - b phi(b)``,
-        combined to powers of z - a."""
+        ``integral of phi = Phi(b) - Phi(a)``, ``of z phi = phi(a) - phi(b)``,
+        ``of z^2 phi = Phi(b) - Phi(a) + a phi(a) - b phi(b)``, combined to powers of z - a.
+        """
         edges = np.asarray(edges, dtype=np.float64)
         if edges.ndim == 1:
             compiled = kernels.mixture_moments(self._arrays(), edges)
@@ -109,15 +117,18 @@ class CondTruncNorm(Distribution):
     def knots(self, num_knots: int = NUM_KNOTS) -> Array:
         r"""Odd number of points, symmetric about 0 (so that a table folds onto itself).
 
-        Their density is that of ``sum_k v_k asinh(z_k / 1.5)``, z_k the distance from +-mean_k in units of sigma_k, out to 14 (what lies
-        beyond weighs 1e-44), plus a twentieth spread evenly; v_k is half the component's weight, half an equal share, so that none is
-        overlooked.  The sum is read off 65 points of every component, sorted; they are staggered, or equal components would make steps.
+        Their density is that of ``sum_k v_k asinh(z_k / 1.5)``, z_k the distance from +-mean_k in units of sigma_k, out
+        to 14 (what lies beyond weighs 1e-44), plus a twentieth spread evenly; v_k is half the component's weight, half
+        an equal share, so that none is overlooked.  The sum is read off 65 points of every component, sorted; they are
+        staggered, or equal components would make steps.
         """
         count = len(self.means)
         share = (self.weights + 1 / count) / 2
         stagger = np.arange(count) * _GOLDEN % 1.0 if count > 1 else np.full(1, 0.5)
         steps = (np.arange(_NUM_OFFSETS) + stagger[:, None]) * (2 / _NUM_OFFSETS) - 1
-        cloud = (np.abs(self.means)[:, None] + 1.5 * self.sigmas[:, None] * np.sinh(np.arcsinh(_REACH / 1.5) * steps)).ravel()
+        cloud = (
+            np.abs(self.means)[:, None] + 1.5 * self.sigmas[:, None] * np.sinh(np.arcsinh(_REACH / 1.5) * steps)
+        ).ravel()
         order = np.argsort(cloud)
         rank = np.cumsum(np.repeat(share, _NUM_OFFSETS)[order])
         middle = len(order) // 1024 // 2 + 1
@@ -168,19 +179,23 @@ class TruncNorm(CondTruncNorm):
         """The point with these masses of the whole normal below and above it: from the smaller of the two."""
         z = np.where(below <= above, special.ndtri(np.minimum(below, 0.5)), -special.ndtri(np.minimum(above, 0.5)))
         x = np.clip(self.mean + self.sigma * z, -1.0, 1.0)
-        return np.where(below <= self._lower, -1.0, np.where(above <= self._upper, 1.0, x))  # rounding aside, the ends are the ends
+        return np.where(
+            below <= self._lower, -1.0, np.where(above <= self._upper, 1.0, x)
+        )  # rounding aside, the ends are the ends
 
     def mirrored(self) -> TruncNorm:
         return TruncNorm(-self.mean, self.sigma)
 
 
 class CondTruncNormHist(Histogram):
-    """A mixture tabulated once, so that levels are found at the cost of table look-ups, whatever the number of components.
+    """A mixture tabulated once, so that levels are found at the cost of table look-ups, whatever the number of
+    components.
 
-    num_bins: even.  The bins lie where the mixture has detail (``CondTruncNorm.knots``) and hold its exact mass and moments.
-    The original uses 50,000 equal bins (100,000 in its last version), each with the mass of its normals and flat inside: bins of
-    4e-5, which is 0.4 sigma at sigma = 1e-4.  Here 2560 bins are 0.002 to 0.04 sigma wide over +-8 sigma and the error inside
-    one is of third order, not second; a test holds the largest error of the cdf against that of the uniform table.
+    num_bins: even.  The bins lie where the mixture has detail (``CondTruncNorm.knots``) and hold its exact mass and
+    moments.  The original uses 50,000 equal bins (100,000 in its last version), each with the mass of its normals and
+    flat inside: bins of 4e-5, which is 0.4 sigma at sigma = 1e-4.  Here 2560 bins are 0.002 to 0.04 sigma wide over +-8
+    sigma and the error inside one is of third order, not second; a test holds the largest error of the cdf against that
+    of the uniform table.
     """
 
     def __init__(self, mixture: CondTruncNorm, num_bins: int = 2560) -> None:

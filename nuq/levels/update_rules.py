@@ -1,10 +1,11 @@
 r"""Levels that fit a law: ALQ, ALQ-G and AMQ (Faghri et al., NeurIPS 2020, Section 3), and the optimum.
 
-All minimise Psi (``nuq.levels.objective``), the expected variance of stochastic rounding under the fitted law, the interval around zero
-included.  ``solver="exact"`` runs to a minimum; ``solver="paper"`` runs the original code's iterations, which stop before
-(``nuq.levels.solver_paper`` says what comes of that, and which settings give the published levels).  Everything is float64 and deterministic:
-workers with the same statistics find the same levels.  The exact solvers run in C++ where the kernels are built (``nuq.native.levels``) and
-in NumPy elsewhere, to the same minima up to rounding.
+All minimise Psi (``nuq.levels.objective``), the expected variance of stochastic rounding under the fitted law, the
+interval around zero included.  ``solver="exact"`` runs to a minimum; ``solver="paper"`` runs the original code's
+iterations, which stop before (``nuq.levels.solver_paper`` says what comes of that, and which settings give the
+published levels).  Everything is float64 and deterministic:  workers with the same statistics find the same levels.
+The exact solvers run in C++ where the kernels are built (``nuq.native.levels``) and in NumPy elsewhere, to the same
+minima up to rounding.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ SOLVERS = ["exact", "paper"]
 
 @dataclass(frozen=True)
 class Fitted:
-    """levels; their Psi under the law they were fitted to; p, the multiplier of levels +-p^j (AMQ, else None); start, the
-    initial levels or multiplier that led to them."""
+    """levels; their Psi under the law they were fitted to; p, the multiplier of levels +-p^j (AMQ, else None); start,
+    the initial levels or multiplier that led to them.
+    """
 
     levels: Levels
     expected_variance: float
@@ -37,7 +39,8 @@ class Fitted:
 def expected_variance(levels: Levels, distribution: Distribution) -> float:
     r"""Psi: the variance that stochastic rounding to ``levels`` adds to one coordinate of law ``distribution``.
 
-    ``sum_i integral over [l_i, l_{i+1}] of (r - l_i)(l_{i+1} - r) dF(r)``; times norm^2 * n it is the variance of a bucket.
+    ``sum_i integral over [l_i, l_{i+1}] of (r - l_i)(l_{i+1} - r) dF(r)``; times norm^2 * n it is the variance of a
+    bucket.
 
     >>> from nuq.levels.truncated_normals import TruncNorm
     >>> f"{expected_variance(level_sets.ternary(), TruncNorm(0.0, 1 / 32)):.6f}"  # E|r| - E r^2
@@ -49,10 +52,11 @@ def expected_variance(levels: Levels, distribution: Distribution) -> float:
 def alq(distribution: Distribution, bits: int, *, symmetric: bool = True, solver: str = "exact") -> Fitted:
     """ALQ: 2^bits levels of smallest Psi, from quantile, uniform and exponential starts, the best kept.
 
-    distribution: a law on [-1, 1].  bits: 1 to 8.  symmetric: levels come in pairs +-l and are fitted to the law of |r|; else every
-    level moves by itself.  solver: exact (coordinate descent to convergence, also from companded levels and from the dynamic program's:
-    the levels of ``optimal``, and exact as far as that is; from the three starts alone it ends in local minima from 5 bits on) or paper
-    (30 sweeps of finite differences; its symmetric levels have the original's phantom level at zero).  ValueError for other values.
+    distribution: a law on [-1, 1].  bits: 1 to 8.  symmetric: levels come in pairs +-l and are fitted to the law of
+    |r|; else every level moves by itself.  solver: exact (coordinate descent to convergence, also from companded levels
+    and from the dynamic program's:  the levels of ``optimal``, and exact as far as that is; from the three starts alone
+    it ends in local minima from 5 bits on) or paper (30 sweeps of finite differences; its symmetric levels have the
+    original's phantom level at zero).  ValueError for other values.
     """
     _check(bits, solver)
     if solver == "paper":
@@ -63,7 +67,8 @@ def alq(distribution: Distribution, bits: int, *, symmetric: bool = True, solver
 def alq_gradient(distribution: Distribution, bits: int, *, symmetric: bool = True, solver: str = "exact") -> Fitted:
     """ALQ-G: as ``alq``, by projected gradient descent, steps at most half the smaller gap.
 
-    The exact solver moves all levels at once and reaches those of ``alq``; the paper solver takes 30 sweeps of one step of rate .1 a level.
+    The exact solver moves all levels at once and reaches those of ``alq``; the paper solver takes 30 sweeps of one step
+    of rate .1 a level.
     """
     _check(bits, solver)
     if solver == "paper":
@@ -71,12 +76,22 @@ def alq_gradient(distribution: Distribution, bits: int, *, symmetric: bool = Tru
     return _exact(solver_exact.projected_descent, distribution, 2**bits, symmetric)
 
 
-def amq(distribution: Distribution, bits: int, *, solver: str = "exact", previous: float | None = None, norm_less: bool = False) -> Fitted:
-    """AMQ: levels +-p^j, j = 0 .. 2^(bits-1) - 1, of smallest Psi; ``Fitted.p`` is the learned p in (0, 1), None at 1 bit.
+def amq(
+    distribution: Distribution,
+    bits: int,
+    *,
+    solver: str = "exact",
+    previous: float | None = None,
+    norm_less: bool = False,
+) -> Fitted:
+    """AMQ: levels +-p^j, j = 0 ..
 
-    distribution: a law on [-1, 1] of any mean.  solver: exact (every local minimum refined, the best kept) or paper (40 steps of
-    rate .7 from seven or eight starts; chosen by the cost of the positive half without the centre, as in the original).  Of the paper
-    solver's starts, previous is the p of the update before (None: this is the first), and norm_less says that they are AMQ-N's.
+    2^(bits-1) - 1, of smallest Psi; ``Fitted.p`` is the learned p in (0, 1), None at 1 bit.
+
+    distribution: a law on [-1, 1] of any mean.  solver: exact (every local minimum refined, the best kept) or paper (40
+    steps of rate .7 from seven or eight starts; chosen by the cost of the positive half without the centre, as in the
+    original).  Of the paper solver's starts, previous is the p of the update before (None: this is the first), and
+    norm_less says that they are AMQ-N's.
     """
     _check(bits, solver)
     if bits == 1:
@@ -94,14 +109,15 @@ def amq(distribution: Distribution, bits: int, *, solver: str = "exact", previou
 
 
 def optimal(distribution: Distribution, num_levels: int, *, symmetric: bool = True) -> Fitted:
-    """The level set of ``num_levels`` with the smallest Psi on a fine grid, by dynamic programming, polished (``nuq.levels.solver_optimal``).
+    """The level set of ``num_levels`` with the smallest Psi on a fine grid, by dynamic programming, polished
+    (``nuq.levels.solver_optimal``).
 
-    The optimum of every law of the reference to 4e-10; polishing is local, so on coarse, random histograms another minimum can lie lower
-    (1.1 % at worst in 7,000 of them, 4e-5 on histograms of ``nuq.kernels.statistics``).
+    The optimum of every law of the reference to 4e-10; polishing is local, so on coarse, random histograms another
+    minimum can lie lower (1.1 % at worst in 7,000 of them, 4e-5 on histograms of ``nuq.kernels.statistics``).
 
-    distribution: a law on [-1, 1].  num_levels: 2 to 256.  symmetric: the best of the sets +-l, without a zero level for an even
-    number and with one for an odd; else the best of all sets.  ValueError for another number.  ALQ's starts are descended too, so that
-    for 2^bits levels this is ``alq``.
+    distribution: a law on [-1, 1].  num_levels: 2 to 256.  symmetric: the best of the sets +-l, without a zero level
+    for an even number and with one for an odd; else the best of all sets.  ValueError for another number.  ALQ's starts
+    are descended too, so that for 2^bits levels this is ``alq``.
 
     >>> from nuq.levels.truncated_normals import TruncNorm
     >>> optimal(TruncNorm(0.0, 1 / 32), 5).levels.values.round(4).tolist()
@@ -169,7 +185,9 @@ def _exact(solve: solver_optimal.Solve, distribution: Distribution, num_levels: 
     return _best(distribution, law, found, [*starts, solver_optimal.NAME, solver_optimal.NAME])
 
 
-def _paper(solve: Callable[[Distribution, Array], Array], distribution: Distribution, bits: int, symmetric: bool) -> Fitted:
+def _paper(
+    solve: Callable[[Distribution, Array], Array], distribution: Distribution, bits: int, symmetric: bool
+) -> Fitted:
     """The original's set-up: under the law of r, the positive half with a phantom level at 0, or all levels."""
     if bits == 1:
         return _unmoved(distribution)

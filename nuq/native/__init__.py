@@ -1,7 +1,8 @@
 """The C++ kernels, loaded through ctypes: no torch headers, no Python headers, one library for every Python version.
 
-``library()`` is the loaded library, or None where it was not built, after one warning; callers then use NumPy or PyTorch.
-``NUQ_CPU=off`` asks for that without a warning, ``NUQ_CPU=baseline`` (or avx2, avx512) for one instruction set.
+``library()`` is the loaded library, or None where it was not built, after one warning; callers then use NumPy or
+PyTorch.  ``NUQ_CPU=off`` asks for that without a warning, ``NUQ_CPU=baseline`` (or avx2, avx512) for one instruction
+set.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def library() -> ctypes.CDLL | None:
                     _choose(loaded, asked)
                 return loaded
     warnings.warn(
-        f"nuq runs without its C++ kernels ({reason}): results are the same, learned levels to about nine digits, 20 to 90 times slower; "
+        f"nuq runs without its C++ kernels ({reason}): results are the same, learned levels to about nine digits, 20 "
+        f"to 90 times slower; "
         "with a C++17 compiler, `python -m nuq.native` builds them",
         RuntimeWarning,
         stacklevel=2,
@@ -55,7 +57,9 @@ def library() -> ctypes.CDLL | None:
 
 
 def functions(signatures: Mapping[str, tuple[list[Any], Any]]) -> Callable[[str], Any]:
-    """The library's functions by name, each told its arguments' and its result's ctypes once; RuntimeError where there is no library."""
+    """The library's functions by name, each told its arguments' and its result's ctypes once; RuntimeError where there
+    is no library.
+    """
 
     @cache
     def function(name: str) -> Any:

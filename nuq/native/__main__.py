@@ -1,4 +1,6 @@
-"""``python -m nuq.native``: (re)build the C++ kernels of this checkout and say which instruction sets this machine runs."""
+"""``python -m nuq.native``: (re)build the C++ kernels of this checkout and say which instruction sets this machine
+runs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ def main() -> int:
     try:
         target = build.build()
     except build.CompilerError as error:
-        print(f"The C++ kernels were not built, and nuq will use NumPy and PyTorch instead, slower: {error}", file=sys.stderr)
+        print(
+            f"The C++ kernels were not built, and nuq will use NumPy and PyTorch instead, slower: {error}",
+            file=sys.stderr,
+        )
         return 1
     print(f"Built {target.name} ({build.digest()}), which runs here as: {', '.join(native.instruction_sets())}")
     return 0

@@ -25,14 +25,24 @@ def room_bytes(num_coordinates: int, bits: int) -> int:
 
 
 def encode(
-    vector: int, num_coordinates: int, bits: int, words: tuple[int, int] | None, kinds: int, exponents: int, data: int, threads: int
+    vector: int,
+    num_coordinates: int,
+    bits: int,
+    words: tuple[int, int] | None,
+    kinds: int,
+    exponents: int,
+    data: int,
+    threads: int,
 ) -> int:
-    """float32[n] -> uint8[blocks] kinds and exponents, and the blocks' bytes in ``data`` (``room_bytes``): how many these are.
+    """float32[n] -> uint8[blocks] kinds and exponents, and the blocks' bytes in ``data`` (``room_bytes``): how many
+    these are.
 
     words: of the key; None rounds to the nearest.
     """
     k0, k1 = words or (0, 0)
-    return _function("nuq_base_delta_encode")(vector, num_coordinates, bits, words is not None, k0, k1, kinds, exponents, data, threads)
+    return _function("nuq_base_delta_encode")(
+        vector, num_coordinates, bits, words is not None, k0, k1, kinds, exponents, data, threads
+    )
 
 
 def decode(
@@ -49,6 +59,9 @@ def decode(
 ) -> None:
     """Into the total float32[n], or added to it.
 
-    starts: int64[blocks], where in ``data`` every block begins; the caller has checked kinds and exponents, and that all of it is there.
+    starts: int64[blocks], where in ``data`` every block begins; the caller has checked kinds and exponents, and that
+    all of it is there.
     """
-    _function("nuq_base_delta_decode")(kinds, exponents, starts, data, num_bytes, bits, total, num_coordinates, accumulate, threads)
+    _function("nuq_base_delta_decode")(
+        kinds, exponents, starts, data, num_bytes, bits, total, num_coordinates, accumulate, threads
+    )

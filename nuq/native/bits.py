@@ -1,4 +1,6 @@
-"""Bitmaps and streams of numbers of various widths, in C++ (``src/bits.cpp``): the bytes that ``nuq.coding.index_coding``' NumPy writes."""
+"""Bitmaps and streams of numbers of various widths, in C++ (``src/bits.cpp``): the bytes that
+``nuq.coding.index_coding``' NumPy writes.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Builds the C++ kernels into one shared library, with any C++17 compiler and nothing but the standard library.
 
-``setup.py`` calls it at install, ``python -m nuq.native`` and ``make setup`` in a checkout.  The files of ``src/`` are compiled once; those
-of ``src/simd/`` once for every instruction set, in a namespace of that name (``src/isa.h``), and the library chooses when it is
-loaded.  ``-ffp-contract=off`` and no fast-math: every operation rounds once, so that all sets give the bits of the PyTorch reference.
+``setup.py`` calls it at install, ``python -m nuq.native`` and ``make setup`` in a checkout.  The files of ``src/`` are
+compiled once; those of ``src/simd/`` once for every instruction set, in a namespace of that name (``src/isa.h``), and
+the library chooses when it is loaded.  ``-ffp-contract=off`` and no fast-math: every operation rounds once, so that all
+sets give the bits of the PyTorch reference.
 """
 
 from __future__ import annotations
@@ -33,7 +34,15 @@ _AVX2 = ["-mavx2", "-mf16c", "-mbmi2", "-mlzcnt", "-mpopcnt", "-mpclmul"]
 INSTRUCTION_SETS = {
     "baseline": [],
     "avx2": _AVX2,
-    "avx512": [*_AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512cd", "-mprefer-vector-width=512"],
+    "avx512": [
+        *_AVX2,
+        "-mavx512f",
+        "-mavx512bw",
+        "-mavx512dq",
+        "-mavx512vl",
+        "-mavx512cd",
+        "-mprefer-vector-width=512",
+    ],
 }
 
 
@@ -54,13 +63,17 @@ def compiler() -> str:
     named = os.environ.get("CXX")
     found = shutil.which(named) if named else next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
     if found is None:
-        raise CompilerError(f"CXX={named} is not on the path" if named else "no C++ compiler (c++, g++ or clang++) on the path")
+        raise CompilerError(
+            f"CXX={named} is not on the path" if named else "no C++ compiler (c++, g++ or clang++) on the path"
+        )
     return found
 
 
 def _accepts(cxx: str, flags: list[str]) -> bool:
     """Whether a program that includes <cstdint> (and <omp.h>, where asked for) compiles with these flags."""
-    program = "#include <cstdint>\n" + ("#include <omp.h>\n" if "-fopenmp" in flags else "") + "int main() { return 0; }\n"
+    program = (
+        "#include <cstdint>\n" + ("#include <omp.h>\n" if "-fopenmp" in flags else "") + "int main() { return 0; }\n"
+    )
     with tempfile.TemporaryDirectory() as folder:
         command = [cxx, "-std=c++17", *flags, "-x", "c++", "-", "-o", str(Path(folder) / "probe")]
         return subprocess.run(command, input=program, text=True, capture_output=True, check=False).returncode == 0
@@ -86,7 +99,16 @@ def build(target: Path = LIBRARY) -> Path:
             for name, extra in sets.items():
                 jobs.append(
                     (
-                        [cxx, *flags, *openmp, *extra, f"-DNUQ_ISA={name}", f"-DNUQ_ISA_{name.upper()}", "-c", str(path)],
+                        [
+                            cxx,
+                            *flags,
+                            *openmp,
+                            *extra,
+                            f"-DNUQ_ISA={name}",
+                            f"-DNUQ_ISA_{name.upper()}",
+                            "-c",
+                            str(path),
+                        ],
                         f"{folder}/{path.stem}_{name}.o",
                     )
                 )

@@ -1,4 +1,5 @@
-"""Clusters, cells and min-max sketches in C++ (``src/cells.cpp``): the bits of ``nuq.kernels.sketches.cells`` and ``nuq.kernels.sketches.minmax``.
+"""Clusters, cells and min-max sketches in C++ (``src/cells.cpp``): the bits of ``nuq.kernels.sketches.cells`` and
+``nuq.kernels.sketches.minmax``.
 
 Arrays must be contiguous; the callers check what they pass.
 """
@@ -22,7 +23,10 @@ _SIGNATURES: dict[str, Signature] = {
     "nuq_cell_counted": ([_POINTER, _LONG, _POINTER, _INT], None),
     "nuq_cell_sums": ([_POINTER, _POINTER, _LONG, _POINTER, _POINTER, _LONG, _WORD, _WORD, _POINTER, _INT], None),
     "nuq_cell_spread": ([_POINTER, _LONG, _POINTER, _POINTER, _WORD, _WORD, _POINTER, _INT], _INT),
-    "nuq_minmax_insert": ([_POINTER, _LONG, _POINTER, _POINTER, _POINTER, _POINTER, _INT, _LONG, _INT, _POINTER, _POINTER, _INT], None),
+    "nuq_minmax_insert": (
+        [_POINTER, _LONG, _POINTER, _POINTER, _POINTER, _POINTER, _INT, _LONG, _INT, _POINTER, _POINTER, _INT],
+        None,
+    ),
     "nuq_minmax_query": ([_POINTER, _LONG, _POINTER, _POINTER, _INT, _POINTER, _POINTER, _INT], None),
 }
 
@@ -49,7 +53,9 @@ def counted(ids: Bytes, num_numbers: int, threads: int) -> Ints:
     return counts[:num_numbers]
 
 
-def sums(x: Floats, ids: Bytes, cells: Ints, scales: NDArray[np.float64], words: tuple[int, int], threads: int) -> tuple[Ints, Ints]:
+def sums(
+    x: Floats, ids: Bytes, cells: Ints, scales: NDArray[np.float64], words: tuple[int, int], threads: int
+) -> tuple[Ints, Ints]:
     """Integer sums and counts of all cells."""
     total = int(cells.sum())
     found = np.zeros((total, 2), dtype=np.int64)
@@ -73,7 +79,21 @@ def insert(
     """
     rows, total = words.size // 2, int(columns.sum()) * (words.size // 2)
     cells, groups = np.full(total, most, dtype=np.uint8), np.empty(ids.size, dtype=np.uint8)
-    _call("nuq_minmax_insert", ids, ids.size, group_of, within, _padded(columns), words, rows, total, most, groups, cells, threads)
+    _call(
+        "nuq_minmax_insert",
+        ids,
+        ids.size,
+        group_of,
+        within,
+        _padded(columns),
+        words,
+        rows,
+        total,
+        most,
+        groups,
+        cells,
+        threads,
+    )
     return cells, groups
 
 

@@ -43,7 +43,17 @@ def _joined(scratch: Bytes, stride: int, at_end: bool, sizes: NDArray[np.uint64]
 def count(codes: Codes, num_symbols: int, contexts: Bytes | None, num_contexts: int, threads: int) -> Ints:
     """int64[num_contexts, num_symbols]; ValueError where a code or a context is too large."""
     counts = np.zeros((num_contexts, num_symbols), dtype=np.int64)
-    if not _call("nuq_entropy_count", codes, codes.itemsize == 2, codes.size, contexts, num_contexts, num_symbols, counts, threads):
+    if not _call(
+        "nuq_entropy_count",
+        codes,
+        codes.itemsize == 2,
+        codes.size,
+        contexts,
+        num_contexts,
+        num_symbols,
+        counts,
+        threads,
+    ):
         if int(codes.max()) >= num_symbols:
             raise ValueError(f"code {int(codes.max())}: must be below num_symbols={num_symbols}")
         assert contexts is not None
@@ -125,6 +135,8 @@ def huffman_decode(data: Bytes, sizes: Ints, num_codes: int, lengths: Ints, piec
     """The inverse of ``huffman_encode``; Damaged where a piece does not end where the next one begins."""
     codes = np.empty(num_codes, dtype=np.uint8 if lengths.size <= 256 else np.uint16)
     windows, begin = huffman_windows(lengths), _begins(sizes)
-    if not _call("nuq_huffman_decode", data, data.size, begin, num_codes, codes.itemsize == 2, windows, piece, codes, threads):
+    if not _call(
+        "nuq_huffman_decode", data, data.size, begin, num_codes, codes.itemsize == 2, windows, piece, codes, threads
+    ):
         raise Damaged("a piece does not end where the next one begins: the encoding is damaged")
     return codes

@@ -1,7 +1,8 @@
 """The C++ side of the adaptive levels: tables of mixtures, solvers, the dynamic program.
 
-A law is described by its arrays (``of_bins``, ``of_normals``), which the description keeps alive.  Every function returns None where
-the library is missing; the NumPy code that callers then use is also what the tests hold these functions against.
+A law is described by its arrays (``of_bins``, ``of_normals``), which the description keeps alive.  Every function
+returns None where the library is missing; the NumPy code that callers then use is also what the tests hold these
+functions against.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ class _Normals(ctypes.Structure):
 class _Bins(ctypes.Structure):
     _fields_ = [
         ("count", ctypes.c_int64),
-        *((name, ctypes.c_void_p) for name in ("edges", "width", "start", "slope", "power", "excess", "sums", "left", "right")),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("edges", "width", "start", "slope", "power", "excess", "sums", "left", "right")
+        ),
         ("origin", ctypes.c_double),
         ("median", ctypes.c_double),
     ]
@@ -67,9 +71,16 @@ def of_normals(means: Array, sigmas: Array, scales: Array, begin: float) -> Law:
 
 def side_by_side(one: Law | None, other: Law | None) -> Law | None:
     """Two laws of normals added up on [0, 1]: a law and its mirror image make the law of the magnitude."""
-    if one is None or other is None or one.raw.bins.count or one.raw.normals.count + other.raw.normals.count > MOST_NORMALS:
+    if (
+        one is None
+        or other is None
+        or one.raw.bins.count
+        or one.raw.normals.count + other.raw.normals.count > MOST_NORMALS
+    ):
         return None
-    return of_normals(*(np.concatenate([one.arrays[name], other.arrays[name]]) for name in ("means", "sigmas", "scales")), begin=0.0)
+    return of_normals(
+        *(np.concatenate([one.arrays[name], other.arrays[name]]) for name in ("means", "sigmas", "scales")), begin=0.0
+    )
 
 
 _off = ContextVar("_off", default=False)
@@ -117,7 +128,9 @@ def mixture_moments(law: Law, edges: Array) -> Array | None:
 
 
 def descend(law: Law, edges: Array, *, symmetric: bool, projected: bool) -> tuple[Array, Array] | None:
-    """``solver_exact.descend`` (projected: ``projected_descent``) for starts float64[S, n + 1]: the edges and Psi they end at."""
+    """``solver_exact.descend`` (projected: ``projected_descent``) for starts float64[S, n + 1]: the edges and Psi they
+    end at.
+    """
     loaded = _library()
     if loaded is None:
         return None

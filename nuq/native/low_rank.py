@@ -29,6 +29,8 @@ def right_product(matrix: int, size: int, columns: int, left: int, rank: int, ri
     _function("nuq_low_rank_right")(matrix, size, columns, left, rank, right, threads)
 
 
-def outer_product(left: int, right: int, size: int, columns: int, rank: int, total: int, accumulate: bool, threads: int) -> None:
+def outer_product(
+    left: int, right: int, size: int, columns: int, rank: int, total: int, accumulate: bool, threads: int
+) -> None:
     """float32[rank, rows], float32[rank, columns] -> float32[size], or added to it"""
     _function("nuq_low_rank_outer")(left, right, size, columns, rank, total, accumulate, threads)

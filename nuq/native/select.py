@@ -1,4 +1,5 @@
-"""Selection of coordinates in C++ (``src/select.cpp``): the indices that ``nuq.kernels.selection``'s PyTorch finds, in one or two passes.
+"""Selection of coordinates in C++ (``src/select.cpp``): the indices that ``nuq.kernels.selection``'s PyTorch finds, in
+one or two passes.
 
 Arrays must be contiguous; ``nuq.kernels.selection`` checks what it passes.
 """

@@ -29,6 +29,8 @@ def sum_sides(vector: int, num_coordinates: int, bucket_size: int, sums: int, co
     _function("nuq_sum_sides")(vector, num_coordinates, bucket_size, sums, counts, threads)
 
 
-def write_sides(bits: int, values: int, num_coordinates: int, bucket_size: int, total: int, accumulate: bool, threads: int) -> None:
+def write_sides(
+    bits: int, values: int, num_coordinates: int, bucket_size: int, total: int, accumulate: bool, threads: int
+) -> None:
     """uint8[ceil(n / 8)] and float32[buckets, 2] -> float32[n]"""
     _function("nuq_write_sides")(bits, values, num_coordinates, bucket_size, total, accumulate, threads)

@@ -1,4 +1,7 @@
-"""SmaQ in C++ (``src/smaq.cpp``): the bits of ``nuq.kernels.smaq``.  Tensors go as addresses of contiguous CPU memory."""
+"""SmaQ in C++ (``src/smaq.cpp``): the bits of ``nuq.kernels.smaq``.
+
+Tensors go as addresses of contiguous CPU memory.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,30 @@ _function = functions(_SIGNATURES)
 
 
 class Job(ctypes.Structure):
-    """``src/smaq.h``'s record.  dtype: the place in ``nuq.kernels.spec.DTYPES``; the others as ``nuq.kernels.smaq`` names them."""
+    """``src/smaq.h``'s record.  dtype: the place in ``nuq.kernels.spec.DTYPES``; the others as ``nuq.kernels.smaq``
+    names them.
+    """
 
     _fields_ = [
         *((name, _POINTER) for name in ("vector", "total", "table")),
         ("size", _LONG),
-        *((name, _INT) for name in ("dtype", "masked", "constant", "low_bits", "extra_bits", "stochastic", "accumulate")),
-        *((name, _FLOAT) for name in ("factor", "mean", "inverse", "threshold", "small_slope", "large_slope", "small_most", "large_most")),
+        *(
+            (name, _INT)
+            for name in ("dtype", "masked", "constant", "low_bits", "extra_bits", "stochastic", "accumulate")
+        ),
+        *(
+            (name, _FLOAT)
+            for name in (
+                "factor",
+                "mean",
+                "inverse",
+                "threshold",
+                "small_slope",
+                "large_slope",
+                "small_most",
+                "large_most",
+            )
+        ),
         *((name, _WORD) for name in ("k0", "k1")),
     ]
 

@@ -1,4 +1,6 @@
-"""Outputs of a model's layers (modules without children): their gradients through a format, and in inference the outputs themselves."""
+"""Outputs of a model's layers (modules without children): their gradients through a format, and in inference the
+outputs themselves.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,14 @@ PASSING = (nn.Identity, nn.Flatten, nn.Unflatten)
 
 
 def leaves(model: nn.Module) -> list[nn.Module]:
-    """The modules that have no modules inside; those whose output is another's, in a new shape or not, are none of them."""
-    return [module for module in model.modules() if not isinstance(module, PASSING) and next(module.children(), None) is None]
+    """The modules that have no modules inside; those whose output is another's, in a new shape or not, are none of
+    them.
+    """
+    return [
+        module
+        for module in model.modules()
+        if not isinstance(module, PASSING) and next(module.children(), None) is None
+    ]
 
 
 def _drops_nothing(module: nn.Module) -> bool:
@@ -27,18 +35,25 @@ def _drops_nothing(module: nn.Module) -> bool:
 class LeafOutputs:
     """Attach to ``model``'s layers.
 
-    gradient: called in the forward pass for an output whose gradient will come, gives the function that this gradient goes through;
-    output: the function that outputs go through in eval mode where no gradient is wanted; None: neither.  Smaller tensors than
-    ``min_size`` are left as they are.
+    gradient: called in the forward pass for an output whose gradient will come, gives the function that this gradient
+    goes through;  output: the function that outputs go through in eval mode where no gradient is wanted; None: neither.
+    Smaller tensors than ``min_size`` are left as they are.
 
     A layer that is computed without being called has no hook: ``nn.MultiheadAttention``'s output projection.
 
     The hooks lie on tensors, not on modules, so that a following layer may work in place.
     """
 
-    def __init__(self, model: nn.Module, gradient: Callable[[], Through] | None, output: Through | None, min_size: int) -> None:
+    def __init__(
+        self, model: nn.Module, gradient: Callable[[], Through] | None, output: Through | None, min_size: int
+    ) -> None:
         def is_large(value: Any) -> bool:
-            return isinstance(value, Tensor) and value.is_floating_point() and value.layout == torch.strided and value.numel() >= min_size
+            return (
+                isinstance(value, Tensor)
+                and value.is_floating_point()
+                and value.layout == torch.strided
+                and value.numel() >= min_size
+            )
 
         def walk(value: Any, training: bool) -> Any:
             if type(value) in (tuple, list):

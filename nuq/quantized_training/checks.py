@@ -1,4 +1,6 @@
-"""What ``nuq.CompressedTraining`` may be given: every misuse is a ValueError of one sentence, before anything is attached or changed."""
+"""What ``nuq.CompressedTraining`` may be given: every misuse is a ValueError of one sentence, before anything is
+attached or changed.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,19 @@ def formats(specs: Mapping[str, object]) -> dict[str, Format]:
     """The formats that round anything, by kind."""
     for kind, spec in specs.items():
         if spec is not None and not isinstance(spec, str):
-            raise ValueError(f"{kind}={spec!r}: must be a format, as 'smaq' or 'smaq samples=16', or empty, None or 'fp32' for none")
-    return {kind: Format(spec, kind) for kind, spec in specs.items() if isinstance(spec, str) and spec.strip() not in ("", *FULL)}
+            raise ValueError(
+                f"{kind}={spec!r}: must be a format, as 'smaq' or 'smaq samples=16', or empty, None or 'fp32' for none"
+            )
+    return {
+        kind: Format(spec, kind)
+        for kind, spec in specs.items()
+        if isinstance(spec, str) and spec.strip() not in ("", *FULL)
+    }
 
 
-def check_values(formats: Mapping[str, Format], *, seed: object, min_size: object, master: object, inference: object) -> None:
+def check_values(
+    formats: Mapping[str, Format], *, seed: object, min_size: object, master: object, inference: object
+) -> None:
     """ValueError for numbers and switches that are none, or have no effect."""
     for name, number, low in (("seed", seed, 0), ("min_size", min_size, 1)):
         if isinstance(number, bool) or not isinstance(number, int):
@@ -37,31 +47,44 @@ def check_values(formats: Mapping[str, Format], *, seed: object, min_size: objec
 
 
 def check_parts(model: object, optimizer: object, attached: Iterable[object]) -> None:
-    """attached: the models and optimizers that are already.  A module inside another one has its outputs' gradients rounded by both."""
+    """attached: the models and optimizers that are already.
+
+    A module inside another one has its outputs' gradients rounded by both.
+    """
     if not isinstance(model, nn.Module):
         raise ValueError(f"the model is of type {type(model).__name__}: must be a torch.nn.Module")
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
-        raise ValueError(f"the optimizer is of type {type(optimizer).__name__}: must be a torch.optim.Optimizer or None")
+        raise ValueError(
+            f"the optimizer is of type {type(optimizer).__name__}: must be a torch.optim.Optimizer or None"
+        )
     inside = set(model.modules())
     for other in attached:
         if other is model:
             raise ValueError(
-                "this model's training is compressed already: call remove() of the first CompressedTraining, or give it all formats"
+                "this model's training is compressed already: call remove() of the first CompressedTraining, or give "
+                "it all formats"
             )
         if other is optimizer:
             raise ValueError(
-                "this optimizer's steps are compressed already: attach once, to a module whose own forward calls all models "
+                "this optimizer's steps are compressed already: attach once, to a module whose own forward calls all "
+                "models "
                 "(activations are packed in no other passes), or give each model its own optimizer"
             )
         if isinstance(other, nn.Module) and (other in inside or model in other.modules()):
             raise ValueError(
-                f"a {type(other).__name__} {'inside' if other in inside else 'around'} this model is compressed already: attach once, "
+                f"a {type(other).__name__} {'inside' if other in inside else 'around'} this model is compressed "
+                f"already: attach once, "
                 "to the outer one"
             )
 
 
 def check_stepped(
-    model: nn.Module, optimizer: torch.optim.Optimizer | None, formats: Mapping[str, Format], *, min_size: int, master: bool
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer | None,
+    formats: Mapping[str, Format],
+    *,
+    min_size: int,
+    master: bool,
 ) -> None:
     """ValueError where the optimizer's part cannot be done."""
     stepped = [f"{kind}={formats[kind].spec!r}" for kind in ("weights", "gradients", "moments") if kind in formats]
@@ -71,7 +94,8 @@ def check_stepped(
         return
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError(
-            "the optimizer is LBFGS, whose step computes gradients itself, by a closure, so that they cannot be compressed before it; "
+            "the optimizer is LBFGS, whose step computes gradients itself, by a closure, so that they cannot be "
+            "compressed before it; "
             "legal: optimizer=None with activations and activation_gradients, or another optimizer"
         )
     named = {parameter: name for name, parameter in model.named_parameters()}
@@ -81,10 +105,13 @@ def check_stepped(
     for parameter in parameters:
         name = named.get(parameter, "a parameter")
         if stepped and hasattr(parameter, "placements"):  # a DTensor: its class is slow to import
-            raise ValueError(f"{stepped[0]}: {name!r} is sharded (FSDP2), and only whole parameters have formats; legal: activations")
+            raise ValueError(
+                f"{stepped[0]}: {name!r} is sharded (FSDP2), and only whole parameters have formats; legal: activations"
+            )
         if master and parameter.dtype in HALVES and parameter.numel() >= min_size:
             raise ValueError(
-                f"master=True: {name!r} is of {parameter.dtype}, in which the optimizer computes its updates; keep the model in float32, "
+                f"master=True: {name!r} is of {parameter.dtype}, in which the optimizer computes its updates; keep "
+                f"the model in float32, "
                 "passes may be in half precision by torch.autocast"
             )
     if "moments" in formats:
@@ -94,31 +121,42 @@ def check_stepped(
 
 
 def check_groups(optimizer: torch.optim.Optimizer, moments: Format) -> None:
-    """ValueError for groups' settings with which moments must not be rounded: those that are added, loaded or set later, too."""
+    """ValueError for groups' settings with which moments must not be rounded: those that are added, loaded or set
+    later, too.
+    """
     shown = f"moments={moments.spec!r}"
     if any(group.get("centered") for group in optimizer.param_groups):
         raise ValueError(
-            f"{shown}: centered RMSprop takes the root of a difference of two moments, which roundings make negative; legal: centered=False"
+            f"{shown}: centered RMSprop takes the root of a difference of two moments, which roundings make negative; "
+            f"legal: centered=False"
         )
     if moments.name not in OWN_EXPONENTS:
         _check_betas(optimizer, shown)
 
 
 def _check_betas(optimizer: torch.optim.Optimizer, shown: str) -> None:
-    """ValueError where a mean outlives what it is divided by: their ratio has no bound then, nor a step after its rounding."""
+    """ValueError where a mean outlives what it is divided by: their ratio has no bound then, nor a step after its
+    rounding.
+    """
     for group in optimizer.param_groups:
         adamax = isinstance(optimizer, torch.optim.Adamax)
-        if adamax or isinstance(optimizer, torch.optim.Adam | torch.optim.AdamW | torch.optim.NAdam | torch.optim.RAdam):
+        if adamax or isinstance(
+            optimizer, torch.optim.Adam | torch.optim.AdamW | torch.optim.NAdam | torch.optim.RAdam
+        ):
             beta1, beta2 = group["betas"]
             if beta1 and beta1 ** (1 if adamax else 2) >= beta2:
                 rule = "beta1 < beta2" if adamax else "beta1^2 < beta2"
-                raise ValueError(f"{shown}: betas=({beta1}, {beta2}) let a mean outlive the moment that it is divided by; legal: {rule}")
+                raise ValueError(
+                    f"{shown}: betas=({beta1}, {beta2}) let a mean outlive the moment that it is divided by; legal: "
+                    f"{rule}"
+                )
 
 
 def none_packed(kind: str, spec: str, min_size: int) -> str:
     """What is said of a format that has packed nothing."""
     reach = {
-        "activations": "those of passes through the attached module's own forward, of {}: call the module that you attach to",
+        "activations": "those of passes through the attached module's own forward, of {}: call the module that you "
+        "attach to",
         "weights": "those of the optimizer's parameters that have a gradient, of {}",
         "gradients": "those of the optimizer's parameters that are not sparse, of {}",
         "moments": "those that the attached optimizer itself keeps between steps, of their parameter's shape and {}",
@@ -130,7 +168,8 @@ def none_packed(kind: str, spec: str, min_size: int) -> str:
 def check_saved(saved: object, own: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> None:
     """ValueError where what is to be loaded was not saved by such a training.
 
-    own: what this one would save; parameters: the optimizer's, by name.  A seed, formats and min_size are compared where there are any.
+    own: what this one would save; parameters: the optimizer's, by name.  A seed, formats and min_size are compared
+    where there are any.
     """
     if not isinstance(saved, Mapping):
         raise ValueError(f"a {type(saved).__name__} is no state_dict() of a CompressedTraining, which is a dict")
@@ -147,6 +186,10 @@ def check_saved(saved: object, own: Mapping[str, Any], parameters: Mapping[str, 
             raise ValueError(f"saved for another model: the optimizer here has no parameter {name!r}")
         if not isinstance(value, Tensor) or value.shape != parameters[name].shape:
             shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-            raise ValueError(f"saved for another model: {name!r} is {shape} there, and {tuple(parameters[name].shape)} here")
+            raise ValueError(
+                f"saved for another model: {name!r} is {shape} there, and {tuple(parameters[name].shape)} here"
+            )
         if value.dtype != parameters[name].dtype:
-            raise ValueError(f"its copy of {name!r} is of {value.dtype}: must be of the parameter's type, {parameters[name].dtype}")
+            raise ValueError(
+                f"its copy of {name!r} is of {value.dtype}: must be of the parameter's type, {parameters[name].dtype}"
+            )

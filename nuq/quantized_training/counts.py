@@ -1,4 +1,6 @@
-"""What quantized training keeps count of: bytes before and after by kind of tensor, and the laws of their coordinates."""
+"""What quantized training keeps count of: bytes before and after by kind of tensor,
+and the laws of their coordinates.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ TAGS = {  # the scalars' names are SmaQ's
     "activation_gradients": "backward_autograd",
 }
 KINDS = tuple(TAGS)
-REACH, BINS = 6.0, 240  # of histograms: standard deviations to either side; 40 bins to each, finer than any format's steps near zero
+REACH, BINS = (
+    6.0,
+    240,
+)  # of histograms: standard deviations to either side; 40 bins to each, finer than any format's steps near zero
 EDGES: NDArray[np.float64] = np.linspace(-REACH, REACH, BINS + 1)
 
 Bytes = tuple[int, int]  # before, after
@@ -50,19 +55,23 @@ class Counts:
 
 
 def ratios(counts: Mapping[str, Bytes]) -> dict[str, float]:
-    """``compression_ratio`` over all kinds, and ``compression_ratio_<tag>`` of each: bytes before over bytes after; empty without any."""
+    """``compression_ratio`` over all kinds, and ``compression_ratio_<tag>`` of each: bytes before over bytes after;
+    empty without any.
+    """
     there = {kind: sums for kind, sums in counts.items() if sums[1]}
     if not there:
         return {}
     before, after = (sum(sums[which] for sums in there.values()) for which in (0, 1))
-    return {"compression_ratio": before / after} | {f"compression_ratio_{TAGS[kind]}": sums[0] / sums[1] for kind, sums in there.items()}
+    return {"compression_ratio": before / after} | {
+        f"compression_ratio_{TAGS[kind]}": sums[0] / sums[1] for kind, sums in there.items()
+    }
 
 
 class Laws:
     """Histograms of z = (x - mean) / std by kind, each tensor with its own mean and std, of all tensors that are added.
 
-    masses: coordinates between ``EDGES``, those beyond in the outermost; moments: (weight, mean, std) of every tensor in turn, the weight
-    being its number of coordinates.  Tensors whose coordinates are all alike are left out.
+    masses: coordinates between ``EDGES``, those beyond in the outermost; moments: (weight, mean, std) of every tensor
+    in turn, the weight being its number of coordinates.  Tensors whose coordinates are all alike are left out.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Tensors of any shape, type and memory order in the bytes of a method: what training keeps in place of float32.
 
-A format is a method of METHODS that a tensor alone decides the bytes of (``nuq.registry.legal_formats``), with its settings in one
-string::
+A format is a method of METHODS that a tensor alone decides the bytes of (``nuq.registry.legal_formats``), with its
+settings in one string::
 
     >>> from nuq.quantized_training.formats import Format
     >>> from nuq.kernels.operators import Key
@@ -28,7 +28,9 @@ from nuq.settings.layers import parsed_format
 
 @dataclass(frozen=True)
 class Packed:
-    """One tensor as the bytes of a message, on the tensor's device.  stride: of the tensor that ``unpack`` gives, without gaps."""
+    """One tensor as the bytes of a message, on the tensor's device.  stride: of the tensor that ``unpack`` gives,
+    without gaps.
+    """
 
     message: Message
     shape: tuple[int, ...]
@@ -50,14 +52,18 @@ class Packed:
             into(self.message, numbers)
         else:
             decoded = self.compressor.decode(self.message, place.numel())
-            if self.dtype in (torch.float16, torch.bfloat16):  # a number just below the largest may have been rounded up
+            if self.dtype in (
+                torch.float16,
+                torch.bfloat16,
+            ):  # a number just below the largest may have been rounded up
                 decoded.clamp_(-torch.finfo(self.dtype).max, torch.finfo(self.dtype).max)
             numbers.copy_(decoded)
         return place
 
 
 class Format:
-    """spec: ``smaq``, ``smaq samples=16 bits_outlier=8``: the grammar of ``layers=``; ``fp32`` keeps tensors as they are.
+    """spec: ``smaq``, ``smaq samples=16 bits_outlier=8``: the grammar of ``layers=``; ``fp32`` keeps tensors as they
+    are.
 
     where: what errors call it.  ValueError for a method that is no format, and for its settings as everywhere.
     """
@@ -71,7 +77,8 @@ class Format:
         return f"Format({self.spec!r})"
 
     def pack(self, tensor: Tensor, key: Key) -> Packed:
-        """tensor: of any floating dtype (float64 goes through float32); one without gaps in memory is read as it lies there.
+        """tensor: of any floating dtype (float64 goes through float32); one without gaps in memory is read as it lies
+        there.
 
         NonFiniteError for a tensor that is not finite; TypeError for one that is not of floating-point numbers.
         """
@@ -106,7 +113,9 @@ def _sizes_in_memory_order(tensor: Tensor) -> tuple[int, ...]:
 
 
 def _compact(message: Message) -> Message:
-    """The message in memory of its own, where its body is a small part of a larger piece (entropy coders reserve the most)."""
+    """The message in memory of its own, where its body is a small part of a larger piece (entropy coders reserve the
+    most).
+    """
     held = message.body.untyped_storage().nbytes()
     if held <= message.num_bytes:
         return message

@@ -7,7 +7,9 @@ from typing import Any
 
 
 class Hook:
-    """What a module calls; functions that are defined on the spot cannot be pickled, and would take a whole optimizer along."""
+    """What a module calls; functions that are defined on the spot cannot be pickled, and would take a whole optimizer
+    along.
+    """
 
     def __init__(self, call: Callable[..., Any]) -> None:
         self._call = call

@@ -1,18 +1,19 @@
 """The optimizer's state, held packed between steps.
 
-Second moments (running means of squares, their maxima: state tensors without negative values) are divided by, after a root.  A format
-whose steps are fixed within a tensor would turn the small ones into zero and the parameter's next step into an explosion, so they are
-packed as base-2 logarithms, zeros apart as one bit each, unless the format has an exponent for each coordinate that reaches as far as
-float32's (``OWN_EXPONENTS``).  SmaQ's paper does not say what it does about this.  The rounding is then unbiased in the logarithm, which
-makes the moment itself larger on average by a few per cent, and what lies beyond a format's clamp is off by a factor, not by all.
+Second moments (running means of squares, their maxima: state tensors without negative values) are divided by, after a
+root.  A format whose steps are fixed within a tensor would turn the small ones into zero and the parameter's next step
+into an explosion, so they are packed as base-2 logarithms, zeros apart as one bit each, unless the format has an
+exponent for each coordinate that reaches as far as float32's (``OWN_EXPONENTS``).  SmaQ's paper does not say what it
+does about this.  The rounding is then unbiased in the logarithm, which makes the moment itself larger on average by a
+few per cent, and what lies beyond a format's clamp is off by a factor, not by all.
 
-A first moment m beside a second moment v (``exp_avg`` of Adam, AdamW, NAdam, RAdam and Adamax) is packed in units of what the optimizer
-divides it by: sqrt(v), or Adamax's maximum.  Rounded as it is, in steps of the whole tensor's spread, m is many times sqrt(v) where
-gradients are small, and the weight's next step thousands of learning rates; the paper does not tell of this either.  The ratio has a
-bound, (1 - beta1) / sqrt((1 - beta2) (1 - beta1^2 / beta2)), 7.27 for .9 and .999, where beta1^2 < beta2, and stays within it from step
-to step whatever v is rounded to, for it is taken before that and multiplied by the root of the decoded v: roundings of v change no
-step, only what later gradients meet. They should be stochastic: a mean that moves by a thousandth a step stays where rounding to
-nearest puts it.
+A first moment m beside a second moment v (``exp_avg`` of Adam, AdamW, NAdam, RAdam and Adamax) is packed in units of
+what the optimizer divides it by: sqrt(v), or Adamax's maximum.  Rounded as it is, in steps of the whole tensor's
+spread, m is many times sqrt(v) where gradients are small, and the weight's next step thousands of learning rates; the
+paper does not tell of this either.  The ratio has a bound, (1 - beta1) / sqrt((1 - beta2) (1 - beta1^2 / beta2)), 7.27
+for .9 and .999, where beta1^2 < beta2, and stays within it from step to step whatever v is rounded to, for it is taken
+before that and multiplied by the root of the decoded v: roundings of v change no step, only what later gradients meet.
+They should be stochastic: a mean that moves by a thousandth a step stays where rounding to nearest puts it.
 """
 
 from __future__ import annotations
@@ -30,14 +31,22 @@ from nuq.quantized_training.formats import Packed
 from nuq.settings.quantized_training import OWN_EXPONENTS
 
 UNITS = {"exp_avg_sq": Tensor.sqrt, "exp_inf": Tensor.clone}  # of exp_avg, from the state tensor that is kept beside it
-SIGNED = ("momentum_buffer", "exp_avg", "grad_avg", "prev", "ax")  # state tensors of torch.optim that happen to have no negative values
+SIGNED = (
+    "momentum_buffer",
+    "exp_avg",
+    "grad_avg",
+    "prev",
+    "ax",
+)  # state tensors of torch.optim that happen to have no negative values
 
 Pack = Callable[[Tensor, str], "Packed | PackedLogarithms"]
 
 
 @dataclass(frozen=True)
 class PackedLogarithms:
-    """A tensor without negative values.  zeros: a bit each, None where there is none; packed: log2 of the others, in order."""
+    """A tensor without negative values.  zeros: a bit each, None where there is none; packed: log2 of the others, in
+    order.
+    """
 
     packed: Packed
     zeros: Tensor | None
@@ -48,7 +57,9 @@ class PackedLogarithms:
         """``pack`` is called with the logarithms."""
         zeros = tensor == 0
         like = torch.empty_like(tensor, device="meta")
-        wide = torch.promote_types(tensor.dtype, torch.float32)  # a small square of float64 is zero in float32, its logarithm is not
+        wide = torch.promote_types(
+            tensor.dtype, torch.float32
+        )  # a small square of float64 is zero in float32, its logarithm is not
         if not bool(zeros.any()):
             return cls(pack(tensor.to(wide).log2()), None, like)
         bits = bit_packing.pack_codes(zeros.reshape(-1).to(torch.uint8), 1)
@@ -74,14 +85,16 @@ class PackedLogarithms:
 def needs_logarithms(name: str, tensor: Tensor, key: str = "") -> bool:
     """Whether a format, by its method's name, would let small second moments vanish.
 
-    key: of the state tensor, ``exp_avg`` or ``exp_avg/fc.weight``.  One that is known to have a sign never goes through logarithms, so that
-    its packing is the same at every step; of others the values tell.
+    key: of the state tensor, ``exp_avg`` or ``exp_avg/fc.weight``.  One that is known to have a sign never goes through
+    logarithms, so that its packing is the same at every step; of others the values tell.
     """
     return name not in OWN_EXPONENTS and key.partition("/")[0] not in SIGNED and bool((tensor >= 0).all())
 
 
 def relative(moments: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """One parameter's state tensors, with exp_avg in units of what it is divided by; zero where that is zero, too small to be squared."""
+    """One parameter's state tensors, with exp_avg in units of what it is divided by; zero where that is zero, too small
+    to be squared.
+    """
     unit = _unit(moments)
     if unit is None:
         return dict(moments)
@@ -109,15 +122,23 @@ def _unit(moments: Mapping[str, Tensor]) -> Tensor | None:
 class PackedMoments:
     """Attach to ``optimizer``; ``unpack`` before its step and ``pack`` after it.
 
-    names: of the parameters; pack: called with a state tensor and its name, ``exp_avg/fc.weight``, an exp_avg being in units of the root
-    beside it where in_units is true.  Every floating state tensor of its parameter's shape and at least ``min_size`` coordinates is held
-    packed alone.  ``optimizer.state_dict()``, a copy and a pickle of the optimizer have the decoded tensors at any time; nothing is
-    attached to the copy.  After ``load_state_dict`` the loaded tensors are held as they are until the next step, which takes the same
-    values from either.
+    names: of the parameters; pack: called with a state tensor and its name, ``exp_avg/fc.weight``, an exp_avg being in
+    units of the root beside it where in_units is true.  Every floating state tensor of its parameter's shape and at
+    least ``min_size`` coordinates is held packed alone.  ``optimizer.state_dict()``, a copy and a pickle of the
+    optimizer have the decoded tensors at any time; nothing is attached to the copy.  After ``load_state_dict`` the
+    loaded tensors are held as they are until the next step, which takes the same values from either.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, names: Mapping[Tensor, str], pack: Pack, min_size: int, in_units: bool) -> None:
-        self._optimizer, self._names, self._pack, self._min_size, self._in_units = optimizer, names, pack, min_size, in_units
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, names: Mapping[Tensor, str], pack: Pack, min_size: int, in_units: bool
+    ) -> None:
+        self._optimizer, self._names, self._pack, self._min_size, self._in_units = (
+            optimizer,
+            names,
+            pack,
+            min_size,
+            in_units,
+        )
         self._packed: dict[Tensor, dict[str, Packed | PackedLogarithms]] = {}
         self._handles = [
             optimizer.register_state_dict_pre_hook(lambda _: self.show()),
@@ -147,7 +168,9 @@ class PackedMoments:
 
     def _decoded(self, parameter: Tensor) -> dict[str, Tensor]:
         moments = {key: packed.unpack() for key, packed in self._packed.get(parameter, {}).items()}
-        if "max_exp_avg_sq" in moments and "exp_avg_sq" in moments:  # roundings apart, it is none the less the larger one
+        if (
+            "max_exp_avg_sq" in moments and "exp_avg_sq" in moments
+        ):  # roundings apart, it is none the less the larger one
             moments["max_exp_avg_sq"] = moments["max_exp_avg_sq"].maximum(moments["exp_avg_sq"])
         return absolute(moments) if self._in_units else moments
 
@@ -157,7 +180,9 @@ class PackedMoments:
             self._optimizer.state[parameter].update(self._decoded(parameter))
 
     def _hand_out(self, saved: dict[str, Any]) -> None:
-        saved["state"] = {number: dict(state) for number, state in saved["state"].items()}  # the optimizer's own are emptied
+        saved["state"] = {
+            number: dict(state) for number, state in saved["state"].items()
+        }  # the optimizer's own are emptied
         self.hide()
 
     def _whole(self) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """What autograd saves for the backward pass, held packed: hooks that are active inside a model's forward pass.
 
-Left as they are: parameters, buffers and their views, integers and booleans (masks, indices), tensors of fewer than ``min_size``
-coordinates, those of which one number stands for many (expanded), and what ``torch.func`` wraps.  Under autocast the cast copies of weights
-count as activations.  As without hooks, a tensor that is changed in place before its backward pass is an error, unless it is packed.
+Left as they are: parameters, buffers and their views, integers and booleans (masks, indices), tensors of fewer than
+``min_size`` coordinates, those of which one number stands for many (expanded), and what ``torch.func`` wraps.  Under
+autocast the cast copies of weights count as activations.  As without hooks, a tensor that is changed in place before
+its backward pass is an error, unless it is packed.
 
-A tensor that is saved twice (ReLU's result is the next convolution's input) is packed once, whatever view of it is saved.  It is known by
-its storage, place and version: a storage's address is not given to another while a weak reference to it is held, so that memory that was
-freed and handed out again is never taken for what lay there before.
+A tensor that is saved twice (ReLU's result is the next convolution's input) is packed once, whatever view of it is
+saved.  It is known by its storage, place and version: a storage's address is not given to another while a weak
+reference to it is held, so that memory that was freed and handed out again is never taken for what lay there before.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class _Saved:
 
 @dataclass(frozen=True)
 class _Kept:
-    """A tensor that is not packed, at the version that the backward pass needs: autograd itself does not look where hooks are."""
+    """A tensor that is not packed, at the version that the backward pass needs: autograd itself does not look where
+    hooks are.
+    """
 
     tensor: Tensor
     version: int
@@ -53,25 +56,36 @@ def _unpack(saved: Any) -> Tensor:
     if isinstance(saved, _Kept):
         if saved.tensor._version != saved.version:
             raise RuntimeError(
-                f"a tensor of shape {tuple(saved.tensor.shape)} that the backward pass needs was changed in place: it is at version "
+                f"a tensor of shape {tuple(saved.tensor.shape)} that the backward pass needs was changed in place: it "
+                f"is at version "
                 f"{saved.tensor._version}, and {saved.version} was saved"
             )
         return saved.tensor
     if not isinstance(saved, _Saved):
         return saved
     whole = saved.packed.unpack()
-    return whole if whole.shape == saved.shape and whole.stride() == saved.stride else whole.as_strided(saved.shape, saved.stride)
+    return (
+        whole
+        if whole.shape == saved.shape and whole.stride() == saved.stride
+        else whole.as_strided(saved.shape, saved.stride)
+    )
 
 
 class _Forward:
-    """One forward pass of ``module``: what it has saved so far.  caller: the frame that calls ``module``'s hooks and its forward."""
+    """One forward pass of ``module``: what it has saved so far.  caller: the frame that calls ``module``'s hooks and
+    its forward.
+    """
 
     def __init__(self, module: nn.Module, pack: Pack, min_size: int, caller: FrameType) -> None:
         self._pack, self._min_size = pack, min_size
         self._caller: FrameType | None = caller
         self.closed = False
         self._thread = threading.get_ident()  # autograd's own threads call the hooks, too
-        self._own = {tensor.untyped_storage()._cdata for tensor in (*module.parameters(), *module.buffers()) if _has_memory(tensor)}
+        self._own = {
+            tensor.untyped_storage()._cdata
+            for tensor in (*module.parameters(), *module.buffers())
+            if _has_memory(tensor)
+        }
         self._held: dict[Any, tuple[StorageWeakRef, weakref.ref[Packed]]] = {}
         self.hooks = saved_tensors_hooks(self.pack, _unpack)
 
@@ -124,7 +138,9 @@ def _is_running(frame: FrameType) -> bool:
 
 
 def _has_memory(tensor: Tensor) -> bool:
-    """Whether it is an ordinary tensor: none of a subclass that means something else, sparse, without values or wrapped by torch.func."""
+    """Whether it is an ordinary tensor: none of a subclass that means something else, sparse, without values or wrapped
+    by torch.func.
+    """
     if type(tensor) not in (Tensor, nn.Parameter) or tensor.layout != torch.strided or tensor.device.type == "meta":
         return False
     try:
@@ -144,9 +160,10 @@ class _Open(threading.local):
 class SavedTensors:
     """Attach to ``model``.  pack: gives a tensor's packed form, or None for one to be left as it is.
 
-    Nested and recursive calls, passes that raise, ``no_grad`` and ``torch.utils.checkpoint`` (whose own hooks lie above these) are fine.
-    The hooks of a pass that ended in a KeyboardInterrupt pack nothing from then on and close when they are next called, or in ``remove``;
-    not where others' lay around it (checkpoint, ``save_on_cpu``), which then take ours off torch's stack in place of their own.
+    Nested and recursive calls, passes that raise, ``no_grad`` and ``torch.utils.checkpoint`` (whose own hooks lie above
+    these) are fine.  The hooks of a pass that ended in a KeyboardInterrupt pack nothing from then on and close when
+    they are next called, or in ``remove``;  not where others' lay around it (checkpoint, ``save_on_cpu``), which then
+    take ours off torch's stack in place of their own.
     """
 
     def __init__(self, model: nn.Module, pack: Pack, min_size: int) -> None:
@@ -174,7 +191,9 @@ class SavedTensors:
 
     def _left(self) -> list[_Forward]:
         """This thread's passes whose hooks are open, the innermost last; those that are over let go of their frames."""
-        return [forward for forward in self._passes.__dict__.get("open", []) if not (forward.is_over() and forward.closed)]
+        return [
+            forward for forward in self._passes.__dict__.get("open", []) if not (forward.is_over() and forward.closed)
+        ]
 
     def remove(self) -> None:
         """Detach; what is packed stays so until its backward pass."""

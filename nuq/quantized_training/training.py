@@ -6,10 +6,11 @@
     ...                                                # the training loop as it was
     print(compressed.ratios())                         # {'compression_ratio': 4.9, 'compression_ratio_forward_autograd': 4.8, ...}
 
-SmaQ: Shoghi, Bersatti, Qureshi, Kim, "SmaQ: smart quantization for DNN training by exploiting value clustering" (2021), whose five kinds
-of tensors these are, with any format of ``nuq.quantized_training.formats``.  Differences: biases, gains and other tensors below ``min_size`` are left as they
-are; second moments go through logarithms, and first moments beside them are in units of their roots (``nuq.quantized_training.packed_moments``); rounding is
-keyed by seed, step, worker and tensor, so a run can be repeated and resumed bit by bit.
+SmaQ: Shoghi, Bersatti, Qureshi, Kim, "SmaQ: smart quantization for DNN training by exploiting value clustering" (2021),
+whose five kinds of tensors these are, with any format of ``nuq.quantized_training.formats``.  Differences: biases,
+gains and other tensors below ``min_size`` are left as they are; second moments go through logarithms, and first moments
+beside them are in units of their roots (``nuq.quantized_training.packed_moments``); rounding is keyed by seed, step,
+worker and tensor, so a run can be repeated and resumed bit by bit.
 """
 
 from __future__ import annotations
@@ -45,31 +46,34 @@ _ATTACHED: weakref.WeakSet[nn.Module | torch.optim.Optimizer] = weakref.WeakSet(
 class CompressedTraining:
     """Attach to a model and its optimizer, before the first step or before what was saved is loaded.
 
-    weights: after each optimizer step a parameter becomes what its packed form decodes to; master=True keeps a float32 copy of it that
-    takes the updates (of parameters in float32 or wider: an optimizer computes in its parameters' type).  activations: what a pass through
-    ``model``'s own forward saves for its backward pass is held packed.  Calling its parts, or other methods, packs none: attach to what is
-    called; a warning says so once.  activation_gradients: the gradients of layers' outputs.  gradients: parameters' gradients, once per
-    step, before the optimizer reads them (leave it out where they are compressed already, as by ``nuq.compress_hook``).  moments: the
+    weights: after each optimizer step a parameter becomes what its packed form decodes to; master=True keeps a float32
+    copy of it that takes the updates (of parameters in float32 or wider: an optimizer computes in its parameters'
+    type).  activations: what a pass through ``model``'s own forward saves for its backward pass is held packed.
+    Calling its parts, or other methods, packs none: attach to what is called; a warning says so once.
+    activation_gradients: the gradients of layers' outputs.  gradients: parameters' gradients, once per step, before the
+    optimizer reads them (leave it out where they are compressed already, as by ``nuq.compress_hook``).  moments: the
     optimizer's state, held packed between steps.  Each is a format (``smaq``, ``bf16``, ``smaq samples=16``;
     ``nuq.registry.legal_formats``), or empty, None or fp32 for none.
 
-    inference: in eval mode layers' outputs, too, are rounded to the activations' format, where they require no gradient (under ``no_grad``
-    or ``inference_mode``).  min_size: coordinates of the smallest tensor that is packed.  optimizer: None for inference, or to pack
-    activations and their gradients alone.
+    inference: in eval mode layers' outputs, too, are rounded to the activations' format, where they require no gradient
+    (under ``no_grad`` or ``inference_mode``).  min_size: coordinates of the smallest tensor that is packed.  optimizer:
+    None for inference, or to pack activations and their gradients alone.
 
-    step, worker: key the random roundings; the step counts itself, the worker is the rank in a process group.  ``worker`` matters for
-    activations and their gradients alone: the rest is the same on all ranks that hold the same parameters.  laws: set it to a
-    ``nuq.quantized_training.counts.Laws`` to collect histograms, and back to None.  counted: set it to False for passes that belong into neither ratios
-    nor histograms, as those of further workers.
+    step, worker: key the random roundings; the step counts itself, the worker is the rank in a process group.
+    ``worker`` matters for activations and their gradients alone: the rest is the same on all ranks that hold the same
+    parameters.  laws: set it to a ``nuq.quantized_training.counts.Laws`` to collect histograms, and back to None.
+    counted: set it to False for passes that belong into neither ratios nor histograms, as those of further workers.
 
-    With master=True a parameter that somebody else has changed between two steps (loaded, clipped, averaged; not through ``.data``, which
-    leaves no trace) goes on from what it was changed to.  A pickled model or a deep copy goes without its compression.
+    With master=True a parameter that somebody else has changed between two steps (loaded, clipped, averaged; not
+    through ``.data``, which leaves no trace) goes on from what it was changed to.  A pickled model or a deep copy goes
+    without its compression.
 
-    What is not finite in a pass is left as it is, so that loss scaling may skip the step.  NonFiniteError where a parameter's gradient, a
-    parameter after the step or a moment is not; the step of a fused optimizer that a GradScaler skips is none of ours.  ValueError for
-    settings that are not legal, or without effect, and for sharded parameters (FSDP2), and nothing is attached then; RuntimeError for
-    ``optimizer.step(closure)``, whose gradients do not exist yet when the step begins.  A step refuses what has become illegal since: the
-    betas of a group that was added or loaded.
+    What is not finite in a pass is left as it is, so that loss scaling may skip the step.  NonFiniteError where a
+    parameter's gradient, a parameter after the step or a moment is not; the step of a fused optimizer that a GradScaler
+    skips is none of ours.  ValueError for settings that are not legal, or without effect, and for sharded parameters
+    (FSDP2), and nothing is attached then; RuntimeError for ``optimizer.step(closure)``, whose gradients do not exist
+    yet when the step begins.  A step refuses what has become illegal since: the betas of a group that was added or
+    loaded.
     """
 
     def __init__(
@@ -124,31 +128,42 @@ class CompressedTraining:
         self._handles.append(optimizer.register_step_post_hook(self._leave))
         if "moments" in self.formats:
             self._moments = PackedMoments(
-                optimizer, self._names, self._pack_moment, self.min_size, self.formats["moments"].name not in OWN_EXPONENTS
+                optimizer,
+                self._names,
+                self._pack_moment,
+                self.min_size,
+                self.formats["moments"].name not in OWN_EXPONENTS,
             )
             self._handles.append(self._moments)
 
     def at(self, step: int, worker: int, purpose: str = "") -> None:
-        """What the passes from here on are keyed by: for loops that count for themselves, or compute several workers' passes."""
+        """What the passes from here on are keyed by: for loops that count for themselves, or compute several workers'
+        passes.
+        """
         self.step, self.worker, self._purpose, self._passes = step, worker, purpose, {True: 0, False: 0}
 
     def ratios(self) -> dict[str, float]:
-        """``compression_ratio`` and, by kind, ``compression_ratio_<tag>``: float32 bytes over packed bytes, in the last whole step.
+        """``compression_ratio`` and, by kind, ``compression_ratio_<tag>``: float32 bytes over packed bytes, in the last
+        whole step.
 
-        Tags: optimizer_weight, optimizer_grad, optimizer_momentum, forward_autograd, backward_autograd.  Only tensors that went through a
-        format count.  Where no step has ended, as without an optimizer: of all passes so far.
+        Tags: optimizer_weight, optimizer_grad, optimizer_momentum, forward_autograd, backward_autograd.  Only tensors
+        that went through a format count.  Where no step has ended, as without an optimizer: of all passes so far.
         """
         return ratios(self.counts.latest)
 
     def state_dict(self) -> dict[str, Any]:
-        """The settings, the step and the float32 copies of master=True; to be saved beside the model's and the optimizer's."""
+        """The settings, the step and the float32 copies of master=True; to be saved beside the model's and the
+        optimizer's.
+        """
         masters = {name: value.clone() for name, value in self._masters.items()}
         specs = {kind: form.spec for kind, form in self.formats.items()}
         settings = {"master": self._has_masters, "seed": self.seed, "formats": specs, "min_size": self.min_size}
         return {**settings, "step": self.step, "masters": masters}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """ValueError where it is incomplete, of another model, or saved with another master, seed, min_size or other formats."""
+        """ValueError where it is incomplete, of another model, or saved with another master, seed, min_size or other
+        formats.
+        """
         checks.check_saved(state, self.state_dict(), {name: parameter for parameter, name in self._names.items()})
         device = {name: parameter.device for parameter, name in self._names.items()}
         self._masters = {name: value.to(device[name], copy=True) for name, value in state["masters"].items()}
@@ -175,7 +190,9 @@ class CompressedTraining:
         return self._key(kind, f"{self._purpose}/{self._pass}/{self._number}", self.worker)
 
     def _begin(self, training: bool) -> None:
-        """Passes in training and in eval mode are counted apart, so that an evaluation in between changes no bit of the training."""
+        """Passes in training and in eval mode are counted apart, so that an evaluation in between changes no bit of the
+        training.
+        """
         self._pass = f"{'train' if training else 'eval'} {self._passes[training]}"
         self._passes[training] += 1
         self._number = 0
@@ -213,7 +230,8 @@ class CompressedTraining:
     def _rounded_gradient(self, key: Key, gradient: Tensor) -> Tensor:
         with contextlib.suppress(NonFiniteError):
             rounded = self._packed("activation_gradients", gradient, key).unpack()
-            # a gradient that is differentiated in turn (create_graph) has the derivative that it would have without the rounding
+            # a gradient that is differentiated in turn (create_graph) has the derivative that it would have without the
+            # rounding
             return rounded + (gradient - gradient.detach()) if gradient.requires_grad else rounded
         return gradient
 
@@ -244,7 +262,10 @@ class CompressedTraining:
     @torch.no_grad()
     def _before(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if any(value is not None for value in (*args[1:], *kwargs.values())):
-            raise RuntimeError("optimizer.step(closure): its gradients cannot be compressed before the step; call closure(), then step()")
+            raise RuntimeError(
+                "optimizer.step(closure): its gradients cannot be compressed before the step; call closure(), then "
+                "step()"
+            )
         self._learn_names(optimizer)
         if "moments" in self.formats:
             checks.check_groups(optimizer, self.formats["moments"])
@@ -253,11 +274,15 @@ class CompressedTraining:
                 self._moments.show()
             return
         if "gradients" in self.formats:
-            scale = getattr(optimizer, "grad_scale", None)  # a GradScaler's, which a fused optimizer takes off by itself
+            scale = getattr(
+                optimizer, "grad_scale", None
+            )  # a GradScaler's, which a fused optimizer takes off by itself
             for parameter, name in self._names.items():
                 gradient = parameter.grad
                 if gradient is not None and gradient.layout == torch.strided and self._is_large(gradient):
-                    rounded = self._rounded("gradients", gradient if scale is None else gradient / scale, name, "the gradient of")
+                    rounded = self._rounded(
+                        "gradients", gradient if scale is None else gradient / scale, name, "the gradient of"
+                    )
                     gradient.copy_(rounded if scale is None else rounded * scale)
         self._restore_masters([parameter for parameter in self._names if parameter.grad is not None])
         if self._moments is not None:
@@ -316,7 +341,8 @@ class CompressedTraining:
 
 
 def _is_nested(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether the hook that asks belongs to a step in another one: where a step calls its base class's, torch calls the hooks for both.
+    """Whether the hook that asks belongs to a step in another one: where a step calls its base class's, torch calls the
+    hooks for both.
 
     No counter: torch calls no hook after a step that raises, which would leave it too high for good.
     """
@@ -328,6 +354,8 @@ def _is_nested(optimizer: torch.optim.Optimizer) -> bool:
 
 
 def _skips(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether a GradScaler has told a fused optimizer that gradients are not finite: its step does nothing; another's is not called."""
+    """Whether a GradScaler has told a fused optimizer that gradients are not finite: its step does nothing; another's
+    is not called.
+    """
     found = getattr(optimizer, "found_inf", None)
     return found is not None and bool(found)

@@ -1,6 +1,9 @@
-"""Settings as data: one dataclass for each method and section, each default with its reason and its legal range.  Imports no torch.
+"""Settings as data: one dataclass for each method and section, each default with its reason and its legal range.
 
-``setting`` declares a field, ``check`` holds values against the declarations, ``unknown`` words the error for a name that is in no table.
+Imports no torch.
+
+``setting`` declares a field, ``check`` holds values against the declarations, ``unknown`` words the error for a name
+that is in no table.
 """
 
 from __future__ import annotations
@@ -31,26 +34,41 @@ def setting(
 ) -> Any:
     """A dataclass field with its reason, its legal range or choices, and whether it can change a result.
 
-    items: the fewest that a list has.
-    identity: "unless default" for one that is younger than runs with its default, which therefore must never move.
-    read_if: (another setting, its value, a tuple or a range of them) without which this one has no effect: legal is the default.
+    items: the fewest that a list has.  identity: "unless default" for one that is younger than runs with its default,
+    which therefore must never move.  read_if: (another setting, its value, a tuple or a range of them) without which
+    this one has no effect: legal is the default.
     """
-    metadata = {"reason": reason, "low": low, "high": high, "choices": choices, "items": items, "identity": identity, "read_if": read_if}
+    metadata = {
+        "reason": reason,
+        "low": low,
+        "high": high,
+        "choices": choices,
+        "items": items,
+        "identity": identity,
+        "read_if": read_if,
+    }
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
 def unknown(kind: str, name: object, legal: Mapping[str, Any] | list[str], meant: Sequence[str] = ()) -> ValueError:
-    """The error for a name that is not in a table: the value, the nearest match (or what is surely ``meant``) and the legal choices."""
+    """The error for a name that is not in a table: the value, the nearest match (or what is surely ``meant``) and the
+    legal choices.
+    """
     names = sorted(legal)
-    near = meant or sorted(difflib.get_close_matches(str(name), names, n=5), key=lambda match: _num_edits(str(name), match))[:1]
+    near = (
+        meant
+        or sorted(difflib.get_close_matches(str(name), names, n=5), key=lambda match: _num_edits(str(name), match))[:1]
+    )
     hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
     return ValueError(f"unknown {kind} {str(name)!r}{hint} (legal: {', '.join(names) or 'none'})")
 
 
 def _num_edits(name: str, match: str) -> int:
-    """Characters to replace, insert or delete: ``alg`` is nearer to ``alq`` than to ``alq_g``, of which it holds every character."""
+    """Characters to replace, insert or delete: ``alg`` is nearer to ``alq`` than to ``alq_g``, of which it holds every
+    character.
+    """
     codes = difflib.SequenceMatcher(None, match, name).get_opcodes()
     return sum(max(high - low, last - first) for word, low, high, first, last in codes if word != "equal")
 
@@ -62,7 +80,9 @@ def types_of(settings: type) -> dict[str, Any]:
 
 
 def converted(value: Any, annotation: Any, shown: str) -> Any:
-    """The value as its annotated type: an int is a float where one is wanted, a number a str, a tuple a list; ValueError for all else."""
+    """The value as its annotated type: an int is a float where one is wanted, a number a str, a tuple a list;
+    ValueError for all else.
+    """
     origin = typing.get_origin(annotation)
     if origin is list and isinstance(value, list | tuple):
         return [converted(item, typing.get_args(annotation)[0], shown) for item in value]
@@ -82,7 +102,9 @@ def typed(settings: type, values: Mapping[str, Any], where: str = "") -> dict[st
 
 
 def check(settings: type, values: Mapping[str, Any], where: str) -> None:
-    """Raise ValueError where a value is not of its type, or outside the range or choices that its ``setting`` states."""
+    """Raise ValueError where a value is not of its type,
+    or outside the range or choices that its ``setting`` states.
+    """
     declared = [item for item in dataclasses.fields(settings) if item.metadata]
     typed(settings, {item.name: values[item.name] for item in declared}, where)
     for item in declared:
@@ -97,7 +119,9 @@ def check(settings: type, values: Mapping[str, Any], where: str) -> None:
                     legal = f">={needed.start}" if needed == FROM_ONE else f"={needed.start} to {needed[-1]}"
                 else:
                     legal = "=" + " or ".join(map(repr, readers))
-                raise ValueError(f"{shown}: has no effect with {where}{other}={values[other]!r}; it is read with {other}{legal} only")
+                raise ValueError(
+                    f"{shown}: has no effect with {where}{other}={values[other]!r}; it is read with {other}{legal} only"
+                )
         if rule.get("choices") and value not in rule["choices"]:
             raise ValueError(f"{shown}: must be one of {', '.join(map(str, rule['choices']))}")
         if rule.get("items") and len(value) < rule["items"]:

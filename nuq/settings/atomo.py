@@ -15,7 +15,8 @@ class ATOMO:
 
     scope: str = setting(
         "tensor",
-        "tensor: each parameter by itself, as a matrix of its own shape; model: the gradient is one flat vector, folded into a square",
+        "tensor: each parameter by itself, as a matrix of its own shape; model: the gradient is one flat vector, "
+        "folded into a square",
         choices=("model", "tensor"),
     )
     atoms: str = setting(
@@ -23,22 +24,30 @@ class ATOMO:
         "svd: what a singular value and its two vectors make, of each parameter as a matrix; entries: the coordinates",
         choices=("svd", "entries"),
     )
-    svd_rank: int = setting(3, "budget: so many of a matrix's atoms travel; the paper's tasks use 1 to 4", low=1, high=2**16, read_if=_SVD)
+    svd_rank: int = setting(
+        3, "budget: so many of a matrix's atoms travel; the paper's tasks use 1 to 4", low=1, high=2**16, read_if=_SVD
+    )
     svd: str = setting(
         "auto",
-        "exact: all singular values; randomized: those of a sketch of a few more than the budget, what it leaves being sent by rows, also "
+        "exact: all singular values; randomized: those of a sketch of a few more than the budget, what it leaves "
+        "being sent by rows, also "
         "unbiased; auto: exact up to 64 rows or columns",
         choices=("auto", "exact", "randomized"),
         read_if=_SVD,
     )
     matrix: str = setting(
         "rows",
-        "how a kernel (o, i, h, w) becomes a matrix; rows: o x ihw, the smaller atoms; pairs: oi/2 x 2hw, as in the paper's code",
+        "how a kernel (o, i, h, w) becomes a matrix; rows: o x ihw, the smaller atoms; pairs: oi/2 x 2hw, as in the "
+        "paper's code",
         choices=("rows", "pairs"),
         read_if=_SVD,
     )
     bits: int = setting(
-        0, "of a code of the singular vectors, rounded at random: 1 to 8 (0: they travel as float32)", low=0, high=8, read_if=_SVD
+        0,
+        "of a code of the singular vectors, rounded at random: 1 to 8 (0: they travel as float32)",
+        low=0,
+        high=8,
+        read_if=_SVD,
     )
     ratio: float = setting(
         0.01,

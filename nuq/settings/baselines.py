@@ -1,4 +1,6 @@
-"""Settings of the plain rivals: one-bit codes, powers of two, block-wise 8-bit codes and casts to shorter floating point."""
+"""Settings of the plain rivals: one-bit codes, powers of two, block-wise 8-bit codes and casts to shorter floating
+point.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,15 @@ class Scoped:
     """What every rival reads."""
 
     scope: str = setting(
-        "model", "model: the gradient is one flat vector; tensor: each parameter is encoded by itself", choices=("model", "tensor")
+        "model",
+        "model: the gradient is one flat vector; tensor: each parameter is encoded by itself",
+        choices=("model", "tensor"),
     )
 
 
 _ROUNDING = (
-    "nearest: the least error, biased, the same bytes under every key; stochastic: up or down at random, unbiased, about twice the "
+    "nearest: the least error, biased, the same bytes under every key; stochastic: up or down at random, unbiased, "
+    "about twice the "
     "squared error"
 )
 
@@ -40,7 +45,8 @@ class Sign(Signs):
 
     scale: str = setting(
         "mean",
-        "mean: of the sizes, EF-signSGD's, the least error of one message; rms: 1-bit Adam's, with error feedback the least error of the "
+        "mean: of the sizes, EF-signSGD's, the least error of one message; rms: 1-bit Adam's, with error feedback the "
+        "least error of the "
         "mean over many steps (nuq/compressors/signs.py)",
         choices=("mean", "rms"),
         identity="unless default",
@@ -59,7 +65,8 @@ class Block8(Scoped):
     bucket_size: int = setting(2048, "coordinates that share one scale; the paper's block", low=1, high=2**31 - 1)
     table: str = setting(
         "dynamic",
-        "dynamic: the paper's 256 values, seven decades with ever more digits; linear: 255 equally spaced ones, the least error for blocks "
+        "dynamic: the paper's 256 values, seven decades with ever more digits; linear: 255 equally spaced ones, the "
+        "least error for blocks "
         "without outliers",
         choices=("dynamic", "linear"),
     )
@@ -72,11 +79,14 @@ class FP8(Scoped):
 
     scale: str = setting(
         "bucket",
-        "bucket: in units that map the bucket's largest coordinate to the format's; none: the plain cast, clamped, small coordinates lost",
+        "bucket: in units that map the bucket's largest coordinate to the format's; none: the plain cast, clamped, "
+        "small coordinates lost",
         choices=("bucket", "none"),
         identity="unless default",
     )
-    bucket_size: int = setting(8192, "coordinates that share one scale", low=1, high=2**31 - 1, read_if=("scale", "bucket"))
+    bucket_size: int = setting(
+        8192, "coordinates that share one scale", low=1, high=2**31 - 1, read_if=("scale", "bucket")
+    )
     table: str = setting(
         "e4m3",
         "e4m3: 3 bits of mantissa over 2^18; e5m2: 2 bits over 2^32, for gradients that a smaller range would cut off",
@@ -98,7 +108,8 @@ class FP16(BF16):
 
     scale: str = setting(
         "power",
-        "power: times the power of two that brings the largest coordinate to 2^14 .. 2^15, so that nothing overflows and little vanishes; "
+        "power: times the power of two that brings the largest coordinate to 2^14 .. 2^15, so that nothing overflows "
+        "and little vanishes; "
         "none: as it is, clamped at 65504, and below 3e-8 zero",
         choices=("power", "none"),
     )

@@ -13,16 +13,20 @@ class Exchange:
 
     collective: str = setting(
         "gather",
-        "gather: every message to every process; two_stage: shards to their owners, whose means are encoded again, less to send from "
-        "three workers on; server: to worker 0, who answers all; hierarchical: dense inside a machine, messages between machines; "
-        "auto: the fewest bytes whose mean errs at most 1.5 times as much as gather's.  PowerSGD averages factors by the first two, each "
+        "gather: every message to every process; two_stage: shards to their owners, whose means are encoded again, "
+        "less to send from "
+        "three workers on; server: to worker 0, who answers all; hierarchical: dense inside a machine, messages "
+        "between machines; "
+        "auto: the fewest bytes whose mean errs at most 1.5 times as much as gather's.  PowerSGD averages factors by "
+        "the first two, each "
         "of which then gives the same bits",
         choices=("auto", "gather", "two_stage", "server", "hierarchical"),
         identity="unless default",
     )
     second_bits: int = setting(
         4,
-        "bits of the means that are encoded again; their error is not divided by the number of workers, so more than bits; auto takes more "
+        "bits of the means that are encoded again; their error is not divided by the number of workers, so more than "
+        "bits; auto takes more "
         "where its bound on the error asks for it",
         low=1,
         high=8,
@@ -45,7 +49,8 @@ class HookExchange(Exchange):
 
     collective: str = setting(
         "auto",
-        "auto: the fewest bytes whose mean errs at most 1.5 times as much as gather's; gather, two_stage, server, hierarchical: as in "
+        "auto: the fewest bytes whose mean errs at most 1.5 times as much as gather's; gather, two_stage, server, "
+        "hierarchical: as in "
         "main.py; dense: bfloat16 by the backend's own all-reduce",
         choices=("auto", "gather", "two_stage", "server", "hierarchical", "dense"),
     )
@@ -57,18 +62,25 @@ class Hook:
 
     min_size: int = setting(
         1024,
-        "tensors of fewer coordinates travel in full precision, for headers and norms eat the savings (not where momentum is corrected)",
+        "tensors of fewer coordinates travel in full precision, for headers and norms eat the savings (not where "
+        "momentum is corrected)",
         low=0,
     )
     skip_1d: bool = setting(
         False,
-        "true: biases and norms' parameters travel in full precision, whatever their size (not where momentum is corrected, but by dgc)",
+        "true: biases and norms' parameters travel in full precision, whatever their size (not where momentum is "
+        "corrected, but by dgc)",
     )
-    gate: bool = setting(False, "true: an early step measures whether compressing is faster here than bfloat16, which is used if not")
-    per_machine: int = setting(0, "hierarchical: ranks of one machine, in contiguous blocks (0: as torchrun says)", low=0)
+    gate: bool = setting(
+        False, "true: an early step measures whether compressing is faster here than bfloat16, which is used if not"
+    )
+    per_machine: int = setting(
+        0, "hierarchical: ranks of one machine, in contiguous blocks (0: as torchrun says)", low=0
+    )
     on_non_finite: str = setting(
         "raise",
-        "raise: a gradient that is not finite ends the step on all ranks, by name; propagate: the mean becomes NaN, for a gradient scaler "
+        "raise: a gradient that is not finite ends the step on all ranks, by name; propagate: the mean becomes NaN, "
+        "for a gradient scaler "
         "to skip the step",
         choices=("raise", "propagate"),
     )

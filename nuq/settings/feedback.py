@@ -12,11 +12,13 @@ from nuq.settings.quantizers import Uncompressed
 
 KINDS = ("auto", "none", "error", "momentum")
 KIND = (
-    "error: it is added to the next gradient; momentum: the optimizer's momentum acts in the workers, before the compression, and what "
+    "error: it is added to the next gradient; momentum: the optimizer's momentum acts in the workers, before the "
+    "compression, and what "
     "was not sent of it is kept (DGC's momentum correction); auto: as in the method's paper"
 )
 BOTH = (
-    "true: who encodes means remembers too, for collectives that encode means; 1-bit SGD's two-sided feedback, but that the means of "
+    "true: who encodes means remembers too, for collectives that encode means; 1-bit SGD's two-sided feedback, but "
+    "that the means of "
     "onebit and sign travel in second_bits by qsgdinf, not in one bit"
 )
 MASKING = "what was sent leaves the momentum too (DGC's factor masking)"
@@ -45,11 +47,7 @@ class HookFeedback:
 
     feedback: str = setting("auto", KIND, choices=KINDS)
     momentum: float = setting(
-        0.9,
-        "that of feedback='momentum'; the optimizer itself then has none",
-        low=0,
-        high=1 - 1e-9,
-        read_if=_READ,
+        0.9, "that of feedback='momentum'; the optimizer itself then has none", low=0, high=1 - 1e-9, read_if=_READ
     )
     nesterov: bool = setting(False, "Nesterov's form of it", read_if=_READ)
     both: bool = setting(False, BOTH)
@@ -77,7 +75,8 @@ def memory_kinds(kind: str, methods: Sequence[str]) -> list[str]:
 
 
 def check_memory(settings: Feedback | HookFeedback, methods: Sequence[str], collective: str) -> None:
-    """Raise ValueError for a setting that is not read by the memory of any method of a run, with the names that its user writes.
+    """Raise ValueError for a setting that is not read by the memory of any method of a run, with the names that its
+    user writes.
 
     methods: the method, and those of layers that have one of their own; collective: that of the exchange's settings.
     """
@@ -92,10 +91,13 @@ def check_memory(settings: Feedback | HookFeedback, methods: Sequence[str], coll
     for item in dataclasses.fields(settings):
         value = getattr(settings, item.name)
         if item.metadata["read_if"] and value != item.default and "momentum" not in kinds:
-            raise ValueError(f"{own}{item.name}={value!r}: has no effect with {memory}; it is read with 'momentum' only")
+            raise ValueError(
+                f"{own}{item.name}={value!r}: has no effect with {memory}; it is read with 'momentum' only"
+            )
     if chosen == "error" and all(issubclass(METHODS[name].settings, Uncompressed) for name in methods):
         raise ValueError(
-            f"{memory}: has no effect with method={', '.join(methods)}, whose messages leave nothing out; legal here: auto, none"
+            f"{memory}: has no effect with method={', '.join(methods)}, whose messages leave nothing out; legal here: "
+            f"auto, none"
         )
     if not settings.both:
         return
@@ -103,8 +105,12 @@ def check_memory(settings: Feedback | HookFeedback, methods: Sequence[str], coll
     if set(kinds) == {"none"}:
         raise ValueError(f"{both}: has no effect with {memory}; it is read with 'error' or 'momentum' only")
     if collective in ("gather", "dense"):
-        raise ValueError(f"{both}: {collective} encodes no means; legal with {where}collective=two_stage, server, hierarchical, auto")
-    factors = [name for name, one in zip(methods, kinds, strict=True) if METHODS[name].collective == "power" and one != "none"]
+        raise ValueError(
+            f"{both}: {collective} encodes no means; legal with {where}collective=two_stage, server, hierarchical, auto"
+        )
+    factors = [
+        name for name, one in zip(methods, kinds, strict=True) if METHODS[name].collective == "power" and one != "none"
+    ]
     if factors and collective != "server":
         raise ValueError(
             f"{both}: the means of {factors[0]}'s factors are exact, so that there is nothing to remember; "
@@ -116,7 +122,8 @@ def check_nesterov(nesterov: bool, momentum: float, where: str = "") -> None:
     """Raise ValueError for Nesterov's form of no momentum."""
     if nesterov and momentum == 0:
         raise ValueError(
-            f"{where}nesterov={nesterov!r}: has no effect with {where}momentum={momentum!r}; it is read with momentum above 0 only"
+            f"{where}nesterov={nesterov!r}: has no effect with {where}momentum={momentum!r}; it is read with momentum "
+            f"above 0 only"
         )
 
 
@@ -124,5 +131,6 @@ def check_masking(masking: bool, momentum: float, own: str = "", where: str = ""
     """Raise ValueError where masking is off, and there is no momentum to mask."""
     if not masking and momentum == 0:
         raise ValueError(
-            f"{own}masking={masking!r}: has no effect with {where}momentum={momentum!r}, which has nothing to mask; legal above 0"
+            f"{own}masking={masking!r}: has no effect with {where}momentum={momentum!r}, which has nothing to mask; "
+            f"legal above 0"
         )

@@ -6,9 +6,13 @@ from dataclasses import dataclass
 
 from nuq.settings import setting
 
-_ROUNDING = "stochastic: up or down at random, so that errors cancel over steps; nearest: the least error, the same bytes under every key"
+_ROUNDING = (
+    "stochastic: up or down at random, so that errors cancel over steps; nearest: the least error, the same "
+    "bytes under every key"
+)
 _NEAREST = (
-    "nearest: the least error, the same bytes under every key; stochastic: up or down at random, unbiased, about twice the squared error"
+    "nearest: the least error, the same bytes under every key; stochastic: up or down at random, unbiased, "
+    "about twice the squared error"
 )
 
 
@@ -33,16 +37,26 @@ class SmaQ(Tensorwise):
         low=0,
         high=65536,
     )
-    bits_inlier: int = setting(6, "bits of a coordinate within the threshold, a class bit and a sign among them", low=3, high=8)
-    bits_outlier: int = setting(8, "bits of the others, a class bit and a sign among them; at least bits_inlier", low=3, high=8)
-    inlier_threshold: float = setting(1.0, "standard deviations from the mean up to which the short codes reach", low=0.125, high=4.0)
+    bits_inlier: int = setting(
+        6, "bits of a coordinate within the threshold, a class bit and a sign among them", low=3, high=8
+    )
+    bits_outlier: int = setting(
+        8, "bits of the others, a class bit and a sign among them; at least bits_inlier", low=3, high=8
+    )
+    inlier_threshold: float = setting(
+        1.0, "standard deviations from the mean up to which the short codes reach", low=0.125, high=4.0
+    )
     outlier_limit: float = setting(
-        2.5, "standard deviations from the mean at which coordinates are clamped; above inlier_threshold", low=0.25, high=16.0
+        2.5,
+        "standard deviations from the mean at which coordinates are clamped; above inlier_threshold",
+        low=0.25,
+        high=16.0,
     )
     rounding: str = setting("stochastic", _ROUNDING, choices=("stochastic", "nearest"))
     zeros: str = setting(
         "masked",
-        "masked: ours, a bit each where they are many or all others have one sign, so that ratios may exceed the format's own 32 / "
+        "masked: ours, a bit each where they are many or all others have one sign, so that ratios may exceed the "
+        "format's own 32 / "
         "bits_inlier; coded: the published format, like all others, and most come back as other numbers",
         choices=("masked", "coded"),
         identity="unless default",

@@ -4,10 +4,11 @@
 
     ["*conv1* = topk ratio=0.01", "*norm* = supersgd", "fc = qsgd bits=4 scope=model"]
 
-PATTERN is a glob (``*``, ``?``, ``[abc]``) that is held against a parameter's full name (``layer1.0.conv1.weight``) and against the modules
-that it lies in (``layer1``, ``layer1.0``, ``layer1.0.conv1``); ``*`` matches dots, too.  The first pattern of the list that matches a
-parameter gives it its METHOD, a name of METHODS, with these settings and the method's defaults.  Parameters that none matches take the
-method that is set beside the list.  With scope=model the parameters of one line are one vector, whether they are neighbours or not.
+PATTERN is a glob (``*``, ``?``, ``[abc]``) that is held against a parameter's full name (``layer1.0.conv1.weight``) and
+against the modules that it lies in (``layer1``, ``layer1.0``, ``layer1.0.conv1``); ``*`` matches dots, too.  The first
+pattern of the list that matches a parameter gives it its METHOD, a name of METHODS, with these settings and the
+method's defaults.  Parameters that none matches take the method that is set beside the list.  With scope=model the
+parameters of one line are one vector, whether they are neighbours or not.
 """
 
 from __future__ import annotations
@@ -54,12 +55,14 @@ class Layer:
 def parsed(lines: Sequence[str], defaults: Mapping[str, Any] | None = None, *, beside: str = "") -> list[Layer]:
     """The lines of a list.  defaults: where they are not the schemas' own; beside: the method of all other parameters.
 
-    ValueError for what is not of the form, for a method or a setting that does not exist, for a value of another type or out of range,
-    and for methods that send one worker's gradient alone, which go with no other.
+    ValueError for what is not of the form, for a method or a setting that does not exist, for a value of another type
+    or out of range, and for methods that send one worker's gradient alone, which go with no other.
     """
     made = [_layer(text, f"layers[{number}]", defaults or {}) for number, text in enumerate(listed(lines))]
     if made and beside and method(beside).single_worker:
-        raise ValueError(f"layers={list(lines)!r}: has no effect with method={beside}, which sends one worker's gradient alone")
+        raise ValueError(
+            f"layers={list(lines)!r}: has no effect with method={beside}, which sends one worker's gradient alone"
+        )
     return made
 
 
@@ -80,26 +83,36 @@ def _layer(text: str, where: str, defaults: Mapping[str, Any]) -> Layer:
     except ValueError as error:
         raise ValueError(f"{where}={text!r}: {error}") from None
     if entry.single_worker:
-        raise ValueError(f"{where}={text!r}: {name} sends one worker's gradient alone, which goes with no other; choose supersgd")
+        raise ValueError(
+            f"{where}={text!r}: {name} sends one worker's gradient alone, which goes with no other; choose supersgd"
+        )
     return Layer(text, line["pattern"], name, _settings(name, line["rest"], where, text, defaults))
 
 
 def parsed_format(text: str, where: str = "format") -> tuple[str, Any]:
-    """A tensor format, ``METHOD key=value ...``, as the method's name and its settings; ``fp32`` is another word for supersgd.
+    """A tensor format, ``METHOD key=value ...``, as the method's name and its settings; ``fp32`` is another word for
+    supersgd.
 
-    ValueError for what is not of the form, for a method that is no format, for a setting that does not exist or has no effect (scope),
-    or a value out of range.
+    ValueError for what is not of the form, for a method that is no format, for a setting that does not exist or has no
+    effect (scope), or a value out of range.
     """
     form = _FORMAT.fullmatch(text) if isinstance(text, str) else None
     if form is None:
-        raise ValueError(f"{where}={text!r}: must be of the form 'METHOD key=value ...', as in 'smaq' or 'smaq samples=16'")
+        raise ValueError(
+            f"{where}={text!r}: must be of the form 'METHOD key=value ...', as in 'smaq' or 'smaq samples=16'"
+        )
     name = "supersgd" if form["method"] == "fp32" else form["method"]
     if name not in METHODS:
         raise ValueError(f"{where}={text!r}: {unknown('format', name, ['fp32', *legal_formats()])}")
     if name not in legal_formats():
-        raise ValueError(f"{where}={text!r}: {name} depends on more than the tensor; legal are {', '.join(['fp32', *legal_formats()])}")
+        raise ValueError(
+            f"{where}={text!r}: {name} depends on more than the tensor; legal are "
+            f"{', '.join(['fp32', *legal_formats()])}"
+        )
     if "scope" in dict(_PAIR.findall(form["rest"])):
-        raise ValueError(f"{where}={text!r}: scope has no effect on a format, which packs each tensor on its own; leave it out")
+        raise ValueError(
+            f"{where}={text!r}: scope has no effect on a format, which packs each tensor on its own; leave it out"
+        )
     return name, _settings(name, form["rest"], where, text, {})
 
 
@@ -140,7 +153,8 @@ def _value(text: str, kind: Any, shown: str) -> Any:
 
 
 def matched(layers: Sequence[Layer], names: Iterable[str]) -> dict[str, int]:
-    """The line of every parameter, in order: 0 where it takes the method beside the list, 1 for the first line, and so on.
+    """The line of every parameter, in order: 0 where it takes the method beside the list, 1 for the first line, and so
+    on.
 
     ValueError for a pattern that no parameter is left for, with the parameters' names.
     """
@@ -152,6 +166,7 @@ def matched(layers: Sequence[Layer], names: Iterable[str]) -> dict[str, int]:
             why = f"but for what layers[{earlier[0]}] takes before it" if earlier else "in whole or by a module's name"
             more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
             raise ValueError(
-                f"layers[{number - 1}]={layer.text!r}: matches no parameter {why}; there are {', '.join(names[:_MOST_NAMES])}{more}"
+                f"layers[{number - 1}]={layer.text!r}: matches no parameter {why}; there are "
+                f"{', '.join(names[:_MOST_NAMES])}{more}"
             )
     return found

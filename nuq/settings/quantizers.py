@@ -13,7 +13,8 @@ class Uncompressed:
 
     scope: str = setting(
         "model",
-        "model: the gradient is one flat vector; tensor: a message for each parameter, the same numbers with more headers",
+        "model: the gradient is one flat vector; tensor: a message for each parameter, the same numbers with more "
+        "headers",
         choices=("model", "tensor"),
         identity="unless default",
     )
@@ -33,7 +34,9 @@ class SuperSGD(Uncompressed):
 class Bucketed:
     """What every bucketed quantizer reads."""
 
-    bucket_size: int = setting(8192, "coordinates that share one norm; the paper's value for ResNet-32", low=1, high=2**31 - 1)
+    bucket_size: int = setting(
+        8192, "coordinates that share one norm; the paper's value for ResNet-32", low=1, high=2**31 - 1
+    )
     scope: str = setting(
         "model",
         "model: the gradient is one flat vector, as in the paper; tensor: each parameter is cut into its own buckets",
@@ -41,13 +44,15 @@ class Bucketed:
     )
     rotation: str = setting(
         "none",
-        "hadamard: a random rotation in blocks of 1024 before the buckets, undone after them: coordinates become normal, which helps "
+        "hadamard: a random rotation in blocks of 1024 before the buckets, undone after them: coordinates become "
+        "normal, which helps "
         "fixed levels and takes from adaptive ones what they know",
         choices=("none", "hadamard"),
     )
     coding: str = setting(
         "packed",
-        "packed: a fixed width per code, the fastest; huffman, rans: entropy coded with the table in the message, fewer bytes",
+        "packed: a fixed width per code, the fastest; huffman, rans: entropy coded with the table in the message, "
+        "fewer bytes",
         choices=("packed", "huffman", "rans"),
     )
 
@@ -58,7 +63,8 @@ class Bits(Bucketed):
 
 
 _DITHER = (
-    "subtractive: the receiver takes the random number of the rounding off again, which leaves an error of step^2/12, independent of the "
+    "subtractive: the receiver takes the random number of the rounding off again, which leaves an error of step^2/12, "
+    "independent of the "
     "gradient; none: plain stochastic rounding"
 )
 
@@ -67,7 +73,8 @@ _DITHER = (
 class QSGD(Bits):
     form: str = setting(
         "signed",
-        "signed: 2^bits uniform levels without zero, as in ALQ's code; magnitude: sign and magnitude, with a zero, as in QSGD's paper",
+        "signed: 2^bits uniform levels without zero, as in ALQ's code; magnitude: sign and magnitude, with a zero, as "
+        "in QSGD's paper",
         choices=("signed", "magnitude"),
     )
     dither: str = setting("none", _DITHER, choices=("none", "subtractive"))
@@ -84,11 +91,16 @@ class ECDQ(Bucketed):
         high=2**31 - 1,
     )
     bits: float = setting(
-        3.0, "bits per coordinate that normal coordinates take, from which the step follows; real gradients take fewer", low=0.5, high=7.0
+        3.0,
+        "bits per coordinate that normal coordinates take, from which the step follows; real gradients take fewer",
+        low=0.5,
+        high=7.0,
     )
     dither: str = setting("subtractive", _DITHER, choices=("none", "subtractive"))
     coding: str = setting(
-        "rans", "rans: within 2 % of the entropy; huffman; packed: 9 bits, for comparison", choices=("packed", "huffman", "rans")
+        "rans",
+        "rans: within 2 % of the entropy; huffman; packed: 9 bits, for comparison",
+        choices=("packed", "huffman", "rans"),
     )
 
 
@@ -100,7 +112,9 @@ class NUQSGD(Bits):
 @dataclass
 class TRN(Bucketed):
     clip_sigma: float = setting(
-        0.0, "clip at this many standard deviations of a bucket first (TernGrad's paper: 2.5, biased); 0: no clipping", low=0
+        0.0,
+        "clip at this many standard deviations of a bucket first (TernGrad's paper: 2.5, biased); 0: no clipping",
+        low=0,
     )
     dither: str = setting("none", _DITHER, choices=("none", "subtractive"))
 
@@ -111,8 +125,10 @@ class Adaptive(Bits):
 
     norm: str = setting(
         "linf",
-        "scale of a bucket: linf has the least error on recorded gradients, in the geometric mean over 2 to 8 bits and buckets of 256 to "
-        "16384 .0105 where l2, the paper's, has .0365 (ALQ; ALQ-N .034, .45; AMQ .018, .039; AMQ-N .025, .043: benchmarks.norms); "
+        "scale of a bucket: linf has the least error on recorded gradients, in the geometric mean over 2 to 8 bits "
+        "and buckets of 256 to "
+        "16384 .0105 where l2, the paper's, has .0365 (ALQ; ALQ-N .034, .45; AMQ .018, .039; AMQ-N .025, .043: "
+        "benchmarks.norms); "
         "quantile: about the 95 % quantile for the inner levels, the largest coordinate for the outermost",
         choices=("l2", "linf", "quantile"),
     )
@@ -124,11 +140,14 @@ class Adaptive(Bits):
     )
     solver: str = setting(
         "exact",
-        "exact: the minimiser of the expected variance under the fit; paper: the original code's iterations, which stop "
+        "exact: the minimiser of the expected variance under the fit; paper: the original code's iterations, which "
+        "stop "
         "before they converge and reproduce the published levels",
         choices=("exact", "paper"),
     )
-    symmetric: bool = setting(True, "levels come in pairs +-l; false lets every level move by itself, as the published runs did")
+    symmetric: bool = setting(
+        True, "levels come in pairs +-l; false lets every level move by itself, as the published runs did"
+    )
     num_components: int = setting(350, "buckets of largest norm kept for the mixture (the original's dist_num)", low=1)
     statistics: str = setting(
         "running",
@@ -139,11 +158,14 @@ class Adaptive(Bits):
     num_samples: int = setting(10, "gradients per worker behind one update; the paper's value", low=1)
     update_at: list[int] = setting(
         [0, 100, 2000],
-        "steps at which the levels are updated; 0: to the first gradient, before it is sent, or the first that is finite and not zero, "
+        "steps at which the levels are updated; 0: to the first gradient, before it is sent, or the first that is "
+        "finite and not zero, "
         "without which real gradients meet levels of a normal law until the next update; the paper's list is 100, 2000",
         low=0,
     )
-    update_every: int = setting(10000, "and at every multiple of this many steps (0: at none); the paper's period", low=0)
+    update_every: int = setting(
+        10000, "and at every multiple of this many steps (0: at none); the paper's period", low=0
+    )
 
 
 _WEIGHTS = "weights of the mixture: norm2 follows E[norm^2 Psi]; norm is what the original code uses"
@@ -151,7 +173,9 @@ _WEIGHTS = "weights of the mixture: norm2 follows E[norm^2 Psi]; norm is what th
 
 @dataclass
 class ALQ(Adaptive):
-    """Levels by coordinate descent (exact: to convergence, the dynamic program among its starts; paper: 30 sweeps, as published)."""
+    """Levels by coordinate descent (exact: to convergence, the dynamic program among its starts; paper: 30 sweeps, as
+    published).
+    """
 
     weights: str = setting("norm2", _WEIGHTS, choices=("norm2", "norm"), read_if=("fit", "mixture"))
 
@@ -163,7 +187,10 @@ class Optimal(ALQ):
     bits: int = setting(3, "bits of one code, for 2^bits levels", low=1, high=8, read_if=("num_levels", 0))
     solver: str = setting("exact", "the dynamic program has no published iterations to reproduce", choices=("exact",))
     num_levels: int = setting(
-        0, "number of levels, 2 to 256, in place of 2^bits (0: 2^bits); odd and symmetric: with one at zero", low=0, high=256
+        0,
+        "number of levels, 2 to 256, in place of 2^bits (0: 2^bits); odd and symmetric: with one at zero",
+        low=0,
+        high=256,
     )
 
 
@@ -206,30 +233,39 @@ class DRIVE:
         8192, "coordinates that are rotated together and share one scale; a power of two", low=LEAST_ROTATED, high=2**30
     )
     scope: str = setting(
-        "model", "model: the gradient is one flat vector; tensor: each parameter is cut into its own buckets", choices=("model", "tensor")
+        "model",
+        "model: the gradient is one flat vector; tensor: each parameter is cut into its own buckets",
+        choices=("model", "tensor"),
     )
     scale: str = setting(
         "unbiased",
-        "unbiased: exact along the gradient, for a mean over many workers; mse: the smallest error of one message, biased",
+        "unbiased: exact along the gradient, for a mean over many workers; mse: the smallest error of one message, "
+        "biased",
         choices=("unbiased", "mse"),
     )
     rotations: int = setting(
         3,
-        "1 is the papers', biased on sparse and short vectors; 2 still a little on the sparsest; see nuq/compressors/eden.py",
+        "1 is the papers', biased on sparse and short vectors; 2 still a little on the sparsest; see "
+        "nuq/compressors/eden.py",
         low=1,
         high=3,
     )
-    coding: str = setting("packed", "packed: a fixed width per code; huffman, rans: entropy coded", choices=("packed", "huffman", "rans"))
+    coding: str = setting(
+        "packed", "packed: a fixed width per code; huffman, rans: entropy coded", choices=("packed", "huffman", "rans")
+    )
 
 
 @dataclass
 class EDEN(DRIVE):
     """The nearest centroid of every rotated coordinate."""
 
-    bits: int = setting(3, "bits of one code; levels=uniform: that normal coordinates take once entropy coded", low=1, high=8)
+    bits: int = setting(
+        3, "bits of one code; levels=uniform: that normal coordinates take once entropy coded", low=1, high=8
+    )
     levels: str = setting(
         "lloyd_max",
-        "lloyd_max: the 2^bits centroids of least error; uniform: EDEN's own form for an entropy coder, the nearest multiple of the step "
+        "lloyd_max: the 2^bits centroids of least error; uniform: EDEN's own form for an entropy coder, the nearest "
+        "multiple of the step "
         "that brings the codes to so many bits: less error at the same length",
         choices=("lloyd_max", "uniform"),
         identity="unless default",

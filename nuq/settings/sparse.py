@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 from nuq.settings import FROM_ONE, setting
 
-_SCOPE = "model: the gradient is one flat vector; tensor: coordinates are chosen in each parameter by itself (layer-wise)"
+_SCOPE = (
+    "model: the gradient is one flat vector; tensor: coordinates are chosen in each parameter by itself (layer-wise)"
+)
 _RATIO = "share of the coordinates that travel: max(1, ceil(ratio * coordinates)) of each tensor, model or bucket"
 _BUCKET = "coordinates among which are chosen (0: all of the tensor or model)"
 _SELECTION = (
-    "exact: the k largest; sampled: at most k, the largest, by a threshold from the top-k of one coordinate in a hundred, lowered by .8 up "
+    "exact: the k largest; sampled: at most k, the largest, by a threshold from the top-k of one coordinate in a "
+    "hundred, lowered by .8 up "
     "to ten times until .8 k reach it (DGC's)"
 )
 
@@ -21,7 +24,9 @@ class Values:
 
     scope: str = setting("model", _SCOPE, choices=("model", "tensor"))
     values: str = setting(
-        "fp32", "fp32: as they are; fp16: rounded to half precision under one scale a message, half the bytes", choices=("fp32", "fp16")
+        "fp32",
+        "fp32: as they are; fp16: rounded to half precision under one scale a message, half the bytes",
+        choices=("fp32", "fp16"),
     )
 
 
@@ -31,7 +36,8 @@ class Sparse(Values):
 
     indices: str = setting(
         "auto",
-        "how the indices travel; auto: the smallest of all; int32: 4 bytes each; bitmap: a bit for every coordinate; delta: gaps by Rice "
+        "how the indices travel; auto: the smallest of all; int32: 4 bytes each; bitmap: a bit for every coordinate; "
+        "delta: gaps by Rice "
         "codes or rANS",
         choices=("auto", "int32", "bitmap", "delta"),
     )
@@ -52,21 +58,27 @@ class RandomK(Values):
 
     ratio: float = setting(0.01, _RATIO, low=1e-9, high=1.0)
     bucket_size: int = setting(0, _BUCKET, low=0, high=2**31 - 1)
-    scaled: bool = setting(True, "true: values times n/k, which is unbiased; false: as they are, as error feedback wants them")
+    scaled: bool = setting(
+        True, "true: values times n/k, which is unbiased; false: as they are, as error feedback wants them"
+    )
 
 
 @dataclass
 class ThresholdV(Sparse):
     """All magnitudes from a threshold on, however many or few."""
 
-    threshold: float = setting(0.001, "coordinates of at least this magnitude travel; the layer-wise paper's value", low=0)
+    threshold: float = setting(
+        0.001, "coordinates of at least this magnitude travel; the layer-wise paper's value", low=0
+    )
 
 
 @dataclass
 class AdaptiveThreshold(Sparse):
     """All magnitudes from half of the largest on."""
 
-    bucket_size: int = setting(0, "coordinates that share one largest magnitude (0: all of the tensor or model)", low=0, high=2**31 - 1)
+    bucket_size: int = setting(
+        0, "coordinates that share one largest magnitude (0: all of the tensor or model)", low=0, high=2**31 - 1
+    )
 
 
 @dataclass
@@ -76,7 +88,9 @@ class DGC(Sparse):
     scope: str = setting("tensor", _SCOPE, choices=("model", "tensor"))
     ratio: float = setting(0.001, _RATIO + "; the paper's value", low=1e-9, high=1.0)
     selection: str = setting("sampled", _SELECTION, choices=("exact", "sampled"))
-    warmup_every: int = setting(0, "steps of each of warmup_ratios before ratio is reached; the paper: one epoch (0: no warm-up)", low=0)
+    warmup_every: int = setting(
+        0, "steps of each of warmup_ratios before ratio is reached; the paper: one epoch (0: no warm-up)", low=0
+    )
     warmup_ratios: list[float] = setting(
         [0.25, 0.0625, 0.015625, 0.004],
         "the warm-up's ratios; the paper's",
@@ -87,6 +101,7 @@ class DGC(Sparse):
     )
     dense_1d: bool = setting(
         True,
-        "true: biases and norms' parameters travel whole, as in the paper, where scope=tensor; a flat vector is such a tensor",
+        "true: biases and norms' parameters travel whole, as in the paper, where scope=tensor; a flat vector is such "
+        "a tensor",
         read_if=("scope", "tensor"),
     )

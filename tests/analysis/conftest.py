@@ -27,7 +27,9 @@ def write_events(folder: Path, rows: Rows, attempt: int = 1) -> Path:
 def write_run(tmp_path: Path) -> Callable[..., Path]:
     """Writes ``runs/<sweep>/<name>/`` below tmp_path, and says where."""
 
-    def write(sweep: str, settings: Mapping[str, object], *attempts: Rows, state: str | None = "done", **status: object) -> Path:
+    def write(
+        sweep: str, settings: Mapping[str, object], *attempts: Rows, state: str | None = "done", **status: object
+    ) -> Path:
         config = resolving.resolve(settings)
         folder = tmp_path / "runs" / sweep / run_identity.run_name(config)
         folder.mkdir(parents=True, exist_ok=True)
@@ -56,6 +58,9 @@ def measured(level: float, steps: Sequence[int], seed: int = 1) -> Rows:
             ("Vacc", step, 90 - level - 50 / (1 + step / 50) + seed),
             ("comm/bits_per_coordinate", step, level),
             ("comm/bytes", step, level * 1000 * step),
-            *((f"levels/{k}", step, value * (1 if abs(value) == 1 else wave)) for k, value in enumerate((-1, -0.1, 0.1, 1))),
+            *(
+                (f"levels/{k}", step, value * (1 if abs(value) == 1 else wave))
+                for k, value in enumerate((-1, -0.1, 0.1, 1))
+            ),
         ]
     return rows

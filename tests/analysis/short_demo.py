@@ -1,4 +1,5 @@
-"""``python -m tests.analysis.short_demo FOLDER``: a part of the sweep `demo`, shortened, really trained into FOLDER/runs/demo.
+"""``python -m tests.analysis.short_demo FOLDER``: a part of the sweep `demo`, shortened, really trained into
+FOLDER/runs/demo.
 
 In one process, one run after the other: starting Python and torch takes longer than such a run.
 """
@@ -12,7 +13,14 @@ from train.launch import launch
 METHODS = ("supersgd", "qsgd", "alq", "amq_n")
 SEEDS = 2
 STEPS = 48
-SHORTER = [f"steps={STEPS}", "schedule.at=[36]", "eval_every=16", "measure.every=16", "measure.num_samples=3", "log_every=8"]
+SHORTER = [
+    f"steps={STEPS}",
+    "schedule.at=[36]",
+    "eval_every=16",
+    "measure.every=16",
+    "measure.num_samples=3",
+    "log_every=8",
+]
 
 
 def main(folder: Path) -> int:

@@ -29,7 +29,11 @@ def write_ratios(write_run: Write, accuracies: Sequence[float] = (60, 70, 80)) -
         for ratio, accuracy in zip((0.001, 0.01, 0.1), accuracies, strict=True):
             settings = {"method": "topk", "method.ratio": ratio, "method.scope": scope, "feedback.kind": "none"}
             write_run("s", settings, end(accuracy - worse, 40 * ratio))
-        write_run("s", {"method": "qsgd", "method.bits": 8, "method.scope": scope, "feedback.kind": "none"}, end(85 - worse, 8.1))
+        write_run(
+            "s",
+            {"method": "qsgd", "method.bits": 8, "method.scope": scope, "feedback.kind": "none"},
+            end(85 - worse, 8.1),
+        )
     write_run("s", {"method": "supersgd"}, end(90, 32))
 
 
@@ -50,20 +54,29 @@ def test_lines_run_along_ratio_and_bits_at_their_measured_place(write_run: Write
 
 def test_accuracy_per_bit_says_why_there_is_none(write_run: Write, tmp_path: Path) -> None:
     write_run("s", {"method": "alq"}, end(80, 3))
-    assert str(accuracy_per_bit(load(tmp_path / "runs", "s"), 3.4)).startswith("no method has several values of bits, ratio")
+    assert str(accuracy_per_bit(load(tmp_path / "runs", "s"), 3.4)).startswith(
+        "no method has several values of bits, ratio"
+    )
     write_run("s", {"method": "alq", "method.bits": 4}, end(80, 3), state="running")
     write_run("s", {"method": "alq", "method.bits": 5}, [("Vacc", 50, 1.0)])
     (tmp_path / "t").mkdir()
     write_run("t", {"method": "alq", "method.bits": 4}, [("Vacc", 50, 1.0)])
     write_run("t", {"method": "alq", "method.bits": 5}, [("Vacc", 50, 1.0)])
-    assert accuracy_per_bit(load(tmp_path / "runs", "t"), 3.4) == "no complete run has logged Vacc and comm/bits_per_coordinate"
+    assert (
+        accuracy_per_bit(load(tmp_path / "runs", "t"), 3.4)
+        == "no complete run has logged Vacc and comm/bits_per_coordinate"
+    )
 
 
 def test_entire_model_is_solid_and_layer_wise_dashed_for_every_method(write_run: Write, tmp_path: Path) -> None:
     write_ratios(write_run)
     for scope in ("model", "tensor"):
         for ratio in (0.01, 0.1):
-            write_run("s", {"method": "randomk", "method.ratio": ratio, "method.scope": scope, "feedback.kind": "none"}, end(50, 1))
+            write_run(
+                "s",
+                {"method": "randomk", "method.ratio": ratio, "method.scope": scope, "feedback.kind": "none"},
+                end(50, 1),
+            )
     axes = drawn(against_setting(load(tmp_path / "runs", "s"), 7.0, "method.ratio")).axes[0]
     lines = {str(line.get_label()): line for line in axes.lines if line.get_gid() == "mean"}
     assert set(lines) == {
@@ -92,10 +105,19 @@ def test_memories_share_a_figure_and_are_compared_with_supersgd(write_run: Write
         write_run("s", {"method": "supersgd", "seed": seed}, end(80 + seed, 32))
     logs = load(tmp_path / "runs", "s")
     (group,) = groups(logs)
-    assert [seed_group.label for seed_group in group.seed_groups] == ["SuperSGD", "TopK (error feedback)", "TopK (no feedback)"]
+    assert [seed_group.label for seed_group in group.seed_groups] == [
+        "SuperSGD",
+        "TopK (error feedback)",
+        "TopK (no feedback)",
+    ]
     found = result_table.table(logs).set_index("label")
     assert list(found["difference_percent"].iloc[1:]) == [pytest.approx(-10), pytest.approx(-10)]
-    assert of_the_method("feedback.kind") and of_the_method("method.bits") and of_the_method("layers") and not of_the_method("workers")
+    assert (
+        of_the_method("feedback.kind")
+        and of_the_method("method.bits")
+        and of_the_method("layers")
+        and not of_the_method("workers")
+    )
 
 
 def test_knobs_are_settings_of_methods() -> None:

@@ -28,7 +28,9 @@ def test_estimate_by_hand() -> None:
 def test_estimate_equals_scipy(values: list[float]) -> None:
     found = estimate(np.array(values))
     low, high = stats.t.interval(0.95, len(values) - 1, loc=np.mean(values), scale=stats.sem(values))
-    np.testing.assert_allclose([found.mean - found.half_width, found.mean + found.half_width], [low, high], rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(
+        [found.mean - found.half_width, found.mean + found.half_width], [low, high], rtol=1e-9, atol=1e-6
+    )
 
 
 def test_one_value_has_no_interval_and_none_has_no_mean() -> None:
@@ -92,20 +94,27 @@ def test_final_best_and_late(three_seeds: Callable[..., Logs]) -> None:
     order = [int(logs.settings.loc[run, "seed"]) - 1 for run in runs]
     np.testing.assert_array_equal(final(logs, "x", runs), np.array([8, np.nan, np.nan])[order])
     np.testing.assert_array_equal(best(logs, "x", runs), np.array([100, 5, np.nan])[order])
-    np.testing.assert_allclose(late(logs, "x", runs), np.array([4, 5, np.nan])[order])  # sqrt(2 * 8); the only one; none
+    np.testing.assert_allclose(
+        late(logs, "x", runs), np.array([4, 5, np.nan])[order]
+    )  # sqrt(2 * 8); the only one; none
     assert geometric_mean(late(logs, "x", runs)) == pytest.approx(np.sqrt(20))
 
 
 def test_a_small_sweep_by_hand(write_run: Callable[..., Path], tmp_path: Path) -> None:
     """Four seeds of ALQ and what becomes of them, each number worked out on paper.
 
-    Accuracy at steps 0, 10, 20: seed 1: 50, 90, 88; seed 2: 52, nan, 91; seed 3: no step 10: 54, 94; seed 4: 51, 89, inf.
-    Final values 88, 91, 94, none: mean 91, s = 3, half-width t(2, .975) * 3 / sqrt(3) = 4.302653 * 1.732051 = 7.452414.
-    Best values 90, 91, 94, 89: mean 91, s = sqrt((1 + 0 + 9 + 4) / 3) = 2.160247, t(3, .975) = 3.182446, half-width 3.437435.
-    Curve: step 0 alone is shared by all four: mean 51.75, s = sqrt((3.0625 + .0625 + 5.0625 + .5625) / 3) = 1.707825, half-width
-    3.182446 * 1.707825 / 2 = 2.717531.
+    Accuracy at steps 0, 10, 20: seed 1: 50, 90, 88; seed 2: 52, nan, 91; seed 3: no step 10: 54, 94; seed 4: 51, 89,
+    inf.  Final values 88, 91, 94, none: mean 91, s = 3, half-width t(2, .975) * 3 / sqrt(3) = 4.302653 * 1.732051 =
+    7.452414.  Best values 90, 91, 94, 89: mean 91, s = sqrt((1 + 0 + 9 + 4) / 3) = 2.160247, t(3, .975) = 3.182446,
+    half-width 3.437435.  Curve: step 0 alone is shared by all four: mean 51.75, s = sqrt((3.0625 + .0625 + 5.0625 +
+    .5625) / 3) = 1.707825, half-width 3.182446 * 1.707825 / 2 = 2.717531.
     """
-    accuracy = [{0: 50, 10: 90, 20: 88}, {0: 52, 10: float("nan"), 20: 91}, {0: 54, 20: 94}, {0: 51, 10: 89, 20: float("inf")}]
+    accuracy = [
+        {0: 50, 10: 90, 20: 88},
+        {0: 52, 10: float("nan"), 20: 91},
+        {0: 54, 20: 94},
+        {0: 51, 10: 89, 20: float("inf")},
+    ]
     for seed, values in enumerate(accuracy, 1):
         write_run("s", {"seed": seed}, [("Vacc", step, value) for step, value in values.items()])
     logs = load(tmp_path / "runs", "s")
@@ -118,7 +127,10 @@ def test_a_small_sweep_by_hand(write_run: Callable[..., Path], tmp_path: Path) -
     assert tuple(found.loc[0]) == pytest.approx((51.75, 51.75 - 2.717531, 51.75 + 2.717531, 4), abs=2e-6)
 
 
-@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=9), st.lists(st.sampled_from([np.nan, np.inf, 0.0, -1.0]), max_size=3))
+@given(
+    st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=9),
+    st.lists(st.sampled_from([np.nan, np.inf, 0.0, -1.0]), max_size=3),
+)
 def test_geometric_mean_equals_scipy(values: list[float], absent: list[float]) -> None:
     assert geometric_mean(np.array([*values, *absent])) == pytest.approx(stats.gmean(values), rel=1e-10)
 
@@ -129,9 +141,13 @@ def test_no_positive_value_has_no_geometric_mean() -> None:
 
 @given(st.lists(st.one_of(st.floats(0.5, 2), st.just(float("nan"))), min_size=1, max_size=9))
 def test_final_best_and_average_of_any_values(values: list[float]) -> None:
-    """Against the plain reading of a small table: the last, the largest and the mean of one run, a second one having other values."""
+    """Against the plain reading of a small table: the last, the largest and the mean of one run, a second one having
+    other values.
+    """
     steps = list(range(len(values)))
-    scalars = pd.DataFrame({"run": ["b"] * len(values) + ["a"] * 2, "tag": "x", "step": [*steps, 0, 1], "value": [*values, 7.0, 3.0]})
+    scalars = pd.DataFrame(
+        {"run": ["b"] * len(values) + ["a"] * 2, "tag": "x", "step": [*steps, 0, 1], "value": [*values, 7.0, 3.0]}
+    )
     scalars = scalars.astype({"run": "category", "tag": "category"})
     runs = ["a", "b", "c"]
     logs = cast("Logs", SimpleNamespace(of_tags=lambda tag: scalars[scalars["tag"] == tag]))

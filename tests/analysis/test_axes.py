@@ -16,14 +16,20 @@ from analysis.logs.rows import rows
 from tests.analysis.conftest import Rows
 
 
-def logs_of(runs: Mapping[str, list[tuple[str, int, float, float, int]]], plans: Mapping[str, tuple[int, ...]] | None = None) -> Logs:
+def logs_of(
+    runs: Mapping[str, list[tuple[str, int, float, float, int]]], plans: Mapping[str, tuple[int, ...]] | None = None
+) -> Logs:
     """Of rows (tag, step, value, wall time, attempt), as the loader gives them."""
     tags = sorted({row[0] for of_run in runs.values() for row in of_run})
-    numbered = [(number, tags.index(row[0]), row[4], *row[1:4]) for number, of_run in enumerate(runs.values()) for row in of_run]
+    numbered = [
+        (number, tags.index(row[0]), row[4], *row[1:4]) for number, of_run in enumerate(runs.values()) for row in of_run
+    ]
     numbered.sort()
     spans = [(*key, len(list(of_span))) for key, of_span in itertools.groupby(numbered, key=lambda row: row[:3])]
     step, value, wall_time = np.array([row[3:] for row in numbered], float).reshape(-1, 3).T
-    part = Segment(len(runs), tuple(tags), np.array(spans, np.int64).reshape(-1, 4), step.astype(np.int64), wall_time, value)
+    part = Segment(
+        len(runs), tuple(tags), np.array(spans, np.int64).reshape(-1, 4), step.astype(np.int64), wall_time, value
+    )
     names = pd.Index(list(runs), name="run", dtype=object)
     settings = pd.DataFrame({"schedule.at": [(plans or {}).get(run) for run in runs]}, index=names, dtype=object)
     return Logs("s", Path(), rows(list(runs), part), settings, pd.DataFrame(index=names), ())
@@ -117,7 +123,10 @@ def test_logs_of_a_requeued_run_give_its_time(write_run: Callable[..., Path], tm
 
 
 def test_units_fit_the_end_of_the_axis() -> None:
-    labels = {(axis, end): unit(axis, end) for axis, end in (("time", 90), ("time", 7000), ("time", 1e5), ("bytes", 5e4), ("bytes", 3e9))}
+    labels = {
+        (axis, end): unit(axis, end)
+        for axis, end in (("time", 90), ("time", 7000), ("time", 1e5), ("bytes", 5e4), ("bytes", 3e9))
+    }
     assert {key: (size, label[label.index("(") :]) for key, (size, label) in labels.items()} == {
         ("time", 90): (1, "(s)"),
         ("time", 7000): (60, "(min)"),
@@ -158,13 +167,17 @@ def test_a_plan_without_a_logged_rate_is_believed() -> None:
 
 
 def test_corners_of_straight_lines_are_no_drops() -> None:
-    logs = logs_of({"a": series("lr", {step: float(np.interp(step, [0, 485, 2328], [0, 0.4, 0])) for step in range(0, 2328, 20)})})
+    logs = logs_of(
+        {"a": series("lr", {step: float(np.interp(step, [0, 485, 2328], [0, 0.4, 0])) for step in range(0, 2328, 20)})}
+    )
     logs.settings["schedule.at"] = [(0, 485, 2328)]
     assert drops(logs) == [2328]  # which the records do not reach
     logs.settings["schedule.name"] = "piecewise_linear"
     assert drops(logs) == []
 
 
-@pytest.mark.parametrize("rate", [lambda step: np.cos(step / 1000), lambda step: 0.9**step, lambda step: 1.0, lambda step: step / 1000])
+@pytest.mark.parametrize(
+    "rate", [lambda step: np.cos(step / 1000), lambda step: 0.9**step, lambda step: 1.0, lambda step: step / 1000]
+)
 def test_smooth_schedules_have_no_drops(rate: Callable[[int], float]) -> None:
     assert drops(logs_of({"a": series("lr", {step: float(rate(step)) for step in range(0, 1000, 50)})})) == []

@@ -17,10 +17,15 @@ from analysis.report.write import How, write
 from tests.analysis.conftest import measured
 from tests.analysis.synthetic import many_runs
 
-BROWSER, DRIVER = shutil.which("chromium") or "/usr/bin/chromium", shutil.which("chromedriver") or "/usr/bin/chromedriver"
+BROWSER, DRIVER = (
+    shutil.which("chromium") or "/usr/bin/chromium",
+    shutil.which("chromedriver") or "/usr/bin/chromedriver",
+)
 MISSING = [path for path in (BROWSER, DRIVER) if not os.path.exists(path)]
 pytestmark = [
-    pytest.mark.skipif(bool(MISSING) and os.environ.get("NUQ_BROWSER") != "1", reason=f"no browser: {' and '.join(MISSING)} not found"),
+    pytest.mark.skipif(
+        bool(MISSING) and os.environ.get("NUQ_BROWSER") != "1", reason=f"no browser: {' and '.join(MISSING)} not found"
+    ),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # of selenium's own sockets
 ]
 FLAGS = (
@@ -95,7 +100,9 @@ def report(write_run: Callable[..., Path], tmp_path: Path) -> Path:
 
 def test_a_report_sorts_filters_draws_and_remembers(browser: Any, report: Path) -> None:
     opened(browser, report)
-    assert browser.execute_script("return [...document.images].length > 0 && [...document.images].every((image) => image.naturalWidth > 0)")
+    assert browser.execute_script(
+        "return [...document.images].length > 0 && [...document.images].every((image) => image.naturalWidth > 0)"
+    )
     head = browser.find_element("css selector", "th[data-name=final_accuracy]")
     button = head.find_element("tag name", "button")
     button.click()
@@ -111,10 +118,24 @@ def test_a_report_sorts_filters_draws_and_remembers(browser: Any, report: Path) 
     browser.refresh()
     until(browser, "document.body.dataset.curves")
     assert browser.find_element("id", "run-filter").get_attribute("value") == "method=alq,amq seed=1"
-    assert [*map(float, column(browser, "final_accuracy"))] == sorted(map(float, column(browser, "final_accuracy")), reverse=True)
-    assert browser.find_element("css selector", "th[data-name=final_accuracy]").get_attribute("aria-sort") == "descending"
-    for text, count in (("state=failed", 1), ("FAILED", 1), ("workers=4", 7), ("workers=8", 0), ("seed=1.0", 3), ("metod=alq", 0), ("", 7)):
-        write_into(browser, text) if text else browser.execute_script("document.querySelector('#run-filter').value = ''; filter('')")
+    assert [*map(float, column(browser, "final_accuracy"))] == sorted(
+        map(float, column(browser, "final_accuracy")), reverse=True
+    )
+    assert (
+        browser.find_element("css selector", "th[data-name=final_accuracy]").get_attribute("aria-sort") == "descending"
+    )
+    for text, count in (
+        ("state=failed", 1),
+        ("FAILED", 1),
+        ("workers=4", 7),
+        ("workers=8", 0),
+        ("seed=1.0", 3),
+        ("metod=alq", 0),
+        ("", 7),
+    ):
+        write_into(browser, text) if text else browser.execute_script(
+            "document.querySelector('#run-filter').value = ''; filter('')"
+        )
         assert len(column(browser, "run")) == count, text
     write_into(browser, "metod=alq")
     assert browser.find_element("id", "run-count").text == "0 of 7 runs; no setting metod"
@@ -123,12 +144,16 @@ def test_a_report_sorts_filters_draws_and_remembers(browser: Any, report: Path) 
 
 def test_the_curves_are_drawn_and_can_be_chosen(browser: Any, report: Path) -> None:
     opened(browser, report)
-    drawn = "Bokeh.documents.flatMap((each) => [...each._all_models.values()]).filter((each) => each.type === 'ColumnDataSource')"
+    drawn = (
+        "Bokeh.documents.flatMap((each) => [...each._all_models.values()]).filter((each) => each.type === "
+        "'ColumnDataSource')"
+    )
     assert browser.execute_script(f"return {drawn}.filter((source) => source.data.x.length === 3).length") == 3
     assert browser.execute_script("return document.querySelector('#curves-linear .bk-Figure') !== null")
     for name, choice in (("axis", "bytes sent"), ("quantity", "Validation loss")):
         browser.execute_script(
-            "const box = document.getElementById(arguments[0]); box.value = arguments[1]; box.dispatchEvent(new Event('change'))",
+            "const box = document.getElementById(arguments[0]); box.value = arguments[1]; box.dispatchEvent(new "
+            "Event('change'))",
             f"curves-{name}",
             choice,
         )
@@ -139,11 +164,17 @@ def test_the_curves_are_drawn_and_can_be_chosen(browser: Any, report: Path) -> N
 
 
 def test_dark_pages_are_dark_and_narrow_ones_stay_inside(browser: Any, report: Path) -> None:
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]})
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": False})
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    )
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    )
     try:
         opened(browser, report)
-        ink, paper = browser.execute_script("const style = getComputedStyle(document.body); return [style.color, style.backgroundColor]")
+        ink, paper = browser.execute_script(
+            "const style = getComputedStyle(document.body); return [style.color, style.backgroundColor]"
+        )
         assert ink == "rgb(231, 234, 238)" and paper == "rgb(22, 25, 29)"
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 400
     finally:
@@ -164,6 +195,10 @@ def test_two_thousand_runs_open_sort_and_filter_without_the_network(browser: Any
     browser.find_element("css selector", "th[data-name=validation_loss] button").click()
     losses = [*map(float, column(browser, "validation_loss"))]
     assert losses == sorted(losses) and len(losses) == 80
-    asked = [entry["message"] for entry in browser.get_log("performance") if '"Network.requestWillBeSent"' in entry["message"]]
+    asked = [
+        entry["message"]
+        for entry in browser.get_log("performance")
+        if '"Network.requestWillBeSent"' in entry["message"]
+    ]
     assert not [message for message in asked if '"url":"http' in message]
     assert not complaints(browser)

@@ -19,7 +19,9 @@ def runs(write_run: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.Mon
     return tmp_path
 
 
-def test_all_prints_the_table_and_every_path(runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_prints_the_table_and_every_path(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(figures, "FORMATS", ("pdf",))
     assert main(["all", "demo"]) == 0
     out = capsys.readouterr().out
@@ -53,7 +55,9 @@ def test_a_selection_is_written_apart(runs: Path, capsys: pytest.CaptureFixture[
         (["report", "demo", "--out", "file"], "error: file/demo: Not a directory"),
     ],
 )
-def test_wrong_names_exit_2_with_one_line(runs: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+def test_wrong_names_exit_2_with_one_line(
+    runs: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
     (runs / "file").write_text("")
     assert main(arguments) == 2
     said = capsys.readouterr()
@@ -70,7 +74,10 @@ def test_a_long_selection_has_a_folder_too(runs: Path, capsys: pytest.CaptureFix
 
 def test_odd_settings_and_names_are_no_traceback(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = (path for path in (runs / "runs" / "demo").iterdir())
-    for run, lines in ((first, "method: {name: 7}\nsteps: many\n"), (second, "method: {name: [x, y]}\nschedule: {at: [null, a]}\n")):
+    for run, lines in (
+        (first, "method: {name: 7}\nsteps: many\n"),
+        (second, "method: {name: [x, y]}\nschedule: {at: [null, a]}\n"),
+    ):
         (run / "config.yaml").write_text(lines)
     first.rename(os.fsdecode(os.fsencode(first.with_name("run")) + b"\xff"))
     assert main(["all", "demo"]) == main(["report", "demo"]) == 0
@@ -105,7 +112,9 @@ def test_sweeps_without_anything_to_show_end_in_a_sentence(
     assert "no config.yaml" in capsys.readouterr().err
 
 
-def test_what_was_drawn_is_not_drawn_again(runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_drawn_is_not_drawn_again(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(figures, "FORMATS", ("pdf",))
     drawn: list[object] = []
     draw = figures.draw
@@ -159,14 +168,18 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
-    ("where", "way_out"), [("method=alq,qsgd", "; method=alq,qsgd,supersgd keeps it"), ("bits=3", ""), ("method=alq,qsgd,supersgd", None)]
+    ("where", "way_out"),
+    [("method=alq,qsgd", "; method=alq,qsgd,supersgd keeps it"), ("bits=3", ""), ("method=alq,qsgd,supersgd", None)],
 )
 def test_a_selection_without_the_baseline_says_so(
     write_run: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], where: str, way_out: str | None
 ) -> None:
     for method in ("alq", "qsgd", "supersgd"):
         write_run("s", {"method": method, "steps": 100}, measured(3.0, (0, 50, 100)), step=100, steps=100)
-    assert main(["table", "s", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "figures"), "--where", where]) == 0
+    assert (
+        main(["table", "s", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "figures"), "--where", where])
+        == 0
+    )
     said = capsys.readouterr()
     sentence = f"note: --where leaves out SuperSGD, with which 2 of these runs would be compared{way_out}\n"
     assert (sentence in said.err) == (way_out is not None)

@@ -47,7 +47,11 @@ def labels_beyond(axes: Axes) -> list[Text]:
     found = []
     for axis in (axes.xaxis, axes.yaxis):
         low, high = sorted(axis.get_view_interval())
-        found += [tick.label1 for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()] if not low <= tick.get_loc() <= high]
+        found += [
+            tick.label1
+            for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]
+            if not low <= tick.get_loc() <= high
+        ]
     return found
 
 
@@ -103,7 +107,11 @@ def test_only_complete_runs_count_and_the_legend_says_how_many(write_run: Write,
 
 def test_on_the_sgd_trajectory_it_is_the_late_variance(write_run: Write, tmp_path: Path) -> None:
     for bits, level in ((2, 8.0), (4, 2.0)):
-        write_run("s", {"method": "alq", "method.bits": bits, "trajectory": "sgd", "measure.every": 50}, measured(level, [0, 50, 100]))
+        write_run(
+            "s",
+            {"method": "alq", "method.bits": bits, "trajectory": "sgd", "measure.every": 50},
+            measured(level, [0, 50, 100]),
+        )
     axes = drawn(against_setting(logs(tmp_path), 3.4, "method.bits")).axes[0]
     np.testing.assert_allclose([y for _, y in means(axes)["ALQ"]], [8, 2], rtol=1e-5)
     assert axes.get_ylabel() == "variance relative to SuperSGD"
@@ -127,7 +135,9 @@ def test_tasks_that_cannot_be_compared_have_panels_of_their_own(write_run: Write
         ([{"method": "alq", "method.bits": 2}, {"method": "alq", "method.bits": 3}], "no complete run has logged Vacc"),
     ],
 )
-def test_where_there_is_nothing_to_compare_it_says_so(write_run: Write, tmp_path: Path, settings: list[dict], says: str) -> None:
+def test_where_there_is_nothing_to_compare_it_says_so(
+    write_run: Write, tmp_path: Path, settings: list[dict], says: str
+) -> None:
     for one in settings:
         write_run("s", one, [("loss", 1, 1.0), ("Vacc", 3, float("nan"))])
     assert against_setting(logs(tmp_path), 3.4, "method.bits") == says
@@ -173,7 +183,9 @@ def test_error_against_measured_bits_joins_a_method_s_bits(write_run: Write, tmp
 
 def test_errors_are_those_on_the_common_trajectory_where_there_is_one(write_run: Write, tmp_path: Path) -> None:
     for trajectory, error in (("method", 9.0), ("sgd", 2.0)):
-        write_run("s", {"method": "alq", "trajectory": trajectory, "measure.every": 1}, variances([1 + error], [1.0], 3.0))
+        write_run(
+            "s", {"method": "alq", "trajectory": trajectory, "measure.every": 1}, variances([1 + error], [1.0], 3.0)
+        )
     (axes,) = drawn(error_per_bit(logs(tmp_path), 3.4)).axes
     assert [y for _, y in means(axes)["ALQ"]] == [pytest.approx(2.0)]
 
@@ -198,7 +210,11 @@ def test_geometric_means_need_positive_values() -> None:
 
 
 def climbing(accuracies: Sequence[float], kilobytes: float = 1.0) -> Rows:
-    rows = [row for k, value in enumerate(accuracies) for row in (("Vacc", 10 * k, value), ("comm/bytes", 10 * k, 10_000 * kilobytes * k))]
+    rows = [
+        row
+        for k, value in enumerate(accuracies)
+        for row in (("Vacc", 10 * k, value), ("comm/bytes", 10 * k, 10_000 * kilobytes * k))
+    ]
     return [*rows, *(("time/step_s", 10 * k, 0.5) for k in range(len(accuracies)))]
 
 
@@ -223,7 +239,9 @@ def test_a_mean_stands_only_where_all_runs_get_there(write_run: Write, tmp_path:
     texts = {text.get_text() for text in figure.axes[1].texts}
     assert texts == {"1 of 2", "never"}
     assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["SuperSGD", "NUQSGD", "TRN", "ALQ"]
-    rows = {float(np.asarray(line.get_ydata())[0]) for line in figure.axes[0].lines if line.get_marker() not in ("o", "|")}
+    rows = {
+        float(np.asarray(line.get_ydata())[0]) for line in figure.axes[0].lines if line.get_marker() not in ("o", "|")
+    }
     assert rows == {0.0, 3.0}  # SuperSGD and ALQ
 
 
@@ -237,7 +255,9 @@ def test_without_supersgd_the_best_method_sets_the_target(write_run: Write, tmp_
 @pytest.mark.parametrize("settings", [18, 60, 90])
 def test_many_rows_fit_on_a_page(write_run: Write, tmp_path: Path, settings: int) -> None:
     for number in range(settings):
-        write_run("s", {"method": "alq", "method.fit": "histogram", "method.num_samples": 5 + number}, climbing([10, 60, 80]))
+        write_run(
+            "s", {"method": "alq", "method.fit": "histogram", "method.num_samples": 5 + number}, climbing([10, 60, 80])
+        )
     figure = time_to_accuracy.time_to_accuracy(logs(tmp_path), 3.4)
     if settings == 90:
         assert figure == "90 rows are too many for one figure: choose fewer runs"
@@ -257,7 +277,9 @@ def test_nothing_overlaps_at_either_width(write_run: Write, tmp_path: Path, widt
             for symmetric in (True, False) if method == "alq" else (None,):
                 own = {} if symmetric is None else {"method.symmetric": symmetric}
                 settings = {"method": method, "method.bucket_size": size, **own}
-                write_run("s", settings, [*climbing([10, 50, 60 + index]), *variances([2.0 + index], [1.0], 3 + 32 / size)])
+                write_run(
+                    "s", settings, [*climbing([10, 50, 60 + index]), *variances([2.0 + index], [1.0], 3 + 32 / size)]
+                )
     write_run("s", {"method": "sgd"}, [*climbing([10, 50, 80]), *variances([4.0], [1.0], 32.0)])
     read = logs(tmp_path)
     one = select(read, ["bucket_size=64"])

@@ -29,17 +29,23 @@ def test_the_sweeps_hold_every_published_row(tmp_path: Path) -> None:
             if item.config["method"]["name"] in theirs:
                 found.append(theirs[item.config["method"]["name"]])
         column = published.DGC_MODELS.index(model)
-        assert sorted(found) == sorted([*(row[column] for row in published.DGC.values()), *[published.DGC_DENSE[column]] * 2])
+        assert sorted(found) == sorted(
+            [*(row[column] for row in published.DGC.values()), *[published.DGC_DENSE[column]] * 2]
+        )
 
 
 def test_runs_from_before_accumulation_keep_their_row() -> None:
     """They took a machine's batch in one pass."""
     older = {"workers": 8.0, "batch_size": 256.0, "schedule.name": "step"}
-    assert published.dgc_row(older) == published.dgc_row(older | {"compute.accumulate": float("nan")}) == (64, 8, "step")
+    assert (
+        published.dgc_row(older) == published.dgc_row(older | {"compute.accumulate": float("nan")}) == (64, 8, "step")
+    )
     assert published.dgc_row(older | {"batch_size": 32, "compute.accumulate": 8}) == (64, 8, "step")
 
 
-def test_ours_stand_in_their_rows_and_a_dash_where_there_are_none(write_run: Write, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_ours_stand_in_their_rows_and_a_dash_where_there_are_none(
+    write_run: Write, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     experiments = {item.label: item for item in sweep_named("dgc", "imagenet_resnet50").experiments()}
     for label, accuracies in (("gpus=8 DGC wm5", (76.0, 77.0)), ("gpus=64 as 8 nodes DGC wm5", (75.5,)), ("gpus=32 DGC wm0", (1.0,)),
                               ("gpus=8 SuperSGD", (76.2,))):  # fmt: skip
@@ -61,7 +67,11 @@ def test_ours_stand_in_their_rows_and_a_dash_where_there_are_none(write_run: Wri
 
 def test_the_result_table_has_them_too(write_run: Write, tmp_path: Path) -> None:
     experiments = {item.label: item for item in sweep_named("dgc", "imagenet_vgg16bn").experiments()}
-    write_run(published.DGC_SWEEPS[1], {**experiments["gpus=256 as 32 nodes DGC wm5"].settings, "seed": 1}, [("Vacc", 5, 71.0)])
+    write_run(
+        published.DGC_SWEEPS[1],
+        {**experiments["gpus=256 as 32 nodes DGC wm5"].settings, "seed": 1},
+        [("Vacc", 5, 71.0)],
+    )
     found = result_table.table(load(tmp_path / "runs", published.DGC_SWEEPS[1]))
     assert found.loc[0, "published_accuracy_percent"] == 71.7
     assert found.loc[0, "difference_from_published_percent"] == pytest.approx(-0.7)

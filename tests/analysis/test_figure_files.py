@@ -22,7 +22,9 @@ def logs(write_run: Callable[..., Path], tmp_path: Path) -> Logs:
 
 
 def figure(logs: Logs, name: str, target: float | None = None) -> Figure:
-    (made,) = (named.make() for named in figures.named(logs, style.WIDTHS["column"], target=target) if named.name == name)
+    (made,) = (
+        named.make() for named in figures.named(logs, style.WIDTHS["column"], target=target) if named.name == name
+    )
     assert isinstance(made, Figure)
     return made
 

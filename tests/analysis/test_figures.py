@@ -42,7 +42,11 @@ def everything(level: float, steps: Sequence[int], seed: int = 1) -> Rows:
     rows = list(measured(level, steps, seed))
     for step in steps:
         wave = 1 + 0.1 * ((step * 7 + seed * 3) % 5)
-        rows += [("est_nvar", step, 0.01 * level * wave), ("est_snr", step, wave), ("norm_var", step, 1e-3 * level * wave)]
+        rows += [
+            ("est_nvar", step, 0.01 * level * wave),
+            ("est_snr", step, wave),
+            ("norm_var", step, 1e-3 * level * wave),
+        ]
         rows += [("time/step_s", step, 0.02 * level), ("Vpearson", step, 1 - 0.01 * level - 5 / (step + 10))]
         rows += [("epoch", step, (step - 1) // 25), ("batch_idx", step, (step - 1) % 25)] if step else []
     return rows
@@ -52,7 +56,9 @@ def everything(level: float, steps: Sequence[int], seed: int = 1) -> Rows:
 def one(write_run: Callable[..., Path], tmp_path: Path) -> Callable[..., tuple[Logs, Group]]:
     """A sweep of some methods and seeds, and its only group."""
 
-    def made(methods: list[str], seeds: int = 2, steps: tuple[int, ...] = (0, 51, 102), **settings: object) -> tuple[Logs, Group]:
+    def made(
+        methods: list[str], seeds: int = 2, steps: tuple[int, ...] = (0, 51, 102), **settings: object
+    ) -> tuple[Logs, Group]:
         for level, method in enumerate(methods, 1):
             for seed in range(1, seeds + 1):
                 write_run("s", {"method": method, "seed": seed, **settings}, everything(level, steps, seed))
@@ -76,9 +82,14 @@ def test_curves_are_means_with_drops_and_bands(one: Callable[..., tuple[Logs, Gr
     axes = figure.axes[0]
     lines = {line.get_label(): line for line in axes.lines}
     waves = [[1 + 0.1 * ((step * 7 + seed * 3) % 5) for seed in (1, 2)] for step in (0, 51, 102)]
-    by_hand = [2 / (1 + step / 100) * (first * second) ** 0.5 for step, (first, second) in zip((0, 51, 102), waves, strict=True)]
+    by_hand = [
+        2 / (1 + step / 100) * (first * second) ** 0.5
+        for step, (first, second) in zip((0, 51, 102), waves, strict=True)
+    ]
     np.testing.assert_allclose(np.asarray(lines["ALQ"].get_xydata())[:, 1], by_hand, rtol=1e-6)
-    assert [np.asarray(line.get_xydata())[0, 0] for line in axes.lines if line.get_gid() == "drop"] == [60]  # 200 lies beyond the last step
+    assert [np.asarray(line.get_xydata())[0, 0] for line in axes.lines if line.get_gid() == "drop"] == [
+        60
+    ]  # 200 lies beyond the last step
     assert len(axes.collections) == 2
     assert axes.get_yscale() == "log"
 
@@ -89,7 +100,11 @@ def test_of_many_bands_the_wide_ones_are_left_out(write_run: Callable[..., Path]
     for level, method in enumerate(list(METHODS)[:methods]):
         for seed in (0, 1):
             spread = (20.0 if level else 0.1) * seed
-            write_run("s", {"method": method, "seed": 1 + seed}, [("Vacc", step, 70.0 + 3 * level + spread) for step in (10, 20, 30)])
+            write_run(
+                "s",
+                {"method": method, "seed": 1 + seed},
+                [("Vacc", step, 70.0 + 3 * level + spread) for step in (10, 20, 30)],
+            )
     (group,) = groups(load(tmp_path / "runs", "s"))
     figure, problem = panel(group, "accuracy")
     assert problem is None
@@ -103,7 +118,9 @@ def test_linear_axes_show_arithmetic_means(one: Callable[..., tuple[Logs, Group]
     _, group = one(["sgd", "alq"])
     figure, _ = panel(group, "accuracy")
     lines = {line.get_label(): np.asarray(line.get_xydata()) for line in figure.axes[0].lines}
-    np.testing.assert_allclose(lines["ALQ"][:, 1], [90 - 2 - 50 / (1 + step / 50) + 1.5 for step in (0, 51, 102)], rtol=1e-6)
+    np.testing.assert_allclose(
+        lines["ALQ"][:, 1], [90 - 2 - 50 / (1 + step / 50) + 1.5 for step in (0, 51, 102)], rtol=1e-6
+    )
 
 
 def test_references_stand_in_for_methods_that_were_not_run(one: Callable[..., tuple[Logs, Group]]) -> None:
@@ -112,7 +129,10 @@ def test_references_stand_in_for_methods_that_were_not_run(one: Callable[..., tu
     labels = {line.get_label(): line for line in figure.axes[0].lines}
     assert "SuperSGD (reference)" in labels
     assert "SGD (reference)" not in labels
-    waves = [np.exp(np.mean([np.log(1e-5 * (1 + 0.1 * ((step * 7 + seed * 3) % 5))) for seed in (1, 2)])) for step in (0, 51, 102)]
+    waves = [
+        np.exp(np.mean([np.log(1e-5 * (1 + 0.1 * ((step * 7 + seed * 3) % 5))) for seed in (1, 2)]))
+        for step in (0, 51, 102)
+    ]
     np.testing.assert_allclose(np.asarray(labels["SuperSGD (reference)"].get_xydata())[:, 1], waves, rtol=1e-6)
 
 
@@ -127,7 +147,10 @@ def check(figure: Figure, name: str) -> None:
         assert within(box, page), name
     shown = [text for text in figure.findobj(Text) if isinstance(text, Text) and text.get_visible() and text.get_text()]
     assert min(float(text.get_fontsize()) for text in shown) >= 7, name
-    assert not any("$" in text.get_text() for text in shown), (name, "a name may hold dollars, so nothing is set as mathematics")
+    assert not any("$" in text.get_text() for text in shown), (
+        name,
+        "a name may hold dollars, so nothing is set as mathematics",
+    )
     for axes in figure.axes:
         assert within(axes.get_tightbbox(), page), (name, "a label is cut")
     for (first, one), (second, other) in itertools.combinations(ticks_and_labels(figure), 2):
@@ -141,7 +164,9 @@ def ticks_and_labels(figure: Figure) -> list[tuple[str, Bbox]]:
         for line, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
             ticks = [tick.label1 for tick in line.get_major_ticks() if low <= tick.get_loc() <= high]
             found += [
-                (text.get_text(), text.get_window_extent()) for text in [*ticks, line.label] if text.get_text() and text.get_visible()
+                (text.get_text(), text.get_window_extent())
+                for text in [*ticks, line.label]
+                if text.get_text() and text.get_visible()
             ]
     return found
 
@@ -151,7 +176,9 @@ def within(box: BboxBase | None, page: BboxBase) -> bool:
 
 
 @pytest.mark.parametrize("width", style.WIDTHS)
-def test_all_figures_of_all_methods_keep_clear_of_their_labels(one: Callable[..., tuple[Logs, Group]], width: str) -> None:
+def test_all_figures_of_all_methods_keep_clear_of_their_labels(
+    one: Callable[..., tuple[Logs, Group]], width: str
+) -> None:
     logs, _ = one(list(METHODS), seeds=1, steps=(0, 61, 122), **{"schedule": "step", "schedule.at": [60]})
     drawn = {}
     axes = AXES if width == "column" else ("step",)  # the widest numbers fit on a page where they fit in a column
@@ -166,19 +193,25 @@ def test_all_figures_of_all_methods_keep_clear_of_their_labels(one: Callable[...
     assert all(drawn[name].get_figwidth() == style.WIDTHS[width] for name in CURVES)
 
 
-def test_twenty_settings_with_long_names_keep_clear_of_their_labels(write_run: Callable[..., Path], tmp_path: Path) -> None:
+def test_twenty_settings_with_long_names_keep_clear_of_their_labels(
+    write_run: Callable[..., Path], tmp_path: Path
+) -> None:
     steps = (0, 30000, 80000)
     for number, (bucket, fit) in enumerate(itertools.product((64, 128, 1024, 8192, 16384), ("normal", "mixture"))):
         for method in ("alq", "amq"):
             settings = {"method": method, "method.bucket_size": bucket, "method.fit": fit}
             write_run("s", settings, everything(1 + number / 4, steps), state="running" if number % 2 else "done")
     logs = load(tmp_path / "runs", "s")
-    group = replace(groups(logs)[0], logs=logs, seed_groups=seed_groups(logs.settings))  # in one figure, not one for each bucket size
+    group = replace(
+        groups(logs)[0], logs=logs, seed_groups=seed_groups(logs.settings)
+    )  # in one figure, not one for each bucket size
     assert len(group.seed_groups) == 20
     means = curves.Means(group)
     with matplotlib.rc_context(style.RC):
         for axis, plot in zip(itertools.cycle(AXES), curves.PLOTS, strict=False):
-            figure = figures._single(style.WIDTHS["column"], lambda axes, plot=plot, axis=axis: curves.curves(axes, means, plot, axis))
+            figure = figures._single(
+                style.WIDTHS["column"], lambda axes, plot=plot, axis=axis: curves.curves(axes, means, plot, axis)
+            )
             assert isinstance(figure, Figure)
             check(figure, f"{plot.name}-{axis}")
         overview = figures._overview(means, "time")
@@ -187,7 +220,9 @@ def test_twenty_settings_with_long_names_keep_clear_of_their_labels(write_run: C
 
 
 def test_too_many_curves_end_in_a_sentence(write_run: Callable[..., Path], tmp_path: Path) -> None:
-    for bucket, samples, fit in itertools.product((64, 128, 1024, 8192, 16384), range(5, 10), ("normal", "mixture", "histogram")):
+    for bucket, samples, fit in itertools.product(
+        (64, 128, 1024, 8192, 16384), range(5, 10), ("normal", "mixture", "histogram")
+    ):
         settings = {"method": "amq", "method.bucket_size": bucket, "method.fit": fit, "method.num_samples": samples}
         write_run("s", settings, [("Vacc", step, 50.0 + step) for step in (0, 10)])
     logs = load(tmp_path / "runs", "s")
@@ -200,11 +235,20 @@ ODD = {
         [("Vacc", 0, 10.0), ("est_var", 0, 1e-5), ("levels/0", 0, -1.0), ("levels/1", 0, 1.0)],
         {"accuracy", "est_var", "levels", "overview", "accuracy-time", "est_var-time", "overview-time"},
     ),
-    "one point with bytes": ([("Vacc", 10, 10.0), ("comm/bytes", 10, 100.0)], {"accuracy", "accuracy-time", "accuracy-bytes"}),
+    "one point with bytes": (
+        [("Vacc", 10, 10.0), ("comm/bytes", 10, 100.0)],
+        {"accuracy", "accuracy-time", "accuracy-bytes"},
+    ),
     "non-finite": ([("Vacc", 0, float("nan")), ("Vloss", 0, float("inf")), ("est_var", 0, float("-inf"))], set()),
-    "non-finite bytes": ([("Vacc", 0, 1.0), ("Vacc", 5, 2.0), ("comm/bytes", 5, float("nan"))], {"accuracy", "accuracy-time"}),
+    "non-finite bytes": (
+        [("Vacc", 0, 1.0), ("Vacc", 5, 2.0), ("comm/bytes", 5, float("nan"))],
+        {"accuracy", "accuracy-time"},
+    ),
     "zero on a log axis": ([("Vloss", 0, 0.0), ("est_var", 0, 0.0), ("est_var", 10, -1.0)], set()),
-    "minibatch loss only": ([("loss", step, 1.0 + step) for step in range(0, 100, 20)], {"training_loss", "training_loss-time"}),
+    "minibatch loss only": (
+        [("loss", step, 1.0 + step) for step in range(0, 100, 20)],
+        {"training_loss", "training_loss-time"},
+    ),
     "constant": (
         [("Vacc", step, 50.0) for step in (0, 10)] + [("Vloss", step, 1.0) for step in (0, 10)],
         {f"{name}{end}" for name in ("accuracy", "validation_loss", "overview") for end in ("", "-time")},
@@ -241,7 +285,11 @@ def labels(figure: Figure) -> dict[str, Line2D]:
 
 
 def test_incomplete_cells_are_marked(write_run: Callable[..., Path], tmp_path: Path) -> None:
-    for method, states in {"alq": ("done", "failed", "done"), "amq": ("running", "failed"), "qsgd": ("done", "done")}.items():
+    for method, states in {
+        "alq": ("done", "failed", "done"),
+        "amq": ("running", "failed"),
+        "qsgd": ("done", "done"),
+    }.items():
         for seed, state in enumerate(states, 1):
             rows = everything(2, (0, 51, 102) if state == "done" else (0, 51), seed)
             write_run("s", {"method": method, "seed": seed}, rows, state=state)
@@ -253,15 +301,25 @@ def test_incomplete_cells_are_marked(write_run: Callable[..., Path], tmp_path: P
     assert lines["QSGD"].get_alpha() is None
     assert lines["ALQ (2 of 3 seeds)"].get_alpha() == 0.6
     assert lines["AMQ (unfinished)"].get_linestyle() == ":"
-    np.testing.assert_allclose(np.asarray(lines["ALQ (2 of 3 seeds)"].get_ydata()), [90 - 2 - 50 / (1 + s / 50) + 2 for s in (0, 51, 102)])
+    np.testing.assert_allclose(
+        np.asarray(lines["ALQ (2 of 3 seeds)"].get_ydata()), [90 - 2 - 50 / (1 + s / 50) + 2 for s in (0, 51, 102)]
+    )
     assert np.asarray(lines["AMQ (unfinished)"].get_xdata()).tolist() == [0, 51]
-    ends = {line.get_marker(): np.asarray(line.get_xdata()).tolist() for line in figure.axes[0].lines if line.get_gid() == "end"}
+    ends = {
+        line.get_marker(): np.asarray(line.get_xdata()).tolist()
+        for line in figure.axes[0].lines
+        if line.get_gid() == "end"
+    }
     assert ends == {"o": [102], "x": [51]}
 
 
 def test_a_tag_that_half_of_the_seeds_lack_is_marked(write_run: Callable[..., Path], tmp_path: Path) -> None:
     for seed in (1, 2):
-        write_run("s", {"method": "alq", "method.bits": 3, "seed": seed}, [("Vloss", 0, 1.0), *([("Vacc", 0, 5.0)] if seed == 1 else [])])
+        write_run(
+            "s",
+            {"method": "alq", "method.bits": 3, "seed": seed},
+            [("Vloss", 0, 1.0), *([("Vacc", 0, 5.0)] if seed == 1 else [])],
+        )
         write_run("s", {"method": "alq", "method.bits": 4, "seed": seed}, [("Vloss", 0, 1.0), ("Vacc", 0, 5.0)])
     (group,) = groups(load(tmp_path / "runs", "s"))
     assert {"ALQ (3 bits, 1 of 2 seeds)", "ALQ (4 bits)"} <= set(labels(panel(group, "accuracy")[0]))
@@ -285,7 +343,10 @@ def test_curves_stand_where_their_runs_were(one: Callable[..., tuple[Logs, Group
     np.testing.assert_allclose(np.asarray(places["time"]["ALQ"].get_xdata()), [0, 51 * 0.04, 102 * 0.04], rtol=1e-6)
     np.testing.assert_allclose(np.asarray(places["epoch"]["ALQ"].get_xdata()), [0, 51 / 25, 102 / 25])
     np.testing.assert_allclose(np.asarray(places["bytes"]["ALQ"].get_xdata()), [0, 102, 204])  # kB
-    assert np.asarray(places["bytes"]["ALQ"].get_ydata()).tolist() == np.asarray(places["step"]["ALQ"].get_ydata()).tolist()
+    assert (
+        np.asarray(places["bytes"]["ALQ"].get_ydata()).tolist()
+        == np.asarray(places["step"]["ALQ"].get_ydata()).tolist()
+    )
 
 
 def test_drops_stand_where_each_curve_reached_them(one: Callable[..., tuple[Logs, Group]]) -> None:
@@ -293,7 +354,9 @@ def test_drops_stand_where_each_curve_reached_them(one: Callable[..., tuple[Logs
 
     def drops(axis: str, gid: str) -> list[float]:
         return sorted(
-            float(np.asarray(line.get_xdata())[0]) for line in panel(group, "accuracy", axis)[0].axes[0].lines if line.get_gid() == gid
+            float(np.asarray(line.get_xdata())[0])
+            for line in panel(group, "accuracy", axis)[0].axes[0].lines
+            if line.get_gid() == gid
         )
 
     assert (drops("step", "drop"), drops("step", "drops")) == ([51], [])
@@ -329,7 +392,9 @@ def test_on_the_sgd_trajectory_nothing_is_sent(write_run: Callable[..., Path], t
 
 
 def test_figures_are_the_same_from_several_processes(write_run: Callable[..., Path], tmp_path: Path) -> None:
-    write_run("s", {"method": "alq"}, [(tag, step, 1.0 + step) for tag in ("Vacc", "epoch", "comm/bytes") for step in (0, 10)])
+    write_run(
+        "s", {"method": "alq"}, [(tag, step, 1.0 + step) for tag in ("Vacc", "epoch", "comm/bytes") for step in (0, 10)]
+    )
     logs = load(tmp_path / "runs", "s")
     drawn = [figures.draw(logs, tmp_path / str(count), axes=["epoch", "bytes"], processes=count) for count in (1, 2)]
     assert drawn[0].notes == drawn[1].notes

@@ -40,7 +40,9 @@ def the_group(tmp_path: Path) -> Group:
     return group
 
 
-def with_histograms(write_run: Write, method: str, seed: int = 1, steps: tuple[int, ...] = (0, 100), **settings: object) -> Path:
+def with_histograms(
+    write_run: Write, method: str, seed: int = 1, steps: tuple[int, ...] = (0, 100), **settings: object
+) -> Path:
     rows = [row for step in steps for row in levels(step, (-1.0, -0.1 - step / 1000, 0.1 + step / 1000, 1.0))]
     folder = write_run("s", {"method": method, "seed": seed, **settings})
     histograms = []
@@ -79,7 +81,9 @@ def test_a_page_shows_the_first_measurement_beside_the_last(write_run: Write, tm
 
 def test_fixed_levels_are_shown_where_nothing_adapts(write_run: Write, tmp_path: Path) -> None:
     with_histograms(write_run, "nuqsgd")
-    assert [axes.get_title() for axes in drawn(gradient_histogram(the_group(tmp_path), 3.4)).axes] == ["NUQSGD\nstep 100"]
+    assert [axes.get_title() for axes in drawn(gradient_histogram(the_group(tmp_path), 3.4)).axes] == [
+        "NUQSGD\nstep 100"
+    ]
 
 
 def test_damaged_histograms_end_in_a_sentence(write_run: Write, tmp_path: Path) -> None:
@@ -106,7 +110,9 @@ def strokes(figure: Figure) -> list[list[float]]:
 
 def test_last_levels_are_means_over_seeds_also_of_requeued_runs(write_run: Write, tmp_path: Path) -> None:
     first = [*levels(0), *levels(50, (-1.0, -0.5, 0.5, 1.0))]
-    write_run("s", {"method": "alq", "seed": 1}, first, [*levels(40, (-1.0, -0.2, 0.2, 1.0))])  # requeued: 40 replaces 50
+    write_run(
+        "s", {"method": "alq", "seed": 1}, first, [*levels(40, (-1.0, -0.2, 0.2, 1.0))]
+    )  # requeued: 40 replaces 50
     write_run("s", {"method": "alq", "seed": 2}, levels(50, (-1.0, -0.4, 0.4, 1.0)))
     figure = drawn(level_figures.final(the_group(tmp_path), 3.4))
     np.testing.assert_allclose(strokes(figure), [[-1, -0.3, 0.3, 1]], rtol=1e-6)
@@ -143,7 +149,10 @@ def test_methods_with_different_numbers_of_levels_share_a_figure(write_run: Writ
     write_run("s", {"method": "trn"}, levels(0, (-1.0, 0.0, 1.0)))
     group = the_group(tmp_path)
     assert [len(row) for row in strokes(drawn(level_figures.final(group, 3.4)))] == [3, 2, 4, 32]
-    assert [axes.get_title() for axes in drawn(level_figures.over_steps(group, WIDTHS)).axes] == ["ALQ (2 bits)", "ALQ (5 bits)"]
+    assert [axes.get_title() for axes in drawn(level_figures.over_steps(group, WIDTHS)).axes] == [
+        "ALQ (2 bits)",
+        "ALQ (5 bits)",
+    ]
 
 
 @pytest.mark.parametrize("width", WIDTHS.values())
@@ -154,5 +163,9 @@ def test_nothing_overlaps_at_either_width(write_run: Write, tmp_path: Path, widt
             with_histograms(write_run, "alq", **task, **{"method.symmetric": symmetric, "method.fit": fit})
     with_histograms(write_run, "amq_n", **task)
     group = the_group(tmp_path)
-    for figure in (level_figures.final(group, width), level_figures.over_steps(group, WIDTHS), gradient_histogram(group, width)):
+    for figure in (
+        level_figures.final(group, width),
+        level_figures.over_steps(group, WIDTHS),
+        gradient_histogram(group, width),
+    ):
         assert_nothing_overlaps(drawn(figure))

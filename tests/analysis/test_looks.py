@@ -1,4 +1,6 @@
-"""Colour, marker and dash of methods and of their settings: each can be told from the others, also in grey, also by who sees no red."""
+"""Colour, marker and dash of methods and of their settings: each can be told from the others, also in grey, also by who
+sees no red.
+"""
 
 import itertools
 
@@ -58,7 +60,9 @@ SIGHT = {
 def test_colours_of_the_paper_s_methods_can_be_told_apart(sight: str) -> None:
     """Distance in CIE Lab, of which about 2 is just visible; marker and dash come on top."""
     to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
-    shown = [np.clip(SIGHT[sight] @ linear(colour), 0, 1) for colour in style.COLOURS[:12]]  # the paper's come first in METHODS
+    shown = [
+        np.clip(SIGHT[sight] @ linear(colour), 0, 1) for colour in style.COLOURS[:12]
+    ]  # the paper's come first in METHODS
     x, y, z = np.cbrt(np.array([to_xyz @ colour for colour in shown]).T / np.array([[0.9505], [1.0], [1.089]]))
     lab = np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=1)
     distances = {(a, b): float(np.linalg.norm(lab[a] - lab[b])) for a, b in itertools.combinations(range(len(lab)), 2)}

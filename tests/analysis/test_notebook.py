@@ -24,7 +24,8 @@ from tests.conftest import ROOT
 
 NOTEBOOK = ROOT / "analysis" / "figs_nuq.ipynb"
 PNG = b"\x89PNG\r\n"
-# As Jupyter would, with the Python of this environment; a fresh process, because a kernel needs an event loop and a home of its own.
+# As Jupyter would, with the Python of this environment; a fresh process, because a kernel needs an event loop and a
+# home of its own.
 EXECUTE = """
 import sys
 import nbformat
@@ -41,7 +42,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The runs of ``short_demo``: 4 methods, 2 seeds, 48 steps; a few seconds each."""
     folder = tmp_path_factory.mktemp("trained")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.analysis.short_demo", str(folder)], cwd=ROOT, capture_output=True, text=True, timeout=300
+        [sys.executable, "-m", "tests.analysis.short_demo", str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return folder / "runs"
@@ -57,7 +62,8 @@ def execute(folder: Path, out: Path, **environment: str) -> dict[str, Any]:
     home = out / "home"
     home.mkdir()
     places = {
-        name: str(home / name) for name in ("IPYTHONDIR", "MPLCONFIGDIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR")
+        name: str(home / name)
+        for name in ("IPYTHONDIR", "MPLCONFIGDIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR")
     }
     done = subprocess.run(
         [sys.executable, "-c", EXECUTE, str(NOTEBOOK), str(folder), str(out / "run.ipynb")],
@@ -80,7 +86,11 @@ def printed(notebook: Mapping[str, Any]) -> str:
 
 
 def pictures(notebook: Mapping[str, Any]) -> list[bytes]:
-    return [base64.b64decode(output["data"]["image/png"]) for output in outputs(notebook) if "image/png" in output.get("data", {})]
+    return [
+        base64.b64decode(output["data"]["image/png"])
+        for output in outputs(notebook)
+        if "image/png" in output.get("data", {})
+    ]
 
 
 def test_the_notebook_draws_a_trained_sweep(runs: Path, tmp_path: Path) -> None:
@@ -92,7 +102,9 @@ def test_the_notebook_draws_a_trained_sweep(runs: Path, tmp_path: Path) -> None:
     found = pictures(notebook)
     assert len(found) >= 11  # four of the estimator, two losses, three of the accuracy, two of the levels
     assert all(picture.startswith(PNG) for picture in found)
-    titles = [output["data"]["text/markdown"] for output in outputs(notebook) if "text/markdown" in output.get("data", {})]
+    titles = [
+        output["data"]["text/markdown"] for output in outputs(notebook) if "text/markdown" in output.get("data", {})
+    ]
     assert len(titles) == len(found)
 
 
@@ -139,7 +151,17 @@ def test_figures_of_real_logs_are_drawn_or_explained(logs: Logs) -> None:
     figures = {name: figure for name, figure in made.items() if isinstance(figure, Figure)}
     assert {*sentences, *figures} == {*made}
     assert all(len(words.split()) > 3 and "\n" not in words for words in sentences.values())
-    curves = {"est_var", "relative_var", "nb_error", "norm_var", "validation_loss", "training_loss", "accuracy", "levels", "levels_steps"}
+    curves = {
+        "est_var",
+        "relative_var",
+        "nb_error",
+        "norm_var",
+        "validation_loss",
+        "training_loss",
+        "accuracy",
+        "levels",
+        "levels_steps",
+    }
     assert {*curves, "overview", "overview-bytes", "accuracy-bytes"} <= {*figures}
     assert all(figure.axes for figure in figures.values())
 

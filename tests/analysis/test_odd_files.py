@@ -1,4 +1,6 @@
-"""One bad file in one run is a note on that run, and costs the others nothing: everything is drawn, tabled and reported without it."""
+"""One bad file in one run is a note on that run, and costs the others nothing: everything is drawn, tabled and reported
+without it.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,15 @@ JSON = {
     "half a character": ('{"state": "\\ud800"}', "half a character"),
     "a number": ("7", "no table"),
     "cut": ('{"state": "do', "is no JSON"),
-    "infinite": ('{"state": "done", "step": Infinity, "steps": -Infinity, "seconds": 1e999, "start": NaN, "threads": 1e308}', None),
-    "odd kinds": ('{"state": ["done"], "metrics": [1], "seconds": {"a": 1}, "failure": 3, "machine": "x", "data": [], "slurm": 1}', None),
+    "infinite": (
+        '{"state": "done", "step": Infinity, "steps": -Infinity, "seconds": 1e999, "start": NaN, "threads": 1e308}',
+        None,
+    ),
+    "odd kinds": (
+        '{"state": ["done"], "metrics": [1], "seconds": {"a": 1}, "failure": 3, "machine": "x", "data": [], "slurm": '
+        "1}",
+        None,
+    ),
     "escapes": ('{"state": "failed", "failure": {"message": "\\u001b[2J$\\\\frac$", "signature": "\\u0000$_{"}}', None),
 }
 
@@ -64,7 +73,9 @@ def bad(write_run: Callable[..., Path]) -> Path:
     return write_run("s", {"method": "alq", "seed": 3, "steps": 102}, measured(2, (0, 51, 102), 3))
 
 
-def check(bad: Path, note: str | None, capsys: pytest.CaptureFixture[str], commands: tuple[str, ...] = ("table",)) -> None:
+def check(
+    bad: Path, note: str | None, capsys: pytest.CaptureFixture[str], commands: tuple[str, ...] = ("table",)
+) -> None:
     """The good ones are there, the bad one is a note where ``note`` is one, and nothing is a traceback."""
     runs = str(bad.parents[1])
     for command in commands:
@@ -143,15 +154,22 @@ def test_other_systems_files_too(tmp_path: Path, bad: Path, capsys: pytest.Captu
     check(bad, None, capsys, ("table",))
 
 
-def test_names_with_dollars_and_braces(write_run: Callable[..., Path], bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_with_dollars_and_braces(
+    write_run: Callable[..., Path], bad: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     bad.rename(bad.with_name(r"a$\frac{1$ {0} %s _^"))
     sweep = bad.parent.rename(bad.parent.with_name(r"s$_{$x"))
     runs = str(sweep.parent)
-    assert main(["report", sweep.name, "--runs", runs, "--out", str(bad.parents[2] / "figures"), "--most-figures", "2"]) == 0
+    assert (
+        main(["report", sweep.name, "--runs", runs, "--out", str(bad.parents[2] / "figures"), "--most-figures", "2"])
+        == 0
+    )
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["deep lists", "deep dashes", "aliases of aliases", "no UTF-8", "too large", "a huge number"])
+@pytest.mark.parametrize(
+    "name", ["deep lists", "deep dashes", "aliases of aliases", "no UTF-8", "too large", "a huge number"]
+)
 def test_a_site_profile_is_read_as_carefully(name: str, tmp_path: Path) -> None:
     content = YAML[name][0]
     path = tmp_path / "site.yaml"
@@ -169,7 +187,12 @@ def test_a_site_profile_is_a_file(kind: str, tmp_path: Path) -> None:
 
 def test_what_runs_write_themselves_is_read() -> None:
     """Aliases of a few values, nan, 64 bits, any letter."""
-    values = {"seed": 2**64 - 1, "loss": float("nan"), "name": "\N{GREEK SMALL LETTER MU}\N{SNOWMAN}", "at": [1, [2, [3]]]}
+    values = {
+        "seed": 2**64 - 1,
+        "loss": float("nan"),
+        "name": "\N{GREEK SMALL LETTER MU}\N{SNOWMAN}",
+        "at": [1, [2, [3]]],
+    }
     assert str(plain.checked(json.loads(json.dumps(values)))) == str(values)
     with pytest.raises(Unreadable, match="more than 64 bits"):
         plain.checked([2**65])

@@ -19,13 +19,14 @@ from analysis.tables.paired import difference, partners
 def test_difference_by_hand() -> None:
     """91, 93, 92, 96 less 90, 91, 92, 91: differences 1, 2, 0, 5, mean 2, s^2 = (1 + 0 + 4 + 9) / 3 = 14 / 3.
 
-    Standard error sqrt(14 / 12) = 1.0801234; t = 1.8516402 with 3 degrees of freedom, of which 16.12 % lies beyond; half-width
-    t(3, .975) = 3.1824463 times the error = 3.4374350.
+    Standard error sqrt(14 / 12) = 1.0801234; t = 1.8516402 with 3 degrees of freedom, of which 16.12 % lies beyond;
+    half-width t(3, .975) = 3.1824463 times the error = 3.4374350.
     """
     found = difference(np.array([91.0, 93, 92, 96, 50, np.nan]), np.array([90.0, 91, 92, 91, np.nan, 60]))
     assert (found.mean, found.n) == (2.0, 4)
     assert found.half_width == pytest.approx(3.4374350, abs=1e-6)
-    # Student's law with 3 degrees of freedom in closed form: F(t) = 1/2 + (atan(x) + x / (1 + x^2)) / pi at x = t / sqrt(3)
+    # Student's law with 3 degrees of freedom in closed form: F(t) = 1/2 + (atan(x) + x / (1 + x^2)) / pi at x = t /
+    # sqrt(3)
     x = math.sqrt(12 / 14) * 2 / math.sqrt(3)
     assert found.p == pytest.approx(2 * (0.5 - (math.atan(x) + x / (1 + x * x)) / math.pi), rel=1e-12)
     assert found.p == pytest.approx(0.1612, abs=5e-5)
@@ -48,7 +49,9 @@ def test_p_equals_scipy(pairs: list[tuple[float, float]]) -> None:
         theirs = stats.ttest_rel(first, second, nan_policy="omit")
     assert found.p == pytest.approx(theirs.pvalue, rel=1e-7, abs=1e-300)
     low, high = theirs.confidence_interval(0.95)
-    assert (found.mean - found.half_width, found.mean + found.half_width) == pytest.approx((low, high), rel=1e-7, abs=1e-6)
+    assert (found.mean - found.half_width, found.mean + found.half_width) == pytest.approx(
+        (low, high), rel=1e-7, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("others", [(90.3, 91.3, 92.3), (90.0, 91.0, 92.0)], ids=["none", "the same"])
@@ -95,7 +98,9 @@ def test_what_cannot_change_a_result_does_not_part_partners() -> None:
 
 def test_large_seeds_and_steps_are_told_apart() -> None:
     base = {"method.name": "supersgd", "seed": 12345678, "steps": 1000001}
-    settings = table(base, base | {"method.name": "alq", "seed": 12345679}, base | {"method.name": "alq", "steps": 1000002})
+    settings = table(
+        base, base | {"method.name": "alq", "seed": 12345679}, base | {"method.name": "alq", "steps": 1000002}
+    )
     assert found(settings) == {}
 
 

@@ -45,14 +45,18 @@ def places(group: Group) -> dict[str, tuple[float, float]]:
     axes = new_figure(3.4, 2.4).add_subplot()
     assert ratio_against_accuracy(axes, group) is None
     points = {str(line.get_label()): np.asarray(line.get_xydata())[0] for line in axes.lines}
-    return {label: (float(x), float(y)) for label, (x, y) in points.items() if not label.startswith("_")}  # those are bars
+    return {
+        label: (float(x), float(y)) for label, (x, y) in points.items() if not label.startswith("_")
+    }  # those are bars
 
 
 def write_near(write_run: Write) -> None:
     """A third and a fourth format everywhere, beside SmaQ's 4.9 and not far from it."""
     for seed in (1, 2):
         write_run("s", {"method": "fp8", "tensors.all": "fp8", "seed": seed}, end(80.0 + seed, 4.0))
-        write_run("s", {"method": "smaq", "tensors.all": "smaq", "tensors.master": True, "seed": seed}, end(85.0 + seed, 4.9))
+        write_run(
+            "s", {"method": "smaq", "tensors.all": "smaq", "tensors.master": True, "seed": seed}, end(85.0 + seed, 4.9)
+        )
 
 
 def test_every_setting_has_its_place(write_run: Write, tmp_path: Path) -> None:
@@ -110,7 +114,9 @@ def test_the_ratio_is_the_mean_over_a_run_and_that_of_the_messages_where_gradien
     assert found["compression_ratio"].to_dict() == pytest.approx(
         {"SuperSGD, FP32": 1, "BF16": 2, "SmaQ": 4.9, "SmaQ, gradients only": 5, "SmaQ, activations only": 5}
     )
-    assert found.loc["SmaQ, activations only", "difference_percent"] == pytest.approx(-2), "full precision is the baseline"
+    assert found.loc["SmaQ, activations only", "difference_percent"] == pytest.approx(-2), (
+        "full precision is the baseline"
+    )
 
 
 def test_a_sweep_of_compressors_has_no_ratios(write_run: Write, tmp_path: Path) -> None:
@@ -120,14 +126,19 @@ def test_a_sweep_of_compressors_has_no_ratios(write_run: Write, tmp_path: Path) 
     assert of_runs(logs)["ratio"].isna().to_numpy().all()
     axes = new_figure(3.4, 2.4).add_subplot()
     assert (
-        ratio_against_accuracy(axes, the_group(tmp_path)) == "fewer than two settings have both a compression_ratio and a Vacc or Vpearson"
+        ratio_against_accuracy(axes, the_group(tmp_path))
+        == "fewer than two settings have both a compression_ratio and a Vacc or Vpearson"
     )
 
 
 @pytest.mark.parametrize("width", [3.4, 7.0])
 def test_the_sweep_draws_it_and_nothing_overlaps(write_run: Write, tmp_path: Path, width: float) -> None:
     write_formats(write_run)
-    (named,) = (item for item in figures.named(load(tmp_path / "runs", "s"), width, axes=["step"]) if item.name == "ratio_accuracy")
+    (named,) = (
+        item
+        for item in figures.named(load(tmp_path / "runs", "s"), width, axes=["step"])
+        if item.name == "ratio_accuracy"
+    )
     assert_nothing_overlaps(drawn(named.make()))
 
 
@@ -150,16 +161,27 @@ def test_the_sweeps_hold_every_published_row_once() -> None:
         for item in sweep_named("smaq", run_name).experiments():
             assert item.folder == folder
             settings: dict[str, Any] = {
-                f"{group}.{name}": value for group in ("method", "tensors") for name, value in item.config[group].items()
+                f"{group}.{name}": value
+                for group in ("method", "tensors")
+                for name, value in item.config[group].items()
             }
             settings |= {f"{group}.name": item.config[group]["name"] for group in ("data", "model")}
             if row := published.smaq_row(folder, settings):
                 assert row not in found
                 found[row] = item.label
-        assert found == {"supersgd": "FP32", "fp16": "FP16", "bf16": "BF16", "fp8": "FP8", "s2fp8": "S2FP8", "smaq": "SmaQ, zeros coded"}
+        assert found == {
+            "supersgd": "FP32",
+            "fp16": "FP16",
+            "bf16": "BF16",
+            "fp8": "FP8",
+            "s2fp8": "S2FP8",
+            "smaq": "SmaQ, zeros coded",
+        }
 
 
-def test_ours_stand_in_their_rows_and_a_dash_where_there_are_none(write_run: Write, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_ours_stand_in_their_rows_and_a_dash_where_there_are_none(
+    write_run: Write, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     experiments = {item.label: item for item in sweep_named("smaq", "cifar10_resnet34").experiments()}
     others = (("SmaQ", (50.0,)), ("SmaQ master weights", (89.0,)), ("FP8 e4m3 scaled", (1.0,)), ("FP8", (12.0,)))
     for label, accuracies in (("SmaQ, zeros coded", (84.0, 85.0)), *others):
@@ -171,7 +193,9 @@ def test_ours_stand_in_their_rows_and_a_dash_where_there_are_none(write_run: Wri
     assert found.loc["SmaQ", "resnet34 score ours"] == pytest.approx(84.5)
     assert found.loc["SmaQ", "resnet34 ratio ours"] == pytest.approx(4.9)
     assert found.loc["FP8", "resnet34 score ours"] == pytest.approx(12)
-    assert sum(found["resnet34 score ours_n"].to_list()) == 3, "masks of zeros, master weights and scaled e4m3 are no published rows"
+    assert sum(found["resnet34 score ours_n"].to_list()) == 3, (
+        "masks of zeros, master weights and scaled e4m3 are no published rows"
+    )
     assert main(["smaq", "--runs", str(tmp_path / "runs")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split() == [
@@ -196,4 +220,6 @@ def test_runs_of_its_own_code_have_their_rows() -> None:
     theirs = {"system": "smaq", "data.name": "cifar10", "model.name": "resnet34"}
     for method, row in (("smaq", "smaq"), ("fp32", "supersgd"), ("fp8", "fp8"), ("other", "")):
         assert published.smaq_row(published.SMAQ_SWEEPS[0], {**theirs, "method.name": method}) == row
-    assert published.smaq_row(published.SMAQ_SWEEPS[0], {**theirs, "method.name": "smaq", "model.name": "resnet18"}) == ""
+    assert (
+        published.smaq_row(published.SMAQ_SWEEPS[0], {**theirs, "method.name": "smaq", "model.name": "resnet18"}) == ""
+    )

@@ -44,9 +44,22 @@ class Markup(HTMLParser):
 def sweep(write_run: Callable[..., Path], tmp_path: Path) -> Path:
     for method, level in (("sgd", 1.0), ("alq", 3.0)):
         for seed in (1, 2):
-            machine = {"python": "3.11.7", "torch": "2.13.0", "cpu": "A", "cores": 2, "gpu": "", "commit": "c0ffee" * 6, "dirty": seed == 2}
+            machine = {
+                "python": "3.11.7",
+                "torch": "2.13.0",
+                "cpu": "A",
+                "cores": 2,
+                "gpu": "",
+                "commit": "c0ffee" * 6,
+                "dirty": seed == 2,
+            }
             write_run(
-                "demo", {"method": method, "seed": seed}, measured(level, (0, 50, 100), seed), machine=machine, threads=2, device="cpu"
+                "demo",
+                {"method": method, "seed": seed},
+                measured(level, (0, 50, 100), seed),
+                machine=machine,
+                threads=2,
+                device="cpu",
             )
     return tmp_path / "runs"
 
@@ -92,12 +105,18 @@ def test_nothing_is_loaded_from_anywhere_and_only_known_scripts_run(sweep: Path)
 
 def test_words_of_runs_stay_words(sweep: Path, write_run: Callable[..., Path]) -> None:
     failure = {"signature": f"RuntimeError{EVIL} at trainer.py:1 in step", "message": EVIL}
-    run = write_run("evil", {"method": "alq"}, measured(3.0, (0, 50)), state="failed", exit_code=1, failure=failure, host=EVIL)
+    run = write_run(
+        "evil", {"method": "alq"}, measured(3.0, (0, 50)), state="failed", exit_code=1, failure=failure, host=EVIL
+    )
     config = (run / "config.yaml").read_text().replace("device: auto", f"device: {json.dumps(EVIL)}")
     (run / "config.yaml").write_text(config)
     run.rename(run.with_name("<img src=x onerror=alert(1)>&'\""))
     text, markup = page_of(sweep, "evil")
-    assert sum(tag == "img" for tag, _ in markup.tags) == sum("data-packed" in attributes for _, attributes in markup.tags) > 0
+    assert (
+        sum(tag == "img" for tag, _ in markup.tags)
+        == sum("data-packed" in attributes for _, attributes in markup.tags)
+        > 0
+    )
     assert sum(tag == "script" for tag, _ in markup.tags) == 4
     assert EVIL not in text
     assert EVIL in markup.words
@@ -156,12 +175,20 @@ def test_a_page_of_many_groups_has_their_first_overviews_and_names_the_rest(tmp_
     assert [figure.kind for figure in order] == ["overview", *across] + ["overview"] * 18
     few = list(named(many_runs(30, tmp_path, steps=3), 3.4))
     assert pictures._enough(few) == pictures.MOST
-    markup = Markup(page.pictures(pictures.Pictures((), {"on a": ["accuracy", "accuracy-time", "levels"]}), "figures s draws all."))
-    assert "3 more figures of this section left out here (accuracy against step, time; levels); figures s draws all." in markup.words
+    markup = Markup(
+        page.pictures(pictures.Pictures((), {"on a": ["accuracy", "accuracy-time", "levels"]}), "figures s draws all.")
+    )
+    assert (
+        "3 more figures of this section left out here (accuracy against step, time; levels); figures s draws all."
+        in markup.words
+    )
 
 
 def test_small_keeps_what_is_seen() -> None:
-    svg = '<?xml version="1.0"?>\n<svg><!-- x --><metadata>\n<a/></metadata>\n <path d="M 12.345678 0.015625 \nL -1.98765 3"/>\n</svg>'
+    svg = (
+        '<?xml version="1.0"?>\n<svg><!-- x --><metadata>\n<a/></metadata>\n <path d="M 12.345678 0.015625 \nL '
+        '-1.98765 3"/>\n</svg>'
+    )
     assert pictures.small(svg) == '<svg><path d="M 12.34 0.015625 L -1.98 3"/></svg>'
 
 

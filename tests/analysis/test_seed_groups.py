@@ -104,16 +104,23 @@ def test_trajectories_and_bits_get_figures_of_their_own(sweep: Callable[..., Log
     quantized = [{"method": method, "method.bits": bits} for method in ("alq", "qsgd") for bits in (8, 2)]
     measured = {"method": "alq", "trajectory": "sgd", "measure.every": 5}
     found = groups(sweep(*quantized, {"method": "sgd"}, measured))
-    assert [(group.trajectory, group.name, [seed_group.label for seed_group in group.seed_groups]) for group in found] == [
+    assert [
+        (group.trajectory, group.name, [seed_group.label for seed_group in group.seed_groups]) for group in found
+    ] == [
         ("method", "bits=2", ["SGD", "QSGD", "ALQ"]),
         ("method", "bits=8", ["SGD", "QSGD", "ALQ"]),
         ("sgd", "sgd_trajectory", ["ALQ"]),
     ]
-    assert all(set(group.logs.settings.index) == {run for seed_group in group.seed_groups for run in seed_group.runs} for group in found)
+    assert all(
+        set(group.logs.settings.index) == {run for seed_group in group.seed_groups for run in seed_group.runs}
+        for group in found
+    )
 
 
 def test_methods_that_differ_alone_in_bits_share_a_figure(sweep: Callable[..., Logs]) -> None:
-    (group,) = groups(sweep(*({"method": "alq", "method.bits": bits} for bits in (8, 2)), {"method": "qsgd", "method.bits": 2}))
+    (group,) = groups(
+        sweep(*({"method": "alq", "method.bits": bits} for bits in (8, 2)), {"method": "qsgd", "method.bits": 2})
+    )
     assert [seed_group.label for seed_group in group.seed_groups] == ["QSGD", "ALQ (2 bits)", "ALQ (8 bits)"]
 
 
@@ -126,7 +133,9 @@ def test_runs_whose_settings_no_other_has_get_a_figure_of_their_own(sweep: Calla
         ("bits=4-workers=4", ["SuperSGD", "QSGD", "ALQ"]),
         ("workers=2", ["SuperSGD"]),
     ]
-    assert {run for group in found for seed_group in group.seed_groups for run in seed_group.runs} == set(logs.settings.index)
+    assert {run for group in found for seed_group in group.seed_groups for run in seed_group.runs} == set(
+        logs.settings.index
+    )
 
 
 def test_labels_leave_out_what_follows_from_the_rest() -> None:
@@ -166,7 +175,9 @@ def test_labels_leave_out_what_a_run_does_not_read() -> None:
 def test_runs_that_failed_without_a_log_rename_nothing(write_run: Callable[..., Path], tmp_path: Path) -> None:
     for method in ("alq", "qsgd"):
         for seed in (1, 2):
-            write_run("s", {"method": method, "seed": seed}, [("Vacc", 0, 1.0), ("Vacc", 1000, 2.0)], steps=1000, step=1000)
+            write_run(
+                "s", {"method": method, "seed": seed}, [("Vacc", 0, 1.0), ("Vacc", 1000, 2.0)], steps=1000, step=1000
+            )
     before = load(tmp_path / "runs", "s", cache=False)
     write_run("s", {"method": "alq", "optim.lr": 5.0, "model": "mlp"}, state="failed")
     write_run("s", {"method": "qsgd", "method.bits": 5}, state="diverged")
@@ -181,11 +192,16 @@ def test_runs_that_failed_without_a_log_rename_nothing(write_run: Callable[..., 
     found = table(after)
     assert list(found["label"]) == list(table(before)["label"])
     assert list(found["runs"]) == [3, 2]
-    assert found.attrs["notes"] == ("2 runs failed before they logged anything, in settings of their own, and have no row.",)
+    assert found.attrs["notes"] == (
+        "2 runs failed before they logged anything, in settings of their own, and have no row.",
+    )
     assert [figure.name for figure in named(after, 3.3)] == [figure.name for figure in named(before, 3.3)]
 
 
 def test_where_nothing_was_logged_all_are_told_apart(write_run: Callable[..., Path], tmp_path: Path) -> None:
     write_run("s", {"method": "alq", "method.bits": 2}, state="failed")
     write_run("s", {"method": "alq", "method.bits": 5}, state="failed")
-    assert [seed_group.label for seed_group in groups(load(tmp_path / "runs", "s"))[0].seed_groups] == ["ALQ (2 bits)", "ALQ (5 bits)"]
+    assert [seed_group.label for seed_group in groups(load(tmp_path / "runs", "s"))[0].seed_groups] == [
+        "ALQ (2 bits)",
+        "ALQ (5 bits)",
+    ]

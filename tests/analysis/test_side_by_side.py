@@ -7,7 +7,21 @@ import pytest
 
 from analysis.plots import bits_figure
 
-RATIOS = [1.0, 3.998, 4.0, 2.0, 2.0, 5.738, 5.74, 5.951, 5.931, 5.948, 5.94, 4.0, 3.931]  # formats on CIFAR-10, five kinds of tensors
+RATIOS = [
+    1.0,
+    3.998,
+    4.0,
+    2.0,
+    2.0,
+    5.738,
+    5.74,
+    5.951,
+    5.931,
+    5.948,
+    5.94,
+    4.0,
+    3.931,
+]  # formats on CIFAR-10, five kinds of tensors
 
 
 def placed(values: Sequence[float], width: float = 3.4) -> tuple[np.ndarray, list[list[int]], float]:

@@ -49,7 +49,9 @@ def test_numbers_by_hand(demo: Path) -> None:
     assert alq["final_accuracy_percent"] == pytest.approx(93)
     assert alq["final_accuracy_percent_pm"] == pytest.approx((high - low) / 2)
     assert alq["best_accuracy_percent"] == pytest.approx(95)  # at step 40, two above the end
-    assert alq["relative_variance"] == pytest.approx(4)  # geometric mean of 2, 4, 8, over the last two of eight measurements
+    assert alq["relative_variance"] == pytest.approx(
+        4
+    )  # geometric mean of 2, 4, 8, over the last two of eight measurements
     assert (alq["final_validation_loss"], alq["bits_per_coordinate"], alq["sent_per_worker_mb"]) == (0.5, 3.25, 2.5)
     assert (alq["seconds"], alq["complete"], alq["runs"]) == (20, 3, 3)
     assert tuple(found.loc["sgd", ["final_accuracy_percent", "complete", "runs"]]) == (80, 1, 2)
@@ -121,7 +123,9 @@ def test_shortened_runs_of_the_paper_say_so(write_run: Callable[..., Path], tmp_
 def test_published_methods_exist() -> None:
     from analysis import published
 
-    named = {name for values in (*published.ACCURACY.values(), *published.RELATIVE_VARIANCE.values()) for name in values}
+    named = {
+        name for values in (*published.ACCURACY.values(), *published.RELATIVE_VARIANCE.values()) for name in values
+    }
     assert named <= set(METHODS)
 
 
@@ -137,7 +141,12 @@ def test_columns_without_numbers_are_left_out(write_run: Callable[..., Path], tm
 @pytest.fixture
 def two_tasks(write_run: Callable[..., Path], tmp_path: Path) -> Path:
     """SuperSGD and ALQ with 2 and 4 workers; seed 3 of SuperSGD with 4 workers still runs."""
-    accuracy = {("supersgd", 2): (80, 81, 82), ("alq", 2): (79, 81, 80), ("supersgd", 4): (90, 91, 0), ("alq", 4): (91, 94, 99)}
+    accuracy = {
+        ("supersgd", 2): (80, 81, 82),
+        ("alq", 2): (79, 81, 80),
+        ("supersgd", 4): (90, 91, 0),
+        ("alq", 4): (91, 94, 99),
+    }
     for (method, workers), values in accuracy.items():
         for seed, value in enumerate(values, 1):
             speed = [("time/step_s", 20, 0.3), ("time/step_s", 40, 0.1)]
@@ -151,11 +160,16 @@ def test_differences_are_paired_by_seed_within_a_task(two_tasks: Path) -> None:
     two, four = found.loc["ALQ (workers 2)"], found.loc["ALQ (workers 4)"]
     assert (two["difference_percent"], two["difference_percent_n"]) == (pytest.approx(-1), 3)  # -1, 0, -2
     assert two["p_value"] == pytest.approx(stats.ttest_rel([79, 81, 80], [80, 81, 82]).pvalue)
-    assert (four["difference_percent"], four["difference_percent_n"]) == (pytest.approx(2), 2)  # 1 and 3; the third has no partner
+    assert (four["difference_percent"], four["difference_percent_n"]) == (
+        pytest.approx(2),
+        2,
+    )  # 1 and 3; the third has no partner
     assert four["p_value"] == pytest.approx(stats.ttest_rel([91, 94], [90, 91]).pvalue)
     assert np.isnan(found.loc["SuperSGD (workers 2)", "difference_percent"])
     assert list(found["workers"]) == [2, 4, 2, 4]
-    line = next(line for line in result_table.text(found.reset_index()).splitlines() if line.startswith("ALQ (workers 4)"))
+    line = next(
+        line for line in result_table.text(found.reset_index()).splitlines() if line.startswith("ALQ (workers 4)")
+    )
     assert "2.00 +- 12.71 (n=2)  0.295" in line
 
 
@@ -163,7 +177,9 @@ def test_nothing_is_compared_on_the_sgd_trajectory(write_run: Callable[..., Path
     """Whatever is measured there, all train with the same gradient."""
     for method in ("supersgd", "alq"):
         for seed in (1, 2):
-            write_run("s", {"method": method, "trajectory": "sgd", "measure.every": 5, "seed": seed}, rows(80 + seed, 2))
+            write_run(
+                "s", {"method": method, "trajectory": "sgd", "measure.every": 5, "seed": seed}, rows(80 + seed, 2)
+            )
     found = result_table.table(load(tmp_path / "runs", "s"))
     assert found["difference_percent"].isna().to_numpy().all()
     assert "vs SuperSGD" not in result_table.text(found)
@@ -204,7 +220,11 @@ def test_rich_shows_the_same_and_fits(demo: Path, width: int) -> None:
     console = Console(width=width, file=io.StringIO(), color_system=None)
     console.print(result_table.rich_table(found, "demo", width=width))
     assert isinstance(console.file, io.StringIO)
-    printed = [line.split() for line in console.file.getvalue().replace("\N{PLUS-MINUS SIGN}", "+-").splitlines() if line.strip()]
+    printed = [
+        line.split()
+        for line in console.file.getvalue().replace("\N{PLUS-MINUS SIGN}", "+-").splitlines()
+        if line.strip()
+    ]
     plain = [line.split() for line in result_table.text(found, width=width).splitlines()]
     assert printed[0] == ["demo"]
     assert [printed[1], *printed[3:]] == [plain[0], *plain[2:]]
@@ -221,7 +241,10 @@ def test_columns_are_chosen_and_sorted(demo: Path) -> None:
         "%",
         "p",
     ]
-    order = {name: list(result_table.arranged(found, name)["method"]) for name in ("method", "final", "seconds", "relative_variance")}
+    order = {
+        name: list(result_table.arranged(found, name)["method"])
+        for name in ("method", "final", "seconds", "relative_variance")
+    }
     assert order["method"] == ["sgd", "alq", "amq"]
     assert order["final"] == ["sgd", "alq", "amq"]  # amq has no value
     assert order["seconds"] == ["sgd", "alq", "amq"]  # 12.5 and 20
@@ -238,7 +261,9 @@ def test_rows_are_sorted_by_a_setting(two_tasks: Path) -> None:
     assert result_table.legend(kept) == result_table.legend(found)
 
 
-@pytest.mark.parametrize("use", [lambda found: result_table.text(found, ["fnal"]), lambda found: result_table.arranged(found, "fnal")])
+@pytest.mark.parametrize(
+    "use", [lambda found: result_table.text(found, ["fnal"]), lambda found: result_table.arranged(found, "fnal")]
+)
 def test_an_unknown_column_is_one_sentence(demo: Path, use: Callable[[pd.DataFrame], object]) -> None:
     with pytest.raises(ValueError, match=r"^unknown column 'fnal'; did you mean 'final'\? \(legal: best, bits, .*\)$"):
         use(result_table.table(load(demo, "demo")))
@@ -275,7 +300,9 @@ def test_a_sweep_without_runs_is_a_table_without_rows(tmp_path: Path) -> None:
         assert path.is_file()
 
 
-def test_every_relative_variance_has_the_interval_of_its_measurements(write_run: Callable[..., Path], tmp_path: Path) -> None:
+def test_every_relative_variance_has_the_interval_of_its_measurements(
+    write_run: Callable[..., Path], tmp_path: Path
+) -> None:
     for seed in (1, 2):
         measurements = [(tag, step, value) for step in (0, 10, 20, 30, 40, 50, 60, 70)
                         for tag, value in (("est_var", 8.0), ("super_var", 2.0), ("relative_var_se", 0.1 * seed))]  # fmt: skip
@@ -283,7 +310,8 @@ def test_every_relative_variance_has_the_interval_of_its_measurements(write_run:
     write_run("s", {"method": "alq"}, [("est_var", 10, 3.0), ("super_var", 10, 2.0), ("Vacc", 70, 80.0)])
     logs = load(tmp_path / "runs", "s")
     found = result_table.table(logs).set_index("method")
-    # two measurements of each seed: sqrt(2 * .1^2)/2 and sqrt(2 * .2^2)/2; of both seeds sqrt of the sum of their squares, halved
+    # two measurements of each seed: sqrt(2 * .1^2)/2 and sqrt(2 * .2^2)/2; of both seeds sqrt of the sum of their
+    # squares, halved
     error = np.sqrt((0.1**2 + 0.2**2) / 2) / 2
     ends = tuple(found.loc["sgd", ["relative_variance", "relative_variance_low", "relative_variance_high"]])
     assert ends == pytest.approx((4, 4 * np.exp(-1.959964 * error), 4 * np.exp(1.959964 * error)))

@@ -15,7 +15,12 @@ OFF = {f"tensors.{name}": "" for name in ("weights", "activations", "activation_
 
 
 def settings(method: str, **tensors: object) -> dict[str, Any]:
-    return {"method.name": method, **OFF, "tensors.master": False, **{f"tensors.{name}": value for name, value in tensors.items()}}
+    return {
+        "method.name": method,
+        **OFF,
+        "tensors.master": False,
+        **{f"tensors.{name}": value for name, value in tensors.items()},
+    }
 
 
 @pytest.mark.parametrize(
@@ -25,8 +30,14 @@ def settings(method: str, **tensors: object) -> dict[str, Any]:
         (settings("smaq", all="smaq", master=True), "SmaQ, master weights"),
         (settings("smaq"), "SmaQ, gradients only"),
         (settings("supersgd", activations="smaq"), "SmaQ, activations only"),
-        (settings("supersgd", activations="smaq", activation_gradients="smaq"), "SmaQ, activations and activation gradients only"),
-        (settings("supersgd", weights="smaq", activations="smaq", moments="smaq"), "SmaQ, weights, activations and moments only"),
+        (
+            settings("supersgd", activations="smaq", activation_gradients="smaq"),
+            "SmaQ, activations and activation gradients only",
+        ),
+        (
+            settings("supersgd", weights="smaq", activations="smaq", moments="smaq"),
+            "SmaQ, weights, activations and moments only",
+        ),
         (settings("supersgd", all="smaq"), "SmaQ, all but gradients"),
         (settings("smaq", all="smaq", weights="fp32"), "SmaQ, all but weights"),
         (settings("qsgd", activations="bf16", weights="bf16"), "QSGD, weights BF16, activations BF16"),
@@ -51,10 +62,12 @@ WIDE = "smaq outlier_limit=16.0"
         (smaq(2.5, all="smaq"), "SmaQ"),
         (smaq(16.0, all=WIDE), "SmaQ"),
         (smaq(16.0, all="smaq", activation_gradients=WIDE), "SmaQ, both gradients to 16 sigma"),
-        (smaq(16.0, all="smaq", activation_gradients=WIDE, master=True), "SmaQ, both gradients to 16 sigma, master weights"),
+        (smaq(16.0, all="smaq", activation_gradients=WIDE, master=True), "SmaQ, both gradients to 16 sigma, master "
+        "weights"),
         (smaq(2.5, all="smaq", activation_gradients=WIDE), "SmaQ, activation gradients to 16 sigma"),
         (smaq(16.0, all="smaq"), "SmaQ, gradients to 16 sigma"),
-        (smaq(8.0, all="smaq", activation_gradients=WIDE), "SmaQ, gradients to 8 sigma, activation gradients to 16 sigma"),
+        (smaq(8.0, all="smaq", activation_gradients=WIDE), "SmaQ, gradients to 8 sigma, activation gradients to 16 "
+        "sigma"),
         (smaq(2.5, all=WIDE), "SmaQ, weights, activations, activation gradients and moments to 16 sigma"),
         (smaq(2.5, all="smaq", moments="smaq samples=64"), "SmaQ, moments samples 64"),
         (settings("fp8", all="fp8", moments="fp8 table=e5m2") | {"method.table": "e4m3"}, "FP8, moments table e5m2"),
@@ -93,7 +106,12 @@ def test_what_a_run_is_compared_as() -> None:
 def test_one_format_everywhere() -> None:
     assert everywhere(settings("smaq", all="smaq")) == "smaq"
     assert everywhere(settings("fp8", all="fp8 scale=none")) == "fp8"
-    assert everywhere(settings("supersgd")) == everywhere(settings("smaq")) == everywhere(settings("smaq", all="smaq", master=True)) == ""
+    assert (
+        everywhere(settings("supersgd"))
+        == everywhere(settings("smaq"))
+        == everywhere(settings("smaq", all="smaq", master=True))
+        == ""
+    )
 
 
 def table(*rows: Mapping[str, Any]) -> pd.DataFrame:

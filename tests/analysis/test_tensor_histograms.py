@@ -23,7 +23,9 @@ EDGES = np.linspace(-6, 6, 241)
 NORMAL = np.diff((1 + erf(EDGES / np.sqrt(2))) / 2)
 
 
-def with_histograms(write_run: Write, method: str, kinds: Sequence[str] = KINDS, seed: int = 1, steps: Sequence[int] = (0, 100)) -> None:
+def with_histograms(
+    write_run: Write, method: str, kinds: Sequence[str] = KINDS, seed: int = 1, steps: Sequence[int] = (0, 100)
+) -> None:
     ratio = 2.0 if method == "bf16" else 5.0
     folder = write_run("s", {"method": method, "tensors.all": method, "seed": seed}, [("compression_ratio", 0, ratio)])
     log = Log(folder, attempt=2)
@@ -49,7 +51,13 @@ def test_a_panel_for_each_kind_with_the_normal_law(write_run: Write, tmp_path: P
     with_histograms(write_run, "bf16", seed=2, steps=[0])
     with_histograms(write_run, "bf16", seed=1)
     figure = drawn(tensor_histograms(the_group(tmp_path), width))
-    assert [axes.get_title() for axes in figure.axes] == ["weights", "gradients", "activations", "activation gradients", "moments"]
+    assert [axes.get_title() for axes in figure.axes] == [
+        "weights",
+        "gradients",
+        "activations",
+        "activation gradients",
+        "moments",
+    ]
     for number, axes in enumerate(figure.axes):
         (filled,) = axes.patches
         values, edges, _ = filled.get_data()  # type: ignore[attr-defined]
@@ -64,7 +72,9 @@ def test_a_panel_for_each_kind_with_the_normal_law(write_run: Write, tmp_path: P
     assert_nothing_overlaps(figure)
 
 
-def test_the_setting_with_the_most_kinds_is_shown_and_missing_kinds_have_no_panel(write_run: Write, tmp_path: Path) -> None:
+def test_the_setting_with_the_most_kinds_is_shown_and_missing_kinds_have_no_panel(
+    write_run: Write, tmp_path: Path
+) -> None:
     with_histograms(write_run, "bf16", kinds=["activations"])
     with_histograms(write_run, "smaq", kinds=["weights", "moments"])
     figure = drawn(tensor_histograms(the_group(tmp_path), 3.4))
@@ -79,5 +89,9 @@ def test_without_histograms_there_is_a_sentence(write_run: Write, tmp_path: Path
 
 def test_the_sweep_draws_it(write_run: Write, tmp_path: Path) -> None:
     with_histograms(write_run, "smaq")
-    (named,) = (item for item in figures.named(load(tmp_path / "runs", "s"), 3.4, axes=["step"]) if item.name == "tensor_histograms")
+    (named,) = (
+        item
+        for item in figures.named(load(tmp_path / "runs", "s"), 3.4, axes=["step"])
+        if item.name == "tensor_histograms"
+    )
     assert not isinstance(named.make(), str)

@@ -27,7 +27,9 @@ def watched(sweep: Path, steps: Sequence[Callable[[], object]], *, until_ended: 
         step()
 
     folder = sweep.parents[1] / "figures"
-    return watch(sweep, lambda: load(sweep.parent, sweep.name), folder, HOW, until_ended=until_ended, sleep=sleep), folder / "report.html"
+    return watch(
+        sweep, lambda: load(sweep.parent, sweep.name), folder, HOW, until_ended=until_ended, sleep=sleep
+    ), folder / "report.html"
 
 
 @pytest.fixture
@@ -42,7 +44,9 @@ def is_done(run: Path) -> None:
 def test_it_ends_with_the_runs_and_leaves_a_page_that_stays(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pages: list[str] = []
     page = run.parents[2] / "figures" / "report.html"
-    code, path = watched(run.parent, [lambda: pages.append(page.read_text(encoding="utf-8")), lambda: is_done(run)], until_ended=True)
+    code, path = watched(
+        run.parent, [lambda: pages.append(page.read_text(encoding="utf-8")), lambda: is_done(run)], until_ended=True
+    )
     assert code == 0
     assert '<body data-every="5">' in pages[0]
     assert "<body>" in path.read_text(encoding="utf-8")

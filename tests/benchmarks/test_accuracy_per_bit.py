@@ -78,7 +78,8 @@ def test_a_small_run(monkeypatch, tmp_path, capsys):
     chosen = [
         family
         for family in families()
-        if family.settings["bucket_size"] != 256 and (family.method in ("ecdq", "eden", "drive", "trn") or not _options_of(family))
+        if family.settings["bucket_size"] != 256
+        and (family.method in ("ecdq", "eden", "drive", "trn") or not _options_of(family))
     ]
     shown = [entry for entry in accuracy_figure.SHOWN if not entry[1] or entry[0] in ("ecdq", "eden")]
     monkeypatch.setattr(accuracy_curves, "families", lambda: chosen)
@@ -94,7 +95,11 @@ def test_a_small_run(monkeypatch, tmp_path, capsys):
     winner, point = best(curves, 3, "all") or pytest.fail("nobody reaches 3 bits")
     assert winner.label().startswith("EDEN, uniform steps, rANS") and point.error == pytest.approx(0.0235, rel=0.1)
     found = accuracy_per_bit.contests(curves)
-    assert found["3"]["all"]["name"] == winner.label() and not found["3"]["below_eden"] and json.loads(json.dumps(found)) == found
+    assert (
+        found["3"]["all"]["name"] == winner.label()
+        and not found["3"]["below_eden"]
+        and json.loads(json.dumps(found)) == found
+    )
 
     accuracy_curves.write_points(tmp_path / "points.csv", {"normal": curves})
     assert len((tmp_path / "points.csv").read_text().splitlines()) == 1 + sum(map(len, curves.values()))

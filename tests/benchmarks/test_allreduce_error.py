@@ -1,4 +1,6 @@
-"""The formulas of ``benchmarks.allreduce_error`` on numbers worked out by hand, and that it would notice a wrong collective."""
+"""The formulas of ``benchmarks.allreduce_error`` on numbers worked out by hand, and that it would notice a wrong
+collective.
+"""
 
 from dataclasses import replace
 
@@ -25,7 +27,9 @@ def test_inputs_have_the_ratio_they_are_named_after():
     generator = torch.Generator().manual_seed(1)
     for workers in (2, 8):
         for ratio in (1.2, 20.0):  # above the number of workers the noise cancels
-            assert norm_ratio(allreduce_error.correlated(ratio)(workers, 1 << 14, generator)) == pytest.approx(ratio, rel=0.05)
+            assert norm_ratio(allreduce_error.correlated(ratio)(workers, 1 << 14, generator)) == pytest.approx(
+                ratio, rel=0.05
+            )
         assert norm_ratio(allreduce_error.independent(workers, 1 << 14, generator)) == pytest.approx(workers, rel=0.05)
 
 

@@ -10,7 +10,9 @@ from analysis.logs.load import load
 from benchmarks import analysis
 
 
-def test_a_small_turn_measures_everything_and_agrees_with_tensorboard(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_small_turn_measures_everything_and_agrees_with_tensorboard(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     pytest.importorskip("tensorboard")
     analysis.main(["--runs", "21", "--steps", "20", "--turns", "2", "--sample", "2", "--folder", str(tmp_path)])
     last = json.loads(capsys.readouterr().out.splitlines()[-1])

@@ -25,7 +25,9 @@ def wheel(folder: Path, name: str, module: str = "made") -> Path:
         info = f"{package}-{version}.dist-info"
         archive.writestr(f"{module}.py", "")
         archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         archive.writestr(f"{info}/RECORD", "")
     return folder / name
 
@@ -51,7 +53,10 @@ def test_a_version_is_that_of_the_constraints() -> None:
 
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """pip's index: what it gives for ``download`` and ``wheel`` of a requirement; the commands are checked on the way."""
+    """pip's index: what it gives for ``download`` and ``wheel`` of a requirement.
+
+    The commands are checked on the way.
+    """
     known: dict[str, str] = {}
 
     def pip(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
@@ -93,7 +98,11 @@ def test_the_list_the_size_and_what_is_missing_are_told(
     index[f"download {prepare.pinned('jaxtyping', constraints)}"] = "jaxtyping-9-py3-none-any.whl"
     assert prepare.main(["--pure", "--to", str(tmp_path)]) == 1
     told = capsys.readouterr()
-    assert "jaxtyping-9-py3-none-any.whl" in told.out and "at most 60 should travel" in told.out and "omegaconf==" in told.err
+    assert (
+        "jaxtyping-9-py3-none-any.whl" in told.out
+        and "at most 60 should travel" in told.out
+        and "omegaconf==" in told.err
+    )
     assert (tmp_path / "wheels.txt").read_text().split()[1] == "jaxtyping-9-py3-none-any.whl"
     monkeypatch.setattr(prepare, "MOST_MB", 1e-4)
     assert prepare.main(["--pure", "--to", str(tmp_path)]) == 1
@@ -103,7 +112,9 @@ def test_the_list_the_size_and_what_is_missing_are_told(
 
 
 def test_only_what_a_machine_lacks_is_installed(tmp_path: Path) -> None:
-    """Not pytest, which is here, and not torch, whatever is in the folder; a wheel of another kind costs the others nothing."""
+    """Not pytest, which is here, and not torch, whatever is in the folder; a wheel of another kind costs the others
+    nothing.
+    """
     for name in ("pytest-0.1-py3-none-any.whl", "torch-0.1-py3-none-any.whl"):
         wheel(tmp_path, name)
     wheel(tmp_path, "nuq_absent_a-0.1-py3-none-any.whl", "nuq_absent_a")

@@ -49,7 +49,9 @@ def program(steps: tuple[Step, ...], machine: dict[str, Any] = MACHINE) -> str:
     )
 
 
-def run(out: Path, steps: tuple[Step, ...], *words: str, machine: dict[str, Any] = MACHINE) -> subprocess.CompletedProcess[str]:
+def run(
+    out: Path, steps: tuple[Step, ...], *words: str, machine: dict[str, Any] = MACHINE
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", program(steps, machine), "--out", str(out), "--wheels", str(out / "none"), *words]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
 
@@ -82,7 +84,11 @@ def test_steps_that_fail_in_every_way_are_told_and_the_others_go_on(tmp_path: Pa
     done = run(tmp_path, steps)
     assert done.returncode == 1 and done.stderr == ""
     lines = {line.partition(":")[0]: line for line in done.stdout.splitlines()[1:]}
-    assert "FAILED, exit code 3" in lines["fails"] and "killed at its limit of 2 s" in lines["hangs"] and "SIGSEGV" in lines["dies"]
+    assert (
+        "FAILED, exit code 3" in lines["fails"]
+        and "killed at its limit of 2 s" in lines["hangs"]
+        and "SIGSEGV" in lines["dies"]
+    )
     assert all("done in" in lines[name] for name in ("garbage", "silent", "leaves a child", "good"))
     assert [record(tmp_path, one.name)["failed"] for one in steps] == [True, True, True, False, False, False, False]
 
@@ -93,14 +99,22 @@ def test_steps_that_fail_in_every_way_are_told_and_the_others_go_on(tmp_path: Pa
         "none": "NaN",
     }
     assert hangs["timed_out"] and hangs["commands"][1]["result"] == "no time was left" and hangs["seconds"] < 10
-    assert fails | MACHINE == fails and fails["exit_code"] == 3 and fails["rehearsal"] is False and fails["date"].endswith("+00:00")
+    assert (
+        fails | MACHINE == fails
+        and fails["exit_code"] == 3
+        and fails["rehearsal"] is False
+        and fails["date"].endswith("+00:00")
+    )
     assert record(tmp_path, "silent")["commands"][0]["result"] == []
     assert all(len(line) <= 500 for line in record(tmp_path, "garbage")["commands"][0]["result"])
     for name in ("hangs", "leaves a child"):
         (child,) = record(tmp_path, name)["commands"][0]["result"]
         assert not alive(int(child)), "a child of a step outlived it"
     everything = json.loads((tmp_path / "all.json").read_text())
-    assert everything["steps"] == {one.name: record(tmp_path, one.name) for one in steps} and everything["machine"] == MACHINE
+    assert (
+        everything["steps"] == {one.name: record(tmp_path, one.name) for one in steps}
+        and everything["machine"] == MACHINE
+    )
     assert "some words" in (tmp_path / "good.log").read_text() and not list(tmp_path.glob("*.part"))
 
 
@@ -109,7 +123,10 @@ def test_an_interrupted_run_keeps_what_it_has(tmp_path: Path) -> None:
     command = [sys.executable, "-c", program(steps), "--out", str(tmp_path)]
     running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     log, until = tmp_path / "second.log", time.monotonic() + 30
-    while not (log.exists() and log.read_text().rpartition("\n")[0].rpartition("\n")[2].isdigit()) and time.monotonic() < until:
+    while (
+        not (log.exists() and log.read_text().rpartition("\n")[0].rpartition("\n")[2].isdigit())
+        and time.monotonic() < until
+    ):
         time.sleep(0.02)
     running.send_signal(signal.SIGTERM)
     out, _ = running.communicate(timeout=30)
@@ -131,7 +148,11 @@ def test_a_step_without_time_is_skipped_and_told(tmp_path: Path) -> None:
     steps = (step("short", GOOD, limit_s=10.0), step("long", GOOD, limit_s=100.0))
     done = run(tmp_path, steps, "--minutes", "0.25")
     assert done.returncode == 0 and "short: done" in done.stdout
-    assert "long: skipped, 1" in done.stdout and "its limit is 100 s" in done.stdout and not (tmp_path / "long.json").exists()
+    assert (
+        "long: skipped, 1" in done.stdout
+        and "its limit is 100 s" in done.stdout
+        and not (tmp_path / "long.json").exists()
+    )
 
 
 def test_steps_are_chosen_by_name_and_packed(tmp_path: Path) -> None:
@@ -164,9 +185,17 @@ def test_what_a_user_has_to_change_is_one_sentence(tmp_path: Path, words: list[s
 
 
 def test_a_python_without_torch_is_told(tmp_path: Path) -> None:
-    code = "import sys; from benchmarks.gpu import run; run.PROBE = 'import no_such_torch'; sys.exit(run.main(sys.argv[1:]))"
-    done = subprocess.run([sys.executable, "-c", code, "--out", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and "cannot use torch (ModuleNotFoundError: No module named 'no_such_torch')" in done.stderr
+    code = (
+        "import sys; from benchmarks.gpu import run; run.PROBE = 'import no_such_torch'; "
+        "sys.exit(run.main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--out", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (
+        done.returncode == 2
+        and "cannot use torch (ModuleNotFoundError: No module named 'no_such_torch')" in done.stderr
+    )
 
 
 # --- the table ---

@@ -1,4 +1,7 @@
-"""Steps of ``benchmarks/gpu/run`` in parts: what they tell where something is wrong.  The whole of them is rehearsed by ``--rehearse``."""
+"""Steps of ``benchmarks/gpu/run`` in parts: what they tell where something is wrong.
+
+The whole of them is rehearsed by ``--rehearse``.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,9 @@ def test_programs_take_the_words_of_the_table(monkeypatch: pytest.MonkeyPatch, c
     chosen = found.value.args[0]
     for model in chosen.model if command[1] == "benchmarks.train" else ():
         settings = command_line.parse_overrides(chosen.settings)
-        assert resolving.resolve({"data": chosen.data or "cifar10", "model": model, "device": chosen.device, **settings})
+        assert resolving.resolve(
+            {"data": chosen.data or "cifar10", "model": model, "device": chosen.device, **settings}
+        )
 
 
 def test_the_large_models_can_be_configured() -> None:
@@ -54,13 +59,20 @@ def test_bits_that_differ_are_found() -> None:
     assert bits.differing(mine, {name: tensor.clone() for name, tensor in mine.items()}) == ""
     other = {"bytes": mine["bytes"].clone(), "scales": torch.tensor([-0.0, 1.0])}
     other["bytes"][7] = 0
-    assert bits.differing(mine, other) == "1 bytes of bytes differ, the first at 7; 1 bytes of scales differ, the first at 3"
+    assert (
+        bits.differing(mine, other)
+        == "1 bytes of bytes differ, the first at 7; 1 bytes of scales differ, the first at 3"
+    )
 
 
 def test_checks_of_the_bits_reach_every_width_norm_type_and_odd_size() -> None:
     names = " ".join(bits.operator_checks(1000))
-    assert all(f"num_levels={count}" in names for count in bits.LEVEL_COUNTS if count != 8)  # 8 is the default, and not named
-    assert all(word in names for word in ("norm=linf", "norm=rms", "norm=quantile", "bfloat16", "float16", "n=1007", "n=999"))
+    assert all(
+        f"num_levels={count}" in names for count in bits.LEVEL_COUNTS if count != 8
+    )  # 8 is the default, and not named
+    assert all(
+        word in names for word in ("norm=linf", "norm=rms", "norm=quantile", "bfloat16", "float16", "n=1007", "n=999")
+    )
     assert all(
         word in names
         for word in (
@@ -84,9 +96,13 @@ def test_fractions_are_of_the_bytes_that_have_to_move() -> None:
     assert len(found) == 6 and told["gpu"]["name"] == "CPU" and told["gpu"]["size"] == 1 << 12
 
 
-def test_ages_methods_and_failures_of_gradients(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+def test_ages_methods_and_failures_of_gradients(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path
+) -> None:
     monkeypatch.setenv("NUQ_DATA", str(tmp_path))
-    monkeypatch.setattr(gradients, "SMALL_MODELS", {"ResNet-8": {"data": "cifar10", "model": "resnet8", "batch_size": 2}})
+    monkeypatch.setattr(
+        gradients, "SMALL_MODELS", {"ResNet-8": {"data": "cifar10", "model": "resnet8", "batch_size": 2}}
+    )
     monkeypatch.setattr(gradients, "SMALL_AGES", (2, 5))
     monkeypatch.setattr(gradients, "CASES", ("supersgd", "alq bits=3"))
     assert gradients.main(["--device", "cpu", "--small", "--seconds", "60"]) == 0
@@ -114,7 +130,9 @@ def test_a_run_that_has_no_time_is_told(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("NUQ_DATA", str(tmp_path))
     (config,) = [one.config for one in paper.shortened(2, "resnet8", 2).experiments() if one.label == "SuperSGD"]
     found = paper.train({**config, "threads": 1}, "cpu", time.time())
-    assert found["steps"] == 0 and found["whole"] is False and found["stand_in"] is True and 0 <= found["accuracy"] <= 100
+    assert (
+        found["steps"] == 0 and found["whole"] is False and found["stand_in"] is True and 0 <= found["accuracy"] <= 100
+    )
 
 
 def test_a_name_that_is_no_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,7 +150,9 @@ def test_a_name_that_is_no_run(capsys: pytest.CaptureFixture[str]) -> None:
         ([Outcome(value={}), Outcome(exit_code=-9)], {"failed": "rank 1: ended with -9"}),
     ],
 )
-def test_how_a_check_of_ranks_ended(monkeypatch: pytest.MonkeyPatch, outcomes: list[Outcome], told: dict[str, object]) -> None:
+def test_how_a_check_of_ranks_ended(
+    monkeypatch: pytest.MonkeyPatch, outcomes: list[Outcome], told: dict[str, object]
+) -> None:
     group = Ranks(2)
     monkeypatch.setattr(group, "outcomes", lambda *arguments, **options: outcomes)
     assert ranks.checked(group, rank_checks.hook, "cpu", True) == told
@@ -140,5 +160,7 @@ def test_how_a_check_of_ranks_ended(monkeypatch: pytest.MonkeyPatch, outcomes: l
 
 def test_only_the_rank_that_is_meant_to_may_die(monkeypatch: pytest.MonkeyPatch) -> None:
     group = Ranks(2)
-    monkeypatch.setattr(group, "outcomes", lambda *arguments, **options: [Outcome(value={"noticed_s": 1}), Outcome(exit_code=7)])
+    monkeypatch.setattr(
+        group, "outcomes", lambda *arguments, **options: [Outcome(value={"noticed_s": 1}), Outcome(exit_code=7)]
+    )
     assert ranks.checked(group, rank_checks.dies, "cpu", True) == {"noticed_s": 1}

@@ -47,15 +47,27 @@ def test_errors_are_signed_and_of_large_and_small_values_apart(scope: str) -> No
 
 
 def test_kinds_of_parameters() -> None:
-    model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.Sequential(torch.nn.Linear(2, 2)))
-    expected = {"0.weight": "conv", "0.bias": "bias", "1.weight": "norm", "1.bias": "norm", "2.0.weight": "linear", "2.0.bias": "bias"}
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.Sequential(torch.nn.Linear(2, 2))
+    )
+    expected = {
+        "0.weight": "conv",
+        "0.bias": "bias",
+        "1.weight": "norm",
+        "1.bias": "norm",
+        "2.0.weight": "linear",
+        "2.0.bias": "bias",
+    }
     assert lss.kinds_of(model) == expected
 
 
 def test_rivals_come_near_in_bytes() -> None:
     gradient = Recorded(1, {"w": lss_speed.heavy(20_000)})
     found = [contender for contender in lss.contenders(gradient, "tensor") if contender.study == "rivals"]
-    bits = {contender.title: sum(lss.through(contender.method, gradient, "tensor")[1].values()) / 20_000 for contender in found}
+    bits = {
+        contender.title: sum(lss.through(contender.method, gradient, "tensor")[1].values()) / 20_000
+        for contender in found
+    }
     assert [title.split(" (")[0] for title in bits] == [
         "CASQ", "CASQ, outliers above 99 %", "CASQ, no outliers", "SketchML", "SketchML, no sketch", "TopK", "QSGD",
     ]  # fmt: skip

@@ -1,4 +1,6 @@
-"""``benchmarks.methods`` on a small gradient: what its rows and its JSON say, and the eager rivals against the methods they stand for."""
+"""``benchmarks.methods`` on a small gradient: what its rows and its JSON say, and the eager rivals against the methods
+they stand for.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def gradients(stand_in: bool = False) -> Gradients:
     return Gradients("synthetic", SHAPES, vectors[:1], vectors[1:], stand_in)
 
 
-def test_the_json_and_the_figures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_json_and_the_figures(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(model_gradient, "recorded", lambda model: gradients())
     monkeypatch.setattr(methods_figure.style, "FORMATS", ("png",))
     cases = ["supersgd", "qsgd bits=4", "topk ratio=0.1", "dgc", "alq"]
@@ -32,7 +36,9 @@ def test_the_json_and_the_figures(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     told = json.loads(lines[-1])
     assert list(told["methods"]) == cases and told["stand_in"] is False and told["threads"] == 1
     for case, row in told["methods"].items():
-        assert row["claim"] is (row["encode_gb_per_s"] >= 1 or row["ratio"] >= 10) and row["claim"] is not (case in told["below"])
+        assert row["claim"] is (row["encode_gb_per_s"] >= 1 or row["ratio"] >= 10) and row["claim"] is not (
+            case in told["below"]
+        )
         assert row["ratio_low"] <= row["ratio"] <= row["ratio_high"] and row["pairs"] >= 3
         assert min(row["encode_gb_per_s"], row["decode_gb_per_s"], row["eager_gb_per_s"]) > 0
         assert row["error_low"] <= row["error"] <= row["error_high"]
@@ -41,9 +47,16 @@ def test_the_json_and_the_figures(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert any("the median of 3 gradients" in line for line in lines)
     assert told["methods"]["alq"]["error_low"] < told["methods"]["alq"]["error_high"]
     assert told["claim"] is (not told["below"])
-    assert told["methods"]["supersgd"]["error"] == 0 < told["methods"]["alq"]["error"] < told["methods"]["qsgd bits=4"]["error"]
+    assert (
+        told["methods"]["supersgd"]["error"]
+        == 0
+        < told["methods"]["alq"]["error"]
+        < told["methods"]["qsgd bits=4"]["error"]
+    )
     assert told["methods"]["supersgd"]["bits_per_coordinate"] == 32 + 8 * 28 / told["num_coordinates"]
-    assert told["methods"]["qsgd bits=4"]["title"] == "QSGD bits=4" and any(line.startswith("QSGD bits=4 ") for line in lines)
+    assert told["methods"]["qsgd bits=4"]["title"] == "QSGD bits=4" and any(
+        line.startswith("QSGD bits=4 ") for line in lines
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["methods_error.png", "methods_speed.png"]
 
 
@@ -71,7 +84,10 @@ def test_gradients_of_every_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         found = model_gradient._recorded(name, stand_in=True)
         assert len(found.measure) == 3 and found.num_coordinates == sum(map(math.prod, found.shapes.values())) > 10_000
         again = model_gradient._recorded(name, stand_in=True)  # from what was kept
-        assert all(torch.equal(a, b) for a, b in zip(found.measure, again.measure, strict=True)) and again.shapes == found.shapes
+        assert (
+            all(torch.equal(a, b) for a, b in zip(found.measure, again.measure, strict=True))
+            and again.shapes == found.shapes
+        )
 
 
 def test_scope_is_the_methods() -> None:
@@ -107,7 +123,9 @@ def test_rivals_pack_as_tightly(num_levels: int) -> None:
     assert size == (200 if num_levels == 3 else 125 * (num_levels - 1).bit_length())
 
 
-def test_a_method_that_a_device_refuses_leaves_the_others(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_method_that_a_device_refuses_leaves_the_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(model_gradient, "recorded", lambda model: gradients())
     given = methods.measure
 

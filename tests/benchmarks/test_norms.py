@@ -18,13 +18,17 @@ def recorded(title: str = "ones and a few large") -> Recorded:
     """Three moments of four workers; a few coordinates are a hundred times the others."""
     generator = torch.Generator().manual_seed(1)
     large = torch.where(torch.rand(3000, generator=generator) < 0.002, 100.0, 1.0)
-    return Recorded(title, [1000, 2000], [[large * torch.randn(3000, generator=generator) for _ in range(4)] for _ in norms.MOMENTS])
+    return Recorded(
+        title, [1000, 2000], [[large * torch.randn(3000, generator=generator) for _ in range(4)] for _ in norms.MOMENTS]
+    )
 
 
 def test_levels_that_were_fitted_err_less_and_later_ones_are_of_the_next_moment() -> None:
     found = norms.errors(Case("alq", "l2", 3, "tensor"), recorded())
     assert {kind: len(values) for kind, values in found.items()} == {"fresh": 3, "later": 2, "unfitted": 3}
-    assert max(statistics.mean(found["fresh"]), statistics.mean(found["later"])) < 0.6 * statistics.mean(found["unfitted"])
+    assert max(statistics.mean(found["fresh"]), statistics.mean(found["later"])) < 0.6 * statistics.mean(
+        found["unfitted"]
+    )
 
 
 def test_means_and_ratios_are_of_all_cases() -> None:

@@ -1,4 +1,7 @@
-"""Short runs with default settings: as good as without compression; with the paper's norm and schedule they are lost."""
+"""Short runs with default settings: as good as without compression.
+
+With the paper's norm and schedule they are lost.
+"""
 
 from __future__ import annotations
 

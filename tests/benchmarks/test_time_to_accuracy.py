@@ -12,7 +12,14 @@ from benchmarks.time_to_accuracy_rank import data_of, trained
 def training(method, seed, seconds_per_step, accuracies):
     rows = enumerate(accuracies, 1)
     return [
-        {"method": method, "seed": seed, "step": 5 * n, "seconds": 5 * n * seconds_per_step, "bytes_sent": 500 * n, "accuracy": accuracy}
+        {
+            "method": method,
+            "seed": seed,
+            "step": 5 * n,
+            "seconds": 5 * n * seconds_per_step,
+            "bytes_sent": 500 * n,
+            "accuracy": accuracy,
+        }
         for n, accuracy in rows
     ]
 

@@ -26,7 +26,9 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     """Quick to load, and there on every machine."""
     given = train_turns.trainer_of
     monkeypatch.setattr(train, "trainer_of", lambda *args, **more: given(*args, **more, stand_in=True))
-    monkeypatch.setattr("train.process.memory.KEPT_BYTES", 1 << 17)  # glibc's own: other tests keep their memory as it is
+    monkeypatch.setattr(
+        "train.process.memory.KEPT_BYTES", 1 << 17
+    )  # glibc's own: other tests keep their memory as it is
 
 
 def test_the_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,9 +36,16 @@ def test_the_json(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     told = json.loads(lines[-1])
     row = told["models"]["lenet"]
-    assert row["stand_in"] is True and row["sgd"]["pairs"] == 3 and row["sgd"]["disagreement"] < 1e-5 < row["alq_3bit"]["disagreement"]
+    assert (
+        row["stand_in"] is True
+        and row["sgd"]["pairs"] == 3
+        and row["sgd"]["disagreement"] < 1e-5 < row["alq_3bit"]["disagreement"]
+    )
     for name in train_turns.METHODS:
-        assert told[f"overhead_{name}"] == row[name]["overhead"] and row[name]["low"] <= row[name]["overhead"] <= row[name]["high"]
+        assert (
+            told[f"overhead_{name}"] == row[name]["overhead"]
+            and row[name]["low"] <= row[name]["overhead"] <= row[name]["high"]
+        )
         assert f"{100 * row[name]['overhead']:.2f} %" in lines[-2]
     assert told["share_measurement"] == 0 < told["share_updates"] < row["share_paper"]
     assert set(told["claims"]) == set(train.LIMITS)
@@ -45,7 +54,9 @@ def test_the_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_work_that_is_not_the_same_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = train_turns.trainer_of("lenet", 2, 2, 1, train_turns.METHODS["sgd"])
-    monkeypatch.setattr(train, "cross_entropy", lambda output, labels: 2 * torch.nn.functional.cross_entropy(output, labels))
+    monkeypatch.setattr(
+        train, "cross_entropy", lambda output, labels: 2 * torch.nn.functional.cross_entropy(output, labels)
+    )
     with pytest.raises(AssertionError, match="not the same work"):
         train.overhead(ours, 0, exact=True)
 

@@ -57,7 +57,9 @@ def test_who_is_not_root_is_told_in_one_sentence(monkeypatch, capsys):
     monkeypatch.setattr(network.shutil, "which", lambda tool: f"/sbin/{tool}")
     monkeypatch.setattr(network.sys, "platform", "linux")
     monkeypatch.setattr(network.os, "geteuid", lambda: 1000)
-    with pytest.raises(SystemExit, match=r"^benchmarks\.wire: the simulated network needs root .* and this is user 1000$"):
+    with pytest.raises(
+        SystemExit, match=r"^benchmarks\.wire: the simulated network needs root .* and this is user 1000$"
+    ):
         wire.main(["--ranks", "2"])
 
 
@@ -72,7 +74,10 @@ def test_namespaces_go_whatever_happens_and_those_of_a_dead_process_too():
     gone = subprocess.Popen([sys.executable, "-S", "-c", ""])
     gone.wait()
     abandoned = f"{network.PREFIX}{gone.pid}-0"
-    if network.why_not() or subprocess.run(["ip", "netns", "add", abandoned], capture_output=True, check=False).returncode:
+    if (
+        network.why_not()
+        or subprocess.run(["ip", "netns", "add", abandoned], capture_output=True, check=False).returncode
+    ):
         pytest.skip("no network namespaces can be made here")
     with pytest.raises(KeyError, match="crash"), network.network(2, 100) as net:
         names = network._namespaces()
@@ -113,7 +118,9 @@ def test_a_ratio_is_taken_round_by_round_and_the_median_reported():
 
 def test_a_slowdown_is_above_one_where_ours_is_slower():
     found = {"nothing": rounds([0.1]), "bf16": rounds([0.2]), "alq": rounds([0.4]), "alq_gate": rounds([0.3])}
-    assert wire.summary(wire.rows_of(Case(2, "mlp", 32, "10G"), 9500.0, found))["slowdown_vs_bf16_10G"] == pytest.approx(1.5)
+    assert wire.summary(wire.rows_of(Case(2, "mlp", 32, "10G"), 9500.0, found))[
+        "slowdown_vs_bf16_10G"
+    ] == pytest.approx(1.5)
 
 
 def test_only_the_mlp_s_rows_count_for_the_bars():

@@ -32,15 +32,24 @@ class Slurm:
     @property
     def environ(self) -> dict[str, str]:
         """This process's variables, with the commands first on PATH.  Variables of an enclosing SLURM are left out."""
-        outer = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "SBATCH_", "SQUEUE_", "SACCT_"))}
+        outer = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("SLURM_", "SBATCH_", "SQUEUE_", "SACCT_"))
+        }
         return {**outer, **self.exports}
 
     @property
     def exports(self) -> dict[str, str]:
         """The variables that make the commands the fake ones."""
-        return {"PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}", "FAKE_SLURM_DIR": str(self.folder)}
+        return {
+            "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "FAKE_SLURM_DIR": str(self.folder),
+        }
 
-    def run(self, *words: str, cwd: Path | None = None, stdin: str | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *words: str, cwd: Path | None = None, stdin: str | None = None, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         """A command of the cluster, finished."""
         environ = {**self.environ, **variables}
         return subprocess.run(
@@ -61,11 +70,17 @@ class Slurm:
         return [[line["command"], *line["words"]] for line in lines if command in {None, line["command"]}]
 
     def jobs(self, job: str | None = None) -> list[dict[str, Any]]:
-        """What the cluster knows: name, id, array_id, task, state, reason, restarts, exit_code, nodes, start, end (Unix time)."""
+        """What the cluster knows: name, id, array_id, task, state, reason, restarts, exit_code, nodes, start, end (Unix
+        time).
+        """
         return self._control("jobs", **({"job": job} if job else {}))
 
-    def wait(self, job: str | None = None, *, state: str | None = None, restarts: int = 0, timeout_s: float = 10.0) -> list[dict[str, Any]]:
-        """Until all are at their end, or all in ``state``, after so many restarts; TimeoutError with what they are instead."""
+    def wait(
+        self, job: str | None = None, *, state: str | None = None, restarts: int = 0, timeout_s: float = 10.0
+    ) -> list[dict[str, Any]]:
+        """Until all are at their end, or all in ``state``, after so many restarts; TimeoutError with what they are
+        instead.
+        """
         deadline = time.monotonic() + timeout_s
         while True:
             jobs = self.jobs(job)
@@ -78,7 +93,9 @@ class Slurm:
             time.sleep(0.02)
 
     def preempt(self, job: str, grace_s: float = 0.0) -> None:
-        """SIGTERM (to what srun started; after ``grace_s`` to everything), then SIGKILL; requeued where that is allowed, else PREEMPTED."""
+        """SIGTERM (to what srun started; after ``grace_s`` to everything), then SIGKILL; requeued where that is
+        allowed, else PREEMPTED.
+        """
         self._control("preempt", job=job, grace_s=grace_s)
 
     def oom(self, job: str) -> None:
@@ -152,10 +169,16 @@ class Slurm:
         return answer["value"]
 
 
-def make_config(nodes: int | Sequence[str] = 1, partitions: Mapping[str, Mapping[str, Any]] | None = None, **settings: Any) -> Config:
-    """``nodes`` counted (n1, n2, ...) or named; ``partitions``: name -> max_time, default_time, nodes; the first is the default one."""
+def make_config(
+    nodes: int | Sequence[str] = 1, partitions: Mapping[str, Mapping[str, Any]] | None = None, **settings: Any
+) -> Config:
+    """``nodes`` counted (n1, n2, ...) or named; ``partitions``: name -> max_time, default_time, nodes; the first is the
+    default one.
+    """
     names = tuple(f"n{index + 1}" for index in range(nodes)) if isinstance(nodes, int) else tuple(nodes)
-    found = [Partition(**{"name": name, "nodes": names, **values}) for name, values in (partitions or {"debug": {}}).items()]
+    found = [
+        Partition(**{"name": name, "nodes": names, **values}) for name, values in (partitions or {"debug": {}}).items()
+    ]
     return Config(nodes=names, partitions=tuple(found), **settings)
 
 
@@ -170,7 +193,10 @@ def start(folder: Path, config: Config, *, watched: bool) -> subprocess.Popen[by
         path = folder / "bin" / name
         path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -S -c {shlex.quote(code)} {word} "$@"\n')
         path.chmod(0o755)
-    code = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); import runpy; runpy.run_module('{_PACKAGE}.server', run_name='__main__')"
+    code = (
+        f"import sys; sys.path.insert(0, {str(_ROOT)!r}); import runpy; runpy.run_module('{_PACKAGE}.server', "
+        f"run_name='__main__')"
+    )
     with open(folder / "server.log", "wb") as log:
         server = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", code, str(folder), *(["--watched"] if watched else [])],
@@ -184,7 +210,10 @@ def start(folder: Path, config: Config, *, watched: bool) -> subprocess.Popen[by
     while not (folder / "ctl").exists():
         if server.poll() is not None or time.monotonic() > deadline:
             server.kill()
-            raise RuntimeError(f"the fake SLURM did not start: {(folder / 'server.log').read_text().strip() or 'no word of it in 10 s'}")
+            raise RuntimeError(
+                f"the fake SLURM did not start: "
+                f"{(folder / 'server.log').read_text().strip() or 'no word of it in 10 s'}"
+            )
         time.sleep(0.005)
     return server
 

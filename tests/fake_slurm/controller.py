@@ -42,7 +42,9 @@ class Controller:
         return found[0] if found else None
 
     def find(self, spec: str, *, split: bool = False) -> list[Job]:
-        """Jobs called ``12``, ``12_3`` or ``12_[3-5]``; ``split``: a named element that has not started becomes a record of its own."""
+        """Jobs called ``12``, ``12_3`` or ``12_[3-5]``; ``split``: a named element that has not started becomes a
+        record of its own.
+        """
         head, underscore, tail = spec.partition("_")
         if not head.isdecimal():
             raise CommandError(INVALID)
@@ -124,7 +126,14 @@ class Controller:
         job.cpus = dict.fromkeys(share.nodes, share.cpus)
         job.mem_mb = dict.fromkeys(share.nodes, share.mem_mb)
         job.gpus = {name: list(rooms[name].gpus[: share.gpus]) for name in share.nodes}
-        job.state, job.reason, job.start, job.end, job.warned, job.exit_code = "RUNNING", "None", now, None, False, "0:0"
+        job.state, job.reason, job.start, job.end, job.warned, job.exit_code = (
+            "RUNNING",
+            "None",
+            now,
+            None,
+            False,
+            "0:0",
+        )
         job.deadline = None if job.limit_s is None else now + job.limit_s * self.config.second
         job.process = launch.start(job, self.config, self.folder)
         if job.process is None:
@@ -139,7 +148,9 @@ class Controller:
             processes.send([job.process.pid], number)
         else:
             lost = {orphan.pid for orphan in self.orphans}
-            processes.send(processes.of_job(f"{self.folder}:{job.id}", job.process.pid, steps_only=steps, without=lost), number)
+            processes.send(
+                processes.of_job(f"{self.folder}:{job.id}", job.process.pid, steps_only=steps, without=lost), number
+            )
 
     def end(self, job: Job, ending: Ending, why: str = "", *, number: int = signal.SIGTERM) -> None:
         """Tell a running job's processes to leave; SIGKILL follows at ``ending.kill_at``."""
@@ -148,7 +159,9 @@ class Controller:
         job.ending, job.grace_until = ending, None
         job.end = time.time()
         if ending.state not in {"NODE_FAIL", "OUT_OF_MEMORY"}:
-            self._tell(job, f"slurmstepd: error: *** JOB {job.id} ON {job.nodes[0]} CANCELLED AT {stamp(time.time())}{why} ***")
+            self._tell(
+                job, f"slurmstepd: error: *** JOB {job.id} ON {job.nodes[0]} CANCELLED AT {stamp(time.time())}{why} ***"
+            )
         elif ending.state == "OUT_OF_MEMORY":
             event = f"slurmstepd: error: Detected 1 oom-kill event(s) in StepId={job.id}.batch."
             self._tell(job, f"{event} Some of your processes may have been killed by the cgroup out-of-memory handler.")
@@ -173,7 +186,9 @@ class Controller:
             self.end(job, Ending(state, self._kill_at(), uid=os.getuid()))
 
     def drop_waiting(self, spec: str) -> bool:
-        """Cancel elements of an array of which others have not begun either: nothing remembers them; False where there are none such."""
+        """Cancel elements of an array of which others have not begun either: nothing remembers them; False where there
+        are none such.
+        """
         tasks = {job.task for job in self.find(spec) if not job.waiting}
         for job in [job for job in self.find(spec) if job.waiting and "_" in spec]:
             wanted = set(parse_array(spec.partition("_")[2].strip("[]"))[0])
@@ -207,7 +222,9 @@ class Controller:
         if job.state == "RUNNING":
             self.end(job, Ending("REQUEUED", self._kill_at(), requeue=True, hold=hold), " DUE TO JOB REQUEUE")
         else:
-            job.history.append(Attempt(job.state, job.start or job.submit, job.end or job.submit, job.nodes, job.exit_code))
+            job.history.append(
+                Attempt(job.state, job.start or job.submit, job.end or job.submit, job.nodes, job.exit_code)
+            )
             self._wait_again(job, hold=hold)
 
     def preempt(self, job: Job, grace_s: float = 0.0) -> None:
@@ -273,7 +290,9 @@ class Controller:
         else:
             job.state, job.cancelled_by = ending.state, ending.uid
             job.exit_code = {"OUT_OF_MEMORY": "0:125", "NODE_FAIL": "1:0"}.get(ending.state, "0:0")
-            job.reason = {"TIMEOUT": "TimeLimit", "NODE_FAIL": "NodeDown", "OUT_OF_MEMORY": "OutOfMemory"}.get(ending.state, "None")
+            job.reason = {"TIMEOUT": "TimeLimit", "NODE_FAIL": "NodeDown", "OUT_OF_MEMORY": "OutOfMemory"}.get(
+                ending.state, "None"
+            )
 
     def _wait_again(self, job: Job, *, hold: bool) -> None:
         job.state, job.restarts, job.held = "PENDING", job.restarts + 1, hold

@@ -37,8 +37,8 @@ def _fields(job: Job, user: str) -> dict[str, str]:
 def environment(job: Job, config: Config, folder: Path) -> dict[str, str]:
     """The submitter's variables and SLURM's.
 
-    As on the real one SLURM_NTASKS, SLURM_CPUS_PER_TASK and SLURM_RESTART_COUNT are set only where they were asked for or apply, and
-    SLURM_JOB_ID of an array's last started element is the array's own id.
+    As on the real one SLURM_NTASKS, SLURM_CPUS_PER_TASK and SLURM_RESTART_COUNT are set only where they were asked for
+    or apply, and SLURM_JOB_ID of an array's last started element is the array's own id.
     """
     request, nodes = job.request, fold_hosts(job.nodes)
     first, many = job.nodes[0], f"(x{len(job.nodes)})" if len(job.nodes) > 1 else ""
@@ -99,7 +99,14 @@ def environment(job: Job, config: Config, folder: Path) -> dict[str, str]:
     if gpus:
         listed = ",".join(map(str, gpus))
         made |= {"SLURM_JOB_GPUS": listed, "CUDA_VISIBLE_DEVICES": listed, "SLURM_GPUS_ON_NODE": str(len(gpus))}
-    for name in ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_CPUS_PER_TASK", "SLURM_NTASKS_PER_NODE", "SLURM_MEM_PER_NODE", "SLURM_JOB_GPUS"):
+    for name in (
+        "SLURM_NTASKS",
+        "SLURM_NPROCS",
+        "SLURM_CPUS_PER_TASK",
+        "SLURM_NTASKS_PER_NODE",
+        "SLURM_MEM_PER_NODE",
+        "SLURM_JOB_GPUS",
+    ):
         kept.pop(name, None)  # of a job that submits jobs
     return {**kept, **made}
 
@@ -113,12 +120,18 @@ def start(job: Job, config: Config, folder: Path) -> subprocess.Popen[bytes] | N
     script.chmod(0o700)
     user = getpass.getuser()
     output = log_name(job, user)
-    error = str(Path(job.request.workdir, file_name(job.request.error, _fields(job, user)))) if job.request.error else output
+    error = (
+        str(Path(job.request.workdir, file_name(job.request.error, _fields(job, user))))
+        if job.request.error
+        else output
+    )
     cwd = job.request.workdir if os.access(job.request.workdir, os.X_OK) else "/tmp"
     source = str(Path(job.request.workdir, file_name(job.request.input, _fields(job, user))))
     environ = environment(job, config, folder)
     job.output = error
     try:
-        return processes.spawn(script, job.request.arguments, cwd, environ, (source, output, error), append=job.request.append)
+        return processes.spawn(
+            script, job.request.arguments, cwd, environ, (source, output, error), append=job.request.append
+        )
     except OSError:
         return None

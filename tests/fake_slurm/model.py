@@ -5,7 +5,18 @@ from __future__ import annotations
 import subprocess
 from dataclasses import dataclass, field
 
-ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL", "REQUEUED"}
+ENDED = {
+    "COMPLETED",
+    "FAILED",
+    "CANCELLED",
+    "TIMEOUT",
+    "NODE_FAIL",
+    "PREEMPTED",
+    "OUT_OF_MEMORY",
+    "DEADLINE",
+    "BOOT_FAIL",
+    "REQUEUED",
+}
 SHORT = {
     "PENDING": "PD",
     "RUNNING": "R",

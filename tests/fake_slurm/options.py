@@ -1,4 +1,6 @@
-"""The words of an sbatch call as a request: its script's ``#SBATCH`` lines, then ``SBATCH_*`` variables, then its own options."""
+"""The words of an sbatch call as a request: its script's ``#SBATCH`` lines, then ``SBATCH_*`` variables, then its own
+options.
+"""
 
 from __future__ import annotations
 
@@ -53,12 +55,15 @@ _FLAGS = [
 # Accepted as the real one does, without effect here.
 _WITHOUT_EFFECT = str.split(
     "mail-type mail-user licenses clusters distribution nice priority wckey reservation tmp hint threads-per-core "
-    "cores-per-socket sockets-per-node mem-per-gpu cpus-per-gpu gpu-bind gpus-per-socket ntasks-per-core ntasks-per-gpu "
+    "cores-per-socket sockets-per-node mem-per-gpu cpus-per-gpu gpu-bind gpus-per-socket ntasks-per-core "
+    "ntasks-per-gpu "
     "deadline propagate get-user-env switches"
 )
 _VALUED = str.split(
-    "account array begin chdir comment constraint cpus-per-task dependency error exclude export gpus gpus-per-node gpus-per-task gres "
-    "input job-name kill-on-invalid-dep mem mem-per-cpu nodelist nodes ntasks ntasks-per-node open-mode output partition qos signal "
+    "account array begin chdir comment constraint cpus-per-task dependency error exclude export gpus gpus-per-node "
+    "gpus-per-task gres "
+    "input job-name kill-on-invalid-dep mem mem-per-cpu nodelist nodes ntasks ntasks-per-node open-mode output "
+    "partition qos signal "
     "time wrap"
 )
 _COUNTS = {"cpus-per-task", "ntasks", "ntasks-per-node"}
@@ -81,7 +86,9 @@ def _parse(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
     except getopt.GetoptError as error:
         kind = "option requires an argument" if "requires" in error.msg else "unrecognized option"
         dashes = "--" if len(error.opt) > 1 else "-"
-        raise CommandError(f"sbatch: {kind} '{dashes}{error.opt}'\nTry \"sbatch --help\" for more information", 255) from None
+        raise CommandError(
+            f"sbatch: {kind} '{dashes}{error.opt}'\nTry \"sbatch --help\" for more information", 255
+        ) from None
     named = [(name[2:] if name.startswith("--") else _LETTERS.get(name[1:], ""), value) for name, value in pairs]
     return named, rest
 
@@ -108,11 +115,13 @@ def script_of(words: Sequence[str], cwd: str, read_stdin: Callable[[], str]) -> 
     if not text.startswith("#!"):
         raise CommandError(
             "sbatch: error: This does not look like a batch script.  The first\n"
-            "sbatch: error: line must start with #! followed by the path to an interpreter.\nsbatch: error: For instance: #!/bin/sh"
+            "sbatch: error: line must start with #! followed by the path to an interpreter.\nsbatch: error: For "
+            "instance: #!/bin/sh"
         )
     if "\r\n" in text:
         raise CommandError(
-            "sbatch: error: Batch script contains DOS line breaks (\\r\\n)\nsbatch: error: instead of expected UNIX line breaks (\\n)."
+            "sbatch: error: Batch script contains DOS line breaks (\\r\\n)\nsbatch: error: instead of expected UNIX "
+            "line breaks (\\n)."
         )
     return text, path, tuple(rest[1:])
 
@@ -129,7 +138,12 @@ def directives(script: str) -> list[str]:
 
 
 def request_of(
-    words: Sequence[str], cwd: str, environ: Mapping[str, str], config: Config, now: float, read_stdin: Callable[[], str]
+    words: Sequence[str],
+    cwd: str,
+    environ: Mapping[str, str],
+    config: Config,
+    now: float,
+    read_stdin: Callable[[], str],
 ) -> Request:
     """The request; CommandError with sbatch's own words."""
     script, path, arguments = script_of(words, cwd, read_stdin)
@@ -173,7 +187,9 @@ def _fields(name: str, value: str, request: Request, config: Config, now: float)
             try:
                 tasks, throttle = parse_array(value)
             except ValueError:
-                raise CommandError("sbatch: error: Batch job submission failed: Invalid job array specification") from None
+                raise CommandError(
+                    "sbatch: error: Batch job submission failed: Invalid job array specification"
+                ) from None
             return {"tasks": tasks, "throttle": throttle}
         case "begin":
             return {"begin": parse_moment(value, now, config.second)}
@@ -185,7 +201,8 @@ def _fields(name: str, value: str, request: Request, config: Config, now: float)
         case "gpus-per-node" | "gpus" | "gpus-per-task":
             count = _positive(value.rpartition(":")[2]) if value != "0" else 0
             return {
-                "gpus_per_node" if name == "gpus-per-node" else "gpus": count * (request.num_tasks or 1 if name == "gpus-per-task" else 1)
+                "gpus_per_node" if name == "gpus-per-node" else "gpus": count
+                * (request.num_tasks or 1 if name == "gpus-per-task" else 1)
             }
         case "gres":
             kind, _, count = value.partition(":")
@@ -237,7 +254,9 @@ def _exported(text: str, environ: Mapping[str, str]) -> dict[str, str]:
     """``ALL``, ``NONE`` or a list of ``NAME`` and ``NAME=value``, which may hold ``ALL``."""
     items = text.split(",")
     kept = (
-        dict(environ) if "ALL" in items else {name: environ[name] for name in ("PATH", "HOME", "USER", "FAKE_SLURM_DIR") if name in environ}
+        dict(environ)
+        if "ALL" in items
+        else {name: environ[name] for name in ("PATH", "HOME", "USER", "FAKE_SLURM_DIR") if name in environ}
     )
     for item in items:
         name, equals, value = item.partition("=")

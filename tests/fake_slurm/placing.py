@@ -53,7 +53,9 @@ def place(request: Request, partition: Partition, rooms: Mapping[str, Room], con
 def _share(request: Request, count: int, config: Config) -> Share:
     tasks = request.tasks_per_node or -(-max(request.num_tasks, 1) // count)
     cpus = config.cpus if request.exclusive else tasks * max(request.cpus_per_task, 1)
-    return Share((), cpus, request.mem_mb or request.mem_per_cpu_mb * cpus, request.gpus_per_node or -(-request.gpus // count))
+    return Share(
+        (), cpus, request.mem_mb or request.mem_per_cpu_mb * cpus, request.gpus_per_node or -(-request.gpus // count)
+    )
 
 
 def _holds(room: Room, share: Share, config: Config, *, exclusive: bool) -> bool:

@@ -12,12 +12,25 @@ MARK = "FAKE_SLURM_JOB"  # in the environment of everything a job starts: FOLDER
 
 
 def spawn(
-    script: Path, arguments: tuple[str, ...], cwd: str, environ: Mapping[str, str], files: tuple[str, str, str], *, append: bool
+    script: Path,
+    arguments: tuple[str, ...],
+    cwd: str,
+    environ: Mapping[str, str],
+    files: tuple[str, str, str],
+    *,
+    append: bool,
 ) -> subprocess.Popen[bytes]:
-    """The script with its standard input, output and error (the same name twice: one file).  OSError where a file cannot be opened."""
+    """The script with its standard input, output and error (the same name twice: one file).
+
+    OSError where a file cannot be opened.
+    """
     mode = "ab" if append else "wb"
     stdin, stdout, stderr = files
-    with open(stdin, "rb") as source, open(stdout, mode) as out, open(stderr if stderr != stdout else os.devnull, mode) as err:
+    with (
+        open(stdin, "rb") as source,
+        open(stdout, mode) as out,
+        open(stderr if stderr != stdout else os.devnull, mode) as err,
+    ):
         return subprocess.Popen(
             [str(script), *arguments],
             stdin=source,
@@ -30,8 +43,12 @@ def spawn(
         )
 
 
-def of_job(mark: str, session: int | None = None, *, steps_only: bool = False, without: Collection[int] = ()) -> list[int]:
-    """Processes that carry the mark (``FOLDER:ID``, or ``FOLDER:`` for all jobs), or that live in the session; no sessions ``without``."""
+def of_job(
+    mark: str, session: int | None = None, *, steps_only: bool = False, without: Collection[int] = ()
+) -> list[int]:
+    """Processes that carry the mark (``FOLDER:ID``, or ``FOLDER:`` for all jobs), or that live in the session; no
+    sessions ``without``.
+    """
     wanted = f"\0{MARK}={mark}".encode() + (b"" if mark.endswith(":") else b"\0")
     found = []
     for entry in os.listdir("/proc"):

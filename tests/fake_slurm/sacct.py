@@ -1,4 +1,6 @@
-"""sacct, which works from the accounting database: it keeps what squeue has forgotten, and works while the controller is down."""
+"""sacct, which works from the accounting database: it keeps what squeue has forgotten, and works while the controller
+is down.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,16 @@ from .text import fold_hosts, long_duration, parse_moment, stamp
 DEFAULT = "JobID,JobName,Partition,ExchangeStats,AllocCPUS,State,ExitCode"
 _WIDTHS = {"jobid": 12, "jobname": 10, "partition": 10, "account": 10, "alloccpus": 10, "state": 10, "exitcode": 8}
 _NAMES = str.split(
-    "JobID JobIDRaw JobName State ExitCode DerivedExitCode Elapsed ElapsedRaw NodeList Reason Start End Submit Eligible Partition ExchangeStats "
-    "QOS Comment Timelimit TimelimitRaw ReqMem ReqCPUS AllocCPUS NCPUS NNodes AllocNodes AllocTRES ReqTRES User UID WorkDir Priority "
+    "JobID JobIDRaw JobName State ExitCode DerivedExitCode Elapsed ElapsedRaw NodeList Reason Start End Submit "
+    "Eligible Partition ExchangeStats "
+    "QOS Comment Timelimit TimelimitRaw ReqMem ReqCPUS AllocCPUS NCPUS NNodes AllocNodes AllocTRES ReqTRES User UID "
+    "WorkDir Priority "
     "Cluster MaxRSS"
 )
 _FIELDS = {name.lower(): name for name in _NAMES}
 _OPTIONS = str.split(
-    "allocations parsable parsable2 noheader format= jobs= starttime= endtime= state= name= user= array duplicates allusers me "
+    "allocations parsable parsable2 noheader format= jobs= starttime= endtime= state= name= user= array duplicates "
+    "allusers me "
     "partition= delimiter= units= truncate version allclusters"
 )
 
@@ -33,12 +38,15 @@ def sacct(controller: Controller, words: Sequence[str], environ: Mapping[str, st
     try:
         pairs, rest = getopt.gnu_getopt(words, "XpPno:j:S:E:s:u:Dar:TV", _OPTIONS)
     except getopt.GetoptError as error:
-        raise CommandError(f"sacct: unrecognized option '{error.opt}'\nTry \"sacct --help\" for more information") from None
+        raise CommandError(
+            f"sacct: unrecognized option '{error.opt}'\nTry \"sacct --help\" for more information"
+        ) from None
     if not controller.config.accounting:
         raise CommandError("Slurm accounting storage is disabled")
     if controller.sacct_down:
         raise CommandError(
-            "sacct: error: slurm_persist_conn_open_without_init: failed to open persistent connection to host:localhost:6819: Connection "
+            "sacct: error: slurm_persist_conn_open_without_init: failed to open persistent connection to "
+            "host:localhost:6819: Connection "
             "refused\nsacct: error: Sending PersistInit msg: Connection refused\n"
             "sacct: error: Problem talking to the database: Connection refused"
         )
@@ -81,13 +89,22 @@ def _rows(controller: Controller, said: Callable[..., str | None], *, duplicates
         raise CommandError(f"sacct: error: Invalid time specification (pos=0): {text}") from None
     jobs = list(controller.jobs.values())
     if ids:
-        jobs = list({job.id: job for spec in ids.split(",") for job in controller.find(spec.partition(".")[0])}.values())
+        jobs = list(
+            {job.id: job for spec in ids.split(",") for job in controller.find(spec.partition(".")[0])}.values()
+        )
     rows: list[Job] = []
     for job in sorted(jobs, key=lambda job: (job.array_id, job.task is None, job.task or 0)):
         if duplicates:
             for old in job.history:
                 past = replace(
-                    job, state=old.state, start=old.start, end=old.end, nodes=old.nodes, exit_code=old.exit_code, ending=None, waiting=[]
+                    job,
+                    state=old.state,
+                    start=old.start,
+                    end=old.end,
+                    nodes=old.nodes,
+                    exit_code=old.exit_code,
+                    ending=None,
+                    waiting=[],
                 )
                 rows.append(past)
         rows.append(job)
@@ -105,7 +122,9 @@ def _rows(controller: Controller, said: Callable[..., str | None], *, duplicates
 
 
 def _eligible(job: Job) -> bool:
-    """Whether it ever could start: one that waits for a dependency, a release or a time is shown only when it is asked for by its id."""
+    """Whether it ever could start: one that waits for a dependency, a release or a time is shown only when it is asked
+    for by its id.
+    """
     return job.start is not None or not (job.held or job.reason.startswith(("Dependency", "BeginTime", "JobHeld")))
 
 
@@ -126,7 +145,11 @@ def _values(controller: Controller, job: Job, length: int) -> dict[str, Callable
     memory = f"{memory_mb // 1024}G" if memory_mb and memory_mb % 1024 == 0 else f"{memory_mb}M" if memory_mb else "0"
 
     def allocated() -> str:
-        return f"billing={cpus},cpu={cpus}," + (f"gres/gpu={gpus}," if gpus else "") + f"mem={memory},node={nodes}" if cpus else ""
+        return (
+            f"billing={cpus},cpu={cpus}," + (f"gres/gpu={gpus}," if gpus else "") + f"mem={memory},node={nodes}"
+            if cpus
+            else ""
+        )
 
     return {
         "jobid": lambda: job_name(job, length),
@@ -170,7 +193,18 @@ def _of_batch_step(name: str, values: Mapping[str, Callable[[], str]]) -> str:
     """The same of the line ``12.batch``."""
     if name in {"jobid", "jobidraw"}:
         return values[name]() + ".batch"
-    if name in {"partition", "user", "uid", "timelimit", "timelimitraw", "workdir", "reqmem", "qos", "priority", "reason"}:
+    if name in {
+        "partition",
+        "user",
+        "uid",
+        "timelimit",
+        "timelimitraw",
+        "workdir",
+        "reqmem",
+        "qos",
+        "priority",
+        "reason",
+    }:
         return ""
     return "batch" if name == "jobname" else values[name]().partition(" by ")[0]
 
@@ -188,4 +222,7 @@ def _table(names: list[str], lines: list[list[str]], options: Mapping[str, str])
         return cut.ljust(width) if name == "jobid" else cut.rjust(width)
 
     rules = [["-" * _WIDTHS.get(name, 10) for name in names]] if headline else []
-    return "".join(" ".join(cell(name, text) for name, text in zip(names, line, strict=True)) + " \n" for line in headline + rules + lines)
+    return "".join(
+        " ".join(cell(name, text) for name, text in zip(names, line, strict=True)) + " \n"
+        for line in headline + rules + lines
+    )

@@ -49,7 +49,9 @@ def _start(controller: Controller, now: float) -> None:
     blocked: set[str] = set()
     for job in sorted(pending, key=lambda job: (job.array_id, job.task is None, job.task or 0)):
         while job.state == "PENDING" and not job.ending:
-            reason = _obstacle(controller, job, now, running) or ("Priority" if job.request.partition in blocked else "")
+            reason = _obstacle(controller, job, now, running) or (
+                "Priority" if job.request.partition in blocked else ""
+            )
             share = None
             if not reason:
                 partition = controller.partition(job.request.partition)
@@ -123,7 +125,11 @@ def dependency(controller: Controller, job: Job) -> str:
 def _condition(controller: Controller, job: Job, text: str) -> str:
     kind, *ids = text.split(":")
     if kind == "singleton":
-        older = [other for other in controller.unfinished() if other.id < job.array_id and other.request.name == job.request.name]
+        older = [
+            other
+            for other in controller.unfinished()
+            if other.id < job.array_id and other.request.name == job.request.name
+        ]
         return "wait" if older else "met"
     if kind not in {"after", "afterany", "afterok", "afternotok", "aftercorr"} or not ids:
         raise CommandError("Job dependency problem")

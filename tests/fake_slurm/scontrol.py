@@ -103,7 +103,9 @@ def _update(controller: Controller, words: Sequence[str]) -> str:
             states.get(settings.get("state", "").lower(), lambda name: None)(name)
         return ""
     if not spec:
-        raise CommandError('No valid entity in update command\nInput line must include "NodeName", "JobId" or "PartitionName"')
+        raise CommandError(
+            'No valid entity in update command\nInput line must include "NodeName", "JobId" or "PartitionName"'
+        )
 
     def change(job: Job) -> None:
         for name, value in settings.items():
@@ -113,7 +115,9 @@ def _update(controller: Controller, words: Sequence[str]) -> str:
                 case "timelimit":
                     job.limit_s = parse_limit(value)
                     if job.start is not None and job.state == "RUNNING":
-                        job.deadline = None if job.limit_s is None else job.start + job.limit_s * controller.config.second
+                        job.deadline = (
+                            None if job.limit_s is None else job.start + job.limit_s * controller.config.second
+                        )
                 case "starttime":
                     job.eligible = parse_moment(value, time.time(), controller.config.second)
                 case "comment":
@@ -130,10 +134,16 @@ def _show(controller: Controller, words: Sequence[str], *, one_line: bool) -> st
     what, name = (words[0].lower() if words else ""), (words[1] if len(words) > 1 else "")
     match what:
         case "job" | "jobs":
-            jobs = [job for job in (controller.find(name) if name else controller.jobs.values()) if controller.remembered(job)]
+            jobs = [
+                job
+                for job in (controller.find(name) if name else controller.jobs.values())
+                if controller.remembered(job)
+            ]
             if name and not jobs:
                 raise CommandError(f"slurm_load_jobs error: {INVALID}")
-            return "".join(_record(_job(controller, job), one_line=one_line) for job in jobs) or "No jobs in the system\n"
+            return (
+                "".join(_record(_job(controller, job), one_line=one_line) for job in jobs) or "No jobs in the system\n"
+            )
         case "config":
             return _config(controller)
         case "hostnames" | "hostname":
@@ -148,7 +158,11 @@ def _show(controller: Controller, words: Sequence[str], *, one_line: bool) -> st
         case "node" | "nodes":
             if name and name not in controller.config.nodes:
                 raise CommandError(f"Node {name} not found")
-            return "".join(_record(_node(controller, item), one_line=one_line) for item in controller.config.nodes if name in {"", item})
+            return "".join(
+                _record(_node(controller, item), one_line=one_line)
+                for item in controller.config.nodes
+                if name in {"", item}
+            )
         case _:
             raise CommandError(f"invalid entity:{what} for keyword:show ")
 
@@ -174,7 +188,12 @@ def _job(controller: Controller, job: Job) -> list[tuple[str, str]]:
         ("QOS", request.qos or "normal"),
         ("JobState", job.shown_state),
         ("Reason", job.reason.replace(" ", "_")),
-        ("Dependency", f"{request.dependency}(unfulfilled)" if request.dependency and job.reason.startswith("Dependency") else "(null)"),
+        (
+            "Dependency",
+            f"{request.dependency}(unfulfilled)"
+            if request.dependency and job.reason.startswith("Dependency")
+            else "(null)",
+        ),
         ("Requeue", str(int(request.requeue))),
         ("Restarts", str(job.restarts)),
         ("BatchFlag", "1"),
@@ -264,7 +283,9 @@ def scancel(controller: Controller, words: Sequence[str]) -> str:
     try:
         pairs, specs = getopt.gnu_getopt(words, "s:bfn:u:t:p:QvV", long)
     except getopt.GetoptError as error:
-        raise CommandError(f"scancel: unrecognized option '{error.opt}'\nTry \"scancel --help\" for more information") from None
+        raise CommandError(
+            f"scancel: unrecognized option '{error.opt}'\nTry \"scancel --help\" for more information"
+        ) from None
     options = {name.lstrip("-"): value for name, value in pairs}
     name = options.get("n", options.get("name", options.get("jobname")))
     state = options.get("t", options.get("state"))
@@ -279,13 +300,19 @@ def scancel(controller: Controller, words: Sequence[str]) -> str:
     except (ValueError, KeyError):
         raise CommandError(f"Unknown job signal: {text}") from None
     jobs: list[Job] = []
-    for spec in [part for word in specs for part in expand_specs(word)] or [str(job.id) for job in controller.unfinished()]:
+    for spec in [part for word in specs for part in expand_specs(word)] or [
+        str(job.id) for job in controller.unfinished()
+    ]:
         if number is None and controller.drop_waiting(spec):
             continue
-        found = [job for job in controller.find(spec, split=number is None and "_" in spec) if controller.remembered(job)]
+        found = [
+            job for job in controller.find(spec, split=number is None and "_" in spec) if controller.remembered(job)
+        ]
         jobs += found  # the real one says nothing of an unknown id, and exits with 0
     for job in jobs:
-        if (name is None or job.request.name == name) and (state is None or state.upper() in {job.shown_state, SHORT[job.shown_state]}):
+        if (name is None or job.request.name == name) and (
+            state is None or state.upper() in {job.shown_state, SHORT[job.shown_state]}
+        ):
             if number is None or number == 9:
                 controller.cancel(job)
             elif job.state == "RUNNING":

@@ -115,7 +115,9 @@ def _control(controller: Controller, do: str, arguments: dict[str, Any]) -> Any:
             assert hasattr(controller, arguments["name"])
             setattr(controller, arguments["name"], arguments["value"])
         case "refuse":
-            controller.refusals |= {arguments["after"] + 1 + call: arguments["message"] for call in range(arguments["times"])}
+            controller.refusals |= {
+                arguments["after"] + 1 + call: arguments["message"] for call in range(arguments["times"])
+            }
         case "lose_reply":
             controller.lost_replies.add(arguments["after"] + 1)
         case "backdate":
@@ -126,7 +128,10 @@ def _control(controller: Controller, do: str, arguments: dict[str, Any]) -> Any:
         case "jobs":
             names = ("id", "array_id", "task", "restarts", "exit_code", "reason", "nodes", "start", "end")
             shown = [job for job in controller.jobs.values() if not arguments.get("job") or job in jobs]
-            return [{"name": job_name(job, 0), "state": job.shown_state, **{name: getattr(job, name) for name in names}} for job in shown]
+            return [
+                {"name": job_name(job, 0), "state": job.shown_state, **{name: getattr(job, name) for name in names}}
+                for job in shown
+            ]
         case _:
             raise AssertionError(do)
     return None

@@ -18,8 +18,10 @@ from .text import fold_hosts, long_duration, parse_limit, short_duration, stamp,
 DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 _ACTIVE = {"PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"}
 _HEADERS = (
-    "i=JOBID A=JOBID F=ARRAY_JOB_ID K=ARRAY_TASK_ID T=STATE t=ST r=REASON R=NODELIST(REASON) j=NAME k=COMMENT M=TIME l=TIME_LIMIT "
-    "L=TIME_LEFT N=NODELIST u=USER U=UID P=PARTITION Z=WORK_DIR E=DEPENDENCY V=SUBMIT_TIME S=START_TIME e=END_TIME D=NODES C=CPUS "
+    "i=JOBID A=JOBID F=ARRAY_JOB_ID K=ARRAY_TASK_ID T=STATE t=ST r=REASON R=NODELIST(REASON) j=NAME k=COMMENT M=TIME "
+    "l=TIME_LIMIT "
+    "L=TIME_LEFT N=NODELIST u=USER U=UID P=PARTITION Z=WORK_DIR E=DEPENDENCY V=SUBMIT_TIME S=START_TIME e=END_TIME "
+    "D=NODES C=CPUS "
     "Q=PRIORITY a=ACCOUNT q=QOS o=COMMAND B=EXEC_HOST m=MIN_MEMORY b=TRES_PER_NODE f=FEATURES x=EXC_NODES"
 )
 HEADERS = {letter: name for letter, _, name in (item.partition("=") for item in _HEADERS.split())}
@@ -51,13 +53,21 @@ def fields(controller: Controller, job: Job, length: int) -> dict[str, Callable[
     nodes = max(request.nodes, len(job.nodes), 1)
 
     def where() -> str:
-        return f"({job.reason})" if shown in {"PENDING", "FAILED", "TIMEOUT", "OUT_OF_MEMORY"} else fold_hosts(job.nodes)
+        return (
+            f"({job.reason})" if shown in {"PENDING", "FAILED", "TIMEOUT", "OUT_OF_MEMORY"} else fold_hosts(job.nodes)
+        )
 
     return {
         "i": lambda: job_name(job, length),
         "A": lambda: str(job.id),
         "F": lambda: str(job.array_id),
-        "K": lambda: tasks_text(job.waiting, job.throttle, length) if job.waiting else "N/A" if job.task is None else str(job.task),
+        "K": lambda: (
+            tasks_text(job.waiting, job.throttle, length)
+            if job.waiting
+            else "N/A"
+            if job.task is None
+            else str(job.task)
+        ),
         "T": lambda: shown,
         "t": lambda: SHORT[shown],
         "r": lambda: job.reason,
@@ -72,12 +82,18 @@ def fields(controller: Controller, job: Job, length: int) -> dict[str, Callable[
         "U": lambda: str(os.getuid()),
         "P": lambda: request.partition,
         "Z": lambda: request.workdir,
-        "E": lambda: f"{request.dependency}(unfulfilled)" if request.dependency and job.reason.startswith("Dependency") else "(null)",
+        "E": lambda: (
+            f"{request.dependency}(unfulfilled)"
+            if request.dependency and job.reason.startswith("Dependency")
+            else "(null)"
+        ),
         "V": lambda: stamp(job.submit),
         "S": lambda: stamp(job.start, "N/A"),
         "e": lambda: stamp(job.end or job.deadline, "N/A"),
         "D": lambda: str(nodes),
-        "C": lambda: str(sum(job.cpus.values()) if job.nodes else max(request.num_tasks, nodes) * max(request.cpus_per_task, 1)),
+        "C": lambda: str(
+            sum(job.cpus.values()) if job.nodes else max(request.num_tasks, nodes) * max(request.cpus_per_task, 1)
+        ),
         "Q": lambda: str(max(4294901760 - job.array_id, 0)),
         "a": lambda: request.account or "root",
         "q": lambda: request.qos or "normal",
@@ -107,12 +123,25 @@ def formatted(layout: str, values: Mapping[str, Callable[[], str]]) -> str:
 
 def squeue(controller: Controller, words: Sequence[str], environ: Mapping[str, str]) -> str:
     """What it prints."""
-    layout, headline, each, states, ids, names, partitions = environ.get("SQUEUE_FORMAT", DEFAULT), True, False, _ACTIVE, None, None, None
-    long = str.split("noheader format= me user= jobs= name= states= array all partition= nodelist= sort= long start account= qos= version")
+    layout, headline, each, states, ids, names, partitions = (
+        environ.get("SQUEUE_FORMAT", DEFAULT),
+        True,
+        False,
+        _ACTIVE,
+        None,
+        None,
+        None,
+    )
+    long = str.split(
+        "noheader format= me user= jobs= name= states= array all partition= nodelist= sort= long start account= qos= "
+        "version"
+    )
     try:
         pairs, rest = getopt.gnu_getopt(words, "ho:u:j:n:t:rap:w:S:lA:q:V", long)
     except getopt.GetoptError as error:
-        raise CommandError(f"squeue: unrecognized option '{error.opt}'\nTry \"squeue --help\" for more information") from None
+        raise CommandError(
+            f"squeue: unrecognized option '{error.opt}'\nTry \"squeue --help\" for more information"
+        ) from None
     if rest:
         raise CommandError(f"squeue: error: Unrecognized option: {rest[0]}\nTry 'squeue --help' for more information")
     for name, value in pairs:
@@ -140,15 +169,21 @@ def squeue(controller: Controller, words: Sequence[str], environ: Mapping[str, s
     if ids is not None:
         jobs = _named(controller, ids)
     length = bitstr_length(environ)
-    lines = [formatted(layout, {letter: (lambda name=name: name) for letter, name in HEADERS.items()})] if headline else []
+    lines = (
+        [formatted(layout, {letter: (lambda name=name: name) for letter, name in HEADERS.items()})] if headline else []
+    )
     order = {"PENDING": 0}
-    for job in sorted(jobs, key=lambda job: (order.get(job.shown_state, 1), job.array_id, job.task is None, job.task or 0)):
+    for job in sorted(
+        jobs, key=lambda job: (order.get(job.shown_state, 1), job.array_id, job.task is None, job.task or 0)
+    ):
         if (
             job.shown_state in states
             and (names is None or job.request.name in names)
             and (partitions is None or job.request.partition in partitions)
         ):
-            lines += [formatted(layout, fields(controller, part, length)) for part in (_elements(job) if each else [job])]
+            lines += [
+                formatted(layout, fields(controller, part, length)) for part in (_elements(job) if each else [job])
+            ]
     return "".join(line + "\n" for line in lines)
 
 
@@ -186,9 +221,21 @@ def sinfo(controller: Controller, words: Sequence[str]) -> str:
         raise CommandError(f"sinfo: unrecognized option '{error.opt}'") from None
     chosen = dict(pairs)
     layout = chosen.get("-o", chosen.get("--format", "%9P %.5a %.10l %.6D %.6t %N"))
-    titles = {"P": "PARTITION", "a": "AVAIL", "l": "TIMELIMIT", "D": "NODES", "t": "STATE", "T": "STATE", "N": "NODELIST"}
+    titles = {
+        "P": "PARTITION",
+        "a": "AVAIL",
+        "l": "TIMELIMIT",
+        "D": "NODES",
+        "t": "STATE",
+        "T": "STATE",
+        "N": "NODELIST",
+    }
     titles |= {"c": "CPUS", "m": "MEMORY", "G": "GRES"}
-    lines = [] if "-h" in chosen or "--noheader" in chosen else [formatted(layout, {k: (lambda v=v: v) for k, v in titles.items()})]
+    lines = (
+        []
+        if "-h" in chosen or "--noheader" in chosen
+        else [formatted(layout, {k: (lambda v=v: v) for k, v in titles.items()})]
+    )
     config, rooms = controller.config, controller.rooms()
     for partition in config.partitions:
         if partition.name not in chosen.get("-p", chosen.get("--partition", partition.name)).split(","):
@@ -213,7 +260,11 @@ def sinfo(controller: Controller, words: Sequence[str]) -> str:
                 "T": {"mix": "mixed", "alloc": "allocated", "drain": "drained"}.get(state, state),
                 "N": fold_hosts(nodes),
             }
-            values |= {"c": str(config.cpus), "m": str(config.mem_mb), "G": f"gpu:{config.gpus}" if config.gpus else "(null)"}
+            values |= {
+                "c": str(config.cpus),
+                "m": str(config.mem_mb),
+                "G": f"gpu:{config.gpus}" if config.gpus else "(null)",
+            }
             lines.append(formatted(layout, {k: (lambda v=v: v) for k, v in values.items()}))
     return "".join(line + "\n" for line in lines)
 

@@ -17,14 +17,28 @@ from typing import Any
 from .text import expand_hosts, file_name, fold_hosts
 
 _VALUED = str.split(
-    "ntasks nodes ntasks-per-node cpus-per-task nodelist output error input job-name cpu-bind gpu-bind gpus gpus-per-node gpus-per-task "
+    "ntasks nodes ntasks-per-node cpus-per-task nodelist output error input job-name cpu-bind gpu-bind gpus "
+    "gpus-per-node gpus-per-task "
     "gres mem mem-per-cpu mpi export chdir time partition account qos distribution wait"
 )
-_FLAGS = ["exact", "overlap", "kill-on-bad-exit", "label", "unbuffered", "exclusive", "quiet", "verbose", "oversubscribe", "no-kill"]
+_FLAGS = [
+    "exact",
+    "overlap",
+    "kill-on-bad-exit",
+    "label",
+    "unbuffered",
+    "exclusive",
+    "quiet",
+    "verbose",
+    "oversubscribe",
+    "no-kill",
+]
 _LETTERS = dict(
     zip(
         "nNcwoeiJDKlu",
-        str.split("ntasks nodes cpus-per-task nodelist output error input job-name chdir kill-on-bad-exit label unbuffered"),
+        str.split(
+            "ntasks nodes cpus-per-task nodelist output error input job-name chdir kill-on-bad-exit label unbuffered"
+        ),
         strict=True,
     )
 )
@@ -57,7 +71,9 @@ def parse(words: list[str]) -> tuple[dict[str, str], list[str]]:
             kept[index] = "--no-kill" if word.endswith("=0") else word.partition("=")[0]
         index += 2 if word[2:] in _VALUED or (len(word) == 2 and f"{word[1]}:" in _SHORT) else 1
     pairs, command = getopt.getopt(kept, _SHORT, [*_FLAGS, *(f"{name}=" for name in _VALUED)])
-    return {(name[2:] if name.startswith("--") else _LETTERS.get(name[1:], name)): value for name, value in pairs}, command
+    return {
+        (name[2:] if name.startswith("--") else _LETTERS.get(name[1:], name)): value for name, value in pairs
+    }, command
 
 
 def main() -> int:
@@ -86,7 +102,9 @@ def main() -> int:
     tasks = int(options.get("ntasks", 0) or per_node or os.environ.get("SLURM_NTASKS", len(nodes)))
     nodes = nodes[:tasks]  # never a node without a task
     spool = Path(folder, "spool", f"job{int(os.environ['SLURM_JOB_ID']):05}")
-    held = _take_cpus(spool, tasks * int(options.get("cpus-per-task", os.environ.get("SRUN_CPUS_PER_TASK", 1))), options)
+    held = _take_cpus(
+        spool, tasks * int(options.get("cpus-per-task", os.environ.get("SRUN_CPUS_PER_TASK", 1))), options
+    )
     step = Step(int(os.environ["SLURM_JOB_ID"]), _next_number(spool), nodes, tasks, tuple(command), options)
     code = run(step)
     for file in held:
@@ -103,7 +121,9 @@ def _next_number(spool: Path) -> int:
 
 
 def _take_cpus(spool: Path, needed: int, options: dict[str, str]) -> list[int]:
-    """Locks on as many CPUs of the job: all of them without ``--exact``, none with ``--overlap``; waits until they are free."""
+    """Locks on as many CPUs of the job: all of them without ``--exact``, none with ``--overlap``; waits until they are
+    free.
+    """
     if "overlap" in options or os.environ.get("SLURM_OVERLAP"):
         return []
     total = int(os.environ["SLURM_CPUS_ON_NODE"]) * int(os.environ["SLURM_NNODES"])
@@ -129,7 +149,10 @@ def _take_cpus(spool: Path, needed: int, options: dict[str, str]) -> list[int]:
             os.close(file)
         if not told:
             job = os.environ["SLURM_JOB_ID"]
-            print(f"srun: Job {job} step creation temporarily disabled, retrying (Requested nodes are busy)", file=sys.stderr)
+            print(
+                f"srun: Job {job} step creation temporarily disabled, retrying (Requested nodes are busy)",
+                file=sys.stderr,
+            )
             told = True
         time.sleep(0.02 + 0.01 * (os.getpid() % 7))  # not all at the same moment
 
@@ -194,8 +217,19 @@ def _start(step: Step, task: int) -> subprocess.Popen[Any]:
         "SLURMD_NODENAME": step.nodes[node],
         "SLURM_LAUNCH_NODE_IPADDR": "127.0.0.1",
     }
-    names = {"t": str(task), "n": str(node), "N": step.nodes[node], "s": str(step.number), "j": str(step.job), "A": str(step.job)}
-    names |= {"J": f"{step.job}.{step.number}", "x": os.environ.get("SLURM_JOB_NAME", ""), "a": os.environ.get("SLURM_ARRAY_TASK_ID", "")}
+    names = {
+        "t": str(task),
+        "n": str(node),
+        "N": step.nodes[node],
+        "s": str(step.number),
+        "j": str(step.job),
+        "A": str(step.job),
+    }
+    names |= {
+        "J": f"{step.job}.{step.number}",
+        "x": os.environ.get("SLURM_JOB_NAME", ""),
+        "a": os.environ.get("SLURM_ARRAY_TASK_ID", ""),
+    }
     names["A"] = os.environ.get("SLURM_ARRAY_JOB_ID", names["j"])
     files: dict[str, Any] = {"stdin": None if task == 0 else subprocess.DEVNULL}
     if "output" in step.options:

@@ -42,7 +42,9 @@ def sbatch(
             raise CommandError(f"sbatch: error: {FULL}") from None
         lines = error.text.splitlines()
         early = "".join(f"sbatch: error: {line}\n" for line in lines[:-1])
-        raise CommandError(early + (f"allocation failure: {lines[-1]}" if request.test_only else FAILED + lines[-1])) from None
+        raise CommandError(
+            early + (f"allocation failure: {lines[-1]}" if request.test_only else FAILED + lines[-1])
+        ) from None
     job = controller.add(request, limit_s)
     if "aftercorr" in request.dependency:
         for task in list(job.waiting):
@@ -89,7 +91,9 @@ def checked(controller: Controller, request: Request) -> tuple[Request, float | 
     empty = {name: whole(config) for name in (controller.up_nodes() if request.test_only else config.nodes)}
     if place(request, partition, empty, config) is None:
         if request.mem_mb > config.mem_mb:
-            raise CommandError("Memory specification can not be satisfied\nRequested node configuration is not available")
+            raise CommandError(
+                "Memory specification can not be satisfied\nRequested node configuration is not available"
+            )
         if config.enforce_limits or request.test_only:
             raise CommandError("Requested node configuration is not available")
     return replace(request, partition=partition.name), limit_s
@@ -125,7 +129,12 @@ def _known(controller: Controller, text: str) -> None:
 def _forecast(controller: Controller, request: Request) -> str:
     partition = controller.partition(request.partition)
     assert partition is not None
-    share = place(request, partition, {name: whole(controller.config) for name in controller.up_nodes()}, controller.config)
+    share = place(
+        request, partition, {name: whole(controller.config) for name in controller.up_nodes()}, controller.config
+    )
     assert share is not None
     where = f"on nodes {fold_hosts(share.nodes)} in partition {partition.name}"
-    return f"sbatch: Job {controller.next_id} to start at {stamp(time.time())} using {share.cpus * len(share.nodes)} processors {where}\n"
+    return (
+        f"sbatch: Job {controller.next_id} to start at {stamp(time.time())} using {share.cpus * len(share.nodes)} "
+        f"processors {where}\n"
+    )

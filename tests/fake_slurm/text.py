@@ -12,7 +12,10 @@ _MEGABYTES = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
 
 
 def parse_limit(text: str) -> float | None:
-    """Seconds of a time limit, rounded up to whole minutes as SLURM does; None is no limit.  ValueError for other text."""
+    """Seconds of a time limit, rounded up to whole minutes as SLURM does; None is no limit.
+
+    ValueError for other text.
+    """
     if text.upper() in {"UNLIMITED", "INFINITE", "-1", "0"}:
         return None
     found = re.fullmatch(r"(?:(\d+)-(\d+)(?::(\d+))?(?::(\d+))?)|(?:(\d+):(\d+):(\d+))|(?:(\d+)(?::(\d+))?)", text)
@@ -46,7 +49,9 @@ def stamp(moment: float | None, missing: str = "Unknown") -> str:
 
 
 def parse_moment(text: str, now: float, second: float) -> float:
-    """Unix time of ``now[+N[unit]]``, ``HH:MM[:SS]``, ``YYYY-MM-DD[THH:MM[:SS]]``; relative times scale with ``second``."""
+    """Unix time of ``now[+N[unit]]``, ``HH:MM[:SS]``, ``YYYY-MM-DD[THH:MM[:SS]]``; relative times scale with
+    ``second``.
+    """
     relative = re.fullmatch(r"now(?:([+-])(\d+)([a-z]*?)s?)?", text)
     if relative:
         sign, count, unit = relative.groups()
@@ -97,8 +102,8 @@ def _ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
 def tasks_text(tasks: Sequence[int], throttle: int, length: int = 0) -> str:
     """``5-9%4``, or ``1-36:7%4`` where more than five tasks, over more than ten numbers, keep one distance.
 
-    ``length`` (SLURM_BITSTR_LEN; 0: any) cuts after so many bytes, wherever that is: of ``0,10,21,33`` ten bytes are ``0,10,2...``, and
-    there is no task 2.
+    ``length`` (SLURM_BITSTR_LEN; 0: any) cuts after so many bytes, wherever that is: of ``0,10,21,33`` ten bytes are
+    ``0,10,2...``, and there is no task 2.
     """
     tasks = sorted(tasks)
     steps = {after - before for before, after in itertools.pairwise(tasks)}
@@ -144,7 +149,9 @@ def fold_hosts(placement: Iterable[str]) -> str:
 
 
 def file_name(pattern: str, fields: dict[str, str]) -> str:
-    """An ``--output`` pattern with ``%A %a %j %J %N %n %s %t %u %x`` replaced, ``%4j`` padded with zeros, ``%%`` a per cent sign."""
+    """An ``--output`` pattern with ``%A %a %j %J %N %n %s %t %u %x`` replaced, ``%4j`` padded with zeros, ``%%`` a per
+    cent sign.
+    """
 
     def replace(found: re.Match[str]) -> str:
         width, letter = found.groups()

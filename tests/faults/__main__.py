@@ -1,9 +1,10 @@
-"""Kill real runs at random moments and compare how they end with undisturbed ones: ``python -m tests.faults --kills 30 --seed 1``.
+"""Kill real runs at random moments and compare how they end with undisturbed ones:
+``python -m tests.faults --kills 30 --seed 1``.
 
 Every run is started by its ``run.sh``, in one process or as two ranks of torchrun, and killed a few times on its way.
-Moments: anywhere (also while it starts), while a checkpoint is being written (its file aside is there), and right after something was
-logged (an evaluation, a measurement or a level update mostly follows).  Ways: SIGKILL to everything at once or to one rank, SIGTERM or
-SIGUSR2 to the script.
+Moments: anywhere (also while it starts), while a checkpoint is being written (its file aside is there), and right after
+something was logged (an evaluation, a measurement or a level update mostly follows).  Ways: SIGKILL to everything at
+once or to one rank, SIGTERM or SIGUSR2 to the script.
 """
 
 from __future__ import annotations
@@ -86,8 +87,13 @@ class Kill:
     verdict: str = "not reached"
 
     def row(self) -> str:
-        steps = f"{'-' if self.saved_step is None else self.saved_step:>5} {'-' if self.told_step is None else self.told_step:>5}"
-        what = f"{self.number:>3}  {self.case:<12} {self.ranks:>5}  {self.moment:<14} {self.way:<12} {self.after_s:>6.2f}"
+        steps = (
+            f"{'-' if self.saved_step is None else self.saved_step:>5} "
+            f"{'-' if self.told_step is None else self.told_step:>5}"
+        )
+        what = (
+            f"{self.number:>3}  {self.case:<12} {self.ranks:>5}  {self.moment:<14} {self.way:<12} {self.after_s:>6.2f}"
+        )
         return f"{what}  {'-' if self.code is None else self.code:>4} {self.ended_s:>6.1f} {steps}  {self.verdict}"
 
 
@@ -138,7 +144,9 @@ class Run:
                 first_s = time.monotonic() - began
             time.sleep(0.02)
         if code := attempt.wait():
-            raise AssertionError(f"an undisturbed run ends with {code}: {(self.folder / 'stdout.log').read_text()[-2000:]}")
+            raise AssertionError(
+                f"an undisturbed run ends with {code}: {(self.folder / 'stdout.log').read_text()[-2000:]}"
+            )
         return first_s, time.monotonic() - began
 
     def kill(self, kill: Kill) -> bool:
@@ -147,7 +155,9 @@ class Run:
         attempt = self.start()
         if not self._moment(attempt, kill, began):
             if code := attempt.wait():
-                raise AssertionError(f"exit code {code} before any kill: {(self.folder / 'stdout.log').read_text()[-1500:]}")
+                raise AssertionError(
+                    f"exit code {code} before any kill: {(self.folder / 'stdout.log').read_text()[-1500:]}"
+                )
             return False
         at = time.monotonic()
         if kill.way == "KILL all":
@@ -180,7 +190,9 @@ class Run:
         return sum(path.stat().st_size for path in self.folder.glob("events.out.tfevents.*"))
 
     def _look(self, kill: Kill) -> None:
-        """A whole newest checkpoint, of which the status tells no more than is true; 75 after a signal, unless the run was done."""
+        """A whole newest checkpoint, of which the status tells no more than is true; 75 after a signal, unless the run
+        was done.
+        """
         status = json.loads((self.folder / "status.json").read_text()) if (self.folder / "status.json").exists() else {}
         kill.told_step, told_saved = status.get("step"), status.get("saved_step", 0)
         if any((self.folder / name).exists() for name in (checkpoint.FILE, checkpoint.PREVIOUS)):
@@ -188,15 +200,22 @@ class Run:
         if told_saved > (kill.saved_step or 0):
             raise AssertionError(f"status.json says that step {told_saved} is saved, and {kill.saved_step} is")
         if kill.way in ("TERM", "USR2") and kill.code not in (0, 75):
-            raise AssertionError(f"exit code {kill.code} after {kill.way}: {(self.folder / 'stdout.log').read_text()[-1500:]}")
+            raise AssertionError(
+                f"exit code {kill.code} after {kill.way}: {(self.folder / 'stdout.log').read_text()[-1500:]}"
+            )
 
     def finish(self) -> None:
         if code := self.start().wait():
-            raise AssertionError(f"the last attempt ends with {code}: {(self.folder / 'stdout.log').read_text()[-2000:]}")
+            raise AssertionError(
+                f"the last attempt ends with {code}: {(self.folder / 'stdout.log').read_text()[-2000:]}"
+            )
 
 
 def disturb(folder: Path, kills: list[Kill], undisturbed: Run) -> None:
-    """One run with its kills, compared at the end; a kill that came too late is tried again in a fresh folder, earlier."""
+    """One run with its kills, compared at the end.
+
+    A kill that came too late is tried again in a fresh folder, earlier.
+    """
     try:
         for trial in range(TRIES):
             place = folder / f"run{kills[0].number}.{trial}"
@@ -218,12 +237,18 @@ def disturb(folder: Path, kills: list[Kill], undisturbed: Run) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.faults", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=1, help="of moments and ways; what a moment meets also depends on the machine")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of moments and ways; what a moment meets also depends on the machine"
+    )
     parser.add_argument("--steps", type=int, default=60, help="of a run")
     parser.add_argument("--slots", type=int, default=2, help="runs at a time")
-    parser.add_argument("--folder", type=Path, help="keep everything here (default: a temporary folder, kept where something differs)")
+    parser.add_argument(
+        "--folder", type=Path, help="keep everything here (default: a temporary folder, kept where something differs)"
+    )
     given = parser.parse_args(words)
     folder = (given.folder or Path(tempfile.mkdtemp(prefix="nuq-faults-"))).absolute()
     began = time.monotonic()
@@ -232,11 +257,16 @@ def main(words: Sequence[str]) -> int:
         print("the C++ kernels are not built, or were built from other sources: python -m nuq.native", file=sys.stderr)
         return 2
     code = ROOT / snapshot(ROOT)[1]  # as submitted jobs do: edits meanwhile reach no run
-    references = {key: Run(folder / f"undisturbed-{key[0].replace(' ', '-')}-{key[1]}", *key, given.steps, code) for key in wanted}
+    references = {
+        key: Run(folder / f"undisturbed-{key[0].replace(' ', '-')}-{key[1]}", *key, given.steps, code) for key in wanted
+    }
     with ThreadPoolExecutor(given.slots) as slots:
         times = list(slots.map(Run.undisturbed, references.values()))
         start_s, whole_s = min(first for first, _ in times), min(whole for _, whole in times)
-        print(f"seed {given.seed}; undisturbed: {start_s:.1f} s to the first checkpoint, {whole_s:.1f} s in all; in {folder}\n{HEAD}")
+        print(
+            f"seed {given.seed}; undisturbed: {start_s:.1f} s to the first checkpoint, {whole_s:.1f} s in all; in "
+            f"{folder}\n{HEAD}"
+        )
         runs = planned(given.kills, given.seed, start_s, whole_s)
         jobs = [slots.submit(disturb, folder, kills, references[kills[0].case, kills[0].ranks]) for kills in runs]
         for job in jobs:
@@ -244,7 +274,9 @@ def main(words: Sequence[str]) -> int:
     for case in CASES:  # the split over processes changes no bit either
         alike = [references[key] for key in wanted if key[0] == case]
         for other in alike[1:]:
-            found = [what for what in differences(other.folder, alike[0].folder, other.config) if "network_bytes" not in what]
+            found = [
+                what for what in differences(other.folder, alike[0].folder, other.config) if "network_bytes" not in what
+            ]
             if found:
                 print(f"{case}: one process and two ranks differ: {'; '.join(found[:3])}")
                 return 1

@@ -27,7 +27,11 @@ def differences(run: Path, undisturbed: Path, config: dict[str, Any]) -> list[st
     mine, theirs = (flat(saved(folder, config)) for folder in (run, undisturbed))
     found += [f"checkpoint: {name}" for name in sorted({*mine, *theirs}) if mine.get(name) != theirs.get(name)]
     mine, theirs = logged(run), logged(undisturbed)
-    found += [f"log: {tag} at {step}" for tag, step in sorted({*mine, *theirs}) if mine.get((tag, step)) != theirs.get((tag, step))]
+    found += [
+        f"log: {tag} at {step}"
+        for tag, step in sorted({*mine, *theirs})
+        if mine.get((tag, step)) != theirs.get((tag, step))
+    ]
     return found
 
 
@@ -42,7 +46,10 @@ def saved(run: Path, config: dict[str, Any]) -> dict[str, Any]:
 def flat(value: Any, name: str = "") -> dict[str, bytes]:
     """Name -> bits of everything in a state, but for times."""
     if isinstance(value, torch.Tensor):
-        return {name: repr((value.dtype, tuple(value.shape))).encode() + value.contiguous().view(-1).view(torch.uint8).numpy().tobytes()}
+        return {
+            name: repr((value.dtype, tuple(value.shape))).encode()
+            + value.contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+        }
     if isinstance(value, dict):
         rows = [flat(item, f"{name}.{key}") for key, item in value.items() if not (name == ".totals" and key in TIMES)]
         return {key: item for row in rows for key, item in row.items()}

@@ -1,4 +1,6 @@
-"""A run as its script starts it, in processes that are found by a mark in their environment, whoever their parent has become."""
+"""A run as its script starts it, in processes that are found by a mark in their environment, whoever their parent has
+become.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,19 @@ class Attempt:
 
     def __init__(self, script: Path, ranks: int, code: Path) -> None:
         self.mark = uuid4().hex
-        more = {MARK: self.mark, "NUQ_CODE": str(code), "NPROC": str(ranks), "PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}
+        more = {
+            MARK: self.mark,
+            "NUQ_CODE": str(code),
+            "NPROC": str(ranks),
+            "PYTHON": sys.executable,
+            "OMP_NUM_THREADS": "1",
+        }
         self._bash = subprocess.Popen(
-            ["bash", str(script)], env=os.environ | more, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+            ["bash", str(script)],
+            env=os.environ | more,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
 
     @property

@@ -102,7 +102,10 @@ class Bench:
 
     def apart(self, text: str, before: str = "", **options: Any) -> subprocess.Popen[str]:
         """A command in a process of its own, after the Python lines ``before``."""
-        program = f"import sys, pathlib, grid_run\n{before}\nsys.exit(grid_run.main(sys.argv[1:], pathlib.Path({str(self.root)!r})))"
+        program = (
+            f"import sys, pathlib, grid_run\n{before}\nsys.exit(grid_run.main(sys.argv[1:], "
+            f"pathlib.Path({str(self.root)!r})))"
+        )
         return subprocess.Popen(
             [sys.executable, "-c", program, *self.words(text)],
             cwd=REPO,
@@ -150,7 +153,9 @@ class Bench:
             self.slurm.backdate(job, minutes / 60)
         for path in (self.root / "runs").glob("*/*/status.json"):
             values = json.loads(path.read_text())
-            path.write_text(json.dumps({**values, **{key: values[key] - 60 * minutes for key in ("start", "heartbeat")}}))
+            path.write_text(
+                json.dumps({**values, **{key: values[key] - 60 * minutes for key in ("start", "heartbeat")}})
+            )
 
     def records(self) -> list[Submission]:
         return ledger.read_all(self.root, "tiny")
@@ -176,7 +181,8 @@ class Bench:
 
 @contextlib.contextmanager
 def bench(folder: Path, capture: Capture, *, opinion: bool = False, **settings: Any) -> Iterator[Bench]:
-    """A cluster (``settings``: see ``tests.fake_slurm.cluster``), and a checkout with a sweep of three runs of one second at most.
+    """A cluster (``settings``: see ``tests.fake_slurm.cluster``), and a checkout with a sweep of three runs of one
+    second at most.
 
     opinion: SLURM is asked for its own before anything is submitted, which takes a third of the time of most tests.
     """

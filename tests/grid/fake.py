@@ -16,9 +16,10 @@ from typing import Any
 from grid.engine.states.runs import Run, prepare, runs_of
 from grid.engine.sweep import Sweep, axis, point, product
 
-# Behaves as the file `behaviour` beside it says, a JSON object seed -> exit code, "wait" (until a signal), "eats 300" (so many MB, then as
-# wait), "go" (until there is a file go in its folder), "deaf" (but to USR2), "stuck" (deaf to that, too), "silent" (exit code 0 without a
-# word) or "raise" (a bug), or a list of these: one for each attempt.  It ends with 4 where another process has its folder.
+# Behaves as the file `behaviour` beside it says, a JSON object seed -> exit code, "wait" (until a signal), "eats 300"
+# (so many MB, then as wait), "go" (until there is a file go in its folder), "deaf" (but to USR2), "stuck" (deaf to
+# that, too), "silent" (exit code 0 without a word) or "raise" (a bug), or a list of these: one for each attempt.  It
+# ends with 4 where another process has its folder.
 MAIN = """
 import fcntl, json, os, signal, socket, sys, time
 settings = dict(word.split("=", 1) for word in sys.argv[1:])
@@ -95,19 +96,29 @@ def checkout(root: Path, behaviour: Mapping[int, int | str | list[int | str]] | 
 
 def runs(root: Path, seeds: int) -> list[Run]:
     """Prepared runs of a tiny sweep, one per seed 1, 2, ..."""
-    sweep = Sweep(product(point("QSGD", method="qsgd", steps=7), axis("method.bits", [3])), seeds=range(1, seeds + 1), folder="tiny")
+    sweep = Sweep(
+        product(point("QSGD", method="qsgd", steps=7), axis("method.bits", [3])),
+        seeds=range(1, seeds + 1),
+        folder="tiny",
+    )
     made = runs_of(sweep.experiments(), root)
     prepare(made)
     return made
 
 
 def environment(**more: str) -> dict[str, str]:
-    return {**{key: value for key, value in os.environ.items() if key not in {"NPROC", "PYTHON"}}, "PYTHON": sys.executable, **more}
+    return {
+        **{key: value for key, value in os.environ.items() if key not in {"NPROC", "PYTHON"}},
+        "PYTHON": sys.executable,
+        **more,
+    }
 
 
 def bash(script: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """The script from an unrelated folder."""
-    return subprocess.run(["bash", str(script)], capture_output=True, text=True, env=environment(**more), cwd="/", timeout=30, check=False)
+    return subprocess.run(
+        ["bash", str(script)], capture_output=True, text=True, env=environment(**more), cwd="/", timeout=30, check=False
+    )
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = 15) -> None:
@@ -141,7 +152,9 @@ def _hears_sigint() -> None:
 def started(root: Path, command: Sequence[str], **more: Any) -> Iterator[subprocess.Popen[str]]:
     """The command as a process; it, and whatever still works in ``root``, is gone afterwards, also after a failure."""
     # a shell that inherits SIGINT ignored, as background jobs do, cannot trap it: tests run that way too
-    process: subprocess.Popen[str] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=_hears_sigint, **more)
+    process: subprocess.Popen[str] = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, preexec_fn=_hears_sigint, **more
+    )
     try:
         yield process
     finally:

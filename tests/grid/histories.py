@@ -16,10 +16,28 @@ from grid.engine.states.run_files import Claim, Damaged, Record
 T0 = 1_000_000.0
 SKEW_S = LAG_S = 60.0
 OLD_S = 40.0
-SLURMD_TIMEOUT_S = 120.0  # a node is silent for longer (300 s by default) before SLURM gives it up: what runs there began before
+SLURMD_TIMEOUT_S = (
+    120.0  # a node is silent for longer (300 s by default) before SLURM gives it up: what runs there began before
+)
 HELD = 4  # the exit code of a run whose folder another process has
-CUTS = ("term", "kill", "cancel_term", "cancel_kill", "timeout", "oom", "node_fail", "node_fail_requeue", "script_fails")
-WORDS = {"timeout": "TIMEOUT", "oom": "OUT_OF_MEMORY", "node_fail": "NODE_FAIL", "node_fail_requeue": "NODE_FAIL", "script_fails": "FAILED"}
+CUTS = (
+    "term",
+    "kill",
+    "cancel_term",
+    "cancel_kill",
+    "timeout",
+    "oom",
+    "node_fail",
+    "node_fail_requeue",
+    "script_fails",
+)
+WORDS = {
+    "timeout": "TIMEOUT",
+    "oom": "OUT_OF_MEMORY",
+    "node_fail": "NODE_FAIL",
+    "node_fail_requeue": "NODE_FAIL",
+    "script_fails": "FAILED",
+}
 
 
 @dataclass
@@ -119,7 +137,9 @@ class World:
         """The process of the run: its heartbeats and its end, by itself or by the cut."""
         random = self.random
         begun = start + random.uniform(0.5, 30)  # python and torch are being loaded
-        if begun < cut_at and any(begun < stop for _, stop in self.alive):  # the folder is in the hands of an earlier life
+        if begun < cut_at and any(
+            begun < stop for _, stop in self.alive
+        ):  # the folder is in the hands of an earlier life
             if random.random() < 0.7 or self.by_hand or element.may_run.times[-1] > begun:
                 return begun, HELD
             self._note(element, begun, 2)  # what it needs is not on this node
@@ -130,13 +150,21 @@ class World:
             return begun, 0
         self.attempt += 1
         natural = begun + random.choice([random.uniform(0, 60), random.uniform(0, 4000)])
-        is_cut_off = cut in ("node_fail", "node_fail_requeue") and begun < cut_at - SLURMD_TIMEOUT_S and random.random() < 0.7
+        is_cut_off = (
+            cut in ("node_fail", "node_fail_requeue") and begun < cut_at - SLURMD_TIMEOUT_S and random.random() < 0.7
+        )
         orphan_s = random.uniform(0, 2000) if is_cut_off else 0.0  # it lives on, out of the controller's reach
         stop = min(natural, cut_at + orphan_s)
         now = begun
         ids = dict(zip(("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"), element.name.split("_"), strict=True))
         ids |= {"SLURM_RESTART_COUNT": str(element.life)} if element.life else {}
-        record: dict[str, Any] = {"state": "running", "host": "n1", "pid": 77, "start": begun + self.node_s, "slurm": ids}
+        record: dict[str, Any] = {
+            "state": "running",
+            "host": "n1",
+            "pid": 77,
+            "start": begun + self.node_s,
+            "slurm": ids,
+        }
         while now < stop:
             self._write(now, {**record, "heartbeat": now + self.node_s})
             now += random.choice([2.0, 30.0, random.uniform(2, 400)])
@@ -151,7 +179,16 @@ class World:
         code = random.choice([0, 0, 0, 1, 3, 137])
         if code != 137:
             word = {0: "done", 1: "failed", 3: "diverged"}[code]
-            self._write(stop, {**record, "heartbeat": stop + self.node_s, "state": word, "exit_code": code, "failure": {"message": "why"}})
+            self._write(
+                stop,
+                {
+                    **record,
+                    "heartbeat": stop + self.node_s,
+                    "state": word,
+                    "exit_code": code,
+                    "failure": {"message": "why"},
+                },
+            )
         if code == 0:
             self.finished.append(stop)
         else:
@@ -218,8 +255,12 @@ class World:
         events = [time for line in (element.queue, element.ledger) for time in line.times if time > at]
         events += [stop for _, stop in self.alive if stop > at]
         if events and self.random.random() < 0.6:
-            return min(events) + self.random.choice([self.random.uniform(0, 10), self.random.uniform(0, 60), self.random.uniform(0, 700)])
-        return at + self.random.choice([self.random.uniform(0, 20), self.random.uniform(0, 300), self.random.uniform(0, 2000)])
+            return min(events) + self.random.choice(
+                [self.random.uniform(0, 10), self.random.uniform(0, 60), self.random.uniform(0, 700)]
+            )
+        return at + self.random.choice(
+            [self.random.uniform(0, 20), self.random.uniform(0, 300), self.random.uniform(0, 2000)]
+        )
 
     # --- what is seen ---
 
@@ -233,7 +274,11 @@ class World:
         if self.by_hand:
             return None
         element = self.elements[-1]
-        code, life, when = element.ledger.at(at - self.random.choice([0.0, LAG_S, self.random.uniform(0, LAG_S)])) or (None, 0, 0.0)
+        code, life, when = element.ledger.at(at - self.random.choice([0.0, LAG_S, self.random.uniform(0, LAG_S)])) or (
+            None,
+            0,
+            0.0,
+        )
         name = None if self.random.random() < 0.1 else element.name
         cluster, recalled = self.random.choice(["", "here"]), bool(name and element.recalled.at(at))
         return Claim(name, element.submitted_at + self.observer_s, element.first, code, cluster, recalled, life, when)
@@ -263,7 +308,12 @@ class World:
         if found.queue.at(asked) is None:
             missed = self.random.uniform(found.queue.times[-1], asked)
         return Answer(
-            asked + self.observer_s, {}, ids=ids, cluster="here", missed={found.name: missed + self.observer_s}, keeps_s=keeps_s
+            asked + self.observer_s,
+            {},
+            ids=ids,
+            cluster="here",
+            missed={found.name: missed + self.observer_s},
+            keeps_s=keeps_s,
         ), job
 
     def failures(self, at: float) -> bool:

@@ -25,8 +25,19 @@ def failed(tmp_path: Path) -> Path:
     """A root where every run of the demo failed with such words."""
     for run in runs_of(load("demo", "demo").experiments(), tmp_path):
         prepare([run])
-        status = {"state": "failed", "step": 1, "steps": 2, "exit_code": 1, "end": time.time() - 9999, "heartbeat": time.time() - 9999}
-        status |= {"attempt": 1, "seconds": 1.0, "failure": {"signature": f"ValueError{RED}", "message": f"no {RED} here"}}
+        status = {
+            "state": "failed",
+            "step": 1,
+            "steps": 2,
+            "exit_code": 1,
+            "end": time.time() - 9999,
+            "heartbeat": time.time() - 9999,
+        }
+        status |= {
+            "attempt": 1,
+            "seconds": 1.0,
+            "failure": {"signature": f"ValueError{RED}", "message": f"no {RED} here"},
+        }
         (run.folder.path / "status.json").write_text(json.dumps(status))
         run.folder.log.write_text(f"a line {RED}\nValueError: no {RED} here\n")
     return tmp_path
@@ -53,10 +64,21 @@ def test_reports() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", ["--mem lots", "--time soon", "--account 'a b'", "--qos '\"'", "--constraint 'a b'", "--exclude '$(x)'", "--cluster_args 3,0"]
+    "bad",
+    [
+        "--mem lots",
+        "--time soon",
+        "--account 'a b'",
+        "--qos '\"'",
+        "--constraint 'a b'",
+        "--exclude '$(x)'",
+        "--cluster_args 3,0",
+    ],
 )
 @pytest.mark.parametrize("cluster", ["slurm", "local"])
-def test_the_original_command_checks_before_it_writes(bad: str, cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_original_command_checks_before_it_writes(
+    bad: str, cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = shlex.split(f"--grid demo --run_name demo --cluster {cluster} {bad}")
     assert grid_run.main(words, tmp_path) == 2
     printed = capsys.readouterr()

@@ -12,7 +12,15 @@ import pytest
 
 from tests.fake_slurm import processes
 from tests.fake_slurm.cluster import Slurm, cluster
-from tests.fake_slurm.text import expand_hosts, fold_hosts, parse_array, parse_limit, parse_megabytes, short_duration, tasks_text
+from tests.fake_slurm.text import (
+    expand_hosts,
+    fold_hosts,
+    parse_array,
+    parse_limit,
+    parse_megabytes,
+    short_duration,
+    tasks_text,
+)
 
 ROOT = Path(__file__).parents[2]
 # Tells what it hears, then waits for more; a child does the waiting, so that the trap runs at once.
@@ -34,7 +42,12 @@ def submit(slurm: Slurm, folder: Path, script: str, *options: str) -> str:
     path = folder / "script.sh"
     path.write_text(script)
     done = slurm.run(
-        "sbatch", "--parsable", "--output=%A_%a.log" if "-a" in options else "--output=%j.log", *options, str(path), cwd=folder
+        "sbatch",
+        "--parsable",
+        "--output=%A_%a.log" if "-a" in options else "--output=%j.log",
+        *options,
+        str(path),
+        cwd=folder,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -90,7 +103,9 @@ def test_one_element_is_requeued_and_its_siblings_stay(tmp_path):
         again = slurm.run("sacct", "-D", "-X", "-P", "-n", "-o", "JobID,State", "-j", f"{job}_1").stdout
         number = next(item["id"] for item in slurm.jobs(job) if item["task"] == 2)
         assert str(number) == job
-        assert slurm.run("scontrol", "requeue", job).returncode == 0  # the trap: the id of the last element is the array's
+        assert (
+            slurm.run("scontrol", "requeue", job).returncode == 0
+        )  # the trap: the id of the last element is the array's
         slurm.wait(job, state="PENDING", restarts=1)
     assert reason == f"{job}_1 BeginTime\n"
     assert others == [("RUNNING", 0), ("RUNNING", 0)]
@@ -120,7 +135,10 @@ def test_preempted_jobs_are_requeued_only_where_they_may_be(tmp_path):
 
 
 def test_a_time_limit_warns_the_batch_shell_alone_then_ends_the_job(tmp_path):
-    child = "python3 -c 'import signal, time; signal.signal(signal.SIGUSR2, lambda *a: print(\"child heard\", flush=True)); time.sleep(60)'"
+    child = (
+        'python3 -c \'import signal, time; signal.signal(signal.SIGUSR2, lambda *a: print("child heard", '
+        "flush=True)); time.sleep(60)'"
+    )
     script = LISTEN.replace("sleep 60 &", f"{child} &").replace("exit 75", "wait")
     with cluster(tmp_path, second=0.01) as slurm:
         job = submit(slurm, tmp_path, script, "--time=2", "--signal=B:USR2@60")
@@ -176,11 +194,20 @@ def test_dependencies_holds_and_cancelling(tmp_path):
         slurm.run("scancel", held, waiting)
         slurm.wait()
         found = states(slurm, f"{bad},{waiting},{killed},{anyway},{held}")
-        unknown = [slurm.run(*words) for words in (["scancel", "99"], ["scontrol", "requeue", "99"], ["scontrol", "requeue", "99_1"])]
+        unknown = [
+            slurm.run(*words)
+            for words in (["scancel", "99"], ["scontrol", "requeue", "99"], ["scontrol", "requeue", "99_1"])
+        ]
         unseen = slurm.run("sacct", "-X", "-P", "-n", "-o", "JobID").stdout.split()
     assert reasons == [f"{waiting} DependencyNeverSatisfied", f"{held}_[3-5] JobHeldUser"]
     by = f"CANCELLED by {os.getuid()}|0:0"
-    assert found[:5] == [f"{bad}_0|COMPLETED|0:0", f"{bad}_1|FAILED|3:0", f"{waiting}|{by}", f"{killed}|{by}", f"{anyway}|COMPLETED|0:0"]
+    assert found[:5] == [
+        f"{bad}_0|COMPLETED|0:0",
+        f"{bad}_1|FAILED|3:0",
+        f"{waiting}|{by}",
+        f"{killed}|{by}",
+        f"{anyway}|COMPLETED|0:0",
+    ]
     assert found[5:] == [f"{held}_4|COMPLETED|0:0", f"{held}_[3,5]|{by}"]
     assert [(done.returncode, done.stderr) for done in unknown] == [
         (0, ""),
@@ -231,7 +258,13 @@ def test_without_accounting_and_without_a_controller(tmp_path):
         assert (unknown.returncode, unknown.stderr) == (1, "slurm_load_jobs error: Invalid job id specified\n")
         assert slurm.run("squeue", "-h", "-j", f"99,{job}", "-o", "%i").stdout == f"{job}_0\n"
         slurm.controller_down()
-        for words in (["squeue"], ["scontrol", "show", "job", job], ["scancel", job], ["sinfo"], ["sbatch", str(tmp_path / "script.sh")]):
+        for words in (
+            ["squeue"],
+            ["scontrol", "show", "job", job],
+            ["scancel", job],
+            ["sinfo"],
+            ["sbatch", str(tmp_path / "script.sh")],
+        ):
             done = slurm.run(*words)
             assert done.returncode == 1 and "Unable to contact slurm controller (connect failure)" in done.stderr, words
         slurm.controller_up()
@@ -256,12 +289,18 @@ echo "code $?"
         slurm.wait(job)
     lines = (tmp_path / f"{job}.log").read_text().splitlines()
     assert lines[:5] == ["0 0 0 4 a1", "1 1 0 4 a1", "2 0 1 4 a2", "3 1 1 4 a2", "a1"]
-    assert "srun: error: a1: task 1: Exited with exit code 7" in lines and "task heard" in lines and lines[-1] == "code 4"
+    assert (
+        "srun: error: a1: task 1: Exited with exit code 7" in lines and "task heard" in lines and lines[-1] == "code 4"
+    )
 
 
 def test_nothing_is_left_behind_not_even_by_a_test_that_fails(tmp_path):
     with pytest.raises(ZeroDivisionError), cluster(tmp_path) as slurm:
-        submit(slurm, tmp_path, "#!/bin/bash\nsetsid sleep 61 &\ntrap '' TERM\n(trap '' TERM; : > started.x.0; sleep 61) & wait\n")
+        submit(
+            slurm,
+            tmp_path,
+            "#!/bin/bash\nsetsid sleep 61 &\ntrap '' TERM\n(trap '' TERM; : > started.x.0; sleep 61) & wait\n",
+        )
         appear(tmp_path / "started.x.0")
         assert len(processes.of_job(f"{slurm.folder}:")) >= 3
         raise ZeroDivisionError
@@ -292,7 +331,12 @@ exports="$({sys.executable} -m tests.fake_slurm up "$folder" --cpus 2)"; eval "$
 trap '{sys.executable} -m tests.fake_slurm down "$folder"' EXIT
 sbatch --parsable --output=/dev/null --wrap 'sleep 60'; scancel 1; squeue -h -t all -o %i"""
     done = subprocess.run(
-        ["bash", "-c", program, "bash", str(tmp_path / "it's here")], capture_output=True, text=True, cwd=ROOT, timeout=20, check=False
+        ["bash", "-c", program, "bash", str(tmp_path / "it's here")],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=20,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n1\n", "")
     assert processes.of_job(f"{tmp_path}") == []
@@ -311,7 +355,12 @@ def test_notations():
     assert expand_hosts("n[1-3,07],m") == ["n1", "n2", "n3", "n07", "m"]
     assert fold_hosts(["n1", "n2", "n4", "m"]) == "n[1-2,4],m"
     assert fold_hosts(["127.0.0.1", "127.0.0.2"]) == "127.0.0.[1-2]"
-    assert [short_duration(seconds) for seconds in (9, 3600, 90000, None)] == ["0:09", "1:00:00", "1-01:00:00", "UNLIMITED"]
+    assert [short_duration(seconds) for seconds in (9, 3600, 90000, None)] == [
+        "0:09",
+        "1:00:00",
+        "1-01:00:00",
+        "UNLIMITED",
+    ]
 
 
 # --- limits, nodes and ids ----------------------------------------------------------------------------------------
@@ -324,7 +373,14 @@ def test_as_many_jobs_as_the_controller_keeps(tmp_path: Path) -> None:
         told = slurm.run("sbatch", "--test-only", stdin=f"{BASH}true\n")
         assert (told.returncode, told.stderr) == (1, "allocation failure: Resource temporarily unavailable\n")
         with pytest.raises(subprocess.TimeoutExpired):
-            subprocess.run([slurm.folder / "bin/sbatch"], input=f"{BASH}true\n", text=True, env=slurm.environ, timeout=1.5, check=False)
+            subprocess.run(
+                [slurm.folder / "bin/sbatch"],
+                input=f"{BASH}true\n",
+                text=True,
+                env=slurm.environ,
+                timeout=1.5,
+                check=False,
+            )
         slurm.configure(max_job_count=7)
         assert slurm.run("sbatch", stdin=f"{BASH}true\n").returncode == 0
 
@@ -332,7 +388,10 @@ def test_as_many_jobs_as_the_controller_keeps(tmp_path: Path) -> None:
 def test_nodes_on_which_nothing_may_start(tmp_path: Path) -> None:
     with cluster(tmp_path, nodes=2) as slurm:
         slurm.run("scontrol", "update", "NodeName=n1,n2", "State=DRAIN", "Reason=repair")
-        assert slurm.run("sinfo", "-h", "-N", "-o", "%N|%T|%c|%m|%G").stdout == "n1|drained|4|256000|(null)\nn2|drained|4|256000|(null)\n"
+        assert (
+            slurm.run("sinfo", "-h", "-N", "-o", "%N|%T|%c|%m|%G").stdout
+            == "n1|drained|4|256000|(null)\nn2|drained|4|256000|(null)\n"
+        )
         assert "node configuration is not available" in slurm.run("sbatch", "--test-only", stdin=f"{BASH}true\n").stderr
         assert slurm.run("sbatch", stdin=f"{BASH}true\n").returncode == 0, "and waits"
         slurm.resume_node("n2")
@@ -345,7 +404,9 @@ def test_suspended_dropped_and_forgotten(tmp_path: Path) -> None:
         slurm.run("sbatch", "--array=0-3", stdin=f"{BASH}sleep 30\n")
         slurm.wait("1_0", state="RUNNING")
         slurm.run("scancel", "1_2")
-        assert [job["name"] for job in slurm.jobs()] == ["1_[1,3]", "1_0"], "an element that waited beside others leaves no trace"
+        assert [job["name"] for job in slurm.jobs()] == ["1_[1,3]", "1_0"], (
+            "an element that waited beside others leaves no trace"
+        )
         slurm.run("scontrol", "suspend", "1_0")
         assert slurm.run("squeue", "-h", "-j", "1_0", "-o", "%T").stdout == "SUSPENDED\n"
         slurm.run("scontrol", "resume", "1_0")

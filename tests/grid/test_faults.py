@@ -48,7 +48,10 @@ def test_two_terminals_at_once(chunked: Bench) -> None:
     said = [(*process.communicate(timeout=60), process.returncode) for process in both]
     assert 0 in {code for *_, code in said}, said
     for out, err, code in said:
-        assert (code, err) == (0, "") or (code == 2 and "right now: wait for it" in err and err.count("\n") == 1), (out, err)
+        assert (code, err) == (0, "") or (code == 2 and "right now: wait for it" in err and err.count("\n") == 1), (
+            out,
+            err,
+        )
     with ledger.only_one(chunked.root, "tiny"):
         for command in ("submit", "retry --yes", "cancel --yes"):
             chunked.refused(command, "is submitting, retrying or cancelling runs of tiny right now")
@@ -78,7 +81,9 @@ def test_after_a_refusal_another_plan_takes_the_rest(chunked: Bench) -> None:
 
 
 @pytest.mark.parametrize("heard", [True, False])
-def test_the_same_submit_goes_on_after_a_lost_reply(chunked: Bench, heard: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_submit_goes_on_after_a_lost_reply(
+    chunked: Bench, heard: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chunked.good("plan")
     if heard:
         chunked.slurm.swallow_reply(after=1)
@@ -135,7 +140,9 @@ submission.Submission.save = noted
 """
 
 
-@pytest.mark.parametrize(("moment", "left", "sbatches"), [("before sbatch", 2, 3), ("after sbatch", 1, 3), ("after the record", 1, 3)])
+@pytest.mark.parametrize(
+    ("moment", "left", "sbatches"), [("before sbatch", 2, 3), ("after sbatch", 1, 3), ("after the record", 1, 3)]
+)
 def test_the_submitting_process_is_killed(chunked: Bench, moment: str, left: int, sbatches: int) -> None:
     chunked.good("plan")
     process = chunked.apart("submit", KILL.format(moment=moment))
@@ -153,7 +160,9 @@ def test_sbatch_outlives_the_process_that_called_it(here: Bench, tmp_path: Path)
     slow.write_text(f'#!/bin/sh\ncase "$*" in *--parsable*) {waits} ;; esac\nexec {real} "$@"\n')
     slow.chmod(0o755)
     here.good("plan")
-    process = here.apart("submit", env={**os.environ, "PATH": f"{slow.parent}{os.pathsep}{os.environ['PATH']}"}, start_new_session=True)
+    process = here.apart(
+        "submit", env={**os.environ, "PATH": f"{slow.parent}{os.pathsep}{os.environ['PATH']}"}, start_new_session=True
+    )
     try:
         fake.until((tmp_path / "called").exists, "sbatch was not called", 30)
         process.kill()

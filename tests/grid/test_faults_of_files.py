@@ -97,7 +97,9 @@ def test_damaged_run_folders(here: Bench) -> None:
 
 
 def _writes(patch: pytest.MonkeyPatch, fails: Callable[[Path, int], bool]) -> list[str]:
-    """Names of the files that are written, in order; those that ``fails`` chooses (by path and number) meet a full disk."""
+    """Names of the files that are written, in order; those that ``fails`` chooses (by path and number) meet a full
+    disk.
+    """
     names: list[str] = []
 
     def wrap(real: Callable[..., int]) -> Callable[..., int]:
@@ -124,7 +126,9 @@ def test_the_disk_is_full_at_any_moment(here: Bench, monkeypatch: pytest.MonkeyP
         here.good("submit")
     assert sum("submission.json" in name for name in names) == 3
     left = 1  # the job of the first submission
-    for number in (number for number, name in enumerate(names) if "submission.json" in name or name not in names[:number]):
+    for number in (
+        number for number, name in enumerate(names) if "submission.json" in name or name not in names[:number]
+    ):
         name = names[number]
         for folder in ("jobs", "runs"):
             shutil.rmtree(here.root / folder)
@@ -255,7 +259,9 @@ def test_what_a_partition_cannot_give(tmp_path: Path, capsys: pytest.CaptureFixt
     with bench.bench(tmp_path, capsys, opinion=True, partitions={"short": {"max_time": "30:00"}, "long": {}}) as here:
         site = tmp_path / "site.yaml"
         site.write_text("partitions:\n  short: {max_time: '30:00', mem: 4GB}\n  long: {mem: 8GB}\n")
-        here.refused(f"plan --site {site} --partition short", "time=01:00:00: at most 00:30:00", "partitions that can: long")
+        here.refused(
+            f"plan --site {site} --partition short", "time=01:00:00: at most 00:30:00", "partitions that can: long"
+        )
         here.refused(f"plan --site {site} --partition sohrt", "did you mean 'short'?")
         here.refused("plan --mem 3x", "mem='3x'")
         here.refused("plan --parallel 2", "--parallel 2")

@@ -74,7 +74,9 @@ def _go(here: Bench, *seeds: int) -> None:
         (path / "go").touch()
 
 
-def test_runs_that_step_on_beside_the_next_life_of_their_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_that_step_on_beside_the_next_life_of_their_jobs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with bench.bench(tmp_path, capsys, nodes=2, cpus=3, requeue_delay_s=1) as here:
         here.behave({1: "go", 2: "go", 3: "go"})
         here.good("plan --per_script 2")
@@ -84,7 +86,9 @@ def test_runs_that_step_on_beside_the_next_life_of_their_jobs(tmp_path: Path, ca
         here.slurm.lose_node(node)
         here.until_started(ONCE)  # the second life of its job passes the first run over
         _go(here, 3)
-        fake.until(lambda: here.slurm.jobs(here.element(1))[0]["restarts"] == 2, "its job did not ask to look again", 30)
+        fake.until(
+            lambda: here.slurm.jobs(here.element(1))[0]["restarts"] == 2, "its job did not ask to look again", 30
+        )
         states = here.states()
         assert {states[1], states[2]} <= {"running", "pending"}, states
         assert "nothing to retry" in here.good("retry --yes --code")
@@ -188,7 +192,9 @@ def _edit_resources(made: Bench) -> None:
 def _status(made: Bench, number: int, **values: object) -> None:
     run = runs_of(named(str(made.family), "tiny")[1], made.root)[number]
     prepare([run])
-    run.folder.status.write_text(json.dumps({"host": "elsewhere", "pid": 1, "heartbeat": time.time(), "step": 1, "steps": 7, **values}))
+    run.folder.status.write_text(
+        json.dumps({"host": "elsewhere", "pid": 1, "heartbeat": time.time(), "step": 1, "steps": 7, **values})
+    )
 
 
 def test_the_world_moves_between_plan_and_submit(here: Bench) -> None:
@@ -197,7 +203,10 @@ def test_the_world_moves_between_plan_and_submit(here: Bench) -> None:
         (_edit_sweep, "1 no longer to be submitted (qsgd-3b-cnn-digits-s3"),
         (_edit_resources, "other resources for 2"),
         (lambda made: _status(made, 0, state="running"), "1 no longer to be submitted (qsgd-3b-cnn-digits-s1"),
-        (lambda made: _status(made, 1, state="done", exit_code=0), "1 no longer to be submitted (qsgd-3b-cnn-digits-s2"),
+        (
+            lambda made: _status(made, 1, state="done", exit_code=0),
+            "1 no longer to be submitted (qsgd-3b-cnn-digits-s2",
+        ),
     ]
     for move, words in moves:
         here.good("plan")

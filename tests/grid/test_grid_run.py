@@ -20,7 +20,9 @@ from settings import run_identity
 from tests.grid import fake
 
 ROOT = Path(__file__).parents[2]
-ORIGINAL = shlex.split("--prefix exp --cluster slurm --run_name cifar10_full_resnet32 --grid nuq --cluster_args 38,1,p100")
+ORIGINAL = shlex.split(
+    "--prefix exp --cluster slurm --run_name cifar10_full_resnet32 --grid nuq --cluster_args 38,1,p100"
+)
 
 
 def test_the_original_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,7 +32,8 @@ def test_the_original_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     output = capsys.readouterr().out
     assert "wrote jobs/exp_0.sh .. jobs/exp_37.sh" in output
     assert (
-        "hint: 29 scripts are empty, jobs/exp_9.sh and on: the sweep has 9 experiments, and the original too writes as many scripts "
+        "hint: 29 scripts are empty, jobs/exp_9.sh and on: the sweep has 9 experiments, and the original too writes "
+        "as many scripts "
         "as it is told; --cluster_args 9,1,p100 would do"
     ) in output
     assert "wrote jobs/exp_slurm.sbatch (array 0-37)" in output
@@ -53,12 +56,16 @@ def test_it_imports_no_torch(tmp_path: Path) -> None:
     heavy = "[m for m in sys.modules if m.partition('.')[0] in ('torch', 'train', 'pandas', 'matplotlib')]"
     call = f"grid_run.main(sys.argv[1:], pathlib.Path({str(tmp_path)!r}))"
     program = f"import sys, pathlib, grid_run; code = {call}; print({heavy}); sys.exit(code)"
-    done = subprocess.run([sys.executable, "-c", program, *ORIGINAL], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program, *ORIGINAL], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_fewer_scripts_than_experiments_offset_and_no_sbatch_for_local(tmp_path: Path) -> None:
-    words = shlex.split("--grid nuq --run_name mnist --cluster local --cluster_args 4 --run0_id 10 --prefix m --set data_dir=/data")
+    words = shlex.split(
+        "--grid nuq --run_name mnist --cluster local --cluster_args 4 --run0_id 10 --prefix m --set data_dir=/data"
+    )
     assert grid_run.main(words, tmp_path) == 0
     assert {path.name for path in (tmp_path / "jobs").iterdir()} == {"m_10.sh", "m_11.sh", "m_12.sh", "m_13.sh", "logs"}
     shares = [(tmp_path / "jobs" / f"m_{number}.sh").read_text().count("\n  runs/mnist/") for number in range(10, 14)]
@@ -69,7 +76,8 @@ def test_fewer_scripts_than_experiments_offset_and_no_sbatch_for_local(tmp_path:
 
 def test_offset_and_cap_reach_the_array(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = shlex.split(
-        "--grid nuq --run_name mnist --cluster_args 4,2 --run0_id 999 --max_running 3 --gpus 0 --time 5:00 --mem 2G --cpus 1"
+        "--grid nuq --run_name mnist --cluster_args 4,2 --run0_id 999 --max_running 3 --gpus 0 --time 5:00 --mem 2G "
+        "--cpus 1"
     )
     assert grid_run.main(words, tmp_path) == 0
     text = (tmp_path / "jobs" / "exp_slurm.sbatch").read_text()
@@ -117,7 +125,8 @@ def test_run_and_status(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     root = fake.checkout(tmp_path / "co", {2: 3})
     user = tmp_path / "mine.py"
     user.write_text(
-        "from grid.engine.sweep import Sweep, point\ndef two() -> Sweep:\n    return Sweep([point('A', method='qsgd')], seeds=(1, 2))\n"
+        "from grid.engine.sweep import Sweep, point\ndef two() -> Sweep:\n    return Sweep([point('A', "
+        "method='qsgd')], seeds=(1, 2))\n"
     )
     assert grid_run.main(["status", str(user), "two"], root) == 0
     assert capsys.readouterr().out.endswith("2 new\n")
@@ -125,7 +134,10 @@ def test_run_and_status(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     capsys.readouterr()
     assert grid_run.main(["status", str(user), "two"], root) == 0
     rows = capsys.readouterr().out
-    assert [row.split()[:4] for row in rows.splitlines()[1:3]] == [["A", "1", "done", "3/7"], ["A", "2", "diverged", "3/7"]]
+    assert [row.split()[:4] for row in rows.splitlines()[1:3]] == [
+        ["A", "1", "done", "3/7"],
+        ["A", "2", "diverged", "3/7"],
+    ]
     assert "\n1 done, 1 diverged\n" in rows
     assert rows.endswith("incomplete: 1 cell of the seed axis of 1\n  A: seeds 2 missing, 1 done\n")
     assert grid_run.main(["status", str(user), "two", "--seeds", "1"], root) == 0
@@ -145,10 +157,16 @@ def test_dry_run_passes_the_experiment_and_the_exit_code_on(tmp_path: Path, capf
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("shwo nuq mnist", "unknown command 'shwo'; did you mean 'show'? (legal: cancel, collect, dry-run, failures, list, logs, "),
+        (
+            "shwo nuq mnist",
+            "unknown command 'shwo'; did you mean 'show'? (legal: cancel, collect, dry-run, failures, list, logs, ",
+        ),
         ("--grid nuk --run_name mnist", "unknown grid 'nuk'; did you mean 'nuq'?"),
         ("--grid nuq --run_name cifar10_full_resnet23", "did you mean 'cifar10_full_resnet32'?"),
-        ("--grid nuq --run_name mnist --cluster slrm", "unknown cluster 'slrm'; did you mean 'slurm'? (legal: local, slurm)"),
+        (
+            "--grid nuq --run_name mnist --cluster slrm",
+            "unknown cluster 'slrm'; did you mean 'slurm'? (legal: local, slurm)",
+        ),
         ("--grid nuq --run_name mnist --cluster_args 0,1", "--cluster_args 0,1: must be"),
         ("--grid nuq --run_name mnist --cluster_args 3,1,a b", "is no name of a partition"),
         ("--grid nuq --run_name mnist --cluster_args 3,1,a,b", "must be N[,RANKS[,PARTITION]]"),
@@ -164,7 +182,9 @@ def test_dry_run_passes_the_experiment_and_the_exit_code_on(tmp_path: Path, capf
         ("show demo demo ALL", "unknown experiment 'ALL'; did you mean 'ALQ'? (legal: 1..30"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(words: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    words: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert grid_run.main(words.replace("a b", "a\tb").split(" "), tmp_path) == 2
     errors = capsys.readouterr().err
     assert sentence.replace("a b", "a\tb") in errors
@@ -191,14 +211,18 @@ BROKEN = [
 
 @pytest.mark.parametrize(("body", "sentence"), BROKEN)
 @pytest.mark.parametrize(
-    "command", ["show {} mine", "dry-run {} mine", "run {} mine", "status {} mine", "list {}", "--grid {} --run_name mine"]
+    "command",
+    ["show {} mine", "dry-run {} mine", "run {} mine", "status {} mine", "list {}", "--grid {} --run_name mine"],
 )
 def test_a_broken_file_of_your_own_is_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, body: str, sentence: str
 ) -> None:
     user, root = tmp_path / "mine.py", tmp_path / "co"
     root.mkdir()
-    user.write_text(f"from __future__ import annotations\nfrom grid.engine.sweep import Sweep, point\ndef mine() -> Sweep:\n    {body}\n")
+    user.write_text(
+        f"from __future__ import annotations\nfrom grid.engine.sweep import Sweep, point\ndef mine() -> Sweep:\n    "
+        f"{body}\n"
+    )
     assert grid_run.main(command.format(user).split(), root) == 2
     errors = capsys.readouterr().err
     assert sentence in errors
@@ -208,22 +232,34 @@ def test_a_broken_file_of_your_own_is_one_sentence(
 
 @pytest.mark.parametrize("others", ["", "def other() -> Sweep:\n    return study()\n"])
 @pytest.mark.parametrize("command", ["show {} study", "plan {} study", "run {} study"])
-def test_a_sweep_that_does_not_say_so_is_told_how(command: str, others: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_that_does_not_say_so_is_told_how(
+    command: str, others: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     user = tmp_path / "mine.py"
-    user.write_text(f"from grid.engine.sweep import Sweep, point\ndef study():\n    return Sweep([point(method='alq')])\n{others}")
+    user.write_text(
+        f"from grid.engine.sweep import Sweep, point\ndef study():\n    return Sweep([point(method='alq')])\n{others}"
+    )
     assert grid_run.main(command.format(user).split(), tmp_path) == 2
     assert "study() does not say that it makes a sweep: write `def study() -> Sweep:`" in capsys.readouterr().err
 
 
 def test_a_sweep_takes_a_count_of_seeds(tmp_path: Path) -> None:
     user = tmp_path / "mine.py"
-    user.write_text("from grid.engine.sweep import Sweep, point\ndef mine() -> Sweep:\n    return Sweep([point(method='alq')], seeds=2)\n")
+    user.write_text(
+        "from grid.engine.sweep import Sweep, point\ndef mine() -> Sweep:\n    return Sweep([point(method='alq')], "
+        "seeds=2)\n"
+    )
     sweep = load(str(user), "mine")
     assert [item.seed for item in sweep.experiments()] == [1, 2]
-    assert [item.name for item in sweep.experiments()] == [item.name for item in load(str(user), "mine", seeds=(1, 2)).experiments()]
+    assert [item.name for item in sweep.experiments()] == [
+        item.name for item in load(str(user), "mine", seeds=(1, 2)).experiments()
+    ]
 
 
-SHARED = "from grid.engine.sweep import Sweep, point\ndef tiny() -> Sweep:\n    return Sweep([point(method='qsgd', steps={})]{})\n"
+SHARED = (
+    "from grid.engine.sweep import Sweep, point\ndef tiny() -> Sweep:\n    return Sweep([point(method='qsgd', "
+    "steps={})]{})\n"
+)
 
 
 def test_two_files_do_not_share_a_folder_silently(
@@ -262,7 +298,8 @@ def test_plan_without_sbatch_does_not_send_to_submit(
     said = capsys.readouterr().out
     assert "next: " not in said
     assert said.endswith(
-        "submit needs sbatch, which is not here; on this machine: python grid_run.py run demo demo --seeds 1, --set steps=3\n"
+        "submit needs sbatch, which is not here; on this machine: python grid_run.py run demo demo --seeds 1, --set "
+        "steps=3\n"
     )
 
 
@@ -270,7 +307,10 @@ def test_plan_without_sbatch_does_not_send_to_submit(
 def test_a_file_in_the_way_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str) -> None:
     (tmp_path / "runs").touch()
     assert grid_run.main(words.split(), tmp_path) == 2
-    assert capsys.readouterr().err == f"grid_run.py: {tmp_path / 'runs'} is a file, and a folder of that name is needed: move it away\n"
+    assert (
+        capsys.readouterr().err
+        == f"grid_run.py: {tmp_path / 'runs'} is a file, and a folder of that name is needed: move it away\n"
+    )
 
 
 def test_what_is_denied_names_the_owner(tmp_path: Path) -> None:
@@ -285,7 +325,9 @@ def test_jobs_being_a_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert f"{tmp_path / 'jobs'} is a file" in capsys.readouterr().err
 
 
-def test_submit_without_sbatch_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submit_without_sbatch_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert grid_run.main([*ORIGINAL, "--submit"], tmp_path) == 2
     assert "there is no sbatch on this machine" in capsys.readouterr().err
@@ -305,7 +347,9 @@ def test_every_option_has_help_text(words: list[str], tmp_path: Path, monkeypatc
     seen: list[argparse.Action] = []
     parse = argparse.ArgumentParser.parse_known_args
     monkeypatch.setattr(
-        argparse.ArgumentParser, "parse_known_args", lambda self, *rest: (seen.extend(self._actions), parse(self, *rest))[1]
+        argparse.ArgumentParser,
+        "parse_known_args",
+        lambda self, *rest: (seen.extend(self._actions), parse(self, *rest))[1],
     )
     with pytest.raises(SystemExit):
         grid_run.main(words, tmp_path)

@@ -16,8 +16,9 @@ from tests.grid.histories import T0, World
 @settings(max_examples=200)
 @given(st.integers(0, 2**40))
 def test_states_never_lie(seed: int) -> None:
-    """Whatever happens to a run and whatever of it is seen: never done without a finished run, never failed without a failure, and
-    never started once it has finished, or while a process of it, or a job that will start one, can exist."""
+    """Whatever happens to a run and whatever of it is seen: never done without a finished run, never failed without a
+    failure, and never started once it has finished, or while a process of it, or a job that will start one, can exist.
+    """
     random = Random(seed)
     world = World(random, by_hand=random.random() < 0.3)
     at = T0
@@ -41,7 +42,9 @@ def test_states_never_lie(seed: int) -> None:
             assert found.word == "done", context
         if found.word in ("failed", "diverged"):
             assert world.failures(at), context
-        if found.may_start and not (world.by_hand and (record is None or answer is None)):  # nobody wrote down what was done by hand
+        if found.may_start and not (
+            world.by_hand and (record is None or answer is None)
+        ):  # nobody wrote down what was done by hand
             assert not world.can_be_alive(at), context
             assert not any(end <= at for end in world.finished), context
             all_over = at > max(item.over_at for item in world.elements)

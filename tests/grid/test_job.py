@@ -35,7 +35,10 @@ def test_a_share_goes_on_after_a_failure_and_skips_what_is_done(tmp_path: Path) 
     first = _job(root, [run.run_dir for run in runs])
     assert first.returncode == 1
     assert [run.state().word for run in runs] == ["done", "failed", "diverged", "done"]
-    assert f"2 of 4 failed (exit code, folder; see stdout.log there):\n  1 {runs[1].run_dir}\n  3 {runs[2].run_dir}\n" in first.stdout
+    assert (
+        f"2 of 4 failed (exit code, folder; see stdout.log there):\n  1 {runs[1].run_dir}\n  3 {runs[2].run_dir}\n"
+        in first.stdout
+    )
     (root / "behaviour.json").write_text("{}")
     second = _job(root, [run.run_dir for run in runs])
     assert second.returncode == 0
@@ -76,12 +79,17 @@ def test_deal_is_round_robin(items: list[int], shares: int) -> None:
 
 
 def _stop_in(root: Path, path: Path, run: Any, *, ended: tuple[str, ...] = (), **more: str) -> int:
-    """Start the script, signal it once this run has begun and others have ended with these codes, and give its exit code."""
+    """Start the script, signal it once this run has begun and others have ended with these codes, and give its exit
+    code.
+    """
     ledger = path.with_suffix(".ended")
     with fake.started(root, ["bash", str(path)], env=fake.environment(**more)) as process:
         fake.until((run.folder.path / "started").exists, "the run did not start")
         for code in ended:
-            fake.until(lambda code=code: ledger.exists() and f"\n{code} " in f"\n{ledger.read_text()}", f"no run ended with {code}")
+            fake.until(
+                lambda code=code: ledger.exists() and f"\n{code} " in f"\n{ledger.read_text()}",
+                f"no run ended with {code}",
+            )
         process.send_signal(signal.SIGUSR2)
         process.communicate(timeout=15)
     return process.returncode
@@ -98,7 +106,9 @@ def test_after_a_requeue_what_failed_is_not_run_again(tmp_path: Path, parallel: 
     runs = fake.runs(root, 4)
     path = root / "jobs" / "x_0.sh"
     path.parent.mkdir()
-    path.write_text(job_script("s", [run.run_dir for run in runs], from_script(1), Resources(gpus=0), parallel=parallel))
+    path.write_text(
+        job_script("s", [run.run_dir for run in runs], from_script(1), Resources(gpus=0), parallel=parallel)
+    )
     assert _stop_in(root, path, runs[2], ended=("7", "0")) == 75  # with two at a time the signal might come before
     ledger = path.with_suffix(".ended")
     codes = [line.split()[0] for line in ledger.read_text().splitlines()]
@@ -109,7 +119,9 @@ def test_after_a_requeue_what_failed_is_not_run_again(tmp_path: Path, parallel: 
     assert f"1 of 4 failed (exit code, folder; see stdout.log there):\n  7 {runs[0].run_dir}\n" in again.stdout
     begun = _begun(runs)
     assert begun[:3] == ["x", "x", "xx"]
-    assert begun[3] in (["x"] if parallel == 1 else ["x", "xx"]), "with two at a time it may have begun before the signal"
+    assert begun[3] in (["x"] if parallel == 1 else ["x", "xx"]), (
+        "with two at a time it may have begun before the signal"
+    )
     by_hand = fake.bash(path)
     assert by_hand.returncode == 0, "started anew, it runs what failed"
     assert _begun(runs) == ["xx", *begun[1:]]
@@ -132,7 +144,9 @@ def test_the_ledger_lies_beside_the_script_wherever_it_is_started_from(tmp_path:
     runs = fake.runs(root, 1)
     _job(root, [])
     (root / "jobs" / "x_0.sh").write_text(job_script("s", [runs[0].run_dir], from_script(1), 1))
-    subprocess.run(["bash", "x_0.sh"], cwd=root / "jobs", env=fake.environment(), check=True, capture_output=True, timeout=30)
+    subprocess.run(
+        ["bash", "x_0.sh"], cwd=root / "jobs", env=fake.environment(), check=True, capture_output=True, timeout=30
+    )
     assert (root / "jobs" / "x_0.ended").read_text() == f"0 {runs[0].run_dir}\n"
 
 
@@ -142,7 +156,9 @@ def test_a_run_in_other_hands_is_no_failure_and_is_looked_for_again(tmp_path: Pa
     runs = fake.runs(root, 3)
     path = root / "jobs" / "x_0.sh"
     path.parent.mkdir()
-    path.write_text(job_script("s", [run.run_dir for run in runs], from_script(1), Resources(gpus=0), parallel=parallel))
+    path.write_text(
+        job_script("s", [run.run_dir for run in runs], from_script(1), Resources(gpus=0), parallel=parallel)
+    )
     held = os.open(runs[0].folder.path, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
     first = fake.bash(path)
@@ -151,7 +167,9 @@ def test_a_run_in_other_hands_is_no_failure_and_is_looked_for_again(tmp_path: Pa
     assert "1 of 3 in the hands of other processes: asking to be requeued" in first.stdout
     assert f"1 of 3 failed (exit code, folder; see stdout.log there):\n  1 {runs[1].run_dir}\n" in first.stdout
     ledger = path.with_suffix(".ended")
-    assert sorted(ledger.read_text().splitlines()) == [f"0 {runs[2].run_dir}", f"1 {runs[1].run_dir}"], "it has not ended"
+    assert sorted(ledger.read_text().splitlines()) == [f"0 {runs[2].run_dir}", f"1 {runs[1].run_dir}"], (
+        "it has not ended"
+    )
     assert fake.bash(path, SLURM_RESTART_COUNT="1").returncode == 1
     assert ledger.read_text().splitlines()[-1] == f"0@1 {runs[0].run_dir}", "by the second life of the job"
     assert fake.bash(path, SLURM_RESTART_COUNT="2").returncode == 1, "what lives note is read again"
@@ -171,8 +189,12 @@ while settings["seed"] in ("1", "2", "3") and not os.path.exists("go"):
 """
 
 
-def _slots(root: Path, seeds: int, parallel: int, resources: Resources, behaviour: dict[int, int | str] | None = None) -> tuple[Path, Any]:
-    """A script of ``seeds`` runs whose first ones wait until ``parallel`` have begun, so that they run at the same time or not at all."""
+def _slots(
+    root: Path, seeds: int, parallel: int, resources: Resources, behaviour: dict[int, int | str] | None = None
+) -> tuple[Path, Any]:
+    """A script of ``seeds`` runs whose first ones wait until ``parallel`` have begun, so that they run at the same time
+    or not at all.
+    """
     fake.checkout(root, behaviour)
     before, found, after = fake.MAIN.partition("signal.signal(signal.SIGUSR2")
     assert found
@@ -202,7 +224,9 @@ GPUS = [
 
 
 @pytest.mark.parametrize(("outside", "resources", "inside"), GPUS)
-def test_three_at_a_time_each_with_its_own_gpus(tmp_path: Path, outside: str | None, resources: Resources, inside: list[str]) -> None:
+def test_three_at_a_time_each_with_its_own_gpus(
+    tmp_path: Path, outside: str | None, resources: Resources, inside: list[str]
+) -> None:
     path, runs = _slots(tmp_path / "it's here", 5, 3, resources)
     more = {"NPROC": "1"} | ({} if outside is None else {"CUDA_VISIBLE_DEVICES": outside})
     done = fake.bash(path, **more)
@@ -220,13 +244,18 @@ def test_one_failing_does_not_stop_the_others(tmp_path: Path) -> None:
     done = fake.bash(path)
     assert done.returncode == 1
     assert [run.state().word for run in runs] == ["failed", "done", "diverged", "done", "done"]
-    assert f"2 of 5 failed (exit code, folder; see stdout.log there):\n  1 {runs[0].run_dir}\n  3 {runs[2].run_dir}\n" in done.stdout
+    assert (
+        f"2 of 5 failed (exit code, folder; see stdout.log there):\n  1 {runs[0].run_dir}\n  3 {runs[2].run_dir}\n"
+        in done.stdout
+    )
     assert len(path.with_suffix(".ended").read_text().splitlines()) == 5
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("group", [False, True])
-def test_a_signal_reaches_every_slot_and_nothing_new_begins(tmp_path: Path, number: signal.Signals, group: bool) -> None:
+def test_a_signal_reaches_every_slot_and_nothing_new_begins(
+    tmp_path: Path, number: signal.Signals, group: bool
+) -> None:
     path, runs = _slots(tmp_path, 4, 3, Resources(gpus=0), {1: "wait", 2: "wait", 3: "wait"})
     with fake.started(tmp_path, ["bash", str(path)], env=fake.environment(), start_new_session=True) as process:
         fake.until(lambda: all((run.folder.path / "started").exists() for run in runs[:3]), "three runs did not start")
@@ -243,15 +272,20 @@ def test_a_signal_reaches_every_slot_and_nothing_new_begins(tmp_path: Path, numb
 
 def test_a_run_that_asks_for_a_requeue_by_itself_gets_it_when_the_others_are_through(tmp_path: Path) -> None:
     path, runs = _slots(tmp_path, 4, 2, Resources(gpus=0), {1: 75})
-    (tmp_path / "main.py").write_text((tmp_path / "main.py").read_text().replace('3: "diverged"', '3: "diverged", 75: "preempted"'))
+    (tmp_path / "main.py").write_text(
+        (tmp_path / "main.py").read_text().replace('3: "diverged"', '3: "diverged", 75: "preempted"')
+    )
     assert fake.bash(path).returncode == 75
     assert [run.state().word for run in runs][:2] == ["preempted", "done"]
 
 
 def test_a_killed_slot_is_a_failure_and_not_a_requeue(tmp_path: Path) -> None:
     path, runs = _slots(tmp_path, 2, 2, Resources(gpus=0), {1: "wait"})
-    (tmp_path / "main.py").write_text((tmp_path / "main.py").read_text().replace("time.sleep(60)", "os.kill(slot(), 9); sys.exit(0)"))
-    slot = "def slot(): return int(open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[1])\n"  # run.sh's parent
+    (tmp_path / "main.py").write_text(
+        (tmp_path / "main.py").read_text().replace("time.sleep(60)", "os.kill(slot(), 9); sys.exit(0)")
+    )
+    # run.sh's parent
+    slot = "def slot(): return int(open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[1])\n"
     (tmp_path / "main.py").write_text(slot + (tmp_path / "main.py").read_text())
     done = fake.bash(path)
     assert done.returncode == 1
@@ -268,7 +302,9 @@ def test_the_preamble_comes_first_and_may_read_what_is_not_set(tmp_path: Path) -
     root = fake.checkout(tmp_path)
     (run,) = fake.runs(root, 1)
     (root / "x.sh").write_text(
-        job_script("s", [run.run_dir], '"."', 1, preamble=['echo "before $NOBODY_SET_THIS"', "cd /work 2>/dev/null || :"])
+        job_script(
+            "s", [run.run_dir], '"."', 1, preamble=['echo "before $NOBODY_SET_THIS"', "cd /work 2>/dev/null || :"]
+        )
     )
     text = (root / "x.sh").read_text()
     assert text.index("NOBODY_SET_THIS") < text.index("runs=(")

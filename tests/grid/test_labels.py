@@ -19,7 +19,10 @@ def test_labels_name_the_method_however_it_was_set() -> None:
     for way, points in ways.items():
         labels = [item.label for item in Sweep(points).experiments()]
         assert len(labels) == 2 and all("alq" in label.lower() for label in labels), (way, labels)
-    assert [item.label for item in Sweep(product(point("mine", method="alq"), bits)).experiments()] == ["mine bits=2", "mine bits=3"]
+    assert [item.label for item in Sweep(product(point("mine", method="alq"), bits)).experiments()] == [
+        "mine bits=2",
+        "mine bits=3",
+    ]
 
 
 def test_another_method_for_all_is_named() -> None:

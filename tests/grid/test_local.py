@@ -53,7 +53,9 @@ def test_runs_what_is_missing_and_names_what_failed(tmp_path: Path, capsys: pyte
 
 def test_what_may_be_alive_is_left_alone(tmp_path: Path) -> None:
     runs = fake.runs(fake.checkout(tmp_path), 2)
-    runs[0].folder.status.write_text(json.dumps({"state": "running", "host": "elsewhere", "pid": 1, "heartbeat": time.time()}))
+    runs[0].folder.status.write_text(
+        json.dumps({"state": "running", "host": "elsewhere", "pid": 1, "heartbeat": time.time()})
+    )
     runs[1].folder.status.write_text("{")
     outcome = run_all(runs, 1, Lines(0))
     assert outcome.exit_code == 1
@@ -75,7 +77,11 @@ def test_the_state_is_read_again_just_before_a_start(tmp_path: Path, capsys: pyt
             runs[2].folder.status.write_text(alive)
 
     outcome = run_all(runs, 1, AnotherRunner(3))
-    assert (outcome.done, outcome.skipped, outcome.left) == ([runs[0]], [runs[1]], [(runs[2], "running: it runs already")])
+    assert (outcome.done, outcome.skipped, outcome.left) == (
+        [runs[0]],
+        [runs[1]],
+        [(runs[2], "running: it runs already")],
+    )
     output = capsys.readouterr().out
     assert "(seed 2): now done, by another process; not started here" in output
     assert "[3/3] QSGD bits=3 (seed 3): now running, by another process; not started here" in output
@@ -161,7 +167,9 @@ def test_ctrl_c_stops_every_child_and_leaves_no_orphan(tmp_path: Path, behaviour
     root = fake.checkout(tmp_path / f"stop-{behaviour}", {1: behaviour, 2: behaviour})
     runs = fake.runs(root, 3)
     command = [sys.executable, "-c", DRIVER, str(root), "0.5"]
-    with fake.started(root, command, cwd=ROOT, env=fake.environment(PYTHONPATH=str(ROOT), CUDA_VISIBLE_DEVICES="")) as driver:
+    with fake.started(
+        root, command, cwd=ROOT, env=fake.environment(PYTHONPATH=str(ROOT), CUDA_VISIBLE_DEVICES="")
+    ) as driver:
         _until(lambda: all((run.folder.path / "started").exists() for run in runs[:2]), "the runs did not start")
         assert len(fake.processes(root)) >= 5, "the driver, and a script with its main.py in each slot"
         driver.send_signal(number)
@@ -169,8 +177,12 @@ def test_ctrl_c_stops_every_child_and_leaves_no_orphan(tmp_path: Path, behaviour
         assert driver.returncode == 130
         assert "stopping 2 runs" in output
         assert "goes on from the last checkpoints" in output
-        _until(lambda: not fake.processes(root), "an orphan is left", seconds=2)  # a killed process takes a moment to go
-    assert [run.state().word for run in runs] == (["preempted", "preempted", "new"] if behaviour == "wait" else ["lost", "lost", "new"])
+        _until(
+            lambda: not fake.processes(root), "an orphan is left", seconds=2
+        )  # a killed process takes a moment to go
+    assert [run.state().word for run in runs] == (
+        ["preempted", "preempted", "new"] if behaviour == "wait" else ["lost", "lost", "new"]
+    )
     assert not [path for run in runs for path in run.folder.path.iterdir() if "tmp" in path.name]
 
 

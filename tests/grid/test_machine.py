@@ -1,4 +1,6 @@
-"""Cores and GPUs of this machine: never more than there are, never two runs on one GPU, and everything is given back."""
+"""Cores and GPUs of this machine: never more than there are, never two runs on one GPU,
+and everything is given back.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,23 @@ def run(threads: int = 1, **resources: Any) -> Run:
     return runs_of(sweep.experiments(), Path("/nowhere"))[0]
 
 
-KINDS = [run(), run(3), run(ranks=2), run(ranks=4, threads=2), run(gpus=0), run(gpus=2), run(gpus=0.5), run(gpus=0, threads=9)]
+KINDS = [
+    run(),
+    run(3),
+    run(ranks=2),
+    run(ranks=4, threads=2),
+    run(gpus=0),
+    run(gpus=2),
+    run(gpus=0.5),
+    run(gpus=0, threads=9),
+]
 
 
-@given(cores=st.integers(1, 8), num_gpus=st.integers(0, 4), steps=st.lists(st.tuples(st.booleans(), st.integers(0, 99)), max_size=40))
+@given(
+    cores=st.integers(1, 8),
+    num_gpus=st.integers(0, 4),
+    steps=st.lists(st.tuples(st.booleans(), st.integers(0, 99)), max_size=40),
+)
 def test_nothing_is_held_twice(cores: int, num_gpus: int, steps: list[tuple[bool, int]]) -> None:
     machine = Machine(cores=cores, gpus=[str(index) for index in range(num_gpus)])
     held: list[Any] = []

@@ -42,7 +42,11 @@ def test_from_plan_to_results(here: Bench) -> None:
     said = here.good("submit")
     assert "submitted job 1: 3 scripts, 3 runs" in said
     (record,) = here.records()
-    after = {path.name: path.read_text() for path in record.place(here.root).iterdir() if path.is_file() and path.name in before}
+    after = {
+        path.name: path.read_text()
+        for path in record.place(here.root).iterdir()
+        if path.is_file() and path.name in before
+    }
     assert after == before, "exactly the scripts that the plan showed"
     here.wait()
     shown = here.good("status")
@@ -184,7 +188,9 @@ def test_a_remedy_never_asks_for_more_than_there_is(tmp_path: Path) -> None:
     assert remedy_for("node_failure", asked, site, factor=2, node="n7").changes["exclude"] == "n7"
     for kind in ("node_failure", "network_timeout", "lost", "code"):
         assert remedy_for(kind, asked, site, factor=2).changes == {"time": "2:00:00", "mem": "3G", "exclude": "n7"}
-    assert "time" not in remedy_for("time_limit", Resources(), site, factor=2).changes, "the partition's default is not known"
+    assert "time" not in remedy_for("time_limit", Resources(), site, factor=2).changes, (
+        "the partition's default is not known"
+    )
 
 
 def test_several_runs_a_script_share_its_gpus(here: Bench) -> None:

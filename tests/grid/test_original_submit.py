@@ -16,10 +16,25 @@ FAMILY = """from grid.engine.sweep import Sweep, point
 def four() -> Sweep:
     return Sweep([point('A', method='qsgd', steps=7)], seeds=(1, 2, 3, 4))
 """
-LINE = ["--prefix", "exp", "--cluster", "slurm", "--run_name", "four", "--cluster_args", "2,1,p100", "--gpus", "0", "--submit", "--grid"]
+LINE = [
+    "--prefix",
+    "exp",
+    "--cluster",
+    "slurm",
+    "--run_name",
+    "four",
+    "--cluster_args",
+    "2,1,p100",
+    "--gpus",
+    "0",
+    "--submit",
+    "--grid",
+]
 
 
-def test_submitted_once_and_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_submitted_once_and_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     root = fake.checkout(tmp_path / "co", {1: "wait"})
     family = tmp_path / "mine.py"
     family.write_text(FAMILY)
@@ -29,7 +44,9 @@ def test_submitted_once_and_told_apart(tmp_path: Path, monkeypatch: pytest.Monke
         monkeypatch.setenv("PYTHON", sys.executable)
         assert grid_run.main([*LINE, str(family)], root) == 0
         assert "submitted job " in capsys.readouterr().out
-        (root / "main.py").write_text("import sys; sys.exit(1)  # edited after submitting: the jobs execute their snapshot")
+        (root / "main.py").write_text(
+            "import sys; sys.exit(1)  # edited after submitting: the jobs execute their snapshot"
+        )
         job = ledger.read_all(root, "four")[0].chunks[0].job_id
         slurm.wait(f"{job}_1", state="COMPLETED")
         fake.until(lambda: list(root.glob("runs/four/*-s1-*/started")), "the first run has not started")
@@ -47,10 +64,18 @@ def test_submitted_once_and_told_apart(tmp_path: Path, monkeypatch: pytest.Monke
     assert started == ["x", "x", "x"]
 
 
-def test_a_prefix_in_the_queue_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_prefix_in_the_queue_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     root = fake.checkout(tmp_path / "co", dict.fromkeys(range(1, 5), "wait"))
     family = tmp_path / "mine.py"
-    family.write_text(FAMILY + FAMILY.splitlines()[1].replace("four", "other") + "\n" + FAMILY.splitlines()[2].replace("'A'", "'B'") + "\n")
+    family.write_text(
+        FAMILY
+        + FAMILY.splitlines()[1].replace("four", "other")
+        + "\n"
+        + FAMILY.splitlines()[2].replace("'A'", "'B'")
+        + "\n"
+    )
     with cluster(tmp_path, cpus=8, partitions={"p100": {}}) as slurm:
         for name, value in slurm.environ.items():
             monkeypatch.setenv(name, value)

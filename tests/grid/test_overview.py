@@ -25,7 +25,10 @@ def large() -> Sweep:
 def odd() -> Sweep:
     return Sweep([point("a\\nb" + 200 * "x", method="qsgd"), point("\\x1b[31mred", method="alq")], folder="odd")
 """
-LOG = 'Traceback (most recent call last):\n  File "/home/me/train/steps/trainer.py", line {line}, in step\nValueError: loss {loss} {what}\n'
+LOG = (
+    'Traceback (most recent call last):\n  File "/home/me/train/steps/trainer.py", line {line}, in '
+    "step\nValueError: loss {loss} {what}\n"
+)
 
 
 @pytest.fixture
@@ -43,7 +46,15 @@ def _past(runs: list[Run]) -> None:
         if not word:
             continue
         run.folder.path.mkdir(parents=True)
-        values = {"state": word, "attempt": 1, "host": "elsewhere", "pid": 1, "start": now - 90, "heartbeat": now, "steps": 1000}
+        values = {
+            "state": word,
+            "attempt": 1,
+            "host": "elsewhere",
+            "pid": 1,
+            "start": now - 90,
+            "heartbeat": now,
+            "steps": 1000,
+        }
         values |= {"step": 1000 if word == "done" else 100 + number % 800, "seconds": 50.0}
         run.folder.status.write_text(json.dumps(values))
         if word == "failed":
@@ -100,7 +111,9 @@ def test_few_runs_are_told_one_by_one(
     assert sum(line.startswith("QSGD bits=") for line in lines) == len(runs) == 8
 
 
-def test_status_lists_the_slowest_of_hundreds_that_run(sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_lists_the_slowest_of_hundreds_that_run(
+    sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _past(runs_of(load(str(sweep), "large").experiments(), tmp_path))
     assert grid_run.main(["status", str(sweep), "large"], tmp_path) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -109,7 +122,9 @@ def test_status_lists_the_slowest_of_hundreds_that_run(sweep: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("command", ["show", "status"])
-def test_names_do_not_break_tables(command: str, sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_do_not_break_tables(
+    command: str, sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert grid_run.main([command, str(sweep), "odd"], tmp_path) == 0
     out = capsys.readouterr().out
     assert "\x1b" not in out

@@ -1,4 +1,6 @@
-"""The neighbouring papers' sweeps: their settings as the papers' own code has them, epochs as steps, and matched bits."""
+"""The neighbouring papers' sweeps: their settings as the papers' own code has them, epochs as steps,
+and matched bits.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,12 @@ def test_an_epoch_is_that_of_the_order_of_training() -> None:
         assert epochs.steps_per_epoch(data, batch_size, workers) == order.steps_per_epoch
         accumulated = Order(epochs.NUM_TRAIN[data], batch_size, workers, seed=1, accumulate=3)
         assert epochs.steps_per_epoch(data, batch_size, workers, 3) == accumulated.steps_per_epoch
-    assert epochs.steps_per_epoch("imagenet", 32, 256) == 1_281_167 // 8192 == 156 == epochs.steps_per_epoch("imagenet", 32, 32, 8)
+    assert (
+        epochs.steps_per_epoch("imagenet", 32, 256)
+        == 1_281_167 // 8192
+        == 156
+        == epochs.steps_per_epoch("imagenet", 32, 32, 8)
+    )
     assert epochs.at_epochs([0, 30, 60.5], 10) == [0, 300, 605]
 
 
@@ -48,7 +55,10 @@ def test_the_data_sets_are_as_large_as_is_said() -> None:
     assert found.num_train == epochs.NUM_TRAIN["digits"]
     pictures = {name: kind.num_train for name, kind in data.KINDS.items() if kind.num_train is not None}
     chosen = {"imdb": {"data": "imdb"}, **{task: {"data": "glue", "data.task": task} for task in TASKS}}
-    sentences = {name: data.true_size(resolving.resolve({**settings, "model": "bert"})).num_train for name, settings in chosen.items()}
+    sentences = {
+        name: data.true_size(resolving.resolve({**settings, "model": "bert"})).num_train
+        for name, settings in chosen.items()
+    }
     assert pictures | sentences == epochs.NUM_TRAIN
 
 
@@ -67,7 +77,13 @@ def test_dgc_on_cifar10_is_trained_as_by_its_authors() -> None:
         assert config["optim"]["lr"] == pytest.approx(0.1 * workers)
         assert config["schedule"] == {"name": "cosine", "warmup_steps": 5 * epoch, "warmup_factor": 1 / workers}
     wire = found["workers=4 DGC wm5"].config["method"]
-    assert (wire["ratio"], wire["values"], wire["indices"], wire["scope"], wire["dense_1d"]) == (0.001, "fp16", "int32", "tensor", True)
+    assert (wire["ratio"], wire["values"], wire["indices"], wire["scope"], wire["dense_1d"]) == (
+        0.001,
+        "fp16",
+        "int32",
+        "tensor",
+        True,
+    )
     assert wire["warmup_every"] == 97
     assert found["workers=8 DGC wm5"].config["method"]["warmup_every"] == 48
 
@@ -75,19 +91,27 @@ def test_dgc_on_cifar10_is_trained_as_by_its_authors() -> None:
 def test_the_three_warmups() -> None:
     found = {label: item.config["method"] for label, item in rows("dgc", "cifar10_resnet20").items()}
     assert found["workers=4 DGC wm0"]["warmup_every"] == 0
-    assert found["workers=4 DGC wm5"]["warmup_ratios"] == pytest.approx([0.3162, 0.1, 0.03162, 0.01, 0.003162], rel=1e-3)
+    assert found["workers=4 DGC wm5"]["warmup_ratios"] == pytest.approx(
+        [0.3162, 0.1, 0.03162, 0.01, 0.003162], rel=1e-3
+    )
     assert found["workers=4 DGC wm5o"]["warmup_ratios"] == [1.0] * 5
     assert found["workers=4 DGC paper's warm-up"]["warmup_ratios"] == [0.25, 0.0625, 0.015625, 0.004]
 
 
 IMAGENET = [
-    ("imagenet_resnet50", {"weight_decay": 1e-4, "nesterov": True, "decay_norms": False}, {"name": "resnet50", "zero_init": True}),
+    (
+        "imagenet_resnet50",
+        {"weight_decay": 1e-4, "nesterov": True, "decay_norms": False},
+        {"name": "resnet50", "zero_init": True},
+    ),
     ("imagenet_vgg16bn", {"weight_decay": 5e-5, "nesterov": False}, {"name": "vgg16_bn"}),
 ]
 
 
 @pytest.mark.parametrize(("run_name", "optim", "model"), IMAGENET)
-def test_dgc_on_imagenet_has_the_rows_of_the_published_table(run_name: str, optim: dict[str, Any], model: dict[str, Any]) -> None:
+def test_dgc_on_imagenet_has_the_rows_of_the_published_table(
+    run_name: str, optim: dict[str, Any], model: dict[str, Any]
+) -> None:
     found = rows("dgc", run_name)
     gpus = {}
     for label, item in found.items():
@@ -113,10 +137,16 @@ def test_dgc_on_imagenet_has_the_rows_of_the_published_table(run_name: str, opti
 def test_what_the_small_study_of_dgc_compares() -> None:
     found = rows("dgc", "cifar10_cpu")
     methods = {label: (item.config["method"], item.config["feedback"]["kind"]) for label, item in found.items()}
-    assert methods["DGC with warm-up"][0]["warmup_every"] == dgc.WARMUP_STEPS and methods["DGC without warm-up"][0]["warmup_every"] == 0
+    assert (
+        methods["DGC with warm-up"][0]["warmup_every"] == dgc.WARMUP_STEPS
+        and methods["DGC without warm-up"][0]["warmup_every"] == 0
+    )
     assert [methods[f"TopK {how} feedback"][1] for how in ("with", "without")] == ["error", "none"]
     assert {method["ratio"] for method, _ in methods.values() if "ratio" in method} == {0.001}
-    outside = [{key: value for key, value in item.config.items() if key not in ("method", "feedback", "seed")} for item in found.values()]
+    outside = [
+        {key: value for key, value in item.config.items() if key not in ("method", "feedback", "seed")}
+        for item in found.values()
+    ]
     assert all(config == outside[0] for config in outside), "nothing else differs"
 
 
@@ -171,9 +201,17 @@ def test_atomo_is_trained_as_by_its_authors() -> None:
         for item in found.values():
             config = run_identity.result_settings(item.config)
             assert (config["data"]["name"], config["batch_size"], config["steps"]) == (data, 128, 100 * epoch)
-            assert config["optim"] == {"name": "sgd", "lr": 0.01, "momentum": 0.5, "nesterov": False, "weight_decay": 0.0}
+            assert config["optim"] == {
+                "name": "sgd",
+                "lr": 0.01,
+                "momentum": 0.5,
+                "nesterov": False,
+                "weight_decay": 0.0,
+            }
             assert config["schedule"] == {"name": "exponential", "factor": 0.95, "period": epoch}
-        ranks = {item.config["method"]["svd_rank"] for item in found.values() if item.config["method"]["name"] == "atomo"}
+        ranks = {
+            item.config["method"]["svd_rank"] for item in found.values() if item.config["method"]["name"] == "atomo"
+        }
         assert ranks == {1, 2, 3, 4}
 
 
@@ -186,14 +224,22 @@ def test_topk_at_atomos_bytes_has_its_ratio_from_the_models_matrices() -> None:
 
 
 def test_casq_over_clusters_and_cells() -> None:
-    found = [item.config["method"] for item in rows("lss", "resnet18_cifar10").values() if item.config["method"]["name"] == "casq"]
-    assert {(method["clusters"], method["cells_ratio"]) for method in found} == {(k, c) for k in (2, 4, 8, 16) for c in (0.001, 0.01, 0.1)}
+    found = [
+        item.config["method"]
+        for item in rows("lss", "resnet18_cifar10").values()
+        if item.config["method"]["name"] == "casq"
+    ]
+    assert {(method["clusters"], method["cells_ratio"]) for method in found} == {
+        (k, c) for k in (2, 4, 8, 16) for c in (0.001, 0.01, 0.1)
+    }
 
 
 # --- SmaQ ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("run_name", ["cifar10_resnet34", "cifar10_others", "cifar100", "bert_stsb", "bert_imdb", "cifar10_cpu", "cpu"])
+@pytest.mark.parametrize(
+    "run_name", ["cifar10_resnet34", "cifar10_others", "cifar100", "bert_stsb", "bert_imdb", "cifar10_cpu", "cpu"]
+)
 def test_every_format_is_that_of_all_tensors(run_name: str) -> None:
     found = {}
     for label, item in rows("smaq", run_name).items():
@@ -229,7 +275,11 @@ def test_smaq_is_trained_as_by_its_authors() -> None:
         for item in rows("smaq", run_name).values():
             config = item.config
             assert (config["batch_size"], config["steps"], config["model"]["name"]) == (10, 6 * epoch, "bert")
-            assert (config["optim"]["name"], config["optim"]["lr"], config["optim"]["weight_decay"]) == ("adamw", 2e-5, 0.01)
+            assert (config["optim"]["name"], config["optim"]["lr"], config["optim"]["weight_decay"]) == (
+                "adamw",
+                2e-5,
+                0.01,
+            )
 
 
 # --- GPT ----------------------------------------------------------------------------------------------------------
@@ -243,7 +293,12 @@ def test_the_gpt_has_a_transformers_recipe(run_name: str) -> None:
         config = item.config
         optim, schedule = config["optim"], config["schedule"]
         assert (config["data"]["name"], config["model"]["name"], config["workers"]) == ("text", "gpt", 4)
-        assert (optim["name"], optim["weight_decay"], optim["decay_norms"], optim["clip_norm"]) == ("adamw", 0.1, False, 1.0)
+        assert (optim["name"], optim["weight_decay"], optim["decay_norms"], optim["clip_norm"]) == (
+            "adamw",
+            0.1,
+            False,
+            1.0,
+        )
         assert schedule["name"] == "cosine" and 0 < schedule["warmup_steps"] <= config["steps"] // 10
         assert config["method"].get("bits", 3) == 3
         assert config["feedback"]["kind"] == ("error" if config["method"]["name"] == "dgc" else "auto")
@@ -263,7 +318,9 @@ def test_bits_of_sparse_values() -> None:
 def test_narrow_matrices_travel_whole() -> None:
     assert rates.factor_bits([(64, 512), (1, 64)], 3) == pytest.approx(32 * (3 * 577 + 64) / (64 * 513))
     assert rates.factor_bits([(10, 64)], 3) == 32
-    assert rates.factor_bits([(10, 64)], 3, value_bits=4) == pytest.approx(4 * 3 * 75 / 640)  # a third of its bytes, not of its numbers
+    assert rates.factor_bits([(10, 64)], 3, value_bits=4) == pytest.approx(
+        4 * 3 * 75 / 640
+    )  # a third of its bytes, not of its numbers
     assert rates.factor_bits([(2, 3)], 3, value_bits=4) == 32
 
 
@@ -271,7 +328,9 @@ def test_narrow_matrices_travel_whole() -> None:
 def test_matrices_are_those_of_the_model(data: str, model: str) -> None:
     from train import models
 
-    built = models.build(resolving.resolve({"data": data, "model": model}), (3, 32, 32) if data == "cifar10" else (1, 8, 8), 10)
+    built = models.build(
+        resolving.resolve({"data": data, "model": model}), (3, 32, 32) if data == "cifar10" else (1, 8, 8), 10
+    )
     weights = [(p.shape[0], math.prod(p.shape[1:])) if p.dim() > 1 else (1, p.numel()) for p in built.parameters()]
     want = rates.cnn_of_digits() if model == "cnn" else rates.cifar_resnet(int(model.removeprefix("resnet")))
     assert sorted(want) == sorted(weights)
@@ -323,10 +382,17 @@ def test_every_knob_is_a_setting_of_some_method() -> None:
 # --- every sweep ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("family", "run_name"), [(family, run_name) for family in families() for run_name in load_family(family)])
+@pytest.mark.parametrize(
+    ("family", "run_name"), [(family, run_name) for family in families() for run_name in load_family(family)]
+)
 def test_adaptive_methods_have_the_papers_norm_and_a_schedule_of_their_own(family: str, run_name: str) -> None:
-    """Said by the sweep itself: what was run with them keeps its name when the defaults move.  Only one study updates at once."""
+    """Said by the sweep itself: what was run with them keeps its name when the defaults move.
+
+    Only one study updates at once.
+    """
     for item in load(family, run_name).experiments():
         if METHODS[item.config["method"]["name"]].adaptive:
             assert item.settings["method.norm"] == "l2"
-            assert (0 in item.settings["method.update_at"]) == (run_name == "interval" and item.settings["method.update_at"] == [0])
+            assert (0 in item.settings["method.update_at"]) == (
+                run_name == "interval" and item.settings["method.update_at"] == [0]
+            )

@@ -1,4 +1,6 @@
-"""Other seeds and settings than the sweep's own, and other sweeps in the same folder: every command speaks of what was submitted."""
+"""Other seeds and settings than the sweep's own, and other sweeps in the same folder: every command speaks of what was
+submitted.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def test_another_sweep_in_the_same_folder_is_left_alone(held: Bench) -> None:
 
 def test_a_retry_keeps_cap_and_packing_of_the_plan(held: Bench) -> None:
     plan = Reviewed("x", Options("g", "r", site="laptop", per_script=4, parallel=2, max_running=7, canary=True), {})
-    assert _inherited(Options("g", "r", max_running=3), plan) == Options("g", "r", site="laptop", per_script=4, parallel=2, max_running=3)
+    assert _inherited(Options("g", "r", max_running=3), plan) == Options(
+        "g", "r", site="laptop", per_script=4, parallel=2, max_running=3
+    )
     assert _inherited(Options("g", "r"), None) == Options("g", "r")
 
 

@@ -16,7 +16,17 @@ from hypothesis import strategies as st
 from grid.engine.states.ledger import Chunk
 from grid.engine.states.run_files import State
 from grid.engine.states.runs import Run, runs_of
-from grid.engine.submission.plan import Cancelled, Moved, Plan, Planned, arrays, deal, differences, moved_defaults, remaining
+from grid.engine.submission.plan import (
+    Cancelled,
+    Moved,
+    Plan,
+    Planned,
+    arrays,
+    deal,
+    differences,
+    moved_defaults,
+    remaining,
+)
 from grid.engine.sweep import Sweep, axis, point, product
 from grid.engine.sweeps.resources import Resources
 
@@ -120,9 +130,13 @@ def test_neighbours_are_dealt_to_different_scripts() -> None:
 # --- what differs -------------------------------------------------------------------------------------------------
 
 
-def essence(runs: dict[str, dict[str, Any]], cancel: tuple[str, ...] = (), code: str = "a", site: str = "") -> dict[str, Any]:
+def essence(
+    runs: dict[str, dict[str, Any]], cancel: tuple[str, ...] = (), code: str = "a", site: str = ""
+) -> dict[str, Any]:
     submit = [Planned(run, "", "new", resources) for run, resources in runs.items()]
-    plan = Plan("id", "g.s", "s", {}, {"digest": code}, submit, [Cancelled(run, "1_0", True) for run in cancel], site=site)
+    plan = Plan(
+        "id", "g.s", "s", {}, {"digest": code}, submit, [Cancelled(run, "1_0", True) for run in cancel], site=site
+    )
     return json.loads(json.dumps(plan.essence()))  # as it is kept
 
 
@@ -130,14 +144,18 @@ def test_every_difference_has_its_words() -> None:
     before = essence({"runs/x/a": {"mem": "1G"}, "runs/x/b": {"mem": "1G"}})
     assert differences(before, essence({"runs/x/b": {"mem": "1G"}, "runs/x/a": {"mem": "1G"}})) == []
     assert differences(before, essence({"runs/x/a": {"mem": "1G"}})) == ["1 no longer to be submitted (b)"]
-    found = differences(before, essence({"runs/x/a": {"mem": "2G"}, "runs/x/b": {"mem": "1G"}, "runs/x/c": {}}, ("runs/x/d",), "b"))
+    found = differences(
+        before, essence({"runs/x/a": {"mem": "2G"}, "runs/x/b": {"mem": "1G"}, "runs/x/c": {}}, ("runs/x/d",), "b")
+    )
     assert found == ["the code has changed since", "1 new (c)", "other resources for 1 (a)", "1 to cancel, 0 were"]
     assert differences(essence({}), essence({f"runs/x/{name}": {} for name in "abcd"})) == ["4 new (a, b, c, ...)"]
 
 
 def test_code_that_changed_is_named() -> None:
     marks = [{"main.py": "file 1", "nuq/a.py": "file 1"}, {"main.py": "file 2", "nuq/b.py": "file 1"}]
-    before, now = [json.loads(json.dumps(Plan("", "", "", {}, {"digest": str(m)}, [], files=m).essence())) for m in marks]
+    before, now = [
+        json.loads(json.dumps(Plan("", "", "", {}, {"digest": str(m)}, [], files=m).essence())) for m in marks
+    ]
     assert differences(before, now) == ["the code has changed since (main.py, nuq/a.py, nuq/b.py)"]
     del before["files"]  # of older code
     assert differences(before, now) == ["the code has changed since"]
@@ -146,8 +164,12 @@ def test_code_that_changed_is_named() -> None:
 names = st.dictionaries(st.sampled_from("abcdef"), st.fixed_dictionaries({"mem": st.sampled_from(["1G", "2G"])}))
 
 
-@given(names, names, st.sets(st.sampled_from("xyz")), st.sets(st.sampled_from("xyz")), st.sampled_from(["aa", "ab", "ba"]))
-def test_no_difference_goes_unseen(left: dict[str, Any], right: dict[str, Any], less: set[str], more: set[str], then: str) -> None:
+@given(
+    names, names, st.sets(st.sampled_from("xyz")), st.sets(st.sampled_from("xyz")), st.sampled_from(["aa", "ab", "ba"])
+)
+def test_no_difference_goes_unseen(
+    left: dict[str, Any], right: dict[str, Any], less: set[str], more: set[str], then: str
+) -> None:
     before, now = essence(left, tuple(less), *then), essence(right, tuple(more), "a", "a")
     assert (differences(before, now) == []) == (left == right and less == more and then == "aa")
 
@@ -219,7 +241,9 @@ def test_a_sibling_of_the_same_method_counts_before_others() -> None:
     by = {(run.experiment.config["method"]["name"], run.experiment.seed): run.run_dir for run in runs}
     states = dict.fromkeys(by.values(), State("new"))
     states[by["qsgd", 1]] = State("done", step=10, steps=10, seconds=100.0)
-    assert remaining(runs, states, resources).seconds == pytest.approx(300), "any method where there is none of one's own"
+    assert remaining(runs, states, resources).seconds == pytest.approx(300), (
+        "any method where there is none of one's own"
+    )
     states[by["sgd", 1]] = State("done", step=10, steps=10, seconds=10.0)
     assert remaining(runs, states, resources).seconds == pytest.approx(110)
 
@@ -227,6 +251,8 @@ def test_a_sibling_of_the_same_method_counts_before_others() -> None:
 def test_plans_are_values() -> None:
     chunks = arrays(planned([0, 0, 1]), cap=1)
     again = [Chunk(**json.loads(json.dumps(dataclasses.asdict(chunk)))) for chunk in chunks]
-    assert [[list(element) for element in chunk.elements] for chunk in again] == [list(map(list, chunk.elements)) for chunk in chunks]
+    assert [[list(element) for element in chunk.elements] for chunk in again] == [
+        list(map(list, chunk.elements)) for chunk in chunks
+    ]
     assert [[tuple(pair) for pair in chunk.after] for chunk in again] == [list(chunk.after) for chunk in chunks]
     assert list(itertools.chain(*(chunk.after for chunk in chunks))) == [("afterany", "s0c0")]

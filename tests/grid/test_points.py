@@ -13,7 +13,21 @@ from hypothesis import strategies as st
 
 from grid.engine.sweeps import points as points_module
 from grid.engine.sweeps.overrides import to_override
-from grid.engine.sweeps.points import Point, axis, kept, needs, parsed, point, product, rows, union, when, where_read, without, zipped
+from grid.engine.sweeps.points import (
+    Point,
+    axis,
+    kept,
+    needs,
+    parsed,
+    point,
+    product,
+    rows,
+    union,
+    when,
+    where_read,
+    without,
+    zipped,
+)
 from settings import command_line
 
 METHODS = union(point("SGD", method="sgd"), point("QSGD", method="qsgd"), point("ALQ", method="alq"))
@@ -49,14 +63,17 @@ def test_product_is_associative_and_spreads_over_union(left: list[int], right: l
 @given(st.lists(st.integers(), min_size=1, max_size=6))
 def test_zipped_goes_side_by_side(values: list[int]) -> None:
     made = zipped(axis("a", values), axis("b", values[::-1]), axis("c", range(len(values))))
-    assert [tuple(item.settings.values()) for item in made] == list(zip(values, values[::-1], range(len(values)), strict=True))
+    assert [tuple(item.settings.values()) for item in made] == list(
+        zip(values, values[::-1], range(len(values)), strict=True)
+    )
 
 
 def test_zipped_keeps_labels_options_and_resources() -> None:
     (made,) = zipped([point("A", method="sgd")], axis("method.bits=3"), [needs(gpus=2)])
     assert made == Point("A bits=3", {"method": "sgd", "method.bits": 3}, frozenset({"method.bits"}), {"gpus": 2})
     with pytest.raises(
-        ValueError, match=r"^zipped: the axes must be equally long, but hold 2 \(workers=1 \.\.\), 3 \(steps=1 \.\.\) points$"
+        ValueError,
+        match=r"^zipped: the axes must be equally long, but hold 2 \(workers=1 \.\.\), 3 \(steps=1 \.\.\) points$",
     ):
         zipped(axis("workers=1,2"), axis("steps=1,2,3"))
 
@@ -138,10 +155,16 @@ def test_values_read_as_main_reads_them(values: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: axis("model", "resnet8"), r"axis 'model': values='resnet8' must be a list; as one text: axis\('model=1,2,3'\)"),
+        (
+            lambda: axis("model", "resnet8"),
+            r"axis 'model': values='resnet8' must be a list; as one text: axis\('model=1,2,3'\)",
+        ),
         (lambda: axis("steps", 3), r"axis 'steps': values=3 must be a list"),  # type: ignore[arg-type]
         (lambda: axis("steps", []), r"axis 'steps' holds no value"),
-        (lambda: axis("method.bist=1,2"), r"unknown setting of any method 'method\.bist'; did you mean 'method\.bits'\?"),
+        (
+            lambda: axis("method.bist=1,2"),
+            r"unknown setting of any method 'method\.bist'; did you mean 'method\.bits'\?",
+        ),
         (lambda: where_read({"workers": 2}), r"where_read: 'workers' is no setting of the method"),
         (lambda: product(METHODS, "steps=1,2"), r"product: 'steps=1,2' must be a point or a list of points"),  # type: ignore[arg-type]
         (lambda: union(when("method=alq", axis("steps=1"))), r"union: when\(\) looks at the points before it"),  # type: ignore[arg-type]
@@ -176,22 +199,36 @@ def test_when_sees_choices_by_default_and_settings_that_are_read() -> None:
 
 
 def test_when_of_a_list_and_of_two_settings() -> None:
-    made = product(axis("schedule.at=[1,2],[3]"), axis("workers=2,4"), when({"schedule.at": [[1, 2]], "workers": 4}, point("hit")))
+    made = product(
+        axis("schedule.at=[1,2],[3]"), axis("workers=2,4"), when({"schedule.at": [[1, 2]], "workers": 4}, point("hit"))
+    )
     assert [item.label for item in made if "hit" in item.label] == ["at=[1, 2] workers=4 hit"]
 
 
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: product(METHODS, when("method=trn", axis("steps=1"))), r"when\('method=trn'\): no point before it meets the condition"),
+        (
+            lambda: product(METHODS, when("method=trn", axis("steps=1"))),
+            r"when\('method=trn'\): no point before it meets the condition",
+        ),
         (
             lambda: product(METHODS, when({"workrs": 4}, axis("steps=1"))),
             r"when\(\{'workrs': 4\}\): unknown setting among these points 'workrs'",
         ),
-        (lambda: product(when("workers=4", needs(gpus=1)), axis("workers=4")), r"when\('workers=4'\): unknown setting among these points"),
+        (
+            lambda: product(when("workers=4", needs(gpus=1)), axis("workers=4")),
+            r"when\('workers=4'\): unknown setting among these points",
+        ),
         (lambda: without(METHODS, "method=trn"), r"without\('method=trn'\): excludes nothing of 3 points"),
-        (lambda: without(METHODS, "method=alq", "method=qsgd", "method=sgd"), r"without\('method=alq', .*\): excludes every point"),
-        (lambda: without(METHODS, "method=alq", "method=alq"), r"without\('method=alq'\): excludes nothing of 2 points"),
+        (
+            lambda: without(METHODS, "method=alq", "method=qsgd", "method=sgd"),
+            r"without\('method=alq', .*\): excludes every point",
+        ),
+        (
+            lambda: without(METHODS, "method=alq", "method=alq"),
+            r"without\('method=alq'\): excludes nothing of 2 points",
+        ),
         (lambda: without(METHODS, "stesp=1"), r"without\('stesp=1'\): unknown setting among these points 'stesp'"),
         (lambda: without(METHODS, "+method=alq"), r"'\+method=alq': every setting exists already"),
     ],
@@ -203,7 +240,9 @@ def test_conditions_that_cannot_be_meant(make: Callable[[], object], sentence: s
 
 
 def test_without_drops_combinations() -> None:
-    made = without(product(METHODS, axis("workers=2,4")), {"method": "sgd", "workers": 4}, lambda given: given["method"] == "alq")
+    made = without(
+        product(METHODS, axis("workers=2,4")), {"method": "sgd", "workers": 4}, lambda given: given["method"] == "alq"
+    )
     assert _labels(made) == ["SGD workers=2", "QSGD workers=2", "QSGD workers=4"]
 
 
@@ -261,7 +300,11 @@ def test_needs_are_merged_and_the_later_one_wins() -> None:
 
 def test_needs_are_checked_where_they_stand() -> None:
     needs(nodes=4)  # the ranks may come from another point
-    for wrong, sentence in (({"time": "12h"}, "time='12h'"), ({"gpu": 1}, "unknown resource 'gpu'"), ({"nodes": 0}, "nodes=0")):
+    for wrong, sentence in (
+        ({"time": "12h"}, "time='12h'"),
+        ({"gpu": 1}, "unknown resource 'gpu'"),
+        ({"nodes": 0}, "nodes=0"),
+    ):
         with pytest.raises(ValueError, match=f"^{sentence}"):
             needs(**wrong)
 

@@ -1,4 +1,6 @@
-"""What is looked at before anything is submitted: evidence forbids, guesses warn, and each check can be ignored by its name."""
+"""What is looked at before anything is submitted: evidence forbids, guesses warn, and each check can be ignored by its
+name.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,11 @@ def test_finished_siblings_are_evidence(here: Bench, free: Callable[[float], Non
     os.truncate(os.open(first / "evaluator" / "events", os.O_CREAT | os.O_RDWR), 400_000_000)
     here.sweep((1, 2, 3))
     free(1000e6)
-    problem(here, "1 GB left, and 2 runs of up to 0.4 GB need 1 GB, as finished siblings took: make room, submit fewer, or --ignore disk")
+    problem(
+        here,
+        "1 GB left, and 2 runs of up to 0.4 GB need 1 GB, as finished siblings took: make room, submit fewer, or "
+        "--ignore disk",
+    )
     assert here.good("submit --ignore disk")
     free(1020e6)
     assert "nothing to submit" in here.good("plan")
@@ -104,7 +110,12 @@ def test_each_check_can_be_ignored(here: Bench, monkeypatch: pytest.MonkeyPatch)
         patch.setattr(os, "access", lambda place, how, real=os.access: how != os.W_OK | os.X_OK and real(place, how))
         problem(here, "cannot be written")
         here.good("submit --yes --ignore folders")
-    here.refused("plan --ignore dsk", "unknown check 'dsk'", "did you mean 'disk'?", "legal: build, data, disk, folders, opinion, time")
+    here.refused(
+        "plan --ignore dsk",
+        "unknown check 'dsk'",
+        "did you mean 'disk'?",
+        "legal: build, data, disk, folders, opinion, time",
+    )
     here.refused("retry --ignore dsk --kind lost", "unknown check 'dsk'")
 
 

@@ -1,4 +1,6 @@
-"""Built before anything is queued: what cannot start is refused, and so are runs beside others that were made on other data."""
+"""Built before anything is queued: what cannot start is refused, and so are runs beside others that were made on other
+data.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from tests.grid import bench
 from tests.grid.bench import Bench
 
 REPO = Path(__file__).parents[2]
-OWN, OTHER = ({"fingerprint": digits * 7, "num_train": number, "num_test": 9} for digits, number in (("ab", 600), ("cd", 50_000)))
+OWN, OTHER = (
+    {"fingerprint": digits * 7, "num_train": number, "num_test": 9} for digits, number in (("ab", 600), ("cd", 50_000))
+)
 # Stands for train/rehearsal.py: writes down what it was asked, and answers as the file beside it says.
 STAND_IN = """
 import json, sys
@@ -66,7 +70,10 @@ def test_what_could_not_be_built_is_no_reason_against_it(here: Bench) -> None:
     assert "note: nothing was built beforehand" in here.good("plan")
     (here.root / rehearsal.MODULE).write_text(STAND_IN)
     answer(here, [None])
-    assert "note: 1 of 1 combinations of model, data and method were not built beforehand: that takes 60 s" in here.good("plan")
+    assert (
+        "note: 1 of 1 combinations of model, data and method were not built beforehand: that takes 60 s"
+        in here.good("plan")
+    )
 
 
 def test_runs_on_other_data_are_told_before_they_count_as_done(here: Bench) -> None:
@@ -78,7 +85,8 @@ def test_runs_on_other_data_are_told_before_they_count_as_done(here: Bench) -> N
     for path in (here.root / "runs").glob("*/*/status.json"):
         path.write_text(json.dumps({**json.loads(path.read_text()), "data": OWN}))
     answer(here, [], [OTHER])
-    told = ("3 runs (QSGD bits=3) made steps on other data: data=cifar10 had the fingerprint ababababababab (600 training and",
+    told = ("3 runs (QSGD bits=3) made steps on other data: data=cifar10 had the fingerprint ababababababab (600 "
+    "training and",
             "in data lies cdcdcdcdcdcdcd (50000 training", "NUQ_DATA")  # fmt: skip
     here.refused("run", "nothing was started", *told)
     assert all(words in here.good("status") for words in told)
@@ -98,9 +106,14 @@ def test_runs_on_other_data_are_told_before_they_count_as_done(here: Bench) -> N
     assert "1 run on cdcdcdcdcdcdcd (50000 training and 9 test examples)" in said
 
 
-@pytest.mark.parametrize("odd", [7, [], {"fingerprint": 3}, {"fingerprint": "ab", "num_train": "many"}, {"num_train": 3}, None])
+@pytest.mark.parametrize(
+    "odd", [7, [], {"fingerprint": 3}, {"fingerprint": "ab", "num_train": "many"}, {"num_train": 3}, None]
+)
 def test_an_odd_note_of_data_is_none(odd: Any) -> None:
-    assert judge({"state": "done", "data": odd}, None, None, None, 0.0).data in ("", "ab (0 training and 0 test examples)")
+    assert judge({"state": "done", "data": odd}, None, None, None, 0.0).data in (
+        "",
+        "ab (0 training and 0 test examples)",
+    )
 
 
 def combinations(*points: Any) -> list[Run]:
@@ -117,6 +130,8 @@ def test_the_real_ones_are_built() -> None:
     )
     found = rehearse(runs, runs, {run.run_dir: State("new") for run in runs}, REPO)
     shape, layers = found.problems
-    assert shape.startswith("2 runs (small) would end before the first step: model=resnet8 needs images with 3 channels")
+    assert shape.startswith(
+        "2 runs (small) would end before the first step: model=resnet8 needs images with 3 channels"
+    )
     assert layers.startswith("2 runs (layers) would end before the first step: ") and "nothing.*" in layers
     assert not found.notes

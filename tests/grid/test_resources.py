@@ -1,4 +1,6 @@
-"""Resources: times and memory as SLURM writes them, shares of a GPU, K experiments at a time, and refusals in one sentence."""
+"""Resources: times and memory as SLURM writes them, shares of a GPU, K experiments at a time, and refusals in one
+sentence.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,16 @@ def test_time_text() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("18GB", 18432), ("18G", 18432), ("18g", 18432), ("500M", 500), ("512000", 512000), ("1T", 1 << 20), ("1K", 1), ("0", 0)],
+    [
+        ("18GB", 18432),
+        ("18G", 18432),
+        ("18g", 18432),
+        ("500M", 500),
+        ("512000", 512000),
+        ("1T", 1 << 20),
+        ("1K", 1),
+        ("0", 0),
+    ],
 )
 def test_megabytes(text: str, value: int) -> None:
     assert megabytes(text) == value
@@ -111,7 +122,12 @@ def test_one_clear_sentence(changes: dict[str, Any], sentence: str) -> None:
 
 
 def test_what_clusters_call_their_things_is_legal() -> None:
-    words = {"partition": "gpu,gpu-long", "account": "def-jane_gpu", "constraint": "[a100|v100*2]&ib", "exclude": "n[01-03,7],m2"}
+    words = {
+        "partition": "gpu,gpu-long",
+        "account": "def-jane_gpu",
+        "constraint": "[a100|v100*2]&ib",
+        "exclude": "n[01-03,7],m2",
+    }
     made = Resources().with_(**words, qos="high.prio", gpus=None, time=None)
     assert {name: getattr(made, name) for name in words} == words
     assert Resources().merged({}) == Resources()

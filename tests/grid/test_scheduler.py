@@ -96,7 +96,9 @@ def test_one_squeue_tells_everything(slurm: Commands, monkeypatch: pytest.Monkey
     assert slurm.calls == ["squeue -h -a -r -t all -j 22,47,55,79 -o %i|%T|%S|%e|%N|%r\x1f%j\x1f%o"]
     environment = (slurm.folder / "env").read_text().splitlines()
     assert {"LC_ALL=C", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0"} <= set(environment)
-    assert not [line for line in environment if line.endswith("=somebody")], "a filter of the user's shell would hide jobs"
+    assert not [line for line in environment if line.endswith("=somebody")], (
+        "a filter of the user's shell would hide jobs"
+    )
     assert found.reachable and found.cluster == "here" and found.ids == {"22", "47", "55", "79"}
     assert found.jobs == {
         "47_6": Job("PENDING", "JobArrayTaskLimit"),
@@ -132,7 +134,9 @@ def test_an_id_that_squeue_has_forgotten_is_an_answer(slurm: Commands) -> None:
         ("47_1|PENDING|N/A|N/A||None\nslurm_load_jobs: warning\n", 0, "", "1 fields"),
     ],
 )
-def test_an_answer_that_cannot_be_understood_is_none(slurm: Commands, text: str, code: int, error: str, says: str) -> None:
+def test_an_answer_that_cannot_be_understood_is_none(
+    slurm: Commands, text: str, code: int, error: str, says: str
+) -> None:
     slurm.say("squeue", text, code, error)
     found = ask(["47"])
     assert not found.reachable and found.jobs == {} and says in found.error
@@ -162,7 +166,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_a_young_answer_serves_every_command_and_ends_are_kept(slurm: Commands, tmp_path: Path, clock: list[float]) -> None:
+def test_a_young_answer_serves_every_command_and_ends_are_kept(
+    slurm: Commands, tmp_path: Path, clock: list[float]
+) -> None:
     cache = tmp_path / "jobs" / "scheduler.json"
     first = ask(["47", "22"], cache=cache)
     clock[0] += 39
@@ -232,12 +238,17 @@ def test_a_cache_that_cannot_be_written_is_no_error(slurm: Commands, tmp_path: P
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.text(max_size=3), lambda part: st.dictionaries(st.text(max_size=4), part), max_leaves=5
+    st.none() | st.booleans() | st.floats() | st.text(max_size=3),
+    lambda part: st.dictionaries(st.text(max_size=4), part),
+    max_leaves=5,
 )
 
 
 @given(
-    st.dictionaries(st.sampled_from(["ids", "history", "failures", "facts"]), JSON | st.just({"47": {"asked": 1.0, "jobs": {"47_1": {}}}}))
+    st.dictionaries(
+        st.sampled_from(["ids", "history", "failures", "facts"]),
+        JSON | st.just({"47": {"asked": 1.0, "jobs": {"47_1": {}}}}),
+    )
 )
 def test_any_section_is_read(section: dict[str, object]) -> None:
     known = scheduler_cache._known(json.loads(json.dumps(section)))
@@ -248,13 +259,17 @@ def test_any_section_is_read(section: dict[str, object]) -> None:
 # --- accounting, facts, names -------------------------------------------------------------------------------------
 
 
-def test_accounting_is_asked_once_for_ends_and_never_says_what_lives(slurm: Commands, tmp_path: Path, clock: list[float]) -> None:
+def test_accounting_is_asked_once_for_ends_and_never_says_what_lives(
+    slurm: Commands, tmp_path: Path, clock: list[float]
+) -> None:
     cache, gone = tmp_path / "scheduler.json", ["16_8", "16_9", "22_0", "27", "45_2", "46_0", "46_1"]
     slurm.say("squeue", "")
     ask(["16", "22", "27", "45", "46"], cache=cache)
     since = time.mktime((2026, 11, 20, 12, 0, 0, 0, 0, -1))
     found = history(gone, since, cache=cache)
-    assert slurm.calls[1:] == ["sacct -X -P -n -S 2026-11-19T12:00:00 -j 16,22,27,45,46 -o JobID,State,ExitCode,Start,End,NodeList,JobName"]
+    assert slurm.calls[1:] == [
+        "sacct -X -P -n -S 2026-11-19T12:00:00 -j 16,22,27,45,46 -o JobID,State,ExitCode,Start,End,NodeList,JobName"
+    ]
     assert found.jobs["16_8"] == Job("CANCELLED", "CANCELLED by 1000", "n2", 0, 0, 1795278231.0, 1795278239.0)
     assert {name: (job.word, job.exit_code) for name, job in found.jobs.items()} == {
         "16_8": ("CANCELLED", 0), "16_9": ("TIMEOUT", 0), "22_0": ("FAILED", 3), "27": ("FAILED", 137),
@@ -329,7 +344,9 @@ def test_expand(name: str, elements: list[str]) -> None:
     assert expand(name) == elements
 
 
-@pytest.mark.parametrize("name", ["", "x", "123_", "123_[]", "123_[1,2,...]", "123_[1-", "123+0", "123_[1;2]", "123.batch"])
+@pytest.mark.parametrize(
+    "name", ["", "x", "123_", "123_[]", "123_[1,2,...]", "123_[1-", "123+0", "123_[1;2]", "123.batch"]
+)
 def test_what_is_cut_short_is_not_guessed(name: str) -> None:
     with pytest.raises(Unreachable, match="names a job"):
         expand(name)
@@ -354,9 +371,13 @@ def test_a_refusal_and_silence_are_told_apart(slurm: Commands) -> None:
     with pytest.raises(ValueError, match=r"scancel refused.*permission denied"):
         scheduler.cancel(["5_1"])
     slurm.say("scancel", "", 1, "scancel: error: Unable to contact slurm controller (connect failure)\n")
-    with pytest.raises(Unreachable, match=r"connect failure.*; it is not known whether the jobs were cancelled: look again with status"):
+    with pytest.raises(
+        Unreachable, match=r"connect failure.*; it is not known whether the jobs were cancelled: look again with status"
+    ):
         scheduler.cancel(["5_1"])
-    slurm.say("scancel", "", 1, "scancel: error: Kill job error on job id 5: Job/step already completing or completed\n")
+    slurm.say(
+        "scancel", "", 1, "scancel: error: Kill job error on job id 5: Job/step already completing or completed\n"
+    )
     scheduler.cancel(["5_1"])
 
 
@@ -368,7 +389,9 @@ def test_a_scancel_that_never_began_is_told_as_such(monkeypatch: pytest.MonkeyPa
     (tmp_path / "scancel").write_text("#!/bin/sh\nwhile :; do :; done\n")
     (tmp_path / "scancel").chmod(0o755)
     monkeypatch.setattr(scheduler, "TIMEOUT_S", 0.2)
-    with pytest.raises(Unreachable, match=r"scancel gave no answer within .* not known whether the jobs were cancelled: look again"):
+    with pytest.raises(
+        Unreachable, match=r"scancel gave no answer within .* not known whether the jobs were cancelled: look again"
+    ):
         scheduler.cancel(["5_1"])
 
 

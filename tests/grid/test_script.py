@@ -31,7 +31,10 @@ def test_texts_are_those_on_record() -> None:
     record.check("run.sh", run_script(item, "runs/x/alq", from_script(3)))
     record.check("job.sh", job_script("nuq.x", ["runs/x/alq", "runs/x/it's"], from_script(1), 2))
     three = [f"runs/x/{name}" for name in "abc"]
-    record.check("job_slots.sh", job_script("nuq.x", three, from_script(3), Resources(ranks=2), parallel=2, preamble=["module load a"]))
+    record.check(
+        "job_slots.sh",
+        job_script("nuq.x", three, from_script(3), Resources(ranks=2), parallel=2, preamble=["module load a"]),
+    )
     record.check("job_shared_gpu.sh", job_script("nuq.x", three, from_script(3), Resources(gpus=0.5), parallel=3))
     record.check("job_nodes.sh", job_script("nuq.x", three, from_script(3), Resources(nodes=2, ranks=4)))
     record.check("empty.sh", job_script("nuq.x", [], from_script(1), 1))
@@ -41,7 +44,9 @@ def test_texts_are_those_on_record() -> None:
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
 def test_shellcheck_finds_nothing() -> None:
     paths = [str(path) for path in record.GOLDEN.iterdir()]
-    done = subprocess.run(["shellcheck", "--exclude=SC1090,SC2016,SC2317", *paths], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["shellcheck", "--exclude=SC1090,SC2016,SC2317", *paths], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout
 
 
@@ -55,7 +60,9 @@ def test_records_are_valid_bash() -> None:
 
 @hypothesis_settings(max_examples=6)
 @given(AWKWARD, st.text(st.sampled_from("a '\"\\$\n`;&*"), min_size=1, max_size=6))
-def test_awkward_values_and_folders_reach_main_unharmed(tmp_path_factory: pytest.TempPathFactory, value: str, folder: str) -> None:
+def test_awkward_values_and_folders_reach_main_unharmed(
+    tmp_path_factory: pytest.TempPathFactory, value: str, folder: str
+) -> None:
     root = fake.checkout(tmp_path_factory.mktemp("co") / f"x{folder}")
     item = Sweep([point("a\nb", method="qsgd", data_dir=value)], folder="s").experiments()[0]
     path = root / "runs" / "s" / "one" / "run.sh"
@@ -96,7 +103,9 @@ def test_signals_reach_main_and_ask_for_a_requeue(tmp_path: Path, number: signal
         assert "2 of 2 left: asking to be requeued" in output
 
 
-ENDS_AT_ONCE = "import os, signal, time\nsignal.signal(signal.SIGTERM, lambda *_: os._exit(75))\nopen('up', 'w')\ntime.sleep(60)\n"
+ENDS_AT_ONCE = (
+    "import os, signal, time\nsignal.signal(signal.SIGTERM, lambda *_: os._exit(75))\nopen('up', 'w')\ntime.sleep(60)\n"
+)
 
 
 def test_a_signal_to_the_whole_group_is_a_requeue_every_time(tmp_path: Path) -> None:
@@ -105,7 +114,9 @@ def test_a_signal_to_the_whole_group_is_a_requeue_every_time(tmp_path: Path) -> 
     (root / "main.py").write_text(ENDS_AT_ONCE)
     for _ in range(8):  # bash loses the code of a child that ends together with the signal, more often than not
         (root / "up").unlink(missing_ok=True)
-        with fake.started(root, ["bash", str(run.folder.script)], env=fake.environment(), start_new_session=True) as process:
+        with fake.started(
+            root, ["bash", str(run.folder.script)], env=fake.environment(), start_new_session=True
+        ) as process:
             fake.until((root / "up").exists, "the run did not start")
             os.killpg(process.pid, signal.SIGTERM)
             assert process.wait(timeout=15) == 75
@@ -141,7 +152,12 @@ def _ranks(root: Path, nproc: int, run: Any) -> tuple[int, str]:
     python = root / "torchrun.sh"
     python.write_text(TORCHRUN)
     python.chmod(python.stat().st_mode | stat.S_IXUSR)
-    more = {"PYTHON": str(python), "REAL_PYTHON": fake.environment()["PYTHON"], "NPROC": str(nproc), "OMP_DYNAMIC": "true"}
+    more = {
+        "PYTHON": str(python),
+        "REAL_PYTHON": fake.environment()["PYTHON"],
+        "NPROC": str(nproc),
+        "OMP_DYNAMIC": "true",
+    }
     code = fake.bash(run.folder.script, **more).returncode
     return code, (root / "torchrun.args").read_text()
 
@@ -160,11 +176,19 @@ def test_the_real_torchrun_passes_the_signal_on_and_leaves_nobody_behind(tmp_pat
     root = fake.checkout(tmp_path / "two ranks", {1: "wait"})
     one_writes = "def tell(state, code):\n    if os.environ['RANK'] != '0': return\n"
     both_start = 'open(folder + "/started" + os.environ["RANK"], "a")'
-    main = fake.MAIN.replace("def tell(state, code):\n", one_writes).replace('open(folder + "/started", "a")', both_start)
+    main = fake.MAIN.replace("def tell(state, code):\n", one_writes).replace(
+        'open(folder + "/started", "a")', both_start
+    )
     (root / "main.py").write_text(main)
     (run,) = fake.runs(root, 1)
-    with fake.started(root, ["bash", str(run.folder.script)], env=fake.environment(NPROC="2", OMP_NUM_THREADS="1")) as process:
-        fake.until(lambda: all((run.folder.path / f"started{rank}").exists() for rank in (0, 1)), "the ranks did not start", seconds=60)
+    with fake.started(
+        root, ["bash", str(run.folder.script)], env=fake.environment(NPROC="2", OMP_NUM_THREADS="1")
+    ) as process:
+        fake.until(
+            lambda: all((run.folder.path / f"started{rank}").exists() for rank in (0, 1)),
+            "the ranks did not start",
+            seconds=60,
+        )
         process.send_signal(signal.SIGUSR2)
         assert process.wait(timeout=60) == 75
     assert run.folder.log.read_text().count("heard SIGUSR2") == 2
@@ -238,8 +262,18 @@ def _nodes_environment(root: Path, **more: str) -> dict[str, str]:
     for name, text in (("srun", SRUN), ("scontrol", SCONTROL), ("getent", "#!/bin/sh\nexit 2\n"), ("python", TORCHRUN)):
         (binaries / name).write_text(text)
         (binaries / name).chmod(0o755)
-    slurm = {"SLURM_JOB_ID": "1234", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": "2", "SLURM_CPUS_PER_TASK": "6"}
-    base = {"PYTHON": str(binaries / "python"), "REAL_PYTHON": fake.environment()["PYTHON"], "NUQ_NODES": "2", "NPROC": "4"}
+    slurm = {
+        "SLURM_JOB_ID": "1234",
+        "SLURM_JOB_NODELIST": "n[1-2]",
+        "SLURM_JOB_NUM_NODES": "2",
+        "SLURM_CPUS_PER_TASK": "6",
+    }
+    base = {
+        "PYTHON": str(binaries / "python"),
+        "REAL_PYTHON": fake.environment()["PYTHON"],
+        "NUQ_NODES": "2",
+        "NPROC": "4",
+    }
     return fake.environment(**{"PATH": f"{binaries}:{os.environ['PATH']}", **base, **slurm, **more})
 
 
@@ -259,7 +293,12 @@ def test_several_nodes_meet_through_srun_and_keep_their_exit_code(tmp_path: Path
         assert word in words[: words.index("bash")]
     told = (root / "torchrun.args").read_text().splitlines()
     assert told[:3] == ["-m", "torch.distributed.run", "--node-rank=0"]
-    for word in ("--nnodes=2", "--nproc-per-node=2", "--rdzv-backend=static", "--signals-to-handle=SIGTERM,SIGINT,SIGUSR2"):
+    for word in (
+        "--nnodes=2",
+        "--nproc-per-node=2",
+        "--rdzv-backend=static",
+        "--signals-to-handle=SIGTERM,SIGINT,SIGUSR2",
+    ):
         assert word in told[: told.index("main.py")]
     (rendezvous,) = [word for word in words if word.startswith("--rdzv-id=1234.3.")]
     assert rendezvous.rpartition(".")[2].isdecimal(), "one after another in the same job, they must not meet each other"
@@ -295,7 +334,9 @@ def test_a_port_that_is_taken_is_passed_over(tmp_path: Path) -> None:
     pytest.fail("no free port")
 
 
-@pytest.mark.parametrize(("more", "nodes"), [({"SLURM_JOB_NUM_NODES": "1"}, 1), ({"NPROC": "1"}, 0), ({"NUQ_NODES": "1"}, 1)])
+@pytest.mark.parametrize(
+    ("more", "nodes"), [({"SLURM_JOB_NUM_NODES": "1"}, 1), ({"NPROC": "1"}, 0), ({"NUQ_NODES": "1"}, 1)]
+)
 def test_one_node_needs_no_srun(tmp_path: Path, more: dict[str, str], nodes: int) -> None:
     root = fake.checkout(tmp_path)
     (run,) = fake.runs(root, 1)

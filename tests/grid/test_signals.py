@@ -12,7 +12,8 @@ from grid.engine.scripts.script import WAIT
 from tests.grid.fake import until
 
 SHELLS = 16
-# A child that takes its time after a warning, below two shells that hand it on, as in a job: each hears it several times.
+# A child that takes its time after a warning, below two shells that hand it on, as in a job: each hears it several
+# times.
 CHILD = """
 trap '' TERM
 touch {folder}/$1.up
@@ -25,7 +26,10 @@ def test_signals_in_quick_succession_do_not_end_the_wait(tmp_path: Path) -> None
     (tmp_path / "child.sh").write_text(CHILD.format(folder=tmp_path))
     for name, below in (("inner", "child"), ("outer", "inner")):
         (tmp_path / f"{name}.sh").write_text(f'set -u\n{WAIT}bash {tmp_path}/{below}.sh "$1" &\nfinish\nexit "$code"\n')
-    shells = [subprocess.Popen(["bash", tmp_path / "outer.sh", str(number)], start_new_session=True) for number in range(SHELLS)]
+    shells = [
+        subprocess.Popen(["bash", tmp_path / "outer.sh", str(number)], start_new_session=True)
+        for number in range(SHELLS)
+    ]
     try:
         until(lambda: len(list(tmp_path.glob("*.up"))) == SHELLS, "all children listen")
         for pause_s in (0, 0.001, 0.002, 0.001):

@@ -24,10 +24,17 @@ def here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Bench]:
 
 @pytest.mark.parametrize(
     ("record", "stopped", "word"),
-    [(FRESH, "SUSPENDED", "running"), (SILENT, "STOPPED", "running"), (None, "SUSPENDED", "pending"), (FAILED, "SUSPENDED", "failed")],
+    [
+        (FRESH, "SUSPENDED", "running"),
+        (SILENT, "STOPPED", "running"),
+        (None, "SUSPENDED", "pending"),
+        (FAILED, "SUSPENDED", "failed"),
+    ],
 )
 def test_what_a_suspended_job_means(record: dict[str, Any] | None, stopped: str, word: str) -> None:
-    found = judge(record, CLAIM, Job(stopped, node="n1", start=CLAIM.submitted_at + 900), ASKED, NOW, lambda host, pid: None)
+    found = judge(
+        record, CLAIM, Job(stopped, node="n1", start=CLAIM.submitted_at + 900), ASKED, NOW, lambda host, pid: None
+    )
     assert (found.word, found.may_start, found.stale) == (word, False, False)
     assert found.reason == ("why" if record is FAILED else "suspended on n1")
 
@@ -88,7 +95,9 @@ def test_what_could_not_be_looked_at_is_said(here: Bench) -> None:
         if command == "submit":
             here.good("plan")
         said = here.good(command)
-        assert "the queue could not be looked at (slurm_load_jobs error: Unable to contact slurm controller" in said, command
+        assert "the queue could not be looked at (slurm_load_jobs error: Unable to contact slurm controller" in said, (
+            command
+        )
         assert "status --now asks again" in said
     here.sweep((1, 2, 3, 4))
     assert "the queue could not be looked at" in here.refused("submit", "1 new")

@@ -1,4 +1,6 @@
-"""Site profiles: the examples, what a partition can give, mistakes in one sentence, and the bash that a job starts with."""
+"""Site profiles: the examples, what a partition can give, mistakes in one sentence, and the bash that a job starts
+with.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def test_every_example_loads_and_says_what_it_is(path: Path) -> None:
     assert load_site(path.stem) == made, "an example is found by its name"
     assert path.read_text().startswith("# ")
     made.check(Resources().merged(made.resources()))
-    checked = subprocess.run(["bash", "-n"], input="\n".join(made.preamble()), capture_output=True, text=True, check=False)
+    checked = subprocess.run(
+        ["bash", "-n"], input="\n".join(made.preamble()), capture_output=True, text=True, check=False
+    )
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
@@ -54,7 +58,9 @@ def test_where_a_profile_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_yaml_without_its_surprises() -> None:
     made = read_site(
-        "defaults: {time: 12:00:00}\nmail: {user: a, on: [FAIL]}\nenvironment: {A: no, B: 007, C: 1e3, D: 0x1F, E: 1_000}", "f"
+        "defaults: {time: 12:00:00}\nmail: {user: a, on: [FAIL]}\nenvironment: {A: no, B: 007, C: 1e3, D: 0x1F, E: "
+        "1_000}",
+        "f",
     )
     assert made.defaults == {"time": "12:00:00"}
     assert made.mail is not None
@@ -139,7 +145,9 @@ def test_what_a_partition_cannot_give(asked: Resources, parallel: int, sentence:
 
 def test_check_knows_the_partitions_by_name() -> None:
     CLUSTER.check(Resources(ranks=4, time="24:00:00", mem="100G", cpus=8))
-    with pytest.raises(ValueError, match=r"unknown partition of site c 'gpuu'; did you mean 'gpu'\? \(legal: big, cpu, free, gpu\)"):
+    with pytest.raises(
+        ValueError, match=r"unknown partition of site c 'gpuu'; did you mean 'gpu'\? \(legal: big, cpu, free, gpu\)"
+    ):
         CLUSTER.check(Resources(partition="gpuu"))
     with pytest.raises(ValueError, match=r"partition 'cpu' of site c cannot give gpus=1 per node: its nodes have none"):
         CLUSTER.check(Resources(partition="cpu"))
@@ -169,7 +177,12 @@ def test_what_a_profile_gives_by_default() -> None:
 def _bash(site: Site, then: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     text = "\n".join(["set -u", *site.preamble(), then])
     return subprocess.run(
-        ["bash", "-c", text], env={"PATH": os.environ["PATH"], **environment}, capture_output=True, text=True, check=False, timeout=30
+        ["bash", "-c", text],
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
     )
 
 
@@ -198,7 +211,22 @@ def test_values_arrive_whole_and_only_variables_are_expanded(value: str) -> None
 
 
 @pytest.mark.parametrize(
-    "value", ["$(x)", "`x`", "${x@P}", "${!x}", "$[1]", "${x:1}", "${x:-$(y)}", "${x:-`y`}", "$", "a$ b", "$'x'", "$1", "${a[0]}"]
+    "value",
+    [
+        "$(x)",
+        "`x`",
+        "${x@P}",
+        "${!x}",
+        "$[1]",
+        "${x:1}",
+        "${x:-$(y)}",
+        "${x:-`y`}",
+        "$",
+        "a$ b",
+        "$'x'",
+        "$1",
+        "${a[0]}",
+    ],
 )
 def test_nothing_is_executed(value: str) -> None:
     with pytest.raises(ValueError, match="no command is run"):
@@ -267,7 +295,9 @@ def _staging(tmp_path: Path) -> Site:
     (source / "sub").mkdir(parents=True)
     (source / "sub" / "a").write_text("a")
     (source / "link").symlink_to(source / "sub" / "a")
-    site = read_site("scratch: $LOCAL\nstage:\n- {from: $FROM, to: data/set 1}\n- {from: $FROM/sub/a, to: $LOCAL/one}", "f")
+    site = read_site(
+        "scratch: $LOCAL\nstage:\n- {from: $FROM, to: data/set 1}\n- {from: $FROM/sub/a, to: $LOCAL/one}", "f"
+    )
     return site
 
 

@@ -26,7 +26,9 @@ ROOT = Path(__file__).parents[2]
 
 def _sweep(rates: int, seeds: int) -> Sweep:
     methods = union(point("ALQ", method="alq"), point("QSGD", method="qsgd"))
-    points = product(point(data="digits"), methods, axis("method.bits=2,3"), axis("optim.lr", [0.01 * (1 + i) for i in range(rates)]))
+    points = product(
+        point(data="digits"), methods, axis("method.bits=2,3"), axis("optim.lr", [0.01 * (1 + i) for i in range(rates)])
+    )
     return Sweep(points, seeds=range(1, seeds + 1), folder="large", resources={"gpus": 0}, run_name="large")
 
 
@@ -71,7 +73,9 @@ def test_what_experiments_share_is_kept_once() -> None:
         assert all(item.config[part] is first.config[part] for part in (*args.SECTIONS, *args.GROUPS))
 
 
-@pytest.mark.parametrize("sweep", [("nuq", "cifar10_full_resnet8"), ("lss", "cifar10_cpu"), ("everything", "cpu"), ("dgc", "cpu")])
+@pytest.mark.parametrize(
+    "sweep", [("nuq", "cifar10_full_resnet8"), ("lss", "cifar10_cpu"), ("everything", "cpu"), ("dgc", "cpu")]
+)
 def test_configuration_and_identity_are_those_of_each_by_itself(sweep: tuple[str, str]) -> None:
     for item in load(*sweep, seeds=(1, 2)).experiments():
         alone = resolving.resolve(item.settings)
@@ -95,7 +99,9 @@ def test_run_folders_are_written_from_common_parts(tmp_path: Path, calls: Counte
         assert run.folder.config.read_text() == yaml.safe_dump(config, sort_keys=False)
 
 
-def test_resources_are_checked_once_for_each_shape(tmp_path: Path, calls: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resources_are_checked_once_for_each_shape(
+    tmp_path: Path, calls: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     sweep = _sweep(rates=3, seeds=5)
     monkeypatch.setattr(planning, "named", lambda *names: (sweep, sweep.experiments()))
     made = planning.make(planning.Options("mine", "large"), tmp_path)
@@ -105,7 +111,9 @@ def test_resources_are_checked_once_for_each_shape(tmp_path: Path, calls: Counte
 
 
 def test_a_record_is_written_without_a_copy_of_its_runs(tmp_path: Path, calls: Counter[str]) -> None:
-    chunk = Chunk("s0c0", {"gpus": 0}, [[f"runs/large/{number}"] for number in range(50)], after=[("afterok", "s0canary")])
+    chunk = Chunk(
+        "s0c0", {"gpus": 0}, [[f"runs/large/{number}"] for number in range(50)], after=[("afterok", "s0canary")]
+    )
     item = Submission("large", "20260101-000000-000", "mine.large", {"digest": "0" * 64}, 1, [chunk])
     item.save(tmp_path)
     assert calls["deepcopy"] == 0

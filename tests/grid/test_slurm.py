@@ -27,9 +27,19 @@ def _normalised(root: Path, text: str) -> str:
 
 
 def test_text_is_that_on_record(tmp_path: Path) -> None:
-    record.check("slurm.sbatch", _normalised(tmp_path, sbatch_text("exp", tmp_path, 0, 38, Resources(partition="p100"))))
+    record.check(
+        "slurm.sbatch", _normalised(tmp_path, sbatch_text("exp", tmp_path, 0, 38, Resources(partition="p100")))
+    )
     every = Resources(
-        ranks=2, gpus=4, cpus=8, mem="40GB", time="12:00:00", account="lab", qos="long", constraint="v100|a100", exclude="bad[1-2]"
+        ranks=2,
+        gpus=4,
+        cpus=8,
+        mem="40GB",
+        time="12:00:00",
+        account="lab",
+        qos="long",
+        constraint="v100|a100",
+        exclude="bad[1-2]",
     )
     record.check("slurm_every_option.sbatch", _normalised(tmp_path, sbatch_text("e.2", tmp_path, 5, 3, every, 2)))
 
@@ -72,7 +82,9 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(("asked", "expected"), SHAPES)
-def test_a_script_asks_for_what_its_runs_need(asked: tuple[int, int, float | None, int], expected: tuple[str | None, ...]) -> None:
+def test_a_script_asks_for_what_its_runs_need(
+    asked: tuple[int, int, float | None, int], expected: tuple[str | None, ...]
+) -> None:
     nodes, ranks, gpus, parallel = asked
     options = _options(_chunk(Path("/r"), Resources(nodes=nodes, ranks=ranks, gpus=gpus), parallel=parallel))
     assert options["nodes"] == str(nodes)
@@ -103,7 +115,12 @@ def test_defaults_of_a_script() -> None:
     for line in ("array=0-37", "partition=p100", "ntasks=1", "gpus-per-node=1", "cpus-per-task=3", "mem=18GB", "nodes=1", "requeue",
                  "open-mode=append", "signal=B:USR2@120", "output=/r/jobs/logs/exp_%A_%a.log", "job-name=exp"):  # fmt: skip
         assert f"#SBATCH --{line}" in text
-    assert not any(word in line for line in text for word in ("time", "mail", "account", "wckey", "error=") if line.startswith("#SBATCH"))
+    assert not any(
+        word in line
+        for line in text
+        for word in ("time", "mail", "account", "wckey", "error=")
+        if line.startswith("#SBATCH")
+    )
 
 
 def test_gpus_follow_the_ranks_and_can_be_none() -> None:
@@ -129,10 +146,14 @@ def test_another_submitit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _batch(root: Path, restarts: int | None, state: str = "RUNNING") -> tuple[subprocess.Popen[str], Path]:
-    """The batch script as element 0 of array 40, with an scontrol that tells ``state`` and notes what it is asked to do."""
+    """The batch script as element 0 of array 40, with an scontrol that tells ``state`` and notes what it is asked to
+    do.
+    """
     binaries, asked = root / "bin", root / "asked"
     binaries.mkdir(exist_ok=True)
-    show = f"if [ \"$*\" = 'show job -o 40_0' ]; then echo 'JobId=41 ArrayTaskId=0 JobState={state} Reason=None'; exit; fi"
+    show = (
+        f"if [ \"$*\" = 'show job -o 40_0' ]; then echo 'JobId=41 ArrayTaskId=0 JobState={state} Reason=None'; exit; fi"
+    )
     (binaries / "scontrol").write_text(f'#!/bin/sh\n{show}\necho "$@" >>"{asked}"\n')
     (binaries / "scontrol").chmod(0o755)
     script = root / "batch.sh"
@@ -155,7 +176,9 @@ REQUEUES = [(0, None, 0, False), (3, None, 1, False), (75, None, 0, True), (75, 
 
 
 @pytest.mark.parametrize(("code", "restarts", "ended", "requeued"), REQUEUES)
-def test_requeue_names_the_element_and_is_bounded(tmp_path: Path, code: int, restarts: int | None, ended: int, requeued: bool) -> None:
+def test_requeue_names_the_element_and_is_bounded(
+    tmp_path: Path, code: int, restarts: int | None, ended: int, requeued: bool
+) -> None:
     root = tmp_path / "it's here"
     _prepared(root, {1: code})
     process, asked = _batch(root, restarts)
@@ -175,7 +198,9 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("number", "state", "requeued"), ENDS)
-def test_the_last_word_is_slurms_when_it_ends_a_job_itself(tmp_path: Path, number: signal.Signals, state: str, requeued: bool) -> None:
+def test_the_last_word_is_slurms_when_it_ends_a_job_itself(
+    tmp_path: Path, number: signal.Signals, state: str, requeued: bool
+) -> None:
     (run,) = _prepared(tmp_path, {1: "wait"})
     process, asked = _batch(tmp_path, None, state)
     fake.until((run.folder.path / "started").exists, "the run did not start")
@@ -191,7 +216,10 @@ def test_the_last_word_is_slurms_when_it_ends_a_job_itself(tmp_path: Path, numbe
 
 
 def _element(root: Path, text: str, *, scontrol: str, **more: str) -> subprocess.Popen[str]:
-    """The batch script as element 0 of array 40; ``scontrol`` is what its stand-in does beside telling a job's state."""
+    """The batch script as element 0 of array 40.
+
+    ``scontrol`` is what its stand-in does beside telling a job's state.
+    """
     binaries = root / "bin"
     binaries.mkdir(exist_ok=True)
     show = 'if [ "$1" = show ]; then echo "JobId=41 JobState=RUNNING Reason=None"; exit; fi'
@@ -201,7 +229,9 @@ def _element(root: Path, text: str, *, scontrol: str, **more: str) -> subprocess
     (root / "batch.sh").write_text(text)
     element = {"SLURM_ARRAY_JOB_ID": "40", "SLURM_ARRAY_TASK_ID": "0", "SLURM_JOB_ID": "41"}
     environment = fake.environment(PATH=f"{binaries}:{os.environ['PATH']}", **{**element, **more})
-    return subprocess.Popen(["bash", str(root / "batch.sh")], env=environment, cwd="/", stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        ["bash", str(root / "batch.sh")], env=environment, cwd="/", stdout=subprocess.PIPE, text=True
+    )
 
 
 def _chunk_of_one(root: Path, behaviour: dict[int, int | str], **more: Any) -> tuple[Run, str]:
@@ -218,7 +248,9 @@ def test_an_element_runs_the_snapshot_after_the_sites_lines(tmp_path: Path) -> N
     run, text = _chunk_of_one(root, {}, code="jobs/code/abc", site=site)
     pinned = fake.checkout(root / "jobs" / "code" / "abc")
     (pinned / "runs").symlink_to(root / "runs")
-    (pinned / "main.py").write_text("import os\nprint(os.environ['GREETING'], os.environ['NUQ_SHUTDOWN_S'])\n" + fake.MAIN)
+    (pinned / "main.py").write_text(
+        "import os\nprint(os.environ['GREETING'], os.environ['NUQ_SHUTDOWN_S'])\n" + fake.MAIN
+    )
     (root / "main.py").write_text("raise SystemExit(9)\n")
     process = _element(root, text, scontrol="exit 1")
     process.communicate(timeout=20)
@@ -236,7 +268,9 @@ def test_lines_of_the_site_that_fail_end_the_element(tmp_path: Path) -> None:
 
 
 def test_a_signal_while_the_site_prepares_is_a_requeue(tmp_path: Path) -> None:
-    run, text = _chunk_of_one(tmp_path, {}, site=Site(activate=(f"touch {tmp_path}/preparing; exec 3<>{tmp_path}/pipe; read -r word <&3",)))
+    run, text = _chunk_of_one(
+        tmp_path, {}, site=Site(activate=(f"touch {tmp_path}/preparing; exec 3<>{tmp_path}/pipe; read -r word <&3",))
+    )
     os.mkfifo(tmp_path / "pipe")
     process = _element(tmp_path, text, scontrol=f'echo "$@" >>"{tmp_path}/asked"')
     fake.until((tmp_path / "preparing").exists, "the preparation did not start")
@@ -339,14 +373,18 @@ def test_an_answer_that_is_no_id_says_nothing(lines: str, sbatch: Callable[[str]
         slurm.submit(sbatch(lines))
 
 
-def test_an_answer_that_does_not_come_is_not_waited_for(sbatch: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_does_not_come_is_not_waited_for(
+    sbatch: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(slurm, "ANSWER_S", 0.2)
     with pytest.raises(Unreachable, match="no answer within"):
         slurm.submit(sbatch("exec sleep 20"))
 
 
 def test_a_full_controller_is_no_missing_answer(sbatch: Callable[[str], Path]) -> None:
-    path = sbatch("echo 'sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying' >&2; exec sleep 20")
+    path = sbatch(
+        "echo 'sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying' >&2; exec sleep 20"
+    )
     began = time.monotonic()
     with pytest.raises(slurm.Full, match="temporarily unable to accept job"):
         slurm.submit(path)

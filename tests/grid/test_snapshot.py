@@ -23,12 +23,24 @@ def _git(root: Path, *words: str) -> None:
 
 def _tree(root: Path, *, git: bool) -> Path:
     (root / "train" / "data").mkdir(parents=True)
-    for name, text in {"main.py": "print(1)\n", "train/loop.py": "x = 1\n", "train/data/sets.py": "", "it's é\n.txt": "odd"}.items():
+    for name, text in {
+        "main.py": "print(1)\n",
+        "train/loop.py": "x = 1\n",
+        "train/data/sets.py": "",
+        "it's é\n.txt": "odd",
+    }.items():
         (root / name).write_text(text)
     (root / "go.sh").write_text("#!/bin/sh\n")
     (root / "go.sh").chmod(0o755)
     (root / "latest").symlink_to("train/loop.py")
-    for name in ("runs/a/status.json", "jobs/x.sh", "data/big.bin", ".venv/pyvenv.cfg", "train/__pycache__/loop.pyc", "figures/f.pdf"):
+    for name in (
+        "runs/a/status.json",
+        "jobs/x.sh",
+        "data/big.bin",
+        ".venv/pyvenv.cfg",
+        "train/__pycache__/loop.pyc",
+        "figures/f.pdf",
+    ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("generated")
     if git:

@@ -17,7 +17,16 @@ from hypothesis import strategies as st
 
 from grid.engine.slurm.scheduler_cache import ENDS, Answer, Job
 from grid.engine.states import run_files as states
-from grid.engine.states.run_files import Claim, Damaged, RunFolder, ids_to_ask, judge, own_element, read_ledger, write_text
+from grid.engine.states.run_files import (
+    Claim,
+    Damaged,
+    RunFolder,
+    ids_to_ask,
+    judge,
+    own_element,
+    read_ledger,
+    write_text,
+)
 from settings.run import lag_s
 
 NOW = 1_000_000.0
@@ -43,7 +52,9 @@ def test_no_status_is_new(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("word", ["done", "failed", "diverged", "preempted"])
 def test_what_a_run_says_of_its_end_is_believed(tmp_path: Path, word: str) -> None:
-    found = _state(tmp_path, state=word, heartbeat=0, failure={"message": "why"} if word == "failed" else None, step=5, steps=9)
+    found = _state(
+        tmp_path, state=word, heartbeat=0, failure={"message": "why"} if word == "failed" else None, step=5, steps=9
+    )
     assert (found.word, found.step, found.steps) == (word, 5, 9)
     assert found.reason == ("why" if word == "failed" else "")
     assert found.may_start == (word != "done")
@@ -72,7 +83,17 @@ def test_running(tmp_path: Path, dead_pid: int, host: str, alive: bool, age_s: f
     assert bool(found.reason) == (word != "running")
 
 
-DAMAGED = [b"", b"{", b"[]", b"null", b'{"state": 3}', b"{}", b'{"state": "running"}', b"\xff\xfe", b'{"state": ["done"]}']
+DAMAGED = [
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b'{"state": 3}',
+    b"{}",
+    b'{"state": "running"}',
+    b"\xff\xfe",
+    b'{"state": ["done"]}',
+]
 
 
 @pytest.mark.parametrize("content", DAMAGED)
@@ -139,7 +160,15 @@ DOWN = replace(ASKED, reachable=False, error="connect failure")
 
 
 def _record(state: str, age_s: float = 5.0, slurm: dict[str, str] | None = MINE, **more: Any) -> dict[str, Any]:
-    return {"state": state, "host": "n1", "pid": 7, "start": BEGUN + 1000, "heartbeat": NOW - age_s, "slurm": slurm, **more}
+    return {
+        "state": state,
+        "host": "n1",
+        "pid": 7,
+        "start": BEGUN + 1000,
+        "heartbeat": NOW - age_s,
+        "slurm": slurm,
+        **more,
+    }
 
 
 def _job(word: str, ago_s: float = 1000.0, **more: Any) -> Job:
@@ -307,7 +336,9 @@ def test_a_process_of_this_machine_that_is_gone_is_believed_where_nothing_may_st
 
 
 def test_a_state_carries_what_status_shows() -> None:
-    record = _record("running", 700.0, step=3, steps=9, seconds=12.5, attempt=2, metrics={"loss": 0.5, "Vacc": 0}, code="0123")
+    record = _record(
+        "running", 700.0, step=3, steps=9, seconds=12.5, attempt=2, metrics={"loss": 0.5, "Vacc": 0}, code="0123"
+    )
     found = judge(record, CLAIM, RUNNING, ASKED, NOW)
     assert (found.step, found.steps, found.seconds, found.attempt, found.element) == (3, 9, 12.5, 2, "123_4")
     assert (found.age_s, found.stale, found.metrics, found.code) == (700.0, True, {"loss": 0.5, "Vacc": 0.0}, "0123")
@@ -354,7 +385,11 @@ def test_what_another_user_keeps_to_himself_is_unknown(tmp_path: Path, monkeypat
 
     monkeypatch.setattr("builtins.open", no)  # a test may run as root, who may read everything
     found = RunFolder(tmp_path).state()
-    assert (found.word, found.may_start, found.reason) == ("unknown", False, "status.json cannot be read: Permission denied")
+    assert (found.word, found.may_start, found.reason) == (
+        "unknown",
+        False,
+        "status.json cannot be read: Permission denied",
+    )
 
 
 def test_one_open_is_all_that_a_run_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,7 +398,10 @@ def test_one_open_is_all_that_a_run_costs(tmp_path: Path, monkeypatch: pytest.Mo
     with monkeypatch.context() as patch:
         for name, module in {"open": "builtins", "stat": "os", "lstat": "os", "listdir": "os", "scandir": "os"}.items():
             real = getattr(sys.modules[module], name)
-            patch.setattr(f"{module}.{name}", lambda *args, name=name, real=real, **more: (calls.append(name), real(*args, **more))[1])
+            patch.setattr(
+                f"{module}.{name}",
+                lambda *args, name=name, real=real, **more: (calls.append(name), real(*args, **more))[1],
+            )
         found = judge(RunFolder(tmp_path).record(), CLAIM, RUNNING, ASKED, NOW, lambda host, pid: None)
     assert (found.word, calls) == ("running", ["open"])
 
@@ -371,10 +409,14 @@ def test_one_open_is_all_that_a_run_costs(tmp_path: Path, monkeypatch: pytest.Mo
 @given(
     st.dictionaries(KEYS | st.sampled_from(["slurm", "start", "metrics", "code"]), JSON | WORDS | st.just(MINE)),
     st.sampled_from([None, CLAIM, FIRST, replace(CLAIM, element=None), replace(CLAIM, ended_code=137)]),
-    st.sampled_from([None, RUNNING, _job("PENDING"), _job("FAILED"), _job("CANCELLED", 1.0), Job(""), Job("NODE_FAIL")]),
+    st.sampled_from(
+        [None, RUNNING, _job("PENDING"), _job("FAILED"), _job("CANCELLED", 1.0), Job(""), Job("NODE_FAIL")]
+    ),
     st.sampled_from([None, ASKED, DOWN]),
 )
-def test_judge_never_raises(values: dict[str, Any], claim: Claim | None, job: Job | None, answer: Answer | None) -> None:
+def test_judge_never_raises(
+    values: dict[str, Any], claim: Claim | None, job: Job | None, answer: Answer | None
+) -> None:
     found = judge(values, claim, job, answer, NOW)
     assert found.word in states.WORDS
     assert (found.word == "done") == (values.get("state") == "done")

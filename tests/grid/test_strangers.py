@@ -1,4 +1,6 @@
-"""A cluster that begins its job ids anew, and records that were damaged: nobody else's job is touched, no file is written elsewhere."""
+"""A cluster that begins its job ids anew, and records that were damaged: nobody else's job is touched, no file is
+written elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -66,15 +68,22 @@ def test_nor_for_one_that_was_submitted_by_hand(here: Bench, monkeypatch: pytest
 def test_which_jobs_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     row = "{}_0|RUNNING|N/A|N/A|n1|None\x1f{}\x1f{}\n"
     rows = [
-        row.format(*values) for values in ((47, "theirs", "/x/y.sbatch"), (48, "ours", "/x/y.sbatch"), (49, "renamed", "/a/it/s0.sbatch"))
+        row.format(*values)
+        for values in ((47, "theirs", "/x/y.sbatch"), (48, "ours", "/x/y.sbatch"), (49, "renamed", "/a/it/s0.sbatch"))
     ]
-    rows += [row.format(50, "any", ""), "51_0|RUNNING|N/A|N/A|n1|None\n", "47_1|PENDING|N/A|N/A||None\x1fours|n\x1f/it/s0.sbatch.sbatch\n"]
+    rows += [
+        row.format(50, "any", ""),
+        "51_0|RUNNING|N/A|N/A|n1|None\n",
+        "47_1|PENDING|N/A|N/A||None\x1fours|n\x1f/it/s0.sbatch.sbatch\n",
+    ]
     marks = {str(number): {"ours", "it/s0.sbatch"} for number in (47, 48, 49, 51)}
     monkeypatch.setattr(scheduler, "_call", lambda command: "".join(rows))
     found = scheduler.ask(["47", "48", "49", "50", "51"], marks=marks)
     assert found.jobs.keys() == {"48_0", "49_0", "50_0", "51_0"}, "a job may be renamed; its script is still ours"
     assert found.covers("47_0"), "ours is gone"
-    ends = "".join(f"{number}_0|COMPLETED|0:0|1795278231|1795278239|n2|{name}\n" for number, name in ((47, "theirs"), (48, "ours")))
+    ends = "".join(
+        f"{number}_0|COMPLETED|0:0|1795278231|1795278239|n2|{name}\n" for number, name in ((47, "theirs"), (48, "ours"))
+    )
     monkeypatch.setattr(scheduler, "_call", lambda command: ends)
     assert scheduler.history(["47_0", "48_0"], 0.0, marks=marks).jobs.keys() == {"48_0"}
 
@@ -163,7 +172,9 @@ RECORDS: dict[str, Any] = {
 @pytest.mark.parametrize("name", [*CHUNKS, *RECORDS])
 def test_every_value_of_a_record_is_checked(tmp_path: Path, name: str) -> None:
     runs = [["runs/tiny/a"], ["runs/tiny/b"]]
-    chunk = ledger.Chunk("s0c0", {"mem": "1G"}, runs, state=ledger.SUBMITTED, job_id="12", at=5.0, after=[("afterany", "s0c0")])
+    chunk = ledger.Chunk(
+        "s0c0", {"mem": "1G"}, runs, state=ledger.SUBMITTED, job_id="12", at=5.0, after=[("afterany", "s0c0")]
+    )
     item = ledger.Submission("tiny", "20260101-000000-abcd", "g.x", {"digest": "0", "path": "jobs/code/0"}, 1, [chunk])
     item.save(tmp_path)
     assert ledger.read_all(tmp_path, "tiny") == [item]

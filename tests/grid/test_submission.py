@@ -1,4 +1,6 @@
-"""The record of what was handed to SLURM: whatever interrupts it, each array is submitted exactly once and no run is forgotten."""
+"""The record of what was handed to SLURM: whatever interrupts it, each array is submitted exactly once and no run is
+forgotten.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ NUM_CHUNKS = 3
 
 
 def item(num_chunks: int = NUM_CHUNKS, plan_id: str = "20260101-000000-abcd") -> Submission:
-    chunks = [Chunk(f"s0c{part}", {"mem": "1G"}, [[f"runs/x/r{part}{turn}" for turn in range(2)]], after=[]) for part in range(num_chunks)]
+    chunks = [
+        Chunk(f"s0c{part}", {"mem": "1G"}, [[f"runs/x/r{part}{turn}" for turn in range(2)]], after=[])
+        for part in range(num_chunks)
+    ]
     return Submission("x", plan_id, "g.x", {"digest": "0" * 64, "path": ""}, 1, chunks)
 
 
@@ -115,7 +120,10 @@ def finish(queue: Queue, root: Path, tries: int) -> tuple[Submission, int]:
     after=st.booleans(),
 )
 def test_each_array_once_whatever_interrupts(
-    tmp_path_factory: pytest.TempPathFactory, saving: Callable[[Submission, Path], None], events: dict[int, str], after: bool
+    tmp_path_factory: pytest.TempPathFactory,
+    saving: Callable[[Submission, Path], None],
+    events: dict[int, str],
+    after: bool,
 ) -> None:
     root = tmp_path_factory.mktemp("root")
     queue = Queue(events)
@@ -150,7 +158,8 @@ def test_a_kill_at_every_single_step(tmp_path: Path, saving: Callable[[Submissio
 
 
 @pytest.mark.parametrize(
-    ("event", "state", "error"), [("refused", REFUSED, ValueError), ("lost", ASKED, ConnectionError), ("unheard", ASKED, ConnectionError)]
+    ("event", "state", "error"),
+    [("refused", REFUSED, ValueError), ("lost", ASKED, ConnectionError), ("unheard", ASKED, ConnectionError)],
 )
 def test_what_the_record_says_after_a_fault(tmp_path: Path, event: str, state: str, error: type[Exception]) -> None:
     queue = Queue({})
@@ -203,7 +212,9 @@ def test_a_controller_that_is_down_settles_nothing(tmp_path: Path) -> None:
 def test_the_latest_submission_has_the_claim(tmp_path: Path) -> None:
     done = [dataclasses.replace(chunk, state=SUBMITTED, job_id="8", at=10.0) for chunk in item(1).chunks]
     first = dataclasses.replace(item(1), chunks=done)
-    second = dataclasses.replace(first, id="20260102-000000-abcd", chunks=[dataclasses.replace(done[0], job_id="9", at=20.0)])
+    second = dataclasses.replace(
+        first, id="20260102-000000-abcd", chunks=[dataclasses.replace(done[0], job_id="9", at=20.0)]
+    )
     (first.place(tmp_path)).mkdir(parents=True)
     (first.place(tmp_path) / "s0c0_0.ended").write_text("1 runs/x/r00\n")
     for order in ([first, second], [second, first]):

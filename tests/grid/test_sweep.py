@@ -77,7 +77,9 @@ def test_counts_are_those_of_the_table(family: str, run_name: str) -> None:
         assert (sweep.num_points, len(experiments)) == COUNTS[family, run_name]
     assert sum(1 + len(item.aliases) for item in experiments) == sweep.num_points
     assert len({item.name for item in experiments}) == len(experiments)
-    assert len({(item.label, item.seed) for item in experiments}) == len(experiments), "a label must name one experiment"
+    assert len({(item.label, item.seed) for item in experiments}) == len(experiments), (
+        "a label must name one experiment"
+    )
     assert sweep.doc, "list shows the first line of the docstring"
 
 
@@ -107,7 +109,11 @@ def test_resnet32_is_the_published_task() -> None:
         assert counting["optim"] == {"name": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": False, "weight_decay": 1e-4}
         assert counting["schedule"] == {"name": "step", "at": [40000, 60000], "factor": 0.1}
         assert (config["workers"], config["batch_size"], config["steps"], config["eval_every"]) == (4, 128, 80000, 2000)
-        assert (config["model"]["name"], config["data"]["name"], config["trajectory"]) == ("resnet32", "cifar10", "method")
+        assert (config["model"]["name"], config["data"]["name"], config["trajectory"]) == (
+            "resnet32",
+            "cifar10",
+            "method",
+        )
         assert config["measure"] == {"every": 100, "num_samples": 10}
 
 
@@ -133,7 +139,12 @@ def test_quantizers_of_the_paper(run_name: str, bits: int, bucket_size: int, num
 
 def test_imagenet() -> None:
     for config in _by_label("nuq", "imagenet_half").values():
-        assert (config["trajectory"], config["measure"]["every"], config["steps"], config["batch_size"]) == ("sgd", 100, 300000, 64)
+        assert (config["trajectory"], config["measure"]["every"], config["steps"], config["batch_size"]) == (
+            "sgd",
+            100,
+            300000,
+            64,
+        )
         assert config["schedule"]["at"] == [150000, 225000]
     rows = _by_label("nuq", "imagenet_full")
     assert (rows["AMQ"]["method"]["update_at"], rows["AMQ"]["method"]["update_every"]) == ([100, 2000], 50000)
@@ -142,9 +153,11 @@ def test_imagenet() -> None:
 
 def test_mnist_has_no_momentum_and_thirty_epochs() -> None:
     rows = _by_label("nuq", "mnist")
-    assert {(config["method"].get("bucket_size"), config["workers"]) for label, config in rows.items() if label.startswith("QSGDinf")} == {
-        (bucket, workers) for bucket in (1024, 4096, 8192) for workers in (2, 4)
-    }
+    assert {
+        (config["method"].get("bucket_size"), config["workers"])
+        for label, config in rows.items()
+        if label.startswith("QSGDinf")
+    } == {(bucket, workers) for bucket in (1024, 4096, 8192) for workers in (2, 4)}
     for config in rows.values():
         assert (config["optim"]["momentum"], config["optim"]["weight_decay"], config["steps"]) == (0, 0, 30 * 469)
         assert config["method"].get("bits", 4) == 4
@@ -155,7 +168,9 @@ def test_bucket_sizes_and_the_ten_variants() -> None:
     quantized = [item.config["method"] for item in experiments if "bucket_size" in item.config["method"]]
     sizes = {16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768}
     alq = {(m["symmetric"], m["solver"], m["bucket_size"]) for m in quantized if m["name"] == "alq"}
-    assert alq == {(symmetric, solver, size) for symmetric in (True, False) for solver in ("exact", "paper") for size in sizes}
+    assert alq == {
+        (symmetric, solver, size) for symmetric in (True, False) for solver in ("exact", "paper") for size in sizes
+    }
     for name in ("alq_n", "amq", "amq_n", "qsgdinf", "trn", "nuqsgd"):
         assert [m["bucket_size"] for m in quantized if m["name"] == name] == sorted(sizes)
     assert all(item.config["trajectory"] == "sgd" and item.config["measure"]["every"] == 100 for item in experiments)
@@ -177,13 +192,19 @@ def test_points_that_mean_the_same_run_are_aliases() -> None:
 def test_the_ten_methods_of_the_demo_and_their_seeds() -> None:
     experiments = load("demo", "demo").experiments()
     names = {"sgd", "supersgd", "qsgd", "qsgdinf", "nuqsgd", "trn", "alq", "alq_n", "amq", "amq_n"}
-    assert {(item.config["method"]["name"], item.seed) for item in experiments} == {(name, seed) for name in names for seed in (1, 2, 3)}
+    assert {(item.config["method"]["name"], item.seed) for item in experiments} == {
+        (name, seed) for name in names for seed in (1, 2, 3)
+    }
 
 
 def test_product_union_and_later_settings_win() -> None:
     points = product(point("a", steps=1, workers=2), union(point("b", steps=2), axis("workers", [3, 4])))
     assert [item.label for item in points] == ["a b", "a workers=3", "a workers=4"]
-    assert [dict(item.settings) for item in points] == [{"steps": 2, "workers": 2}, {"steps": 1, "workers": 3}, {"steps": 1, "workers": 4}]
+    assert [dict(item.settings) for item in points] == [
+        {"steps": 2, "workers": 2},
+        {"steps": 1, "workers": 3},
+        {"steps": 1, "workers": 4},
+    ]
 
 
 def test_optional_settings_are_dropped_only_where_the_method_does_not_read_them() -> None:
@@ -212,7 +233,9 @@ def test_seeds_multiply_and_override_reaches_every_experiment() -> None:
     assert {item.config["data_dir"] for item in experiments} == {"/elsewhere"}
     assert {item.config["method"].get("bits") for item in experiments} == {None, 6}
     plain = {item.name for item in load("nuq", "mnist", seeds=(1, 2, 5)).override({"data_dir": "/x"}).experiments()}
-    assert plain == {item.name for item in load("nuq", "mnist", seeds=(5, 2, 1)).experiments()}, "a path is no part of the identity"
+    assert plain == {item.name for item in load("nuq", "mnist", seeds=(5, 2, 1)).experiments()}, (
+        "a path is no part of the identity"
+    )
 
 
 @pytest.mark.parametrize("name", ["seed", "run_dir"])
@@ -294,13 +317,18 @@ def test_duplicates_are_reported() -> None:
     (clash,) = Sweep([point("A", steps=5), point("A", steps=6)]).duplicates()
     assert clash.startswith("label 'A' names 2 different runs: alq-3b-cnn-digits-s1-")
     asked = Sweep(union(point("A", steps=5), product(point("B", steps=5), needs(gpus=2))))
-    assert asked.duplicates() == ["'A' is the same run as 'B'", "'A' is asked for with different resources; the first point's count"]
+    assert asked.duplicates() == [
+        "'A' is the same run as 'B'",
+        "'A' is asked for with different resources; the first point's count",
+    ]
     assert dict(asked.experiments()[0].resources) == {}
     assert Sweep(methods, seeds=(1, 2)).duplicates() == []
 
 
 def test_what_no_method_reads_is_reported() -> None:
-    sweep = Sweep(product(point(method="sgd"), where_read({"method.bits": 3, "method.bucket_size": 64}), axis("workers=2,4")))
+    sweep = Sweep(
+        product(point(method="sgd"), where_read({"method.bits": 3, "method.bucket_size": 64}), axis("workers=2,4"))
+    )
     assert sweep.unread() == ["method.bits", "method.bucket_size"]
     assert Sweep(product(METHODS_OF_TWO_KINDS, where_read({"method.bits": 3}))).unread() == []
 
@@ -309,7 +337,10 @@ METHODS_OF_TWO_KINDS = union(point("SGD", method="sgd"), point("QSGD", method="q
 
 
 def test_a_wrong_point_is_named() -> None:
-    for wrong, sentence in (({"method": "qsdg"}, "unknown method 'qsdg'"), ({"steps": "many"}, "steps='many': must be of type int")):
+    for wrong, sentence in (
+        ({"method": "qsdg"}, "unknown method 'qsdg'"),
+        ({"steps": "many"}, "steps='many': must be of type int"),
+    ):
         with pytest.raises(ValueError, match=rf"^g\.r, point 'A': {sentence}"):
             Sweep([point("A", wrong)], grid="g", run_name="r").experiments()
 
@@ -318,14 +349,21 @@ def test_a_wrong_point_is_named() -> None:
 
 
 def test_families_are_the_files_of_grid() -> None:
-    assert set(families()) == {family for family, _ in {*COUNTS, *GROWING}}, "no package (engine, commands) and no folder of profiles"
+    assert set(families()) == {family for family, _ in {*COUNTS, *GROWING}}, (
+        "no package (engine, commands) and no folder of profiles"
+    )
 
 
 @pytest.mark.parametrize("order", [("sweep", "families"), ("families", "sweep"), ("points", "families")])
 def test_either_module_can_be_imported_first(order: tuple[str, str]) -> None:
     code = "".join(f"import grid.engine.{name}\n" for name in order)
-    code += "from grid.engine.sweep import *\nfrom grid.engine.sweep import load, find, families, parse_seeds, load_family\nassert zipped"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    code += (
+        "from grid.engine.sweep import *\nfrom grid.engine.sweep import load, find, families, parse_seeds, "
+        "load_family\nassert zipped"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2]
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -345,10 +383,16 @@ def test_either_module_can_be_imported_first(order: tuple[str, str]) -> None:
         ),
         ("return Sweep(without(axis('steps=1,2'), 'steps=3'))", 5, "without('steps=3'): excludes nothing of 2 points"),
         ("return Sweep(axis('steps=1,2'), resources=lambda config: config['x'])", 5, "KeyError: 'x'"),
-        ("return Sweep(product(axis('steps=1'), when(lambda given: given['x'], axis('workers=2'))))", 5, "KeyError: 'x'"),
+        (
+            "return Sweep(product(axis('steps=1'), when(lambda given: given['x'], axis('workers=2'))))",
+            5,
+            "KeyError: 'x'",
+        ),
     ],
 )
-def test_a_mistake_in_a_users_file_is_one_sentence_with_its_line(tmp_path: Path, body: str, line: int, sentence: str) -> None:
+def test_a_mistake_in_a_users_file_is_one_sentence_with_its_line(
+    tmp_path: Path, body: str, line: int, sentence: str
+) -> None:
     path = tmp_path / "points.py"  # a name that grid/engine has too
     head = "from __future__ import annotations\nfrom grid.engine.sweep import *\n\ndef mine() -> Sweep:\n    "
     path.write_text(head + body + "\n")
@@ -360,8 +404,12 @@ def test_a_mistake_in_a_users_file_is_one_sentence_with_its_line(tmp_path: Path,
 
 def test_resources_of_a_family_are_a_dict_or_a_function(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
-    path.write_text("from grid.engine.sweep import Sweep, point\ndef mine() -> Sweep:\n    return Sweep([point()], resources=[3])\n")
-    with pytest.raises(ValueError, match=r"mine\(\): resources=\[3\] must be a dict such as \{'gpus': 2\}, or a function"):
+    path.write_text(
+        "from grid.engine.sweep import Sweep, point\ndef mine() -> Sweep:\n    return Sweep([point()], resources=[3])\n"
+    )
+    with pytest.raises(
+        ValueError, match=r"mine\(\): resources=\[3\] must be a dict such as \{'gpus': 2\}, or a function"
+    ):
         load(str(path), "mine")
 
 

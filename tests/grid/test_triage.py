@@ -29,10 +29,15 @@ Traceback (most recent call last):
     return self._call_impl(*args, **kwargs)
 """
 CUDA_OOM = (
-    FRAMES + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 139.80 GiB of which "
+    FRAMES
+    + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 139.80 "
+    "GiB of which "
     "1.21 GiB is free. Process 4711 has 138.00 GiB memory in use.\n"
 )
-CLOSED = FRAMES + "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:38612\n"
+CLOSED = (
+    FRAMES
+    + "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:38612\n"
+)
 KEY_ERROR = FRAMES + "KeyError: 'conv1.weight'\n"
 ELASTIC = """\
 Traceback (most recent call last):
@@ -43,13 +48,17 @@ torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
 main.py FAILED
 """
 WATCHDOG = (
-    "[rank1]:[E1121 16:03:11.123456789 ProcessGroupNCCL.cpp:632] [Rank 1] Watchdog caught collective operation timeout: "
+    "[rank1]:[E1121 16:03:11.123456789 ProcessGroupNCCL.cpp:632] [Rank 1] Watchdog caught collective operation "
+    "timeout: "
     "WorkNCCL(SeqNum=1523, OpType=ALLGATHER, Timeout(ms)=1800000) ran for 1800094 milliseconds before timing out.\n"
 )
-STEPD_OOM = "slurmstepd: error: Detected 1 oom_kill event in StepId=123.batch. Some of the step tasks have been OOM Killed.\n"
+STEPD_OOM = (
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=123.batch. Some of the step tasks have been OOM Killed.\n"
+)
 STEPD_LIMIT = "slurmstepd: error: *** JOB 123 ON n1 CANCELLED AT 2026-11-21T16:25:10 DUE TO TIME LIMIT ***\n"
 STEPD_NODE = (
-    "slurmstepd: error: *** JOB 123 ON n1 CANCELLED AT 2026-11-21T16:25:10 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n"
+    "slurmstepd: error: *** JOB 123 ON n1 CANCELLED AT 2026-11-21T16:25:10 DUE TO NODE FAILURE, SEE "
+    "SLURMCTLD LOG FOR DETAILS ***\n"
 )
 
 LOADER = FRAMES + "RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed.\n" + STEPD_OOM
@@ -75,7 +84,11 @@ CONSEQUENCE: dict[str, Any] = {
     "exit_code": 1,
     "failure": {"signature": "RuntimeError", "message": "Connection closed by peer"},
 }
-SETTINGS: dict[str, Any] = {"state": "failed", "exit_code": 2, "failure": {"signature": "ValueError", "message": "bits=9"}}
+SETTINGS: dict[str, Any] = {
+    "state": "failed",
+    "exit_code": 2,
+    "failure": {"signature": "ValueError", "message": "bits=9"},
+}
 NAN = State("diverged", "step 120: the loss of worker 3 is nan")
 NO_PYTHON = "/home/a/runs/x/y/run.sh: line 36: python: command not found\n"
 REFUSED = State("failed", "exit code 2")
@@ -84,7 +97,8 @@ KILLED = State("failed", "exit code 137")
 Case = tuple[str, dict[str, Any], State, str, str, str]
 # (log, status.json, state, the job's word) -> (kind, a part of the signature)
 CASES: dict[str, Case] = {
-    "cuda": (BEGUN + CUDA_OOM, {}, FAILED, "FAILED", "cuda_oom", "OutOfMemoryError at trainer.py in train_step: CUDA out of memory."),
+    "cuda": (BEGUN + CUDA_OOM, {}, FAILED, "FAILED", "cuda_oom", "OutOfMemoryError at trainer.py in train_step: CUDA "
+    "out of memory."),
     "cuda, then the time limit": (BEGUN + CUDA_OOM, {}, FAILED, "TIMEOUT", "cuda_oom", "OutOfMemoryError"),
     "cuda on one rank, the others lose it": (f"{CUDA_OOM}{CLOSED}{CLOSED}{ELASTIC}", {}, FAILED, "FAILED", "cuda_oom", "OutOfMemoryError"),
     "cuda, from a rank": ("".join(f"[rank3]: {line}\n" for line in CUDA_OOM.splitlines()), {}, FAILED, "", "cuda_oom", "trainer.py in"),
@@ -106,14 +120,16 @@ CASES: dict[str, Case] = {
     "rank lost": (BEGUN + LOST, OWN_LOST, FAILED, "FAILED", "network_timeout", "rank N of N is gone"),
     "rank lost of a bug": (BEGUN + KEY_ERROR + LOST, OWN_LOST, FAILED, "FAILED", "code", "'conv1.weight'"),
     "rank lost at the limit": (BEGUN + LOST + STEPD_LIMIT, OWN_LOST, FAILED, "TIMEOUT", "time_limit", ""),
-    "first rank silent": (BEGUN + SILENT, {"state": "running"}, FAILED, "FAILED", "network_timeout", "did not answer in time"),
+    "first rank silent": (BEGUN + SILENT, {"state": "running"}, FAILED, "FAILED", "network_timeout", "did not answer "
+    "in time"),
     "gloo closed": (BEGUN + CLOSED, {}, FAILED, "FAILED", "network_timeout", "Connection closed by peer"),
     "gloo timed out": (GLOO_TIMEOUT, {}, FAILED, "", "network_timeout", ""),
     "a store that never came": (STORE_TIMEOUT, {}, FAILED, "TIMEOUT", "network_timeout", ""),
     "disk": (FRAMES + "OSError: [Errno 28] No space left on device: 'checkpoint.pt'\n", {}, FAILED, "FAILED", "disk", "No space left"),
     "quota": ("mkdir: cannot create directory 'x': Disk quota exceeded\n", {}, FAILED, "", "disk", "Disk quota exceeded"),
     "device": (FRAMES + "OSError: [Errno 5] Input/output error\n", {}, FAILED, "", "disk", "Input/output error"),
-    "a crash": (BEGUN + KEY_ERROR, {}, FAILED, "FAILED", "code", "KeyError at trainer.py in train_step: 'conv1.weight'"),
+    "a crash": (BEGUN + KEY_ERROR, {}, FAILED, "FAILED", "code", "KeyError at trainer.py in train_step: "
+    "'conv1.weight'"),
     "a crash of one rank": (BEGUN + KEY_ERROR + CLOSED + ELASTIC, {}, FAILED, "FAILED", "code", "KeyError"),
     "a crash, then the next run met the limit": (BEGUN + KEY_ERROR, {}, FAILED, "TIMEOUT", "code", "KeyError"),
     "a crash, not that of the last attempt": (BEGUN + CUDA_OOM + BEGUN + KEY_ERROR, {}, FAILED, "", "code", "KeyError"),
@@ -133,10 +149,12 @@ CASES: dict[str, Case] = {
     "settings, by the script's code": ("main.py: bits=9: legal are 1..8\n", {}, REFUSED, "", "settings", "bad settings"),
     "not finite": ("", {"state": "diverged"}, NAN, "", "non_finite", "step N: the loss of worker N"),
     "cancelled": (BEGUN, {}, State("cancelled", "job 1_2 ended: CANCELLED"), "CANCELLED", "cancelled", "CANCELLED"),
-    "no word at all": ("", {}, State("lost", "job 1_2 ended: COMPLETED"), "COMPLETED", "lost", "job N_N ended: COMPLETED"),
+    "no word at all": ("", {}, State("lost", "job 1_2 ended: COMPLETED"), "COMPLETED", "lost", "job N_N ended: "
+    "COMPLETED"),
     "killed": (BEGUN, {"state": "running"}, KILLED, "", "killed", "exit code 137"),
     "killed by the time limit": (BEGUN, {"state": "running"}, KILLED, "TIMEOUT", "time_limit", "TIMEOUT"),
-    "no such program": (NO_PYTHON, {}, State("failed", "exit code 127"), "", "settings", "exit code 127: PATH: line N: python: comm"),
+    "no such program": (NO_PYTHON, {}, State("failed", "exit code 127"), "", "settings", "exit code 127: PATH: line "
+    "N: python: comm"),
     "no such program, after a crash": (
         BEGUN + CUDA_OOM + NO_PYTHON, {}, State("failed", "exit code 127"), "", "settings", "exit code 127: ",
     ),
@@ -186,7 +204,11 @@ FULL, ROOM = Memory(950.0 * MB, 1000.0 * MB), Memory(400.0 * MB, 1000.0 * MB)
 def test_what_was_killed_is_out_of_memory_where_its_memory_was_full(tmp_path: Path) -> None:
     folder = _folder(tmp_path, BEGUN, {"state": "running"})
     found = classify(folder, KILLED, memory=FULL)
-    assert (found.kind, found.signature, found.line) == ("host_oom", "exit code 137 with its memory full", "950 of 1000 MB; exit code 137")
+    assert (found.kind, found.signature, found.line) == (
+        "host_oom",
+        "exit code 137 with its memory full",
+        "950 of 1000 MB; exit code 137",
+    )
     found = classify(folder, KILLED, memory=ROOM)
     assert (found.kind, found.line[:15]) == ("killed", "400 of 1000 MB;")
     assert classify(folder, KILLED, memory=Memory(9e9, 0.0)).kind == "killed", "its share is not known"
@@ -235,16 +257,36 @@ RUN = "runs/nuq-mnist/alq-3-0f1e2d3c4b5a"
 @pytest.mark.parametrize(
     ("log", "kind", "signature"),
     [
-        (f"{SITE}activation failed: source ~/env 3/bin/activate\n", "settings", "lab: activation failed: source ~/env 3/bin/activate"),
-        (f"Lmod has detected an error\n{SITE}module load cuda/12.4 failed\n", "settings", "lab: module load cuda/12.4 failed"),
+        (
+            f"{SITE}activation failed: source ~/env 3/bin/activate\n",
+            "settings",
+            "lab: activation failed: source ~/env 3/bin/activate",
+        ),
+        (
+            f"Lmod has detected an error\n{SITE}module load cuda/12.4 failed\n",
+            "settings",
+            "lab: module load cuda/12.4 failed",
+        ),
         (
             f"{SITE}stage: copying /data/x to /tmp/job12/x failed; is the disk full?\n",
             "settings",
             "lab: stage: copying PATH to PATH failed",
         ),
-        (f"{START}runs/nuq-mnist/other in slot 0\n{SITE}activation failed: x\n", "settings", "lab: activation failed: x"),
-        (f"{SITE}activation failed: x\n{START}runs/nuq-mnist/other\n", "cuda_oom", "OutOfMemoryError"),  # of a life before
-        (f"{START}{RUN} in slot 1\n{SITE}activation failed: x\n", "cuda_oom", "OutOfMemoryError"),  # it had begun before that
+        (
+            f"{START}runs/nuq-mnist/other in slot 0\n{SITE}activation failed: x\n",
+            "settings",
+            "lab: activation failed: x",
+        ),
+        (
+            f"{SITE}activation failed: x\n{START}runs/nuq-mnist/other\n",
+            "cuda_oom",
+            "OutOfMemoryError",
+        ),  # of a life before
+        (
+            f"{START}{RUN} in slot 1\n{SITE}activation failed: x\n",
+            "cuda_oom",
+            "OutOfMemoryError",
+        ),  # it had begun before that
     ],
 )
 def test_a_site_profile_that_fails_is_a_setting(tmp_path: Path, log: str, kind: str, signature: str) -> None:
@@ -264,7 +306,9 @@ def test_a_job_whose_program_was_not_found(tmp_path: Path) -> None:
 
 def test_a_bug_is_one_line_wherever_its_file_was_edited_since(tmp_path: Path) -> None:
     texts = [KEY_ERROR.replace("line 130", f"line {line}") for line in (130, 131)]
-    one, other = [classify(_folder(tmp_path, BEGUN + text, {}, f"run-{number}"), FAILED) for number, text in enumerate(texts)]
+    one, other = [
+        classify(_folder(tmp_path, BEGUN + text, {}, f"run-{number}"), FAILED) for number, text in enumerate(texts)
+    ]
     assert one.line != other.line
     assert [row.count for row in groups([one, other])] == [2]
 
@@ -273,7 +317,12 @@ def test_the_same_bug_of_two_thousand_runs_is_one_line(tmp_path: Path) -> None:
     failures = []
     for number in range(200):
         where = f"/scratch/job{number}/runs/x-{number:012x}/events"
-        log = "x" * 20000 + BEGUN + FRAMES + f"ValueError: worker {number} at 0x7f{number:06x} read {number / 7} from {where}\n"
+        log = (
+            "x" * 20000
+            + BEGUN
+            + FRAMES
+            + f"ValueError: worker {number} at 0x7f{number:06x} read {number / 7} from {where}\n"
+        )
         failures.append(classify(_folder(tmp_path, log, {}, f"run-{number}"), FAILED, Job("FAILED")))
     failures.append(classify(_folder(tmp_path, BEGUN + KEY_ERROR, {}, "other"), FAILED))
     rows = groups(failures)
@@ -310,7 +359,18 @@ def test_normal(text: str, expected: str) -> None:
 
 
 PIECES = st.sampled_from(
-    [BEGUN, CUDA_OOM, CLOSED, KEY_ERROR, ELASTIC, WATCHDOG, STEPD_OOM, "\x00\n", "Traceback (most recent call last):\n", FRAMES[:50]]
+    [
+        BEGUN,
+        CUDA_OOM,
+        CLOSED,
+        KEY_ERROR,
+        ELASTIC,
+        WATCHDOG,
+        STEPD_OOM,
+        "\x00\n",
+        "Traceback (most recent call last):\n",
+        FRAMES[:50],
+    ]
 )
 
 
@@ -318,7 +378,9 @@ PIECES = st.sampled_from(
     st.lists(PIECES | st.text(max_size=20), max_size=5),
     st.dictionaries(st.sampled_from(["state", "failure", "exit_code"]), st.none() | st.integers()),
 )
-def test_any_log_and_record_get_a_kind(tmp_path_factory: pytest.TempPathFactory, pieces: list[str], record: dict[str, Any]) -> None:
+def test_any_log_and_record_get_a_kind(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[str], record: dict[str, Any]
+) -> None:
     folder = RunFolder(tmp_path_factory.mktemp("run"))
     folder.log.write_bytes("".join(pieces).encode(errors="replace"))
     folder.status.write_text(json.dumps(record))

@@ -50,10 +50,14 @@ def test_waves_under_max_job_count(here: Bench) -> None:
     here.slurm.configure(max_job_count=10)
     here.slurm.run("sbatch", "--wrap", "true")
     here.slurm.run("sbatch", "--array=0-1", "--wrap", "true")
-    assert "note: submit hands over 6 of 8 scripts now (the cluster keeps 3 jobs of MaxJobCount=10)" in here.good("plan")
+    assert "note: submit hands over 6 of 8 scripts now (the cluster keeps 3 jobs of MaxJobCount=10)" in here.good(
+        "plan"
+    )
     said = waits(here)
     assert "submitted job 3: 6 scripts, 6 runs" in said
-    assert "2 of 8 scripts wait for room (the cluster keeps 3 jobs of MaxJobCount=10): run the same command again" in said
+    assert (
+        "2 of 8 scripts wait for room (the cluster keeps 3 jobs of MaxJobCount=10): run the same command again" in said
+    )
     assert "2 of 8 scripts wait for room (the cluster keeps 9 jobs of" in waits(here), "nothing fits, nothing is lost"
     assert here.sbatches() == 3
     assert "2 of 8 scripts not handed over yet: the same command goes on" in here.good("status")
@@ -72,12 +76,13 @@ def test_waves_under_max_submit_jobs(here: Bench) -> None:
     assert "5 of 8 scripts wait for room (you have 2 in the queue of MaxSubmitJobs=5)" in waits(here)
     ended(here)
     here.good("submit")
-    names = [(chunk.name, len(chunk.elements), chunk.cap, [name for _, name in chunk.after]) for chunk in here.records()[0].chunks]
-    assert names == [
-        ("s0c0w0", 3, 1, []),
-        ("s0c0", 1, 1, ["s0c0w0"]),
-        ("s0c1", 4, 1, []),
-    ], "both parts of an array together run no more than it may"
+    names = [
+        (chunk.name, len(chunk.elements), chunk.cap, [name for _, name in chunk.after])
+        for chunk in here.records()[0].chunks
+    ]
+    assert names == [("s0c0w0", 3, 1, []), ("s0c0", 1, 1, ["s0c0w0"]), ("s0c1", 4, 1, [])], (
+        "both parts of an array together run no more than it may"
+    )
     all_done(here)
 
 

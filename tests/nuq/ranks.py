@@ -37,7 +37,9 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a function ended on one rank: with a value, with an error (its traceback), or with its process, whose exit code this is."""
+    """How a function ended on one rank: with a value, with an error (its traceback), or with its process, whose exit
+    code this is.
+    """
 
     value: Any = None
     error: str = ""
@@ -48,8 +50,8 @@ class Outcome:
 class Ranks:
     """A gloo group of ``world`` processes on this machine.
 
-    Functions are called as ``function(group, *arguments)`` on the first so many ranks, with the group of those; they and what they
-    return travel as pickles.  Warnings are errors there as here.
+    Functions are called as ``function(group, *arguments)`` on the first so many ranks, with the group of those; they
+    and what they return travel as pickles.  Warnings are errors there as here.
     """
 
     def __init__(self, world: int) -> None:
@@ -63,7 +65,8 @@ class Ranks:
         self._pipes = [ours for ours, _ in ends]
         port = free_port()
         self._processes = [
-            _CONTEXT.Process(target=_serve, args=(rank, self.world, port, ends[rank][1]), daemon=True) for rank in range(self.world)
+            _CONTEXT.Process(target=_serve, args=(rank, self.world, port, ends[rank][1]), daemon=True)
+            for rank in range(self.world)
         ]
         for process, (_, theirs) in zip(self._processes, ends, strict=True):
             process.start()
@@ -80,9 +83,17 @@ class Ranks:
         self._processes = []
 
     def outcomes(
-        self, function: Callable[..., Any], *arguments: Any, world: int = 0, timeout_s: float = 100.0, without: Collection[int] = ()
+        self,
+        function: Callable[..., Any],
+        *arguments: Any,
+        world: int = 0,
+        timeout_s: float = 100.0,
+        without: Collection[int] = (),
     ) -> list[Outcome]:
-        """What became of the function on every rank.  After anything but values the processes are stopped.  without: not waited for."""
+        """What became of the function on every rank.
+
+        After anything but values the processes are stopped.  without: not waited for.
+        """
         world = world or self.world
         if not self._processes:
             self._start()
@@ -143,7 +154,9 @@ def second_group(group: dist.ProcessGroup) -> dist.ProcessGroup:
 def _serve(rank: int, world: int, port: int, pipe: Connection) -> None:
     """A rank: functions one after another, until the other end of the pipe is closed."""
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world, timeout=timedelta(seconds=60))
+    dist.init_process_group(
+        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world, timeout=timedelta(seconds=60)
+    )
     groups = {size: dist.new_group(range(size)) for size in range(1, world)}
     groups[world] = dist.group.WORLD
     _apart.update({size: dist.new_group(range(size)) for size in range(1, world + 1)})

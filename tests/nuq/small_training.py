@@ -18,7 +18,9 @@ WIDTH, CLASSES = 12, 5
 def net(seed: int = 0, *, hidden: int = 40) -> nn.Sequential:
     """Three layers; parameters of 480, 40, 1600, 40, 200 and 5 coordinates."""
     torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(WIDTH, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, CLASSES))
+    return nn.Sequential(
+        nn.Linear(WIDTH, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, CLASSES)
+    )
 
 
 def inputs(rank: int, step: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -36,7 +38,12 @@ def wrapped(group: dist.ProcessGroup, module: nn.Module, **options: Any) -> Dist
 
 
 def hooked(
-    group: dist.ProcessGroup, module: nn.Module, *, ddp: dict[str, Any] | None = None, own: dist.ProcessGroup | None = None, **settings: Any
+    group: dist.ProcessGroup,
+    module: nn.Module,
+    *,
+    ddp: dict[str, Any] | None = None,
+    own: dist.ProcessGroup | None = None,
+    **settings: Any,
 ) -> tuple[DistributedDataParallel, nuq.CompressionState]:
     """The module under DDP with a state of its own; everything is compressed.  own: the state's group."""
     model = wrapped(group, module, **(ddp or {}))

@@ -63,16 +63,25 @@ def brute_psi(values, mean, sigma):
     total = 0.0
     for a, b in itertools.pairwise(values):
         near = [p for p in (mean - 3 * sigma, mean, mean + 3 * sigma) if a < p < b]
-        total += integrate.quad(lambda r, a=a, b=b: (r - a) * (b - r) * density(r), a, b, points=near or None, epsabs=1e-13, limit=200)[0]
+        total += integrate.quad(
+            lambda r, a=a, b=b: (r - a) * (b - r) * density(r), a, b, points=near or None, epsabs=1e-13, limit=200
+        )[0]
     return total
 
 
 @pytest.mark.parametrize("mean, sigma", [(0.0, 0.1), (0.2, 0.05), (-0.5, 0.5)])
 def test_expected_variance_equals_quadrature(mean, sigma):
     law = TruncNorm(mean, sigma)
-    for made in (level_sets.uniform(3), level_sets.exponential(3), level_sets.ternary(), level_sets.uniform_magnitude(3)):
+    for made in (
+        level_sets.uniform(3),
+        level_sets.exponential(3),
+        level_sets.ternary(),
+        level_sets.uniform_magnitude(3),
+    ):
         assert update_rules.expected_variance(made, law) == pytest.approx(brute_psi(made.values, mean, sigma), rel=1e-8)
-        assert update_rules.expected_variance(made, CondTruncNormHist(law)) == pytest.approx(brute_psi(made.values, mean, sigma), rel=1e-8)
+        assert update_rules.expected_variance(made, CondTruncNormHist(law)) == pytest.approx(
+            brute_psi(made.values, mean, sigma), rel=1e-8
+        )
 
 
 def test_expected_variance_of_measured_coordinates_equals_their_mean():
@@ -93,14 +102,20 @@ def test_exact_solvers_reach_the_known_optimum(sigma, bits, optimum, symmetric, 
         assert made.levels.num_levels == 2**bits
     if (sigma, bits) == (1 / 32, 3):
         np.testing.assert_allclose(made.levels.positive, [0.013047, 0.042609, 0.094134, 1.0], atol=1e-6)
-        assert optimum * 1024 == pytest.approx(0.2024, abs=5e-5)  # vNMSE of an L2 bucket of 1024; .2835 with a phantom level at 0
+        assert optimum * 1024 == pytest.approx(
+            0.2024, abs=5e-5
+        )  # vNMSE of an L2 bucket of 1024; .2835 with a phantom level at 0
 
 
 def test_every_start_alone_ends_at_the_optimum_of_a_normal():
     for law, bits in ((TruncNorm(0.0, 1 / 128), 3), (TruncNorm(0.0, 1 / 128), 4), (TruncNorm(0.1, 0.05), 4)):
         for symmetric in (True, False):
             objective = Objective.of(law, symmetric)
-            starts = [level_sets.uniform(bits), level_sets.exponential(bits), level_sets.quantile(bits, law, symmetric=symmetric)]
+            starts = [
+                level_sets.uniform(bits),
+                level_sets.exponential(bits),
+                level_sets.quantile(bits, law, symmetric=symmetric),
+            ]
             best = update_rules.alq(law, bits, symmetric=symmetric).expected_variance
             edges, psi = solver_exact.descend(objective, np.stack([objective.edges(made) for made in starts]))
             np.testing.assert_allclose(psi, best, rtol=1e-9)
@@ -188,7 +203,10 @@ def test_exact_is_never_worse_than_paper_and_alq_never_worse_than_amq(name, bits
     slack = 1 + 1e-9
     assert best <= update_rules.alq(law, bits, solver="paper").expected_variance * slack
     assert best <= update_rules.amq(law, bits).expected_variance * slack
-    assert update_rules.amq(law, bits).expected_variance <= update_rules.amq(law, bits, solver="paper").expected_variance * slack
+    assert (
+        update_rules.amq(law, bits).expected_variance
+        <= update_rules.amq(law, bits, solver="paper").expected_variance * slack
+    )
     assert update_rules.alq_gradient(law, bits).expected_variance == pytest.approx(best, rel=1e-7)
     assert update_rules.alq(law, bits, symmetric=False).expected_variance <= best * (1 + 1e-4)
 
@@ -227,7 +245,9 @@ def test_amq_derivatives_equal_finite_differences(bits, mean):
     np.testing.assert_allclose(slope, (above[0] - below[0]) / (2 * shift), rtol=1e-5, atol=1e-9)
     np.testing.assert_allclose(curvature, (above[1] - below[1]) / (2 * shift), rtol=1e-5, atol=1e-8)
     np.testing.assert_allclose(
-        value, [update_rules.expected_variance(level_sets.exponential(bits, q), TruncNorm(mean, 0.02)) for q in p], rtol=1e-9
+        value,
+        [update_rules.expected_variance(level_sets.exponential(bits, q), TruncNorm(mean, 0.02)) for q in p],
+        rtol=1e-9,
     )
 
 
@@ -248,7 +268,9 @@ def test_paper_solver_gives_the_published_levels():
     assert free.start == "quantile"
     magnitudes = (free.levels.values[4:] - free.levels.values[3::-1]) / 2  # the two sides differ by up to 4 %
     np.testing.assert_allclose(magnitudes, [0.005, 0.018, 0.13, 1.0], rtol=0.03)
-    table = update_rules.alq(CondTruncNorm(np.zeros(50), np.full(50, 16384**-0.5), np.ones(50)), 3, symmetric=False, solver="paper")
+    table = update_rules.alq(
+        CondTruncNorm(np.zeros(50), np.full(50, 16384**-0.5), np.ones(50)), 3, symmetric=False, solver="paper"
+    )
     np.testing.assert_allclose(table.levels.values, free.levels.values, atol=1e-4)
     assert update_rules.amq(PUBLISHED, 3, solver="paper").p == pytest.approx(0.233, abs=0.002)
     # and the exact solutions that methods.md sets beside them
@@ -258,7 +280,9 @@ def test_paper_solver_gives_the_published_levels():
 
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_paper_solver_keeps_the_order_of_its_updates(symmetric):
-    """The rounds of side-by-side updates give what one coordinate after another gives, with Psi differenced as it stands."""
+    """The rounds of side-by-side updates give what one coordinate after another gives, with Psi differenced as it
+    stands.
+    """
     law, bits, num_sweeps = PUBLISHED, 3, 4
     half = Objective(law, symmetric)
     start = half.edges(level_sets.quantile(bits, law, symmetric=symmetric))

@@ -121,17 +121,23 @@ def low_rank(m: int, n: int, noise: float = 0.0) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("how", ["exact", "randomized"])
-@pytest.mark.parametrize("matrix", [low_rank(12, 30, 0.3), heavy(9, 11), low_rank(70, 80, 0.1)], ids=["noisy", "heavy", "larger"])
+@pytest.mark.parametrize(
+    "matrix", [low_rank(12, 30, 0.3), heavy(9, 11), low_rank(70, 80, 0.1)], ids=["noisy", "heavy", "larger"]
+)
 def test_the_mean_over_all_draws_is_the_matrix(how: str, matrix: torch.Tensor) -> None:
     """The uniform number goes through a grid, so this is an integral and no statistic."""
     grid, total = 400, torch.zeros(matrix.shape, dtype=torch.float64)
     for i in range(grid):
         uniform = (i + 0.5) / grid
-        kept = atoms._exact(matrix, 2, uniform) if how == "exact" else atoms._randomized(matrix, 2, (5, 6), uniform, 0.5)
+        kept = (
+            atoms._exact(matrix, 2, uniform) if how == "exact" else atoms._randomized(matrix, 2, (5, 6), uniform, 0.5)
+        )
         total += kept.left.double().T @ kept.right.double()
         total[kept.indices] += kept.rows.double()
     size = float(torch.linalg.matrix_norm(matrix.double(), "nuc"))
-    assert float((total / grid - matrix).norm()) <= 4 * size * len(matrix) ** 0.5 / grid  # each atom: lambda / p of 1 / grid
+    assert (
+        float((total / grid - matrix).norm()) <= 4 * size * len(matrix) ** 0.5 / grid
+    )  # each atom: lambda / p of 1 / grid
 
 
 def test_exact_atoms_are_the_singular_ones() -> None:
@@ -140,7 +146,9 @@ def test_exact_atoms_are_the_singular_ones() -> None:
     u, sizes, v = torch.linalg.svd(matrix.double(), full_matrices=False)
     order = kept.right.norm(dim=1).argsort(descending=True)
     assert torch.allclose(kept.right.norm(dim=1)[order].double(), sizes, rtol=1e-6)
-    assert torch.allclose((kept.left[order].double() @ u).diagonal().abs(), torch.ones(40, dtype=torch.float64), rtol=1e-5)
+    assert torch.allclose(
+        (kept.left[order].double() @ u).diagonal().abs(), torch.ones(40, dtype=torch.float64), rtol=1e-5
+    )
     assert torch.allclose((kept.right[order].double() @ v.T).diagonal().abs(), sizes, rtol=1e-5)
     assert float((atoms.restored(kept, False) - matrix).norm()) <= 1e-6 * float(matrix.norm())
 
@@ -192,7 +200,9 @@ def test_matrices_of_parameters(shape: tuple[int, ...], rows: tuple[int, int], p
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"matrix": "pairs"}, {"bits": 4}, {"svd": "randomized"}, {"atoms": "entries"}, {"svd_rank": 40}], ids=str
+    "given",
+    [{}, {"matrix": "pairs"}, {"bits": 4}, {"svd": "randomized"}, {"atoms": "entries"}, {"svd_rank": 40}],
+    ids=str,
 )
 @pytest.mark.parametrize("shape", [(64, 32, 3, 3), (100, 30), (30, 100), (2000,), (40,)], ids=str)
 def test_messages_of_parameters(given: dict[str, Any], shape: tuple[int, ...]) -> None:
@@ -217,19 +227,24 @@ def test_bytes_of_atoms() -> None:
 
 
 @given(
-    st.lists(st.integers(1, 40), min_size=0, max_size=4).map(tuple) | st.tuples(st.integers(1, 3), st.integers(1, 3000)),
+    st.lists(st.integers(1, 40), min_size=0, max_size=4).map(tuple)
+    | st.tuples(st.integers(1, 3), st.integers(1, 3000)),
     st.integers(1, 12),
     st.sampled_from([0, 0, 1, 2, 4, 8]),
     st.sampled_from(["exact", "randomized", "auto"]),
     st.sampled_from(["rows", "pairs"]),
     st.sampled_from(["model", "tensor"]),
 )
-def test_no_shape_takes_more_than_the_bound(shape: tuple[int, ...], rank: int, bits: int, svd: str, matrix: str, scope: str) -> None:
+def test_no_shape_takes_more_than_the_bound(
+    shape: tuple[int, ...], rank: int, bits: int, svd: str, matrix: str, scope: str
+) -> None:
     shape = shape if math.prod(shape) <= 6000 else shape[:2]
     method, x = make(svd_rank=rank, bits=bits, svd=svd, matrix=matrix, scope=scope), heavy(*shape)
     message = method.encode(x, KEY)
     assert message.num_bytes <= method.message_bytes(x.numel())
-    assert method.encode(x.reshape(-1), KEY).num_bytes <= method.usual_bytes(x.numel()) <= method.message_bytes(x.numel())
+    assert (
+        method.encode(x.reshape(-1), KEY).num_bytes <= method.usual_bytes(x.numel()) <= method.message_bytes(x.numel())
+    )
 
 
 @given(st.integers(0, 2000), st.floats(0.001, 1.0), st.integers(0, 2**31), st.integers(0, 2**31))
@@ -243,7 +258,9 @@ def test_whole_or_not_by_bytes() -> None:
     wide, whole = heavy(8, 2000), HEADER_BYTES + 1 + 4 * 16_000
     assert make(svd_rank=2).encode(wide, KEY).num_bytes == HEADER_BYTES + 1 + 19 + 4 * 2 * 2008
     assert make(svd_rank=4).encode(wide, KEY).num_bytes == whole == make(svd_rank=4).message_bytes(16_000)
-    assert make(svd_rank=4, bits=1).encode(wide, KEY).num_bytes == HEADER_BYTES + 1 + 19 + 4 * (4 + 1) + 4 * (4 * 4 + 250)
+    assert make(svd_rank=4, bits=1).encode(wide, KEY).num_bytes == HEADER_BYTES + 1 + 19 + 4 * (4 + 1) + 4 * (
+        4 * 4 + 250
+    )
     usual = make(svd_rank=4).usual_bytes(1 << 20)  # by which the collective is chosen: a square
     assert usual < 40_000 < make(svd_rank=4).message_bytes(1 << 20)
 
@@ -300,7 +317,11 @@ def test_other_damage() -> None:
         with pytest.raises(MessageError):
             make().decode(Message(message.tag, 500, body))
     with pytest.raises(MessageError, match="damaged"):
-        make().decode(Message(b"ATMO", 10, torch.frombuffer(bytearray(struct.pack("<BIIfI", 2, 11, 0, 1.0, 0)), dtype=torch.uint8)))
+        make().decode(
+            Message(
+                b"ATMO", 10, torch.frombuffer(bytearray(struct.pack("<BIIfI", 2, 11, 0, 1.0, 0)), dtype=torch.uint8)
+            )
+        )
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,9 @@ def normal(n: int, seed: int = 0) -> torch.Tensor:
 
 def close() -> torch.Tensor:
     """Blocks of every kind and width: words near a base of the block's own, some of them near zero."""
-    base = torch.where(normal(64 * 300, 1).view(-1, 64) > torch.linspace(-3, 3, 300)[:, None], normal(300, 2)[:, None], 0.0)
+    base = torch.where(
+        normal(64 * 300, 1).view(-1, 64) > torch.linspace(-3, 3, 300)[:, None], normal(300, 2)[:, None], 0.0
+    )
     return (base + normal(64 * 300, 3).view(-1, 64) * 2.0 ** -torch.linspace(0, 12, 300)[:, None]).reshape(-1)
 
 
@@ -86,7 +88,9 @@ def test_words_are_rounded_in_units_of_their_blocks_own(x, bits):
     _, decoded = coded(bits, "nearest", x)
     most = 2 ** (bits - 1) - 1
     rows, found = (torch.nn.functional.pad(part, (0, -len(x) % 64)).view(-1, 64).double() for part in (x, decoded))
-    unit = torch.exp2(torch.ceil(torch.log2(rows.abs().amax(1) / most).clamp_min(-110 - bits + 1)))[:, None].clamp_max(2.0 ** (129 - bits))
+    unit = torch.exp2(torch.ceil(torch.log2(rows.abs().amax(1) / most).clamp_min(-110 - bits + 1)))[:, None].clamp_max(
+        2.0 ** (129 - bits)
+    )
     assert torch.equal(found, (rows / unit).round().clamp(-most, most) * unit)
     assert bool(torch.isfinite(decoded).all())
 

@@ -30,7 +30,9 @@ def test_the_dynamic_table():
     values = code_tables.values("dynamic")
     assert values.size == 256 and np.unique(values.astype(np.float32)).size == 256
     assert values[0] == -0.99296875 and values[-1] == 1.0 and 0.0 in values
-    assert values[values > 0][:4] == pytest.approx([0.55e-6, 3.25e-6, 7.75e-6, 2.125e-5], rel=1e-12)  # 0000000|1, 000001|x, 00001|xx
+    assert values[values > 0][:4] == pytest.approx(
+        [0.55e-6, 3.25e-6, 7.75e-6, 2.125e-5], rel=1e-12
+    )  # 0000000|1, 000001|x, 00001|xx
     decades = [int(((values > 10.0**-j * 0.1) & (values < 10.0**-j)).sum()) for j in range(7)]
     assert decades == [64, 32, 16, 8, 4, 2, 1]
 
@@ -38,7 +40,9 @@ def test_the_dynamic_table():
 @pytest.mark.parametrize("name", code_tables.TABLES)
 def test_tables_rise_through_zero_within_the_scale(name):
     values = code_tables.values(name)
-    assert (np.diff(values.astype(np.float32)) > 0).all() and 0.0 in values and np.abs(values).max() == 1.0 == values[-1]
+    assert (
+        (np.diff(values.astype(np.float32)) > 0).all() and 0.0 in values and np.abs(values).max() == 1.0 == values[-1]
+    )
     assert (np.diff(code_tables.thresholds(name).astype(np.float32)) > 0).all() and values.size <= 256
 
 
@@ -54,7 +58,9 @@ def test_fp8_is_pytorchs_own_cast_in_units_of_the_scale(name):
     assert torch.allclose(compressor.decode(message), expected, rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("settings", [Block8(bucket_size=100), Block8(bucket_size=100, table="linear"), FP8(bucket_size=100)])
+@pytest.mark.parametrize(
+    "settings", [Block8(bucket_size=100), Block8(bucket_size=100, table="linear"), FP8(bucket_size=100)]
+)
 def test_the_nearest_value(settings):
     x = vector_of("all magnitudes", 1000, torch.float32)
     compressor = Blockwise(settings)
@@ -85,7 +91,12 @@ def test_without_the_kernels_the_bytes_are_the_same(rounding, table, monkeypatch
 
 def test_damaged_bytes_are_errors():
     message = Blockwise(FP8(bucket_size=9)).encode(torch.ones(20), KEY)  # 253 values
-    for place, value, words in ((4, 5, "table 5"), (0, 0, "bucket size 0"), (-1, 255, "beyond 253 levels"), (11, 0x7F, "not finite")):
+    for place, value, words in (
+        (4, 5, "table 5"),
+        (0, 0, "bucket size 0"),
+        (-1, 255, "beyond 253 levels"),
+        (11, 0x7F, "not finite"),
+    ):
         body = message.body.clone()
         body[place] = value
         if words == "not finite":

@@ -39,7 +39,9 @@ def error(method: Casq, x: torch.Tensor) -> float:
 
 
 def test_k_means_finds_clusters_that_lie_apart() -> None:
-    values = torch.cat([centre + 0.01 * heavy(200, seed) for seed, centre in enumerate([1.0, 2.0, 5.0, -3.0, -4.0, -9.0])]).numpy()
+    values = torch.cat(
+        [centre + 0.01 * heavy(200, seed) for seed, centre in enumerate([1.0, 2.0, 5.0, -3.0, -4.0, -9.0])]
+    ).numpy()
     above, below = clusters.trained(values, 3, 100)
     assert above == pytest.approx([1.5, 3.5], abs=0.02) and below == pytest.approx([3.5, 6.5], abs=0.02)
 
@@ -70,7 +72,9 @@ def test_the_sample_is_one_of_each_stretch_under_a_key() -> None:
 def test_numbers_are_clusters_by_sign(number: int) -> None:
     x = torch.cat([heavy(3001), torch.zeros(5), -torch.zeros(3)])
     thresholds = clusters.trained(x.numpy(), number, 95)
-    x[:10] = torch.tensor([t for t in thresholds.ravel() if np.isfinite(t)][:1] * 10)  # a threshold belongs to the lower cluster
+    x[:10] = torch.tensor(
+        [t for t in thresholds.ravel() if np.isfinite(t)][:1] * 10
+    )  # a threshold belongs to the lower cluster
     found = cells.numbers(x, thresholds, 1).numpy()
     for sign, edges in zip((1, -1), thresholds, strict=True):
         side = sign * x.numpy()
@@ -95,7 +99,9 @@ def test_cells_hold_means_of_what_is_hashed_to_them() -> None:
 @pytest.mark.parametrize("values, tolerance", [("fp32", 1e-6), ("fp16", 1e-3)])
 def test_clusters_of_one_value_are_exact(values: str, tolerance: float) -> None:
     x = torch.tensor([-2e-30, 1e-31, 0.0, 5e-30]).repeat(100)
-    assert torch.allclose(through(make(clusters=4, cells=1, values=values, outlier_percentile=100.0), x), x, rtol=tolerance, atol=0)
+    assert torch.allclose(
+        through(make(clusters=4, cells=1, values=values, outlier_percentile=100.0), x), x, rtol=tolerance, atol=0
+    )
 
 
 def test_more_clusters_and_more_cells_err_less() -> None:
@@ -133,7 +139,9 @@ def test_a_resumed_sender_goes_on_with_its_clusters() -> None:
     resumed.load_state_dict(method.state_dict())
     x, key = 3 * heavy(1000, 1), Key(1, 15, 0, "a")
     data = method.encode(x, key).to_bytes()
-    assert torch.equal(resumed.encode(x, key).to_bytes(), data) and not torch.equal(fresh.encode(x, key).to_bytes(), data)
+    assert torch.equal(resumed.encode(x, key).to_bytes(), data) and not torch.equal(
+        fresh.encode(x, key).to_bytes(), data
+    )
     assert torch.equal(fresh.decode(parse(data)), method.decode(parse(data)))
 
 
@@ -170,7 +178,9 @@ def test_every_instruction_set_gives_the_same_bits() -> None:
             for number in (5, 40):
                 message = make(clusters=number).encode(x, KEY)
                 found.append((message.body, make().decode(message)))
-    assert all(torch.equal(a, b) for one, two in zip(found, found[2:], strict=False) for a, b in zip(one, two, strict=True))
+    assert all(
+        torch.equal(a, b) for one, two in zip(found, found[2:], strict=False) for a, b in zip(one, two, strict=True)
+    )
 
 
 @pytest.mark.parametrize("native", [True, False])

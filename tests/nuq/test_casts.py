@@ -1,4 +1,6 @@
-"""Shorter floating-point numbers: C++ and PyTorch give the same bits; every code is a neighbour, and the mean is the coordinate."""
+"""Shorter floating-point numbers: C++ and PyTorch give the same bits; every code is a neighbour, and the mean is the
+coordinate.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,14 @@ def all_of(x: torch.Tensor, scale: float, least: int) -> list[torch.Tensor]:
 
 
 @pytest.mark.skipif(not native.instruction_sets(), reason="the C++ kernels are not built")
-@given(st.sampled_from(KINDS), SIZES, st.integers(0, 99), st.integers(-100, 126), st.integers(0, 130), st.sampled_from([1, 3]))
+@given(
+    st.sampled_from(KINDS),
+    SIZES,
+    st.integers(0, 99),
+    st.integers(-100, 126),
+    st.integers(0, 130),
+    st.sampled_from([1, 3]),
+)
 def test_the_kernels_give_the_bits_of_pytorch(kind, size, seed, exponent, above, num_threads):
     x = vector_of(kind, size, torch.float32, seed)
     x[seed % 7 :: 11] = -0.0
@@ -72,7 +81,9 @@ def mean_of_many(compressor, value: float, count: int = 1 << 16) -> tuple[set[fl
 @pytest.mark.parametrize("format", ["bf16", "fp16"])
 def test_random_rounding_takes_the_two_neighbours(format, value):
     compressor = (
-        bf16(BF16(rounding="stochastic")) if format == "bf16" else fp16(FP16(rounding="stochastic", scale="power"))  # of no effect on bits
+        bf16(BF16(rounding="stochastic"))
+        if format == "bf16"
+        else fp16(FP16(rounding="stochastic", scale="power"))  # of no effect on bits
     )
     found, mean = mean_of_many(compressor, value)
     digits = 7 if format == "bf16" else 10
@@ -115,7 +126,10 @@ def test_the_nearest_are_pytorchs(dtype):
 def test_the_power_of_two_keeps_float16_as_good_at_any_size(scale):
     x = scale * torch.randn(4000, generator=torch.Generator().manual_seed(3))
     compressor = fp16(FP16())
-    assert float((compressor.decode(compressor.encode(x, KEY)).double() - x.double()).norm() / x.double().norm()) < 2.0**-11
+    assert (
+        float((compressor.decode(compressor.encode(x, KEY)).double() - x.double()).norm() / x.double().norm())
+        < 2.0**-11
+    )
 
 
 NATURAL = NaturalCompression(Natural())

@@ -34,13 +34,18 @@ def test_known_value(instruction_set: str) -> None:
 def test_every_small_length(instruction_set: str) -> None:
     for length in range(600):
         data = BYTES[length % 16 :][:length]
-        assert _crc32(data, length * 0x01000193 & 0xFFFFFFFF) == zlib.crc32(data.tobytes(), length * 0x01000193 & 0xFFFFFFFF), length
+        assert _crc32(data, length * 0x01000193 & 0xFFFFFFFF) == zlib.crc32(
+            data.tobytes(), length * 0x01000193 & 0xFFFFFFFF
+        ), length
 
 
 def test_every_alignment(instruction_set: str) -> None:
     for offset in range(70):
         for length in (127, 128, 129, 1000, 4096, 65000):
-            assert _crc32(BYTES[offset : offset + length]) == zlib.crc32(BYTES[offset : offset + length].tobytes()), (offset, length)
+            assert _crc32(BYTES[offset : offset + length]) == zlib.crc32(BYTES[offset : offset + length].tobytes()), (
+                offset,
+                length,
+            )
 
 
 def test_pieces_make_the_whole(instruction_set: str) -> None:

@@ -1,4 +1,6 @@
-"""Every collective leaves all ranks with the same bits: those of the simulation, where one process hosts all workers."""
+"""Every collective leaves all ranks with the same bits: those of the simulation,
+where one process hosts all workers.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +45,14 @@ def made(name: str, group: Any, **given: Any) -> tuple[Collective, Transport]:
     transport = Transport(group, timeout_s=30)
     per_machine = given.pop("per_machine", 0)
     placement = WorkerPlacement.of(transport.world, transport.world)
-    return build(coders, Exchange(**given), transport, placement, ExchangeStats(), per_machine=per_machine)[1], transport
+    return build(coders, Exchange(**given), transport, placement, ExchangeStats(), per_machine=per_machine)[
+        1
+    ], transport
 
 
-def simulated(name: str, exchange: Exchange, workers: int, sizes: dict[str, int], step: int, **given: Any) -> torch.Tensor:
+def simulated(
+    name: str, exchange: Exchange, workers: int, sizes: dict[str, int], step: int, **given: Any
+) -> torch.Tensor:
     shapes = {name: torch.Size([size]) for name, size in sizes.items()}
     alone = Workers(name, settings_of(name, **given), workers, shapes, SEED, torch.device("cpu"), exchange=exchange)
     every = {worker: list(gradient(worker, step, sizes).split(list(sizes.values()))) for worker in alone.hosted}
@@ -64,7 +70,12 @@ def equal_simulation(group, cases):
         for step, sizes in enumerate(SHAPES):
             mean = torch.full((sum(sizes.values()),), torch.nan)
             by.mean({rank: gradient(rank, step, sizes)}, tiled(sizes), Key(SEED, step, rank), mean)
-            assert torch.equal(mean, simulated(name, exchange, world, sizes, step, **given)), (name, given, collective, step)
+            assert torch.equal(mean, simulated(name, exchange, world, sizes, step, **given)), (
+                name,
+                given,
+                collective,
+                step,
+            )
 
 
 def every_case() -> list[tuple[str, dict[str, Any], str]]:
@@ -75,7 +86,11 @@ def every_case() -> list[tuple[str, dict[str, Any], str]]:
     ]
     cases += [(name, {}, "server") for name in ("supersgd", "alq", "trn", "drive")]
     coded = [("alq", "rans"), ("qsgd", "huffman"), ("eden", "rans")]
-    return cases + [(name, {"coding": coding}, collective) for name, coding in coded for collective in ("gather", "two_stage", "server")]
+    return cases + [
+        (name, {"coding": coding}, collective)
+        for name, coding in coded
+        for collective in ("gather", "two_stage", "server")
+    ]
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4])
@@ -107,7 +122,9 @@ def in_rounds(group):
                     transport.numbers([int(bad)], "control")  # nothing is left on the way
                     by.mean({rank: given.nan_to_num(0, 0, 0)}, tiled(sizes), Key(SEED, 1, rank), mean)
                     assert_same_bits(group, mean)
-                by.mean({rank: vector}, tiled(sizes), Key(SEED, 0, rank), vector)  # the mean may take the gradient's place
+                by.mean(
+                    {rank: vector}, tiled(sizes), Key(SEED, 0, rank), vector
+                )  # the mean may take the gradient's place
                 assert torch.equal(vector, simulated(name, Exchange(collective="two_stage"), world, sizes, 0))
     finally:
         messages.SHARD = shard
@@ -135,10 +152,18 @@ def test_ranks_may_host_several_workers(ranks):
 
 
 def machines(group):
-    """Two machines of two ranks: exact methods give the mean, the others a mean of two messages; all ranks the same bits."""
+    """Two machines of two ranks: exact methods give the mean, the others a mean of two messages; all ranks the same
+    bits.
+    """
     rank, sizes = dist.get_rank(group), {"a": 700, "b": 65}
     parts = tiled(sizes)
-    for name, given in (("supersgd", {}), ("alq", {}), ("ecdq", {}), ("drive", {}), ("qsgdinf", {"bits": 8, "coding": "huffman"})):
+    for name, given in (
+        ("supersgd", {}),
+        ("alq", {}),
+        ("ecdq", {}),
+        ("drive", {}),
+        ("qsgdinf", {"bits": 8, "coding": "huffman"}),
+    ):
         by, _ = made(name, group, collective="hierarchical", per_machine=2, second_bits=8, settings=given)
         out, vector = torch.empty(765), gradient(rank, 1, sizes)
         by.mean({rank: vector}, parts, Key(SEED, 1, rank), out)
@@ -146,7 +171,11 @@ def machines(group):
         exact = torch.stack(of_all(group, vector)).mean(dim=0)
         error = float((out - exact).norm() / exact.norm())
         assert error < {"supersgd": 1e-6, "qsgdinf": 0.02}.get(name, 1.0), (name, error)
-        transport = [transport for transport in by.inner_links if transport.bytes_sent["messages"] + transport.bytes_sent["means"]]  # type: ignore[attr-defined]
+        transport = [
+            transport
+            for transport in by.inner_links
+            if transport.bytes_sent["messages"] + transport.bytes_sent["means"]
+        ]  # type: ignore[attr-defined]
         assert len(transport) == (rank % 2 == 0)  # messages are the first ranks' alone
         bad = torch.full_like(vector, torch.nan) if rank == 3 else vector
         with pytest.raises(NonFiniteError, match=r"on machine 1 \(ranks 2 to 3\) is not finite"):
@@ -211,10 +240,16 @@ def counted(group):
         expected["server"] = first if rank else (world - 1) * second
         for collective, wanted in expected.items():
             transport = Transport(group, timeout_s=30)
-            _, by = build(coders, Exchange(collective=collective), transport, WorkerPlacement.of(world, world), ExchangeStats())
+            _, by = build(
+                coders, Exchange(collective=collective), transport, WorkerPlacement.of(world, world), ExchangeStats()
+            )
             by.mean({rank: torch.randn(n)}, part, Key(0, 0, rank), torch.empty(n))
             sent = transport.bytes_sent["messages"] + transport.bytes_sent["means"]
-            assert sent == wanted if collective != "two_stage" else abs(sent - wanted) < 70 * 2 * (world - 1), (collective, sent, wanted)
+            assert sent == wanted if collective != "two_stage" else abs(sent - wanted) < 70 * 2 * (world - 1), (
+                collective,
+                sent,
+                wanted,
+            )
 
 
 def test_bytes_are_those_of_the_table(ranks):
@@ -311,8 +346,16 @@ def test_means_travel_in_the_bits_that_were_asked_for_at_least():
 @pytest.mark.parametrize(
     ("name", "given", "sentence"),
     [
-        ("sgd", {"collective": "two_stage"}, "collective='two_stage': sgd sends one worker's gradient alone; legal here: auto, gather"),
-        ("alq", {"collective": "server", "num_aggregate": 2}, "num_aggregate=2: there are 1 workers; legal here: 1 to 1, 0 for all"),
+        (
+            "sgd",
+            {"collective": "two_stage"},
+            "collective='two_stage': sgd sends one worker's gradient alone; legal here: auto, gather",
+        ),
+        (
+            "alq",
+            {"collective": "server", "num_aggregate": 2},
+            "num_aggregate=2: there are 1 workers; legal here: 1 to 1, 0 for all",
+        ),
         ("alq", {"collective": "hierarchical"}, "collective='hierarchical' is about several machines"),
     ],
 )

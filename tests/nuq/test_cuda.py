@@ -1,4 +1,6 @@
-"""The Triton kernels: the reference's bits in Triton's interpreter and, where there is one, on a GPU; and what they compile to."""
+"""The Triton kernels: the reference's bits in Triton's interpreter and, where there is one, on a GPU; and what they
+compile to.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,11 @@ CASES = list(
         [
             *(Case(520, 256, norm, count) for norm in ("l2", "quantile") for count in LEVEL_COUNTS),
             *(Case(520, 256, norm, count) for norm in ("linf", "rms") for count in (2, 9)),
-            *(Case(n, size, norm, count) for n, size in SHAPES for norm, count in (("l2", 8), ("quantile", 3), ("rms", 40))),
+            *(
+                Case(n, size, norm, count)
+                for n, size in SHAPES
+                for norm, count in (("l2", 8), ("quantile", 3), ("rms", 40))
+            ),
             *(Case(n, size, "linf", 8, packing=8) for n, size in SHAPES[::2]),
             *(Case(n, size, "linf", 300, packing=16) for n, size in SHAPES[1::2]),
             *(Case(n, size, "linf", count, uniform=True, dither=True) for n, size in SHAPES for count in (3, 16)),
@@ -141,7 +147,9 @@ def encoded(operators: Any, case: Case, device: str, x: Tensor | None = None) ->
     return scales, packed
 
 
-def decoded(operators: Any, case: Case, scales: Tensor, packed: Tensor, device: str, total: Tensor | None = None) -> Tensor:
+def decoded(
+    operators: Any, case: Case, scales: Tensor, packed: Tensor, device: str, total: Tensor | None = None
+) -> Tensor:
     """In ``total``, else in numbers of its own."""
     total = torch.randn(case.n, generator=torch.Generator().manual_seed(7)).to(device) if total is None else total
     packing = bit_packing.packing(case.num_levels) if case.packing is None else case.packing
@@ -190,7 +198,11 @@ def _not_finite(bad: float, norm: str, operators: Any, device: str) -> str:
     scales = torch.zeros(3 * spec.scales_per_bucket(norm), device=device)
     packed = torch.zeros(15, dtype=torch.uint8, device=device)
     levels = torch.linspace(-1, 1, 8, device=device)
-    return _raises(errors.NonFiniteError, "bucket 1", lambda: operators.encode_(x, levels, scales, packed, 16, norm, 1.0, 3, K0, K1, True))
+    return _raises(
+        errors.NonFiniteError,
+        "bucket 1",
+        lambda: operators.encode_(x, levels, scales, packed, 16, norm, 1.0, 3, K0, K1, True),
+    )
 
 
 def _damaged(packing: int, count: int, at: int, value: int, operators: Any, device: str) -> str:
@@ -224,7 +236,9 @@ ERRORS: dict[str, Callable[[Any, str], str]] = {
 # --- in Triton's interpreter, and on a GPU ---------------------------------------------------------------------------
 
 
-def differences(operators: Any, device: str, cases: list[Case], rotations: list[tuple[int, int, bool]]) -> dict[str, str]:
+def differences(
+    operators: Any, device: str, cases: list[Case], rotations: list[tuple[int, int, bool]]
+) -> dict[str, str]:
     """From the name of every case that went wrong to what it did."""
     found = {str(case): difference(case, operators, device) for case in cases}
     found |= {f"rotation {rotation}": rotation_difference(*rotation, operators, device) for rotation in rotations}
@@ -245,7 +259,9 @@ def test_interpreter_equals_reference() -> None:
     assert interpreted(__file__) == {}
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here: the kernels were interpreted and compiled, not run")
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="no GPU here: the kernels were interpreted and compiled, not run"
+)
 def test_gpu_equals_reference() -> None:
     assert differences(torch.ops.nuq, "cuda", CASES + BIG, ROTATIONS + BIG_ROTATIONS) == {}
 
@@ -279,7 +295,9 @@ COMPILED: dict[str, Callable[[], Any]] = {
 ON_BOTH = ("levels, 3 bits", "uniform, 4 bits", "ternary", "decode, 3 bits", "hadamard")
 
 
-@pytest.mark.parametrize(("name", "architecture"), [*((name, 80) for name in COMPILED), *((name, 90) for name in ON_BOTH)])
+@pytest.mark.parametrize(
+    ("name", "architecture"), [*((name, 80) for name in COMPILED), *((name, 90) for name in ON_BOTH)]
+)
 def test_compiled_kernels_round_as_specified_and_do_not_spill(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, architecture: int
 ) -> None:
@@ -290,7 +308,9 @@ def test_compiled_kernels_round_as_specified_and_do_not_spill(
 
 
 def test_a_block_of_the_norms_tree_stays_inside_one_warp(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Of 128 sums in 32 threads, five halvings exchange four float64, two words each: 40 shuffles, and a few for what comes after."""
+    """Of 128 sums in 32 threads, five halvings exchange four float64, two words each: 40 shuffles, and a few for what
+    comes after.
+    """
     recorders = recorded(monkeypatch, tmp_path)
     monkeypatch.setattr(kernels, "check_scales", lambda *_: None)  # nothing is computed
     COMPILED["levels, 3 bits"]()
@@ -314,7 +334,10 @@ def test_without_triton_the_reference_runs_after_one_warning(monkeypatch: pytest
 
 
 def test_importing_nuq_imports_no_triton() -> None:
-    code = "import sys, nuq.kernels.operators, nuq.kernels.reference, nuq.kernels.cuda.kernels; sys.exit('triton' in sys.modules)"
+    code = (
+        "import sys, nuq.kernels.operators, nuq.kernels.reference, nuq.kernels.cuda.kernels; sys.exit('triton' in "
+        "sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 

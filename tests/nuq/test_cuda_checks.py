@@ -36,7 +36,9 @@ DECODE: dict[str, Any] = {
     "k0": 1,
     "k1": 2,
 }
-UNIFORM = {"num_levels" if name == "levels" else name: value for name, value in ENCODE.items() if name != "stochastic"} | {"num_levels": 8}
+UNIFORM = {
+    "num_levels" if name == "levels" else name: value for name, value in ENCODE.items() if name != "stochastic"
+} | {"num_levels": 8}
 BAD: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     *(
         ("encode_", ENCODE, change)
@@ -59,7 +61,10 @@ BAD: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
             {"vector": torch.ones(10, 10)},
         )
     ),
-    *(("encode_uniform_", UNIFORM, change) for change in ({"num_levels": 9}, {"num_levels": 513}, {"scales": torch.ones(5)})),
+    *(
+        ("encode_uniform_", UNIFORM, change)
+        for change in ({"num_levels": 9}, {"num_levels": 513}, {"scales": torch.ones(5)})
+    ),
     *(
         ("decode_", DECODE, change)
         for change in (
@@ -88,7 +93,9 @@ def no_launch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("operator", "arguments", "change"), BAD)
-def test_what_does_not_fit_is_refused_as_on_the_cpu(operator: str, arguments: dict[str, Any], change: dict[str, Any]) -> None:
+def test_what_does_not_fit_is_refused_as_on_the_cpu(
+    operator: str, arguments: dict[str, Any], change: dict[str, Any]
+) -> None:
     said = []
     for module in (kernels, cpu_kernels):
         with pytest.raises(ValueError) as error:
@@ -115,7 +122,11 @@ def test_what_fits_comes_to_the_launch(operator: str, arguments: dict[str, Any])
 @pytest.mark.parametrize(
     ("operator", "arguments", "text"),
     [
-        ("encode_", ENCODE | {"scales": torch.ones(8)[::2]}, r"scales with strides \(2,\): the GPU kernels take contiguous tensors"),
+        (
+            "encode_",
+            ENCODE | {"scales": torch.ones(8)[::2]},
+            r"scales with strides \(2,\): the GPU kernels take contiguous tensors",
+        ),
         ("decode_", DECODE | {"levels": torch.ones(8, device="meta")}, "levels on meta: must be on cpu"),
     ],
 )

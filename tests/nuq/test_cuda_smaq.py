@@ -1,4 +1,5 @@
-"""SmaQ's Triton kernels: the reference's bits in Triton's interpreter and, where there is one, on a GPU; and what they compile to.
+"""SmaQ's Triton kernels: the reference's bits in Triton's interpreter and, where there is one, on a GPU; and what they
+compile to.
 
 In the interpreter, all memory that they read or write ends where the process may go no further.
 """
@@ -89,7 +90,11 @@ CASES = list(
             Case("tiny", 3, "bfloat16", measured=True),
             *(Case(kind, n) for kind in ("normal", "relu") for n in (2, 9, 4095, 4096, 4097, 9000)),
             *(Case(kind, **settings) for kind in ("normal", "relu", "steps") for settings in SETTINGS),
-            *(Case(kind, 700, dtype) for kind in ("normal", "relu", "signed zeros") for dtype in ("float16", "bfloat16")),
+            *(
+                Case(kind, 700, dtype)
+                for kind in ("normal", "relu", "signed zeros")
+                for dtype in ("float16", "bfloat16")
+            ),
         ]
     )
 )
@@ -172,7 +177,9 @@ def damaged(bodies: list[Tensor], tag: bytes, n: int, module: Any, device: str) 
 
 
 def damages(kind: str, module: Any, device: str) -> str:
-    """Of bits turned at random, of bytes cut off, added, or exchanged with their neighbours (bitmaps hold as many bits then)."""
+    """Of bits turned at random, of bytes cut off, added, or exchanged with their neighbours (bitmaps hold as many bits
+    then).
+    """
     n = 4096 + 300
     with through(smaq_reference):
         message = COMPRESSOR.encode(KINDS[kind](n), KEY)
@@ -186,10 +193,15 @@ def damages(kind: str, module: Any, device: str) -> str:
     for first in (-1, 4097, 0):
         bodies.append(message.body.clone())
         bodies[-1][28:30] = torch.tensor([first], dtype=torch.int16).view(torch.uint8)
-    expected, found = damaged(bodies, message.tag, n, smaq_reference, "cpu"), damaged(bodies, message.tag, n, module, device)
+    expected, found = (
+        damaged(bodies, message.tag, n, smaq_reference, "cpu"),
+        damaged(bodies, message.tag, n, module, device),
+    )
     assert 0 < sum(isinstance(each, str) for each in expected) < len(expected)
     return ", ".join(
-        f"body {i}" for i, (a, b) in enumerate(zip(expected, found, strict=True)) if type(a) is not type(b) or not _alike(a, b)
+        f"body {i}"
+        for i, (a, b) in enumerate(zip(expected, found, strict=True))
+        if type(a) is not type(b) or not _alike(a, b)
     )
 
 
@@ -218,8 +230,12 @@ def not_finite(bad: float, module: Any, device: str) -> str:
 
 def differences(cases: list[Case], device: str) -> dict[str, str]:
     """From the name of every case that went wrong to what it did."""
-    found = {str(case): difference(coded(case, smaq_reference, "cpu"), coded(case, smaq_kernels, device)) for case in cases}
-    found |= {f"damaged {kind}": damages(kind, smaq_kernels, device) for kind in ("normal", "relu", "a number and zeros")}
+    found = {
+        str(case): difference(coded(case, smaq_reference, "cpu"), coded(case, smaq_kernels, device)) for case in cases
+    }
+    found |= {
+        f"damaged {kind}": damages(kind, smaq_kernels, device) for kind in ("normal", "relu", "a number and zeros")
+    }
     found["more outliers than codes"] = crowded(smaq_kernels, device)
     found |= {f"with {bad}": not_finite(bad, smaq_kernels, device) for bad in (float("nan"), -float("inf"))}
     return {name: wrong for name, wrong in found.items() if wrong}
@@ -229,7 +245,9 @@ def test_interpreter_equals_reference() -> None:
     assert interpreted(__file__) == {}
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here: the kernels were interpreted and compiled, not run")
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="no GPU here: the kernels were interpreted and compiled, not run"
+)
 def test_gpu_equals_reference() -> None:
     assert smaq._portable(torch.zeros(1, device="cuda")) is smaq_kernels
     assert differences(CASES + BIG, "cuda") == {}
@@ -243,9 +261,30 @@ def test_tensors_on_a_gpu_go_to_the_kernels() -> None:
 # --- what they compile to --------------------------------------------------------------------------------------------
 
 COMPILED: dict[str, dict[str, Any]] = {
-    "with a mask": {"masked": True, "constant": False, "low_bits": 5, "extra_bits": 2, "stochastic": True, "dtype": torch.float32},
-    "8 bits": {"masked": False, "constant": False, "low_bits": 7, "extra_bits": 0, "stochastic": False, "dtype": torch.bfloat16},
-    "a constant": {"masked": True, "constant": True, "low_bits": 2, "extra_bits": 5, "stochastic": True, "dtype": torch.float16},
+    "with a mask": {
+        "masked": True,
+        "constant": False,
+        "low_bits": 5,
+        "extra_bits": 2,
+        "stochastic": True,
+        "dtype": torch.float32,
+    },
+    "8 bits": {
+        "masked": False,
+        "constant": False,
+        "low_bits": 7,
+        "extra_bits": 0,
+        "stochastic": False,
+        "dtype": torch.bfloat16,
+    },
+    "a constant": {
+        "masked": True,
+        "constant": True,
+        "low_bits": 2,
+        "extra_bits": 5,
+        "stochastic": True,
+        "dtype": torch.float16,
+    },
 }
 
 
@@ -257,7 +296,9 @@ def test_compiled_kernels_round_as_specified_and_do_not_spill(
     kind = dict(COMPILED[name])
     x, counts = torch.zeros(20_000, dtype=kind.pop("dtype")), torch.zeros(2, 5, dtype=torch.int16)
     smaq_kernels.measure(x, 0.0)
-    size, write = smaq_kernels.encode(x, counts[0], counts[1], **kind, **dict.fromkeys(smaq_kernels.NUMBERS, 1.0), k0=1, k1=2)
+    size, write = smaq_kernels.encode(
+        x, counts[0], counts[1], **kind, **dict.fromkeys(smaq_kernels.NUMBERS, 1.0), k0=1, k1=2
+    )
     body = torch.zeros(size, dtype=torch.uint8)
     write(body)
     smaq_kernels.decode(body, counts[0], counts[1], torch.zeros(256), torch.zeros(len(x)), **kind, accumulate=True)

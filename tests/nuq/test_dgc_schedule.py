@@ -1,4 +1,6 @@
-"""DGC's warm-up: the ratio of every step, and that workers and the DDP hook really send so many coordinates, also at the borders."""
+"""DGC's warm-up: the ratio of every step, and that workers and the DDP hook really send so many coordinates, also at
+the borders.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,12 @@ from nuq.simulation import Memory, Workers
 from settings import resolving
 from tests.nuq.small_training import backward, descend, hooked, net
 
-PAPER = [0.25, 0.0625, 0.015625, 0.004]  # 75, 93.75, 98.4375 and 99.6 % of the coordinates stay, an epoch each; then 99.9 %
+PAPER = [
+    0.25,
+    0.0625,
+    0.015625,
+    0.004,
+]  # 75, 93.75, 98.4375 and 99.6 % of the coordinates stay, an epoch each; then 99.9 %
 EXACT: dict[str, Any] = {"selection": "exact", "indices": "int32"}  # lengths that follow from k alone
 SHAPES = {"conv": (37, 53), "bias": (41,), "linear": (10, 37)}
 SCALED_BYTES = HEADER_BYTES + 4  # what the memory puts around a message
@@ -61,7 +68,9 @@ def test_any_schedule(every: int, ratios: list[float], last: float, step: int, n
     """Also ratios that rise; the bound on a message's length is that of the largest."""
     method = make(warmup_every=every, warmup_ratios=ratios, ratio=last)
     assert method.ratio_at(step) == ([*ratios, last][step // every] if step // every < len(ratios) else last)
-    assert make(warmup_every=every, warmup_ratios=ratios, ratio=last, dense_1d=False).most(n) == max(kept(n, r) for r in [*ratios, last])
+    assert make(warmup_every=every, warmup_ratios=ratios, ratio=last, dense_1d=False).most(n) == max(
+        kept(n, r) for r in [*ratios, last]
+    )
 
 
 BORDERS = (0, 9, 10, 19, 20, 29, 30, 39, 40, 41, 1000)
@@ -77,7 +86,9 @@ def test_workers_send_as_many_as_the_schedule_says(step: int) -> None:
     gradients = {worker: [torch.randn(shape, generator=generator) for shape in shapes.values()] for worker in range(2)}
     ratio = STAGES[min(step // 10, 4)]
     lengths = {name: message_bytes(shape, ratio) for name, shape in SHAPES.items()}
-    assert workers.exchange(gradients, {0: 0.0, 1: 0.0}, step).bytes_per_worker == sum(lengths.values()) + 3 * SCALED_BYTES
+    assert (
+        workers.exchange(gradients, {0: 0.0, 1: 0.0}, step).bytes_per_worker == sum(lengths.values()) + 3 * SCALED_BYTES
+    )
     messages = split_payload(workers.encode(gradients[0], Key(1, step, 0)))  # without the memory
     assert {name: message.num_bytes for name, message in zip(SHAPES, messages, strict=True)} == lengths
 
@@ -104,7 +115,9 @@ def through_the_stages(group: dist.ProcessGroup) -> list[int]:
 
 def test_the_hook_sends_as_many_as_the_schedule_says(ranks: Any) -> None:
     shapes = [tuple(parameter.shape) for parameter in net().parameters()]
-    wanted = [sum(message_bytes(shape, STAGES[min(step // 2, 4)]) + SCALED_BYTES for shape in shapes) for step in range(12)]
+    wanted = [
+        sum(message_bytes(shape, STAGES[min(step // 2, 4)]) + SCALED_BYTES for shape in shapes) for step in range(12)
+    ]
     for outcome in ranks.run(through_the_stages, world=2):
         assert outcome == wanted
 
@@ -117,6 +130,11 @@ def test_ratios_without_a_warmup_are_told(ratios: list[float]) -> None:
     with pytest.raises(ValueError, match=told):
         resolving.resolve({"method": "dgc", "method.warmup_ratios": ratios})
     assert (
-        resolving.resolve({"method": "dgc", "method.warmup_ratios": ratios, "method.warmup_every": 1})["method"]["warmup_ratios"] == ratios
+        resolving.resolve({"method": "dgc", "method.warmup_ratios": ratios, "method.warmup_every": 1})["method"][
+            "warmup_ratios"
+        ]
+        == ratios
     )
-    assert resolving.resolve({"method": "dgc", "method.warmup_ratios": PAPER})["method"]["warmup_every"] == 0  # the default says nothing
+    assert (
+        resolving.resolve({"method": "dgc", "method.warmup_ratios": PAPER})["method"]["warmup_every"] == 0
+    )  # the default says nothing

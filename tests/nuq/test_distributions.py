@@ -16,7 +16,10 @@ PAIRS = [(0.0, 1 / 32), (0.0, 1e-4), (0.3, 0.5), (-1.0, 0.01), (1.0, 1e-4), (0.2
 MIXTURE = CondTruncNorm([0.0, 0.01, -0.3], [1e-3, 0.05, 0.2], [1.0, 2.0, 0.5])
 HISTOGRAM = CondTruncNormHist(MIXTURE)
 ROUGH = Histogram(
-    [-1.0, -0.5, -0.1, 0.0, 0.1, 0.9, 1.0], [1, 0, 3, 2, 1, 2], [-0.6, 0, -0.1, 0.15, 0.2, 1.95], [0.37, 0, 0.005, 0.012, 0.05, 1.903]
+    [-1.0, -0.5, -0.1, 0.0, 0.1, 0.9, 1.0],
+    [1, 0, 3, 2, 1, 2],
+    [-0.6, 0, -0.1, 0.15, 0.2, 1.95],
+    [0.37, 0, 0.005, 0.012, 0.05, 1.903],
 )
 LAWS = {
     "normal": TruncNorm(0.1, 0.05),
@@ -65,7 +68,9 @@ def test_truncated_normal_equals_scipy(mean, sigma):
     u = np.linspace(0, 1, 201)
     np.testing.assert_allclose(law.ppf(u), reference.ppf(u), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(law.isf(u), reference.isf(u), rtol=1e-9, atol=1e-12)
-    assert law.pdf(1.5) == law.pdf(-1.5) == 0 and law.cdf(-3.0) == law.sf(3.0) == 0 and law.cdf(3.0) == law.sf(-3.0) == 1
+    assert (
+        law.pdf(1.5) == law.pdf(-1.5) == 0 and law.cdf(-3.0) == law.sf(3.0) == 0 and law.cdf(3.0) == law.sf(-3.0) == 1
+    )
 
 
 def test_tails_keep_their_digits():
@@ -143,7 +148,9 @@ def test_mixture_equals_the_sum_of_its_parts_in_any_number_of_blocks():
     x = np.linspace(-0.2, 0.2, 41)
     parts = stats.truncnorm((-1 - means) / sigmas, (1 - means) / sigmas, loc=means, scale=sigmas)
     np.testing.assert_allclose(law.cdf(x), [(weights * parts.cdf(v)).sum() / weights.sum() for v in x], rtol=1e-10)
-    np.testing.assert_allclose(law.pdf(x), [(weights * scipy_density(v, means, sigmas)).sum() / weights.sum() for v in x], rtol=1e-10)
+    np.testing.assert_allclose(
+        law.pdf(x), [(weights * scipy_density(v, means, sigmas)).sum() / weights.sum() for v in x], rtol=1e-10
+    )
 
 
 def test_both_tails_of_a_mixture_equal_scipy_and_invert():
@@ -171,7 +178,9 @@ def test_partial_moments_of_a_truncated_normal_equal_scipy(mean, sigma):
             assert law.partial_moment(order, a, b) == pytest.approx(inside * within.moment(order), rel=1e-8, abs=1e-12)
 
 
-@pytest.mark.parametrize("mean, sigma", [(0.0, 1e-4), (0.0, 1 / 128), (0.0, 0.1), (0.3, 0.5), (-0.9, 1e-3), (1.0, 0.01)])
+@pytest.mark.parametrize(
+    "mean, sigma", [(0.0, 1e-4), (0.0, 1 / 128), (0.0, 0.1), (0.3, 0.5), (-0.9, 1e-3), (1.0, 0.01)]
+)
 def test_table_is_nearer_the_mixture_than_fifty_thousand_equal_bins(mean, sigma):
     law = TruncNorm(mean, sigma)
     x = np.unique(np.clip(np.concatenate([np.linspace(-1, 1, 20001), mean + sigma * np.linspace(-9, 9, 20001)]), -1, 1))
@@ -197,7 +206,9 @@ def test_table_has_the_moments_of_its_mixture_at_its_edges():
     edges = HISTOGRAM.edges[::97]
     for order in (0, 1, 2):
         expected = MIXTURE.partial_moment(order, edges[:-1], edges[1:])
-        np.testing.assert_allclose(HISTOGRAM.partial_moment(order, edges[:-1], edges[1:]), expected, rtol=1e-9, atol=1e-17)
+        np.testing.assert_allclose(
+            HISTOGRAM.partial_moment(order, edges[:-1], edges[1:]), expected, rtol=1e-9, atol=1e-17
+        )
 
 
 def test_histogram_holds_the_measured_sums_at_its_edges():
@@ -213,7 +224,9 @@ def test_histogram_holds_the_measured_sums_at_its_edges():
             assert law.partial_moment(k, edges[first], edges[last]) == pytest.approx(expected, rel=1e-8, abs=1e-12)
     folded = law.folded()
     assert isinstance(folded, Histogram)
-    assert folded.partial_moment(1, 0, edges[40]) == pytest.approx((weights * np.abs(r))[np.abs(r) < edges[40]].sum() / weights.sum())
+    assert folded.partial_moment(1, 0, edges[40]) == pytest.approx(
+        (weights * np.abs(r))[np.abs(r) < edges[40]].sum() / weights.sum()
+    )
 
 
 def test_point_masses_at_the_ends_stay_there():

@@ -50,7 +50,9 @@ def test_the_published_error_on_any_law(law, bits):
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(("bits", "error"), [(2, 0.0982), (3, 0.0229), (4, 0.00565)])
 def test_uniform_steps_with_rans_have_less_error_at_the_same_length(law, bits, error):
-    """EDEN's Section 4.3; the errors are those of whole messages at exactly so many bits, which these miss by some thousandths."""
+    """EDEN's Section 4.3; the errors are those of whole messages at exactly so many bits, which these miss by some
+    thousandths.
+    """
     x = LAWS[law](1 << 19)
     compressor = Eden(EDEN(bits=bits, levels="uniform", coding="rans"))
     message = compressor.encode(x, Key(0, 0, 0, "x"))
@@ -121,7 +123,9 @@ def test_uniform_steps_are_unbiased_there_too(x):
 
 def test_without_the_guard_sparse_input_is_biased(monkeypatch):
     """What rotations and guard are for, and that the test above can fail."""
-    monkeypatch.setattr("nuq.compressors.eden._dominated", lambda x, size: torch.zeros(x.numel() // size, dtype=torch.bool))
+    monkeypatch.setattr(
+        "nuq.compressors.eden._dominated", lambda x, size: torch.zeros(x.numel() // size, dtype=torch.bool)
+    )
     assert bias_in_sigmas(HARD["two coordinates"], 1, rotations=1) > 1000
     assert bias_in_sigmas(HARD["two coordinates"], 1, rotations=2) > 5
     assert small_part(0.001, 3) > 20
@@ -164,10 +168,20 @@ def test_any_length_any_bits(n, bits, bucket_size, form, scale):
     coding, levels = form
     compressor, x = Eden(EDEN(bits=bits, bucket_size=bucket_size, coding=coding, scale=scale, levels=levels)), normal(n)
     data = compressor.encode(x, Key(1, 2, 3, "x")).to_bytes()
-    assert data.numel() == compressor.message_bytes(n) if coding == "packed" else data.numel() <= compressor.message_bytes(n)
+    assert (
+        data.numel() == compressor.message_bytes(n)
+        if coding == "packed"
+        else data.numel() <= compressor.message_bytes(n)
+    )
     got = Eden(DRIVE()).decode(parse(data))
     other = Eden(
-        EDEN(bits=bits, bucket_size=bucket_size, scale=scale, levels=levels, coding="packed" if levels == "lloyd_max" else "huffman")
+        EDEN(
+            bits=bits,
+            bucket_size=bucket_size,
+            scale=scale,
+            levels=levels,
+            coding="packed" if levels == "lloyd_max" else "huffman",
+        )
     )
     assert got.shape == x.shape and torch.equal(got, decoded(other, x, Key(1, 2, 3, "x")))
     whole = n // 128 * 128  # a padded bucket may be one that few coordinates make up
@@ -177,20 +191,28 @@ def test_any_length_any_bits(n, bits, bucket_size, form, scale):
 
 def test_the_rest_is_cut_into_powers_of_two():
     layout = Eden(EDEN(bits=3)).layout(2 * 8192 + 5000)
-    assert layout.runs == [(0, 8192, 2), (16384, 4096, 1), (20480, 1024, 1)]  # 5000 = 4096 + 904, and 904 is nearest to 8 * 128
+    assert layout.runs == [
+        (0, 8192, 2),
+        (16384, 4096, 1),
+        (20480, 1024, 1),
+    ]  # 5000 = 4096 + 904, and 904 is nearest to 8 * 128
     assert Eden(EDEN(bits=3)).layout(700).runs == [(0, 512, 1), (512, 256, 1)]
     assert Eden(EDEN(bits=3)).layout(0).runs == []
 
 
 def test_what_a_message_takes():
     n = 1 << 20
-    assert Eden(EDEN(bits=3)).encode(normal(n), Key(0, 0, 0, "x")).num_bytes == HEADER_BYTES + 12 + 4 * n // 8192 + 3 * n // 8
+    assert (
+        Eden(EDEN(bits=3)).encode(normal(n), Key(0, 0, 0, "x")).num_bytes
+        == HEADER_BYTES + 12 + 4 * n // 8192 + 3 * n // 8
+    )
 
 
 def test_entropy_coding_takes_fewer_bits_of_uneven_codes():
     x = normal(1 << 18)
     sizes = [
-        Eden(EDEN(bits=4, coding=coding)).encode(x, Key(0, 0, 0, "x")).num_bytes * 8 / x.numel() for coding in ("packed", "huffman", "rans")
+        Eden(EDEN(bits=4, coding=coding)).encode(x, Key(0, 0, 0, "x")).num_bytes * 8 / x.numel()
+        for coding in ("packed", "huffman", "rans")
     ]
     assert sizes[0] > sizes[1] > sizes[2] and sizes[2] == pytest.approx(3.77, abs=0.02)
 
@@ -218,7 +240,9 @@ def test_the_input_stays_as_it_was():
     assert torch.equal(x, before)
 
 
-@pytest.mark.parametrize(("coding", "levels"), [*((coding, "lloyd_max") for coding in ("packed", "huffman", "rans")), ("rans", "uniform")])
+@pytest.mark.parametrize(
+    ("coding", "levels"), [*((coding, "lloyd_max") for coding in ("packed", "huffman", "rans")), ("rans", "uniform")]
+)
 def test_damage_is_an_error_or_harmless(coding, levels):
     """Bodies changed behind the checksum's back: MessageError, or finite numbers of the right shape."""
     compressor = Eden(EDEN(bits=3, bucket_size=128, coding=coding, levels=levels))

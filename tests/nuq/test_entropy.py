@@ -119,7 +119,11 @@ def test_raw_is_the_packing_of_the_messages(kernels: str, num_symbols: int) -> N
 
 def test_long_raw(kernels: str) -> None:
     for num_symbols in (2, 3, 8, 512):
-        codes = np.random.default_rng(4).integers(0, num_symbols, 5 * 2**16 + 7).astype(np.uint16 if num_symbols > 256 else np.uint8)
+        codes = (
+            np.random.default_rng(4)
+            .integers(0, num_symbols, 5 * 2**16 + 7)
+            .astype(np.uint16 if num_symbols > 256 else np.uint8)
+        )
         data = encode(codes, num_symbols, "huffman")
         assert data[0] == entropy.RAW
         np.testing.assert_array_equal(decode(data, codes.size, num_symbols, "huffman"), codes)
@@ -131,10 +135,19 @@ def test_long_raw(kernels: str) -> None:
 
 # --- size ---------------------------------------------------------------------------------------------------------
 
-DECAYS = {4: (0.3, 1.0, 3.0), 8: (0.3, 1.0, 3.0), 16: (0.2, 1.0), 64: (0.03, 0.3), 255: (0.01, 0.1), 511: (0.005, 0.05, 0.5)}
+DECAYS = {
+    4: (0.3, 1.0, 3.0),
+    8: (0.3, 1.0, 3.0),
+    16: (0.2, 1.0),
+    64: (0.03, 0.3),
+    255: (0.01, 0.1),
+    511: (0.005, 0.05, 0.5),
+}
 
 
-@pytest.mark.parametrize(("num_symbols", "decay"), [(symbols, decay) for symbols, decays in DECAYS.items() for decay in decays])
+@pytest.mark.parametrize(
+    ("num_symbols", "decay"), [(symbols, decay) for symbols, decays in DECAYS.items() for decay in decays]
+)
 def test_rans_is_within_2_percent_of_the_entropy(num_symbols: int, decay: float) -> None:
     codes = _codes(MILLION, num_symbols, decay)
     data = encode(codes, num_symbols, "rans")
@@ -146,7 +159,9 @@ def test_rans_is_within_2_percent_of_the_entropy(num_symbols: int, decay: float)
 def test_rans_on_skewed_codes() -> None:
     for num_symbols in (4, 511):
         rng = np.random.default_rng(num_symbols)
-        codes = np.where(rng.random(MILLION) < 0.95, 7 % num_symbols, rng.integers(0, num_symbols, MILLION)).astype(np.uint16)
+        codes = np.where(rng.random(MILLION) < 0.95, 7 % num_symbols, rng.integers(0, num_symbols, MILLION)).astype(
+            np.uint16
+        )
         assert 8 * encode(codes, num_symbols, "rans").size < 1.02 * _entropy_bits(codes)
 
 
@@ -190,7 +205,9 @@ def test_tables(counts: list[int], shift: int) -> None:
     lengths = entropy_tables.huffman_lengths(array)
     assert ((lengths > 0) == (array > 0)).all() and lengths.max() <= entropy_tables.HUFFMAN_BITS
     written = entropy_tables.write_table(lengths, mantissas=False)
-    read, size = entropy_tables.read_lengths(np.frombuffer(written + b"x", np.uint8), len(counts))  # and checks Kraft's sum
+    read, size = entropy_tables.read_lengths(
+        np.frombuffer(written + b"x", np.uint8), len(counts)
+    )  # and checks Kraft's sum
     assert size == len(written) and (read == lengths).all()
 
 
@@ -222,9 +239,19 @@ def test_logarithms_are_exact_to_their_last_bit() -> None:
 @pytest.mark.parametrize("coder", CODERS)
 @pytest.mark.parametrize(
     ("num_codes", "num_symbols", "decay"),
-    [(31, 4, 1.0), (5000, 3, 1.0), (300_000, 8, 0.5), (300_000, 2, 4.0), (300_001, 33, 0.1), (300_001, 256, 0.05), (300_001, 511, 0.03)],
+    [
+        (31, 4, 1.0),
+        (5000, 3, 1.0),
+        (300_000, 8, 0.5),
+        (300_000, 2, 4.0),
+        (300_001, 33, 0.1),
+        (300_001, 256, 0.05),
+        (300_001, 511, 0.03),
+    ],
 )
-def test_same_bytes(monkeypatch: pytest.MonkeyPatch, num_codes: int, num_symbols: int, decay: float, coder: str) -> None:
+def test_same_bytes(
+    monkeypatch: pytest.MonkeyPatch, num_codes: int, num_symbols: int, decay: float, coder: str
+) -> None:
     codes = _codes(num_codes, num_symbols, decay)
     contexts = (np.arange(num_codes) % 3).astype(np.uint8) if coder == "rans" else None
     for given_contexts in (None, contexts):
@@ -234,7 +261,9 @@ def test_same_bytes(monkeypatch: pytest.MonkeyPatch, num_codes: int, num_symbols
         for name in SETS:
             with native.using(name):
                 for threads in (0, 1, 3):
-                    assert encode(codes, num_symbols, coder, given_contexts, 3, threads).tobytes() == expected.tobytes(), name
+                    assert (
+                        encode(codes, num_symbols, coder, given_contexts, 3, threads).tobytes() == expected.tobytes()
+                    ), name
                     back = decode(expected, num_codes, num_symbols, coder, given_contexts, 3, threads)
                     np.testing.assert_array_equal(back, codes)
 
@@ -264,7 +293,11 @@ def test_contexts_gain_what_the_dither_tells(kernels: str) -> None:
     codes, contexts = _dithered(num_codes)
     plain, told = encode(codes, 16, "rans"), encode(codes, 16, "rans", contexts)
     bits = 8 * plain.size / num_codes, 8 * told.size / num_codes
-    assert bits[0] == pytest.approx(2.17, abs=0.02) and bits[1] == pytest.approx(2.11, abs=0.015) and bits[0] - bits[1] > 0.04
+    assert (
+        bits[0] == pytest.approx(2.17, abs=0.02)
+        and bits[1] == pytest.approx(2.11, abs=0.015)
+        and bits[0] - bits[1] > 0.04
+    )
     np.testing.assert_array_equal(decode(told, num_codes, 16, "rans", contexts), codes)
     with pytest.raises(ValueError, match="damaged"):
         decode(told, num_codes, 16, "rans", np.roll(contexts, 1))
@@ -305,7 +338,9 @@ def test_cut_short_or_too_long(kernels: str, coder: str) -> None:
         assert _never_crashes(np.append(data, np.zeros(extra, dtype=np.uint8)), codes, 9, coder)
     for num_codes in (0, 1, 2999, 3001, 10**5):
         found = _never_crashes(data, np.zeros(num_codes, dtype=np.uint8), 9, coder)
-        assert found or (coder == "huffman" and abs(num_codes - 3000) == 1)  # one code more or less can fit Huffman's last byte
+        assert found or (
+            coder == "huffman" and abs(num_codes - 3000) == 1
+        )  # one code more or less can fit Huffman's last byte
 
 
 @pytest.mark.parametrize("coder", CODERS)

@@ -55,7 +55,9 @@ def test_every_message_is_a_contraction(name, data, seed):
 
 @pytest.mark.parametrize("name", ["trn", "alq", "ecdq"])
 def test_what_was_left_out_comes_back(name):
-    """The mean of the messages comes nearer to the gradient than those without a memory can, which are biased or spread."""
+    """The mean of the messages comes nearer to the gradient than those without a memory can, which are biased or
+    spread.
+    """
     x, steps, of = torch.randn(SIZE, generator=torch.Generator().manual_seed(4)), 200, feedback(name)
     mean = torch.stack([of.decode(of.encode(x, key(step))) for step in range(steps)]).mean(dim=0)
     plain = torch.stack([of.inner.decode(of.inner.encode(x, key(step))) for step in range(steps)]).mean(dim=0)
@@ -78,7 +80,9 @@ STEPS = (1, 8, 16, 32, 64)
 def errors_of_the_mean(
     send: Callable[[int, torch.Tensor, int], torch.Tensor], answer: Callable[[torch.Tensor], torch.Tensor]
 ) -> list[float]:
-    """Squared error, over the true mean's square, of the mean over t = STEPS of the answers to two workers with constant gradients."""
+    """Squared error, over the true mean's square, of the mean over t = STEPS of the answers to two workers with
+    constant gradients.
+    """
     generator = torch.Generator().manual_seed(1)
     gradients = [torch.randn(1 << 17, generator=generator) for _ in range(2)]
     true, total, found = torch.stack(gradients).mean(dim=0), torch.zeros(1 << 17), []
@@ -90,7 +94,9 @@ def errors_of_the_mean(
 
 
 class OneBit:
-    """1-bit Adam's compressor with its memory: DeepSpeed's ``compressed_allreduce`` has one a worker, one in the server."""
+    """1-bit Adam's compressor with its memory: DeepSpeed's ``compressed_allreduce`` has one a worker, one in the
+    server.
+    """
 
     def __init__(self, scale: str) -> None:
         self.scale, self.left = scale, torch.zeros(1 << 17)
@@ -108,13 +114,17 @@ class OneBit:
     [("rms", [0.867, 0.0765, 0.0297, 0.0095, 0.0031]), ("mean", [0.677, 0.123, 0.0586, 0.0299, 0.0150])],
 )
 def test_the_scale_is_what_parts_sign_from_one_bit_adam(scale: str, published: list[float]) -> None:
-    """Both stages in one bit, both with a memory: 4.9 times less error after 64 steps for nothing but the larger scale."""
+    """Both stages in one bit, both with a memory:
+    4.9 times less error after 64 steps for nothing but the larger scale.
+    """
     workers, server = [OneBit(scale), OneBit(scale)], OneBit(scale)
     assert errors_of_the_mean(lambda worker, x, step: workers[worker](x), server) == pytest.approx(published, rel=0.06)
 
 
 def test_the_root_mean_square_lets_large_coordinates_catch_up() -> None:
-    """Less error than 1-bit Adam's, whose means are in one bit too: .0020 after 64 steps, of the mean of sizes .0107."""
+    """Less error than 1-bit Adam's, whose means are in one bit too: .0020 after 64 steps,
+    of the mean of sizes .0107.
+    """
     found = {}
     for scale in ("mean", "rms"):
         of = ErrorFeedback(METHODS["sign"].load()(METHODS["sign"].settings(scale=scale)), {"p": 1 << 17})
@@ -142,7 +152,10 @@ def test_no_message_of_the_root_mean_square_makes_a_memory_grow(count: int) -> N
 def test_pieces_share_the_memory_of_their_parameter():
     """However a collective cuts: a piece's residual is its place in the parameter's."""
     of = feedback("trn")
-    codec, x = PayloadCodec(of, METHODS["trn"].settings()), torch.randn(SIZE, generator=torch.Generator().manual_seed(2))
+    codec, x = (
+        PayloadCodec(of, METHODS["trn"].settings()),
+        torch.randn(SIZE, generator=torch.Generator().manual_seed(2)),
+    )
     pieces = [part for shard in cut(tiled({"p": SIZE}), 3) for part in shard]
     assert len(pieces) == 3
     decoded = torch.zeros(SIZE)
@@ -205,7 +218,11 @@ def test_a_scale_out_of_range_is_damage(factor):
 def test_messages_of_another_kind_or_size_are_refused():
     of = feedback("alq")
     message = of.encode(torch.randn(SIZE), key(0))
-    for wrong in (Message(b"FP32", SIZE, message.body), Message(TAG, SIZE, message.body[:3]), Message(TAG, SIZE + 1, message.body)):
+    for wrong in (
+        Message(b"FP32", SIZE, message.body),
+        Message(TAG, SIZE, message.body[:3]),
+        Message(TAG, SIZE + 1, message.body),
+    ):
         with pytest.raises(MessageError):
             of.decode(wrong)
 
@@ -251,10 +268,15 @@ def test_without_compression_it_is_momentum(nesterov):
 
 @pytest.mark.parametrize("masking", [True, False])
 def test_dgc_by_hand(masking):
-    """Two coordinates, of which the larger is sent: u = m u + g, v = v + u, and what was sent is zeroed (Lin et al., algorithm 1)."""
+    """Two coordinates, of which the larger is sent: u = m u + g, v = v + u, and what was sent is zeroed (Lin et al.,
+    algorithm 1).
+    """
     of = corrected("topk", {"ratio": 0.5}, momentum=0.5, masking=masking)
     of.sizes = {"p": 2}
-    sent = [of.decode(of.encode(torch.tensor(g), key(step))).tolist() for step, g in enumerate([[1.0, 3.0], [2.0, 0.0], [0.0, 0.0]])]
+    sent = [
+        of.decode(of.encode(torch.tensor(g), key(step))).tolist()
+        for step, g in enumerate([[1.0, 3.0], [2.0, 0.0], [0.0, 0.0]])
+    ]
     memory = of.memories[0]
     if masking:  # u: [1, 0], [2.5, 0], [.., ..]; v: [1, 0] -> [3.5, 0] sent
         assert sent == [[0.0, 3.0], [3.5, 0.0], [0.0, 0.0]]

@@ -1,4 +1,6 @@
-"""The first levels are fitted to the first gradient that says anything, before it is sent: in the hook and in the simulation."""
+"""The first levels are fitted to the first gradient that says anything, before it is sent: in the hook and in the
+simulation.
+"""
 
 from __future__ import annotations
 
@@ -23,25 +25,38 @@ WIDTHS = (16, 32, 64, 128)  # a quarter of a ResNet-18's channels
 
 def shapes() -> dict[str, tuple[int, ...]]:
     """Of a ResNet-18 for small images: 62 tensors, 700,000 coordinates, most tensors shorter than a bucket of 8192."""
-    found: dict[str, tuple[int, ...]] = {"stem": (WIDTHS[0], 3, 3, 3), "stem_norm": (WIDTHS[0],), "stem_bias": (WIDTHS[0],)}
+    found: dict[str, tuple[int, ...]] = {
+        "stem": (WIDTHS[0], 3, 3, 3),
+        "stem_norm": (WIDTHS[0],),
+        "stem_bias": (WIDTHS[0],),
+    }
     for number, (before, width) in enumerate(zip((WIDTHS[0], *WIDTHS), WIDTHS, strict=False)):
         for block, inputs in enumerate((before, width)):
             name = f"{number}_{block}"
             found |= {f"{name}_first": (width, inputs, 3, 3), f"{name}_second": (width, width, 3, 3)}
             found |= {f"{name}_{norm}_{kind}": (width,) for norm in (1, 2) for kind in ("weight", "bias")}
             if inputs != width:
-                found |= {f"{name}_short": (width, inputs, 1, 1), f"{name}_short_weight": (width,), f"{name}_short_bias": (width,)}
+                found |= {
+                    f"{name}_short": (width, inputs, 1, 1),
+                    f"{name}_short_weight": (width,),
+                    f"{name}_short_bias": (width,),
+                }
     return found | {"head": (10, WIDTHS[-1]), "head_bias": (10,)}
 
 
 def heavy(seed: int = 0) -> dict[str, Tensor]:
-    """Coordinates of heavy tails, whose scale differs from tensor to tensor: ALQ errs on them much as on a ResNet-18's."""
+    """Coordinates of heavy tails, whose scale differs from tensor to tensor:
+    ALQ errs on them much as on a ResNet-18's.
+    """
     generator = torch.Generator().manual_seed(seed)
 
     def normal(shape: tuple[int, ...]) -> Tensor:
         return torch.randn(shape, generator=generator)
 
-    return {name: (0.5 * normal((1,))).exp() * normal(shape) * (0.7 * normal(shape)).exp() for name, shape in shapes().items()}
+    return {
+        name: (0.5 * normal((1,))).exp() * normal(shape) * (0.7 * normal(shape)).exp()
+        for name, shape in shapes().items()
+    }
 
 
 class Given(nn.Module):
@@ -94,9 +109,13 @@ def test_the_first_message_of_the_simulation_has_fitted_levels(name: str, scope:
     assert not any(level_updater.begins or level_updater.due(1) for level_updater in of.learners)
 
 
-def workers(name: str, sizes: dict[str, torch.Size], num_workers: int = 1, *, collective: str = "gather", **settings: Any) -> Workers:
+def workers(
+    name: str, sizes: dict[str, torch.Size], num_workers: int = 1, *, collective: str = "gather", **settings: Any
+) -> Workers:
     exchange = Exchange(collective=collective)
-    return Workers(name, METHODS[name].settings(**settings), num_workers, sizes, 1, torch.device("cpu"), exchange=exchange)
+    return Workers(
+        name, METHODS[name].settings(**settings), num_workers, sizes, 1, torch.device("cpu"), exchange=exchange
+    )
 
 
 def stepped(of: Workers, gradient: list[Tensor], step: int) -> Tensor:
@@ -166,7 +185,9 @@ def test_the_hook_begins_with_the_bits_of_the_simulation(world: int, ranks: Any)
 
 
 def passed_over(group: dist.ProcessGroup, bad: float) -> None:
-    """Whatever the first gradient was on one rank or on all, the levels of the next one are those of a run that began there."""
+    """Whatever the first gradient was on one rank or on all, the levels of the next one are those of a run that began
+    there.
+    """
     rank, several = dist.get_rank(group), {"bucket_cap_mb": 0.002}
     settings: dict[str, Any] = {"method": "alq", "bucket_size": 64, "on_non_finite": "propagate", "ddp": several}
     model, state = hooked(group, net(), **settings)

@@ -9,13 +9,19 @@ from nuq import native
 from nuq.compressors import floats
 from nuq.errors import MessageError
 
-EVERY = {2: torch.arange(1 << 16, dtype=torch.int32).to(torch.int16).view(torch.uint8), 1: torch.arange(256, dtype=torch.uint8).repeat(9)}
+EVERY = {
+    2: torch.arange(1 << 16, dtype=torch.int32).to(torch.int16).view(torch.uint8),
+    1: torch.arange(256, dtype=torch.uint8).repeat(9),
+}
 
 
 def numbers(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """All finite ones (of float32: many), as bytes that begin at an odd place, and as PyTorch converts them."""
     if dtype == torch.float32:
-        found = torch.randn(5003, generator=torch.Generator().manual_seed(0)) * 2.0 ** torch.arange(-125, 125).repeat(21)[:5003]
+        found = (
+            torch.randn(5003, generator=torch.Generator().manual_seed(0))
+            * 2.0 ** torch.arange(-125, 125).repeat(21)[:5003]
+        )
     else:
         found = EVERY[dtype.itemsize].view(dtype)
         found = found[torch.isfinite(found.to(torch.float32))]

@@ -39,7 +39,9 @@ def test_a_format_keeps_nothing_between_tensors(name):
 @st.composite
 def tensors(draw) -> torch.Tensor:
     shape = draw(st.lists(st.integers(0, 7), max_size=4))
-    x = torch.randn(shape, generator=torch.Generator().manual_seed(draw(st.integers(0, 99)))) * 10.0 ** draw(st.integers(-3, 3))
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(draw(st.integers(0, 99)))) * 10.0 ** draw(
+        st.integers(-3, 3)
+    )
     x = x.relu() if draw(st.booleans()) else x
     x = x.permute(draw(st.permutations(range(len(shape)))))
     if shape and draw(st.booleans()):
@@ -61,7 +63,9 @@ def test_a_tensor_keeps_its_form(spec, x):
     if spec == "fp32":
         assert torch.equal(found, x.float().to(x.dtype))
     else:
-        assert float((found.double() - x.double()).abs().max() if x.numel() else 0) <= float(x.double().abs().max() if x.numel() else 0)
+        assert float((found.double() - x.double()).abs().max() if x.numel() else 0) <= float(
+            x.double().abs().max() if x.numel() else 0
+        )
     if bool((x >= 0).all()):
         assert bool((found >= 0).all()) and not found[x == 0].any()
         assert spec != "smaq" or torch.equal(found > 0, x.float() > 0)
@@ -72,7 +76,9 @@ def test_memory_order_is_read_as_it_lies(spec):
     x = torch.randn(4, 6, 5, 3, generator=torch.Generator().manual_seed(0))
     last = x.to(memory_format=torch.channels_last)
     packed = Format(spec).pack(last, KEY)
-    assert torch.equal(packed.message.body, Format(spec).pack(x.permute(0, 2, 3, 1).contiguous().flatten(), KEY).message.body)
+    assert torch.equal(
+        packed.message.body, Format(spec).pack(x.permute(0, 2, 3, 1).contiguous().flatten(), KEY).message.body
+    )
     assert packed.unpack().is_contiguous(memory_format=torch.channels_last)
     expanded = torch.randn(3, 1).expand(3, 4)
     assert Format("fp32").pack(expanded, KEY).unpack().is_contiguous()
@@ -142,7 +148,8 @@ def test_what_is_no_finite_tensor_of_numbers_is_an_error(spec):
         ("smaq samples=-3", r"format\.samples=-3: must be at least 0"),
         (
             "smaq scope=model",
-            "format='smaq scope=model': scope has no effect on a format, which packs each tensor on its own; leave it out",
+            "format='smaq scope=model': scope has no effect on a format, which packs each tensor on its own; leave it "
+            "out",
         ),
         ("fp8 scale=none bucket_size=64", r"format\.bucket_size=64: has no effect with format\.scale='none'"),
     ],

@@ -68,7 +68,9 @@ def test_fsdp2_gives_near_plain_gradients(method, settings, tolerance, world, ra
 
 
 def scatters(group):
-    """The callable by itself: means or sums, types, keys that differ from step to step, and a gradient that is not finite."""
+    """The callable by itself: means or sums, types, keys that differ from step to step, and a gradient that is not
+    finite.
+    """
     rank, world, size = dist.get_rank(group), dist.get_world_size(group), 65
     mine = torch.randn(world * size, generator=torch.Generator().manual_seed(rank))
     rows = [torch.empty_like(mine) for _ in range(world)]
@@ -104,7 +106,9 @@ def test_the_reduce_scatter_by_itself(ranks):
 @pytest.mark.parametrize("settings", [{"method": "alqq"}, {"bitz": 1}, {"bits": 99}], ids=str)
 def test_settings_are_checked(settings: dict[str, Any]):
     with pytest.raises(ValueError, match=r"alqq|bitz|bits=99"):
-        CompressedReduceScatter(settings.get("method", "alq"), "x", **{key: value for key, value in settings.items() if key != "method"})
+        CompressedReduceScatter(
+            settings.get("method", "alq"), "x", **{key: value for key, value in settings.items() if key != "method"}
+        )
 
 
 def test_a_model_that_is_not_sharded_is_refused():

@@ -39,7 +39,9 @@ LARGEST_ERROR = {
 def every_method(group, names):
     rank = dist.get_rank(group)
     for number, name in enumerate(names):
-        for collective in ("gather",) if METHODS[name].single_worker else ("auto", ("gather", "two_stage", "server")[number % 3]):
+        for collective in (
+            ("gather",) if METHODS[name].single_worker else ("auto", ("gather", "two_stage", "server")[number % 3])
+        ):
             x = heavy(rank, 40, 7, 5)
             given: dict[str, Any] = {"collective": collective, "timeout_s": 30.0} | (
                 {"bucket_size": 128} if "bucket_size" in METHODS[name].settings.__dataclass_fields__ else {}
@@ -54,7 +56,11 @@ def every_method(group, names):
             assert error < LARGEST_ERROR.get(name, 1.0), (name, error)
             again = nuq.all_reduce(x, name, group, step=4, **given)
             assert torch.equal(again, mean), name  # step and seed decide
-            if not METHODS[name].deterministic and name not in ("drive", "eden", "casq"):  # few coordinates in a cell: nothing to draw
+            if not METHODS[name].deterministic and name not in (
+                "drive",
+                "eden",
+                "casq",
+            ):  # few coordinates in a cell: nothing to draw
                 assert not torch.equal(nuq.all_reduce(x, name, group, step=5, **given), mean), name
                 assert not torch.equal(nuq.all_reduce(x, name, group, step=4, seed=9, **given), mean), name
 
@@ -71,7 +77,9 @@ def shapes_and_types(group):
         for dtype in (torch.float32, torch.bfloat16, torch.float16):
             x = torch.randn(shape, generator=torch.Generator().manual_seed(rank)).to(dtype)
             for collective in ("gather", "two_stage"):
-                mean = nuq.all_reduce(x, "supersgd" if collective == "gather" else "qsgdinf", group, step=0, collective=collective)
+                mean = nuq.all_reduce(
+                    x, "supersgd" if collective == "gather" else "qsgdinf", group, step=0, collective=collective
+                )
                 assert mean.shape == x.shape and mean.dtype == torch.float32
                 assert_same_bits(group, mean)
                 if collective == "gather":

@@ -1,4 +1,6 @@
-"""The DDP hook does to a training what plain DDP does, but for the compression; every way in which DDP hands over its buckets."""
+"""The DDP hook does to a training what plain DDP does, but for the compression; every way in which DDP hands over its
+buckets.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def dense_is_bf16(group):
         expected = gradients(local).to(torch.bfloat16).div_(dist.get_world_size(group))
         dist.all_reduce(expected, group=group)
         assert torch.equal(gradients(model), expected.float())
-    assert state.transport.bytes_sent["dense"] == 3 * 2 * gradients(model).numel()  # a ring of two ranks sends n numbers of two bytes
+    assert (
+        state.transport.bytes_sent["dense"] == 3 * 2 * gradients(model).numel()
+    )  # a ring of two ranks sends n numbers of two bytes
     state.close()
 
 
@@ -75,7 +79,14 @@ def eight_bits(group, collective):
     second: dict[str, Any] = {"second_bits": 8} if collective == "two_stage" else {}
     local, plain = net(), wrapped(group, net())
     model, state = hooked(
-        group, net(), method="qsgdinf", bits=8, bucket_size=size, collective=collective, ddp={"bucket_cap_mb": TINY}, **second
+        group,
+        net(),
+        method="qsgdinf",
+        bits=8,
+        bucket_size=size,
+        collective=collective,
+        ddp={"bucket_cap_mb": TINY},
+        **second,
     )
     for step in range(3):
         for each in (local, plain, model):
@@ -105,10 +116,16 @@ def every_method(group, names):
     rank = dist.get_rank(group)
     for number, name in enumerate(names):
         collectives = ["gather"] if METHODS[name].single_worker else ["gather", "two_stage", "server", "auto"]
-        for collective in (collectives[number % 2], collectives[2 + number % 2]) if len(collectives) > 1 else collectives:
-            given: dict[str, Any] = {"bucket_size": 128} if "bucket_size" in METHODS[name].settings.__dataclass_fields__ else {}
+        for collective in (
+            (collectives[number % 2], collectives[2 + number % 2]) if len(collectives) > 1 else collectives
+        ):
+            given: dict[str, Any] = (
+                {"bucket_size": 128} if "bucket_size" in METHODS[name].settings.__dataclass_fields__ else {}
+            )
             given |= {"update_at": [1], "num_samples": 1} if METHODS[name].adaptive else {}
-            model, state = hooked(group, net(), method=name, collective=collective, debug=True, ddp={"bucket_cap_mb": TINY}, **given)
+            model, state = hooked(
+                group, net(), method=name, collective=collective, debug=True, ddp={"bucket_cap_mb": TINY}, **given
+            )
             for step in range(3):
                 descend(model, lambda model=model, step=step: backward(model, rank, step))
                 assert_same_bits(group, gradients(model))
@@ -186,7 +203,17 @@ class Mixed(nn.Module):
         (net, {"bucket_cap_mb": TINY}, torch.float16),
         (Mixed, {"bucket_cap_mb": TINY}, torch.float32),
     ],
-    ids=["several buckets", "one bucket", "views", "static graph", "unused", "unused views", "bf16", "fp16", "mixed types"],
+    ids=[
+        "several buckets",
+        "one bucket",
+        "views",
+        "static graph",
+        "unused",
+        "unused views",
+        "bf16",
+        "fp16",
+        "mixed types",
+    ],
 )
 def test_every_way_of_ddp_gives_plain_ddps_gradients(make, options, dtype, ranks):
     ranks.run(equals_plain, make, options, dtype, world=2)
@@ -232,7 +259,9 @@ def test_uneven_inputs_join(ranks):
 
 
 def two_models(group, collective):
-    """Two models with a state each, whose backward passes run as one: their exchanges are under way at the same time."""
+    """Two models with a state each, whose backward passes run as one:
+    their exchanges are under way at the same time.
+    """
     rank = dist.get_rank(group)
     settings = IDENTITY | {"collective": collective}
     plain = [wrapped(group, net(seed), bucket_cap_mb=TINY) for seed in (1, 2)]

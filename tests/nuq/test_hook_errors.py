@@ -1,4 +1,6 @@
-"""What a user can get wrong with the hook is one sentence on all ranks; what the hook does beside the exchange of messages."""
+"""What a user can get wrong with the hook is one sentence on all ranks; what the hook does beside the exchange of
+messages.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ SEVERAL = {"bucket_cap_mb": 0.002}
         ({"method": "alq", "collective": "ring"}, "collective='ring': must be one of auto, gather"),
         ({"method": "alq", "timeout_s": 0.0}, "timeout_s=0.0: must be at least"),
         ({"method": "alq", "on_non_finite": "ignore"}, "on_non_finite='ignore': must be one of raise, propagate"),
-        ({"method": "alq", "num_aggregate": 2, "collective": "gather"}, "num_aggregate=2: has no effect with collective='gather'"),
+        (
+            {"method": "alq", "num_aggregate": 2, "collective": "gather"},
+            "num_aggregate=2: has no effect with collective='gather'",
+        ),
     ],
 )
 def test_settings_are_checked_before_anything_else(settings, sentence):
@@ -59,7 +64,9 @@ def differing(group):
     ):
         with pytest.raises(ValueError, match=f"rank 0 has {here} and rank 1 has {there}: all ranks need the same"):
             nuq.CompressionState(net(), group=group, timeout_s=20, **settings)
-    with pytest.raises(ValueError, match=r"rank 0 has parameter 0\.weight=\[40, 12\] and rank 2 has parameter 0\.weight=\[41, 12\]"):
+    with pytest.raises(
+        ValueError, match=r"rank 0 has parameter 0\.weight=\[40, 12\] and rank 2 has parameter 0\.weight=\[41, 12\]"
+    ):
         nuq.CompressionState(net(hidden=41 if rank == 2 else 40), group=group, timeout_s=20)
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -139,13 +146,17 @@ def test_a_gradient_that_is_not_finite_is_raised_on_all_ranks(collective, ranks)
 
 
 def overflows_float16(group):
-    """A mean that float32 holds, and the bucket does not: one coordinate in a hundred travels, a hundred times as large."""
+    """A mean that float32 holds, and the bucket does not: one coordinate in a hundred travels, a hundred times as
+    large.
+    """
     for policy in ("raise", "propagate"):
         settings: dict[str, Any] = {"method": "randomk", "ratio": 0.01, "min_size": 0, "on_non_finite": policy}
         model, state = hooked(group, nn.Linear(400, 1).half(), **settings)
         loss = model(torch.full((1, 400), 2000.0, dtype=torch.float16)).sum()
         if policy == "raise":
-            with pytest.raises(NonFiniteError, match="the mean gradient of 'weight' is not finite or overflows float16"):
+            with pytest.raises(
+                NonFiniteError, match="the mean gradient of 'weight' is not finite or overflows float16"
+            ):
                 loss.backward()
         else:
             loss.backward()
@@ -160,7 +171,13 @@ def test_a_mean_beyond_float16_is_not_an_infinity(ranks):
 def propagates(group):
     """As a gradient scaler wants it: the step is lost on all ranks, and the next one is well."""
     rank = dist.get_rank(group)
-    settings: dict[str, Any] = {"method": "alq", "bucket_size": 64, "update_at": [1, 3], "num_samples": 3, "feedback": "error"}
+    settings: dict[str, Any] = {
+        "method": "alq",
+        "bucket_size": 64,
+        "update_at": [1, 3],
+        "num_samples": 3,
+        "feedback": "error",
+    }
     model, state = hooked(group, net(), ddp=SEVERAL, on_non_finite="propagate", collective="two_stage", **settings)
     for step in range(6):
         model.zero_grad()
@@ -182,7 +199,9 @@ def test_a_scaler_sees_nan_on_all_ranks_and_goes_on(ranks):
 
 
 def overlaps(group):
-    """The first bucket is not exchanged before the second one has been handed over, so the backward pass goes on meanwhile."""
+    """The first bucket is not exchanged before the second one has been handed over, so the backward pass goes on
+    meanwhile.
+    """
     rank, again, seen = dist.get_rank(group), threading.Event(), []
     model = wrapped(group, net(), **SEVERAL)
     state = nuq.CompressionState(model, method="alq", min_size=0, collective="two_stage", timeout_s=30)
@@ -292,7 +311,9 @@ def small_tensors(group):
     ):
         for collective in ("gather", "two_stage"):
             local = net()
-            model, state = hooked(group, net(), method="qsgdinf", bits=2, bucket_size=64, collective=collective, **settings)
+            model, state = hooked(
+                group, net(), method="qsgdinf", bits=2, bucket_size=64, collective=collective, **settings
+            )
             for each in (local, model):
                 backward(each, rank, 0)
             for (name, mine), (_, mean) in zip(local.named_parameters(), model.module.named_parameters(), strict=True):
@@ -323,13 +344,20 @@ def small_tensors_with_momentum(group):
     state.close()
     refused: list[dict[str, Any]] = [{"gate": True}, {"collective": "dense"}]
     for settings in refused:
-        with pytest.raises(ValueError, match="sends gradients without the momentum that feedback='momentum' has taken from the optimizer"):
+        with pytest.raises(
+            ValueError,
+            match="sends gradients without the momentum that feedback='momentum' has taken from the optimizer",
+        ):
             hooked(group, net(), method="dgc", **settings)
-    with pytest.raises(ValueError, match=r"skip_1d=True: the momentum of '0\.bias' acts in its method, qsgd, .* layers=.*supersgd'\]$"):
+    with pytest.raises(
+        ValueError, match=r"skip_1d=True: the momentum of '0\.bias' acts in its method, qsgd, .* layers=.*supersgd'\]$"
+    ):
         hooked(group, net(), method="qsgd", feedback="momentum", momentum=0.5, skip_1d=True)
     with pytest.raises(ValueError, match=r"as in layers=\['\*bias = supersgd'\], with feedback='momentum'"):
         hooked(group, net(), method="dgc", scope="model", skip_1d=True)
-    model, state = hooked(group, net(), method="qsgd", feedback="momentum", momentum=0.5, layers=["*bias = supersgd"], bits=2)
+    model, state = hooked(
+        group, net(), method="qsgd", feedback="momentum", momentum=0.5, layers=["*bias = supersgd"], bits=2
+    )
     sums = {name: torch.zeros_like(parameter) for name, parameter in model.module.named_parameters()}
     for step in range(3):  # what that error tells to do
         local = net()

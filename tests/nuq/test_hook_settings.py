@@ -37,7 +37,9 @@ def test_types(settings: dict[str, Any], sentence: str) -> None:
 
 
 def test_whole_numbers_and_tuples_are_taken_as_what_the_setting_is() -> None:
-    state = nuq.CompressionState(method="dgc", ratio=1, warmup_every=3, warmup_ratios=(1, 0.5), timeout_s=20, layers=("fc = qsgd",))
+    state = nuq.CompressionState(
+        method="dgc", ratio=1, warmup_every=3, warmup_ratios=(1, 0.5), timeout_s=20, layers=("fc = qsgd",)
+    )
     assert (state.method_settings.ratio, state.method_settings.warmup_ratios) == (1.0, [1.0, 0.5])
     assert [type(value) for value in (state.method_settings.ratio, state.hook.timeout_s)] == [float, float]
     assert state.layers == ["fc = qsgd"]
@@ -46,14 +48,26 @@ def test_whole_numbers_and_tuples_are_taken_as_what_the_setting_is() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"method": "topk", "momentum": 0.5}, "momentum=0.5: has no effect with feedback='auto', which is 'error' for method=topk"),
+        (
+            {"method": "topk", "momentum": 0.5},
+            "momentum=0.5: has no effect with feedback='auto', which is 'error' for method=topk",
+        ),
         ({"method": "topk", "nesterov": True}, "nesterov=True: has no effect with feedback='auto'"),
         ({"method": "topk", "clip_norm": 1.0}, "clip_norm=1.0: has no effect with feedback='auto'"),
-        ({"method": "topk", "masking": False, "layers": ["fc = qsgd"]}, "'error' for method=topk, 'none' for method=qsgd"),
+        (
+            {"method": "topk", "masking": False, "layers": ["fc = qsgd"]},
+            "'error' for method=topk, 'none' for method=qsgd",
+        ),
         ({"method": "dgc", "nesterov": True, "momentum": 0}, "nesterov=True: has no effect with momentum=0.0"),
-        ({"method": "topk", "both": True, "collective": "gather"}, "both=True: gather encodes no means; legal with collective=two_stage"),
+        (
+            {"method": "topk", "both": True, "collective": "gather"},
+            "both=True: gather encodes no means; legal with collective=two_stage",
+        ),
         ({"method": "topk", "both": True, "collective": "dense"}, "both=True: dense encodes no means"),
-        ({"method": "qsgd", **TWO_WAYS}, "both=True: has no effect with feedback='auto', which is 'none' for method=qsgd"),
+        (
+            {"method": "qsgd", **TWO_WAYS},
+            "both=True: has no effect with feedback='auto', which is 'none' for method=qsgd",
+        ),
         ({"method": "topk", "feedback": "none", **TWO_WAYS}, "both=True: has no effect with feedback='none'"),
         ({"method": "powersgd", **TWO_WAYS}, "both=True: the means of powersgd's factors are exact"),
         ({"method": "powersgd", "both": True}, "legal with collective=server"),

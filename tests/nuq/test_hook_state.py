@@ -36,8 +36,21 @@ SEVERAL: dict[str, Any] = {"bucket_cap_mb": 0.002}
 RESTARTED = {
     "feedback": {"method": "qsgdinf", "bits": 2, "bucket_size": 64, "feedback": "error"},
     "feedback on two stages": {"method": "trn", "bucket_size": 64, "feedback": "error", "collective": "two_stage"},
-    "adaptive between its updates": {"method": "alq", "bucket_size": 64, "update_at": [2, 6], "num_samples": 3, "update_every": 0},
-    "both, coded": {"method": "amq", "bucket_size": 64, "update_at": [1, 6], "num_samples": 4, "feedback": "error", "coding": "rans"},
+    "adaptive between its updates": {
+        "method": "alq",
+        "bucket_size": 64,
+        "update_at": [2, 6],
+        "num_samples": 3,
+        "update_every": 0,
+    },
+    "both, coded": {
+        "method": "amq",
+        "bucket_size": 64,
+        "update_at": [1, 6],
+        "num_samples": 4,
+        "feedback": "error",
+        "coding": "rans",
+    },
 }
 
 
@@ -51,7 +64,9 @@ def begin(settings):
 
 
 def restart(group, settings, way):
-    """Two stages cut DDP's buckets, whose layout begins anew with the process: there the bits are the same for a single parameter."""
+    """Two stages cut DDP's buckets, whose layout begins anew with the process: there the bits are the same for a single
+    parameter.
+    """
     rank = dist.get_rank(group)
     model, state = hooked(group, begin(settings), ddp=SEVERAL, **settings)
     steps(model, rank, range(5))
@@ -107,7 +122,13 @@ class Backwards(nn.Module):
 def residuals_stay(group):
     """DDP lays its buckets out anew after the first step; what a message left out stays with its parameter."""
     rank = dist.get_rank(group)
-    settings: dict[str, Any] = {"method": "qsgdinf", "bits": 2, "bucket_size": 64, "feedback": "error", "collective": "gather"}
+    settings: dict[str, Any] = {
+        "method": "qsgdinf",
+        "bits": 2,
+        "bucket_size": 64,
+        "feedback": "error",
+        "collective": "gather",
+    }
     several, first = hooked(group, Backwards(), ddp=SEVERAL, **settings)
     single, second = hooked(group, Backwards(), ddp={"bucket_cap_mb": 50}, **settings)
     layouts = []
@@ -173,12 +194,16 @@ def levels_agree(group, settings):
     state._levels._update = watched
     steps(model, rank, range(6))
     assert seen == [2, 4]
-    assert state.transport.bytes_sent["levels"] == 2 * (world - 1) * 8 * len(state._levels.learners[0].empty().to_array())
+    assert state.transport.bytes_sent["levels"] == 2 * (world - 1) * 8 * len(
+        state._levels.learners[0].empty().to_array()
+    )
     state.close()
 
 
 @pytest.mark.parametrize("world", [2, 3])
-@pytest.mark.parametrize("settings", [{"method": "alq"}, {"method": "amq_n"}, {"method": "alq_g", "fit": "mixture"}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{"method": "alq"}, {"method": "amq_n"}, {"method": "alq_g", "fit": "mixture"}], ids=str
+)
 def test_all_ranks_take_the_levels_of_one_process(settings, world, ranks):
     ranks.run(levels_agree, settings | LEVELS | {"collective": "two_stage"}, world=world)
 
@@ -193,7 +218,13 @@ def hook_is_simulation(group):
             local.weight.copy_(torch.arange(480.0).view(40, 12) / 500)
         model, state = hooked(group, local, seed=3, **settings)
         alone = Workers(
-            "alq", state.method_settings, world, {"weight": torch.Size([40, 12])}, 3, torch.device("cpu"), exchange=state.exchange
+            "alq",
+            state.method_settings,
+            world,
+            {"weight": torch.Size([40, 12])},
+            3,
+            torch.device("cpu"),
+            exchange=state.exchange,
         )
         for step in range(6):
             own = []
@@ -240,7 +271,9 @@ def same_keys(group):
     rank = dist.get_rank(group)
     found = []
     for seed, options in ((0, SEVERAL), (0, {"bucket_cap_mb": 50}), (1, SEVERAL)):
-        model, state = hooked(group, net(), ddp=options, method="qsgdinf", bucket_size=64, collective="gather", seed=seed)
+        model, state = hooked(
+            group, net(), ddp=options, method="qsgdinf", bucket_size=64, collective="gather", seed=seed
+        )
         steps(model, rank, range(3))
         found.append(parameters(model))
         state.close()

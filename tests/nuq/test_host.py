@@ -23,10 +23,14 @@ from tests.test_contract import build, gradient
 ROOT = Path(__file__).parents[2]
 ROWS = {
     what: (cost, methods)
-    for what, cost, methods in re.findall(r"^\| (\w+) \| (.*) \| (.*) \|$", (ROOT / "docs" / "wire.md").read_text(), re.MULTILINE)
+    for what, cost, methods in re.findall(
+        r"^\| (\w+) \| (.*) \| (.*) \|$", (ROOT / "docs" / "wire.md").read_text(), re.MULTILINE
+    )
     if what != "what"
 }
-CODED = [name for name, entry in METHODS.items() if "coding" in {field.name for field in dataclasses.fields(entry.settings)}]
+CODED = [
+    name for name, entry in METHODS.items() if "coding" in {field.name for field in dataclasses.fields(entry.settings)}
+]
 N = 5000
 
 
@@ -105,7 +109,9 @@ class OnAGPU:
 
 def test_the_user_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     host._tell.cache_clear()
-    with pytest.warns(RuntimeWarning, match=r"codes of tensors on a GPU pass through the host: one byte a coordinate.*docs/wire.md"):
+    with pytest.warns(
+        RuntimeWarning, match=r"codes of tensors on a GPU pass through the host: one byte a coordinate.*docs/wire.md"
+    ):
         assert host.numpy_of(OnAGPU(), "codes").tolist() == [0, 1, 2]  # pyright: ignore[reportArgumentType]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -130,5 +136,7 @@ SMALL = {
 
 
 def test_nothing_else_is_copied_to_numpy() -> None:
-    found = Counter(path.stem for path in (ROOT / "nuq").rglob("*.py") for _ in range(path.read_text().count(".cpu().numpy()")))
+    found = Counter(
+        path.stem for path in (ROOT / "nuq").rglob("*.py") for _ in range(path.read_text().count(".cpu().numpy()"))
+    )
     assert found == SMALL

@@ -1,4 +1,6 @@
-"""Messages that somebody made up, their checksums right: what they claim costs nothing, and all they raise is MessageError."""
+"""Messages that somebody made up, their checksums right: what they claim costs nothing, and all they raise is
+MessageError.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,17 @@ from tests.test_contract import CASES, build, gradient
 ROOM = 64 << 20  # bytes that a decoder may ask for
 CLAIMS = {"2^27": 1 << 27, "2^31": 1 << 31, "2^40": 1 << 40, "2^63-1": (1 << 63) - 1, "2^64-1": (1 << 64) - 1}
 SMALL = {"zeros": torch.zeros(300), "constant": torch.full((300,), 2.5), "spread": gradient(300)}
-BAD = [struct.pack(form, float(name)) for form in ("<f", "<e") for name in ("inf", "nan")] + [struct.pack("<H", 0x7F80), b"\x7f"]
+BAD = [struct.pack(form, float(name)) for form in ("<f", "<e") for name in ("inf", "nan")] + [
+    struct.pack("<H", 0x7F80),
+    b"\x7f",
+]
 
 
 @contextmanager
 def little_memory() -> Iterator[None]:
-    """The address space ends ROOM beyond what the process has: whoever asks for more at once gets an error of another kind."""
+    """The address space ends ROOM beyond what the process has: whoever asks for more at once gets an error of another
+    kind.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (held + ROOM, hard))
@@ -53,8 +60,19 @@ def test_a_claim_of_many_coordinates_is_an_error_and_costs_nothing(case, x):
                 compressor.decode(received(message, body, claimed), max_coordinates=x.numel())
 
 
-# Few bytes of these may stand for any number of coordinates: of the others a body holds what it claims, whatever the caller allows.
-SHORT = ("topk", "randomk", "thresholdv", "adaptive_threshold", "dgc", "nonzero", "casq", "sketchml", "atomo atoms=entries")
+# Few bytes of these may stand for any number of coordinates: of the others a body holds what it claims, whatever the
+# caller allows.
+SHORT = (
+    "topk",
+    "randomk",
+    "thresholdv",
+    "adaptive_threshold",
+    "dgc",
+    "nonzero",
+    "casq",
+    "sketchml",
+    "atomo atoms=entries",
+)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.startswith(SHORT)])
@@ -75,7 +93,9 @@ def test_a_caller_who_names_no_limit_lets_through_what_memory_can_bear():
     for n, size in ((1 << 24, 0), (40_000 << 10, 40_000)):
         body = torch.zeros(size, dtype=torch.uint8)
         Message(message.tag, n, body).check_count()
-        with pytest.raises(MessageError, match=f"{n + 1} coordinates: must be at most {n} for {size} bytes, unless max_coordinates"):
+        with pytest.raises(
+            MessageError, match=f"{n + 1} coordinates: must be at most {n} for {size} bytes, unless max_coordinates"
+        ):
             Message(message.tag, n + 1, body).check_count()
     assert compressor.decode(received(message, message.body, 1000), max_coordinates=1000).shape == (1000,)
     with pytest.raises(MessageError, match=r"1000 coordinates: must be at most 999$"):
@@ -123,7 +143,8 @@ def decodes_or_names(compressor, message: Message) -> str:
     return ""
 
 
-# What is damaged is said, wherever a format holds floating-point numbers; of the others every byte is a code or a power of two.
+# What is damaged is said, wherever a format holds floating-point numbers; of the others every byte is a code or a power
+# of two.
 WITHOUT_FLOATS = ("natural",)
 
 

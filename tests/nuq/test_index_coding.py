@@ -148,7 +148,9 @@ def test_the_library_writes_the_bytes_of_numpy(seed: int) -> None:
 
 @pytest.mark.parametrize("n, k", [(1000, 100), (10**6, 5000), (10**6, 300_000), (10**4, 9_900), (2**31, 4)])
 def test_damage_is_an_error_or_other_legal_places(bits: str, n: int, k: int) -> None:
-    """A changed byte may give other indices; it must never give some that do not ascend or lie outside, or an error of another kind."""
+    """A changed byte may give other indices; it must never give some that do not ascend or lie outside, or an error of
+    another kind.
+    """
     indices = at_random(k, n)
     k = len(indices)
     for form in FORMS:
@@ -163,8 +165,16 @@ def test_damage_is_an_error_or_other_legal_places(bits: str, n: int, k: int) -> 
                 found = decode(damaged, k, n).long()
             except MessageError:
                 continue
-            assert len(found) == k and int(found[0]) >= 0 and int(found[-1]) < n and bool((found[1:] > found[:-1]).all())
-        for wrong in (data[:-1], data[:1], data[:0], torch.cat([data, data[:1]]), torch.cat([data, torch.zeros(1, dtype=torch.uint8)])):
+            assert (
+                len(found) == k and int(found[0]) >= 0 and int(found[-1]) < n and bool((found[1:] > found[:-1]).all())
+            )
+        for wrong in (
+            data[:-1],
+            data[:1],
+            data[:0],
+            torch.cat([data, data[:1]]),
+            torch.cat([data, torch.zeros(1, dtype=torch.uint8)]),
+        ):
             with pytest.raises(MessageError):
                 decode(wrong, k, n)
 

@@ -1,4 +1,6 @@
-"""The C++ kernels give the reference's bits, for every instruction set, number of threads, type, norm, number of levels and packing."""
+"""The C++ kernels give the reference's bits, for every instruction set, number of threads, type, norm, number of levels
+and packing.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,12 @@ from nuq.kernels import cpu as kernels
 pytestmark = pytest.mark.skipif(not native.instruction_sets(), reason="the C++ kernels are not built")
 
 KEY = (0x9E3779B9, 0x12345678)
-SIZES = st.one_of(st.integers(0, 200), st.sampled_from([255, 256, 1023, 1024, 1025, 1279, 1280, 1281, 8192]), st.integers(0, 20000))
-BUCKETS = st.one_of(st.integers(1, 200), st.sampled_from([64, 512, 1000, 1024, 2048, 8192, 1 << 40]), st.integers(1, 20000))
+SIZES = st.one_of(
+    st.integers(0, 200), st.sampled_from([255, 256, 1023, 1024, 1025, 1279, 1280, 1281, 8192]), st.integers(0, 20000)
+)
+BUCKETS = st.one_of(
+    st.integers(1, 200), st.sampled_from([64, 512, 1000, 1024, 2048, 8192, 1 << 40]), st.integers(1, 20000)
+)
 LEVELS = st.one_of(st.integers(2, 40), st.sampled_from([64, 65, 255, 256, 257, 512]), st.integers(2, 512))
 
 
@@ -91,10 +97,14 @@ class Case:
 def cases(draw: st.DrawFn, uniform: bool) -> Case:
     num_levels = draw(LEVELS)
     bits = bit_packing.code_bits(num_levels)
-    packing = draw(st.sampled_from([bit_packing.packing(num_levels), bit_packing.raw_packing(num_levels), bits, bits + 1]))
+    packing = draw(
+        st.sampled_from([bit_packing.packing(num_levels), bit_packing.raw_packing(num_levels), bits, bits + 1])
+    )
     levels = None if uniform else levels_of(num_levels, draw(st.booleans()), draw(st.integers(0, 99)))
     return Case(
-        vector_of(draw(st.sampled_from(KINDS)), draw(SIZES), draw(st.sampled_from(spec.DTYPES)), draw(st.integers(0, 99))),
+        vector_of(
+            draw(st.sampled_from(KINDS)), draw(SIZES), draw(st.sampled_from(spec.DTYPES)), draw(st.integers(0, 99))
+        ),
         draw(BUCKETS),
         draw(st.sampled_from(spec.NORMS[:3] if uniform else spec.NORMS)),
         num_levels,
@@ -228,7 +238,9 @@ def test_strided_tensors() -> None:
     assert all(map(same, case.encoded(kernels), (scales, packed)))
     wide = torch.zeros(20), torch.zeros(750, dtype=torch.uint8)
     kernels.encode_uniform_(vector, 8, wide[0][::2], wide[1][::2], 100, "l2", 0.0, 3, *KEY)
-    assert all(map(same, (wide[0][::2].clone(), wide[1][::2].clone()), Case(vector, 100, "l2", 8, 3).encoded(reference)))
+    assert all(
+        map(same, (wide[0][::2].clone(), wide[1][::2].clone()), Case(vector, 100, "l2", 8, 3).encoded(reference))
+    )
     kernels.decode_(packed, scales, levels_of(8), total, 100, 3, True, False, *KEY)
     expected = torch.zeros(1000)
     reference.decode_(packed, scales, levels_of(8), expected, 100, 3, True, False, *KEY)
@@ -314,8 +326,31 @@ def test_opcheck(name: str) -> None:
     """Schema (what is said to be written is written, and nothing else), fake kernel and dispatch."""
     packed = torch.zeros(375, dtype=torch.uint8)
     arguments = {
-        "encode_": (vector_of("normal", 1000, torch.float32), levels_of(8), torch.zeros(10), packed, 100, "l2", 0.0, 3, 1, 2, True),
-        "encode_uniform_": (vector_of("normal", 1000, torch.float32), 8, torch.zeros(10), packed, 100, "l2", 0.0, 3, 1, 2),
+        "encode_": (
+            vector_of("normal", 1000, torch.float32),
+            levels_of(8),
+            torch.zeros(10),
+            packed,
+            100,
+            "l2",
+            0.0,
+            3,
+            1,
+            2,
+            True,
+        ),
+        "encode_uniform_": (
+            vector_of("normal", 1000, torch.float32),
+            8,
+            torch.zeros(10),
+            packed,
+            100,
+            "l2",
+            0.0,
+            3,
+            1,
+            2,
+        ),
         "decode_": (packed, torch.ones(10), levels_of(8), torch.zeros(1000), 100, 3, True, False, 1, 2),
         "hadamard_": (vector_of("normal", 1000, torch.float32), 64, 1, 2, False),
     }
@@ -332,12 +367,16 @@ def test_operators_reach_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", native.instruction_sets() or ["none"])
-@pytest.mark.parametrize(("size", "bucket_size"), [(0, 8), (1, 8), (1000, 64), (5000, 2048), (70_001, 8192), (3000, 1 << 40)])
+@pytest.mark.parametrize(
+    ("size", "bucket_size"), [(0, 8), (1, 8), (1000, 64), (5000, 2048), (70_001, 8192), (3000, 1 << 40)]
+)
 def test_scalar_products_and_leading_bits(name: str, size: int, bucket_size: int) -> None:
     a, b = vector_of("all magnitudes", size, torch.float32, 1), vector_of("normal", size, torch.float32, 2)
     with native.using(name):
         for threads in (1, 3):
             torch.set_num_threads(threads)
-            assert torch.equal(kernels.bucket_dots(a, b, bucket_size), reference.bucket_dots(a, b, min(bucket_size, max(size, 1))))
+            assert torch.equal(
+                kernels.bucket_dots(a, b, bucket_size), reference.bucket_dots(a, b, min(bucket_size, max(size, 1)))
+            )
             for count in (1, 3, 8):
                 assert torch.equal(kernels.leading_bits(size, *KEY, count), reference.leading_bits(size, *KEY, count))

@@ -3,11 +3,20 @@ import pytest
 import torch
 
 from nuq.kernels.spec import Key
-from nuq.levels.lattice import code_probabilities, nearest_points, rate_of_nearest, rate_of_step, step_of_nearest, step_of_rate
+from nuq.levels.lattice import (
+    code_probabilities,
+    nearest_points,
+    rate_of_nearest,
+    rate_of_step,
+    step_of_nearest,
+    step_of_rate,
+)
 from nuq.registry import METHODS
 
 
-@pytest.mark.parametrize(("step", "known", "bits"), [(1.0, 0, 2.158), (0.5, 0, 3.077), (1.0, 8, 2.105), (0.5, 8, 3.062)])
+@pytest.mark.parametrize(
+    ("step", "known", "bits"), [(1.0, 0, 2.158), (0.5, 0, 3.077), (1.0, 8, 2.105), (0.5, 8, 3.062)]
+)
 def test_rates_of_the_literature(step, known, bits):
     """Errors of 1/12 and 1/48 of the variance; without and with the dither known to the coder."""
     assert rate_of_step(step, known) == pytest.approx(bits, abs=0.001)

@@ -27,7 +27,16 @@ from nuq.settings.feedback import Feedback
 from nuq.simulation import Memory, Workers
 from tests.nuq.small_training import backward, gradients, hooked, inputs, net, wrapped
 
-NAMES = ["conv1.weight", "bn1.weight", "bn1.bias", "layer1.0.conv1.weight", "layer1.0.bn1.weight", "layer10.weight", "fc.weight", "fc.bias"]
+NAMES = [
+    "conv1.weight",
+    "bn1.weight",
+    "bn1.bias",
+    "layer1.0.conv1.weight",
+    "layer1.0.bn1.weight",
+    "layer10.weight",
+    "fc.weight",
+    "fc.bias",
+]
 SHAPES = {"a.weight": (8, 40), "a.bias": (40,), "b.weight": (6, 5, 2, 2), "b.bias": (6,), "c.weight": (30, 9)}
 
 
@@ -54,7 +63,11 @@ def test_a_pattern_is_met_by_names_and_by_modules(pattern: str, names: list[str]
 
 def test_the_first_match_wins_and_settings_are_the_methods() -> None:
     lines = layers.parsed(
-        ["*.bias=supersgd", " fc =  topk  ratio=0.5 values=fp16", "*1.weight = alq bits=4 symmetric=false update_at=[1, 20]"]
+        [
+            "*.bias=supersgd",
+            " fc =  topk  ratio=0.5 values=fp16",
+            "*1.weight = alq bits=4 symmetric=false update_at=[1, 20]",
+        ]
     )
     assert layers.matched(lines, NAMES) == dict(zip(NAMES, [3, 3, 1, 3, 3, 0, 2, 1], strict=True))
     assert lines[1].settings == METHODS["topk"].settings(ratio=0.5, values="fp16")
@@ -73,7 +86,10 @@ def test_the_first_match_wins_and_settings_are_the_methods() -> None:
         ("a = topk ratio", "must be of the form"),
         ("= topk", "must be of the form"),
         ("a = topkk", r"layers\[0\]='a = topkk': unknown method 'topkk'; did you mean 'topk'\?"),
-        ("a = topk ration=0.1", r"unknown setting of method=topk in layers\[0\]='a = topk ration=0.1': 'ration'; did you mean 'ratio'\?"),
+        (
+            "a = topk ration=0.1",
+            r"unknown setting of method=topk in layers\[0\]='a = topk ration=0.1': 'ration'; did you mean 'ratio'\?",
+        ),
         ("a = supersgd bits=3", "'bits' .legal: scope"),
         ("a = topk ratio=2", r"layers\[0\].ratio=2.0: must be at most 1.0"),
         ("a = topk ratio=much", r"layers\[0\].ratio='much': must be of type float"),
@@ -95,10 +111,13 @@ def test_lists_that_cannot_be() -> None:
     with pytest.raises(ValueError, match="has no effect with method=sgd"):
         layers.parsed(["fc = topk"], beside="sgd")
     with pytest.raises(
-        ValueError, match=r"layers\[1\]='fcc = topk': matches no parameter in whole or by a module's name; there are conv1.wei"
+        ValueError,
+        match=r"layers\[1\]='fcc = topk': matches no parameter in whole or by a module's name; there are conv1.wei",
     ):
         layers.matched(layers.parsed(["fc = topk", "fcc = topk"]), NAMES)
-    with pytest.raises(ValueError, match=r"layers\[1\]='fc = topk': matches no parameter but for what layers\[0\] takes before it"):
+    with pytest.raises(
+        ValueError, match=r"layers\[1\]='fc = topk': matches no parameter but for what layers\[0\] takes before it"
+    ):
         layers.matched(layers.parsed(["fc* = topk", "fc = topk"]), NAMES)
     with pytest.raises(ValueError, match="p59 and 40 more"):
         layers.matched(layers.parsed(["x = topk"]), [f"p{number}" for number in range(100)])
@@ -120,7 +139,9 @@ def test_a_vector_of_several_gathers_them_and_tensors_keep_their_shape() -> None
     vector = torch.cat([tensor.reshape(-1) for tensor in made.arranged(tensors)])
     restored = made.restored(vector, [tensor.numel() for tensor in tensors])
     assert torch.equal(restored, torch.cat([tensor.reshape(-1) for tensor in tensors]))
-    exact = arranged(SHAPES, encoders, [None, None, "conv"], exact=lambda name: name.endswith("bias") or name == "b.weight")
+    exact = arranged(
+        SHAPES, encoders, [None, None, "conv"], exact=lambda name: name.endswith("bias") or name == "b.weight"
+    )
     assert exact.order is None
     assert exact.parts[1] == Segment("a.bias, b.weight, b.bias", 320, 166, exact=True)
     pieces = [part for shard in cut([replace(made.parts[2], start=0)], 2) for part in shard]
@@ -138,13 +159,18 @@ def workers(name: str, lines: list[str], shapes: dict[str, Any] = SHAPES, **sett
     exchange = Exchange(collective=settings.pop("collective", "gather"))
     memory = Memory(settings.pop("feedback", Feedback()), momentum=0.9)
     of_method = METHODS[name].settings(**settings)
-    return Workers(name, of_method, 3, sizes(shapes), 5, torch.device("cpu"), exchange=exchange, memory=memory, layers=lines)
+    return Workers(
+        name, of_method, 3, sizes(shapes), 5, torch.device("cpu"), exchange=exchange, memory=memory, layers=lines
+    )
 
 
 def drawn(step: int, shapes: dict[str, Any] = SHAPES) -> dict[int, list[Tensor]]:
     """Three workers' gradients; a parameter's do not depend on what others there are."""
     generators = {name: torch.Generator().manual_seed(100 * step + list(SHAPES).index(name)) for name in shapes}
-    return {worker: [torch.randn(shape, generator=generators[name]) for name, shape in shapes.items()] for worker in range(3)}
+    return {
+        worker: [torch.randn(shape, generator=generators[name]) for name, shape in shapes.items()]
+        for worker in range(3)
+    }
 
 
 def trained(of: Workers, num_steps: int, shapes: dict[str, Any] = SHAPES, first: int = 0) -> list[dict[str, Tensor]]:
@@ -159,7 +185,11 @@ def trained(of: Workers, num_steps: int, shapes: dict[str, Any] = SHAPES, first:
     return means
 
 
-LINES = ["*.bias = supersgd", "b = alq bits=4 scope=tensor bucket_size=64 update_at=[2] num_samples=2", "c = topk ratio=0.1"]
+LINES = [
+    "*.bias = supersgd",
+    "b = alq bits=4 scope=tensor bucket_size=64 update_at=[2] num_samples=2",
+    "c = topk ratio=0.1",
+]
 
 
 def test_every_layer_is_as_with_its_method_alone() -> None:
@@ -167,9 +197,18 @@ def test_every_layer_is_as_with_its_method_alone() -> None:
     mixed = workers("amq", LINES, bucket_size=64, scope="tensor", update_at=[3], num_samples=2)
     means = trained(mixed, 5)
     alone = {
-        "a.weight": workers("amq", [], {"a.weight": SHAPES["a.weight"]}, bucket_size=64, scope="tensor", update_at=[3], num_samples=2),
+        "a.weight": workers(
+            "amq", [], {"a.weight": SHAPES["a.weight"]}, bucket_size=64, scope="tensor", update_at=[3], num_samples=2
+        ),
         "b.weight": workers(
-            "alq", [], {"b.weight": SHAPES["b.weight"]}, bits=4, scope="tensor", bucket_size=64, update_at=[2], num_samples=2
+            "alq",
+            [],
+            {"b.weight": SHAPES["b.weight"]},
+            bits=4,
+            scope="tensor",
+            bucket_size=64,
+            update_at=[2],
+            num_samples=2,
         ),
         "c.weight": workers("topk", [], {"c.weight": SHAPES["c.weight"]}, ratio=0.1),
         "a.bias": workers("supersgd", [], {"a.bias": SHAPES["a.bias"]}),
@@ -184,7 +223,9 @@ def test_every_layer_is_as_with_its_method_alone() -> None:
 
 
 def test_bits_are_of_the_bytes() -> None:
-    mixed = workers("qsgd", ["*.bias = supersgd", "*.weight = topk ratio=0.1 indices=int32 scope=model"], feedback=Feedback("none"))
+    mixed = workers(
+        "qsgd", ["*.bias = supersgd", "*.weight = topk ratio=0.1 indices=int32 scope=model"], feedback=Feedback("none")
+    )
     result = mixed.exchange(drawn(0), dict.fromkeys(range(3), 0.0), 0)
     assert len(mixed.parts) == 2
     assert result.bytes_per_worker == mixed.encode(drawn(0)[0], Key(5, 0, 0)).numel()
@@ -198,22 +239,32 @@ def test_parameters_of_one_line_are_one_vector_with_scope_model() -> None:
     own = drawn(0)
     total = torch.zeros(710)
     for gradient in own.values():
-        vector = torch.cat([part.reshape(-1) for part, name in zip(gradient, SHAPES, strict=True) if name.endswith("weight")])
+        vector = torch.cat(
+            [part.reshape(-1) for part, name in zip(gradient, SHAPES, strict=True) if name.endswith("weight")]
+        )
         top = vector.abs().topk(36).indices
         total[top] += vector[top]
     total *= torch.tensor(1 / 3, dtype=torch.float32)
     assert torch.equal(torch.cat([means[name] for name in SHAPES if name.endswith("weight")]), total)
     exact = sum((own[worker][1] for worker in (1, 2)), own[0][1]) * torch.tensor(1 / 3, dtype=torch.float32)
     assert torch.equal(means["a.bias"], exact)
-    assert torch.equal(mixed.average([mixed.encode(own[worker], Key(5, 0, worker)) for worker in range(3)])[:320], means["a.weight"])
+    assert torch.equal(
+        mixed.average([mixed.encode(own[worker], Key(5, 0, worker)) for worker in range(3)])[:320], means["a.weight"]
+    )
 
 
 @pytest.mark.parametrize("collective", ["gather", "two_stage", "server", "auto"])
 def test_a_saved_state_goes_on(collective: str) -> None:
     lines = [*LINES, "a = dgc ratio=0.1"]
-    settings: dict[str, Any] = {"bucket_size": 64, "collective": collective, "feedback": Feedback(both=collective != "gather")}
+    settings: dict[str, Any] = {
+        "bucket_size": 64,
+        "collective": collective,
+        "feedback": Feedback(both=collective != "gather"),
+    }
     # every parameter has a method of its own, the biases those of the first line
-    whole, first, second = (workers("natural", lines, **{k: v for k, v in settings.items() if k != "bucket_size"}) for _ in range(3))
+    whole, first, second = (
+        workers("natural", lines, **{k: v for k, v in settings.items() if k != "bucket_size"}) for _ in range(3)
+    )
     means = trained(whole, 6)
     trained(first, 3)
     second.load_state_dict(first.state_dict())
@@ -278,12 +329,16 @@ class Convolutions(nn.Module):
 def hook_is_workers(group: dist.ProcessGroup, method: str, lines: list[str], settings: dict[str, Any]) -> list[bool]:
     """Whether a step's means are the workers' own, for the model at hand, with several of DDP's buckets."""
     rank, world, same = dist.get_rank(group), dist.get_world_size(group), []
-    model, state = hooked(group, Convolutions(), method=method, layers=lines, seed=3, ddp={"bucket_cap_mb": 1e-3}, **settings)
+    model, state = hooked(
+        group, Convolutions(), method=method, layers=lines, seed=3, ddp={"bucket_cap_mb": 1e-3}, **settings
+    )
     local = wrapped(group, Convolutions())
     shapes = {name: p.shape for name, p in local.module.named_parameters()}
     how = {"exchange": Exchange(**{**vars(state.exchange), "collective": state.collective})}
     memory = Memory(state.feedback.settings(), state.feedback.momentum)
-    alone = Workers(method, state.method_settings, world, shapes, 3, torch.device("cpu"), memory=memory, layers=lines, **how)  # type: ignore[arg-type]
+    alone = Workers(
+        method, state.method_settings, world, shapes, 3, torch.device("cpu"), memory=memory, layers=lines, **how
+    )  # type: ignore[arg-type]
     for step in range(3):
         own = {}
         for worker in range(world):
@@ -308,7 +363,11 @@ def hook_is_workers(group: dist.ProcessGroup, method: str, lines: list[str], set
         ("alq", [], {"scope": "model", "collective": "two_stage", "bucket_size": 64}),
         ("dgc", [], {"scope": "tensor", "collective": "gather", "ratio": 0.1}),
         ("atomo", [], {"scope": "tensor", "collective": "gather"}),
-        ("qsgd", ["*.bias = supersgd", "*.weight = dgc ratio=0.1 scope=model"], {"collective": "gather", "scope": "model"}),
+        (
+            "qsgd",
+            ["*.bias = supersgd", "*.weight = dgc ratio=0.1 scope=model"],
+            {"collective": "gather", "scope": "model"},
+        ),
     ],
     ids=["qsgd model", "alq model", "dgc", "atomo", "layers"],
 )
@@ -321,19 +380,32 @@ def test_the_hook_gives_the_workers_bits(method: str, lines: list[str], settings
 def layers_in_the_hook(group: dist.ProcessGroup) -> None:
     rank = dist.get_rank(group)
     lines = ["*.bias = supersgd", "2 = amq bits=4 bucket_size=64 update_at=[2] num_samples=2"]
-    given: dict[str, Any] = {"method": "alq", "update_at": [3], "num_samples": 1, "bucket_size": 64, "layers": lines, "debug": True}
+    given: dict[str, Any] = {
+        "method": "alq",
+        "update_at": [3],
+        "num_samples": 1,
+        "bucket_size": 64,
+        "layers": lines,
+        "debug": True,
+    }
     model, state = hooked(group, net(), **given)
     for step in range(4):
         model.zero_grad()
         backward(model, rank, step)
     default, second = (level_updater.coder for level_updater in state._levels.learners)
-    assert default.compressor.gap is not None and second.compressor.gap is not None and second.compressor.levels.num_levels == 16
+    assert (
+        default.compressor.gap is not None
+        and second.compressor.gap is not None
+        and second.compressor.levels.num_levels == 16
+    )
     again = nuq.CompressionState(model, **{**given, "min_size": 0, "timeout_s": 60.0})
     again.load_state_dict(state.state_dict())
     assert again._levels.learners[1].coder.compressor.levels.values.tolist() == second.compressor.levels.values.tolist()
     with pytest.raises(ValueError, match=r"a state of layers=\['\*.bias = supersgd', '2 = amq"):
         nuq.CompressionState(model, min_size=0).load_state_dict(state.state_dict())
-    with pytest.raises(ValueError, match=r"layers\[0\]='conv = topk': matches no parameter .* there are 0.weight, 0.bias, 2.weight"):
+    with pytest.raises(
+        ValueError, match=r"layers\[0\]='conv = topk': matches no parameter .* there are 0.weight, 0.bias, 2.weight"
+    ):
         nuq.CompressionState(model, layers=["conv = topk"])
     with pytest.raises(ValueError, match=r"rank 0 has layers=.'0 = topk'. and rank 1 has layers=.'2 = topk'."):
         nuq.CompressionState(model, layers=[f"{2 * rank} = topk"])
@@ -365,7 +437,9 @@ def with_every_scope() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def a_step_of_every_method(group: dist.ProcessGroup) -> None:
-    """The hook, by the collective that ``auto`` takes: the ranks' gradients become one, by every method with every scope."""
+    """The hook, by the collective that ``auto`` takes: the ranks' gradients become one, by every method with every
+    scope.
+    """
     rank = dist.get_rank(group)
     for name, scope, settings in with_every_scope():
         model, state = hooked(group, net(), method=name, debug=True, ddp={"bucket_cap_mb": 1e-3}, **settings)
@@ -393,6 +467,8 @@ def test_both_scopes_train_with_every_method(ranks: Any) -> None:
             mean = of.exchange(of_workers, dict.fromkeys(of.hosted, 0.0), step).mean
             assert bool(torch.isfinite(mean).all()) and bool(mean.any()), (name, scope)
             with torch.no_grad():
-                for p, update in zip(model.parameters(), mean.split([p.numel() for p in model.parameters()]), strict=True):
+                for p, update in zip(
+                    model.parameters(), mean.split([p.numel() for p in model.parameters()]), strict=True
+                ):
                     p -= 1e-3 * update.view_as(p)
     ranks.run(a_step_of_every_method, world=2)

@@ -22,12 +22,18 @@ mixtures = st.builds(
     st.floats(0.0, 1.5),
 )
 histograms = st.builds(
-    lambda seed, bins: _histogram(np.random.default_rng(seed), bins), st.integers(0, 1000), st.sampled_from([1, 7, 64, 500])
+    lambda seed, bins: _histogram(np.random.default_rng(seed), bins),
+    st.integers(0, 1000),
+    st.sampled_from([1, 7, 64, 500]),
 )
 
 
 def _mixture(rng, size, spread):
-    return CondTruncNorm(rng.normal(0, 0.05, size).clip(-1, 1), 0.02 * np.exp(rng.normal(0, spread, size)), rng.uniform(0, 1, size) + 1e-3)
+    return CondTruncNorm(
+        rng.normal(0, 0.05, size).clip(-1, 1),
+        0.02 * np.exp(rng.normal(0, spread, size)),
+        rng.uniform(0, 1, size) + 1e-3,
+    )
 
 
 def _histogram(rng, bins):
@@ -67,12 +73,18 @@ def test_every_instruction_set_gives_the_same_bits(size):
     for name in native.instruction_sets():
         with native.using(name):
             sums = solver_optimal.prefix_sums(Objective(CondTruncNormHist(law, 256), False), points)
-            found.append((law.interval_moments(edges).tobytes(), solver_optimal.best_places(*sums, 20, centred=False).tobytes()))
+            found.append(
+                (law.interval_moments(edges).tobytes(), solver_optimal.best_places(*sums, 20, centred=False).tobytes())
+            )
     assert len(set(found)) == 1
 
 
 @settings(max_examples=30)
-@given(st.one_of(mixtures.map(CondTruncNormHist), histograms, st.sampled_from(list(LAWS.values()))), st.booleans(), st.integers(0, 99))
+@given(
+    st.one_of(mixtures.map(CondTruncNormHist), histograms, st.sampled_from(list(LAWS.values()))),
+    st.booleans(),
+    st.integers(0, 99),
+)
 def test_psi_equals_numpy(law, symmetric, seed):
     objective = Objective.of(law.tabulated(), symmetric)
     first = 0.0 if symmetric else -1.0
@@ -85,7 +97,9 @@ def test_psi_equals_numpy(law, symmetric, seed):
 
 @settings(max_examples=30)
 @given(
-    st.one_of(mixtures.map(CondTruncNormHist), histograms, st.sampled_from(list(LAWS.values()))), st.booleans(), st.sampled_from([2, 3, 4])
+    st.one_of(mixtures.map(CondTruncNormHist), histograms, st.sampled_from(list(LAWS.values()))),
+    st.booleans(),
+    st.sampled_from([2, 3, 4]),
 )
 def test_solvers_end_where_numpy_ends(law, symmetric, bits):
     objective = Objective.of(law.tabulated(), symmetric)
@@ -115,14 +129,20 @@ def test_the_program_equals_numpy(law, symmetric, num_levels):
     given_ = (*solver_optimal.prefix_sums(objective, points), num_levels)
     got = objective.value(points[solver_optimal.best_places(*given_, centred=symmetric)])
     with kernels.switched_off():
-        assert got == pytest.approx(objective.value(points[solver_optimal.best_places(*given_, centred=symmetric)]), rel=1e-9, abs=1e-16)
+        assert got == pytest.approx(
+            objective.value(points[solver_optimal.best_places(*given_, centred=symmetric)]), rel=1e-9, abs=1e-16
+        )
 
 
 @pytest.mark.parametrize("name", LAWS)
 def test_fitted_levels_equal_those_of_numpy(name):
     law = LAWS[name]
     for bits in (2, 3, 4):
-        for call in (lambda: update_rules.alq(law, bits), lambda: update_rules.amq(law, bits), lambda: update_rules.optimal(law, 2**bits)):  # noqa: B023
+        for call in (
+            lambda: update_rules.alq(law, bits),
+            lambda: update_rules.amq(law, bits),
+            lambda: update_rules.optimal(law, 2**bits),
+        ):  # noqa: B023
             made = call()
             with kernels.switched_off():
                 expected = call()
@@ -135,4 +155,6 @@ def test_closed_form_and_table_agree_on_a_normal(mean, sigma, symmetric):
     """The solver inverts a truncated normal in closed form by itself: held against a table of the same."""
     law = TruncNorm(mean, sigma)
     closed, table = (update_rules.alq(each, 3, symmetric=symmetric) for each in (law, CondTruncNormHist(law)))
-    assert update_rules.expected_variance(table.levels, law) == pytest.approx(closed.expected_variance, rel=1e-6, abs=1e-17)
+    assert update_rules.expected_variance(table.levels, law) == pytest.approx(
+        closed.expected_variance, rel=1e-6, abs=1e-17
+    )

@@ -75,7 +75,12 @@ def test_levels_are_a_value():
     source = np.array([-1.0, 0.5, 1.0])
     made = Levels(source)
     source[1] = 0.0
-    assert made.values[1] == 0.5 and made == Levels(np.array([-1, 0.5, 1])) and made != level_sets.ternary() and made != "levels"
+    assert (
+        made.values[1] == 0.5
+        and made == Levels(np.array([-1, 0.5, 1]))
+        and made != level_sets.ternary()
+        and made != "levels"
+    )
     assert len({made, Levels(np.array([-1, 0.5, 1])), level_sets.ternary()}) == 2
     assert not made.symmetric and not made.includes_zero
     np.testing.assert_array_equal(made.positive, [0.5, 1.0])
@@ -121,6 +126,8 @@ def test_bad_arguments_are_named(call, message):
 
 def test_a_quantizer_says_what_its_levels_must_be() -> None:
     values = np.array([-1.0, 0.0, 1.0])
-    with pytest.raises(ValueError, match=r"levels=array.*: must be nuq.levels.level_sets.Levels, which checks them: Levels\(values\)"):
+    with pytest.raises(
+        ValueError, match=r"levels=array.*: must be nuq.levels.level_sets.Levels, which checks them: Levels\(values\)"
+    ):
         Quantizer(values, QSGD(), "l2")  # pyright: ignore[reportArgumentType]
     assert Quantizer(Levels(values), QSGD(), "l2").levels.num_levels == 3

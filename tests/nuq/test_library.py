@@ -1,7 +1,7 @@
 """Loading and building the C++ kernels where that fails: one warning that says why, the same results, and clear errors.
 
-``cpu.library.__wrapped__`` is the function behind the cache, so that no other test sees what is loaded here.  How often nuq warns is
-seen in a process of its own: this file as a program, beside a copy of nuq without the library.
+``cpu.library.__wrapped__`` is the function behind the cache, so that no other test sees what is loaded here.  How often
+nuq warns is seen in a process of its own: this file as a program, beside a copy of nuq without the library.
 """
 
 from __future__ import annotations
@@ -46,8 +46,12 @@ def messages() -> dict[str, str]:
 
 
 def test_without_library_one_warning_and_the_same_messages(tmp_path: Path) -> None:
-    shutil.copytree(Path(native.__file__).parents[1], tmp_path / "nuq", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    environment = {name: value for name, value in os.environ.items() if name != "NUQ_CPU"} | {"PYTHONPATH": str(tmp_path)}
+    shutil.copytree(
+        Path(native.__file__).parents[1], tmp_path / "nuq", ignore=shutil.ignore_patterns("*.so", "__pycache__")
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "NUQ_CPU"} | {
+        "PYTHONPATH": str(tmp_path)
+    }
     done = subprocess.run([sys.executable, __file__], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
@@ -70,7 +74,8 @@ def _foreign(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("put", "reason"), [(_missing, "not built"), (_garbage, "libnuq.so does not load"), (_foreign, "it has no nuq_digest")]
+    ("put", "reason"),
+    [(_missing, "not built"), (_garbage, "libnuq.so does not load"), (_foreign, "it has no nuq_digest")],
 )
 def test_unusable_library_is_refused_with_its_reason(
     put: Callable[[Path], None], reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -117,7 +122,9 @@ def _script(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_compiler_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(build.CompilerError, match="CXX=no-such-compiler is not on the path"):
         build.build(tmp_path / "libnuq.so")
@@ -135,7 +142,9 @@ def test_compiler_without_cpp17_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pa
         build.build(tmp_path / "libnuq.so")
 
 
-def test_failed_build_shows_what_the_compiler_said_and_keeps_the_old_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_failed_build_shows_what_the_compiler_said_and_keeps_the_old_library(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     target = tmp_path / "built" / "libnuq.so"
     target.parent.mkdir()
     target.write_bytes(b"old")

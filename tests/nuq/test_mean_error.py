@@ -1,4 +1,6 @@
-"""collective="auto" errs at most BOUND times as much as gather on the mean: every method, on laws that the choice was not made on."""
+"""collective="auto" errs at most BOUND times as much as gather on the mean: every method, on laws that the choice was
+not made on.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,12 @@ def sparse(generator: torch.Generator) -> Tensor:
 
 
 # With how much of it the workers have alone: R from 1 to M.
-CASES: list[tuple[Callable[[torch.Generator], Tensor], float]] = [(lognormal, 0.03), (layered, 0.3), (sparse, 0.2), (normal, 10.0)]
+CASES: list[tuple[Callable[[torch.Generator], Tensor], float]] = [
+    (lognormal, 0.03),
+    (layered, 0.3),
+    (sparse, 0.2),
+    (normal, 10.0),
+]
 
 
 def workers_of(law: Callable[[torch.Generator], Tensor], workers: int, noise: float) -> list[Tensor]:
@@ -98,7 +105,10 @@ def test_eden_cuts_long_vectors_alone() -> None:
     shape = torch.Size([3 * Eden.LEAST_BUCKETS * settings.bucket_size])
     common = torch.randn(shape, generator=generator) * (torch.rand(shape, generator=generator) < 0.01)
     vectors = [common * (1 + 0.05**0.5 * torch.randn(shape, generator=generator)) for _ in range(3)]
-    auto, gather = (Workers("eden", settings, 3, {"a": shape}, 5, CPU, exchange=Exchange(collective=how)) for how in ("auto", "gather"))
+    auto, gather = (
+        Workers("eden", settings, 3, {"a": shape}, 5, CPU, exchange=Exchange(collective=how))
+        for how in ("auto", "gather")
+    )
     assert auto.collective_name == "two_stage"
     assert error(auto, vectors) <= BOUND * error(gather, vectors)
 

@@ -8,7 +8,9 @@ from nuq.errors import MessageError
 
 
 def message(body: bytes, n: int = 3) -> Message:
-    return Message(b"TEST", n, torch.frombuffer(bytearray(body), dtype=torch.uint8) if body else torch.empty(0, dtype=torch.uint8))
+    return Message(
+        b"TEST", n, torch.frombuffer(bytearray(body), dtype=torch.uint8) if body else torch.empty(0, dtype=torch.uint8)
+    )
 
 
 @given(st.lists(st.tuples(st.binary(max_size=40), st.integers(0, 2**63)), max_size=4))
@@ -16,7 +18,9 @@ def test_a_payload_is_its_messages_in_order(parts):
     messages = [message(body, n) for body, n in parts]
     payload = torch.cat([torch.empty(0, dtype=torch.uint8), *(m.to_bytes() for m in messages)])
     assert payload.numel() == sum(HEADER_BYTES + len(body) for body, _ in parts)
-    assert [(m.tag, m.num_coordinates, bytes(m.body.numpy())) for m in split_payload(payload)] == [(b"TEST", n, body) for body, n in parts]
+    assert [(m.tag, m.num_coordinates, bytes(m.body.numpy())) for m in split_payload(payload)] == [
+        (b"TEST", n, body) for body, n in parts
+    ]
 
 
 @given(st.binary(min_size=1, max_size=30), st.data())

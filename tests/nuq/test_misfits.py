@@ -1,4 +1,6 @@
-"""States, settings and models that do not fit together: said in one sentence, on all ranks, before anything is exchanged."""
+"""States, settings and models that do not fit together: said in one sentence, on all ranks, before anything is
+exchanged.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def of_other_settings(group):
     _, state = hooked(group, net(), **ALQ, feedback="error")
     model, other = hooked(group, net(), **ALQ, bits=4)
     backward(model, dist.get_rank(group), 0)
-    with pytest.raises(ValueError, match="a state with no memory: the feedback of these settings takes one with residuals"):
+    with pytest.raises(
+        ValueError, match="a state with no memory: the feedback of these settings takes one with residuals"
+    ):
         state.load_state_dict(other.state_dict())
     _, three = hooked(group, net(), **ALQ)
     with pytest.raises(ValueError, match="a state with 16 levels: these settings have 8"):
@@ -99,7 +103,9 @@ def of_another_model(group):
     state = nuq.CompressionState(wrapped(group, net()), **ALQ)
     model = wrapped(group, net())
     model.register_comm_hook(state, nuq.compress_hook)
-    with pytest.raises(ValueError, match=r"a parameter that is not of this state's model as it was: attach\(ddp\) it again"):
+    with pytest.raises(
+        ValueError, match=r"a parameter that is not of this state's model as it was: attach\(ddp\) it again"
+    ):
         backward(model, dist.get_rank(group), 0)
 
 
@@ -110,13 +116,17 @@ def test_parameters_of_another_model(ranks):
 def skipped(group):
     """A step that one rank spoils leaves no trace in anybody's memory, whatever bucket it was in."""
     rank = dist.get_rank(group)
-    model, state = hooked(group, net(), ddp={"bucket_cap_mb": 0.001}, **ALQ, feedback="error", on_non_finite="propagate")
+    model, state = hooked(
+        group, net(), ddp={"bucket_cap_mb": 0.001}, **ALQ, feedback="error", on_non_finite="propagate"
+    )
     for step in range(3):
         backward(model, rank, step)
     before = {name: residual.clone() for name, residual in residuals(state).items()}
     assert all(bool(residual.any()) for residual in before.values())
     model.zero_grad()
-    hurt = model.module[2].weight.register_hook(lambda gradient: gradient * (torch.inf if rank == 1 else 1.0))  # a bucket in the middle
+    hurt = model.module[2].weight.register_hook(
+        lambda gradient: gradient * (torch.inf if rank == 1 else 1.0)
+    )  # a bucket in the middle
     backward(model, rank, 3)
     hurt.remove()
     finite = {name: bool(torch.isfinite(p.grad).all()) for name, p in model.module.named_parameters()}
@@ -164,14 +174,18 @@ def test_fsdps_own_factor(ranks):
 
 @pytest.mark.parametrize("collective", ["two_stage", "server"])
 def test_a_second_stage_does_not_spoil_the_first_steps(collective: str) -> None:
-    """Before the first update, too: heavy-tailed gradients at the defaults, whose mean's error no average makes smaller."""
+    """Before the first update, too: heavy-tailed gradients at the defaults, whose mean's error no average makes
+    smaller.
+    """
     generator = torch.Generator().manual_seed(1)
     common = torch.randn(20_000, generator=generator) * torch.exp(1.5 * torch.randn(20_000, generator=generator))
     gradients = {worker: [common + 0.3 * torch.randn(20_000, generator=generator)] for worker in range(4)}
     mean = torch.stack([gradient[0] for gradient in gradients.values()]).mean(dim=0)
     error = {}
     for name in ("gather", collective):
-        workers = Workers("alq", METHODS["alq"].settings(), 4, {"a": mean.shape}, 1, torch.device("cpu"), exchange=Exchange(name))
+        workers = Workers(
+            "alq", METHODS["alq"].settings(), 4, {"a": mean.shape}, 1, torch.device("cpu"), exchange=Exchange(name)
+        )
         found = workers.exchange(gradients, dict.fromkeys(range(4), 0.0), 0).mean
         error[name] = float((found - mean).square().sum() / mean.square().sum())
     assert error[collective] < 1.5 * error["gather"]

@@ -116,13 +116,17 @@ def decode(codes, scales, levels, bucket_size, **how):
 
 @pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)
 @pytest.mark.parametrize("norm", spec.NORMS)
-@pytest.mark.parametrize(("n", "bucket_size"), [(1, 1), (5, 8), (64, 64), (130, 64), (200, 100), (300, 128), (3000, 2500)])
+@pytest.mark.parametrize(
+    ("n", "bucket_size"), [(1, 1), (5, 8), (64, 64), (130, 64), (200, 100), (300, 128), (3000, 2500)]
+)
 def test_encode_equals_the_specification(levels, norm, n, bucket_size):
     x = np.random.default_rng(n).standard_normal(n).astype(np.float32)
     x[:: max(n // 3, 1)] = 0
     key = Key(seed=3, step=17, worker=2, parameter="model")
     for uniform in (False, True) if norm != "quantile" else (False,):
-        codes, scales = encode(torch.tensor(x), torch.tensor(levels), bucket_size, norm, key, uniform=uniform, multiple=2.5)
+        codes, scales = encode(
+            torch.tensor(x), torch.tensor(levels), bucket_size, norm, key, uniform=uniform, multiple=2.5
+        )
         expected_codes, expected_scales = encode_by_hand(x, levels, bucket_size, norm, 2.5, key, uniform)
         assert scales.numpy().tobytes() == np.array(expected_scales, np.float32).tobytes()
         assert codes.tolist() == expected_codes
@@ -137,7 +141,9 @@ def test_hash_equals_python_integers(seed, step, worker, parameter):
 
 def test_leading_bits_are_those_of_the_hash():
     key = Key(5, 6, 7, "x")
-    assert operators.leading_bits(300, key, 3).tolist() == [hash_by_hand(index, *key.words()) >> 29 for index in range(300)]
+    assert operators.leading_bits(300, key, 3).tolist() == [
+        hash_by_hand(index, *key.words()) >> 29 for index in range(300)
+    ]
     assert operators.leading_bits(200_000, key, 8)[-1] == hash_by_hand(199_999, *key.words()) >> 24
 
 

@@ -74,7 +74,11 @@ def test_the_program_equals_trying_every_set_of_points(centred, intervals):
 def test_no_set_of_levels_is_better(name, symmetric, inner):
     law = (LAWS | HEAVY)[name]
     inner = np.sort(inner)
-    other = level_sets.from_positive([*inner, 1.0]) if symmetric else level_sets.spread(np.array([-1.0, *(inner * 2 - 1), 1.0]))
+    other = (
+        level_sets.from_positive([*inner, 1.0])
+        if symmetric
+        else level_sets.spread(np.array([-1.0, *(inner * 2 - 1), 1.0]))
+    )
     best = update_rules.optimal(law, other.num_levels, symmetric=symmetric)
     assert best.expected_variance <= update_rules.expected_variance(other, law) * (1 + 1e-9) + 1e-18
     assert best.levels.num_levels == other.num_levels
@@ -87,20 +91,31 @@ def test_the_optimum_is_never_above_alq_or_amq_or_the_grid(name):
         best = update_rules.optimal(law, 2**bits)
         objective = Objective.of(law.tabulated(), True)
         points = solver_optimal.candidates(objective.law, 0.0, 2 ** (bits - 1))
-        grid = points[solver_optimal.best_places(*solver_optimal.prefix_sums(objective, points), 2 ** (bits - 1), centred=True)]
+        grid = points[
+            solver_optimal.best_places(*solver_optimal.prefix_sums(objective, points), 2 ** (bits - 1), centred=True)
+        ]
         ceiling = best.expected_variance * (1 - 1e-9) - 1e-16
-        assert ceiling <= update_rules.alq(law, bits).expected_variance and ceiling <= update_rules.amq(law, bits).expected_variance
+        assert (
+            ceiling <= update_rules.alq(law, bits).expected_variance
+            and ceiling <= update_rules.amq(law, bits).expected_variance
+        )
         assert float(objective.value(objective.edges(best.levels))) <= float(objective.value(grid)) * (1 + 1e-9) + 1e-16
         if bits < 8:
             free = update_rules.optimal(law, 2**bits, symmetric=False)
             assert free.expected_variance <= best.expected_variance * (1 + 1e-4) + 1e-16
-            assert free.expected_variance <= update_rules.alq(law, bits, symmetric=False).expected_variance * (1 + 1e-9) + 1e-16
+            assert (
+                free.expected_variance
+                <= update_rules.alq(law, bits, symmetric=False).expected_variance * (1 + 1e-9) + 1e-16
+            )
 
 
 @pytest.mark.parametrize("name", ["normal", "off centre", "mixture", "heavy", "wide", "few", "student", "two humps"])
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_more_levels_are_never_worse(name, symmetric):
-    """One by one for free levels; symmetric ones of even and of odd number are two families, with and without a zero."""
+    """One by one for free levels.
+
+    Symmetric ones of even and of odd number are two families, with and without a zero.
+    """
     law = (LAWS | HEAVY)[name]
     numbers = (2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, *((63, 64, 255, 256) if COMPILED else ()))
     variances = {n: update_rules.optimal(law, n, symmetric=symmetric).expected_variance for n in numbers}
@@ -168,12 +183,17 @@ def test_alq_is_within_a_percent_of_the_optimum_at_any_number_of_bits(name, symm
     law = statistics.fit("histogram")
     for bits in range(2, 9) if COMPILED else (2, 6):
         assert update_rules.gap(update_rules.alq(law, bits, symmetric=symmetric), law, symmetric=symmetric) <= 0.01
-        assert update_rules.gap(update_rules.alq_gradient(law, bits, symmetric=symmetric), law, symmetric=symmetric) <= 0.01
+        assert (
+            update_rules.gap(update_rules.alq_gradient(law, bits, symmetric=symmetric), law, symmetric=symmetric)
+            <= 0.01
+        )
 
 
 @pytest.mark.parametrize("name", ["normal", "lognormal", "t2", "t3"])
 def test_alq_is_no_worse_than_a_program_over_all_edges_of_the_histogram(name):
-    """The program in its plainest form, all pairs of edges tried, from the histogram's own sums: no law, no search, no descent."""
+    """The program in its plainest form, all pairs of edges tried, from the histogram's own sums: no law, no search, no
+    descent.
+    """
     size = np.sinh(np.linspace(0, 9, 900)) / np.sinh(9)
     size[-1] = 1.0
     r = np.abs(shares(drawn(name)))
@@ -185,7 +205,9 @@ def test_alq_is_no_worse_than_a_program_over_all_edges_of_the_histogram(name):
     best = size**2 * w0 - w2  # one interval around zero
     edges = np.concatenate([-size[:0:-1], size])
     halves = [np.bincount(place, r**k, 899) for k in range(3)]
-    law = Histogram(edges, *(np.concatenate([sign * half[::-1], half]) for sign, half in zip((1, -1, 1), halves, strict=True)))
+    law = Histogram(
+        edges, *(np.concatenate([sign * half[::-1], half]) for sign, half in zip((1, -1, 1), halves, strict=True))
+    )
     for num_intervals in range(2, 65):
         best = (best[:, None] + cost).min(axis=0)
         if num_intervals in (16, 32, 64):

@@ -1,4 +1,6 @@
-"""The optimizer's state between steps: really packed, decoded when asked for, and second moments that neither vanish nor turn negative."""
+"""The optimizer's state between steps: really packed, decoded when asked for, and second moments that neither vanish
+nor turn negative.
+"""
 
 import copy
 import io
@@ -26,7 +28,9 @@ def log2_of(tensor: torch.Tensor, spec: str = SPEC) -> torch.Tensor:
 @pytest.mark.parametrize("zeros", [0.0, 0.4, 1.0])
 def test_second_moments_keep_their_size(spec, zeros):
     generator = torch.Generator().manual_seed(1)
-    exponents = 4 * torch.randn(40, 30, generator=generator) - 25  # from 1e-11 to 1e-4: in fixed steps all but the largest are zero
+    exponents = (
+        4 * torch.randn(40, 30, generator=generator) - 25
+    )  # from 1e-11 to 1e-4: in fixed steps all but the largest are zero
     moment = exponents.exp2().t() * (torch.rand(30, 40, generator=generator) >= zeros)
     found = log2_of(moment, spec)
     assert found.shape == moment.shape and (zeros or found.stride() == moment.stride())
@@ -37,7 +41,9 @@ def test_second_moments_keep_their_size(spec, zeros):
     inner = (exponents.t()[there] + 25).abs() < 9  # SmaQ clamps beyond 2.5 standard deviations
     assert not inner.any() or float(off[inner].max()) <= limit
     if not zeros:
-        assert float((Format("smaq").pack(moment, KEY).unpack() - moment)[moment < 1e-9].abs().max()) > 1e-8  # without logarithms
+        assert (
+            float((Format("smaq").pack(moment, KEY).unpack() - moment)[moment < 1e-9].abs().max()) > 1e-8
+        )  # without logarithms
 
 
 def test_extremes_neither_vanish_nor_overflow():
@@ -49,10 +55,18 @@ def test_extremes_neither_vanish_nor_overflow():
 
 def test_who_needs_logarithms():
     positive = torch.rand(10)
-    assert needs_logarithms("smaq", positive) and needs_logarithms("fp8", positive) and not needs_logarithms("bf16", positive)
+    assert (
+        needs_logarithms("smaq", positive)
+        and needs_logarithms("fp8", positive)
+        and not needs_logarithms("bf16", positive)
+    )
     assert not needs_logarithms("smaq", positive - 0.5)
-    assert needs_logarithms("smaq", positive, "exp_avg_sq/fc.weight") and needs_logarithms("smaq", positive, "acc_delta/fc.weight")
-    assert not any(needs_logarithms("smaq", positive, f"{key}/fc.weight") for key in ("exp_avg", "momentum_buffer", "grad_avg"))
+    assert needs_logarithms("smaq", positive, "exp_avg_sq/fc.weight") and needs_logarithms(
+        "smaq", positive, "acc_delta/fc.weight"
+    )
+    assert not any(
+        needs_logarithms("smaq", positive, f"{key}/fc.weight") for key in ("exp_avg", "momentum_buffer", "grad_avg")
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
@@ -137,7 +151,14 @@ def test_a_fine_format_changes_little(make):
 
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=list(OPTIMIZERS))
 def test_resuming_gives_the_same_bits(make):
-    formats = {"moments": SPEC, "weights": "bf16", "master": True, "gradients": SPEC, "activations": SPEC, "activation_gradients": "fp8"}
+    formats = {
+        "moments": SPEC,
+        "weights": "bf16",
+        "master": True,
+        "gradients": SPEC,
+        "activations": SPEC,
+        "activation_gradients": "fp8",
+    }
     model, optimizer, compressed = trained(make, 4, **formats)
     states = [part.state_dict() for part in (model, optimizer, compressed)]
     states = [torch.load(_saved(state), weights_only=True) for state in states]
@@ -225,7 +246,9 @@ def test_a_step_that_raises_leaves_the_state_whole():
 
 @pytest.mark.parametrize("base", [torch.optim.SGD, torch.optim.Adam])
 def test_a_step_that_calls_its_base_class_counts_once(base):
-    """torch puts its hooks around every class's step, and so around both once the base class has been used by itself."""
+    """torch puts its hooks around every class's step,
+    and so around both once the base class has been used by itself.
+    """
 
     class Own(base):
         def step(self, closure=None):
@@ -234,7 +257,9 @@ def test_a_step_that_calls_its_base_class_counts_once(base):
     more: dict[str, Any] = {"momentum": 0.9} if base is torch.optim.SGD else {}
     ended = []
     for kind in (base, Own):
-        model, optimizer, compressed = trained(lambda p, kind=kind: kind(p, lr=0.01, **more), weights=SPEC, gradients=SPEC, moments=SPEC)
+        model, optimizer, compressed = trained(
+            lambda p, kind=kind: kind(p, lr=0.01, **more), weights=SPEC, gradients=SPEC, moments=SPEC
+        )
         assert compressed.step == 3
         step(model, optimizer)
         ended.append([*model.state_dict().values(), *optimizer.state_dict()["state"][0].values()])
@@ -267,7 +292,9 @@ BY_ROOTS = {
 @pytest.mark.parametrize("make", BY_ROOTS.values(), ids=list(BY_ROOTS))
 @pytest.mark.parametrize("spec", ["smaq", "smaq outlier_limit=16", "fp8", "s2fp8", "nnw_bdi", "block8", "bf16", SPEC])
 def test_no_weight_steps_further_than_its_own_gradients_say(make, spec):
-    """Gradients of nine decades in one tensor, and ones that end: where first moments are rounded as they are, steps of 1e4 rates."""
+    """Gradients of nine decades in one tensor, and ones that end: where first moments are rounded as they are, steps of
+    1e4 rates.
+    """
     model = nn.Linear(40, 30, bias=False)
     optimizer = make(model.parameters())
     nuq.CompressedTraining(model, optimizer, moments=spec, min_size=500)
@@ -314,7 +341,12 @@ def test_units_are_taken_off_and_put_back(dtype):
     assert torch.allclose(found["exp_avg"], torch.tensor([2.0, -2.0, 0.0, 0.0], dtype=dtype), rtol=0.06)
     back = absolute(found)
     assert back["exp_avg"].dtype == dtype and torch.allclose(back["exp_avg"][:3], moments["exp_avg"][:3], rtol=0.01)
-    assert relative({"exp_avg": moments["exp_avg"], "exp_inf": moments["exp_avg"].abs()})["exp_avg"].tolist() == [1.0, -1.0, 0.0, 1.0]
+    assert relative({"exp_avg": moments["exp_avg"], "exp_inf": moments["exp_avg"].abs()})["exp_avg"].tolist() == [
+        1.0,
+        -1.0,
+        0.0,
+        1.0,
+    ]
     assert relative({"exp_avg": moments["exp_avg"]})["exp_avg"] is moments["exp_avg"]
 
 

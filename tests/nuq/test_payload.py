@@ -46,7 +46,11 @@ def decoded(of: PayloadCodec, payload: torch.Tensor, parts=PARTS, size: int = TO
 
 CODECS = {
     **{name: codec(name) for name in METHODS},
-    **{f"{name} {coding}": codec(name, coding=coding) for name in ("qsgd", "alq", "eden") for coding in ("huffman", "rans")},
+    **{
+        f"{name} {coding}": codec(name, coding=coding)
+        for name in ("qsgd", "alq", "eden")
+        for coding in ("huffman", "rans")
+    },
     "alq feedback": codec("alq", feedback=True),
     "ecdq feedback": codec("ecdq", feedback=True),
 }

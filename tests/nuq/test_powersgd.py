@@ -1,4 +1,6 @@
-"""PowerSGD: thin products in a fixed order, and the collective against an oracle in NumPy, in one process and in several."""
+"""PowerSGD: thin products in a fixed order, and the collective against an oracle in NumPy, in one process and in
+several.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,16 @@ from nuq.compressors.message import parse
 from nuq.errors import NonFiniteError
 from nuq.exchange.payload import Segment, cut
 from nuq.kernels import low_rank
-from nuq.kernels.low_rank import columns_of, left_product, num_rows, orthonormal, outer_product, right_product, start, started_again
+from nuq.kernels.low_rank import (
+    columns_of,
+    left_product,
+    num_rows,
+    orthonormal,
+    outer_product,
+    right_product,
+    start,
+    started_again,
+)
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
@@ -25,13 +36,20 @@ from tests.nuq.small_training import assert_same_bits, backward, descend, gradie
 SEED = 5
 SHAPES = {"conv": (12, 5, 3, 3), "bias": (12,), "fc": (20, 31), "tiny": (2, 2), "scale": ()}
 
-NUMBERS = 2 * (12 + 45) + 2 * (20 + 31) + 12 + 4 + 1  # that one worker sends: two factors of rank 2, and what travels whole
+NUMBERS = (
+    2 * (12 + 45) + 2 * (20 + 31) + 12 + 4 + 1
+)  # that one worker sends: two factors of rank 2, and what travels whole
 
 
 def messages(num_workers: int) -> int:
-    """Of one worker in both rounds: shards of 64 coordinates or more, one for each of the workers while there are some left."""
+    """Of one worker in both rounds: shards of 64 coordinates or more, one for each of the workers while there are some
+    left.
+    """
     left = 2 * (12 + 20) + 12 + 4 + 1
-    return sum(len([shard for shard in cut([Segment("factors", 0, size)], num_workers) if shard]) for size in (left, NUMBERS - left))
+    return sum(
+        len([shard for shard in cut([Segment("factors", 0, size)], num_workers) if shard])
+        for size in (left, NUMBERS - left)
+    )
 
 
 def powersgd(**settings: Any) -> Any:
@@ -56,7 +74,17 @@ def workers(
     shapes = {name: torch.Size(shape) for name, shape in SHAPES.items()}
     exchange = Exchange(collective=collective)
     return Workers(
-        "powersgd", powersgd(**given), num, shapes, SEED, torch.device("cpu"), group, exchange, timeout_s=30, memory=memory, layers=layers
+        "powersgd",
+        powersgd(**given),
+        num,
+        shapes,
+        SEED,
+        torch.device("cpu"),
+        group,
+        exchange,
+        timeout_s=30,
+        memory=memory,
+        layers=layers,
     )
 
 
@@ -138,10 +166,14 @@ def test_what_a_start_lacks_is_drawn():
     last[0, :] = 1.0
     made = started_again(last, Key(1, 2, 0, "p"))
     torch.testing.assert_close(made @ made.T, torch.eye(3), rtol=0, atol=1e-6)
-    assert torch.equal(made, started_again(last, Key(1, 2, 0, "p"))) and not torch.equal(made, started_again(last, Key(1, 3, 0, "p")))
+    assert torch.equal(made, started_again(last, Key(1, 2, 0, "p"))) and not torch.equal(
+        made, started_again(last, Key(1, 3, 0, "p"))
+    )
 
 
-@pytest.mark.parametrize(("shape", "columns"), [((64, 3, 7, 7), 147), ((10,), 4), ((512, 512), 512), ((0, 4), 0), ((), 1), ((1,), 1)])
+@pytest.mark.parametrize(
+    ("shape", "columns"), [((64, 3, 7, 7), 147), ((10,), 4), ((512, 512), 512), ((0, 4), 0), ((), 1), ((1,), 1)]
+)
 def test_tensors_as_matrices(shape, columns):
     assert columns_of(shape) == columns
 
@@ -164,7 +196,9 @@ def test_matrices_of_low_rank_arrive():
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(60, 2, generator=generator) @ torch.randn(2, 80, generator=generator)
     of = compressor(rank=2)
-    torch.testing.assert_close(of.decode(of.encode(x.view(60, 8, 10), Key(0, 0, 0))).view(60, 80), x, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        of.decode(of.encode(x.view(60, 8, 10), Key(0, 0, 0))).view(60, 80), x, rtol=1e-4, atol=1e-4
+    )
 
 
 def test_iterations_come_nearer_to_the_best():
@@ -209,7 +243,9 @@ def test_against_an_oracle(warm):
     errors: list[dict[str, np.ndarray]] = [{} for _ in range(num)]
     q: dict[str, np.ndarray] = {}
     for step in range(5):
-        found = dict(zip(SHAPES, exchanged(of, step).split([int(np.prod(shape)) for shape in SHAPES.values()]), strict=True))
+        found = dict(
+            zip(SHAPES, exchanged(of, step).split([int(np.prod(shape)) for shape in SHAPES.values()]), strict=True)
+        )
         for number, (name, shape) in enumerate(SHAPES.items()):
             rows = [gradient(worker, step)[number].double().numpy() for worker in range(num)]
             if name not in ("conv", "fc"):
@@ -223,7 +259,9 @@ def test_against_an_oracle(warm):
             out = p @ q[name].T
             for worker, m in enumerate(wide):
                 errors[worker][name] = m - out
-            np.testing.assert_allclose(found[name].numpy().reshape(out.shape), out, rtol=0, atol=1e-5 * np.abs(out).max())
+            np.testing.assert_allclose(
+                found[name].numpy().reshape(out.shape), out, rtol=0, atol=1e-5 * np.abs(out).max()
+            )
             kept = of.coders.memories[0].memories[1]["residuals"][name].numpy()
             np.testing.assert_allclose(kept.reshape(out.shape), errors[1][name], rtol=0, atol=1e-5 * np.abs(out).max())
 
@@ -241,7 +279,8 @@ def test_a_state_goes_on_with_the_same_bits(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "how", [{"values": "fp16"}, {"iterations": 2}, {"scope": "model"}, {"feedback": {"kind": "momentum"}, "momentum": 0.9}]
+    "how",
+    [{"values": "fp16"}, {"iterations": 2}, {"scope": "model"}, {"feedback": {"kind": "momentum"}, "momentum": 0.9}],
 )
 def test_what_arrives_and_what_is_left_add_up(how):
     """The mean plus the workers' mean residual is the sum of all gradients' means so far, however they travelled."""
@@ -252,7 +291,9 @@ def test_what_arrives_and_what_is_left_add_up(how):
         flat = [torch.cat([g.reshape(-1) for g in gradient(worker, step)]) for worker in range(3)]
         momentum = [how.get("momentum", 0.0) * before + now for before, now in zip(momentum, flat, strict=True)]
         wanted += torch.stack(momentum).mean(dim=0)
-    left = torch.stack([torch.cat([kept["residuals"][p.name] for p in of.parts]) for kept in of.coders.memories[0].memories.values()])
+    left = torch.stack(
+        [torch.cat([kept["residuals"][p.name] for p in of.parts]) for kept in of.coders.memories[0].memories.values()]
+    )
     torch.testing.assert_close(total + left.mean(dim=0), wanted, rtol=0, atol=1e-4)
 
 
@@ -291,20 +332,28 @@ def test_overflow_is_named():
     of = workers(2)
     every = {worker: gradient(worker, 0) for worker in of.hosted}
     every[1][2].fill_(3e38)
-    with pytest.raises(NonFiniteError, match="step 0: the gradient of 'fc' on worker 1 is not finite or overflows float32"):
+    with pytest.raises(
+        NonFiniteError, match="step 0: the gradient of 'fc' on worker 1 is not finite or overflows float32"
+    ):
         of.exchange(every, dict.fromkeys(every, 0.0), 0)
-    assert of.compressor.starts == {} and not any(kept.any() for kept in of.coders.memories[0].memories[0]["residuals"].values())
+    assert of.compressor.starts == {} and not any(
+        kept.any() for kept in of.coders.memories[0].memories[0]["residuals"].values()
+    )
 
 
 def test_means_that_overflow_are_not_remembered():
-    """Three gradients whose factors are finite and whose factors' sum is not: the steps after it go on as if it had not been."""
+    """Three gradients whose factors are finite and whose factors' sum is not: the steps after it go on as if it had not
+    been.
+    """
     of = workers(3)
     for step, size in enumerate((1.0, 1.5e38, 1.0)):
         draws = torch.Generator().manual_seed(step)
         common = [(torch.rand(shape, generator=draws) * 2 - 1) * size for shape in SHAPES.values()]
         every = {worker: [part.clone() for part in common] for worker in of.hosted}
         if size > 1:
-            with pytest.raises(NonFiniteError, match=r"step 1: the (mean factor|mean gradient|gradient) of .* overflows float32"):
+            with pytest.raises(
+                NonFiniteError, match=r"step 1: the (mean factor|mean gradient|gradient) of .* overflows float32"
+            ):
                 of.exchange(every, dict.fromkeys(every, 0.0), step)
         else:
             assert of.exchange(every, dict.fromkeys(every, 0.0), step).mean.isfinite().all()
@@ -328,7 +377,11 @@ def test_memory_and_warm_start_beat_none():
             found -= 0.1 * of.exchange(given, dict.fromkeys(given, 0.0), step).mean.view(20, 24)
         return float((found - aim).square().sum())
 
-    both, without, neither = loss_after(120, "error", True), loss_after(120, "none", True), loss_after(120, "none", False)
+    both, without, neither = (
+        loss_after(120, "error", True),
+        loss_after(120, "none", True),
+        loss_after(120, "none", False),
+    )
     assert both < 0.1 * without and both < 0.1 * neither
 
 
@@ -338,7 +391,9 @@ def test_memory_and_warm_start_beat_none():
 def in_processes(group):
     """Workers and the hook: the simulation's bits, named errors on all ranks, and a state that goes on."""
     rank, world = dist.get_rank(group), dist.get_world_size(group)
-    mixed: dict[str, Any] = {"layers": ["conv = qsgdinf scope=tensor bucket_size=64", "fc = powersgd rank=3 values=fp16"]}
+    mixed: dict[str, Any] = {
+        "layers": ["conv = qsgdinf scope=tensor bucket_size=64", "fc = powersgd rank=3 values=fp16"]
+    }
     momentum: dict[str, Any] = {"feedback": {"kind": "momentum"}, "momentum": 0.5}
     cases: list[dict[str, Any]] = [{}, mixed, momentum, {"collective": "two_stage"}, {"scope": "model"}]
     for given in cases:

@@ -1,4 +1,6 @@
-"""On gradients of a small network in training: the exact solver against the paper's, by the variance that levels truly cause."""
+"""On gradients of a small network in training: the exact solver against the paper's, by the variance that levels truly
+cause.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def test_true_variance_is_no_higher_than_with_the_papers_solver(gradients, norm,
     ours = true_variance(update_rules.alq(histogram, bits).levels, gradients[1::2], norm)
     best = true_variance(update_rules.optimal(histogram, 2**bits).levels, gradients[1::2], norm)
     for symmetric in (True, False):
-        paper = true_variance(update_rules.alq(mixture, bits, symmetric=symmetric, solver="paper").levels, gradients[1::2], norm)
+        paper = true_variance(
+            update_rules.alq(mixture, bits, symmetric=symmetric, solver="paper").levels, gradients[1::2], norm
+        )
         assert ours <= paper and best <= paper
     if norm == "l2":  # Psi is what a coordinate of a bucket of unit norm suffers
         assert update_rules.alq(histogram, bits).expected_variance * BUCKET_SIZE == pytest.approx(ours, rel=0.2)
@@ -76,5 +80,7 @@ def test_expected_variance_is_never_above_the_papers_sweeps(gradients, fit):
     for bits in (2, 3, 4, 6):
         exact, paper = update_rules.alq(law, bits), update_rules.alq(law, bits, solver="paper")
         assert exact.expected_variance <= paper.expected_variance * (1 + 1e-9)
-        assert update_rules.amq(law, bits).expected_variance <= update_rules.amq(law, bits, solver="paper").expected_variance * (1 + 1e-9)
+        assert update_rules.amq(law, bits).expected_variance <= update_rules.amq(
+            law, bits, solver="paper"
+        ).expected_variance * (1 + 1e-9)
         assert update_rules.optimal(law, 2**bits).expected_variance <= exact.expected_variance * (1 + 1e-9)

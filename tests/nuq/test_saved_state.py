@@ -1,4 +1,6 @@
-"""A state that is loaded is this rank's own and whole, or nothing is taken from it; and what a state says about its exchanges."""
+"""A state that is loaded is this rank's own and whole, or nothing is taken from it; and what a state says about its
+exchanges.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +39,26 @@ ODD: list[tuple[dict[str, Any], list[Any], Any, str]] = [
     (FEEDBACK, ["coders"], None, "coders=None: must be a dictionary"),
     (FEEDBACK, ["coders", "compressor"], [], "coders.compressor=[]: must be a dictionary"),
     (FEEDBACK, ["coders", "compressor"], {}, "a state with 0 levels: these settings have 8"),
-    (FEEDBACK, ["coders", "compressor", "levels"], [-1.0, 1.0], "coders.compressor.levels=[-1.0, 1.0]: must be a float64 tensor"),
-    (FEEDBACK, ["coders", "compressor", "levels"], torch.linspace(-1, 1, 8), "levels='float32[8]': must be a float64 tensor"),
+    (
+        FEEDBACK,
+        ["coders", "compressor", "levels"],
+        [-1.0, 1.0],
+        "coders.compressor.levels=[-1.0, 1.0]: must be a float64 tensor",
+    ),
+    (
+        FEEDBACK,
+        ["coders", "compressor", "levels"],
+        torch.linspace(-1, 1, 8),
+        "levels='float32[8]': must be a float64 tensor",
+    ),
     (FEEDBACK, ["coders", "compressor", "levels"], torch.full((8,), torch.nan).double(), "infinite or none"),
     (FEEDBACK, ["coders", "compressor", "levels"], torch.linspace(1, -1, 8).double(), "levels run from 1.0 to -1.0"),
-    (FEEDBACK, ["coders", "compressor", "levels"], torch.linspace(-1, 1, 8).double().requires_grad_(), "without a gradient"),
+    (
+        FEEDBACK,
+        ["coders", "compressor", "levels"],
+        torch.linspace(-1, 1, 8).double().requires_grad_(),
+        "without a gradient",
+    ),
     (FEEDBACK, ["coders", "compressor", "levels"], torch.zeros(8, dtype=torch.float64, device="meta"), "with numbers"),
     (FEEDBACK, ["coders", "compressor", "gap"], -(10**400), "gap=-1000"),
     (FEEDBACK, ["coders", "compressor", "gap"], "small", "gap='small': must be a finite number or None"),
@@ -52,21 +69,46 @@ ODD: list[tuple[dict[str, Any], list[Any], Any, str]] = [
     (FEEDBACK, ["coders", "memories", 0, "workers"], [], "workers=[]: must be a dictionary"),
     (FEEDBACK, ["coders", "memories", 0, "workers"], {0: {}}, "has no residuals"),
     (FEEDBACK, ["coders", "memories", 0, "workers", 0, "residuals", "0.weight"], NAN, "residuals of '0.weight'"),
-    (FEEDBACK, ["coders", "memories", 0, "workers", 0, "residuals", "0.weight"], torch.zeros(480).double(), "'float64[480]'"),
-    (FEEDBACK, ["coders", "memories", 0, "workers", 0, "residuals", "0.weight"], torch.zeros(40, 12), "for '0.weight', which has 480"),
+    (
+        FEEDBACK,
+        ["coders", "memories", 0, "workers", 0, "residuals", "0.weight"],
+        torch.zeros(480).double(),
+        "'float64[480]'",
+    ),
+    (
+        FEEDBACK,
+        ["coders", "memories", 0, "workers", 0, "residuals", "0.weight"],
+        torch.zeros(40, 12),
+        "for '0.weight', which has 480",
+    ),
     (FEEDBACK, ["coders", "memories", 0, "workers", 0, "residuals", "0.weight"], 3.0, "must be a float32 tensor"),
-    (FEEDBACK, ["coders", "memories", 0, "workers", 0, "residuals", "9.weight"], torch.zeros(4), "which has left the model"),
+    (
+        FEEDBACK,
+        ["coders", "memories", 0, "workers", 0, "residuals", "9.weight"],
+        torch.zeros(4),
+        "which has left the model",
+    ),
     (FEEDBACK, ["statistics"], 4, "statistics=4: must be a dictionary"),
     (FEEDBACK, ["statistics"], {}, "statistics has no 0"),
     (FEEDBACK, ["statistics", 0], torch.zeros(3).double(), "statistics[0]=[3]: must be of shape"),
     (CASQ, ["coders", "compressor", "by_worker"], {"0": {}}, "by_worker"),
     (CASQ, ["coders", "compressor", "by_worker", 0], {"0.weight": [0, [[1.0, 2.0], [1.0]]]}, "two rows of thresholds"),
-    (CASQ, ["coders", "compressor", "by_worker", 0], {"0.weight": [0, [[float("nan")], [1.0]]]}, "two rows of thresholds"),
+    (
+        CASQ,
+        ["coders", "compressor", "by_worker", 0],
+        {"0.weight": [0, [[float("nan")], [1.0]]]},
+        "two rows of thresholds",
+    ),
     (POWER, ["coders", "compressor", "start of 0.weight"], NAN, "infinite or none"),
     (POWER, ["coders", "compressor", "start of 0.weight"], torch.zeros(3), "must be of two dimensions"),
     (LAYERS, ["coders", "layers"], {}, "coders.layers={}: must be a list"),
     (LAYERS, ["coders", "layers"], [], "coders.layers=[]: must be as many as here, 1"),
-    (LAYERS, ["coders", "layers", 0, "compressor", "multiplier"], 1.5, "multiplier=1.5: must be a number between 0 and 1"),
+    (
+        LAYERS,
+        ["coders", "layers", 0, "compressor", "multiplier"],
+        1.5,
+        "multiplier=1.5: must be a number between 0 and 1",
+    ),
 ]
 
 
@@ -148,7 +190,11 @@ def test_a_state_that_does_not_fit_leaves_the_model_unattached(ranks: Any) -> No
 def of_first_rank(group) -> None:
     """What rank 0 saved, on every rank."""
     rank = dist.get_rank(group)
-    for settings, own in ((FEEDBACK, True), (CASQ, True), ({**FEEDBACK, "feedback": "none", "update_at": [1, 4], "num_samples": 3}, False)):
+    for settings, own in (
+        (FEEDBACK, True),
+        (CASQ, True),
+        ({**FEEDBACK, "feedback": "none", "update_at": [1, 4], "num_samples": 3}, False),
+    ):
         model, state = hooked(group, net(), **settings)
         for step in range(3):
             backward(model, rank, step)
@@ -156,7 +202,10 @@ def of_first_rank(group) -> None:
         told: list[Any] = [mine if rank == 0 else None]
         dist.broadcast_object_list(told, src=0, group=group)
         if rank and own:
-            sentence = rf"a state of rank 0, loaded on rank {rank}: .* every rank saves its own .*f'state{{rank}}\.pt', and loads it again"
+            sentence = (
+                rf"a state of rank 0, loaded on rank {rank}: .* every rank saves its own "
+                rf".*f'state{{rank}}\.pt', and loads it again"
+            )
             with pytest.raises(ValueError, match=sentence):
                 state.load_state_dict(told[0])
             old = {key: part for key, part in told[0].items() if key != "rank"}  # before states said it
@@ -212,7 +261,9 @@ class Words(nn.Module):
 def sparse(group) -> None:
     for kind in (nn.Embedding, nn.EmbeddingBag):
         model = wrapped(group, Words(kind))
-        with pytest.raises(ValueError, match=r"the gradient of 'table\.weight' is sparse, .* sparse=False, or freeze it"):
+        with pytest.raises(
+            ValueError, match=r"the gradient of 'table\.weight' is sparse, .* sparse=False, or freeze it"
+        ):
             nuq.CompressionState(model)
     frozen = Words(nn.Embedding)
     frozen.table.weight.requires_grad_(False)
@@ -250,9 +301,13 @@ def test_a_summary_says_bytes_gate_and_time(ranks: Any) -> None:
     for alone, early, plain, waiting, gated in ranks.run(says, world=2):
         assert alone == "alq: without a model, nothing has been exchanged."
         assert "2 steps of" in early and "Spent: encode" in early
-        assert plain.startswith("qsgdinf by gather: ") and "Time against bfloat16 was not measured (gate=True does)." in plain
+        assert (
+            plain.startswith("qsgdinf by gather: ")
+            and "Time against bfloat16 was not measured (gate=True does)." in plain
+        )
         assert "The gate has not measured yet." in waiting
         pattern = (
-            r"The gate measured [\d.e+-]+ ms by gather and [\d.e+-]+ ms in bfloat16 for 2,365 coordinates: .* since, which saved about .* s"
+            r"The gate measured [\d.e+-]+ ms by gather and [\d.e+-]+ ms in bfloat16 for 2,365 coordinates: .* "
+            r"since, which saved about .* s"
         )
         assert re.search(pattern, gated), gated

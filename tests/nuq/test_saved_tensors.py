@@ -1,4 +1,6 @@
-"""What autograd saves is held packed: once, whatever views of it are saved, and never mistaken for what lay there before."""
+"""What autograd saves is held packed: once, whatever views of it are saved, and never mistaken for what lay there
+before.
+"""
 
 import copy
 import gc
@@ -58,11 +60,18 @@ class Net(nn.Module):
 
 
 class Attention(nn.Module):
-    """An embedding, one attention whose queries, keys and values are strided views, and its plain form with a softmax."""
+    """An embedding, one attention whose queries, keys and values are strided views,
+    and its plain form with a softmax.
+    """
 
     def __init__(self, *, fused: bool) -> None:
         super().__init__()
-        self.tokens, self.inputs, self.out, self.fused = nn.Embedding(11, 16), nn.Linear(16, 48), nn.Linear(16, 11), fused
+        self.tokens, self.inputs, self.out, self.fused = (
+            nn.Embedding(11, 16),
+            nn.Linear(16, 48),
+            nn.Linear(16, 11),
+            fused,
+        )
 
     def forward(self, tokens: Tensor) -> Tensor:
         query, key, value = self.inputs(self.tokens(tokens)).view(*tokens.shape, 3, 4, 4).permute(2, 0, 3, 1, 4)
@@ -74,7 +83,9 @@ class Attention(nn.Module):
 
 
 def images(batch: int = 6) -> Tensor:
-    return torch.randn(batch, 3, 8, 8, generator=torch.Generator().manual_seed(5)).contiguous(memory_format=torch.channels_last)
+    return torch.randn(batch, 3, 8, 8, generator=torch.Generator().manual_seed(5)).contiguous(
+        memory_format=torch.channels_last
+    )
 
 
 def gradients(model: nn.Module, *inputs: Tensor) -> list[Tensor]:
@@ -89,7 +100,9 @@ def net() -> Net:
     return Net().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("make", [net, lambda: Attention(fused=True), lambda: Attention(fused=False)], ids=["net", "fused", "softmax"])
+@pytest.mark.parametrize(
+    "make", [net, lambda: Attention(fused=True), lambda: Attention(fused=False)], ids=["net", "fused", "softmax"]
+)
 def test_an_exact_format_changes_no_gradient(make):
     torch.manual_seed(1)
     model = make()
@@ -111,8 +124,8 @@ def test_each_tensor_is_packed_once_and_parameters_are_not():
     SavedTensors(model, pack, MIN_SIZE)
     model.eval()  # no dropout mask
     out = model(images())
-    # the images, conv1's output, what relu left in place (saved by relu and conv2), the second relu's result (by relu and the pooling),
-    # the pooled one (by layer norm), its result (by up), gelu's input and its result (by out)
+    # the images, conv1's output, what relu left in place (saved by relu and conv2), the second relu's result (by relu
+    # and the pooling), the pooled one (by layer norm), its result (by up), gelu's input and its result (by out)
     wanted = [(6, 3, 8, 8), (6, 8, 8, 8), (6, 8, 8, 8), (6, 8, 8, 8), (6, 32), (6, 32), (6, 64), (6, 64)]
     assert pack.given == wanted and pack.alive == len(wanted)
     out.sum().backward()
@@ -133,7 +146,9 @@ class Sine(torch.autograd.Function):
 
 
 def test_memory_that_is_freed_and_given_out_again_is_packed_again():
-    """Every layer's input is freed as soon as it is packed, and a later one comes to lie at its address, at the same version."""
+    """Every layer's input is freed as soon as it is packed, and a later one comes to lie at its address, at the same
+    version.
+    """
 
     class Chain(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -168,7 +183,12 @@ def test_views_of_other_shapes_share_and_a_change_in_place_does_not():
     SavedTensors(model, pack, MIN_SIZE)
     x = torch.linspace(-1, 1, 100, requires_grad=True)
     out = model(x)
-    assert pack.given == [(100,), (10, 10), (100,), (100,)]  # y; exp's result (also by the product, as a view); the copy; the clone
+    assert pack.given == [
+        (100,),
+        (10, 10),
+        (100,),
+        (100,),
+    ]  # y; exp's result (also by the product, as a view); the copy; the clone
     plain = torch.autograd.grad(Views()(x).sum(), x)[0]
     assert torch.equal(torch.autograd.grad(out.sum(), x)[0], plain)
 
@@ -228,7 +248,9 @@ def interrupt(model: Interrupted, depth: int = 3) -> None:
 
 
 def foreign() -> None:
-    """A computation that is none of a model's; without hooks autograd lets a saved tensor go with its node, and keeps the tensor itself."""
+    """A computation that is none of a model's; without hooks autograd lets a saved tensor go with its node, and keeps
+    the tensor itself.
+    """
     x = torch.ones(100, requires_grad=True)
     for _ in range(6):
         x = x.exp()

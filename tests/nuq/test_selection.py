@@ -1,4 +1,6 @@
-"""Which coordinates are sent: C++ and PyTorch against a plain sort, ties, buckets, thresholds, and what is not finite."""
+"""Which coordinates are sent: C++ and PyTorch against a plain sort, ties, buckets, thresholds,
+and what is not finite.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,14 @@ def test_threads_change_nothing() -> None:
             torch.set_num_threads(threads)
             shares = (Share.of(len(x), 0, 0.01), Share.of(len(x), 100_001, 0.2), Share.of(len(x), 5000, 0.01))
             tops = [selection.top(x, share) for share in shares]
-            found.append([*tops, selection.at_least(x, 2.0), selection.half_of_largest(x, 0), selection.chosen(shares[0], (3, 4), CPU)])
+            found.append(
+                [
+                    *tops,
+                    selection.at_least(x, 2.0),
+                    selection.half_of_largest(x, 0),
+                    selection.chosen(shares[0], (3, 4), CPU),
+                ]
+            )
     finally:
         torch.set_num_threads(before)
     for other in found[1:]:
@@ -106,7 +115,9 @@ def test_threads_change_nothing() -> None:
 @pytest.mark.parametrize("ratio", ["0.001", "0.01", "0.1", "0.3", "0.07", "1"])
 @pytest.mark.parametrize("n", [1, 7, 1000, 10_000_000, 2**31])
 def test_num_kept_is_exact_in_decimals(n: int, ratio: str) -> None:
-    numerator, denominator = (int(ratio.replace(".", "")), 10 ** len(ratio.partition(".")[2])) if "." in ratio else (int(ratio), 1)
+    numerator, denominator = (
+        (int(ratio.replace(".", "")), 10 ** len(ratio.partition(".")[2])) if "." in ratio else (int(ratio), 1)
+    )
     assert selection.num_kept(n, float(ratio)) == max(1, -(-n * numerator // denominator))
     assert selection.num_kept(0, float(ratio)) == 0
 

@@ -82,7 +82,10 @@ def test_either_side_becomes_its_mean():
     x = torch.tensor([1.0, 3.0, 0.0, -2.0, -6.0, 5.0, 7.0, -0.0])
     decoded = onebit(Signs(bucket_size=5)).decode(onebit(Signs(bucket_size=5)).encode(x, KEY))
     assert decoded.tolist() == pytest.approx([4 / 3, 4 / 3, 4 / 3, -4.0, -4.0, 4.0, 4.0, 4.0])
-    assert sign(Sign(bucket_size=4)).decode(sign(Sign(bucket_size=4)).encode(x, KEY)).tolist() == [1.5] * 3 + [-1.5, -4.5] + [4.5] * 3
+    assert (
+        sign(Sign(bucket_size=4)).decode(sign(Sign(bucket_size=4)).encode(x, KEY)).tolist()
+        == [1.5] * 3 + [-1.5, -4.5] + [4.5] * 3
+    )
 
 
 def test_a_zero_bucket_between_others_decodes_to_zeros():

@@ -109,7 +109,9 @@ def test_zeros_do_not_travel(rows: int, share: float) -> None:
 
 def test_bits_of_exact_quantiles() -> None:
     x = heavy(100_000)
-    assert make(rows=0).encode(x, KEY).num_bytes == 28 + 24 + 32 + 4 * 256 + 1 + 100_000  # 8 bits each: quantiles leave nothing to code
+    assert (
+        make(rows=0).encode(x, KEY).num_bytes == 28 + 24 + 32 + 4 * 256 + 1 + 100_000
+    )  # 8 bits each: quantiles leave nothing to code
     assert 8 * make().encode(x, KEY).num_bytes / 1e5 < 4.8 + 0.1
 
 

@@ -80,7 +80,11 @@ def test_threads_change_no_bit():
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
             found.append(
-                [part for x in (normal(1_000_003), normal(500_000).relu()) for part in (*coded(Settings(), x), log2_mean.mean_log2(x))]
+                [
+                    part
+                    for x in (normal(1_000_003), normal(500_000).relu())
+                    for part in (*coded(Settings(), x), log2_mean.mean_log2(x))
+                ]
             )
     finally:
         torch.set_num_threads(before)
@@ -106,7 +110,9 @@ def test_without_masks_no_ratio_exceeds_the_formats_own(share):
             assert torch.equal(masked.body, coded_.body)
 
 
-@pytest.mark.parametrize("x", [INPUTS["relu"], INPUTS["a number and zeros"], INPUTS["not positive"], INPUTS["few zeros"]])
+@pytest.mark.parametrize(
+    "x", [INPUTS["relu"], INPUTS["a number and zeros"], INPUTS["not positive"], INPUTS["few zeros"]]
+)
 def test_zeros_that_have_codes_stay_in_the_tensors_range(x):
     decoded = SmaQ(CODED).decode(SmaQ(CODED).encode(x, KEY))
     assert bool((decoded >= x.min()).all()) and bool((decoded <= x.max()).all())
@@ -144,7 +150,8 @@ def test_many_zeros_are_exact_and_few_cost_no_mask():
 
 
 @pytest.mark.parametrize(
-    "x", [torch.full((70_000,), -2.5), torch.zeros(9), torch.tensor([3e38]), torch.empty(0), INPUTS["a number and zeros"]]
+    "x",
+    [torch.full((70_000,), -2.5), torch.zeros(9), torch.tensor([3e38]), torch.empty(0), INPUTS["a number and zeros"]],
 )
 @pytest.mark.parametrize("samples", [0, 16])
 def test_constants_are_exact(x, samples):

@@ -36,14 +36,19 @@ class Original:
 
     def integral(self, function, a, b):
         near = [p for p in (self.mean + k * self.sigma for k in (-6, -3, 0, 3, 6)) if a < p < b]
-        return integrate.quad(lambda r: function(r) * self.pdf(r), a, b, points=near or None, epsabs=1e-14, limit=200)[0]
+        return integrate.quad(lambda r: function(r) * self.pdf(r), a, b, points=near or None, epsabs=1e-14, limit=200)[
+            0
+        ]
 
     def variance(self, values):
         return sum(self.integral(lambda r, a=a, b=b: (r - a) * (b - r), a, b) for a, b in itertools.pairwise(values))
 
 
 def amq_of_the_original(components, bits, starts):
-    """(p, variance) from 40 steps of rate .7 along Eq. G.3, by the cost of 1 .. p^s alone.  components: of weight, mean and sigma."""
+    """(p, variance) from 40 steps of rate .7 along Eq.
+
+    G.3, by the cost of 1 .. p^s alone.  components: of weight, mean and sigma.
+    """
     s, ends = 2 ** (bits - 1) - 1, []
     for p in starts:
         for _ in range(40):
@@ -70,7 +75,12 @@ def later(previous):
 
 @pytest.mark.parametrize(
     "bits, norm_less, p, variance",
-    [(3, False, 0.263815, 3.76122e-4), (3, True, 0.263859, 3.7622e-4), (4, False, 0.523376, 8.97141e-5), (4, True, 0.54652, 1.10667e-4)],
+    [
+        (3, False, 0.263815, 3.76122e-4),
+        (3, True, 0.263859, 3.7622e-4),
+        (4, False, 0.523376, 8.97141e-5),
+        (4, True, 0.54652, 1.10667e-4),
+    ],
 )
 def test_the_originals_values_at_one_thirty_second(bits, norm_less, p, variance):
     made = update_rules.amq(TruncNorm(0.0, 1 / 32), bits, solver="paper", norm_less=norm_less)
@@ -84,7 +94,9 @@ def test_amq_update_after_update_is_the_originals(norm_less, first, bits, sigmas
     previous, starts = None, first
     for sigma in sigmas:
         p, variance = amq_of_the_original([(1.0, 0.1 * sigma, sigma)], bits, starts)
-        made = update_rules.amq(TruncNorm(0.1 * sigma, sigma), bits, solver="paper", previous=previous, norm_less=norm_less)
+        made = update_rules.amq(
+            TruncNorm(0.1 * sigma, sigma), bits, solver="paper", previous=previous, norm_less=norm_less
+        )
         assert made.p == pytest.approx(p, rel=1e-6)
         assert made.expected_variance == pytest.approx(variance, rel=1e-5)
         previous, starts = made.p, later(p)
@@ -106,7 +118,9 @@ def observed(size):
     return found
 
 
-@pytest.mark.parametrize("settings", [AMQ(bits=4, fit="mixture", weights="norm", solver="paper"), AMQNormal(bits=4, solver="paper")])
+@pytest.mark.parametrize(
+    "settings", [AMQ(bits=4, fit="mixture", weights="norm", solver="paper"), AMQNormal(bits=4, solver="paper")]
+)
 def test_the_best_of_the_update_before_is_a_start_also_after_a_checkpoint(settings):
     law = observed(64).fit(settings.fit, "norm")
     whole, anew = amq(settings), amq(settings)
@@ -116,7 +130,9 @@ def test_the_best_of_the_update_before_is_a_start_also_after_a_checkpoint(settin
     anew.update(observed(64))
     norm_less = settings.fit == "normal"
     assert whole.multiplier == update_rules.amq(law, 4, solver="paper", previous=before, norm_less=norm_less).p
-    assert anew.multiplier == update_rules.amq(law, 4, solver="paper", norm_less=norm_less).p  # the levels of its first day are no update's
+    assert (
+        anew.multiplier == update_rules.amq(law, 4, solver="paper", norm_less=norm_less).p
+    )  # the levels of its first day are no update's
     assert whole.multiplier != pytest.approx(anew.multiplier, rel=1e-3)
     resumed = amq(settings)
     resumed.load_state_dict(kept)
@@ -125,12 +141,16 @@ def test_the_best_of_the_update_before_is_a_start_also_after_a_checkpoint(settin
 
 
 def alq_g_of_the_original(sigma, start, num_sweeps=30):
-    """One level after another: a step of rate .1, at most half the smaller gap.  start: all levels, or 0 and the positive ones."""
+    """One level after another: a step of rate .1, at most half the smaller gap.  start: all levels, or 0 and the
+    positive ones.
+    """
     law, x = Original(0.0, sigma), list(start)
     for _ in range(num_sweeps):
         for i in range(1, len(x) - 1):
             left, right = x[i - 1], x[i + 1]
-            gradient = law.integral(lambda r, left=left: r - left, left, x[i]) + law.integral(lambda r, right=right: r - right, x[i], right)
+            gradient = law.integral(lambda r, left=left: r - left, left, x[i]) + law.integral(
+                lambda r, right=right: r - right, x[i], right
+            )
             x[i] -= np.sign(gradient) * min(abs(0.1 * gradient), (x[i] - left) / 2, (right - x[i]) / 2)
     return np.array(x)
 

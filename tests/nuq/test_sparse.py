@@ -60,7 +60,10 @@ def test_randomk_scales_by_the_share_that_travels(size: int) -> None:
     back = through(method, torch.ones(130))
     expected = [64.0, 64.0, 2.0] if size else [65.0, 65.0]  # k of a bucket is rounded up: 130 .01 = 2, 64 .01 = 1
     assert back[back != 0].tolist() == expected
-    assert set(through(make("randomk", ratio=0.01, bucket_size=size, scaled=False), torch.ones(130)).tolist()) == {0.0, 1.0}
+    assert set(through(make("randomk", ratio=0.01, bucket_size=size, scaled=False), torch.ones(130)).tolist()) == {
+        0.0,
+        1.0,
+    }
 
 
 def test_scaling_that_overflows_is_an_error() -> None:
@@ -70,7 +73,9 @@ def test_scaling_that_overflows_is_an_error() -> None:
 
 def test_thresholdv_is_about_magnitudes() -> None:
     method = make("thresholdv", threshold=0.5)
-    assert not through(method, -torch.rand(100, generator=torch.Generator().manual_seed(0)) * 0.49).any()  # GRACE's sends all of these
+    assert not through(
+        method, -torch.rand(100, generator=torch.Generator().manual_seed(0)) * 0.49
+    ).any()  # GRACE's sends all of these
     x = torch.tensor([0.5, -0.5, 0.499, 2.0, -3.0])
     assert through(method, x).tolist() == [0.5, -0.5, 0.0, 2.0, -3.0]
     assert torch.equal(through(make("thresholdv", threshold=0.0), x), x)
@@ -105,10 +110,16 @@ def test_bytes(values: str, size: int) -> None:
     for form, indices in (("int32", 1 + 4 * k), ("bitmap", 1 + 1250)):
         method = make("topk", ratio=0.01, values=values, indices=form)
         assert method.exact_bytes
-        assert method.encode(x, KEY).num_bytes == method.message_bytes(10_000) == HEADER_BYTES + 5 + scale + size * k + indices
+        assert (
+            method.encode(x, KEY).num_bytes
+            == method.message_bytes(10_000)
+            == HEADER_BYTES + 5 + scale + size * k + indices
+        )
     auto = make("topk", ratio=0.01, values=values)
     assert not auto.exact_bytes
-    assert auto.encode(x, KEY).num_bytes < HEADER_BYTES + 5 + scale + size * k + 1.1 * k + 4 <= auto.message_bytes(10_000)
+    assert (
+        auto.encode(x, KEY).num_bytes < HEADER_BYTES + 5 + scale + size * k + 1.1 * k + 4 <= auto.message_bytes(10_000)
+    )
 
 
 def test_all_of_them_need_no_places() -> None:
@@ -150,7 +161,14 @@ def test_the_library_and_pytorch_send_the_same_bytes(monkeypatch: pytest.MonkeyP
     from nuq import native as cpu
 
     x = heavy(5000).view(50, 100)
-    cases = [("topk", {}), ("topk", {"bucket_size": 64}), ("randomk", {}), ("adaptive_threshold", {}), ("dgc", {}), ("thresholdv", {})]
+    cases = [
+        ("topk", {}),
+        ("topk", {"bucket_size": 64}),
+        ("randomk", {}),
+        ("adaptive_threshold", {}),
+        ("dgc", {}),
+        ("thresholdv", {}),
+    ]
     native = [make(name, **given).encode(x, KEY).to_bytes() for name, given in cases]
     monkeypatch.setattr(cpu, "library", lambda: None)
     for (name, given), data in zip(cases, native, strict=True):
@@ -163,7 +181,8 @@ def _keyed(k: int, n: int, size: int, each: int) -> Message:
 
 
 @pytest.mark.parametrize(
-    "k, n, size, each", [(2, 10, 0, 2), (2, 10, 10, 0), (2, 10, 10, 1), (2, 10, 10, 3), (4, 10, 5, 1), (9, 10, 4, 2), (0, 10, 10, 0)]
+    "k, n, size, each",
+    [(2, 10, 0, 2), (2, 10, 10, 0), (2, 10, 10, 1), (2, 10, 10, 3), (4, 10, 5, 1), (9, 10, 4, 2), (0, 10, 10, 0)],
 )
 def test_keyed_places_that_cannot_be(k: int, n: int, size: int, each: int) -> None:
     with pytest.raises(MessageError, match="damaged"):

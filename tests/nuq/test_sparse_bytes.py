@@ -1,4 +1,6 @@
-"""Any sparse message of any size: its bytes give back its indices and values, and no other form of its indices would be shorter."""
+"""Any sparse message of any size: its bytes give back its indices and values, and no other form of its indices would be
+shorter.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def indices(draw: st.DrawFn) -> tuple[torch.Tensor, int]:
 @settings(max_examples=60)
 @given(indices())
 def test_auto_is_the_shortest_of_all_forms(of: tuple[torch.Tensor, int]) -> None:
-    """Against every form written out; rANS is chosen by an estimate, so it may be missed by a little, and is not tried for a few gaps."""
+    """Against every form written out; rANS is chosen by an estimate, so it may be missed by a little, and is not tried
+    for a few gaps.
+    """
     where, n = of
     gaps = index_coding._gaps(where.numpy())
     sizes = {
@@ -116,7 +120,12 @@ def test_any_message_gives_back_its_places_and_values(of: tuple[str, dict[str, A
         largest = float(x.abs().max()) if x.numel() else 0.0
         allowed = x[where].abs() * 2.0**-11 + largest * 2.0**-38 if half else torch.zeros(len(where))
         assert bool(((decoded[where] - x[where]).abs() <= allowed).all())
-    fixed = HEADER_BYTES + HEAD + (SCALE if given["values"] == "fp16" else 0) + (2 if given["values"] == "fp16" else 4) * len(where)
+    fixed = (
+        HEADER_BYTES
+        + HEAD
+        + (SCALE if given["values"] == "fp16" else 0)
+        + (2 if given["values"] == "fp16" else 4) * len(where)
+    )
     coded = data.numel() - fixed - (KEYED if name == "randomk" and data.numel() > fixed else 0)
     assert 0 <= coded <= (0 if name == "randomk" else index_coding.bound(len(where), x.numel(), given["indices"]))
     assert data.numel() <= method.message_bytes(x.numel())
@@ -127,7 +136,9 @@ def test_any_message_gives_back_its_places_and_values(of: tuple[str, dict[str, A
 @settings(max_examples=60)
 @given(messages(), st.integers(0, 10**6))
 def test_any_changed_byte_is_noticed(of: tuple[str, dict[str, Any], torch.Tensor], seed: int) -> None:
-    """By the checksum; a body changed behind its back is an error or a vector of the right length, never an error of another kind."""
+    """By the checksum; a body changed behind its back is an error or a vector of the right length, never an error of
+    another kind.
+    """
     name, given, x = of
     message = make(name, **given).encode(x, Key(1, 2, 3, "x"))
     rng = np.random.default_rng(seed)

@@ -56,7 +56,9 @@ def test_every_coordinate_falls_into_its_bin():
     """Found by the bits of a float32; here by comparison with the edges."""
     edges = bin_edges()
     inner = edges[1:-1].astype(np.float32)
-    r = np.concatenate([inner, np.nextafter(inner, np.float32(0)), [-1, 1, 0, 1e-30], np.random.default_rng(0).uniform(-1, 1, 1000)])
+    r = np.concatenate(
+        [inner, np.nextafter(inner, np.float32(0)), [-1, 1, 0, 1e-30], np.random.default_rng(0).uniform(-1, 1, 1000)]
+    )
     r = r.astype(np.float32)
     for value, where in zip(r, [_histogram(np.array([v]), np.ones(1))[0].argmax() for v in r], strict=True):
         assert edges[where] <= value <= edges[where + 1]

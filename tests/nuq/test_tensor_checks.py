@@ -66,7 +66,12 @@ def test_what_is_no_model_or_not_its_optimizer() -> None:
 
 def test_moments_that_are_not_there_or_must_not_be_rounded() -> None:
     model = linear()
-    refused(model, sgd(model, momentum=0), "moments='smaq': has no effect where SGD with momentum=0 keeps none", moments="smaq")
+    refused(
+        model,
+        sgd(model, momentum=0),
+        "moments='smaq': has no effect where SGD with momentum=0 keeps none",
+        moments="smaq",
+    )
     centered = torch.optim.RMSprop(model.parameters(), centered=True)
     refused(model, centered, "centered RMSprop takes the root of a difference of two moments", moments="bf16")
     nuq.CompressedTraining(model, centered, weights="bf16")
@@ -75,7 +80,12 @@ def test_moments_that_are_not_there_or_must_not_be_rounded() -> None:
 def test_an_optimizer_whose_step_computes_the_gradients() -> None:
     model = linear()
     for kind in ALL:
-        refused(model, torch.optim.LBFGS(model.parameters()), "the optimizer is LBFGS, whose step computes gradients", **{kind: "smaq"})
+        refused(
+            model,
+            torch.optim.LBFGS(model.parameters()),
+            "the optimizer is LBFGS, whose step computes gradients",
+            **{kind: "smaq"},
+        )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +96,10 @@ def test_an_optimizer_whose_step_computes_the_gradients() -> None:
 def test_means_that_outlive_what_they_are_divided_by(kind: Any, betas: tuple[float, float], rule: str) -> None:
     model = linear()
     refused(
-        model, kind(model.parameters(), betas=betas), f"let a mean outlive the moment that it is divided by; legal: {rule}", moments="smaq"
+        model,
+        kind(model.parameters(), betas=betas),
+        f"let a mean outlive the moment that it is divided by; legal: {rule}",
+        moments="smaq",
     )
     nuq.CompressedTraining(model, kind(model.parameters(), betas=betas), moments="bf16")
 
@@ -98,7 +111,11 @@ def loaded(optimizer: torch.optim.Optimizer) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [lambda optimizer: optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(3))], "betas": (0.99, 0.5)}), loaded]
+    "change",
+    [
+        lambda optimizer: optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(3))], "betas": (0.99, 0.5)}),
+        loaded,
+    ],
 )
 def test_groups_that_come_later(change: Any) -> None:
     model = linear()
@@ -119,7 +136,13 @@ def test_groups_that_come_later(change: Any) -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_a_float32_copy_of_what_the_optimizer_computes_in_half_precision(dtype: torch.dtype) -> None:
     model = linear(dtype)
-    refused(model, sgd(model), f"master=True: 'weight' is of {dtype}, in which the optimizer computes", weights="smaq", master=True)
+    refused(
+        model,
+        sgd(model),
+        f"master=True: 'weight' is of {dtype}, in which the optimizer computes",
+        weights="smaq",
+        master=True,
+    )
     nuq.CompressedTraining(model, sgd(model), weights="smaq")
 
 
@@ -127,7 +150,9 @@ def test_models_inside_each_other() -> None:
     inner = nn.Sequential(linear())
     outer = nn.Sequential(inner, linear())
     compressed = nuq.CompressedTraining(inner, activation_gradients="smaq")
-    with pytest.raises(ValueError, match="a Sequential inside this model is compressed already: attach once, to the outer one"):
+    with pytest.raises(
+        ValueError, match="a Sequential inside this model is compressed already: attach once, to the outer one"
+    ):
         nuq.CompressedTraining(outer, activation_gradients="smaq")
     compressed.remove()
     nuq.CompressedTraining(outer, activation_gradients="smaq")
@@ -148,8 +173,14 @@ def test_models_inside_each_other() -> None:
             lambda saved: saved | {"formats": {"weights": "bf16"}},
             "saved with formats={'weights': 'bf16'}, and formats={'weights': 'smaq'} here",
         ),
-        (lambda saved: saved | {"masters": {"conv.weight": torch.zeros(3)}}, "the optimizer here has no parameter 'conv.weight'"),
-        (lambda saved: saved | {"masters": {"out.weight": torch.zeros(3)}}, "'out.weight' is (3,) there, and (4, 256) here"),
+        (
+            lambda saved: saved | {"masters": {"conv.weight": torch.zeros(3)}},
+            "the optimizer here has no parameter 'conv.weight'",
+        ),
+        (
+            lambda saved: saved | {"masters": {"out.weight": torch.zeros(3)}},
+            "'out.weight' is (3,) there, and (4, 256) here",
+        ),
         (
             lambda saved: saved | {"masters": {name: value.half() for name, value in saved["masters"].items()}},
             "is of torch.float16: must be of the parameter's type, torch.float32",

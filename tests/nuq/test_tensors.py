@@ -1,4 +1,6 @@
-"""Quantized training as a library: each kind goes through its format, once, with keyed roundings, and can be taken off again."""
+"""Quantized training as a library: each kind goes through its format, once, with keyed roundings, and can be taken off
+again.
+"""
 
 import copy
 from typing import Any
@@ -21,7 +23,9 @@ SIZE = 100
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.body = nn.Sequential(nn.Conv2d(1, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.Conv2d(8, 16, 3), nn.Tanh())
+        self.body = nn.Sequential(
+            nn.Conv2d(1, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.Conv2d(8, 16, 3), nn.Tanh()
+        )
         self.out = nn.Linear(16 * 16, 4)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -103,7 +107,9 @@ def test_another_worker_rounds_passes_otherwise_and_the_rest_alike():
         return weights(model)
 
     for kind, spec in ALL.items():
-        assert (one(0, **{kind: spec}) == one(1, **{kind: spec})) == (kind not in ("activations", "activation_gradients")), kind
+        assert (one(0, **{kind: spec}) == one(1, **{kind: spec})) == (
+            kind not in ("activations", "activation_gradients")
+        ), kind
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -194,7 +200,9 @@ def test_what_is_not_finite_passes_through_passes_and_stops_the_step():
     x[0] = float("inf")
     F.cross_entropy(model(x), y).backward()
     gradient = model.out.weight.grad
-    assert gradient is not None and not bool(torch.isfinite(gradient).all())  # as without us: loss scaling may skip the step
+    assert gradient is not None and not bool(
+        torch.isfinite(gradient).all()
+    )  # as without us: loss scaling may skip the step
     compressed.remove()
     model, optimizer, _ = setup(gradients="smaq")
     model(x).sum().backward()

@@ -1,4 +1,6 @@
-"""What people do with a model and an optimizer while their training is compressed: copies, changes from outside, several models."""
+"""What people do with a model and an optimizer while their training is compressed: copies, changes from outside,
+several models.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class InPlace(nn.Module):
 def test_changes_in_place_that_the_backward_pass_needs_to_see_are_errors() -> None:
     model = InPlace()
     nuq.CompressedTraining(model, activations="smaq")
-    with pytest.raises(RuntimeError, match=r"a tensor of shape \(2, 4\) that the backward pass needs was changed in place"):
+    with pytest.raises(
+        RuntimeError, match=r"a tensor of shape \(2, 4\) that the backward pass needs was changed in place"
+    ):
         model(torch.randn(2, 4)).sum().backward()
     model, _, _ = setup(activations="smaq")
     loss = model(data()[0]).sum()
@@ -121,14 +125,18 @@ def test_ratios_are_against_float32_whatever_the_models_type() -> None:
 def test_layers_that_hand_on_what_they_are_given_round_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
     packs: list[int] = []
     pack = Format.pack
-    monkeypatch.setattr(Format, "pack", lambda self, tensor, key: packs.append(tensor.numel()) or pack(self, tensor, key))
+    monkeypatch.setattr(
+        Format, "pack", lambda self, tensor, key: packs.append(tensor.numel()) or pack(self, tensor, key)
+    )
     model = nn.Sequential(nn.Linear(32, 64), nn.Flatten(), nn.Dropout(0.5).eval(), nn.Linear(64, 2))
     nuq.CompressedTraining(model, activation_gradients="smaq", min_size=SIZE)
     model(torch.randn(16, 32)).sum().backward()
     assert packs == [16 * 64]
 
 
-@pytest.mark.parametrize(("spec", "dtype"), [("bf16", torch.float16), ("natural", torch.float16), ("nnw_bdi", torch.bfloat16)])
+@pytest.mark.parametrize(
+    ("spec", "dtype"), [("bf16", torch.float16), ("natural", torch.float16), ("nnw_bdi", torch.bfloat16)]
+)
 def test_what_is_finite_stays_finite(spec: str, dtype: torch.dtype) -> None:
     most = torch.finfo(dtype).max
     tensor = torch.tensor([most, -most, most / 3, 1.0] * 64, dtype=dtype)
@@ -167,7 +175,9 @@ def test_a_penalty_on_gradients_reaches_all_parameters() -> None:
     assert torch.allclose(norms[0], norms[1], rtol=0.05)
 
 
-def fused_steps(scale: float | None, steps: int, **formats: str) -> tuple[Any, torch.optim.Optimizer, nuq.CompressedTraining]:
+def fused_steps(
+    scale: float | None, steps: int, **formats: str
+) -> tuple[Any, torch.optim.Optimizer, nuq.CompressedTraining]:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
@@ -203,7 +213,11 @@ def test_a_fused_optimizers_step_that_overflows_is_skipped() -> None:
     after = (model.state_dict(), optimizer.state_dict(), compressed.state_dict())
     assert before[2] == after[2]
     assert all(torch.equal(value, after[0][name]) for name, value in before[0].items())
-    moments = [(value, after[1]["state"][number][key]) for number, state in before[1]["state"].items() for key, value in state.items()]
+    moments = [
+        (value, after[1]["state"][number][key])
+        for number, state in before[1]["state"].items()
+        for key, value in state.items()
+    ]
     assert len(moments) == 12 and all(torch.equal(one, other) for one, other in moments)
 
 
@@ -227,7 +241,10 @@ def test_passes_beside_the_models_own_forward_are_warned_of_once() -> None:
         model.encode(torch.randn(8, 16)).sum().backward()
         optimizer.step()
 
-    with pytest.warns(UserWarning, match=r"activations='smaq': none was packed in the first step; .* call the module that you attach to"):
+    with pytest.warns(
+        UserWarning,
+        match=r"activations='smaq': none was packed in the first step; .* call the module that you attach to",
+    ):
         step()
     step()
 
@@ -241,13 +258,18 @@ def test_passes_beside_the_models_own_forward_are_warned_of_once() -> None:
         ("moments", torch.optim.Adafactor, 16),  # a matrix's second moments are kept as a row and a column
     ],
 )
-def test_formats_that_pack_nothing_are_warned_of_once_in_the_first_step_with_gradients(kind: str, make: Any, min_size: int) -> None:
+def test_formats_that_pack_nothing_are_warned_of_once_in_the_first_step_with_gradients(
+    kind: str, make: Any, min_size: int
+) -> None:
     model = nn.Linear(32, 16, bias=False)
     optimizer = make(model.parameters(), lr=0.1)
     nuq.CompressedTraining(model, optimizer, **{kind: "smaq"}, min_size=min_size)
     optimizer.step()
     model(torch.randn(8, 32)).sum().backward()
-    with pytest.warns(UserWarning, match=rf"{kind}='smaq': none was packed in the first step; .* min_size={min_size} coordinates or more$"):
+    with pytest.warns(
+        UserWarning,
+        match=rf"{kind}='smaq': none was packed in the first step; .* min_size={min_size} coordinates or more$",
+    ):
         optimizer.step()
     optimizer.step()
 

@@ -27,7 +27,9 @@ def dies(group, collective, victim, how):
     """DDP trains; the victim goes between two steps, or in the middle of one."""
     rank, calls = dist.get_rank(group), 0
     given: dict[str, Any] = {"per_machine": 2} if collective == "hierarchical" else {}
-    model, state = hooked(group, net(), method="qsgdinf", collective=collective, ddp={"bucket_cap_mb": 0.002}, timeout_s=SILENT_S, **given)
+    model, state = hooked(
+        group, net(), method="qsgdinf", collective=collective, ddp={"bucket_cap_mb": 0.002}, timeout_s=SILENT_S, **given
+    )
     mean = state._collective.mean
 
     def deadly(*arguments):
@@ -71,7 +73,9 @@ def test_the_others_name_the_rank_that_is_lost(collective, world, victim, how):
     group.start()
     try:
         started = time.monotonic()
-        outcomes = group.outcomes(dies, collective, victim, how, timeout_s=40, without=(victim,) if how != "dies" else ())
+        outcomes = group.outcomes(
+            dies, collective, victim, how, timeout_s=40, without=(victim,) if how != "dies" else ()
+        )
         assert time.monotonic() - started < 30
         if how == "dies":
             assert outcomes[victim].exit_code == 7
@@ -102,9 +106,18 @@ def stops_between(group):
     ("missed", "lost"),
     [
         ({0: "1 is gone", 2: "1 is gone"}, "1 is gone"),
-        ({0: "1 did not answer in time", 2: "0 is gone"}, "1 did not answer in time"),  # 0 gave up on 1, 2 lost sight of 0
-        ({0: "1 did not answer in time", 1: "2 did not answer in time"}, "2 did not answer in time"),  # a chain of waits
-        ({0: "2 did not answer in time", 1: "2 did not answer in time", 2: "0 is gone"}, "2 did not answer in time"),  # 2 was late
+        (
+            {0: "1 did not answer in time", 2: "0 is gone"},
+            "1 did not answer in time",
+        ),  # 0 gave up on 1, 2 lost sight of 0
+        (
+            {0: "1 did not answer in time", 1: "2 did not answer in time"},
+            "2 did not answer in time",
+        ),  # a chain of waits
+        (
+            {0: "2 did not answer in time", 1: "2 did not answer in time", 2: "0 is gone"},
+            "2 did not answer in time",
+        ),  # 2 was late
         ({0: "1 is gone", 1: "0 did not answer in time"}, "0 did not answer in time"),  # 0 was late
     ],
 )
@@ -148,7 +161,12 @@ def test_the_others_end_with_an_error_of_their_own(apart_s):
 
     With time between them, the last rank waits for the first when rank 1 ends, and the first cannot even begin.
     """
-    environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "3", "OMP_NUM_THREADS": "1"}
+    environment = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "WORLD_SIZE": "3",
+        "OMP_NUM_THREADS": "1",
+    }
     started = [
         subprocess.Popen(
             [sys.executable, "-c", SCRIPT, str(apart_s)],
@@ -190,7 +208,12 @@ for step in range(3):
 
 @pytest.mark.parametrize("collective", ["gather", "server"])
 def test_a_rank_that_comes_after_all_have_gone_names_itself(collective):
-    environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+    environment = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "WORLD_SIZE": "2",
+        "OMP_NUM_THREADS": "1",
+    }
     started = [
         subprocess.Popen(
             [sys.executable, "-c", LATE, collective],
@@ -227,7 +250,8 @@ def swaps(group):
     words = ["", "ä" * 300, "three", "x"][:world]
     assert [text.strip() for text in transport.texts(words[rank], "control")] == words
     posted = [
-        transport.post({other: torch.tensor([n], dtype=torch.uint8) for other in others}, dict.fromkeys(others, 1), "m") for n in range(9)
+        transport.post({other: torch.tensor([n], dtype=torch.uint8) for other in others}, dict.fromkeys(others, 1), "m")
+        for n in range(9)
     ]
     for number in reversed(range(9)):  # in any order
         assert all(int(data) == number for data in posted[number].wait().values())

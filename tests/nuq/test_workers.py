@@ -13,7 +13,12 @@ def test_parts_that_lie_together_are_joined_without_a_copy():
 
 def test_parts_that_do_not_are_copied_in_order():
     flat = torch.arange(20.0)
-    for parts in ([flat[8:], flat[:8]], [flat[:8], flat[9:]], [flat[:12].view(3, 4).T, flat[12:]], [flat[:8], flat[8:].clone()]):
+    for parts in (
+        [flat[8:], flat[:8]],
+        [flat[:8], flat[9:]],
+        [flat[:12].view(3, 4).T, flat[12:]],
+        [flat[:8], flat[8:].clone()],
+    ):
         vector = joined(parts)
         assert torch.equal(vector, torch.cat([part.reshape(-1) for part in parts]))
         assert vector.data_ptr() != flat.data_ptr()

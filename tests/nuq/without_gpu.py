@@ -1,7 +1,7 @@
 """How GPU kernels are tested without a GPU: in Triton's interpreter, and by the machine code that they compile to.
 
-Interpreted kernels need ``TRITON_INTERPRET=1`` before Triton is first imported, so they run in a process of their own: a test file as a
-program, which prints what differed.
+Interpreted kernels need ``TRITON_INTERPRET=1`` before Triton is first imported, so they run in a process of their own:
+a test file as a program, which prints what differed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,14 @@ FORBIDDEN = ("fma.rn.f32", "fma.rn.f64", "div.full", "div.approx", "sqrt.approx"
 
 
 def interpreted(file: str) -> dict[str, str]:
-    """From the name of every case that went wrong to what it did, as the file prints them when it is run with interpreted kernels."""
+    """From the name of every case that went wrong to what it did, as the file prints them when it is run with
+    interpreted kernels.
+    """
     pytest.importorskip("triton", reason="Triton is not installed: no interpreter")
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-W", "error", file], cwd=ROOT, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", file], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -55,7 +59,9 @@ class Recorder:
             constants = {name: settings[name] for name in self.kernel.arg_names if name in settings}
             options = {name: value for name, value in settings.items() if name not in constants}
             aligned = {
-                (i,): [["tt.divisibility", 16]] for i, name in enumerate(self.kernel.arg_names) if types.get(name, "").startswith("*")
+                (i,): [["tt.divisibility", 16]]
+                for i, name in enumerate(self.kernel.arg_names)
+                if types.get(name, "").startswith("*")
             }
             source = ASTSource(self.kernel, {**types, **dict.fromkeys(constants, "constexpr")}, constants, aligned)
             yield triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
@@ -94,7 +100,9 @@ def check_machine_code(recorders: list[Recorder], architecture: int) -> None:
         assert not [word for word in FORBIDDEN if word in ptx]
         spilled, machine_code = disassembled(kernel.asm["cubin"])
         assert spilled == 0
-        if "div.rn" not in ptx and "sqrt.rn" not in ptx:  # those are sequences with fused steps, correctly rounded in the end
+        if (
+            "div.rn" not in ptx and "sqrt.rn" not in ptx
+        ):  # those are sequences with fused steps, correctly rounded in the end
             assert not re.findall(r"\b[DF]FMA\b", machine_code)
 
 

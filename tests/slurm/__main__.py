@@ -15,9 +15,15 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.slurm", description=__doc__)
     parser.add_argument("action", choices=["up", "down"])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--no-accounting", action="store_true", help="no MariaDB and slurmdbd: sacct says that it is disabled")
     parser.add_argument(
-        "--requeue-delay", type=int, default=5, metavar="S", help="seconds that a requeued job waits (5; 120 on most clusters)"
+        "--no-accounting", action="store_true", help="no MariaDB and slurmdbd: sacct says that it is disabled"
+    )
+    parser.add_argument(
+        "--requeue-delay",
+        type=int,
+        default=5,
+        metavar="S",
+        help="seconds that a requeued job waits (5; 120 on most clusters)",
     )
     chosen = parser.parse_args(words)
     if chosen.action == "down":

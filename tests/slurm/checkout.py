@@ -1,4 +1,6 @@
-"""Checkouts for the scenarios: the real grid_run.py over a stand-in main.py, or a copy of the tree with the real one."""
+"""Checkouts for the scenarios: the real grid_run.py over a stand-in main.py,
+or a copy of the tree with the real one.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,11 @@ from tests.slurm.cluster import Slurm
 ROOT = Path(__file__).parents[2]
 OVER = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"}
 
-# What a run does is in runs/behaviour.json: seed -> the words of its attempts, of which the last is repeated.
-#   ok: done at once      fail: a traceback      deaf: wait, and ignore every warning
-#   late: as ok, and its last word is not seen before the test renames "late" to status.json
-#   eats: takes 20 MB more every .2 s, tells how much it has, and never ends
-#   wait: done once runs/go or runs/go-<seed> exists, checkpointed (75) at USR2 and TERM
-# It ends with 4 where another process has its folder.  Every start and every end is a line of runs/history: what happened, whatever the
-# states say.
+# What a run does is in runs/behaviour.json: seed -> the words of its attempts, of which the last is repeated.  ok: done
+# at once      fail: a traceback      deaf: wait, and ignore every warning late: as ok, and its last word is not seen
+# before the test renames "late" to status.json eats: takes 20 MB more every .2 s, tells how much it has, and never ends
+# wait: done once runs/go or runs/go-<seed> exists, checkpointed (75) at USR2 and TERM It ends with 4 where another
+# process has its folder.  Every start and every end is a line of runs/history: what happened, whatever the states say.
 MAIN = """
 import fcntl, json, os, signal, sys, time
 
@@ -164,7 +164,9 @@ class Checkout:
 
     def call(self, *words: str, hours_later: float = 0) -> Done:
         """``grid_run.py`` with these words, now or by a clock that is ahead."""
-        return self.shell(*(self.command(*words) if not hours_later else [sys.executable, "-c", LATER, str(hours_later), *words]))
+        return self.shell(
+            *(self.command(*words) if not hours_later else [sys.executable, "-c", LATER, str(hours_later), *words])
+        )
 
     def command(self, *words: str) -> list[str]:
         """The command line of ``grid_run.py``."""
@@ -173,7 +175,13 @@ class Checkout:
     def shell(self, *command: str) -> Done:
         """Any command, as the user of this checkout."""
         done = subprocess.run(
-            command, cwd=self.root, env=self.environ, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+            command,
+            cwd=self.root,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
         return Done(done.returncode, done.stdout + done.stderr, done.stderr)
 
@@ -205,7 +213,9 @@ class Checkout:
 
     def records(self) -> list[dict]:
         """The submissions on record, oldest first."""
-        return [json.loads(path.read_text()) for path in sorted((self.root / "jobs/sweeps").glob("*/*/submission.json"))]
+        return [
+            json.loads(path.read_text()) for path in sorted((self.root / "jobs/sweeps").glob("*/*/submission.json"))
+        ]
 
     def ids(self) -> list[str]:
         """The ids of all arrays on record."""
@@ -257,15 +267,21 @@ class Checkout:
 
     def wait_for_starts(self, seeds: Mapping[int, int] | int, timeout_s: float = 60) -> None:
         """Wait until these seeds were started so often each; a number: so many starts in all."""
-        self.slurm.wait_until(lambda: (self.starts().total() if isinstance(seeds, int) else self.starts()) == seeds, timeout_s)
+        self.slurm.wait_until(
+            lambda: (self.starts().total() if isinstance(seeds, int) else self.starts()) == seeds, timeout_s
+        )
 
     def wait_until_over(self, timeout_s: float = 60) -> None:
         """Wait until SLURM has nothing of this checkout's left."""
         self.slurm.wait_until(lambda: set(queued(self.slurm, *self.ids()).values()) <= OVER, timeout_s, 0.5)
 
 
-def stand_in(root: Path, slurm: Slurm, seeds: int, behaviour: Mapping[int, str] | None = None, site: str = SITE) -> Checkout:
-    """A checkout whose sweep ``some`` has one setting and so many seeds, and whose main.py does as it is told (see ``behave``)."""
+def stand_in(
+    root: Path, slurm: Slurm, seeds: int, behaviour: Mapping[int, str] | None = None, site: str = SITE
+) -> Checkout:
+    """A checkout whose sweep ``some`` has one setting and so many seeds, and whose main.py does as it is told (see
+    ``behave``).
+    """
     root.mkdir(parents=True)
     (root / "grid_run.py").symlink_to(ROOT / "grid_run.py")
     (root / "main.py").write_text(MAIN)
@@ -282,12 +298,7 @@ def whole(root: Path, slurm: Slurm, sweeps: str, name: str, site: str = SITE) ->
     """A copy of the tree, real main.py included, with a sweep of its own."""
     ignored = shutil.ignore_patterns("__pycache__")
     root.mkdir(parents=True)
-    for part in (
-        "args.py",
-        "grid_run.py",
-        "main.py",
-        "constraints.txt",
-    ):
+    for part in ("args.py", "grid_run.py", "main.py", "constraints.txt"):
         shutil.copy2(ROOT / part, root / part)
     for part in ("files", "settings", "grid", "nuq", "train"):
         shutil.copytree(ROOT / part, root / part, ignore=ignored)

@@ -1,8 +1,8 @@
 """A throw-away SLURM on this machine: munge, slurmctld, two slurmd and, on request, accounting (MariaDB and slurmdbd).
 
-Everything lives in one folder with ports, sockets and keys of its own; ``/etc/slurm`` and servers that already run are not touched.
-Root is needed, and Debian's packages (``install.sh`` beside this file).  What it offers: nodes n1 and n2 with 8 CPUs, 64 GB and 2 GPUs
-each (pretended: nothing is bound), and the partitions of ``PARTITIONS``.
+Everything lives in one folder with ports, sockets and keys of its own; ``/etc/slurm`` and servers that already run are
+not touched.  Root is needed, and Debian's packages (``install.sh`` beside this file).  What it offers: nodes n1 and n2
+with 8 CPUs, 64 GB and 2 GPUs each (pretended: nothing is bound), and the partitions of ``PARTITIONS``.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ NODES = ("n1", "n2")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
 ACCOUNTING_PROGRAMS = ("slurmdbd", "mariadbd", "mariadb-install-db", "mariadb", "sacctmgr")
 
-# Jobs of `high` displace jobs of `low`: SIGTERM to the steps at once and to the batch shell after GraceTime seconds, SIGKILL after
-# KillWait more, then back into the queue.
+# Jobs of `high` displace jobs of `low`: SIGTERM to the steps at once and to the batch shell after GraceTime seconds,
+# SIGKILL after KillWait more, then back into the queue.
 PARTITIONS = """\
 PartitionName=p100 Nodes=ALL Default=YES PriorityTier=5 PreemptMode=OFF
 PartitionName=cpu Nodes=ALL PriorityTier=5 PreemptMode=OFF
@@ -36,8 +36,8 @@ PartitionName=low Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE GraceTime=6
 PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF
 """
 
-# Without cgroups SLURM itself samples the memory of jobs, every 30 s or as --acctg-freq has it, and kills what has too much.
-# cred_expire is also how long a requeued job waits before it may start again: 120 s unless it is named.
+# Without cgroups SLURM itself samples the memory of jobs, every 30 s or as --acctg-freq has it, and kills what has too
+# much.  cred_expire is also how long a requeued job waits before it may start again: 120 s unless it is named.
 SLURM_CONF = """\
 ClusterName=throwaway
 SlurmctldHost={host}(127.0.0.1)
@@ -120,7 +120,9 @@ class Slurm:
 
     def run(self, *command: str, check: bool = True, cwd: Path | None = None, timeout_s: float = 60) -> str:
         """The standard output of a command; a failed one is a ClusterError unless ``check`` is off."""
-        done = subprocess.run(command, env=self.environ, cwd=cwd, capture_output=True, text=True, timeout=timeout_s, check=False)
+        done = subprocess.run(
+            command, env=self.environ, cwd=cwd, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
         if check and done.returncode:
             raise ClusterError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip()}")
         return done.stdout
@@ -156,7 +158,9 @@ class Slurm:
         self._stop("slurmctld")
 
     def restart_controller(self, anew: bool = False, **settings: int) -> None:
-        """Stop and start slurmctld with other settings (MaxJobCount=10); ``anew``: it has forgotten all jobs, and ids begin with 1."""
+        """Stop and start slurmctld with other settings (MaxJobCount=10); ``anew``: it has forgotten all jobs, and ids
+        begin with 1.
+        """
         self._stop("slurmctld")
         conf = self.folder / "slurm.conf"
         kept = [line for line in conf.read_text().splitlines() if line.partition("=")[0] not in settings]
@@ -172,15 +176,24 @@ class Slurm:
         """Start the slurmd of a node and wait until jobs can start there."""
         self._start(f"slurmd-{node}", "slurmd", "-D", "-N", node)
         ready = {"idle", "mixed", "allocated", "completing"}
-        self.wait_until(lambda: self.run("sinfo", "-h", "-N", "-n", node, "-o", "%T", check=False).partition("\n")[0] in ready, 30, 0.05)
+        self.wait_until(
+            lambda: self.run("sinfo", "-h", "-N", "-n", node, "-o", "%T", check=False).partition("\n")[0] in ready,
+            30,
+            0.05,
+        )
 
     def kill_node(self, node: str) -> None:
-        """The power cut: SIGKILL to a node's slurmd and to all its jobs' processes.  SLURM notices after about 10 to 20 s."""
+        """The power cut: SIGKILL to a node's slurmd and to all its jobs' processes.
+
+        SLURM notices after about 10 to 20 s.
+        """
         processes.kill(self.folder, node)
         self._reap(f"slurmd-{node}")
 
     def kill_slurmd(self, node: str) -> None:
-        """SIGKILL to a node's slurmd alone: the processes of its jobs run on, and SLURM gives the node up after about 10 to 20 s."""
+        """SIGKILL to a node's slurmd alone: the processes of its jobs run on, and SLURM gives the node up after about
+        10 to 20 s.
+        """
         self.children[f"slurmd-{node}"].kill()
         self._reap(f"slurmd-{node}")
 
@@ -200,7 +213,13 @@ class Slurm:
         with log.open("ab") as out:
             # A session of its own: Ctrl-C in the terminal is for the tests, which then stop the daemons in order.
             self.children[name] = subprocess.Popen(
-                command, env={**self.environ, **more}, cwd=home, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+                command,
+                env={**self.environ, **more},
+                cwd=home,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
             )
 
     def _stop(self, name: str) -> None:
@@ -217,11 +236,14 @@ class Slurm:
 
 
 @contextlib.contextmanager
-def started(folder: Path, accounting: bool = True, requeue_delay_s: int = 5, min_job_age_s: int = 300) -> Iterator[Slurm]:
+def started(
+    folder: Path, accounting: bool = True, requeue_delay_s: int = 5, min_job_age_s: int = 300
+) -> Iterator[Slurm]:
     """A cluster in an empty ``folder`` for the length of a with statement; its processes end however that is left.
 
-    ``accounting`` adds MariaDB and slurmdbd, so that sacct works.  ``requeue_delay_s`` is how long a requeued job waits (120 s on most
-    clusters), ``min_job_age_s`` how long squeue and scontrol know an ended job.  ClusterError where it cannot start.
+    ``accounting`` adds MariaDB and slurmdbd, so that sacct works.  ``requeue_delay_s`` is how long a requeued job waits
+    (120 s on most clusters), ``min_job_age_s`` how long squeue and scontrol know an ended job.  ClusterError where it
+    cannot start.
     """
     with _sigterm_as_exit():
         slurm = up(folder, accounting, requeue_delay_s, min_job_age_s)
@@ -237,9 +259,13 @@ def up(folder: Path, accounting: bool = True, requeue_delay_s: int = 5, min_job_
     if reason := unavailable(accounting):
         raise ClusterError(reason)
     if len(str(folder)) > 75:
-        raise ClusterError(f"{folder} is {len(str(folder))} characters long, and sockets in it need at most 75: choose a shorter path")
+        raise ClusterError(
+            f"{folder} is {len(str(folder))} characters long, and sockets in it need at most 75: choose a shorter path"
+        )
     if folder.exists() and any(folder.iterdir()):
-        raise ClusterError(f"{folder} is not empty: choose a new folder (`python -m tests.slurm down {folder}` ends a cluster in it)")
+        raise ClusterError(
+            f"{folder} is not empty: choose a new folder (`python -m tests.slurm down {folder}` ends a cluster in it)"
+        )
     for part in ("state", "spool", "log", "db", "home"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     _write_settings(folder, accounting, requeue_delay_s, min_job_age_s)
@@ -269,7 +295,9 @@ def up(folder: Path, accounting: bool = True, requeue_delay_s: int = 5, min_job_
 
 
 def down(folder: Path) -> None:
-    """Kill every process of the cluster in ``folder``, those of its jobs included, and remove all but its logs; twice does no harm."""
+    """Kill every process of the cluster in ``folder``, those of its jobs included, and remove all but its logs; twice
+    does no harm.
+    """
     folder = folder.resolve()
     if not (folder / "slurm.conf").exists():
         return
@@ -280,16 +308,24 @@ def down(folder: Path) -> None:
 
 def unavailable(accounting: bool = True) -> str:
     """Why no cluster can be started here, in one sentence; empty where one can."""
-    missing = [name for name in (*PROGRAMS, *(ACCOUNTING_PROGRAMS if accounting else ())) if shutil.which(name, path=_path()) is None]
+    missing = [
+        name
+        for name in (*PROGRAMS, *(ACCOUNTING_PROGRAMS if accounting else ()))
+        if shutil.which(name, path=_path()) is None
+    ]
     if os.geteuid() != 0:
         return "a throw-away SLURM needs root: run this as root, for instance in a container"
     if missing:
-        return f"{', '.join(missing)} not found: run tests/slurm/install.sh, which installs SLURM from Debian's packages"
+        return (
+            f"{', '.join(missing)} not found: run tests/slurm/install.sh, which installs SLURM from Debian's packages"
+        )
     return ""
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The environment in which SLURM's commands find the cluster in ``folder``; nothing of an outer SLURM job is left in it."""
+    """The environment in which SLURM's commands find the cluster in ``folder``; nothing of an outer SLURM job is left
+    in it.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(SCHEDULER_VARIABLES)}
     return {**kept, "PATH": _path(), "SLURM_CONF": str(folder.resolve() / "slurm.conf")}
 
@@ -298,7 +334,8 @@ def _write_settings(folder: Path, accounting: bool, requeue_delay_s: int, min_jo
     ctld_port, dbd_port, *node_ports = _free_ports(2 + len(NODES))
     host = socket.gethostname().partition(".")[0]
     nodes = "\n".join(
-        f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=64000 Gres=gpu:2 State=UNKNOWN"
+        f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=64000 Gres=gpu:2 "
+        f"State=UNKNOWN"
         for node, port in zip(NODES, node_ports, strict=True)
     )
     storage = (
@@ -314,7 +351,9 @@ def _write_settings(folder: Path, accounting: bool, requeue_delay_s: int, min_jo
         "min_job_age_s": min_job_age_s,
         "nodes": nodes,
         "partitions": PARTITIONS,
-        "accounting": storage + "AccountingStorageTRES=gres/gpu" if accounting else "AccountingStorageType=accounting_storage/none",
+        "accounting": storage + "AccountingStorageTRES=gres/gpu"
+        if accounting
+        else "AccountingStorageType=accounting_storage/none",
     }
     (folder / "slurm.conf").write_text(SLURM_CONF.format(**facts))
     (folder / "gres.conf").write_text(f"AutoDetect=off\nName=gpu File={folder}/gpu[0-1] Flags=nvidia_gpu_env\n")
@@ -346,7 +385,12 @@ def _start_accounting(slurm: Slurm) -> None:
         "--innodb-use-native-aio=0",
     ]
     slurm.run(
-        "mariadb-install-db", *common, "--user=root", "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"
+        "mariadb-install-db",
+        *common,
+        "--user=root",
+        "--auth-root-authentication-method=normal",
+        "--skip-test-db",
+        "--skip-name-resolve",
     )
     slurm._start(
         "mariadbd",
@@ -359,7 +403,9 @@ def _start_accounting(slurm: Slurm) -> None:
         "--innodb-lock-wait-timeout=900",
     )
     ask = ("mariadb", "--no-defaults", f"--socket={server}", "--user=root", "-e", "CREATE DATABASE IF NOT EXISTS slurm")
-    slurm.wait_until(lambda: server.exists() and subprocess.run(ask, capture_output=True, check=False).returncode == 0, 30, 0.1)
+    slurm.wait_until(
+        lambda: server.exists() and subprocess.run(ask, capture_output=True, check=False).returncode == 0, 30, 0.1
+    )
     slurm.wait_until((folder / "munge.socket").exists, 10, 0.05)
     # The client library of slurmdbd takes the socket from the environment; its settings have none for it.
     slurm._start("slurmdbd", "slurmdbd", "-D", MYSQL_UNIX_PORT=str(server))
@@ -384,7 +430,9 @@ def _path() -> str:
 
 @contextlib.contextmanager
 def _sigterm_as_exit() -> Iterator[None]:
-    """SIGTERM becomes SystemExit, so that with statements take the cluster down; nothing changes outside the main thread."""
+    """SIGTERM becomes SystemExit, so that with statements take the cluster down; nothing changes outside the main
+    thread.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

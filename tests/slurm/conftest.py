@@ -1,4 +1,6 @@
-"""One real cluster for all tests of this folder, which are collected only with NUQ_SLURM=1: they need root and SLURM's packages."""
+"""One real cluster for all tests of this folder, which are collected only with NUQ_SLURM=1: they need root and SLURM's
+packages.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ collect_ignore_glob = [] if os.environ.get("NUQ_SLURM") == "1" else ["test_*.py"
 def slurm() -> Iterator[cluster.Slurm]:
     """A cluster with accounting: nodes n1 and n2, partitions p100 (default), cpu, short, low and high."""
     # Not tmp_path: sockets need a short path.
-    with tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as folder, cluster.started(Path(folder)) as running:
+    with (
+        tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as folder,
+        cluster.started(Path(folder)) as running,
+    ):
         yield running
 
 

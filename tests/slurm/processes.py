@@ -11,19 +11,29 @@ from pathlib import Path
 
 
 def home(folder: Path, daemon: str) -> Path:
-    """The directory that a daemon is started in, by which it and the slurmstepd that it starts are known again; mariadbd moves to db."""
+    """The directory that a daemon is started in, by which it and the slurmstepd that it starts are known again;
+    mariadbd moves to db.
+    """
     return folder / "home" / daemon
 
 
 def find(folder: Path, node: str = "") -> set[int]:
-    """The ids of daemons of the cluster in ``folder``, processes of its jobs, and all their descendants; of one node where it is named."""
-    homes = {str(home(folder, f"slurmd-{node}"))} if node else {str(each) for each in (*(folder / "home").glob("*"), folder / "db")}
+    """The ids of daemons of the cluster in ``folder``, processes of its jobs, and all their descendants; of one node
+    where it is named.
+    """
+    homes = (
+        {str(home(folder, f"slurmd-{node}"))}
+        if node
+        else {str(each) for each in (*(folder / "home").glob("*"), folder / "db")}
+    )
     conf, there = f"SLURM_CONF={folder}/slurm.conf".encode(), f"SLURMD_NODENAME={node}".encode()
     table = _process_table()
 
     def is_root(process: _Process) -> bool:
         # A process that its step has lost still has the environment of its job.
-        return process.cwd in homes or (conf in process.environ and any(entry.startswith(there) for entry in process.environ))
+        return process.cwd in homes or (
+            conf in process.environ and any(entry.startswith(there) for entry in process.environ)
+        )
 
     found = {pid for pid, process in table.items() if is_root(process)}
     while grown := {pid for pid, process in table.items() if process.parent in found} - found:
@@ -37,7 +47,10 @@ def alive(pid: int) -> bool:
 
 
 def kill(folder: Path, node: str = "") -> None:
-    """SIGKILL to all of them, as at one moment: no shell lives to see its command killed.  TimeoutError when some remain after 20 s."""
+    """SIGKILL to all of them, as at one moment: no shell lives to see its command killed.
+
+    TimeoutError when some remain after 20 s.
+    """
     deadline = time.monotonic() + 20
     while find(folder, node):
         if time.monotonic() > deadline:

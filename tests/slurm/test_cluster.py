@@ -18,7 +18,9 @@ from tests.slurm.cluster import Slurm
 def submit(slurm: Slurm, folder: Path, body: str, *options: str) -> str:
     """The id of a job that runs ``body`` in bash; %A_%a.out in ``folder`` is its log."""
     (folder / "job.sh").write_text(f"#!/bin/bash\n{body}\n")
-    return slurm.run("sbatch", "--parsable", "--open-mode=append", "--output=%A_%a.out", *options, "job.sh", cwd=folder).strip()
+    return slurm.run(
+        "sbatch", "--parsable", "--open-mode=append", "--output=%A_%a.out", *options, "job.sh", cwd=folder
+    ).strip()
 
 
 def states(slurm: Slurm, job: str) -> dict[str, str]:
@@ -29,11 +31,15 @@ def states(slurm: Slurm, job: str) -> dict[str, str]:
 
 def test_an_array_runs_on_both_nodes_and_sacct_knows_it(quiet: Slurm, tmp_path: Path) -> None:
     # Five CPUs of eight: two elements do not fit one node.
-    job = submit(quiet, tmp_path, "sleep 1; exit $((SLURM_ARRAY_TASK_ID / 3 * 3))", "--array=0-3", "-c5", "--gpus-per-node=1")
+    job = submit(
+        quiet, tmp_path, "sleep 1; exit $((SLURM_ARRAY_TASK_ID / 3 * 3))", "--array=0-3", "-c5", "--gpus-per-node=1"
+    )
     quiet.wait_until(lambda: set(states(quiet, job).values()) <= {"COMPLETED", "FAILED"}, 30)
 
     def recorded() -> list[str]:
-        return sorted(quiet.run("sacct", "-X", "-P", "-n", "-j", job, "-o", "JobID,State,ExitCode,NodeList").splitlines())
+        return sorted(
+            quiet.run("sacct", "-X", "-P", "-n", "-j", job, "-o", "JobID,State,ExitCode,NodeList").splitlines()
+        )
 
     quiet.wait_until(lambda: Counter(row.split("|")[1] for row in recorded()) == {"COMPLETED": 3, "FAILED": 1}, 30)
     rows = [row.split("|") for row in recorded()]
@@ -68,7 +74,11 @@ def test_a_higher_partition_preempts_by_signal_and_requeues(quiet: Slurm, tmp_pa
     quiet.wait_until(lambda: states(quiet, high) == {"N/A": "COMPLETED"}, 40)
     quiet.wait_until(lambda: states(quiet, low) == {"N/A": "COMPLETED"}, 40)
     log = next(tmp_path.glob(f"{low}_*.out")).read_text()
-    assert [line for line in log.splitlines() if line.startswith(("start", "heard"))] == ["start 0", "heard TERM", "start 1"]
+    assert [line for line in log.splitlines() if line.startswith(("start", "heard"))] == [
+        "start 0",
+        "heard TERM",
+        "start 1",
+    ]
 
 
 def test_a_killed_node_ends_its_jobs_and_comes_back(quiet: Slurm, tmp_path: Path) -> None:
@@ -107,12 +117,16 @@ with cluster.started(Path(sys.argv[1]), accounting=sys.argv[3] == "accounting") 
 
 
 @pytest.mark.parametrize(
-    ("number", "accounting", "daemons"), [(signal.SIGTERM, "accounting", 6), (signal.SIGINT, "none", 4)], ids=["SIGTERM", "SIGINT"]
+    ("number", "accounting", "daemons"),
+    [(signal.SIGTERM, "accounting", 6), (signal.SIGINT, "none", 4)],
+    ids=["SIGTERM", "SIGINT"],
 )
 def test_nothing_is_left_after_a_signal(tmp_path: Path, number: int, accounting: str, daemons: int) -> None:
     folder = tmp_path / "c"
     words = [sys.executable, "-c", CRASH, str(folder), str(tmp_path), accounting]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
         assert process.stdout
         pids = [int(word) for word in (process.stdout.readline() + (tmp_path / "pid").read_text()).split()]
         assert len(pids) == daemons + 1

@@ -1,4 +1,7 @@
-"""How jobs end otherwise than by themselves: time limits, scancel, what cannot start.  The slow ones wait while the others run."""
+"""How jobs end otherwise than by themselves: time limits, scancel, what cannot start.
+
+The slow ones wait while the others run.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ LIMIT_S = 150  # SLURM looks for jobs over their time limit every 30 s
 
 @pytest.fixture(scope="module")
 def warned(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """Seed 1 needs longer than its minute; it is warned, checkpoints and goes on in a second life.  Seed 2 is done at once."""
+    """Seed 1 needs longer than its minute; it is warned, checkpoints and goes on in a second life.
+
+    Seed 2 is done at once.
+    """
     made = stand_in(tmp_path_factory.mktemp("warned") / "checkout", slurm, 2, {1: "wait ok"})
     made.submit("--partition", "short")
     return made
@@ -55,7 +61,10 @@ def test_cancel_by_name_then_pending_then_all(checkout: Checkout) -> None:
     checkout.wait_until_over()
     assert checkout.states() == dict.fromkeys(range(1, 5), "cancelled")
     # Those that ran were asked to checkpoint, and nothing brought them back.
-    assert [(event.what, event.seed) for event in checkout.history() if event.what != "start"] == [("SIGTERM", 1), ("SIGTERM", 2)]
+    assert [(event.what, event.seed) for event in checkout.history() if event.what != "start"] == [
+        ("SIGTERM", 1),
+        ("SIGTERM", 2),
+    ]
     assert checkout.starts() == {1: 1, 2: 1}
     assert "nothing to cancel" in checkout.run("cancel", "--yes")
 
@@ -115,7 +124,9 @@ def test_a_canary_that_succeeds_releases_the_rest(checkout: Checkout) -> None:
     canary, rest = checkout.ids()
     assert set(queued(checkout.slurm, rest).values()) == {"PENDING"}
     assert "1 running, 3 pending" in checkout.status()
-    checkout.slurm.wait_until(lambda: "Dependency" in checkout.status(), 30)  # SLURM gives no reason before its next round
+    checkout.slurm.wait_until(
+        lambda: "Dependency" in checkout.status(), 30
+    )  # SLURM gives no reason before its next round
     checkout.go(1)
     checkout.slurm.wait_until(lambda: set(queued(checkout.slurm, rest).values()) == {"RUNNING"})
     checkout.slurm.wait_until(lambda: accounted(checkout.slurm, [canary]) == {f"{canary}_0": "COMPLETED"}, 30)

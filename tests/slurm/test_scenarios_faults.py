@@ -1,4 +1,6 @@
-"""What breaks between us and the jobs: the controller, the answer of sbatch, a limit half way, two terminals, a node."""
+"""What breaks between us and the jobs: the controller, the answer of sbatch, a limit half way, two terminals,
+a node.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def with_sbatch(checkout: Checkout, second: str) -> Checkout:
     folder = checkout.root.parent / "bin"
     folder.mkdir()
     sbatch = shutil.which("sbatch", path=checkout.environ["PATH"])
-    (folder / "sbatch").write_text(WRAPPER.format(sbatch=sbatch, folder=folder, second=second.format(sbatch=sbatch, folder=folder)))
+    (folder / "sbatch").write_text(
+        WRAPPER.format(sbatch=sbatch, folder=folder, second=second.format(sbatch=sbatch, folder=folder))
+    )
     (folder / "sbatch").chmod(0o755)
     return replace(checkout, environ={**checkout.environ, "PATH": f"{folder}:{checkout.environ['PATH']}"})
 
@@ -56,7 +60,9 @@ def no_controller(slurm: Slurm) -> Iterator[None]:
     finally:
         slurm.start_controller()
         # It takes a moment until it has heard of its nodes: until then nothing can start there, it says.
-        slurm.wait_until(lambda: set(slurm.run("sinfo", "-h", "-N", "-o", "%T").split()) <= {"idle", "mixed", "allocated"}, 30)
+        slurm.wait_until(
+            lambda: set(slurm.run("sinfo", "-h", "-N", "-o", "%T").split()) <= {"idle", "mixed", "allocated"}, 30
+        )
 
 
 def assert_all_ran_once(checkout: Checkout) -> None:
@@ -131,7 +137,8 @@ def test_the_controller_goes_down_between_two_arrays(checkout: Checkout) -> None
 
 def test_an_answer_that_gets_lost_is_found_again(checkout: Checkout) -> None:
     broken = with_sbatch(
-        checkout, "{sbatch} \"$@\" >{folder}/said\necho 'sbatch: error: Socket timed out on send/recv operation' >&2\nexit 1"
+        checkout,
+        "{sbatch} \"$@\" >{folder}/said\necho 'sbatch: error: Socket timed out on send/recv operation' >&2\nexit 1",
     )
     checkout.behave(dict.fromkeys(ONCE, "wait"))
     checkout.run("plan")
@@ -153,7 +160,10 @@ def test_two_terminals_submit_at_once(checkout: Checkout) -> None:
     told = sorted((process.communicate(timeout=60)[0], process.returncode) for process in both)
     codes = sorted(code for _, code in told)
     texts = " ".join(text for text, _ in told)
-    assert (codes, "is submitting" in texts) == ([0, 2], True) or (codes, "submitted already" in texts) == ([0, 0], True), told
+    assert (codes, "is submitting" in texts) == ([0, 2], True) or (codes, "submitted already" in texts) == (
+        [0, 0],
+        True,
+    ), told
     assert_all_ran_once(checkout)
 
 
@@ -173,7 +183,9 @@ def test_an_array_that_is_refused_half_way(checkout: Checkout) -> None:
         assert checkout.states() == {1: "running", 2: "running", 3: "running", 4: "new"}
         done = checkout.call("submit", "sweeps.py", "some")
         assert done.code == 75, done.out
-        assert "1 of 4 scripts wait for room (you have 3 in the queue of MaxSubmitJobs=3)" in done.out, "by now it has been asked"
+        assert "1 of 4 scripts wait for room (you have 3 in the queue of MaxSubmitJobs=3)" in done.out, (
+            "by now it has been asked"
+        )
     finally:
         checkout.slurm.run(*limit, "MaxSubmitJobs=-1")
         checkout.slurm.wait_until(lambda: "MaxSubmitJobs=3(" not in limits(checkout.slurm))
@@ -188,7 +200,8 @@ def limits(slurm: Slurm) -> str:
 
 
 def test_runs_that_step_on_beside_the_next_life_of_their_job(slurm: Slurm, tmp_path: Path) -> None:
-    # The slurmd of their node dies and they do not; SLURM starts their job again on the other node, where a word comes late, too.
+    # The slurmd of their node dies and they do not; SLURM starts their job again on the other node, where a word comes
+    # late, too.
     checkout = stand_in(tmp_path / "checkout", slurm, 3, {1: "wait", 2: "late", 3: "wait"})
     job = checkout.submit("--per_script", "2", "--cpus", "4")
     checkout.wait_for_starts({1: 1, 2: 1})
@@ -261,7 +274,8 @@ def test_a_node_dies(slurm: Slurm, tmp_path: Path) -> None:
 
 
 def test_a_run_eats_the_memory_of_those_that_share_its_job(slurm: Slurm, tmp_path: Path) -> None:
-    # Three at a time with 100 MB each: SLURM finds more than 300 MB in the job, and kills all of it before the fourth has its turn.
+    # Three at a time with 100 MB each: SLURM finds more than 300 MB in the job, and kills all of it before the fourth
+    # has its turn.
     site = SITE.replace("2G", "100M") + "sbatch: [--acctg-freq=1]\n"
     checkout = stand_in(tmp_path / "checkout", slurm, 4, {1: "wait ok", 2: "wait ok", 3: "eats ok"}, site)
     job = checkout.submit("--per_script", "4", "--parallel", "3")

@@ -1,4 +1,6 @@
-"""Limits that move, nodes that are drained, ids that begin anew, and elements that are stopped: on a cluster of their own."""
+"""Limits that move, nodes that are drained, ids that begin anew, and elements that are stopped: on a cluster of their
+own.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ LATER_H = 0.1  # what SLURM has ended may still speak for two minutes, as far as
 @pytest.fixture(scope="module")
 def own() -> Iterator[Slurm]:
     """A cluster whose controller may be restarted and lose its state."""
-    with tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as folder, cluster.started(Path(folder)) as running:
+    with (
+        tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as folder,
+        cluster.started(Path(folder)) as running,
+    ):
         yield running
 
 
@@ -38,7 +43,10 @@ def test_waves_on_nodes_that_are_drained(own: Slurm, tmp_path: Path) -> None:
     checkout = stand_in(tmp_path / "checkout", own, len(seeds), site=SITE)
     with drained(own):
         assert "n1 is drained, n2 is drained, for which it would wait" in checkout.run("plan")
-        assert "Requested node configuration is not available" in checkout.call("plan", "sweeps.py", "some", "--cpus", "9").out
+        assert (
+            "Requested node configuration is not available"
+            in checkout.call("plan", "sweeps.py", "some", "--cpus", "9").out
+        )
     # It takes SLURM a moment until it may start something there.
     own.wait_until(lambda: checkout.call("plan", "sweeps.py", "some").code == 0, 20, 1)
     assert "note: " not in checkout.run("plan")
@@ -73,7 +81,9 @@ def test_a_strangers_job_under_our_id_is_left_alone(own: Slurm, tmp_path: Path) 
     own.restart_controller(anew=True)
     theirs = ""
     while theirs != job:
-        theirs = own.run("sbatch", "--parsable", "--hold", "--array=0-5", "--job-name=theirs", "--wrap=true", cwd=tmp_path).strip()
+        theirs = own.run(
+            "sbatch", "--parsable", "--hold", "--array=0-5", "--job-name=theirs", "--wrap=true", cwd=tmp_path
+        ).strip()
     assert "nothing to cancel" in checkout.run("cancel", "--yes")
     assert checkout.states(LATER_H) == dict.fromkeys((1, 2, 3), "cancelled"), "ours left the queue before they began"
     assert queued(own, job) == {f"{job}_{index}": "PENDING" for index in range(6)}

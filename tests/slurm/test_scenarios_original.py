@@ -11,7 +11,18 @@ import pytest
 from tests.slurm.checkout import accounted, most_at_once, stand_in
 from tests.slurm.cluster import Slurm
 
-LINE = ["--prefix", "exp", "--cluster", "slurm", "--run_name", "cifar10_full_resnet32", "--grid", "nuq", "--cluster_args", "38,1,p100"]
+LINE = [
+    "--prefix",
+    "exp",
+    "--cluster",
+    "slurm",
+    "--run_name",
+    "cifar10_full_resnet32",
+    "--grid",
+    "nuq",
+    "--cluster_args",
+    "38,1,p100",
+]
 EXPERIMENTS = 9
 GPUS = 4  # of the cluster; every script asks for one
 

@@ -1,4 +1,6 @@
-"""Real trainings through the queue end with the bits of the same trainings run alone: on two nodes, and after a preemption."""
+"""Real trainings through the queue end with the bits of the same trainings run alone: on two nodes, and after a
+preemption.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ def frozen(pid: int) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_preempted_run_ends_with_the_bits_of_an_undisturbed_one(slurm: Slurm, checkout: Checkout, alone: subprocess.Popen[str]) -> None:
+def test_a_preempted_run_ends_with_the_bits_of_an_undisturbed_one(
+    slurm: Slurm, checkout: Checkout, alone: subprocess.Popen[str]
+) -> None:
     low = replace(checkout, name="low")
     job = low.submit()
     folders = {seed: checkout.root / row["run"] for seed, row in low.rows().items()}
@@ -91,9 +95,18 @@ def test_a_preempted_run_ends_with_the_bits_of_an_undisturbed_one(slurm: Slurm, 
         slurm.wait_until(lambda: told(folders[2]).get("step", 0) > 0, 90)
         before = {seed: told(folder) for seed, folder in folders.items()}
         assert before[victim]["state"] == "running"
-        nodes = dict(row.split() for row in slurm.run("squeue", "-h", "-t", "all", "-j", job, "-o", "%i %N").splitlines())
+        nodes = dict(
+            row.split() for row in slurm.run("squeue", "-h", "-t", "all", "-j", job, "-o", "%i %N").splitlines()
+        )
         assert set(nodes.values()) == {"n1", "n2"}
-        slurm.run("sbatch", "--partition=high", f"--nodelist={nodes[f'{job}_0']}", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
+        slurm.run(
+            "sbatch",
+            "--partition=high",
+            f"--nodelist={nodes[f'{job}_0']}",
+            "--exclusive",
+            "--output=/dev/null",
+            "--wrap=sleep 1",
+        )
         slurm.wait_until(lambda: queued(slurm, job).get(f"{job}_0") != "RUNNING", 60, 0.05)
     slurm.wait_until(lambda: told(folders[victim])["state"] == "preempted", 60)
     stopped_at = told(folders[victim])["step"]
@@ -115,7 +128,9 @@ def test_a_preempted_run_ends_with_the_bits_of_an_undisturbed_one(slurm: Slurm, 
     assert_same_bits(checkout, alone, folders[1], LONG)
 
 
-def test_two_nodes_end_with_the_bits_of_one_process(slurm: Slurm, checkout: Checkout, alone: subprocess.Popen[str]) -> None:
+def test_two_nodes_end_with_the_bits_of_one_process(
+    slurm: Slurm, checkout: Checkout, alone: subprocess.Popen[str]
+) -> None:
     job = checkout.submit()
     (row,) = checkout.rows().values()
     folder = checkout.root / row["run"]
@@ -146,7 +161,9 @@ def assert_same_bits(checkout: Checkout, alone: subprocess.Popen[str], folder: P
     other = checkout.root / "runs/alone" / folder.name
     left, right = (torch.load(place / "checkpoint.pt", weights_only=True) for place in (folder, other))
     assert left["step"] == right["step"] == steps
-    tensors = [[value.numpy().tobytes() for value in flat([state["model"], state["optimizer"]])] for state in (left, right)]
+    tensors = [
+        [value.numpy().tobytes() for value in flat([state["model"], state["optimizer"]])] for state in (left, right)
+    ]
     assert len(tensors[0]) > 4
     assert tensors[0] == tensors[1]
 

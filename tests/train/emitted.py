@@ -1,4 +1,6 @@
-"""Small experiments of every data set, from files of its true format, as the scripts that ``grid_run.py`` writes for them."""
+"""Small experiments of every data set, from files of its true format, as the scripts that ``grid_run.py`` writes for
+them.
+"""
 
 from __future__ import annotations
 

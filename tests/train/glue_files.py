@@ -10,9 +10,12 @@ import pytest
 from settings import text
 
 HAS_EXTRA = all(importlib.util.find_spec(name) for name in ("transformers", "tokenizers"))
-needs_extra = pytest.mark.skipif(not HAS_EXTRA, reason="transformers and tokenizers are not installed: pip install '.[nlp]'")
+needs_extra = pytest.mark.skipif(
+    not HAS_EXTRA, reason="transformers and tokenizers are not installed: pip install '.[nlp]'"
+)
 
-# The columns of the official files, training and dev; a letter for the place of a sentence or a label, else what is in them.
+# The columns of the official files, training and dev; a letter for the place of a sentence or a label, else what is in
+# them.
 HEADERS = {
     "sst2": "sentence label",
     "mrpc": "Quality,#1 ID,#2 ID,#1 String,#2 String",
@@ -53,7 +56,9 @@ def row(task: str, number: int, header: str = "") -> str:
         return "\t".join(["gj04", label(task, number), "*" * (number % 2), sentence(number)])
     names = columns(header or HEADERS[task])
     fields = dict(zip(chosen.texts, texts(task, number), strict=True)) | {chosen.label: label(task, number)}
-    return "\t".join(fields.get(name, f"{number}" if "ID" in name or name in ("index", "id") else "(a)") for name in names)
+    return "\t".join(
+        fields.get(name, f"{number}" if "ID" in name or name in ("index", "id") else "(a)") for name in names
+    )
 
 
 def columns(header: str) -> list[str]:
@@ -68,12 +73,16 @@ def write_task(data_dir: Path, task: str, num_train: int = 48, num_dev: int = 12
     for name, numbers in (("train.tsv", range(num_train)), (chosen.dev, range(num_train, num_train + num_dev))):
         header = MNLI_DEV if name == "dev_matched.tsv" else HEADERS.get(task, "")
         head = ["\t".join(columns(header))] if header else []
-        (folder / name).write_text("\n".join([*head, *(row(task, number, header) for number in numbers)]) + "\n", encoding="utf-8")
+        (folder / name).write_text(
+            "\n".join([*head, *(row(task, number, header) for number in numbers)]) + "\n", encoding="utf-8"
+        )
     return folder
 
 
 def write_imdb(data_dir: Path, count: int = 12) -> Path:
-    """``data_dir/aclImdb`` with so many reviews of each kind in each split, and what else the archive holds; returns the folder."""
+    """``data_dir/aclImdb`` with so many reviews of each kind in each split, and what else the archive holds; returns
+    the folder.
+    """
     home = data_dir / "aclImdb"
     for split in ("train", "test"):
         for kind, stars in (("neg", 2), ("pos", 9)):

@@ -1,4 +1,6 @@
-"""Started by torchrun in test_splits: trains every case on all ranks, some on fewer, and writes digests of the result."""
+"""Started by torchrun in test_splits: trains every case on all ranks, some on fewer,
+and writes digests of the result.
+"""
 
 import hashlib
 import json
@@ -40,8 +42,16 @@ def cases() -> dict[str, dict]:
                 **(UPDATES if METHODS[name].adaptive else {}),
                 **more,
             }
-    lines = ["*conv1* = topk ratio=0.1", "*norm* = supersgd scope=model", "blocks.2 = amq bits=4 update_at=[7] num_samples=2"]
-    for name, collective in {"alq layers": "gather", "alq layers two_stage": "two_stage", "powersgd layers": "auto"}.items():
+    lines = [
+        "*conv1* = topk ratio=0.1",
+        "*norm* = supersgd scope=model",
+        "blocks.2 = amq bits=4 update_at=[7] num_samples=2",
+    ]
+    for name, collective in {
+        "alq layers": "gather",
+        "alq layers two_stage": "two_stage",
+        "powersgd layers": "auto",
+    }.items():
         more = UPDATES if name.startswith("alq") else {}
         every[name] = {"method": name.split()[0], "layers": lines, "exchange.collective": collective, **more}
     every["powersgd auto"] = {"method": "powersgd", "exchange.collective": "auto"}
@@ -54,7 +64,12 @@ def cases() -> dict[str, dict]:
         }
     every["casq refreshed"] = {"method": "casq", "method.refresh_every": 8, "method.sample_size": 256}
     every["qsgdinf auto"] = {"method": "qsgdinf", "exchange.collective": "auto"}
-    every["qsgdinf sgd trajectory"] = {"method": "qsgdinf", "trajectory": "sgd", "measure.every": 10, "measure.num_samples": 2}
+    every["qsgdinf sgd trajectory"] = {
+        "method": "qsgdinf",
+        "trajectory": "sgd",
+        "measure.every": 10,
+        "measure.num_samples": 2,
+    }
     formats = {"tensors.all": "smaq", "tensors.master": True, "tensors.min_size": 64, "optim": "adamw"}
     every["smaq tensors"] = {"method": "smaq", **formats}
     return every
@@ -62,9 +77,18 @@ def cases() -> dict[str, dict]:
 
 FEWER = [  # also on two and three ranks
     *("sgd", "supersgd", "amq", "trn", "alq fresh tensor", "qsgdinf sgd trajectory"),
-    *("supersgd two_stage", "alq two_stage", "trn server", "alq server", "alq layers", "qsgdinf clipped two_stage", "smaq tensors"),
+    *(
+        "supersgd two_stage",
+        "alq two_stage",
+        "trn server",
+        "alq server",
+        "alq layers",
+        "qsgdinf clipped two_stage",
+        "smaq tensors",
+    ),
 ]
-# What depends on the split or on who comes first, so that only the ranks are alike; workers of its own, for three ranks.
+# What depends on the split or on who comes first, so that only the ranks are alike; workers of its own, for three
+# ranks.
 RANKS_ONLY: dict[str, dict] = {
     "hierarchical": {"method": "alq", "exchange.collective": "hierarchical", **UPDATES},
     "first of three": {"method": "qsgdinf", "exchange.collective": "server", "exchange.num_aggregate": 1},
@@ -78,7 +102,9 @@ def digest(trainer: Trainer, measured: list[Measured]) -> str:
     state = hashlib.sha256()
     for tensor in [*trainer.model.state_dict().values(), *trainer.workers.state_dict()["compressor"].values()]:
         state.update(tensor.numpy().tobytes() if isinstance(tensor, torch.Tensor) else repr(tensor).encode())
-    numbers = [{tag: value for tag, value in values.scalars.items() if not tag.startswith("time/")} for values in measured]
+    numbers = [
+        {tag: value for tag, value in values.scalars.items() if not tag.startswith("time/")} for values in measured
+    ]
     numbers += [{tag: masses.tolist() for tag, masses in values.histograms.items()} for values in measured]
     state.update(json.dumps(numbers).encode())
     return state.hexdigest()
@@ -116,7 +142,11 @@ def main(folder: Path) -> None:
         if rank < size:
             result |= {f"{name} on {size}": train(cases()[name], group) for name in FEWER}
             if size == 3:
-                result |= {f"{name} among 3": train(RANKS_ONLY[name] | {"workers": 3}, group) for name in RANKS_ONLY if "three" in name}
+                result |= {
+                    f"{name} among 3": train(RANKS_ONLY[name] | {"workers": 3}, group)
+                    for name in RANKS_ONLY
+                    if "three" in name
+                }
     (folder / f"{rank}.json").write_text(json.dumps(result))
     dist.barrier()
     dist.destroy_process_group()

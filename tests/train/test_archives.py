@@ -1,4 +1,6 @@
-"""Fashion-MNIST, CIFAR-100, SVHN in their true formats; the originals' checksums; downloads, for which a class stands in."""
+"""Fashion-MNIST, CIFAR-100, SVHN in their true formats; the originals' checksums; downloads, for which a class stands
+in.
+"""
 
 import gzip
 import hashlib
@@ -37,7 +39,12 @@ def write_cifar100(folder: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     splits = {name: draws(num) for name, num in (("train", 12), ("test", 5))}
     for name, (images, labels) in splits.items():
         fine = (labels * 11).tolist()
-        content = {"data": images.reshape(len(images), -1), "fine_labels": fine, "coarse_labels": [7] * len(fine), "filenames": ["a"]}
+        content = {
+            "data": images.reshape(len(images), -1),
+            "fine_labels": fine,
+            "coarse_labels": [7] * len(fine),
+            "filenames": ["a"],
+        }
         (folder / name).write_bytes(pickle.dumps(content, 2))
     return {name: (images, labels * 11) for name, (images, labels) in splits.items()}
 
@@ -71,18 +78,25 @@ def check(dataset: data.DataSet, splits: dict[str, tuple[np.ndarray, np.ndarray]
 # --- Fashion-MNIST -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("folder", "suffix"), [("fashion_mnist", ""), ("FashionMNIST/raw", ".gz"), ("FashionMNIST/raw", "")])
+@pytest.mark.parametrize(
+    ("folder", "suffix"), [("fashion_mnist", ""), ("FashionMNIST/raw", ".gz"), ("FashionMNIST/raw", "")]
+)
 def test_fashion_mnist_reads_idx_files(tmp_path: Path, folder: str, suffix: str) -> None:
     write_mnist(tmp_path / "MNIST" / "raw", suffix, num=3)  # files of the same names, which are not meant
     images, labels = write_mnist(tmp_path / folder, suffix)
     dataset = load("fashion_mnist", tmp_path, **UNVERIFIED)
-    check(dataset, dict.fromkeys(("train", "test"), (images[:, None], labels)), fashion_mnist.FASHION_MNIST.normalization)
+    check(
+        dataset, dict.fromkeys(("train", "test"), (images[:, None], labels)), fashion_mnist.FASHION_MNIST.normalization
+    )
     assert (dataset.input_shape, dataset.num_classes, dataset.num_train) == ((1, 28, 28), 10, 12)
 
 
 def test_fashion_mnist_names_what_is_wrong(tmp_path: Path) -> None:
     write_mnist(tmp_path / "MNIST" / "raw")
-    with pytest.raises(FileNotFoundError, match=r"Fashion-MNIST not found.*fashion_mnist/train-images.*data=fashion_mnist data\.download"):
+    with pytest.raises(
+        FileNotFoundError,
+        match=r"Fashion-MNIST not found.*fashion_mnist/train-images.*data=fashion_mnist data\.download",
+    ):
         load("fashion_mnist", tmp_path)
     write_mnist(tmp_path / "fashion_mnist")
     write_idx(tmp_path / "fashion_mnist" / "t10k-labels-idx1-ubyte", np.full(12, 11))
@@ -132,7 +146,9 @@ def test_cifar_names_a_damaged_or_missing_binary_file(tmp_path: Path) -> None:
 
 
 def test_cifar100_names_what_is_wrong(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"CIFAR-100 not found.*cifar-100-python\.tar\.gz.*data=cifar100 data\.download=true"):
+    with pytest.raises(
+        FileNotFoundError, match=r"CIFAR-100 not found.*cifar-100-python\.tar\.gz.*data=cifar100 data\.download=true"
+    ):
         load("cifar100", tmp_path)
     write_cifar(tmp_path / "cifar-100-python")  # another data set's pickles in its place
     with pytest.raises(FileNotFoundError, match=r"cifar-100-python/train not found: expected all of train, test"):
@@ -155,7 +171,12 @@ def test_svhn_reads_the_mat_files(tmp_path: Path, folder: str, compressed: bool)
     splits = write_svhn(tmp_path / folder, compressed)
     for _ in range(2):  # from the file, and from the pixels that were kept
         dataset = load("svhn", tmp_path, **UNVERIFIED)
-        assert (dataset.num_train, dataset.num_test, dataset.input_shape, dataset.num_classes) == (12, 5, (3, 32, 32), 10)
+        assert (dataset.num_train, dataset.num_test, dataset.input_shape, dataset.num_classes) == (
+            12,
+            5,
+            (3, 32, 32),
+            10,
+        )
         check(dataset, splits, svhn.NORMALIZATION)
     assert len(list((tmp_path / ".cache").iterdir())) == 2
 
@@ -179,9 +200,15 @@ def test_svhn_labels_are_torchvisions(tmp_path: Path, monkeypatch: pytest.Monkey
             r"shape \[32, 32, 3, 2\], found uint8 \[32, 32, 3, 3\]",
         ),
         ({"X": np.zeros((32, 32, 3, 2)), "y": np.ones((2, 1), np.uint8)}, r"found float64 \[32, 32, 3, 2\]"),
-        ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.array([[1], [11]])}, "labels 1 to 10, .* found the label 11"),
+        (
+            {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.array([[1], [11]])},
+            "labels 1 to 10, .* found the label 11",
+        ),
         ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.array([[0], [1]])}, "found the label 0"),
-        ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.array(["a", "b"])}, r"labels y of shape \[n, 1\], whole numbers"),
+        (
+            {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.array(["a", "b"])},
+            r"labels y of shape \[n, 1\], whole numbers",
+        ),
     ],
 )
 def test_svhn_names_a_wrong_file(tmp_path: Path, arrays: dict[str, np.ndarray], message: str) -> None:
@@ -203,7 +230,9 @@ def test_svhn_names_a_damaged_or_missing_file(tmp_path: Path) -> None:
             load("svhn", tmp_path, **UNVERIFIED)
         assert "\n" not in str(error.value)
     path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"SVHN not found: expected .*test_32x32\.mat.*data=svhn data\.download=true"):
+    with pytest.raises(
+        FileNotFoundError, match=r"SVHN not found: expected .*test_32x32\.mat.*data=svhn data\.download=true"
+    ):
         load("svhn", tmp_path)
 
 
@@ -212,9 +241,16 @@ def test_svhn_names_a_damaged_or_missing_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["fashion_mnist", "cifar100", "svhn", "folder"])
 def test_workers_see_different_pictures_and_the_same_wherever_they_run(tmp_path: Path, name: str) -> None:
-    sets = [load(name, tmp_path, stand_in=True, **{"data.augment": True}) for _ in range(2)]  # as two processes have them
+    sets = [
+        load(name, tmp_path, stand_in=True, **{"data.augment": True}) for _ in range(2)
+    ]  # as two processes have them
     order = Order(sets[0].num_train, 4, 3, seed=1)
-    seen = [index for step in range(order.steps_per_epoch) for worker in range(3) for index in order.indices(step, worker).tolist()]
+    seen = [
+        index
+        for step in range(order.steps_per_epoch)
+        for worker in range(3)
+        for index in order.indices(step, worker).tolist()
+    ]
     assert len(set(seen)) == len(seen) == sets[0].num_train // 12 * 12
     for worker in (2, 0, 1):
         batches = [one.train_batch(order.indices(5, worker), generator(1, 5, worker, "train")) for one in sets]
@@ -244,14 +280,18 @@ def test_originals_are_held_against_torchvisions_checksums(tmp_path: Path, monke
     for path in (tmp_path / "mnist").iterdir():  # the names that another source gives them
         path.rename(path.with_name(path.name.replace("-idx", ".idx")))
     for name, path in (("cifar100", archive), ("svhn", tmp_path / "train_32x32.mat")):
-        with pytest.raises(ValueError, match=rf"{path.name}: damaged.*original's MD5 [0-9a-f]{{32}}, found {md5(path)}; .*verify=false"):
+        with pytest.raises(
+            ValueError, match=rf"{path.name}: damaged.*original's MD5 [0-9a-f]{{32}}, found {md5(path)}; .*verify=false"
+        ):
             load(name, tmp_path)
     for name in ("mnist", "fashion_mnist"):
         with pytest.raises(ValueError, match=r"train-images.idx3-ubyte\.gz: damaged.*original's MD5"):
             load(name, tmp_path)
 
     monkeypatch.setattr(datasets.CIFAR100, "tgz_md5", md5(archive))
-    split_list = {split: ["", f"{split}_32x32.mat", md5(tmp_path / f"{split}_32x32.mat")] for split in ("train", "test")}
+    split_list = {
+        split: ["", f"{split}_32x32.mat", md5(tmp_path / f"{split}_32x32.mat")] for split in ("train", "test")
+    }
     monkeypatch.setattr(datasets.SVHN, "split_list", split_list)
     for theirs, folder in (("MNIST", "mnist"), ("FashionMNIST", "FashionMNIST/raw")):
         files = [(path.name.replace(".idx", "-idx"), md5(path)) for path in (tmp_path / folder).iterdir()]
@@ -261,20 +301,32 @@ def test_originals_are_held_against_torchvisions_checksums(tmp_path: Path, monke
 
 
 def test_the_tables_of_torchvision_are_what_is_read() -> None:
-    for origin in (MNIST.origin, fashion_mnist.FASHION_MNIST.origin, cifar10.CIFAR10.origin, cifar100.CIFAR100.origin, svhn.ORIGIN):
+    for origin in (
+        MNIST.origin,
+        fashion_mnist.FASHION_MNIST.origin,
+        cifar10.CIFAR10.origin,
+        cifar100.CIFAR100.origin,
+        svhn.ORIGIN,
+    ):
         found = sources.checksums(origin)
         assert found and all(len(digest) == 32 and set(digest) <= set("0123456789abcdef") for digest in found.values())
         assert all(address.startswith("http") for address in sources.addresses(origin))
     assert set(sources.checksums(svhn.ORIGIN)) >= {"train_32x32.mat", "test_32x32.mat"}
     assert set(sources.checksums(cifar10.CIFAR10.origin)) == {cifar10.CIFAR10.archive}
-    assert {f"{stem}-{what}.gz" for stem in ("train", "t10k") for what in ("images-idx3-ubyte", "labels-idx1-ubyte")} == set(
-        sources.checksums(MNIST.origin)
-    )
+    assert {
+        f"{stem}-{what}.gz" for stem in ("train", "t10k") for what in ("images-idx3-ubyte", "labels-idx1-ubyte")
+    } == set(sources.checksums(MNIST.origin))
 
 
 # --- downloads -----------------------------------------------------------------------------------------------------
 
-NAMES = {"mnist": "MNIST", "fashion_mnist": "FashionMNIST", "cifar10": "CIFAR10", "cifar100": "CIFAR100", "svhn": "SVHN"}
+NAMES = {
+    "mnist": "MNIST",
+    "fashion_mnist": "FashionMNIST",
+    "cifar10": "CIFAR10",
+    "cifar100": "CIFAR100",
+    "svhn": "SVHN",
+}
 Fetch = Callable[[Path, str], None]
 
 
@@ -304,11 +356,15 @@ def test_without_a_network_one_sentence_says_so_and_nothing_is_left(
     with pytest.raises(FileNotFoundError, match="not found"):
         load(name, tmp_path)
     assert "downloading" not in capsys.readouterr().out  # never without being asked
-    with pytest.raises(FileNotFoundError, match=f"could not fetch {name} to .*: Error downloading: Tried it, got: Name or ser") as error:
+    with pytest.raises(
+        FileNotFoundError, match=f"could not fetch {name} to .*: Error downloading: Tried it, got: Name or ser"
+    ) as error:
         load(name, tmp_path, **{"data.download": True})
     assert "\n" not in str(error.value)
     (said,) = capsys.readouterr().out.splitlines()
-    assert said.startswith(f"downloading {name} (about ") and " MB) from http" in said and said.endswith(f" to {tmp_path}")
+    assert (
+        said.startswith(f"downloading {name} (about ") and " MB) from http" in said and said.endswith(f" to {tmp_path}")
+    )
     assert list(tmp_path.iterdir()) == []
 
 

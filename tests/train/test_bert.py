@@ -23,8 +23,22 @@ CPU = torch.device("cpu")
 STEPS = 20
 SENTENCES = {"data.length": 24, "data.vocabulary": 200}
 TINY = {"model": "bert", "model.layers": 1, "model.width": 16}
-RUN = {"workers": 2, "batch_size": 4, "steps": STEPS, "eval_every": 10, "checkpoint_every": 7, "log_every": 1, "device": "cpu"}
-RUN |= {"optim": "adamw", "optim.lr": 0.001, "schedule": "piecewise_linear", "schedule.at": [0, STEPS], "schedule.factors": [1.0, 0.0]}
+RUN = {
+    "workers": 2,
+    "batch_size": 4,
+    "steps": STEPS,
+    "eval_every": 10,
+    "checkpoint_every": 7,
+    "log_every": 1,
+    "device": "cpu",
+}
+RUN |= {
+    "optim": "adamw",
+    "optim.lr": 0.001,
+    "schedule": "piecewise_linear",
+    "schedule.at": [0, STEPS],
+    "schedule.factors": [1.0, 0.0],
+}
 
 
 def config(**chosen: object) -> dict[str, Any]:
@@ -79,10 +93,18 @@ def test_it_is_transformers_own() -> None:
     from transformers import BertConfig, BertForSequenceClassification
 
     model, x = bert(3, **{"model.layers": 2}).eval(), examples(4)
-    sizes: dict[str, Any] = {"hidden_size": 16, "intermediate_size": 64, "max_position_embeddings": 24, "vocab_size": 200, "num_labels": 3}
+    sizes: dict[str, Any] = {
+        "hidden_size": 16,
+        "intermediate_size": 64,
+        "max_position_embeddings": 24,
+        "vocab_size": 200,
+        "num_labels": 3,
+    }
     theirs = BertForSequenceClassification(BertConfig(**sizes, num_hidden_layers=2, num_attention_heads=2)).eval()
     theirs.load_state_dict(model.state_dict())
-    expected = theirs(input_ids=x[:, 0], attention_mask=(x[:, 1] > 0).long(), token_type_ids=(x[:, 1] == 2).long()).logits
+    expected = theirs(
+        input_ids=x[:, 0], attention_mask=(x[:, 1] > 0).long(), token_type_ids=(x[:, 1] == 2).long()
+    ).logits
     torch.testing.assert_close(model(x), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -106,14 +128,19 @@ def test_dropout_is_a_function_of_the_seed() -> None:
 
 def test_what_bert_goes_with() -> None:
     with pytest.raises(
-        ValueError, match=r"model=bert needs sentences \(data=glue, data=imdb\), but data=text has the shape 64 \(legal: gpt\)"
+        ValueError,
+        match=r"model=bert needs sentences \(data=glue, data=imdb\), but data=text has the shape 64 \(legal: gpt\)",
     ):
         models.build(resolving.resolve({"data": "text", "model": "bert"}), (64,), 97)
-    with pytest.raises(ValueError, match=r"model=gpt needs a text \(data=text\), but data=imdb has the shape 2x128 \(legal: bert\)"):
+    with pytest.raises(
+        ValueError, match=r"model=gpt needs a text \(data=text\), but data=imdb has the shape 2x128 \(legal: bert\)"
+    ):
         models.build(resolving.resolve({"data": "imdb", "model": "gpt"}), (2, 128), 2)
     with pytest.raises(ValueError, match=r"model\.width=127: must be a multiple of model\.heads=2"):
         resolving.resolve({"model": "bert", "model.width": 127})
-    with pytest.raises(ValueError, match=r"label_smoothing=0\.1: data\.task=stsb has scores, not classes; legal here: 0"):
+    with pytest.raises(
+        ValueError, match=r"label_smoothing=0\.1: data\.task=stsb has scores, not classes; legal here: 0"
+    ):
         resolving.resolve({"data": "glue", "label_smoothing": 0.1})
     resolving.resolve({"data": "glue", "data.task": "rte", "label_smoothing": 0.1})
 
@@ -133,12 +160,25 @@ def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # --- weights from a folder -----------------------------------------------------------------------------------------
 
-CONFIG = {"model_type": "bert", "hidden_size": 16, "intermediate_size": 40, "max_position_embeddings": 32, "vocab_size": 9}
-CONFIG |= {"num_hidden_layers": 1, "num_attention_heads": 4, "architectures": ["BertForMaskedLM"], "auto_map": {"AutoModel": "evil.Model"}}
+CONFIG = {
+    "model_type": "bert",
+    "hidden_size": 16,
+    "intermediate_size": 40,
+    "max_position_embeddings": 32,
+    "vocab_size": 9,
+}
+CONFIG |= {
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "architectures": ["BertForMaskedLM"],
+    "auto_map": {"AutoModel": "evil.Model"},
+}
 
 
 def pretrained(folder: Path, form: str) -> dict[str, torch.Tensor]:
-    """``folder`` as it is customary for weights, with another inner width than ours; the network's entries under our names."""
+    """``folder`` as it is customary for weights, with another inner width than ours; the network's entries under our
+    names.
+    """
     torchvision()
     from safetensors.torch import save_file
     from transformers import BertConfig, BertForSequenceClassification
@@ -147,18 +187,33 @@ def pretrained(folder: Path, form: str) -> dict[str, torch.Tensor]:
     (folder / "config.json").write_text(json.dumps(CONFIG))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
-        sizes: dict[str, Any] = {key: value for key, value in CONFIG.items() if isinstance(value, int)} | {"num_labels": 5}
+        sizes: dict[str, Any] = {key: value for key, value in CONFIG.items() if isinstance(value, int)} | {
+            "num_labels": 5
+        }
         whole = BertForSequenceClassification(BertConfig(**sizes)).state_dict()
     if form == "old":
-        kept = {key.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): whole[key] for key in whole}
+        kept = {
+            key.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): whole[key]
+            for key in whole
+        }
         torch.save({**kept, "cls.predictions.bias": torch.zeros(9)}, folder / "pytorch_model.bin")
     else:
-        save_file({key.removeprefix("bert."): whole[key] for key in whole if key.startswith("bert.")}, str(folder / "model.safetensors"))
+        save_file(
+            {key.removeprefix("bert."): whole[key] for key in whole if key.startswith("bert.")},
+            str(folder / "model.safetensors"),
+        )
     return {key: value for key, value in whole.items() if key.startswith("bert.")}
 
 
 def from_folder(folder: Path, /, **chosen: object) -> torch.nn.Module:
-    settings = {"model": "bert", "model.weights": str(folder), "data": "imdb", "data.tokenizer": str(folder), "data.length": 24, **chosen}
+    settings = {
+        "model": "bert",
+        "model.weights": str(folder),
+        "data": "imdb",
+        "data.tokenizer": str(folder),
+        "data.length": 24,
+        **chosen,
+    }
     return models.build(resolving.resolve(settings), (2, settings["data.length"]), 2)
 
 
@@ -181,12 +236,20 @@ def test_a_folder_that_does_not_fit_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"these weights know 32 places, and data\.length is 33; legal: at most 32"):
         from_folder(tmp_path, **{"data.length": 33})
     write_vocabulary(tmp_path, "the", "cat", ".", "dog")
-    with pytest.raises(ValueError, match=r"these weights know 9 tokens, and data\.tokenizer's vocab\.txt has 10; legal: at most 9"):
+    with pytest.raises(
+        ValueError, match=r"these weights know 9 tokens, and data\.tokenizer's vocab\.txt has 10; legal: at most 9"
+    ):
         from_folder(tmp_path)
     write_vocabulary(tmp_path, "the", "cat", ".")
     for content, words in (
-        ({**CONFIG, "hidden_size": 12}, r"model\.safetensors: bert\.\S+ has shape \[.*16.*config\.json beside it needs \[.*12"),
-        ({**CONFIG, "num_hidden_layers": 2}, r"not the weights of a BERT: 16 of \d+ entries are missing \(bert\.encoder\.layer\.1"),
+        (
+            {**CONFIG, "hidden_size": 12},
+            r"model\.safetensors: bert\.\S+ has shape \[.*16.*config\.json beside it needs \[.*12",
+        ),
+        (
+            {**CONFIG, "num_hidden_layers": 2},
+            r"not the weights of a BERT: 16 of \d+ entries are missing \(bert\.encoder\.layer\.1",
+        ),
         ({**CONFIG, "model_type": "roberta"}, r"config\.json: not of a BERT: expected model_type 'bert'"),
         ("[", r"config\.json is damaged"),
     ):
@@ -231,7 +294,9 @@ def test_weights_need_their_own_vocabulary() -> None:
 
 
 @needs_extra
-@pytest.mark.parametrize(("task", "scores"), [("stsb", ["pearson", "spearman"]), ("cola", ["matthews"]), ("qqp", ["f1"]), ("mnli", [])])
+@pytest.mark.parametrize(
+    ("task", "scores"), [("stsb", ["pearson", "spearman"]), ("cola", ["matthews"]), ("qqp", ["f1"]), ("mnli", [])]
+)
 def test_an_evaluation_tells_what_the_task_asks_for(task: str, scores: list[str], tmp_path: Path) -> None:
     write_task(tmp_path, task)
     found = Trainer(config(data__task=task, data_dir=str(tmp_path)), device=CPU).evaluate("test")
@@ -243,8 +308,17 @@ def test_an_evaluation_tells_what_the_task_asks_for(task: str, scores: list[str]
 def test_it_learns_how_alike_two_sentences_are(tmp_path: Path) -> None:
     """The score is which of six subjects the first sentence has: a few steps find much of it."""
     write_task(tmp_path, "stsb", num_train=120, num_dev=30)
-    own = {"method": "supersgd", "optim": "adamw", "optim.lr": 0.01, "model.dropout": 0.0, "workers": 1, "batch_size": 24}
-    trainer = Trainer(resolving.resolve({"data": "glue", "data_dir": str(tmp_path), **SENTENCES, **TINY, **own}), device=CPU)
+    own = {
+        "method": "supersgd",
+        "optim": "adamw",
+        "optim.lr": 0.01,
+        "model.dropout": 0.0,
+        "workers": 1,
+        "batch_size": 24,
+    }
+    trainer = Trainer(
+        resolving.resolve({"data": "glue", "data_dir": str(tmp_path), **SENTENCES, **TINY, **own}), device=CPU
+    )
     for _ in range(60):
         trainer.train_step()
     assert trainer.evaluate("test")["Vpearson"] > 0.5

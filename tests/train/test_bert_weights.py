@@ -51,8 +51,19 @@ def test_a_damaged_config(key: str, value: object, rule: str, tmp_path: Path) ->
 @needs_extra
 def test_a_config_with_all_that_is_usual(tmp_path: Path) -> None:
     pretrained(tmp_path, "new")
-    usual = {"hidden_act": "gelu", "layer_norm_eps": 1e-12, "initializer_range": 0.02, "type_vocab_size": 2, "pad_token_id": 0}
-    usual |= {"position_embedding_type": "absolute", "is_decoder": False, "use_cache": True, "transformers_version": "4.6.0"}
+    usual = {
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-12,
+        "initializer_range": 0.02,
+        "type_vocab_size": 2,
+        "pad_token_id": 0,
+    }
+    usual |= {
+        "position_embedding_type": "absolute",
+        "is_decoder": False,
+        "use_cache": True,
+        "transformers_version": "4.6.0",
+    }
     (tmp_path / "config.json").write_text(json.dumps({**CONFIG, **usual}))
     from_folder(tmp_path)
 
@@ -73,7 +84,9 @@ def _not_a_number(weights: dict[str, torch.Tensor]) -> None:
         (_not_a_number, r"bert\.encoder\.layer\.0\.output\.dense\.weight has values that are not finite"),
     ],
 )
-def test_weights_that_are_too_many_or_not_finite(change: Callable[[dict[str, torch.Tensor]], None], words: str, tmp_path: Path) -> None:
+def test_weights_that_are_too_many_or_not_finite(
+    change: Callable[[dict[str, torch.Tensor]], None], words: str, tmp_path: Path
+) -> None:
     weights = pretrained(tmp_path, "old")
     change(weights)
     torch.save(weights, tmp_path / "pytorch_model.bin")

@@ -20,7 +20,9 @@ from train.process import checkpoint
 from train.process.checkpoint import DAMAGED, FILE, PREVIOUS, CheckpointError
 
 CPU = torch.device("cpu")
-OLD, NEW = ({"identity": "a", "step": step, "model": {"w": torch.full((3,), float(step))}, "note": "x" * 9} for step in (1, 2))
+OLD, NEW = (
+    {"identity": "a", "step": step, "model": {"w": torch.full((3,), float(step))}, "note": "x" * 9} for step in (1, 2)
+)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,9 @@ def test_saving_twice_keeps_two_generations_and_nothing_else(tmp_path: Path) -> 
 
 
 def judge(folder: Path, damaged: bytes, both: tuple[bytes, bytes]) -> None:
-    """A newest that is not as it was written: used only where its state is exactly NEW, otherwise OLD and one line with both names."""
+    """A newest that is not as it was written: used only where its state is exactly NEW, otherwise OLD and one line with
+    both names.
+    """
     (folder / FILE).write_bytes(damaged)
     (folder / PREVIOUS).write_bytes(both[0])
     state, told = loaded(folder)
@@ -94,7 +98,9 @@ def test_any_flipped_byte_is_found(both: tuple[bytes, bytes], place: Path, at: i
 @example(0)
 @example(1)
 @settings(max_examples=200)
-def test_any_truncation_gives_way_to_the_previous_or_leaves_the_state_whole(both: tuple[bytes, bytes], place: Path, length: int) -> None:
+def test_any_truncation_gives_way_to_the_previous_or_leaves_the_state_whole(
+    both: tuple[bytes, bytes], place: Path, length: int
+) -> None:
     judge(place, both[1][: length % len(both[1])], both)
 
 
@@ -106,7 +112,10 @@ def test_every_truncation_near_the_end(both: tuple[bytes, bytes], place: Path) -
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["flip", "cut", "zero", "insert", "swap"]), st.integers(0, 10**6), st.binary(max_size=40)), min_size=1
+        st.tuples(
+            st.sampled_from(["flip", "cut", "zero", "insert", "swap"]), st.integers(0, 10**6), st.binary(max_size=40)
+        ),
+        min_size=1,
     )
 )
 @settings(max_examples=200)
@@ -171,14 +180,18 @@ def test_a_strangers_checkpoint_runs_no_code(form: str, tmp_path: Path) -> None:
         checkpoint.load(tmp_path, "a", CPU)
     assert "weights_only" not in str(told.value), "torch advises to trust it"
     assert not proof.exists()
-    torch.load(tmp_path / FILE, weights_only=False) if form != "bare pickle" else pickle.loads((tmp_path / FILE).read_bytes())
+    torch.load(tmp_path / FILE, weights_only=False) if form != "bare pickle" else pickle.loads(
+        (tmp_path / FILE).read_bytes()
+    )
     assert proof.exists()  # so it would have
 
 
 def test_other_settings_are_refused_and_not_gone_round(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, {**OLD, "identity": "a"})
     checkpoint.save(tmp_path, {**NEW, "identity": "b"})
-    with pytest.raises(CheckpointError, match=r"checkpoint\.pt was written with other settings \(identity b, this run is a\)"):
+    with pytest.raises(
+        CheckpointError, match=r"checkpoint\.pt was written with other settings \(identity b, this run is a\)"
+    ):
         checkpoint.load(tmp_path, "a", CPU)
 
 
@@ -209,7 +222,9 @@ def test_a_damaged_newest_never_takes_the_place_of_a_whole_previous(tmp_path: Pa
     assert found is not None and is_state(found.state, OLD) and len(told) == 1
     assert {path.name for path in tmp_path.iterdir()} == {DAMAGED, PREVIOUS}
     assert (tmp_path / DAMAGED).read_bytes() == both[1][:-1]
-    again = checkpoint.restore(tmp_path, "a", CPU, Transport(None))  # killed before the next checkpoint: no warning, the same state
+    again = checkpoint.restore(
+        tmp_path, "a", CPU, Transport(None)
+    )  # killed before the next checkpoint: no warning, the same state
     assert again is not None and is_state(again.state, OLD)
     checkpoint.save(tmp_path, NEW)
     assert (tmp_path / PREVIOUS).read_bytes() == both[0]
@@ -222,7 +237,8 @@ def test_both_damaged_is_one_error_and_nothing_is_lost(tmp_path: Path, both: tup
     with pytest.raises(CheckpointError) as told:
         checkpoint.restore(tmp_path, "a", CPU, Transport(None))
     assert str(told.value) == (
-        f"{tmp_path / FILE} is damaged (it is empty) and {tmp_path / PREVIOUS} is damaged (it does not end as it should): "
+        f"{tmp_path / FILE} is damaged (it is empty) and {tmp_path / PREVIOUS} is damaged (it does not end as it "
+        f"should): "
         "move them away to start this run anew"
     )
     assert (tmp_path / FILE).read_bytes() == b"" and (tmp_path / PREVIOUS).read_bytes() == both[0][:500]

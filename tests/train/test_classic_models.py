@@ -1,4 +1,6 @@
-"""LeNet, AlexNet, VGG, ResNet-9, GoogLeNet and the original's small networks: sizes by hand, what they compute, and two real steps each."""
+"""LeNet, AlexNet, VGG, ResNet-9, GoogLeNet and the original's small networks: sizes by hand, what they compute, and two
+real steps each.
+"""
 
 import itertools
 from pathlib import Path
@@ -31,7 +33,9 @@ def images(count: int, shape: tuple[int, ...] = COLOUR) -> torch.Tensor:
 
 
 def test_sizes_of_lenet() -> None:
-    assert size(build("lenet", (1, 28, 28))) == 520 + 25_050 + (800 * 500 + 500) + 5010 == 431_080  # Caffe's, and ATOMO's
+    assert (
+        size(build("lenet", (1, 28, 28))) == 520 + 25_050 + (800 * 500 + 500) + 5010 == 431_080
+    )  # Caffe's, and ATOMO's
     assert size(build("lenet", COLOUR)) == (75 * 20 + 20) + 25_050 + (1250 * 500 + 500) + 5010
 
 
@@ -53,7 +57,10 @@ def test_sizes_of_alexnet_and_vgg16() -> None:
 
 
 def test_sizes_of_the_originals_networks() -> None:
-    assert size(build("mnist_convnet", (1, 28, 28))) == (25 * 64 + 64) + (25 * 64 * 128 + 128) + (2048 * 1000 + 1000) + 10_010
+    assert (
+        size(build("mnist_convnet", (1, 28, 28)))
+        == (25 * 64 + 64) + (25 * 64 * 128 + 128) + (2048 * 1000 + 1000) + 10_010
+    )
     with torch.device("meta"):
         large = build("bigcnn", (1, 28, 28))
         assert size(large) == 26_000 + (25 * 1000 * 1000 + 1000) + (16_000 * 1000 + 1000) + 10_010
@@ -169,7 +176,9 @@ def test_inceptions_modules_have_the_papers_channels() -> None:
             module.register_forward_hook(lambda *called: shapes.append(tuple(called[2].shape[1:])))
     model(images(1))
     published = [256, 480, 512, 512, 512, 528, 832, 832, 1024]  # the table's column of output sizes
-    assert shapes == [(channels, side, side) for channels, side in zip(published, [32] * 2 + [16] * 5 + [8] * 2, strict=True)]
+    assert shapes == [
+        (channels, side, side) for channels, side in zip(published, [32] * 2 + [16] * 5 + [8] * 2, strict=True)
+    ]
 
 
 def test_the_originals_networks_are_their_formulas_but_for_dropout() -> None:
@@ -200,7 +209,9 @@ def test_the_small_forms_read_weights_from_a_file_too(tmp_path: Path) -> None:
     path = tmp_path / "weights.pt"
     torch.save(build("vgg16_bn", seed=5).state_dict(), path)
     loaded = build("vgg16_bn", seed=6, **{"model.weights_file": str(path)})
-    assert all(torch.equal(value, loaded.state_dict()[key]) for key, value in build("vgg16_bn", seed=5).state_dict().items())
+    assert all(
+        torch.equal(value, loaded.state_dict()[key]) for key, value in build("vgg16_bn", seed=5).state_dict().items()
+    )
     with pytest.raises(ValueError, match="not the weights of alexnet"):
         build("alexnet", **{"model.weights_file": str(path)})
 
@@ -212,7 +223,9 @@ def test_the_small_forms_read_weights_from_a_file_too(tmp_path: Path) -> None:
 def test_two_steps_move_every_parameter(name: str) -> None:
     data_name = "mnist" if name in ("lenet", *FOR_MNIST) else "cifar10"
     chosen: dict[str, Any] = {"data": data_name, "model": name, "stand_in": True, "method": "supersgd"}
-    trainer = Trainer(resolving.resolve(chosen | {"workers": 1, "batch_size": 2, "optim.lr": 1e-3}), device=torch.device("cpu"))
+    trainer = Trainer(
+        resolving.resolve(chosen | {"workers": 1, "batch_size": 2, "optim.lr": 1e-3}), device=torch.device("cpu")
+    )
     before = {key: parameter.detach().clone() for key, parameter in trainer.parameters.items()}
     for _ in range(2):
         trainer.train_step()

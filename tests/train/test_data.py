@@ -53,17 +53,34 @@ def write_mnist(folder: Path, suffix: str = "", num: int = 12) -> tuple[np.ndarr
 
 
 def python2_batch(images: np.ndarray, labels: np.ndarray) -> bytes:
-    """A CIFAR batch with the opcodes that Python 2 wrote: byte strings everywhere, 0 and 1 for the flags of the dtype."""
+    """A CIFAR batch with the opcodes that Python 2 wrote: byte strings everywhere,
+    0 and 1 for the flags of the dtype.
+    """
 
     def text(value: bytes) -> bytes:
         return b"T" + struct.pack("<I", len(value)) + value
 
-    dtype = b"cnumpy\ndtype\n" + text(b"u1") + b"K\x00K\x01\x87R(K\x03" + text(b"|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    dtype = (
+        b"cnumpy\ndtype\n"
+        + text(b"u1")
+        + b"K\x00K\x01\x87R(K\x03"
+        + text(b"|")
+        + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    )
     empty = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + text(b"b") + b"\x87R"
     shape = b"(J" + struct.pack("<i", len(images)) + b"J" + struct.pack("<i", 3072) + b"t"
     array = empty + b"(K\x01" + shape + dtype + b"\x89" + text(images.tobytes()) + b"tb"
     numbers = b"](" + b"".join(b"K" + bytes([label]) for label in labels) + b"e"
-    return b"\x80\x02}(" + text(b"batch_label") + text(b"a batch") + text(b"labels") + numbers + text(b"data") + array + b"u."
+    return (
+        b"\x80\x02}("
+        + text(b"batch_label")
+        + text(b"a batch")
+        + text(b"labels")
+        + numbers
+        + text(b"data")
+        + array
+        + b"u."
+    )
 
 
 def cifar_batches(num: int = 4) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -82,7 +99,9 @@ def write_cifar(folder: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 def unnormalized(x: np.ndarray, normalization: Normalization) -> np.ndarray:
     shape = (1, -1, 1, 1)
-    return (x.astype(np.float64) * np.reshape(normalization.std, shape) + np.reshape(normalization.mean, shape)) * normalization.top
+    return (
+        x.astype(np.float64) * np.reshape(normalization.std, shape) + np.reshape(normalization.mean, shape)
+    ) * normalization.top
 
 
 # --- embedded and synthetic ----------------------------------------------------------------------------------------
@@ -105,7 +124,9 @@ def test_digits_are_split_by_class_and_normalised() -> None:
     share = np.bincount(y_test) / (np.bincount(y) + np.bincount(y_test))
     assert np.all(abs(share - 0.2) < 0.01)
     bunch: Any = load_digits()
-    original = sorted((image.tobytes(), label) for image, label in zip(bunch.images.astype(np.uint8), bunch.target, strict=True))
+    original = sorted(
+        (image.tobytes(), label) for image, label in zip(bunch.images.astype(np.uint8), bunch.target, strict=True)
+    )
     pixels = np.rint((everything[:, 0] * 0.3760 + 0.3053) * 16).astype(np.uint8)
     ours = sorted((image.tobytes(), label) for image, label in zip(pixels, np.concatenate([y, y_test]), strict=True))
     assert ours == original
@@ -135,7 +156,9 @@ def test_synthetic_labels_are_linear_but_for_the_noise(num_classes: int) -> None
 # --- MNIST ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("folder", "suffix"), [("mnist", ""), ("mnist", ".gz"), ("MNIST/raw", ""), ("MNIST/raw", ".gz")])
+@pytest.mark.parametrize(
+    ("folder", "suffix"), [("mnist", ""), ("mnist", ".gz"), ("MNIST/raw", ""), ("MNIST/raw", ".gz")]
+)
 def test_mnist_reads_idx_files(tmp_path: Path, folder: str, suffix: str) -> None:
     images, labels = write_mnist(tmp_path / folder, suffix)
     dataset = load("mnist", tmp_path, **UNVERIFIED)
@@ -149,7 +172,10 @@ def test_mnist_reads_idx_files(tmp_path: Path, folder: str, suffix: str) -> None
     ("harm", "message"),
     [
         (lambda path: path.write_bytes(path.read_bytes()[:-1]), "9424 bytes for the shape .* found 9423"),
-        (lambda path: path.write_bytes(b"\0\0\x0d\x03" + path.read_bytes()[4:]), "starts with 00 00 08 03.*00 00 0d 03"),
+        (
+            lambda path: path.write_bytes(b"\0\0\x0d\x03" + path.read_bytes()[4:]),
+            "starts with 00 00 08 03.*00 00 0d 03",
+        ),
         (lambda path: path.write_bytes(b""), "found 0 bytes"),
         (lambda path: write_idx(path, np.zeros((12, 27, 28))), "28x28"),
         (lambda path: write_idx(path, np.zeros((11, 28, 28))), "11 labels"),
@@ -246,7 +272,10 @@ def test_pickles_run_no_code(tmp_path: Path) -> None:
         (lambda images, labels: python2_batch(images, labels)[:-100], "a pickle with data and labels"),
         (lambda images, labels: b"", "a pickle with data and labels"),
         (lambda images, labels: python2_batch(images[:3], labels), "a list of 3 labels, found 4 of them"),
-        (lambda images, labels: python2_batch(images[:3], labels[:3]), r"as many images as the other batches \(4\), found 3"),
+        (
+            lambda images, labels: python2_batch(images[:3], labels[:3]),
+            r"as many images as the other batches \(4\), found 3",
+        ),
         (lambda images, labels: python2_batch(images, labels * 0 + 10), "labels 0 to 9, found the label 10"),
         (
             lambda images, labels: pickle.dumps({"data": images[:, 1:], "labels": labels.tolist()}),
@@ -282,11 +311,15 @@ def test_a_changed_pickle_gives_a_value_error_or_plain_values(changed: bytes) ->
 
 
 def test_cifar10_names_what_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"cifar10/\{train,test\}.*cifar-10-python.*data=cifar10 data\.download=true"):
+    with pytest.raises(
+        FileNotFoundError, match=r"cifar10/\{train,test\}.*cifar-10-python.*data=cifar10 data\.download=true"
+    ):
         load("cifar10", tmp_path)
     write_cifar(tmp_path / "cifar-10-batches-py")
     (tmp_path / "cifar-10-batches-py" / "test_batch").unlink()
-    with pytest.raises(FileNotFoundError, match=r"cifar-10-batches-py/test_batch not found: expected all of data_batch_1"):
+    with pytest.raises(
+        FileNotFoundError, match=r"cifar-10-batches-py/test_batch not found: expected all of data_batch_1"
+    ):
         load("cifar10", tmp_path)
 
 

@@ -35,11 +35,15 @@ def one_second_each(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def config(tmp_path: Path, **chosen: object) -> dict[str, Any]:
     """CIFAR-10 and ResNet-8 on stand-ins: there is no data in ``tmp_path``."""
-    return resolving.resolve({**CIFAR, "data_dir": str(tmp_path), **{key.replace("__", "."): value for key, value in chosen.items()}})
+    return resolving.resolve(
+        {**CIFAR, "data_dir": str(tmp_path), **{key.replace("__", "."): value for key, value in chosen.items()}}
+    )
 
 
 @pytest.mark.usefixtures("one_second_each")
-def test_a_stand_in_gives_the_estimates_of_the_full_data_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stand_in_gives_the_estimates_of_the_full_data_set(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     chosen = config(
         tmp_path,
         steps=1000,
@@ -75,7 +79,9 @@ def test_a_run_that_never_evaluates_spends_no_time_on_it(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("collective", ["two_stage", "server", "hierarchical"])
-def test_any_collective_can_be_tried_in_one_process(collective: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_any_collective_can_be_tried_in_one_process(
+    collective: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     chosen = config(tmp_path, steps=10, stand_in=True, exchange__collective=collective)
     estimate = dry_run.dry_run(chosen)
     assert ("in place of hierarchical" in capsys.readouterr().out) == (collective == "hierarchical")
@@ -90,7 +96,9 @@ def test_memory_of_a_pass_grows_with_its_batch(tmp_path: Path) -> None:
     activations = dry_run._activations(trainer)
     floats = 4 * 16 * 32 * 32
     assert max(activations) == floats
-    assert 7 * floats < sum(activations) < 30 * floats  # seven layers, their normalizations and activations, partly smaller
+    assert (
+        7 * floats < sum(activations) < 30 * floats
+    )  # seven layers, their normalizations and activations, partly smaller
 
     def pass_bytes(**changed: object) -> int:
         return dry_run._pass_bytes(chosen | changed, activations)
@@ -107,7 +115,9 @@ def test_the_estimate_of_memory_holds_a_large_batch(tmp_path: Path) -> None:
 
 
 def test_activations_are_counted_per_example(tmp_path: Path) -> None:
-    small, large = (dry_run._activations(Trainer(config(tmp_path, stand_in=True, batch_size=size), device=CPU)) for size in (4, 16))
+    small, large = (
+        dry_run._activations(Trainer(config(tmp_path, stand_in=True, batch_size=size), device=CPU)) for size in (4, 16)
+    )
     assert sum(small) == pytest.approx(sum(large), rel=0.02)
 
 
@@ -117,16 +127,23 @@ def test_accumulated_minibatches_are_in_memory_one_at_a_time(tmp_path: Path) -> 
 
 
 def _kept(tmp_path: Path, accumulate: int) -> list[int]:
-    return sorted(dry_run._activations(Trainer(config(tmp_path, stand_in=True, batch_size=4, compute__accumulate=accumulate), device=CPU)))
+    return sorted(
+        dry_run._activations(
+            Trainer(config(tmp_path, stand_in=True, batch_size=4, compute__accumulate=accumulate), device=CPU)
+        )
+    )
 
 
 @pytest.mark.usefixtures("one_second_each")
 def test_accumulated_minibatches_take_their_time_and_one_minibatchs_memory(tmp_path: Path) -> None:
     one, sixteen = (
-        dry_run.dry_run(config(tmp_path, steps=10, batch_size=64, workers=2, compute__accumulate=accumulate)) for accumulate in (1, 16)
+        dry_run.dry_run(config(tmp_path, steps=10, batch_size=64, workers=2, compute__accumulate=accumulate))
+        for accumulate in (1, 16)
     )
     assert one["train_s"] == 10 * 2 * 64 / dry_run.BATCH_SIZE
-    assert sixteen["train_s"] == 10 * 2 * 16 * 64 / (dry_run.ACCUMULATE * dry_run.BATCH_SIZE)  # a pass of the trial has two minibatches
+    assert sixteen["train_s"] == 10 * 2 * 16 * 64 / (
+        dry_run.ACCUMULATE * dry_run.BATCH_SIZE
+    )  # a pass of the trial has two minibatches
     assert sixteen["sent_gb"] == one["sent_gb"]
     assert sixteen["memory_gb"] == pytest.approx(one["memory_gb"], rel=0.1)
 
@@ -137,7 +154,12 @@ def test_the_largest_run_of_dgc_can_be_tried() -> None:
     tiny = dry_run.shrunk({**large, "stand_in": True})
     assert (large["compute"]["accumulate"], large["workers"], tiny["compute"]["accumulate"]) == (8, 32, 2)
     dataset = data.stand_in(tiny, CPU)
-    assert Order(dataset.num_train, tiny["batch_size"], tiny["workers"], 1, accumulate=tiny["compute"]["accumulate"]).steps_per_epoch == 1
+    assert (
+        Order(
+            dataset.num_train, tiny["batch_size"], tiny["workers"], 1, accumulate=tiny["compute"]["accumulate"]
+        ).steps_per_epoch
+        == 1
+    )
 
 
 @given(
@@ -166,13 +188,22 @@ def test_the_true_size_is_what_the_reader_gives(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.0, "0 s"), (90, "90 s"), (5400, "1.5 h"), (48 * 3600, "48 h"), (50 * 3600, "2.1 days"), (7932 * 3600, "330 days")],
+    [
+        (0.0, "0 s"),
+        (90, "90 s"),
+        (5400, "1.5 h"),
+        (48 * 3600, "48 h"),
+        (50 * 3600, "2.1 days"),
+        (7932 * 3600, "330 days"),
+    ],
 )
 def test_long_times_are_in_days(seconds: float, text: str) -> None:
     assert dry_run.duration(seconds) == text
 
 
-def test_an_interrupt_leaves_with_its_own_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupt_leaves_with_its_own_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def interrupted(config: dict[str, Any]) -> dict[str, float]:
         raise KeyboardInterrupt
 

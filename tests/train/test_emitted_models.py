@@ -1,7 +1,9 @@
-"""Every model through its emitted script: trained, stopped by a signal, started again and evaluated, every step logged once.
+"""Every model through its emitted script: trained, stopped by a signal, started again and evaluated, every step logged
+once.
 
-``test_emitted_scripts`` runs the scripts themselves.  For sixty models, two starts of Python and torch each would take ten minutes: here
-the words that a script hands to main.py are read back out of it, and what main.py does with them is done in this process.
+``test_emitted_scripts`` runs the scripts themselves.  For sixty models, two starts of Python and torch each would take
+ten minutes: here the words that a script hands to main.py are read back out of it, and what main.py does with them is
+done in this process.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ OWN: dict[str, dict[str, Any]] = {
 }
 # The first of each family: a step of one worker takes .1 to .4 s.
 LARGE = ("resnet9", "cifar_resnet18", "alexnet", "vgg11", "inception", "resnet18")
-# The same code, deeper or wider, at up to two seconds a step and checkpoints of half a gigabyte: 20 steps of all would take ten minutes.
+# The same code, deeper or wider, at up to two seconds a step and checkpoints of half a gigabyte: 20 steps of all would
+# take ten minutes.
 LARGER = {
     *("bigcnn", "resnet110", "resnet1202", "resnet34", "resnet50", "vgg11_bn"),
     *(f"cifar_resnet{depth}" for depth in (34, 50, 101, 110, 152)),
@@ -57,7 +60,12 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settings(name: str) -> dict[str, Any]:
-    chosen = {"data": "cifar10" if MODELS[name].takes((3, 32, 32)) else "mnist", "model": name, "method": "qsgdinf", **OWN.get(name, {})}
+    chosen = {
+        "data": "cifar10" if MODELS[name].takes((3, 32, 32)) else "mnist",
+        "model": name,
+        "method": "qsgdinf",
+        **OWN.get(name, {}),
+    }
     if name in LARGE or name in LARGER:
         chosen |= {"workers": 1, "eval_train": False, "eval_every": STEPS, "checkpoint_every": STEPS}
     if name in LARGER:
@@ -97,7 +105,9 @@ def test_a_model_trains_is_stopped_goes_on_and_is_evaluated(
     assert main.evaluate(command_line.evaluation({"run": str(folder), "once": True})) == 0
     (found,) = json.loads((folder / evaluator.FOLDER / evaluator.RESULTS).read_text())
     assert found["step"] == steps
-    assert found["Vloss"] == pytest.approx(struct.unpack("<d", rows["Vloss", steps])[0], rel=1e-6)  # of other weights it is another
+    assert found["Vloss"] == pytest.approx(
+        struct.unpack("<d", rows["Vloss", steps])[0], rel=1e-6
+    )  # of other weights it is another
     if name in COMPARED:
         emit(undisturbed, data_dir, settings(name))
         assert train(undisturbed) == 0

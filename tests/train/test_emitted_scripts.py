@@ -1,7 +1,8 @@
-"""Every data set through its emitted script: trained, stopped by a signal, started again, evaluated; as if it had never been stopped.
+"""Every data set through its emitted script: trained, stopped by a signal, started again, evaluated; as if it had never
+been stopped.
 
-The job script and the run's own are real processes, stopped as a scheduler does it.  What they end with is held against the same
-experiment, undisturbed in this process, bit by bit.
+The job script and the run's own are real processes, stopped as a scheduler does it.  What they end with is held against
+the same experiment, undisturbed in this process, bit by bit.
 """
 
 from __future__ import annotations
@@ -30,17 +31,38 @@ from train import evaluator
 
 STOP_AT = 8
 MOST_S = 120.0
-# Kinds of models and of state that goes through a checkpoint: learnt levels (before and after the stop), residuals, momentum of workers.
+# Kinds of models and of state that goes through a checkpoint: learnt levels (before and after the stop), residuals,
+# momentum of workers.
 LEARNT = {"method.bucket_size": 512, "method.update_at": [3, 13], "method.num_samples": 2}
 FALLING = {"schedule": "piecewise_linear", "schedule.at": [0, STEPS], "schedule.factors": [1.0, 0.0]}
 CASES: dict[str, dict[str, Any]] = {
     "digits": {"model": "cnn", "method": "alq", **LEARNT, "method.statistics": "fresh"},
     "logreg2": {"model": "logreg", "method": "dgc", "method.ratio": 0.1},
-    "text": {"model": "gpt", "model.layers": 1, "model.width": 16, "model.dropout": 0.1, "method": "powersgd", "optim": "adamw"},
+    "text": {
+        "model": "gpt",
+        "model.layers": 1,
+        "model.width": 16,
+        "model.dropout": 0.1,
+        "method": "powersgd",
+        "optim": "adamw",
+    },
     "mnist": {"model": "lenet", "method": "topk", "method.ratio": 0.1},
     "fashion_mnist": {"model": "mnist_cnn", "method": "amq", **LEARNT},
-    "cifar10": {"model": "resnet8", "method": "alq", **LEARNT, "measure.every": 5, "measure.num_samples": 2, "data.cutout": 8},
-    "cifar100": {"model": "wide_resnet", "model.depth": 10, "model.widen": 1, "model.dropout": 0.3, "method": "qsgdinf"},
+    "cifar10": {
+        "model": "resnet8",
+        "method": "alq",
+        **LEARNT,
+        "measure.every": 5,
+        "measure.num_samples": 2,
+        "data.cutout": 8,
+    },
+    "cifar100": {
+        "model": "wide_resnet",
+        "model.depth": 10,
+        "model.widen": 1,
+        "model.dropout": 0.3,
+        "method": "qsgdinf",
+    },
     "svhn": {"model": "cifar_cnn", "method": "trn", "schedule": "cosine"},
     "imagenet": {"model": "torchvision", "model.arch": "mobilenet_v3_small", "method": "nuqsgd", "data.decode": "fast"},
     "folder": {"model": "resnet20", "method": "dgc", "method.ratio": 0.05, "compute.accumulate": 2},
@@ -49,7 +71,8 @@ CASES: dict[str, dict[str, Any]] = {
 }
 SCORES = {"glue": "test Pearson's correlation"}  # of the others it is the accuracy
 
-# main.py, which after a step leaves a file and goes on when its signal has come: so it is stopped at that step, however fast it is.
+# main.py, which after a step leaves a file and goes on when its signal has come: so it is stopped at that step, however
+# fast it is.
 HALTING = f"""
 import runpy, sys, time
 from pathlib import Path
@@ -87,8 +110,12 @@ def halting(tmp_path: Path) -> Path:
 @contextlib.contextmanager
 def started(job: Path, python: Path | str) -> Iterator[subprocess.Popen[str]]:
     """The job, with everything that it starts in a process group of its own, which does not outlive the test."""
-    environment = {key: value for key, value in os.environ.items() if key not in ("NUQ_CODE", "NPROC")} | {"PYTHON": str(python)}
-    with subprocess.Popen(["bash", str(job)], env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+    environment = {key: value for key, value in os.environ.items() if key not in ("NUQ_CODE", "NPROC")} | {
+        "PYTHON": str(python)
+    }
+    with subprocess.Popen(
+        ["bash", str(job)], env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
         try:
             yield process
         finally:
@@ -108,7 +135,9 @@ def told_to_stop(job: Path, run_dir: Path, python: Path, number: int) -> tuple[i
         return process.returncode, output
 
 
-@pytest.mark.parametrize("data", [pytest.param(data, marks=[needs_extra] * (data in ("glue", "imdb"))) for data in CASES])
+@pytest.mark.parametrize(
+    "data", [pytest.param(data, marks=[needs_extra] * (data in ("glue", "imdb"))) for data in CASES]
+)
 def test_a_data_set_trains_is_stopped_goes_on_and_is_evaluated(
     data: str, tmp_path: Path, halting: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -142,6 +171,10 @@ def test_a_data_set_trains_is_stopped_goes_on_and_is_evaluated(
     assert f"step {STEPS}/{STEPS}: {SCORES.get(data, 'test accuracy in %')} " in capsys.readouterr().out
     found = {row["step"]: row for row in json.loads((folder / evaluator.FOLDER / evaluator.RESULTS).read_text())}
     values = {name: value for name, value in found[STEPS].items() if name != "step"}
-    assert values.keys() >= {"Vloss", "Tloss", *(("Vpearson", "Vspearman") if data == "glue" else ("Vcorrect", "Tcorrect"))}
+    assert values.keys() >= {
+        "Vloss",
+        "Tloss",
+        *(("Vpearson", "Vspearman") if data == "glue" else ("Vcorrect", "Tcorrect")),
+    }
     for name, value in values.items():
         assert value == pytest.approx(struct.unpack("<d", rows[name, STEPS])[0], rel=1e-6)

@@ -96,7 +96,9 @@ def test_the_distance_from_the_best_levels_is_logged_and_saved():
 
 
 def buckets(values: np.ndarray, size: int) -> list[np.ndarray]:
-    return [g[start : start + size] for sample in values.astype(float) for g in sample for start in range(0, g.size, size)]
+    return [
+        g[start : start + size] for sample in values.astype(float) for g in sample for start in range(0, g.size, size)
+    ]
 
 
 def test_the_coordinates_are_weighted_as_in_a_fit():
@@ -104,7 +106,9 @@ def test_the_coordinates_are_weighted_as_in_a_fit():
     values = samples()
     values[:, :, :64] *= 3  # buckets of different norms
     got = measured(workers("qsgdinf", bits=2, bucket_size=64), values).histograms
-    scaled = [(bucket / abs(bucket).max(), np.full(bucket.size, abs(bucket).max() ** 2)) for bucket in buckets(values, 64)]
+    scaled = [
+        (bucket / abs(bucket).max(), np.full(bucket.size, abs(bucket).max() ** 2)) for bucket in buckets(values, 64)
+    ]
     r, weights = (np.concatenate(parts) for parts in zip(*scaled, strict=True))
     expected, _ = np.histogram(r, estimator.HISTOGRAM_EDGES, weights=weights)
     np.testing.assert_allclose(got["stats/coordinates"], expected / weights.sum(), atol=1e-6)
@@ -134,7 +138,9 @@ def test_the_fitted_law_over_the_same_edges(name, settings, power):
     means, sigmas = np.array([r.mean() for r in scaled]), np.array([r.std(ddof=1) for r in scaled])
     if power is None:
         lengths = np.array([r.size for r in scaled])
-        law = TruncNorm(np.concatenate(scaled).mean(), float(np.sqrt((sigmas**2 * (lengths - 1)).sum() / lengths.sum())))
+        law = TruncNorm(
+            np.concatenate(scaled).mean(), float(np.sqrt((sigmas**2 * (lengths - 1)).sum() / lengths.sum()))
+        )
     else:
         law = CondTruncNorm(means, sigmas, norms**power)
     np.testing.assert_allclose(fit, np.diff(law.cdf(estimator.HISTOGRAM_EDGES)), atol=1e-6)
@@ -159,7 +165,10 @@ def by_hand(above: list[np.ndarray], below: list[np.ndarray]) -> float:
     logs = []
     for out in range(len(above)):
         variances = [
-            np.concatenate([rows for group, rows in enumerate(groups) if group != out]).astype(float).var(axis=0, ddof=1).mean()
+            np.concatenate([rows for group, rows in enumerate(groups) if group != out])
+            .astype(float)
+            .var(axis=0, ddof=1)
+            .mean()
             for groups in (above, below)
         ]
         logs.append(np.log(variances[0] / variances[1]))

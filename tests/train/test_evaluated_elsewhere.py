@@ -49,7 +49,10 @@ def test_other_data_than_the_runs_are_refused(run_dir: Path, capsys: pytest.Capt
     checkpoint.save(run_dir, {**torch.load(path, weights_only=True), "fingerprint": "abc"})
     for once in (True, False):
         assert run(settings(run_dir, once=once)) == 2
-        told = "the run began on data with the fingerprint abc, and digits's here have 45d9852abc54d5: evaluate it with the files"
+        told = (
+            "the run began on data with the fingerprint abc, and digits's here have 45d9852abc54d5: evaluate it "
+            "with the files"
+        )
         assert told in capsys.readouterr().err
         shutil.copy(path, run_dir / checkpoint.PREVIOUS)
 
@@ -58,7 +61,10 @@ def test_a_run_does_not_go_on_on_other_data(run_dir: Path, capsys: pytest.Captur
     checkpoint.save(run_dir, {**torch.load(run_dir / checkpoint.FILE, weights_only=True), "fingerprint": "abc"})
     (run_dir / "status.json").unlink()
     assert launch(resolving.resolve(SETTINGS | {"run_dir": str(run_dir)})) == 2
-    told = "the run began on data with the fingerprint abc, and digits's here have 45d9852abc54d5: go on with the files that it began with"
+    told = (
+        "the run began on data with the fingerprint abc, and digits's here have 45d9852abc54d5: go on with the "
+        "files that it began with"
+    )
     assert capsys.readouterr().err.startswith(f"main.py: {run_dir / checkpoint.FILE}: {told}")
 
 
@@ -115,7 +121,9 @@ def test_the_advice_to_who_trains_is_not_given(run_dir: Path, capsys: pytest.Cap
     damaged, waiting, status, another, unreadable = capsys.readouterr().err.splitlines()
     assert damaged == f"main.py: {newest} is damaged (it is empty)" == waiting.removesuffix(": waiting for the next")
     assert status == f"main.py: {run_dir}/status.json is damaged (it holds no object)"
-    assert another.startswith(f"main.py: {newest} was written with other settings (identity another, ") and another.endswith(")")
+    assert another.startswith(
+        f"main.py: {newest} was written with other settings (identity another, "
+    ) and another.endswith(")")
     assert unreadable == f"main.py: {newest} cannot be read (Is a directory)"
 
 
@@ -126,7 +134,9 @@ def test_means_of_training_are_not_asked_for(name: str, run_dir: Path, monkeypat
     config = evaluator.read_config(run_dir)
     config["compute"][name] = True
     (run_dir / "config.yaml").write_text(json.dumps(config))
-    checkpoint.save(run_dir, {**torch.load(run_dir / checkpoint.FILE, weights_only=True), "identity": run_identity.identity(config)})
+    checkpoint.save(
+        run_dir, {**torch.load(run_dir / checkpoint.FILE, weights_only=True), "identity": run_identity.identity(config)}
+    )
     assert run(settings(run_dir, once=True)) == 0
 
 
@@ -138,7 +148,12 @@ def test_means_of_training_are_not_asked_for(name: str, run_dir: Path, monkeypat
     ],
 )
 def test_what_is_not_finite_is_named(
-    name: str, value: float, words: str, run_dir: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    name: str,
+    value: float,
+    words: str,
+    run_dir: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     state = torch.load(run_dir / checkpoint.FILE, weights_only=True)
     state["model"][name].fill_(value)

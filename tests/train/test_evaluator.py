@@ -1,4 +1,6 @@
-"""mode=evaluate: a run's checkpoints evaluated by another process, and what it makes of runs that wait, end, break or are none."""
+"""mode=evaluate: a run's checkpoints evaluated by another process, and what it makes of runs that wait, end, break or
+are none.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ def files(run_dir: Path) -> dict[str, bytes]:
     return {str(path.relative_to(run_dir)): path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
 
 
-def test_it_finds_what_the_trainer_found_and_leaves_its_files_alone(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_finds_what_the_trainer_found_and_leaves_its_files_alone(
+    run_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = files(run_dir)
     own = {name: logged(run_dir, name) for name in NAMES}
     assert run(settings(run_dir)) == 0
@@ -88,19 +92,38 @@ def test_it_finds_what_the_trainer_found_and_leaves_its_files_alone(run_dir: Pat
     assert sorted(results(run_dir)) == [4, 6], "both generations; the checkpoint of step 2 has been replaced"
     for step, values in results(run_dir).items():
         assert values == pytest.approx({name: own[name][step] for name in NAMES}, rel=1e-6)
-    assert {name: logged(run_dir, name) for name in NAMES} == own, "every step once, and the run's own where both evaluated"
-    assert f"step 6/{STEPS}: test accuracy in % {own['Vacc'][6]:.2f}, test loss {own['Vloss'][6]:.4f}" in capsys.readouterr().out
+    assert {name: logged(run_dir, name) for name in NAMES} == own, (
+        "every step once, and the run's own where both evaluated"
+    )
+    assert (
+        f"step 6/{STEPS}: test accuracy in % {own['Vacc'][6]:.2f}, test loss {own['Vloss'][6]:.4f}"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize("own", [False, True])
 def test_its_points_are_drawn_with_the_runs(own: bool, tmp_path: Path) -> None:
     """Also where they lie between the run's points, and where a later attempt has begun."""
     run_dir = tmp_path / "runs" / "sweep" / "run"
-    assert launch(resolving.resolve(SETTINGS | {"run_dir": str(run_dir), "eval_every": 6 if own else 0, "checkpoint_every": 3})) == 0
+    assert (
+        launch(
+            resolving.resolve(
+                SETTINGS | {"run_dir": str(run_dir), "eval_every": 6 if own else 0, "checkpoint_every": 3}
+            )
+        )
+        == 0
+    )
     loss = logged(run_dir, "loss")
     assert run(settings(run_dir, splits="both")) == 0
     told(run_dir, state="preempted")
-    assert launch(resolving.resolve(SETTINGS | {"run_dir": str(run_dir), "eval_every": 6 if own else 0, "checkpoint_every": 3})) == 0
+    assert (
+        launch(
+            resolving.resolve(
+                SETTINGS | {"run_dir": str(run_dir), "eval_every": 6 if own else 0, "checkpoint_every": 3}
+            )
+        )
+        == 0
+    )
     assert logged(run_dir, "loss") == loss
     assert sorted(logged(run_dir, "Vacc")) == [3, 6] == sorted(logged(run_dir, "Tacc"))
     assert (len(list(run_dir.glob("evaluator/events*"))), len(list(run_dir.glob("events*")))) == (1, 2)
@@ -169,7 +192,12 @@ def test_each_as_it_appears_until_the_run_is_done(
     assert follow(_held(run_dir), 1e9, 1.0) == 0
     out, errors = capsys.readouterr()
     lines = [line.partition(": test accuracy")[0].removeprefix(f"{run_dir}: ") for line in out.splitlines()]
-    assert lines == ["waiting for it to start", "step 4/6", "preempted after step 4: waiting until it goes on", "step 6/6"]
+    assert lines == [
+        "waiting for it to start",
+        "step 4/6",
+        "preempted after step 4: waiting until it goes on",
+        "step 6/6",
+    ]
     assert errors.count("is damaged") == 1
     assert not script.actions
 
@@ -199,10 +227,15 @@ def test_a_checkpoint_replaced_while_it_is_read(run_dir: Path, monkeypatch: pyte
         ({"state": "failed", "failure": {"message": "the disk broke"}}, "failed after step 6: the disk broke"),
         ({"state": "diverged", "failure": None}, "diverged after step 6: it does not say why"),
         ({"state": "running"}, "has been running at step 6, without a sign of getting on, for patience_s=0.2 seconds"),
-        ({"state": "preempted"}, "has been preempted at step 6, without a sign of getting on, for patience_s=0.2 seconds"),
+        (
+            {"state": "preempted"},
+            "has been preempted at step 6, without a sign of getting on, for patience_s=0.2 seconds",
+        ),
     ],
 )
-def test_runs_that_do_not_get_there(values: dict[str, Any], words: str, run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_that_do_not_get_there(
+    values: dict[str, Any], words: str, run_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     told(run_dir, **values)
     assert run(settings(run_dir)) == 1
     assert words in capsys.readouterr().err
@@ -234,7 +267,11 @@ def test_a_heartbeat_alone_is_no_sign_that_it_gets_on(run_dir: Path) -> None:
     held = _held(run_dir)
     with pytest.MonkeyPatch.context() as patch:
         real = time.sleep
-        patch.setattr(evaluator, "time", type("Clock", (), {"sleep": lambda s: (real(0.02), script.sleep(s)), "monotonic": time.monotonic}))
+        patch.setattr(
+            evaluator,
+            "time",
+            type("Clock", (), {"sleep": lambda s: (real(0.02), script.sleep(s)), "monotonic": time.monotonic}),
+        )
         assert follow(held, 0.3, 0.0) == 1
 
 
@@ -296,7 +333,9 @@ def test_a_strangers_checkpoint_runs_no_code(run_dir: Path, capsys: pytest.Captu
 
 def test_weights_that_training_began_with_are_not_asked_for(run_dir: Path) -> None:
     """The checkpoint is past them, and their file may be on another machine."""
-    config = resolving.resolve({"data": "cifar10", "model": "resnet18", "stand_in": True, "model.weights_file": "/nowhere/weights.pt"})
+    config = resolving.resolve(
+        {"data": "cifar10", "model": "resnet18", "stand_in": True, "model.weights_file": "/nowhere/weights.pt"}
+    )
     folder = run_dir.parent / "weighted"
     folder.mkdir()
     (folder / "config.yaml").write_text(json.dumps(config))
@@ -319,7 +358,10 @@ def test_configurations_older_than_a_setting_get_its_default(run_dir: Path) -> N
     [
         (["mode=evaluate"], "run='': mode=evaluate needs the folder of a run"),
         (["mode=evalute", "run=x"], "unknown mode 'evalute'; did you mean 'evaluate'? (legal: evaluate, train)"),
-        (["mode=evaluate", "run=x", "workers=4"], "unknown setting of mode=evaluate, which takes all else from the run, 'workers'"),
+        (
+            ["mode=evaluate", "run=x", "workers=4"],
+            "unknown setting of mode=evaluate, which takes all else from the run, 'workers'",
+        ),
         (["mode=evaluate", "run=x", "method.bits=4"], "'method.bits' (legal: data_dir, device"),
         (["mode=evaluate", "run=x", "threads=-1"], "threads=-1: must be at least 0"),
         (["mode=evaluate", "run=x", "once=maybe"], "once='maybe': must be of type bool"),
@@ -354,14 +396,27 @@ def test_help_shows_the_mode() -> None:
 def test_from_another_process_beside_a_run(tmp_path: Path) -> None:
     """With eval_every=0 the run itself evaluates nothing; mode=train is what there is without a mode."""
     run_dir = tmp_path / "runs" / "sweep" / "run"
-    more = {"eval_every": 0, "run_dir": run_dir, "steps": 400, "workers": 1, "optim.lr": 0.001}  # at .1 it diverges after 55 steps
+    more = {
+        "eval_every": 0,
+        "run_dir": run_dir,
+        "steps": 400,
+        "workers": 1,
+        "optim.lr": 0.001,
+    }  # at .1 it diverges after 55 steps
     words = [f"{name}={value}" for name, value in (SETTINGS | more).items()]
     with subprocess.Popen([sys.executable, str(ROOT / "main.py"), "mode=train", *words], cwd=ROOT) as training:
         try:
             deadline = time.monotonic() + 120
             while not (run_dir / "config.yaml").exists() and time.monotonic() < deadline:
                 time.sleep(0.1)
-            command = [sys.executable, str(ROOT / "main.py"), "mode=evaluate", f"run={run_dir}", "poll_s=0.1", "patience_s=60"]
+            command = [
+                sys.executable,
+                str(ROOT / "main.py"),
+                "mode=evaluate",
+                f"run={run_dir}",
+                "poll_s=0.1",
+                "patience_s=60",
+            ]
             done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False)
             assert done.returncode == 0, done.stderr
             assert training.wait(10) == 0

@@ -35,7 +35,9 @@ def test_every_data_set_has_one(name: str) -> None:
 def test_the_form_and_the_place_do_not_count_and_an_example_does(tmp_path: Path) -> None:
     prints = []
     for name, count in (("a", 4), ("b", 4), ("c", 5)):
-        write_binary(tmp_path / name / "cifar-10-batches-bin", {**dict.fromkeys(NAMES, count), "test_batch": 4}, coarse=False)
+        write_binary(
+            tmp_path / name / "cifar-10-batches-bin", {**dict.fromkeys(NAMES, count), "test_batch": 4}, coarse=False
+        )
         prints.append(load("cifar10", tmp_path / name).fingerprint)
     assert prints[0] == prints[1] != prints[2]
     images, labels = (np.concatenate([draws(4)[part]] * 5) for part in (0, 1))
@@ -48,7 +50,12 @@ def test_what_is_missing_moved_or_relabelled_is_noticed(count: int) -> None:
     assert (inputs.nbytes > fingerprint.WHOLE_BYTES) == (count == 6000)
     relabelled = labels.copy()
     relabelled[count // 3] += 1
-    others = [(inputs[:-1], labels[:-1]), (np.roll(inputs, 1, axis=0), np.roll(labels, 1)), (inputs, relabelled), (inputs[::-1], labels)]
+    others = [
+        (inputs[:-1], labels[:-1]),
+        (np.roll(inputs, 1, axis=0), np.roll(labels, 1)),
+        (inputs, relabelled),
+        (inputs[::-1], labels),
+    ]
     own = fingerprint.of_arrays([(inputs, labels)])
     assert len({own, *(fingerprint.of_arrays([other]) for other in others)}) == 5
     assert own == fingerprint.of_arrays([(np.asfortranarray(inputs), labels.copy())])
@@ -74,11 +81,20 @@ def test_of_pictures_that_stay_on_disk_names_sizes_and_beginnings_count(tmp_path
     assert len(seen) == 4
 
 
-def test_a_run_records_its_data_and_does_not_go_on_on_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_records_its_data_and_does_not_go_on_on_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """As one that began on 600 pictures and was started again where NUQ_DATA names the full CIFAR-10."""
     write_tree(tmp_path / "few" / "cifar10", {"train": 2, "test": 1})
     write_tree(tmp_path / "many" / "cifar10", {"train": 3, "test": 1})
-    chosen = {"data": "cifar10", "model": "cifar_mlp", "method": "trn", "workers": 2, "batch_size": 2, "eval_train": False}
+    chosen = {
+        "data": "cifar10",
+        "model": "cifar_mlp",
+        "method": "trn",
+        "workers": 2,
+        "batch_size": 2,
+        "eval_train": False,
+    }
     chosen |= {"steps": 2, "checkpoint_every": 1, "eval_every": 0, "run_dir": str(tmp_path / "run")}
     few, many = ({**chosen, "data_dir": str(tmp_path / name)} for name in ("few", "many"))
     assert launch(resolving.resolve(few)) == 0
@@ -90,7 +106,12 @@ def test_a_run_records_its_data_and_does_not_go_on_on_others(tmp_path: Path, cap
 
     (tmp_path / "run" / "status.json").write_text(json.dumps({**status, "state": "preempted"}))
     assert launch(resolving.resolve(many)) == 2
-    told = f"the run began on data with the fingerprint {own}, and cifar10's here have {load('cifar10', tmp_path / 'many').fingerprint}"
+    told = (
+        f"the run began on data with the fingerprint {own}, and cifar10's here have "
+        f"{load('cifar10', tmp_path / 'many').fingerprint}"
+    )
     assert told in capsys.readouterr().err
-    assert json.loads((tmp_path / "run" / "status.json").read_text())["data"]["fingerprint"] == own, "what its steps were made on"
+    assert json.loads((tmp_path / "run" / "status.json").read_text())["data"]["fingerprint"] == own, (
+        "what its steps were made on"
+    )
     assert launch(resolving.resolve(few)) == 0

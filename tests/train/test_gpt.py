@@ -26,7 +26,15 @@ from train.steps.trainer import Trainer
 CPU = torch.device("cpu")
 TEXT = {"data": "text", "data.length": 16, "data.num_train": 64, "data.num_test": 8}
 GPT = {"model": "gpt", "model.layers": 1, "model.heads": 2, "model.width": 16}
-RUN = {"method": "supersgd", "workers": 2, "batch_size": 4, "steps": 4, "eval_every": 2, "eval_batch_size": 5, "checkpoint_every": 1}
+RUN = {
+    "method": "supersgd",
+    "workers": 2,
+    "batch_size": 4,
+    "steps": 4,
+    "eval_every": 2,
+    "eval_batch_size": 5,
+    "checkpoint_every": 1,
+}
 
 
 def config(**chosen: object) -> dict[str, Any]:
@@ -90,12 +98,16 @@ def test_a_file_more_moves_no_other(tmp_path: Path) -> None:
 
 def test_a_python_without_sources_or_with_too_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"data=text reads the standard library's sources, and Python 3.* has no \.py files below"):
+    with pytest.raises(
+        FileNotFoundError,
+        match=r"data=text reads the standard library's sources, and Python 3.* has no \.py files below",
+    ):
         data.load(config(), CPU)
     for number in range(40):
         (tmp_path / f"module{number}.py").write_text("x = 1\n")
     with pytest.raises(
-        ValueError, match=r"data\.num_train=64 windows of data\.length=16 need 1025 characters, .* \(legal: .* at most 1\d\)"
+        ValueError,
+        match=r"data\.num_train=64 windows of data\.length=16 need 1025 characters, .* \(legal: .* at most 1\d\)",
     ):
         data.load(config(), CPU)
 
@@ -105,7 +117,9 @@ def test_stand_ins_and_sizes() -> None:
     assert dataset.is_stand_in and dataset.name == "text" and dataset.input_shape == (16,)
     x, y = dataset.train_batch(torch.arange(dataset.num_train), torch.Generator())
     assert torch.equal(x[:, 1:], y[:, :-1]) and x.min() == 0 and x.max() == 96
-    assert torch.equal(x, data.load(config(stand_in=True), CPU).train_batch(torch.arange(dataset.num_train), torch.Generator())[0])
+    assert torch.equal(
+        x, data.load(config(stand_in=True), CPU).train_batch(torch.arange(dataset.num_train), torch.Generator())[0]
+    )
     real, full = data.load(config(), CPU), data.true_size(config())
     assert (full.num_train, full.num_test) == (real.num_train, real.num_test)
     assert full.num_bytes == sum(codes.nbytes for codes in real._splits.values())  # type: ignore[attr-defined]
@@ -176,7 +190,9 @@ def test_heads_divide_the_width() -> None:
 def test_what_a_text_and_a_gpt_go_with() -> None:
     with pytest.raises(ValueError, match=r"model=gpt needs a text \(data=text\), but data=logreg2 has the shape 100"):
         Trainer(resolving.resolve({"data": "logreg2", "model": "gpt"}), device=CPU)
-    with pytest.raises(ValueError, match=r"model=logreg needs any input but text, but data=text has the shape 64 \(legal: gpt\)"):
+    with pytest.raises(
+        ValueError, match=r"model=logreg needs any input but text, but data=text has the shape 64 \(legal: gpt\)"
+    ):
         Trainer(resolving.resolve({"data": "text", "model": "logreg"}), device=CPU)
 
 
@@ -196,7 +212,9 @@ def test_the_loss_is_a_mean_over_all_places_and_evaluation_counts_characters() -
 
 
 def test_a_gpt_learns_more_than_the_frequencies_of_characters() -> None:
-    chosen = config(workers=1, batch_size=16, data__num_train=512, data__length=32, model__width=32, optim="adam", optim__lr=0.01)
+    chosen = config(
+        workers=1, batch_size=16, data__num_train=512, data__length=32, model__width=32, optim="adam", optim__lr=0.01
+    )
     trainer = Trainer(chosen, device=CPU)
     for _ in range(60):
         loss = trainer.train_step().losses[0]
@@ -250,7 +268,9 @@ def test_a_run_says_its_text_and_goes_on_with_it_alone(
     real = text.encode
     monkeypatch.setattr(text, "encode", lambda content: real(content.replace(b"e", b"3")))
     other = Trainer(chosen, device=CPU)
-    with pytest.raises(CheckpointError, match=rf"began on data with the fingerprint {fingerprint}, and text's here have [0-9a-f]{{14}}"):
+    with pytest.raises(
+        CheckpointError, match=rf"began on data with the fingerprint {fingerprint}, and text's here have [0-9a-f]{{14}}"
+    ):
         other.load_state_dict(state)
 
 

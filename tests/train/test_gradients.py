@@ -1,4 +1,6 @@
-"""How passes are computed: precision, loss scaling, accumulation, memory order, what is refused, and the finite checks."""
+"""How passes are computed: precision, loss scaling, accumulation, memory order, what is refused,
+and the finite checks.
+"""
 
 import math
 import shutil
@@ -20,7 +22,9 @@ SMALL = {"data": "digits", "model": "cnn", "batch_size": 8, "workers": 2, "metho
 
 
 def trainer(**settings) -> Trainer:
-    return Trainer(resolving.resolve(SMALL | {key.replace("__", "."): value for key, value in settings.items()}), device=CPU)
+    return Trainer(
+        resolving.resolve(SMALL | {key.replace("__", "."): value for key, value in settings.items()}), device=CPU
+    )
 
 
 def flat(ours: Trainer, worker: int = 0, step: int = 0) -> torch.Tensor:
@@ -37,14 +41,21 @@ def test_a_lower_precision_is_near_the_full_one(precision, least, most):
 def test_memory_order_changes_little_more_than_bits():
     ours, other = trainer(), trainer(compute__channels_last=False)
     weight, plain = ours.parameters["conv2.weight"], other.parameters["conv2.weight"]
-    assert weight.is_contiguous(memory_format=torch.channels_last) and not weight.is_contiguous() and plain.is_contiguous()
+    assert (
+        weight.is_contiguous(memory_format=torch.channels_last) and not weight.is_contiguous() and plain.is_contiguous()
+    )
     assert torch.allclose(flat(ours), flat(other), atol=1e-6)
 
 
 def test_accumulated_minibatches_are_one_large_one():
-    """Without batch norm the mean of the minibatches' gradients is that of all samples together; samples do not overlap."""
+    """Without batch norm the mean of the minibatches' gradients is that of all samples together; samples do not
+    overlap.
+    """
     four, one = trainer(batch_size=4, compute__accumulate=4), trainer(batch_size=16)
-    assert torch.equal(four.order.indices(3, 1), one.order.indices(3, 1)) and four.order.steps_per_epoch == one.order.steps_per_epoch
+    assert (
+        torch.equal(four.order.indices(3, 1), one.order.indices(3, 1))
+        and four.order.steps_per_epoch == one.order.steps_per_epoch
+    )
     gradients = []
     for ours in (four, one):
         parts = []
@@ -71,21 +82,31 @@ def test_accumulation_draws_each_sample_once_an_epoch():
 def test_minibatches_of_a_step_have_dropout_of_their_own():
     more = {"data": "mnist", "model": "mnist_cnn", "stand_in": True, "batch_size": 2, "compute__accumulate": 2}
     ours = trainer(**more)
-    same = [ours.gradients._of_minibatch(torch.arange(2), 0, 0, purpose)[0] for purpose in ("train", "train", "train/1")]
+    same = [
+        ours.gradients._of_minibatch(torch.arange(2), 0, 0, purpose)[0] for purpose in ("train", "train", "train/1")
+    ]
     assert torch.equal(same[0], same[1]) and not torch.equal(same[0], same[2])
 
 
-@pytest.mark.parametrize("more", [{"compute.precision": "fp16"}, {"compute.precision": "bf16", "compute.accumulate": 2}])
+@pytest.mark.parametrize(
+    "more", [{"compute.precision": "fp16"}, {"compute.precision": "bf16", "compute.accumulate": 2}]
+)
 def test_other_ways_to_compute_resume(more, tmp_path):
     settings = config("alq", **more)
     undisturbed = attempt(settings, tmp_path / "undisturbed")
     with pytest.raises(Killed):
         attempt(settings, tmp_path / "disturbed", kill_at=5)
-    assert bits(attempt(settings, tmp_path / "disturbed")) == bits(undisturbed) != bits(attempt(config("alq"), tmp_path / "plain"))
+    assert (
+        bits(attempt(settings, tmp_path / "disturbed"))
+        == bits(undisturbed)
+        != bits(attempt(config("alq"), tmp_path / "plain"))
+    )
 
 
 def test_a_loss_scaled_too_far_up_skips_steps_until_it_fits(tmp_path):
-    ours = trainer(compute__precision="fp16", method="alq", method__bucket_size=1024, method__update_at=[2], method__num_samples=3)
+    ours = trainer(
+        compute__precision="fp16", method="alq", method__bucket_size=1024, method__update_at=[2], method__num_samples=3
+    )
     assert ours.loss_scale is not None
     ours.loss_scale.value = 2.0**40
     before = {name: value.clone() for name, value in ours.model.named_parameters()}
@@ -99,7 +120,9 @@ def test_a_loss_scaled_too_far_up_skips_steps_until_it_fits(tmp_path):
     assert skipped == ours.step > 3 and ours.loss_scale.value == 2.0 ** (40 - ours.loss_scale.skipped)
     assert any(not torch.equal(value, before[name]) for name, value in ours.model.named_parameters())
     state = ours.state_dict()
-    fresh = trainer(compute__precision="fp16", method="alq", method__bucket_size=1024, method__update_at=[2], method__num_samples=3)
+    fresh = trainer(
+        compute__precision="fp16", method="alq", method__bucket_size=1024, method__update_at=[2], method__num_samples=3
+    )
     fresh.load_state_dict(state)
     assert fresh.loss_scale == ours.loss_scale
 
@@ -152,7 +175,10 @@ def test_the_scale_doubles_now_and_then(monkeypatch):
     [
         ({"compute.precision": "fp8"}, "compute.precision='fp8': must be one of fp32, bf16, fp16"),
         ({"compute.accumulate": 0}, "compute.accumulate=0: must be at least 1"),
-        ({"compute.cuda_graphs": True, "device": "cpu"}, "compute.cuda_graphs=True: records the kernels of a CUDA device"),
+        (
+            {"compute.cuda_graphs": True, "device": "cpu"},
+            "compute.cuda_graphs=True: records the kernels of a CUDA device",
+        ),
         ({"compute.cuda_graphs": True, "compute.compile": True}, "does not go with compute.compile=True"),
     ],
 )
@@ -172,7 +198,9 @@ def test_what_this_device_cannot_do(monkeypatch):
 
 def test_finite_sums_prove_it_and_others_do_not_disprove_it():
     fine, large = [torch.ones(3), torch.zeros(2, 2)], [torch.full((2,), 3e38)]
-    assert surely_finite(fine) and surely_finite([]) and not surely_finite(large) and non_finite_parameter(large) is None
+    assert (
+        surely_finite(fine) and surely_finite([]) and not surely_finite(large) and non_finite_parameter(large) is None
+    )
     for bad in (math.nan, math.inf, -math.inf):
         for place in (0, 1):
             spoilt = [part.clone() for part in fine]

@@ -21,8 +21,22 @@ from train.logs import hparams
 
 SMALL = {"data": "digits", "model": "cnn", "batch_size": 8, "eval_every": 4, "log_every": 2, "eval_train": False}
 RUNS: dict[str, dict[str, Any]] = {
-    "alq-s1": {"method": "alq", "method.bucket_size": 1024, "measure.every": 2, "measure.num_samples": 2, "steps": 4, "seed": 1},
-    "alq-s2": {"method": "alq", "method.bucket_size": 1024, "measure.every": 2, "measure.num_samples": 2, "steps": 4, "seed": 2},
+    "alq-s1": {
+        "method": "alq",
+        "method.bucket_size": 1024,
+        "measure.every": 2,
+        "measure.num_samples": 2,
+        "steps": 4,
+        "seed": 1,
+    },
+    "alq-s2": {
+        "method": "alq",
+        "method.bucket_size": 1024,
+        "measure.every": 2,
+        "measure.num_samples": 2,
+        "steps": 4,
+        "seed": 2,
+    },
     "sgd-s1": {"method": "sgd", "steps": 4, "seed": 1},
 }
 WAIT_S = 60.0
@@ -111,17 +125,28 @@ def test_the_experiment_lists_settings_and_metrics(ask: Ask) -> None:
 
 def test_runs_are_sessions_and_seeds_a_group(ask: Ask) -> None:
     states = ["STATUS_SUCCESS", "STATUS_RUNNING", "STATUS_UNKNOWN", "STATUS_FAILURE"]
-    columns = [{"hparam": name} for name in hparams.names()] + [{"metric": {"tag": tag, "group": ""}} for tag in hparams.METRICS]
+    columns = [{"hparam": name} for name in hparams.names()] + [
+        {"metric": {"tag": tag, "group": ""}} for tag in hparams.METRICS
+    ]
     query = {"startIndex": 0, "sliceSize": 9, "allowedStatuses": states, "colParams": columns}
     groups = {group["name"]: group for group in ask("plugin/hparams/session_groups", query)["sessionGroups"]}
     named = {name.partition("-")[0]: name for name in groups}
     assert set(named) == {"alq", "sgd"} and named["alq"].startswith("alq-3b-cnn-digits-")
     alq, sgd = groups[named["alq"]], groups[named["sgd"]]
-    assert {session["name"]: session["status"] for session in alq["sessions"]} == dict.fromkeys(("alq-s1", "alq-s2"), "STATUS_SUCCESS")
+    assert {session["name"]: session["status"] for session in alq["sessions"]} == dict.fromkeys(
+        ("alq-s1", "alq-s2"), "STATUS_SUCCESS"
+    )
     assert [session["name"] for session in sgd["sessions"]] == ["sgd-s1"]
     settings = alq["hparams"]
-    assert (settings["method.name"], settings["method.bits"], settings["method.bucket_size"], settings["steps"]) == ("alq", 3, 1024, 4)
-    assert settings["method.symmetric"] is True and settings["method.update_at"] == "0,100,2000" and "seed" not in settings
+    assert (settings["method.name"], settings["method.bits"], settings["method.bucket_size"], settings["steps"]) == (
+        "alq",
+        3,
+        1024,
+        4,
+    )
+    assert (
+        settings["method.symmetric"] is True and settings["method.update_at"] == "0,100,2000" and "seed" not in settings
+    )
     assert not any(name.startswith("method.") for name in sgd["hparams"] if name not in ("method.name", "method.scope"))
     values = {value["name"]["tag"]: value for value in alq["sessions"][-1]["metricValues"]}
     assert set(values) == set(hparams.METRICS)
@@ -142,12 +167,15 @@ def test_every_setting_of_a_method_is_shown(method: str) -> None:
     assert {f"method.{name}" for name in config["method"]} <= set(shown)
     kinds = hparams.names()
     assert all(
-        isinstance(value, kinds[name] if kinds[name] is not list else str) for name, value in shown.items() if kinds[name] is not int
+        isinstance(value, kinds[name] if kinds[name] is not list else str)
+        for name, value in shown.items()
+        if kinds[name] is not int
     )
 
 
 def test_a_group_is_what_differs_in_the_seed_alone() -> None:
     groups = [
-        hparams.group(resolving.resolve({"method": "qsgd", **more})) for more in ({"seed": 1}, {"seed": 2}, {"seed": 1, "workers": 2})
+        hparams.group(resolving.resolve({"method": "qsgd", **more}))
+        for more in ({"seed": 1}, {"seed": 2}, {"seed": 1, "workers": 2})
     ]
     assert groups[0] == groups[1] != groups[2]

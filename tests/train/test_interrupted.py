@@ -77,7 +77,10 @@ def test_stopped_at_any_question_and_started_again_it_ends_alike(tmp_path: Path)
         states[number] = (found.state["step"], found.state["evaluated"]) if found else None
         attempt(config, folder, None)
         assert logged(folder) == logged(tmp_path / "undisturbed"), number
-        both = [checkpoint.load(one, run_identity.identity(config), torch.device("cpu")) for one in (folder, tmp_path / "undisturbed")]
+        both = [
+            checkpoint.load(one, run_identity.identity(config), torch.device("cpu"))
+            for one in (folder, tmp_path / "undisturbed")
+        ]
         assert flat(both[0]) == flat(both[1]), number
     assert states[0] is None  # nothing but untraining was done
     assert states[questions] == (5, False)  # the last evaluation was cut short
@@ -85,7 +88,9 @@ def test_stopped_at_any_question_and_started_again_it_ends_alike(tmp_path: Path)
 
 
 def test_the_status_says_what_is_saved(tmp_path: Path) -> None:
-    config = resolving.resolve({**SETTINGS, "checkpoint_every": 3, "eval_every": 100, "measure.every": 0, "untrain.steps": 0})
+    config = resolving.resolve(
+        {**SETTINGS, "checkpoint_every": 3, "eval_every": 100, "measure.every": 0, "untrain.steps": 0}
+    )
     trainer = Trainer(config, device=torch.device("cpu"))
     status, log = Status(tmp_path, 5, "cpu", 1), Log(tmp_path, 1)
 
@@ -110,7 +115,9 @@ def test_the_status_says_what_is_saved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("ranks", "code"), [("1", 75), ("2", None)])
-def test_a_signal_while_data_is_loaded(ranks: str, code: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_while_data_is_loaded(
+    ranks: str, code: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One process leaves at once; among several it is remembered, since it may mean that another one failed."""
 
     def loading(config: dict[str, Any], *, device: torch.device, group: Any) -> None:

@@ -52,10 +52,16 @@ def _waits(stop: StopSignal, timeout_s: float = 60.0) -> None:
     ("number", "error", "words"),
     [
         (signal.SIGUSR2, Preempted, "stopped while it was starting"),
-        (signal.SIGTERM, RankLost, r"the 2 ranks did not come together before this one was asked to stop \(rank 0 saw: no rank 1\)"),
+        (
+            signal.SIGTERM,
+            RankLost,
+            r"the 2 ranks did not come together before this one was asked to stop \(rank 0 saw: no rank 1\)",
+        ),
     ],
 )
-def test_a_signal(number: int, error: type[Exception], words: str, stop: StopSignal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal(
+    number: int, error: type[Exception], words: str, stop: StopSignal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also one that comes while it waits: torchrun may mean by SIGTERM that another rank has failed."""
     monkeypatch.setattr(rendezvous, "GRACE_S", 0.3)
     signals = threading.Timer(0.5, os.kill, (os.getpid(), number))
@@ -137,7 +143,9 @@ def test_nowhere_to_meet(stop: StopSignal, monkeypatch: pytest.MonkeyPatch) -> N
         ("WORLD_SIZE", "two", "WORLD_SIZE='two', which is no number of ranks; torchrun sets it"),
     ],
 )
-def test_an_odd_environment(name: str, value: str | None, words: str, stop: StopSignal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_odd_environment(
+    name: str, value: str | None, words: str, stop: StopSignal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name)
     with pytest.raises(ValueError, match=f"^the environment has {words}$"):
         rendezvous.num_ranks()
@@ -160,11 +168,18 @@ def test_a_rank_that_refuses_tells_the_other(who: int, tmp_path: Path) -> None:
         begin = time.monotonic()
         environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
         done = subprocess.run(
-            [*TORCHRUN, "--no-python", "bash", "-c", command], env=environment, capture_output=True, text=True, timeout=90, check=False
+            [*TORCHRUN, "--no-python", "bash", "-c", command],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
         )
     assert done.returncode != 0 and time.monotonic() - begin < 60
     reason = ["another process is training in this folder", "this machine has no CUDA device that torch can use"][who]
-    assert len(re.findall(f"^main.py: .*{reason}", done.stderr, re.M)) == 2 and f"main.py: rank {who}: " in done.stderr, done.stderr
+    assert (
+        len(re.findall(f"^main.py: .*{reason}", done.stderr, re.M)) == 2 and f"main.py: rank {who}: " in done.stderr
+    ), done.stderr
     if who:
         status = read(tmp_path)
         assert (status["state"], status["exit_code"]) == ("failed", 2) and status["failure"]["message"].startswith(
@@ -192,7 +207,10 @@ def test_a_setting_that_is_refused_before_torch_is_there(who: int, tmp_path: Pat
         for rank in ranks:
             rank.kill()
     assert [rank.returncode for rank in ranks] == [2, 2], said
-    assert said[who].startswith("main.py: optim.lr=-1") and said[1 - who] == f"main.py: rank {who}: {said[who].removeprefix('main.py: ')}"
+    assert (
+        said[who].startswith("main.py: optim.lr=-1")
+        and said[1 - who] == f"main.py: rank {who}: {said[who].removeprefix('main.py: ')}"
+    )
     assert read(tmp_path).get("exit_code") == (2 if who else None)
 
 
@@ -207,7 +225,9 @@ def test_several_runs_are_for_one_process() -> None:
 def test_an_evaluation_that_is_refused_is_no_word_to_the_ranks_of_a_run(stop: StopSignal) -> None:
     store = rendezvous._store(5.0)
     command = [sys.executable, str(ROOT / "main.py"), "mode=evaluate", "run=nowhere", "bogus=1"]
-    done = subprocess.run(command, env=os.environ | {"RANK": "1"}, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, env=os.environ | {"RANK": "1"}, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 2 and "unknown setting of mode=evaluate" in done.stderr and not store.check(["refused"])
 
 

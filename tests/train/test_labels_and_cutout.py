@@ -25,7 +25,9 @@ def generator(seed: int = 0) -> torch.Generator:
 
 def trainer(**chosen: object) -> Trainer:
     small = {"data": "digits", "model": "mlp", "batch_size": 8, "method": "sgd"}
-    return Trainer(resolving.resolve({**small, **{key.replace("__", "."): value for key, value in chosen.items()}}), device=CPU)
+    return Trainer(
+        resolving.resolve({**small, **{key.replace("__", "."): value for key, value in chosen.items()}}), device=CPU
+    )
 
 
 # --- cutout --------------------------------------------------------------------------------------------------------
@@ -50,8 +52,12 @@ def test_every_pixel_is_a_centre_equally_often() -> None:
     assert blanked.sum() == 64_000
     assert (blanked - 1000).abs().max() < 5 * 1000**0.5
     inside = (Cutout(8)(torch.ones(20_000, 1, 32, 32), generator()) == 0).float().mean(dim=(0, 1))
-    assert inside[3:28, 3:28].mean() == pytest.approx(64 / 1024, rel=0.01)  # less near the border: the square is clipped there
-    assert inside[0, 0] == pytest.approx(25 / 1024, abs=5 * (25 / 1024 / 20_000) ** 0.5)  # centres in the first 5 rows and columns
+    assert inside[3:28, 3:28].mean() == pytest.approx(
+        64 / 1024, rel=0.01
+    )  # less near the border: the square is clipped there
+    assert inside[0, 0] == pytest.approx(
+        25 / 1024, abs=5 * (25 / 1024 / 20_000) ** 0.5
+    )  # centres in the first 5 rows and columns
 
 
 @pytest.mark.parametrize("name", ["cifar10", "mnist"])
@@ -62,8 +68,12 @@ def test_cutout_is_the_mean_colour_and_comes_after_the_crop(name: str) -> None:
     (x, y), (x_cut, y_cut) = plain.train_batch(indices, generator(3)), cut.train_batch(indices, generator(3))
     blank = (x_cut == 0).all(dim=1, keepdim=True)
     assert blank.sum(dim=(1, 2, 3)).min() >= 9 and blank.sum(dim=(1, 2, 3)).max() == 36
-    assert torch.equal(y, y_cut) and torch.equal(torch.where(blank, 0, x), x_cut)  # the crops are those of the run without
-    assert torch.equal(next(cut.batches("train", 50))[0], next(plain.batches("train", 50))[0])  # evaluation sees whole images
+    assert torch.equal(y, y_cut) and torch.equal(
+        torch.where(blank, 0, x), x_cut
+    )  # the crops are those of the run without
+    assert torch.equal(
+        next(cut.batches("train", 50))[0], next(plain.batches("train", 50))[0]
+    )  # evaluation sees whole images
 
 
 def test_without_cutout_the_draws_are_as_before() -> None:
@@ -80,14 +90,18 @@ def test_without_cutout_the_draws_are_as_before() -> None:
 def test_cutout_depends_on_the_key_alone() -> None:
     dataset = data.load(resolving.resolve({"data": "cifar10", "stand_in": True, "data.cutout": 8}), CPU)
     state = torch.random.get_rng_state()
-    first, again, other = (dataset.train_batch(torch.arange(8), keyed(1, 5, worker, "train"))[0] for worker in (2, 2, 3))
+    first, again, other = (
+        dataset.train_batch(torch.arange(8), keyed(1, 5, worker, "train"))[0] for worker in (2, 2, 3)
+    )
     assert torch.equal(first, again) and not torch.equal(first, other)
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
 @pytest.mark.parametrize(("name", "side", "limit"), [("cifar10", 33, 32), ("mnist", 29, 28), ("imagenet", 225, 224)])
 def test_a_cutout_larger_than_the_images_is_named(name: str, side: int, limit: int) -> None:
-    with pytest.raises(ValueError, match=rf"data\.cutout={side}: must be at most {limit}, the short side of data={name}'s images"):
+    with pytest.raises(
+        ValueError, match=rf"data\.cutout={side}: must be at most {limit}, the short side of data={name}'s images"
+    ):
         data.load(resolving.resolve({"data": name, "data.cutout": side, "stand_in": True}), CPU)
 
 
@@ -108,8 +122,12 @@ def test_pictures_are_cut_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("strange", "split"), [(10, "training"), (-1, "test")])
 def test_a_label_that_is_no_class_is_named(strange: int, split: str) -> None:
     good, bad = np.array([0, 9, 3]), np.array([1, strange, 99])
-    train, test = (Arrays(np.zeros((3, 1, 8, 8), np.uint8), bad if name == split else good) for name in ("training", "test"))
-    with pytest.raises(ValueError, match=rf"data=svhn, {split} split: the label {strange} of example 1 is no class; the 10 .* 0 to 9"):
+    train, test = (
+        Arrays(np.zeros((3, 1, 8, 8), np.uint8), bad if name == split else good) for name in ("training", "test")
+    )
+    with pytest.raises(
+        ValueError, match=rf"data=svhn, {split} split: the label {strange} of example 1 is no class; the 10 .* 0 to 9"
+    ):
         InMemory("svhn", train, test, 10, CPU)
 
 
@@ -147,7 +165,13 @@ def test_without_smoothing_the_gradient_is_as_before() -> None:
 
 
 def test_resnet9s_recipe_takes_a_step_of_rate_zero_and_then_moves() -> None:
-    chosen = {"data__cutout": 8, "optim__lr": 0.4, "optim__nesterov": True, "optim__weight_decay": 5e-4, "schedule": "piecewise_linear"}
+    chosen = {
+        "data__cutout": 8,
+        "optim__lr": 0.4,
+        "optim__nesterov": True,
+        "optim__weight_decay": 5e-4,
+        "schedule": "piecewise_linear",
+    }
     ours = trainer(data="cifar10", model="resnet9", stand_in=True, batch_size=2, label_smoothing=0.1, **chosen)
     before = ours.model.output.weight.detach().clone()  # type: ignore[union-attr]
     ours.train_step()

@@ -18,7 +18,15 @@ from train.process.status import read
 
 ROOT = Path(__file__).parents[2]
 WORLD = 3
-SETTINGS = ["data=digits", "model=cnn", "batch_size=8", "steps=100000", "eval_every=100000", "optim.lr=0.001", f"workers={WORLD}"]
+SETTINGS = [
+    "data=digits",
+    "model=cnn",
+    "batch_size=8",
+    "steps=100000",
+    "eval_every=100000",
+    "optim.lr=0.001",
+    f"workers={WORLD}",
+]
 
 
 def _free_port() -> int:
@@ -29,7 +37,12 @@ def _free_port() -> int:
 
 def _launched(run_dir: Path, *more: str, ranks: range = range(WORLD)) -> list[subprocess.Popen[str]]:
     """Ranks as torchrun starts them, but with nobody who ends the others when one ends."""
-    told = {"WORLD_SIZE": str(WORLD), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "OMP_NUM_THREADS": "1"}
+    told = {
+        "WORLD_SIZE": str(WORLD),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(_free_port()),
+        "OMP_NUM_THREADS": "1",
+    }
     command = [sys.executable, str(ROOT / "main.py"), *SETTINGS, f"run_dir={run_dir}", *more]
     return [
         subprocess.Popen(
@@ -61,13 +74,20 @@ EVALUATING = ("eval_every=1", "eval_batch_size=1", "eval_train=true")  # most of
     ("more", "victim", "number", "words"),
     [
         (("exchange.collective=two_stage",), 2, signal.SIGKILL, "rank 2 of 3 is gone"),
-        (("exchange.collective=gather",), 0, signal.SIGKILL, "rank 0 of 3 is gone"),  # with it the store that the ranks share
+        (
+            ("exchange.collective=gather",),
+            0,
+            signal.SIGKILL,
+            "rank 0 of 3 is gone",
+        ),  # with it the store that the ranks share
         (("exchange.collective=server",), 1, signal.SIGSTOP, "rank 1 of 3 did not answer in time"),
         (EVALUATING, 1, signal.SIGSTOP, "rank 1 of 3 did not answer in time"),
         (EVALUATING, 0, signal.SIGSTOP, "rank 0 of 3 did not answer in time"),
     ],
 )
-def test_a_lost_rank_is_named_by_the_others(more: tuple[str, ...], victim: int, number: int, words: str, tmp_path: Path) -> None:
+def test_a_lost_rank_is_named_by_the_others(
+    more: tuple[str, ...], victim: int, number: int, words: str, tmp_path: Path
+) -> None:
     ranks = _started(tmp_path, *more, "exchange.timeout_s=4")
     try:
         ranks[victim].send_signal(number)
@@ -83,7 +103,9 @@ def test_a_lost_rank_is_named_by_the_others(more: tuple[str, ...], victim: int, 
             process.communicate()
     if victim:
         status = read(tmp_path)
-        assert status["state"] == "failed" and status["exit_code"] == 1 and status["failure"]["message"].startswith(words)
+        assert (
+            status["state"] == "failed" and status["exit_code"] == 1 and status["failure"]["message"].startswith(words)
+        )
     else:  # nobody is left to write it
         assert read(tmp_path)["state"] == "running"
 
@@ -108,7 +130,14 @@ def test_ranks_that_never_come(tmp_path: Path) -> None:
 
 def _torchrun(folder: Path, words: str) -> subprocess.CompletedProcess[str]:
     """Three ranks, of a shell each, which knows $RANK in the folder's name and in the words."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={WORLD}", "--no-python"]
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={WORLD}",
+        "--no-python",
+    ]
     command = f"cd {folder} && exec {sys.executable} {ROOT / 'main.py'} {' '.join(SETTINGS)} {words}"
     return subprocess.run([*torchrun, "bash", "-c", command], capture_output=True, text=True, timeout=90, check=False)
 
@@ -130,7 +159,9 @@ def test_a_file_that_one_rank_lacks_or_has_otherwise(third: str, tmp_path: Path)
             torch.save(build("cnn", (1, 8, 8), 10, seed=rank // 2).state_dict(), tmp_path / f"{rank}" / "start.pt")
     run_dir = tmp_path / "run"
     run_dir.mkdir()
-    (run_dir / "failure.rank1.json").write_text('{"exit_code": 3, "signature": "Old", "message": "of an earlier attempt"}')
+    (run_dir / "failure.rank1.json").write_text(
+        '{"exit_code": 3, "signature": "Old", "message": "of an earlier attempt"}'
+    )
     done = _torchrun(tmp_path / "$RANK", f"model.weights_file=start.pt run_dir={run_dir}")
     status = read(run_dir)
     words = {

@@ -48,9 +48,16 @@ def test_the_commit_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("manifest", "told"),
-    [('{"commit": "abc", "dirty": true}', ("abc", True)), ("{", ("", False)), ('{"digest": "abc"}', ("", False)), (None, ("", False))],
+    [
+        ('{"commit": "abc", "dirty": true}', ("abc", True)),
+        ("{", ("", False)),
+        ('{"digest": "abc"}', ("", False)),
+        (None, ("", False)),
+    ],
 )
-def test_the_commit_of_a_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manifest: str | None, told: tuple[str, bool]) -> None:
+def test_the_commit_of_a_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manifest: str | None, told: tuple[str, bool]
+) -> None:
     """A snapshot that says nothing is not taken for the checkout beside it."""
     git(tmp_path, "init", "-q")
     if manifest:

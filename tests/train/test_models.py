@@ -1,4 +1,6 @@
-"""The models: sizes against counted formulas, shapes, initial laws, shortcuts by hand, weights from files, and mismatches."""
+"""The models: sizes against counted formulas, shapes, initial laws, shortcuts by hand, weights from files, and
+mismatches.
+"""
 
 import importlib
 import importlib.util
@@ -19,10 +21,17 @@ from settings.models import MODELS
 from train import data, models, torchvision_import
 from train.models import cifar_resnet, small
 
-SHAPES = {name: kind.input_shape or (100,) for name, kind in data.KINDS.items()} | {"text": (64,), "folder": (3, 32, 32)}
+SHAPES = {name: kind.input_shape or (100,) for name, kind in data.KINDS.items()} | {
+    "text": (64,),
+    "folder": (3, 32, 32),
+}
 SHAPES |= dict.fromkeys(("glue", "imdb"), (2, 128))
 FOR_MNIST = ["mnist_cnn", "mnist_convnet", "bigcnn", "mnist_mlp", "smlp", "ssmlp"]
-LARGE = {"bigcnn", "resnet1202", *(f"cifar_resnet{depth}" for depth in (101, 110, 152))}  # built without weights where they are counted
+LARGE = {
+    "bigcnn",
+    "resnet1202",
+    *(f"cifar_resnet{depth}" for depth in (101, 110, 152)),
+}  # built without weights where they are counted
 SHALLOW: dict[str, dict[str, object]] = {
     "wide_resnet": {"model.depth": 10, "model.widen": 1},
     "gpt": {"data": "text", "model.layers": 1, "model.width": 16},
@@ -38,7 +47,9 @@ OF_COLOUR = {
 
 def input_shape(name: str) -> tuple[int, ...]:
     """One that the model takes."""
-    return {"logreg": (100,), "gpt": (20,), "bert": (2, 24), **dict.fromkeys(FOR_MNIST, (1, 28, 28))}.get(name, (3, 32, 32))
+    return {"logreg": (100,), "gpt": (20,), "bert": (2, 24), **dict.fromkeys(FOR_MNIST, (1, 28, 28))}.get(
+        name, (3, 32, 32)
+    )
 
 
 def build(name: str, shape: tuple[int, ...] = (3, 32, 32), num_classes: int = 10, /, **chosen: object) -> nn.Module:
@@ -65,7 +76,9 @@ def test_table_of_models_is_the_table_of_settings() -> None:
 # --- sizes ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("depth", "published"), [(8, "0.08M"), (20, "0.27M"), (32, "0.46M"), (44, "0.66M"), (56, "0.85M"), (110, "1.73M")])
+@pytest.mark.parametrize(
+    ("depth", "published"), [(8, "0.08M"), (20, "0.27M"), (32, "0.46M"), (44, "0.66M"), (56, "0.85M"), (110, "1.73M")]
+)
 @pytest.mark.parametrize("batch_norm", [True, False])
 def test_cifar_resnets_have_the_papers_number_of_parameters(depth: int, published: str, batch_norm: bool) -> None:
     n = (depth - 2) // 6
@@ -86,7 +99,9 @@ def test_without_batch_norm_there_are_no_buffers() -> None:
 
 
 def test_sizes_of_the_small_models() -> None:
-    assert size(build("cnn", (1, 8, 8))) == (9 * 16 + 16) + (9 * 16 * 32 + 32) + (512 * 64 + 64) + (64 * 10 + 10) == 38_282
+    assert (
+        size(build("cnn", (1, 8, 8))) == (9 * 16 + 16) + (9 * 16 * 32 + 32) + (512 * 64 + 64) + (64 * 10 + 10) == 38_282
+    )
     assert size(build("mlp", (1, 8, 8))) == 64 * 128 + 128 + 128 * 128 + 128 + 128 * 10 + 10
     assert size(build("logreg", (100,), 5)) == 505
     assert size(build("mnist_cnn", (1, 28, 28))) == 260 + 5020 + 16050 + 510 == 21_840
@@ -123,7 +138,9 @@ def test_logits_and_a_gradient_for_every_parameter(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in models.MODELS if name not in LARGE])
 def test_weights_come_from_the_callers_seed(name: str) -> None:
     needs(name)
-    first, again, other = (build(name, input_shape(name), seed=seed, **SHALLOW.get(name, {})).state_dict() for seed in (1, 1, 2))
+    first, again, other = (
+        build(name, input_shape(name), seed=seed, **SHALLOW.get(name, {})).state_dict() for seed in (1, 1, 2)
+    )
     assert all(torch.equal(first[key], again[key]) for key in first)
     assert any(not torch.equal(first[key], other[key]) for key in first)
 
@@ -164,7 +181,11 @@ def test_a_block_is_its_formula() -> None:
 
 def test_resnets_start_from_hes_law() -> None:
     model = build("resnet110")
-    weights = [module.weight * math.sqrt(module.weight[0].numel() / 2) for module in model.modules() if isinstance(module, nn.Conv2d)]
+    weights = [
+        module.weight * math.sqrt(module.weight[0].numel() / 2)
+        for module in model.modules()
+        if isinstance(module, nn.Conv2d)
+    ]
     together = torch.cat([weight.flatten() for weight in weights])
     assert abs(together.std() - 1) < 0.005 and abs(together.mean()) < 0.005
     assert (together.abs() < 0.6745).float().mean() == pytest.approx(0.5, abs=0.005)  # a normal law's quartiles
@@ -240,13 +261,19 @@ def test_weights_are_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "weights.pt"
     torch.save(build("resnet18", seed=5).state_dict(), path)
     loaded = build("resnet18", seed=6, **{"model.weights_file": str(path)})
-    assert all(torch.equal(value, loaded.state_dict()[key]) for key, value in build("resnet18", seed=5).state_dict().items())
-    torch.save({key: value for key, value in build("resnet18", seed=5).state_dict().items() if "num_batches" not in key}, path)
+    assert all(
+        torch.equal(value, loaded.state_dict()[key]) for key, value in build("resnet18", seed=5).state_dict().items()
+    )
+    torch.save(
+        {key: value for key, value in build("resnet18", seed=5).state_dict().items() if "num_batches" not in key}, path
+    )
     loaded = build("resnet18", seed=6, **{"model.weights_file": str(path)})
     assert torch.equal(loaded.state_dict()["fc.weight"], build("resnet18", seed=5).state_dict()["fc.weight"])
     with pytest.raises(ValueError, match=r"weights\.pt: fc\.(weight|bias) has shape \[10.*this resnet18 needs \[1000"):
         build("resnet18", (3, 224, 224), 1000, **{"model.weights_file": str(path)})
-    with pytest.raises(ValueError, match=r"not the weights of resnet34: 80 missing \(layer1\.2\..*, \.\.\.\) of 218 entries"):
+    with pytest.raises(
+        ValueError, match=r"not the weights of resnet34: 80 missing \(layer1\.2\..*, \.\.\.\) of 218 entries"
+    ):
         build("resnet34", **{"model.weights_file": str(path)})
 
 
@@ -288,7 +315,9 @@ def test_a_file_that_is_no_state_dict_is_named_and_runs_no_code(tmp_path: Path) 
     whole = path.read_bytes()
     for cut in (whole[:1000], whole[:-2000], b"", b"no weights"):
         path.write_bytes(cut)
-        with pytest.raises(ValueError, match=f"cannot be read as a state_dict|no file of torch.save, for it begins with {cut[:10]!r}"):
+        with pytest.raises(
+            ValueError, match=f"cannot be read as a state_dict|no file of torch.save, for it begins with {cut[:10]!r}"
+        ):
             build("resnet18", **chosen)
 
 

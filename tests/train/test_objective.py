@@ -70,7 +70,10 @@ class Rows:
     def batches(self, split: str, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         del split
         for start in range(0, 6, batch_size):
-            yield torch.eye(3)[[0, 1, 2, 0, 1, 2]][start : start + batch_size], torch.tensor([0, 1, 1, 0, 2, 2])[start : start + batch_size]
+            yield (
+                torch.eye(3)[[0, 1, 2, 0, 1, 2]][start : start + batch_size],
+                torch.tensor([0, 1, 1, 0, 2, 2])[start : start + batch_size],
+            )
 
 
 def test_classes_are_what_a_data_set_asks_for_unless_it_says_otherwise() -> None:
@@ -83,6 +86,9 @@ def test_classes_are_what_a_data_set_asks_for_unless_it_says_otherwise() -> None
 
 
 def test_an_evaluation_in_words() -> None:
-    assert objective.told({"Vloss": 0.27131, "Vacc": 91.301, "Vf1": 0.5}) == "test accuracy 91.30 %, test F1 0.5000, test loss 0.2713"
+    assert (
+        objective.told({"Vloss": 0.27131, "Vacc": 91.301, "Vf1": 0.5})
+        == "test accuracy 91.30 %, test F1 0.5000, test loss 0.2713"
+    )
     found = objective.told({"Vloss": 1.0, "Vpearson": 0.79421, "Vspearman": 0.7})
     assert found == "test Pearson's correlation 0.7942, test Spearman's 0.7000, test loss 1.0000"

@@ -1,4 +1,6 @@
-"""Files with a fitting checksum that no run has saved: one sentence, of those who go on from them and of those who evaluate them."""
+"""Files with a fitting checksum that no run has saved: one sentence, of those who go on from them and of those who
+evaluate them.
+"""
 
 import math
 
@@ -12,7 +14,15 @@ from train.launch import launch
 from train.process import checkpoint
 from train.steps.trainer import Totals
 
-BASE = {"data": "digits", "model": "cnn", "method": "qsgdinf", "batch_size": 8, "steps": 2, "eval_every": 0, "eval_train": False}
+BASE = {
+    "data": "digits",
+    "model": "cnn",
+    "method": "qsgdinf",
+    "batch_size": 8,
+    "steps": 2,
+    "eval_every": 0,
+    "eval_train": False,
+}
 
 ODD = {  # of the shape that the model has
     "complex64": torch.zeros(16, 1, 3, 3, dtype=torch.complex64),
@@ -51,7 +61,10 @@ def test_odd_contents_are_told_in_one_sentence(values, words, tmp_path, capsys):
     state = torch.load(tmp_path / checkpoint.FILE, weights_only=True)
     checkpoint.save(tmp_path, state | values)
     capsys.readouterr()
-    begins = (lambda: evaluator.run(command_line.evaluation({"run": str(tmp_path), "once": True})), lambda: launch(settings))
+    begins = (
+        lambda: evaluator.run(command_line.evaluation({"run": str(tmp_path), "once": True})),
+        lambda: launch(settings),
+    )
     for begin in begins:
         assert begin() == 2
         (error,) = capsys.readouterr().err.splitlines()
@@ -95,10 +108,22 @@ MOMENT, SHAPE = "its optimizer.state.0.", "where this run has float32[16, 1, 3, 
         ("sgd", {0: {"momentum_buffer": torch.zeros(2)}}, f"{MOMENT}momentum_buffer is float32[2], {SHAPE}"),
         ("sgd", {0: [1]}, "its optimizer.state.0 is a list, where this run has a dict"),
         ("sgd", [1], "its optimizer.state is a list, where this run has a dict"),
-        ("adam", {0: {"step": torch.zeros(()), "exp_avg": ODD["complex64"]}}, f"{MOMENT}exp_avg is complex64[16, 1, 3, 3], {SHAPE}"),
-        ("adam", {0: {"step": torch.zeros(()), "exp_avg": torch.zeros(16, 1, 3, 3)}}, "it has no optimizer.state.0.exp_avg_sq"),
+        (
+            "adam",
+            {0: {"step": torch.zeros(()), "exp_avg": ODD["complex64"]}},
+            f"{MOMENT}exp_avg is complex64[16, 1, 3, 3], {SHAPE}",
+        ),
+        (
+            "adam",
+            {0: {"step": torch.zeros(()), "exp_avg": torch.zeros(16, 1, 3, 3)}},
+            "it has no optimizer.state.0.exp_avg_sq",
+        ),
         ("adam", {0: {"step": 3}}, f"{MOMENT}step is 3, where this run has float32[]"),
-        ("adam", {0: {"step": torch.tensor(-1.0), **dict.fromkeys(("exp_avg", "exp_avg_sq"), torch.zeros(16, 1, 3, 3))}}, STEPS_TAKEN),
+        (
+            "adam",
+            {0: {"step": torch.tensor(-1.0), **dict.fromkeys(("exp_avg", "exp_avg_sq"), torch.zeros(16, 1, 3, 3))}},
+            STEPS_TAKEN,
+        ),
     ],
 )
 def test_an_odd_optimizer_is_told_in_one_sentence(name, state, words, tmp_path, capsys):
@@ -111,15 +136,24 @@ def test_an_odd_optimizer_is_told_in_one_sentence(name, state, words, tmp_path, 
         capsys.readouterr()
         assert launch(settings) == 2
         words, found = "its optimizer's groups are of other parameters", words
-        assert capsys.readouterr().err == f"main.py: {tmp_path / checkpoint.FILE} does not fit this run ({found}): move it away\n"
+        assert (
+            capsys.readouterr().err
+            == f"main.py: {tmp_path / checkpoint.FILE} does not fit this run ({found}): move it away\n"
+        )
 
 
 @pytest.mark.parametrize(
     ("values", "words"),
     [
         ({}, "the memory of worker 1 is of [], and here of ['momenta', 'residuals']"),
-        ({"conv1.weight": torch.zeros(2)}, "the memory of worker 1 has float32[2] of 'conv1.weight', whose coordinates are 144"),
-        ({"conv1.weight": ODD["complex64"].flatten()}, "the memory of worker 1 has complex64[144] of 'conv1.weight', whose"),
+        (
+            {"conv1.weight": torch.zeros(2)},
+            "the memory of worker 1 has float32[2] of 'conv1.weight', whose coordinates are 144",
+        ),
+        (
+            {"conv1.weight": ODD["complex64"].flatten()},
+            "the memory of worker 1 has complex64[144] of 'conv1.weight', whose",
+        ),
     ],
 )
 def test_an_odd_memory_is_told_in_one_sentence(values, words, tmp_path, capsys):
@@ -133,7 +167,9 @@ def test_an_odd_memory_is_told_in_one_sentence(values, words, tmp_path, capsys):
     capsys.readouterr()
     assert launch(settings) == 2
     (error,) = capsys.readouterr().err.splitlines()
-    assert error.startswith(f"main.py: {tmp_path / checkpoint.FILE} does not fit this run ({words}") and error.endswith("): move it away")
+    assert error.startswith(f"main.py: {tmp_path / checkpoint.FILE} does not fit this run ({words}") and error.endswith(
+        "): move it away"
+    )
 
 
 def test_odd_statistics_are_told_in_one_sentence(tmp_path, capsys):

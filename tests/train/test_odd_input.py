@@ -1,4 +1,6 @@
-"""What main.py is told, given and connected to, where that is odd: one sentence, nothing lost, and nobody else is blamed."""
+"""What main.py is told, given and connected to, where that is odd: one sentence, nothing lost, and nobody else is
+blamed.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,15 @@ from train.process import checkpoint
 from train.process.status import read
 
 ROOT = Path(__file__).parents[2]
-SETTINGS = {"data": "digits", "model": "cnn", "batch_size": 8, "workers": 2, "steps": 2, "eval_every": 2, "eval_train": False}
+SETTINGS = {
+    "data": "digits",
+    "model": "cnn",
+    "batch_size": 8,
+    "workers": 2,
+    "steps": 2,
+    "eval_every": 2,
+    "eval_train": False,
+}
 
 
 def main(words: list[str], **more: Any) -> subprocess.CompletedProcess[str]:
@@ -39,7 +49,8 @@ def main(words: list[str], **more: Any) -> subprocess.CompletedProcess[str]:
         ("workers=1000000000", "workers=1000000000: must be at most 65536"),
         ("steps=99999999999999999999", "steps=99999999999999999999: must be below 2^63"),
         ("method@x=alq", "'method@x=alq': every setting has its place, so @x is not used; write name=value"),
-        ("run_dir=~", "'run_dir=~' is not of the form name=value: the shell turns ~ into a folder at the start of a word alone;"),
+        ("run_dir=~", "'run_dir=~' is not of the form name=value: the shell turns ~ into a folder at the start of a "
+        "word alone;"),
         ("run_dir=~/a", "write run_dir=$HOME/a"),
         ("run_dir=a:;b", "write \"run_dir='a:;b'\""),
     ],
@@ -80,16 +91,21 @@ def test_a_run_outlives_its_terminal(where: str, tmp_path: Path) -> None:
         with os.fdopen(write_end, "w") as out:
             done = main(words, stdout=out)
     told = (
-        "main.py: standard output cannot be written (No space left on device), so nothing more is said there; the run's folder has it all\n"
+        "main.py: standard output cannot be written (No space left on device), so nothing more is said there; the "
+        "run's folder has it all\n"
     )
     assert (done.returncode, done.stderr) == (0, told if where == "full" else "")
     assert read(tmp_path)["state"] == "done"
 
 
 def test_errors_that_nobody_can_read_end_nothing() -> None:
-    program = "from train.process.terminal import *; open_streams(); complain('x'); complain('y'); say('went \\x1b[2Jon')"
+    program = (
+        "from train.process.terminal import *; open_streams(); complain('x'); complain('y'); say('went \\x1b[2Jon')"
+    )
     with open("/dev/full", "w") as full:
-        done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, text=True, check=False, stderr=full, stdout=subprocess.PIPE)
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=ROOT, text=True, check=False, stderr=full, stdout=subprocess.PIPE
+        )
     assert (done.returncode, done.stdout) == (0, "went \\x1b[2Jon\n")
 
 
@@ -111,7 +127,9 @@ def soon() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", ["checkpoint.pt", "status.json", "config.yaml"])
-def test_a_pipe_in_a_files_place_is_not_waited_for(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], soon: None) -> None:
+def test_a_pipe_in_a_files_place_is_not_waited_for(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], soon: None
+) -> None:
     config = resolving.resolve(SETTINGS | {"run_dir": str(tmp_path)})
     assert launch(config) == 0
     (tmp_path / "status.json").unlink()
@@ -132,7 +150,9 @@ def test_devices_are_no_checkpoints(tmp_path: Path, soon: None) -> None:
 def test_weights_of_something_else(tmp_path: Path, soon: None) -> None:
     model = torch.nn.Linear(2, 2)
     (tmp_path / "notes.txt").write_text("# weights, to be\n")
-    with pytest.raises(WeightsError, match=r"no file of torch.save, for it begins with b'# weights, to be'; expected a state"):
+    with pytest.raises(
+        WeightsError, match=r"no file of torch.save, for it begins with b'# weights, to be'; expected a state"
+    ):
         load_weights(model, "linear", tmp_path / "notes.txt")
     os.mkfifo(tmp_path / "pipe.pt")
     with pytest.raises(WeightsError, match=r"pipe.pt: not a regular file; expected a state_dict of linear"):

@@ -24,7 +24,9 @@ RESNET = {"data": "cifar10", "model": "resnet8", "stand_in": True, "batch_size":
 
 
 def trainer(base: dict, **settings) -> Trainer:
-    return Trainer(resolving.resolve(base | {key.replace("__", "."): value for key, value in settings.items()}), device=CPU)
+    return Trainer(
+        resolving.resolve(base | {key.replace("__", "."): value for key, value in settings.items()}), device=CPU
+    )
 
 
 def mean_gradient(ours: Trainer) -> list[torch.Tensor]:
@@ -33,7 +35,9 @@ def mean_gradient(ours: Trainer) -> list[torch.Tensor]:
     return [torch.stack(parts).mean(dim=0) for parts in zip(*gradients.values(), strict=True)]
 
 
-def follows(ours: Trainer, plain: torch.optim.Optimizer, model: nn.Module, clip_norm: float, rates: list[float]) -> None:
+def follows(
+    ours: Trainer, plain: torch.optim.Optimizer, model: nn.Module, clip_norm: float, rates: list[float]
+) -> None:
     """Assert that the trainer's steps are those of torch's optimizer, its clipping and these rates."""
     for step, rate in enumerate(rates):
         for parameter, gradient in zip(model.parameters(), mean_gradient(ours), strict=True):
@@ -45,7 +49,9 @@ def follows(ours: Trainer, plain: torch.optim.Optimizer, model: nn.Module, clip_
         plain.step()
         ours.train_step()
         for (name, mine), theirs in zip(ours.model.named_parameters(), model.parameters(), strict=True):
-            torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6, msg=lambda text, at=(step, name): f"{at}: {text}")
+            torch.testing.assert_close(
+                mine, theirs, rtol=1e-5, atol=1e-6, msg=lambda text, at=(step, name): f"{at}: {text}"
+            )
 
 
 # --- whole recipes ------------------------------------------------------------------------------------------------
@@ -53,11 +59,19 @@ def follows(ours: Trainer, plain: torch.optim.Optimizer, model: nn.Module, clip_
 
 def test_a_transformers_recipe_is_torchs_own() -> None:
     """AdamW, warm-up, cosine, clipping, and no decay for norms and biases, which are told apart here by their names."""
-    settings = {"optim__beta2": 0.95, "optim__weight_decay": 3.0, "optim__clip_norm": 0.5, "schedule": "cosine", "steps": 4}
+    settings = {
+        "optim__beta2": 0.95,
+        "optim__weight_decay": 3.0,
+        "optim__clip_norm": 0.5,
+        "schedule": "cosine",
+        "steps": 4,
+    }
     warm = {"schedule__warmup_steps": 2, "schedule__warmup_factor": 0.5}
     ours = trainer(RESNET, optim="adamw", optim__lr=0.02, optim__decay_norms=False, **settings, **warm)
     model = copy.deepcopy(ours.model)
-    spared = {name: p for name, p in model.named_parameters() if p.dim() == 1}  # in a ResNet those are the norms' and the biases
+    spared = {
+        name: p for name, p in model.named_parameters() if p.dim() == 1
+    }  # in a ResNet those are the norms' and the biases
     assert 10 < len(spared) < len(list(model.parameters())) - 5
     others = [p for name, p in model.named_parameters() if name not in spared]
     groups = [{"params": others, "weight_decay": 3.0}, {"params": list(spared.values()), "weight_decay": 0.0}]
@@ -66,7 +80,9 @@ def test_a_transformers_recipe_is_torchs_own() -> None:
 
 @pytest.mark.parametrize("nesterov", [False, True])
 def test_sgd_with_clipping_and_decay_of_matrices_is_torchs_own(nesterov: bool) -> None:
-    ours = trainer(DIGITS, optim__decay_norms=False, optim__weight_decay=1.5, optim__nesterov=nesterov, optim__clip_norm=0.2)
+    ours = trainer(
+        DIGITS, optim__decay_norms=False, optim__weight_decay=1.5, optim__nesterov=nesterov, optim__clip_norm=0.2
+    )
     model = copy.deepcopy(ours.model)
     biases = [p for name, p in model.named_parameters() if name.endswith("bias")]
     others = [p for name, p in model.named_parameters() if not name.endswith("bias")]
@@ -100,20 +116,26 @@ def test_norms_and_biases_do_not_decay_whatever_their_shape() -> None:
         "self_attn.in_proj_bias", "self_attn.out_proj.bias", "linear1.bias", "linear2.bias",
         "norm1.weight", "norm1.bias", "norm2.weight", "norm2.bias",
     }  # fmt: skip
-    norms = nn.ModuleList([nn.BatchNorm3d(2), nn.SyncBatchNorm(2), nn.InstanceNorm1d(2, affine=True), nn.GroupNorm(1, 2), nn.RMSNorm(2)])
+    norms = nn.ModuleList(
+        [nn.BatchNorm3d(2), nn.SyncBatchNorm(2), nn.InstanceNorm1d(2, affine=True), nn.GroupNorm(1, 2), nn.RMSNorm(2)]
+    )
     assert spared(norms) == {f"{at}.{name}" for at in range(4) for name in ("weight", "bias")} | {"4.weight"}
     assert spared(nn.LayerNorm([2, 3])) == {"weight", "bias"}  # two-dimensional, and still a norm
-    assert spared(nn.ModuleDict({"table": nn.Embedding(3, 1), "row": nn.Linear(3, 1), "gain": nn.ParameterList([torch.ones(4)])})) == {
-        "row.bias"
-    }
+    assert spared(
+        nn.ModuleDict({"table": nn.Embedding(3, 1), "row": nn.Linear(3, 1), "gain": nn.ParameterList([torch.ones(4)])})
+    ) == {"row.bias"}
     assert spared(nn.GRU(2, 2)) == {"bias_ih_l0", "bias_hh_l0"}
 
 
 def test_a_gpt_decays_its_matrices_and_embeddings_alone() -> None:
-    model = trainer({"data": "text", "model": "gpt", "model.layers": 1, "stand_in": True, "workers": 1, "method": "sgd"}).model
+    model = trainer(
+        {"data": "text", "model": "gpt", "model.layers": 1, "stand_in": True, "workers": 1, "method": "sgd"}
+    ).model
     matrices = {"attention.inputs", "attention.project", "up", "project"}
     decays = {name for name, _ in model.named_parameters()} - spared(model)
-    assert decays == {"tokens.weight", "places.weight", "output.weight"} | {f"blocks.0.{name}.weight" for name in matrices}
+    assert decays == {"tokens.weight", "places.weight", "output.weight"} | {
+        f"blocks.0.{name}.weight" for name in matrices
+    }
 
 
 def test_weights_that_two_modules_share_are_listed_once() -> None:
@@ -138,16 +160,22 @@ def test_momentum_in_the_workers_spares_the_same(nesterov: bool) -> None:
     for mine, theirs in zip(ours.model.parameters(), plain.model.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-6)
     moved = {
-        name for (name, p), q in zip(ours.model.named_parameters(), all_decay.model.parameters(), strict=True) if (p - q).abs().max() > 1e-3
+        name
+        for (name, p), q in zip(ours.model.named_parameters(), all_decay.model.parameters(), strict=True)
+        if (p - q).abs().max() > 1e-3
     }
-    assert {name for name in moved if name.endswith("weight")} == {name for name in ours.parameters if name.endswith("weight")}
+    assert {name for name in moved if name.endswith("weight")} == {
+        name for name in ours.parameters if name.endswith("weight")
+    }
     momenta = ours.optimizer.state_dict()["state"]
     assert len(momenta) == sum(name.endswith("weight") for name in ours.parameters)
 
 
 def test_groups_where_only_some_layers_have_their_momentum_in_the_workers() -> None:
     ours = trainer(DIGITS, method="qsgdinf", layers=["conv1 = dgc ratio=0.5"], optim__decay_norms=False)
-    marks = [(group["in_workers"], group.get("decays", True), len(group["params"])) for group in ours.optimizer.param_groups]
+    marks = [
+        (group["in_workers"], group.get("decays", True), len(group["params"])) for group in ours.optimizer.param_groups
+    ]
     num_layers = len(ours.parameters) // 2
     assert marks == [(True, True, 1), (True, False, 1), (False, True, num_layers - 1), (False, False, num_layers - 1)]
     ours.train_step()
@@ -163,7 +191,9 @@ def clip(vector: list[float] | torch.Tensor, **values: float) -> torch.Tensor:
 def test_clipping_by_hand() -> None:
     assert clip([3, 4], clip_norm=1).tolist() == pytest.approx([0.6, 0.8])
     assert clip([3, -4, 0.5], clip_value=2).tolist() == [2, -2, 0.5]
-    assert clip([3, -4, 0], clip_value=3, clip_norm=math.sqrt(2)).tolist() == pytest.approx([1, -1, 0])  # first the value, then the norm
+    assert clip([3, -4, 0], clip_value=3, clip_norm=math.sqrt(2)).tolist() == pytest.approx(
+        [1, -1, 0]
+    )  # first the value, then the norm
     assert clip([0, 0], clip_norm=1).tolist() == [0, 0]
     short = torch.tensor([0.1, -0.7])
     assert torch.equal(clip(short, clip_norm=0.75), short) and clip(short) is short
@@ -191,7 +221,9 @@ def test_the_value_is_cut_off_in_training() -> None:
     ours = trainer(DIGITS, optim__clip_value=1e-4, optim__momentum=0.0, optim__weight_decay=0.0)
     before = [p.detach().clone() for p in ours.parameters.values()]
     ours.train_step()
-    furthest = max(float((old - new.detach()).abs().max()) for old, new in zip(before, ours.parameters.values(), strict=True))
+    furthest = max(
+        float((old - new.detach()).abs().max()) for old, new in zip(before, ours.parameters.values(), strict=True)
+    )
     assert furthest == pytest.approx(1e-5, rel=1e-2)
 
 
@@ -200,7 +232,9 @@ def test_the_value_is_cut_off_in_training() -> None:
 
 @pytest.mark.parametrize(("rule", "rate"), [("none", 0.1), ("linear", 0.8), ("sqrt", 0.1 * math.sqrt(8))])
 def test_the_rate_grows_with_workers(rule: str, rate: float) -> None:
-    scaled = resolving.resolve({"workers": 8, "optim.scale_lr": rule, "schedule": "step", "schedule.at": [5], "optim": "sgd"})
+    scaled = resolving.resolve(
+        {"workers": 8, "optim.scale_lr": rule, "schedule": "step", "schedule.at": [5], "optim": "sgd"}
+    )
     assert [optim.learning_rate(scaled, step) for step in (0, 5)] == pytest.approx([rate, 0.1 * rate])
     first = {"method": "qsgdinf", "exchange.collective": "server", "exchange.num_aggregate": 4}
     averaged = resolving.resolve({**first, "workers": 9, "optim.scale_lr": rule})
@@ -243,7 +277,9 @@ RECIPE = {"optim.decay_norms": False, "optim.weight_decay": 0.1, "optim.clip_nor
 WARM = {"schedule": "exponential", "schedule.period": 2, "schedule.warmup_steps": 5, "schedule.warmup_factor": 0}
 
 
-@pytest.mark.parametrize("more", [{"name": "qsgdinf", "optim": "adamw"}, {"name": "dgc", "optim.clip_value": 0.01}], ids=str)
+@pytest.mark.parametrize(
+    "more", [{"name": "qsgdinf", "optim": "adamw"}, {"name": "dgc", "optim.clip_value": 0.01}], ids=str
+)
 def test_recipes_resume(more: dict, tmp_path: Path) -> None:
     settings = config(**more, **RECIPE, **WARM)
     undisturbed = attempt(settings, tmp_path / "a")
@@ -282,6 +318,8 @@ def test_checkpoints_from_before_decay_could_spare_go_on(name: str, tmp_path: Pa
     (group,) = saved["optimizer"]["param_groups"]
     assert group["params"] == older[0]["params"] and set(group) - {"in_workers"} == set(older[0])
     assert ("in_workers" in group) == (name == "dgc")
-    saved["optimizer"]["param_groups"] = [{key: group[key] for key in [*older[0], *(["in_workers"] if name == "dgc" else [])]}]
+    saved["optimizer"]["param_groups"] = [
+        {key: group[key] for key in [*older[0], *(["in_workers"] if name == "dgc" else [])]}
+    ]
     torch.save(saved, tmp_path / "older" / checkpoint.FILE)
     assert bits(attempt(settings, tmp_path / "older")) == bits(undisturbed)

@@ -1,4 +1,6 @@
-"""Batches of pictures against one picture at a time: the bits of augmented batches, folders, the fast decoding, batches decoded ahead."""
+"""Batches of pictures against one picture at a time: the bits of augmented batches, folders, the fast decoding, batches
+decoded ahead.
+"""
 
 import threading
 from pathlib import Path
@@ -29,8 +31,12 @@ def generator(seed: int = 0) -> torch.Generator:
 # --- the bits of a batch -------------------------------------------------------------------------------------------
 
 
-def one_by_one(images: np.ndarray, padding: int, flip: bool, normalization: Normalization, drawing: torch.Generator) -> np.ndarray:
-    """What a batch must be, in plain loops: the draws, the crop, the mirror, then pixel * scale + shift, each rounded to float32."""
+def one_by_one(
+    images: np.ndarray, padding: int, flip: bool, normalization: Normalization, drawing: torch.Generator
+) -> np.ndarray:
+    """What a batch must be, in plain loops: the draws, the crop, the mirror, then pixel * scale + shift, each rounded
+    to float32.
+    """
     shifts = 2 * padding + 1
     drawn = torch.randint(shifts * shifts * (2 if flip else 1), (len(images),), generator=drawing).tolist()
     mean, std = (np.array(values) for values in (normalization.mean, normalization.std))
@@ -41,13 +47,17 @@ def one_by_one(images: np.ndarray, padding: int, flip: bool, normalization: Norm
         top, left = number // shifts % shifts, number % shifts
         view = padded[:, top : top + image.shape[1], left : left + image.shape[2]]
         view = view[:, :, ::-1] if number >= shifts * shifts else view
-        batch.append([pixels.astype(np.float32) * scale[channel] + shift[channel] for channel, pixels in enumerate(view)])
+        batch.append(
+            [pixels.astype(np.float32) * scale[channel] + shift[channel] for channel, pixels in enumerate(view)]
+        )
     return np.array(batch, dtype=np.float32)
 
 
 @pytest.mark.parametrize(("channels", "height", "width"), [(3, 32, 32), (1, 28, 28), (3, 9, 5), (2, 4, 7)])
 @pytest.mark.parametrize(("padding", "flip"), [(4, True), (2, False), (0, True)])
-def test_a_batch_has_the_bits_of_one_picture_at_a_time(channels: int, height: int, width: int, padding: int, flip: bool) -> None:
+def test_a_batch_has_the_bits_of_one_picture_at_a_time(
+    channels: int, height: int, width: int, padding: int, flip: bool
+) -> None:
     rng = np.random.default_rng(0)
     arrays = Arrays(rng.integers(0, 256, (40, channels, height, width), dtype=np.uint8), np.arange(40) % 10)
     normalization = Normalization((0.4914, 0.31, 0.4465)[:channels], (0.2023, 0.1994, 0.2010)[:channels])
@@ -63,14 +73,19 @@ def test_a_batch_has_the_bits_of_one_picture_at_a_time(channels: int, height: in
         with_cut = Cutout(3)(torch.from_numpy(expected), drawing)
         assert torch.equal(cut.train_batch(indices, generator(batch))[0], with_cut)
         # The order in memory chooses the convolution, and with it the last bits of a run.
-        assert x.stride() == (x.contiguous() if channels == 1 else x.contiguous(memory_format=torch.channels_last)).stride()
+        assert (
+            x.stride()
+            == (x.contiguous() if channels == 1 else x.contiguous(memory_format=torch.channels_last)).stride()
+        )
 
 
 # --- folders -------------------------------------------------------------------------------------------------------
 
 
 def write_folder(root: Path, test: str = "test", kind: str = "png") -> dict[str, list[Image.Image]]:
-    """Smooth random pictures of several shapes, sizes and modes, four to train and two to test in each of three classes."""
+    """Smooth random pictures of several shapes, sizes and modes, four to train and two to test in each of three
+    classes.
+    """
     rng = np.random.default_rng(3)
     written: dict[str, list[Image.Image]] = {}
     for split, num in (("train", 4), (test, 2)):
@@ -78,7 +93,9 @@ def write_folder(root: Path, test: str = "test", kind: str = "png") -> dict[str,
             (root / split / name).mkdir(parents=True)
             for number in range(num):
                 noise = Image.fromarray(rng.integers(0, 256, (6, 7, 3), dtype=np.uint8))
-                picture = noise.resize((100 + 60 * number, 130), Image.Resampling.BICUBIC).convert(("RGB", "L", "RGB", "RGB")[number])
+                picture = noise.resize((100 + 60 * number, 130), Image.Resampling.BICUBIC).convert(
+                    ("RGB", "L", "RGB", "RGB")[number]
+                )
                 picture.save(root / split / name / f"{number}.{kind}")
                 written.setdefault(split, []).append(picture.convert("RGB"))
     return written
@@ -86,7 +103,9 @@ def write_folder(root: Path, test: str = "test", kind: str = "png") -> dict[str,
 
 def centre(picture: Image.Image, size: int, short_side: int) -> np.ndarray:
     short = min(picture.size)
-    scaled = picture.resize((picture.width * short_side // short, picture.height * short_side // short), Image.Resampling.BILINEAR)
+    scaled = picture.resize(
+        (picture.width * short_side // short, picture.height * short_side // short), Image.Resampling.BILINEAR
+    )
     left, upper = round((scaled.width - size) / 2), round((scaled.height - size) / 2)
     return np.asarray(scaled.crop((left, upper, left + size, upper + size))).transpose(2, 0, 1)
 
@@ -104,12 +123,19 @@ def test_a_folder_is_read_at_its_size(tmp_path: Path, test: str, path: str, size
     path = str(home) if path == "/" else path
     chosen = {"data.path": path, "data.size": size, "data.augment": False}
     dataset = load("folder", tmp_path, **chosen)
-    assert (dataset.num_train, dataset.num_test, dataset.input_shape, dataset.num_classes) == (12, 6, (3, size, size), 3)
+    assert (dataset.num_train, dataset.num_test, dataset.input_shape, dataset.num_classes) == (
+        12,
+        6,
+        (3, size, size),
+        3,
+    )
     assert isinstance(dataset, ReadsAhead) == (size > 64)
     for split, num, folder in (("train", 4, "train"), ("test", 2, test)):
         x, y = (torch.cat(parts) for parts in zip(*dataset.batches(split, 5), strict=True))  # type: ignore[arg-type]
         short_side = size * 8 // 7 if size > 64 else size
-        np.testing.assert_array_equal(pixels(x), np.stack([centre(picture, size, short_side) for picture in written[folder]]))
+        np.testing.assert_array_equal(
+            pixels(x), np.stack([centre(picture, size, short_side) for picture in written[folder]])
+        )
         assert y.tolist() == [label for label in range(3) for _ in range(num)]
     size_of = data.true_size(resolving.resolve({"data": "folder", "data_dir": str(tmp_path), **chosen}))
     assert (size_of.num_train, size_of.num_test) == (12, 6)
@@ -121,10 +147,13 @@ def test_a_folder_is_augmented_and_cut(tmp_path: Path, size: int) -> None:
     write_folder(tmp_path)
     indices = torch.arange(12)
     batches = [
-        load("folder", tmp_path, **{"data.size": size, "data.cutout": cut}).train_batch(indices, generator(2))[0] for cut in (0, 0, 9)
+        load("folder", tmp_path, **{"data.size": size, "data.cutout": cut}).train_batch(indices, generator(2))[0]
+        for cut in (0, 0, 9)
     ]
     assert torch.equal(batches[0], batches[1]) and batches[0].shape == (12, 3, size, size)
-    assert not torch.equal(batches[0], load("folder", tmp_path, **{"data.size": size}).train_batch(indices, generator(3))[0])
+    assert not torch.equal(
+        batches[0], load("folder", tmp_path, **{"data.size": size}).train_batch(indices, generator(3))[0]
+    )
     blank = (batches[2] == 0).all(dim=1, keepdim=True)
     assert blank.any() and torch.equal(batches[2], torch.where(blank, 0, batches[0]))
     with pytest.raises(ValueError, match=rf"data\.cutout={size + 1}: must be at most {size}"):
@@ -135,7 +164,10 @@ def test_a_folder_is_augmented_and_cut(tmp_path: Path, size: int) -> None:
 def test_a_folder_names_what_is_wrong(tmp_path: Path, size: int) -> None:
     chosen = {"data.path": "insects", "data.size": size}
     home = tmp_path / "insects"
-    missing = rf"not found: expected {home}/\{{train,test\}}/<class>/.*set data\.path \(now 'insects'\).*data_dir \(now {tmp_path}\)"
+    missing = (
+        rf"not found: expected {home}/\{{train,test\}}/<class>/.*set data\.path \(now 'insects'\).*data_dir "
+        rf"\(now {tmp_path}\)"
+    )
     with pytest.raises(FileNotFoundError, match=missing):
         load("folder", tmp_path, **chosen)
     with pytest.raises(FileNotFoundError, match=missing):
@@ -154,7 +186,10 @@ def test_a_folder_names_what_is_wrong(tmp_path: Path, size: int) -> None:
 def test_imagenets_archives_are_told_to_be_unpacked(tmp_path: Path) -> None:
     (tmp_path / "imagenet").mkdir()
     (tmp_path / "imagenet" / "ILSVRC2012_img_train.tar").touch()
-    with pytest.raises(FileNotFoundError, match=r"unpack .*ILSVRC2012_img_train\.tar once: torchvision\.datasets\.ImageNet\('.*imagenet'"):
+    with pytest.raises(
+        FileNotFoundError,
+        match=r"unpack .*ILSVRC2012_img_train\.tar once: torchvision\.datasets\.ImageNet\('.*imagenet'",
+    ):
         load("imagenet", tmp_path)
 
 
@@ -198,10 +233,14 @@ def test_full_decoding_can_be_asked_for(tmp_path: Path, monkeypatch: pytest.Monk
     write_folder(tmp_path, kind="jpg")
     asked = []
     decode = pictures.decode
-    monkeypatch.setattr(pictures, "decode", lambda path, plan, *, fast: asked.append(fast) or decode(path, plan, fast=fast))
+    monkeypatch.setattr(
+        pictures, "decode", lambda path, plan, *, fast: asked.append(fast) or decode(path, plan, fast=fast)
+    )
     for size in (16, 72):
         for kind in ("fast", "full"):
-            load("folder", tmp_path, **{"data.size": size, "data.decode": kind}).train_batch(torch.arange(2), generator())
+            load("folder", tmp_path, **{"data.size": size, "data.decode": kind}).train_batch(
+                torch.arange(2), generator()
+            )
             assert set(asked) == {kind == "fast"}
             asked.clear()
     fast, full = (resolving.resolve({"data": "imagenet", "data.decode": kind}) for kind in ("fast", "full"))
@@ -218,7 +257,9 @@ def large(tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_batch_decoded_ahead_is_the_same(tmp_path: Path, large: Any, monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+def test_a_batch_decoded_ahead_is_the_same(
+    tmp_path: Path, large: Any, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
     monkeypatch.setattr(pictures, "pool", lambda: pictures.ThreadPoolExecutor(threads))
     ahead: Any = load("folder", tmp_path, **{"data.size": 96, "data.cutout": 8})
     plain = load("folder", tmp_path, **{"data.size": 96, "data.cutout": 8})
@@ -253,7 +294,9 @@ def test_an_expected_batch_is_decoded_once_and_while_nobody_waits(large: Any, mo
     assert len(names) == 8
 
 
-def test_what_is_expected_has_a_bound_and_what_never_comes_is_forgotten(large: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_expected_has_a_bound_and_what_never_comes_is_forgotten(
+    large: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(picture_set, "MOST_AHEAD_BYTES", 10 * 3 * 96 * 96)
     for seed in range(5):
         large.expect(torch.arange(4), generator(seed))
@@ -282,7 +325,9 @@ def test_evaluation_that_is_left_early_stops_decoding(large: Any) -> None:
 
 
 def test_the_trainer_tells_what_comes_next(large: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every batch of training but the first step's is under way before it is asked for, whichever workers a process hosts."""
+    """Every batch of training but the first step's is under way before it is asked for, whichever workers a process
+    hosts.
+    """
     config = resolving.resolve({"data": "folder", "data.size": 96, "model": "mlp", "batch_size": 2, "workers": 3})
     gradients, order = Gradients(config, large, CPU), Order(12, 2, 3, seed=1)
     plain = load("folder", large._splits["train"][0][0].rsplit("/", 3)[0], **{"data.size": 96})
@@ -293,6 +338,7 @@ def test_the_trainer_tells_what_comes_next(large: Any, monkeypatch: pytest.Monke
     for worker in (0, 2):
         indices = order.indices(3, worker)
         assert torch.equal(
-            large.train_batch(indices, keyed(1, 3, worker, "train"))[0], plain.train_batch(indices, keyed(1, 3, worker, "train"))[0]
+            large.train_batch(indices, keyed(1, 3, worker, "train"))[0],
+            plain.train_batch(indices, keyed(1, 3, worker, "train"))[0],
         )
     assert not large._ahead

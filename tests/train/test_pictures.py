@@ -29,13 +29,19 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def write_tree(root: Path, splits: dict[str, int], size: tuple[int, int] = (32, 32), classes: list[str] = CLASSES) -> None:
-    """One colour per picture, which JPEG keeps to about a unit: red tells the class, green the number, blue the split."""
+def write_tree(
+    root: Path, splits: dict[str, int], size: tuple[int, int] = (32, 32), classes: list[str] = CLASSES
+) -> None:
+    """One colour per picture, which JPEG keeps to about a unit: red tells the class, green the number,
+    blue the split.
+    """
     for blue, (split, num) in enumerate(splits.items()):
         for red, name in enumerate(classes):
             (root / split / name).mkdir(parents=True)
             for green in range(num):
-                Image.new("RGB", size, (red * 20, green * 40, blue * 200)).save(root / split / name / f"{green:04}.jpg", quality=95)
+                Image.new("RGB", size, (red * 20, green * 40, blue * 200)).save(
+                    root / split / name / f"{green:04}.jpg", quality=95
+                )
 
 
 @pytest.fixture
@@ -55,7 +61,9 @@ def check_colours(dataset: data.DataSet) -> None:
         x = torch.cat([x for x, _ in dataset.batches(split, 7)]).double()  # type: ignore[arg-type]
         y = torch.cat([y for _, y in dataset.batches(split, 7)])  # type: ignore[arg-type]
         assert y.tolist() == [label for label in range(10) for _ in range(num)]
-        mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (cifar10.NORMALIZATION.mean, cifar10.NORMALIZATION.std))
+        mean, std = (
+            torch.tensor(values).view(1, 3, 1, 1) for values in (cifar10.NORMALIZATION.mean, cifar10.NORMALIZATION.std)
+        )
         pixels = (x * std + mean) * 255
         expected = torch.stack([y * 20, torch.arange(num).repeat(10) * 40, torch.full_like(y, blue * 200)], 1)
         assert (pixels - expected[:, :, None, None]).abs().max() < 3
@@ -110,7 +118,9 @@ def test_cifar10_names_a_damaged_picture(tree: Path) -> None:
 def test_cifar10_names_missing_pictures_and_classes(tree: Path) -> None:
     root = tree / "cifar10"
     (root / "train" / "class3" / "0001.jpg").unlink()
-    with pytest.raises(ValueError, match=r"train/class3: 2 pictures where another class has 3.*unpack the whole data set again"):
+    with pytest.raises(
+        ValueError, match=r"train/class3: 2 pictures where another class has 3.*unpack the whole data set again"
+    ):
         load("cifar10", tree)
     for path in (root / "train" / "class3").iterdir():
         path.unlink()
@@ -219,7 +229,9 @@ def test_imagenet_is_evaluated_as_torchvision_does(tmp_path: Path) -> None:
     for split, folder in (("train", "train"), ("test", "val")):
         paths = sorted((tmp_path / "imagenet" / folder).rglob("*.JPEG"))
         x = torch.cat([x for x, _ in dataset.batches(split, 4)])  # type: ignore[arg-type]
-        assert torch.cat([y for _, y in dataset.batches(split, 4)]).tolist() == [int("1443537" in path.name) for path in paths]  # type: ignore[arg-type]
+        assert torch.cat([y for _, y in dataset.batches(split, 4)]).tolist() == [
+            int("1443537" in path.name) for path in paths
+        ]  # type: ignore[arg-type]
         torch.testing.assert_close(x, torch.stack([theirs(Image.open(path).convert("RGB")) for path in paths]))
 
 
@@ -250,7 +262,9 @@ def test_a_random_view_is_torchvisions_resized_crop(tmp_path: Path) -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1, 700), st.integers(1, 700), st.integers(0, 2**31))
 def test_a_random_box_lies_in_the_picture(width: int, height: int, seed: int) -> None:
-    (left, upper, right, lower), _ = augment.random_resized_box(width, height, augment.draw_crops(1, generator(seed))[0])
+    (left, upper, right, lower), _ = augment.random_resized_box(
+        width, height, augment.draw_crops(1, generator(seed))[0]
+    )
     assert 0 <= left < right <= width and 0 <= upper < lower <= height
 
 
@@ -266,7 +280,9 @@ def test_random_boxes_follow_torchvisions_law(width: int, height: int) -> None:
         theirs = np.array([transform.get_params(picture, (0.08, 1.0), (3 / 4, 4 / 3)) for _ in range(num)])
     for figure in (*range(4), "area", "ratio"):
         mine, other = (
-            {"area": boxes[:, 2] * boxes[:, 3], "ratio": boxes[:, 2] / boxes[:, 3]}[figure] if isinstance(figure, str) else boxes[:, figure]
+            {"area": boxes[:, 2] * boxes[:, 3], "ratio": boxes[:, 2] / boxes[:, 3]}[figure]
+            if isinstance(figure, str)
+            else boxes[:, figure]
             for boxes in (ours, theirs)
         )
         assert ks_2samp(mine, other)[1] > 1e-4, figure  # type: ignore[operator]
@@ -298,7 +314,9 @@ def test_stand_ins_are_marked_and_shaped(name: str) -> None:
     assert dataset.input_shape == (data.KINDS[name].input_shape or shapes.get(name, (100,)))
     assert dataset.num_classes == data.KINDS[name].num_classes
     x, y = dataset.train_batch(torch.arange(dataset.num_train), generator())
-    assert x.shape == (dataset.num_train, *dataset.input_shape) and x.dtype == (torch.int64 if name == "text" else torch.float32)
+    assert x.shape == (dataset.num_train, *dataset.input_shape) and x.dtype == (
+        torch.int64 if name == "text" else torch.float32
+    )
     assert name == "text" or (abs(x.mean()) < 0.5 and 0.7 < x.std() < 1.3)
     assert y.min() >= 0 and y.max() < dataset.num_classes
     assert torch.equal(x, load(name, stand_in=True).train_batch(torch.arange(dataset.num_train), generator())[0])
@@ -309,7 +327,9 @@ def test_stand_ins_are_marked_and_shaped(name: str) -> None:
 DATA_DIR = Path(os.environ.get("NUQ_DATA", "data"))
 
 
-@pytest.mark.skipif(not (DATA_DIR / "cifar10" / "train").is_dir(), reason="no cifar10/train pictures in NUQ_DATA or data")
+@pytest.mark.skipif(
+    not (DATA_DIR / "cifar10" / "train").is_dir(), reason="no cifar10/train pictures in NUQ_DATA or data"
+)
 def test_real_cifar10() -> None:
     dataset = load("cifar10", DATA_DIR)
     assert (dataset.num_train, dataset.num_test) == (50000, 10000)
@@ -324,7 +344,7 @@ def test_real_cifar10() -> None:
     name = sorted(os.listdir(folder))[123]
     x = next(dataset.batches("test", 10000))[0][6123]
     with Image.open(folder / name) as picture:
-        expected = (np.asarray(picture).transpose(2, 0, 1) / 255 - np.reshape((0.4914, 0.4822, 0.4465), (3, 1, 1))) / np.reshape(
-            (0.2023, 0.1994, 0.2010), (3, 1, 1)
-        )
+        expected = (
+            np.asarray(picture).transpose(2, 0, 1) / 255 - np.reshape((0.4914, 0.4822, 0.4465), (3, 1, 1))
+        ) / np.reshape((0.2023, 0.1994, 0.2010), (3, 1, 1))
     np.testing.assert_allclose(x.numpy(), expected, atol=1e-5)

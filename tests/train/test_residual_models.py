@@ -1,4 +1,6 @@
-"""Wide, deep and small-image residual networks: published sizes, what a block computes, and blocks that start as their shortcut."""
+"""Wide, deep and small-image residual networks: published sizes, what a block computes, and blocks that start as their
+shortcut.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def test_wide_resnets_have_the_papers_number_of_parameters(depth: int, widen: in
         model = build("wide_resnet", **{"model.depth": depth, "model.widen": widen})
     assert f"{size(model) / 1e6:.1f}M" == published  # Table 3 of the paper
     layers = [module for module in model.modules() if isinstance(module, nn.Conv2d) and module.kernel_size == (3, 3)]
-    assert len(layers) + 3 == depth  # the paper counts the three convolutions of 1x1 in shortcuts, and not the linear layer
+    assert (
+        len(layers) + 3 == depth
+    )  # the paper counts the three convolutions of 1x1 in shortcuts, and not the linear layer
 
 
 @pytest.mark.parametrize(
@@ -50,7 +54,11 @@ def test_a_stem_resnet_has_as_many_layers_as_its_name_says(depth: int) -> None:
     with torch.device("meta"):
         model = build(f"cifar_resnet{depth}").eval()
         assert model(torch.empty(2, 3, 32, 32)).shape == (2, 10)
-    names = [name for name, module in model.named_modules() if isinstance(module, nn.Conv2d | nn.Linear) and "shortcut" not in name]
+    names = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Conv2d | nn.Linear) and "shortcut" not in name
+    ]
     assert len(names) == depth
 
 
@@ -78,7 +86,9 @@ def test_a_wide_block_is_its_formula(inputs: int, outputs: int, stride: int) -> 
     inner = normalised(F.conv2d(h, block.conv1.weight, padding=1, stride=stride)).relu()
     shortcut = x if block.shortcut is None else F.conv2d(h, block.shortcut.weight, stride=stride)
     assert (block.shortcut is None) == (inputs == outputs)
-    torch.testing.assert_close(block(x), shortcut + F.conv2d(inner, block.conv2.weight, padding=1), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        block(x), shortcut + F.conv2d(inner, block.conv2.weight, padding=1), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_a_bottleneck_is_its_formula() -> None:
@@ -87,7 +97,9 @@ def test_a_bottleneck_is_its_formula() -> None:
     h = normalised(F.conv2d(x, block.conv1.weight)).relu()
     h = normalised(F.conv2d(h, block.conv2.weight, padding=1, stride=2)).relu()
     shortcut = normalised(F.conv2d(x, cast(nn.Conv2d, block.shortcut[0]).weight, stride=2))
-    torch.testing.assert_close(block(x), (normalised(F.conv2d(h, block.conv3.weight)) + shortcut).relu(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        block(x), (normalised(F.conv2d(h, block.conv3.weight)) + shortcut).relu(), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_dropout_of_a_wide_resnet_lies_inside_its_blocks() -> None:
@@ -130,7 +142,15 @@ def test_every_residual_block_can_start_as_its_shortcut(name: str) -> None:
 def test_blocks_that_start_as_their_shortcut_learn_all_their_parameters(name: str) -> None:
     """A gain of zero in front of a rectifier would stay there for ever."""
     size = {"model.depth": 10, "model.widen": 1} if name == "wide_resnet" else {}
-    chosen = {"data": "cifar10", "model": name, "model.zero_init": True, "stand_in": True, "method": "supersgd", "workers": 1, **size}
+    chosen = {
+        "data": "cifar10",
+        "model": name,
+        "model.zero_init": True,
+        "stand_in": True,
+        "method": "supersgd",
+        "workers": 1,
+        **size,
+    }
     trainer = Trainer(resolving.resolve({**chosen, "batch_size": 2, "optim.lr": 0.01}), device=torch.device("cpu"))
     before = {key: parameter.detach().clone() for key, parameter in trainer.parameters.items()}
     for _ in range(3):

@@ -23,7 +23,15 @@ from train.steps.trainer import Trainer
 
 ROOT = Path(__file__).parents[2]
 STEPS = 8
-BASE = {"data": "digits", "model": "cnn", "batch_size": 8, "steps": STEPS, "eval_every": 4, "eval_train": False, "checkpoint_every": 3}
+BASE = {
+    "data": "digits",
+    "model": "cnn",
+    "batch_size": 8,
+    "steps": STEPS,
+    "eval_every": 4,
+    "eval_train": False,
+    "checkpoint_every": 3,
+}
 UPDATES = {"method.update_at": [2, 6], "method.num_samples": 3, "method.bucket_size": 1024}
 
 
@@ -75,10 +83,14 @@ def test_killed_and_stopped_equals_undisturbed(name, tmp_path):
 
 def test_the_p_of_amqs_last_update_is_among_its_starts_after_a_resume(tmp_path, monkeypatch):
     seen, solve = [], update_rules.amq
-    monkeypatch.setattr(update_rules, "amq", lambda law, bits, **how: seen.append(how["previous"]) or solve(law, bits, **how))
+    monkeypatch.setattr(
+        update_rules, "amq", lambda law, bits, **how: seen.append(how["previous"]) or solve(law, bits, **how)
+    )
     settings = config("amq", **{"method.solver": "paper", "method.fit": "mixture", "method.bits": 4})
     undisturbed = attempt(settings, tmp_path / "undisturbed")
-    last = [p for p in seen if p is not None]  # of the two encoders, at step 6; nothing before, when they are made and at step 2
+    last = [
+        p for p in seen if p is not None
+    ]  # of the two encoders, at step 6; nothing before, when they are made and at step 2
     assert len(last) == 2 and seen == [None] * 4 + last
     with pytest.raises(Preempted):
         attempt(settings, tmp_path / "disturbed", stop_at=4)
@@ -101,7 +113,12 @@ def test_a_second_encoding_resumes(collective, tmp_path):
 
 @pytest.mark.parametrize("collective", ["gather", "two_stage"])
 def test_layers_with_methods_of_their_own_resume(collective, tmp_path):
-    lines = ["conv1 = dgc ratio=0.1", "*.bias = supersgd", "conv2 = topk ratio=0.1 scope=model", "output = amq update_at=[3] num_samples=2"]
+    lines = [
+        "conv1 = dgc ratio=0.1",
+        "*.bias = supersgd",
+        "conv2 = topk ratio=0.1 scope=model",
+        "output = amq update_at=[3] num_samples=2",
+    ]
     settings = config("alq", layers=lines, **{"exchange.collective": collective})
     undisturbed = attempt(settings, tmp_path / "undisturbed")
     momenta = undisturbed.optimizer.state_dict()["state"]  # with a decay also where the momentum acts in the workers
@@ -110,7 +127,10 @@ def test_layers_with_methods_of_their_own_resume(collective, tmp_path):
         attempt(settings, tmp_path / "disturbed", kill_at=5)
     resumed = attempt(settings, tmp_path / "disturbed")
     assert bits(resumed) == bits(undisturbed)
-    both = [torch.load(tmp_path / name / checkpoint.FILE, weights_only=True)["workers"]["layers"] for name in ("disturbed", "undisturbed")]
+    both = [
+        torch.load(tmp_path / name / checkpoint.FILE, weights_only=True)["workers"]["layers"]
+        for name in ("disturbed", "undisturbed")
+    ]
     assert repr(both[0]) == repr(both[1])
     assert [len(layer.get("memories", ())) for layer in both[0]] == [1, 0, 1, 0]
     assert [list(layer["compressor"]) for layer in both[0]] == [[], [], [], ["levels", "multiplier", "gap"]]
@@ -137,7 +157,9 @@ def test_a_checkpoint_from_before_the_second_encoding_goes_on(tmp_path):
 
 
 def test_every_optimizer_and_dropout_resume(tmp_path):
-    for number, more in enumerate([{"optim": "adam"}, {"optim.nesterov": True}, {"data": "mnist", "model": "mnist_cnn", "stand_in": True}]):
+    for number, more in enumerate(
+        [{"optim": "adam"}, {"optim.nesterov": True}, {"data": "mnist", "model": "mnist_cnn", "stand_in": True}]
+    ):
         settings = config("qsgdinf", **more)
         undisturbed = attempt(settings, tmp_path / f"{number}a")
         with pytest.raises(Killed):
@@ -159,7 +181,9 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path):
         attempt(settings, folder, kill_at=7)
     file = folder / checkpoint.FILE
     file.write_bytes(file.read_bytes()[:-100])
-    with pytest.warns(UserWarning, match=r"checkpoint.pt is damaged .*: going on from .*checkpoint.previous.pt, of step 3") as told:
+    with pytest.warns(
+        UserWarning, match=r"checkpoint.pt is damaged .*: going on from .*checkpoint.previous.pt, of step 3"
+    ) as told:
         resumed = attempt(settings, folder)
     assert len(told) == 1 and bits(resumed) == bits(undisturbed)
 
@@ -168,7 +192,9 @@ def test_damaged_checkpoints_are_named(tmp_path):
     attempt(config("sgd"), tmp_path)
     for name in (checkpoint.FILE, checkpoint.PREVIOUS):
         (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-100])
-    with pytest.raises(ValueError, match=r"checkpoint.pt is damaged .* and .*checkpoint.previous.pt is damaged .*: move them away"):
+    with pytest.raises(
+        ValueError, match=r"checkpoint.pt is damaged .* and .*checkpoint.previous.pt is damaged .*: move them away"
+    ):
         attempt(config("sgd"), tmp_path)
 
 
@@ -176,7 +202,8 @@ def test_a_checkpoint_of_another_kind_of_state_is_named(tmp_path):
     settings = config("sgd")
     checkpoint.save(tmp_path, {"identity": run_identity.identity(settings), "step": 3, "model": {}})
     with pytest.raises(
-        checkpoint.CheckpointError, match=r"checkpoint.pt does not fit this run .it has no model.conv1.weight.: move it away"
+        checkpoint.CheckpointError,
+        match=r"checkpoint.pt does not fit this run .it has no model.conv1.weight.: move it away",
     ):
         attempt(settings, tmp_path)
 
@@ -194,7 +221,9 @@ def test_any_damage_to_a_checkpoint_is_named_and_exits_2(damage, tmp_path, capsy
     if damage == "another pickle":
         torch.save([1, 2], file)
     else:
-        file.write_bytes({"empty": b"", "cut": whole[:-50], "random": bytes(range(256)) * 9, "one bit": flipped}[damage])
+        file.write_bytes(
+            {"empty": b"", "cut": whole[:-50], "random": bytes(range(256)) * 9, "one bit": flipped}[damage]
+        )
     assert launch(settings) == 2
     assert "checkpoint.pt is damaged" in capsys.readouterr().err
     assert read(tmp_path)["exit_code"] == 2
@@ -202,7 +231,8 @@ def test_any_damage_to_a_checkpoint_is_named_and_exits_2(damage, tmp_path, capsy
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("status.json", b"{"), ("status.json", b"[]")] + [("config.yaml", text) for text in (b"", b"a: [", b'a: "\x80\xff"', None)],
+    [("status.json", b"{"), ("status.json", b"[]")]
+    + [("config.yaml", text) for text in (b"", b"a: [", b'a: "\x80\xff"', None)],
 )
 def test_damaged_files_of_a_run_are_named_and_exit_2(name, text, tmp_path, capsys):
     settings = config("sgd", run_dir=str(tmp_path), steps=2, eval_every=2)
@@ -280,7 +310,9 @@ def test_exit_codes_and_a_finished_run(tmp_path):
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
 
     def run(*more: str) -> subprocess.CompletedProcess:
-        return subprocess.run(command(tmp_path, *more), cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+        return subprocess.run(
+            command(tmp_path, *more), cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
+        )
 
     assert run("method=alqq").returncode == 2
     assert run("steps=3", "eval_every=3").returncode == 0

@@ -36,7 +36,15 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _settings(run_dir: Path, **more: Any) -> dict[str, Any]:
-    small = {"data": "digits", "model": "cnn", "batch_size": 8, "steps": 2, "eval_every": 2, "eval_train": False, "method": "sgd"}
+    small = {
+        "data": "digits",
+        "model": "cnn",
+        "batch_size": 8,
+        "steps": 2,
+        "eval_every": 2,
+        "eval_train": False,
+        "method": "sgd",
+    }
     return resolving.resolve(small | {"run_dir": str(run_dir)} | more)
 
 
@@ -66,7 +74,9 @@ def _meanwhile(action: Callable[[], object], every_s: float) -> Iterator[None]:
         thread.join()
 
 
-def test_one_process_per_folder_and_an_exit_code_for_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_process_per_folder_and_an_exit_code_for_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with only_process_in(tmp_path):
         assert launch(_settings(tmp_path)) == statuses.EXIT_HELD == 4
     assert "another process is training" in capsys.readouterr().err
@@ -75,7 +85,9 @@ def test_one_process_per_folder_and_an_exit_code_for_the_others(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("skew_s", [0, -300, 4000])
-def test_a_run_that_steps_on_another_machine_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str], skew_s: float) -> None:
+def test_a_run_that_steps_on_another_machine_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], skew_s: float
+) -> None:
     """Although this one gets the lock, and whatever the other's clock says."""
     record = _left(tmp_path, heartbeat=time.time() + skew_s)
 
@@ -104,13 +116,17 @@ def test_a_run_of_another_machine_that_has_fallen_silent_is_taken_over(tmp_path:
     [{"heartbeat": time.time() - 700}, {"state": "preempted"}, {"host": socket.gethostname()}, {"heartbeat": None}],
     ids=["silent for long", "it has stopped", "of this machine, whose lock is free", "never beat"],
 )
-def test_what_cannot_be_alive_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any]) -> None:
+def test_what_cannot_be_alive_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any]
+) -> None:
     monkeypatch.setenv("NUQ_LAG_S", "3600")
     _left(tmp_path, **values)
     assert launch(_settings(tmp_path)) == 0
 
 
-def test_where_there_are_no_locks_a_process_of_this_machine_is_watched_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_are_no_locks_a_process_of_this_machine_is_watched_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def no_locks(*words: object) -> None:
         raise OSError(95, "Operation not supported")
 
@@ -126,7 +142,9 @@ def test_where_there_are_no_locks_a_process_of_this_machine_is_watched_too(tmp_p
         assert launch(_settings(tmp_path)) == 4
 
 
-def test_a_run_that_is_finished_between_two_looks_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_finished_between_two_looks_is_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _left(tmp_path, state="done")
     looks = iter([{"state": "running"}])
     read = statuses.read
@@ -148,7 +166,9 @@ def test_a_signal_ends_the_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert json.loads((tmp_path / "status.json").read_text()) == record
 
 
-def test_a_run_that_was_taken_over_leaves_everything_to_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_was_taken_over_leaves_everything_to_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It had stood still, as a suspended job does, and comes back: where no lock tells, the status does."""
     monkeypatch.setattr(statuses, "HEARTBEAT_S", 0.01)
     taken = json.dumps({**OTHER, "heartbeat": time.time(), "attempt": 2})
@@ -168,6 +188,8 @@ def test_the_first_rank_leaves_its_exit_code_where_it_is_asked_for(tmp_path: Pat
     for rank, told in (("0", "2"), ("1", "")):
         path = tmp_path / f"code{rank}"
         environ = {**os.environ, "NUQ_EXIT_CODE": str(path), "RANK": rank}
-        done = subprocess.run([sys.executable, "main.py", "steps=-1"], cwd=ROOT, env=environ, capture_output=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "main.py", "steps=-1"], cwd=ROOT, env=environ, capture_output=True, check=False
+        )
         assert done.returncode == 2
         assert (path.read_text() if path.exists() else "") == told

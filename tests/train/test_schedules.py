@@ -21,8 +21,15 @@ def rates(at: range, **chosen: object) -> list[float]:
 def test_straight_lines_by_hand() -> None:
     found = rates(range(12), schedule="piecewise_linear", schedule__at=[2, 6, 10], schedule__factors=[0, 1, 0.5])
     assert found == pytest.approx([0, 0, 0, 0.1, 0.2, 0.3, 0.4, 0.35, 0.3, 0.25, 0.2, 0.2])
-    assert [found[corner] for corner in (2, 6, 10, 11)] == [0.0, 0.4, 0.2, 0.2]  # exact at the corners, level outside of them
-    assert rates(range(2, 3), schedule="piecewise_linear", schedule__at=[0, 2, 4], schedule__factors=[0.2, 0.9, 1]) == [0.4 * 0.9]
+    assert [found[corner] for corner in (2, 6, 10, 11)] == [
+        0.0,
+        0.4,
+        0.2,
+        0.2,
+    ]  # exact at the corners, level outside of them
+    assert rates(range(2, 3), schedule="piecewise_linear", schedule__at=[0, 2, 4], schedule__factors=[0.2, 0.9, 1]) == [
+        0.4 * 0.9
+    ]
     assert rates(range(3), schedule="piecewise_linear", schedule__at=[1], schedule__factors=[0.5]) == [0.2, 0.2, 0.2]
 
 
@@ -45,17 +52,23 @@ def test_cosine_by_hand() -> None:
 
 
 def test_warm_up_then_cosine_as_dgc() -> None:
-    """Four workers and two epochs of three steps: (epoch (4 - 1) / 2 + 1) / 4 of the rate, then a whole cosine over what is left."""
+    """Four workers and two epochs of three steps: (epoch (4 - 1) / 2 + 1) / 4 of the rate, then a whole cosine over
+    what is left.
+    """
     found = rates(range(11), schedule="cosine", schedule__warmup_steps=6, schedule__warmup_factor=0.25, steps=10)
     rise = [0.4 * (epoch * 3 / 2 + 1) / 4 for epoch in (0, 1 / 3, 2 / 3, 1, 4 / 3, 5 / 3)]
-    assert found == pytest.approx([*rise, 0.4, 0.2 * (1 + math.sqrt(0.5)), 0.2, 0.2 * (1 - math.sqrt(0.5)), 0], abs=1e-15)
+    assert found == pytest.approx(
+        [*rise, 0.4, 0.2 * (1 + math.sqrt(0.5)), 0.2, 0.2 * (1 - math.sqrt(0.5)), 0], abs=1e-15
+    )
     assert (found[0], found[6], found[10]) == (0.1, 0.4, 0.0)
 
 
 def test_warm_up_of_steps() -> None:
     found = rates(range(8), schedule="step", schedule__at=[6], schedule__warmup_steps=4, schedule__warmup_factor=0)
     assert found == pytest.approx([0, 0.1, 0.2, 0.3, 0.4, 0.4, 0.04, 0.04])
-    assert rates(range(8), schedule="step", schedule__at=[6]) == [0.4] * 6 + [0.4 * 0.1] * 2  # to the bit without warm-up
+    assert (
+        rates(range(8), schedule="step", schedule__at=[6]) == [0.4] * 6 + [0.4 * 0.1] * 2
+    )  # to the bit without warm-up
 
 
 def test_warm_up_then_exponential_decay_from_its_end() -> None:
@@ -85,7 +98,9 @@ def test_a_run_shorter_than_its_warm_up_ends_in_it() -> None:
 
 @given(st.integers(1, 300), st.integers(0, 200), st.floats(0, 1))
 def test_cosine_stays_between_zero_and_the_rate(steps: int, warmup_steps: int, factor: float) -> None:
-    config = resolving.resolve({"schedule": "cosine", "steps": steps, "schedule.warmup_steps": warmup_steps, "optim.lr": 2})
+    config = resolving.resolve(
+        {"schedule": "cosine", "steps": steps, "schedule.warmup_steps": warmup_steps, "optim.lr": 2}
+    )
     config["schedule"]["warmup_factor"] = factor
     found = [optim.learning_rate(config, step) for step in range(steps + 1)]
     assert all(0 <= rate <= 2 for rate in found)

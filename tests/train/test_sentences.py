@@ -26,7 +26,12 @@ SMALL = {"data.vocabulary": 200, "data.length": 24}
 
 
 def load(name: str, data_dir: Path, /, **chosen: object) -> Sentences:
-    settings = {"data": name, "data_dir": str(data_dir), **SMALL, **{f"data.{key}": value for key, value in chosen.items()}}
+    settings = {
+        "data": name,
+        "data_dir": str(data_dir),
+        **SMALL,
+        **{f"data.{key}": value for key, value in chosen.items()},
+    }
     if chosen.get("tokenizer"):
         del settings["data.vocabulary"]
     found = data.load(resolving.resolve(settings), "cpu")
@@ -50,7 +55,9 @@ def test_the_most_frequent_pair_is_joined() -> None:
     # u-g 20, then u-n 16, h-ug 15, then p-un 12; hug-s and p-ug have 5 each, so the alphabet decides, and b-un has 4
     assert found[5 + 7 :] == ["##ug", "##un", "hug", "pun", "hugs", "pug", "bun"]
     assert wordpiece.learned(counts, 5 + 20)[-6:] == [f"[unused{number}]" for number in range(6)]
-    assert len(wordpiece.learned(counts, 5 + 8)) == 13 and wordpiece.learned(counts, 5 + 8)[5:9] == letters[:4]  # half are letters
+    assert (
+        len(wordpiece.learned(counts, 5 + 8)) == 13 and wordpiece.learned(counts, 5 + 8)[5:9] == letters[:4]
+    )  # half are letters
 
 
 def test_the_order_of_words_does_not_matter() -> None:
@@ -68,7 +75,12 @@ def test_the_same_tokens_in_every_process(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     found = {
         subprocess.run(
-            [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}
+            [sys.executable, "-c", program],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONHASHSEED": seed},
         ).stdout
         for seed in ("1", "2")
     }
@@ -97,7 +109,14 @@ def test_tokens_of_a_pair_padding_and_cutting(tmp_path: Path) -> None:
     pair = ["[CLS]", "a", "[SEP]", "b", "play", "##s", "[SEP]", *["[PAD]"] * 3]
     assert row("á", "b plays") == (pair, [1, 1, 1, 2, 2, 2, 2, 0, 0, 0])
     assert row("a", "b b b b b b b b b b")[0] == ["[CLS]", "a", "[SEP]", *["b"] * 6, "[SEP]"]  # the longer one is cut
-    assert row("a [SEP] zebra")[0][:6] == ["[CLS]", "a", "[UNK]", "[UNK]", "[UNK]", "[UNK]"]  # not the special token, which is for ends
+    assert row("a [SEP] zebra")[0][:6] == [
+        "[CLS]",
+        "a",
+        "[UNK]",
+        "[UNK]",
+        "[UNK]",
+        "[UNK]",
+    ]  # not the special token, which is for ends
     assert row("", "")[0][:3] == ["[CLS]", "[SEP]", "[SEP]"]
     assert number["[PAD]"] == 0 and wordpiece.encode(tokens, [("a",)], 8).dtype == np.int16
 
@@ -135,7 +154,9 @@ def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     write_task(tmp_path, "rte")
     monkeypatch.setattr(builtins, "__import__", absent)
-    with pytest.raises(ValueError, match=r"data=glue and data=imdb need the package tokenizers .*pip install '\.\[nlp\]'"):
+    with pytest.raises(
+        ValueError, match=r"data=glue and data=imdb need the package tokenizers .*pip install '\.\[nlp\]'"
+    ):
         load("glue", tmp_path, task="rte")
 
 
@@ -149,7 +170,9 @@ def test_every_task_is_read(task: str, tmp_path: Path) -> None:
     dataset, chosen = load("glue", tmp_path, task=task), text.TASKS[task]
     assert (dataset.num_train, dataset.num_test, dataset.input_shape) == (48, 12, (2, 24))
     assert dataset.num_classes == max(len(chosen.labels), 1) and not dataset.is_stand_in
-    tokens = wordpiece.learned(wordpiece.words(text for number in range(48) for text in glue_files.texts(task, number)), 200)
+    tokens = wordpiece.learned(
+        wordpiece.words(text for number in range(48) for text in glue_files.texts(task, number)), 200
+    )
     for split, numbers in (("train", range(48)), ("test", range(48, 60))):
         x, y = everything(dataset, split)
         assert np.array_equal(x, wordpiece.encode(tokens, [glue_files.texts(task, number) for number in numbers], 24))
@@ -188,9 +211,14 @@ def test_mrpc_from_microsofts_file(tmp_path: Path) -> None:
     dataset = load("glue", tmp_path, task="mrpc")
     assert (dataset.num_train, dataset.num_test) == (46, 2)
     assert everything(dataset, "test")[1].tolist() == everything(direct, "train")[1][[3, 40]].tolist()
-    for taken, found in (("x\ty\n", "none of them"), ("".join(f"{number}\t{number}\n" for number in range(48)), "all of them")):
+    for taken, found in (
+        ("x\ty\n", "none of them"),
+        ("".join(f"{number}\t{number}\n" for number in range(48)), "all of them"),
+    ):
         (folder / "dev_ids.tsv").write_text(taken)
-        with pytest.raises(ValueError, match=rf"dev_ids\.tsv: .*some pairs of msr_paraphrase_train\.txt, not of all, found {found}"):
+        with pytest.raises(
+            ValueError, match=rf"dev_ids\.tsv: .*some pairs of msr_paraphrase_train\.txt, not of all, found {found}"
+        ):
             load("glue", tmp_path, task="mrpc")
 
 
@@ -218,7 +246,11 @@ def test_rows_of_qqp_that_are_cut_short_are_left_out_and_many_are_damage(tmp_pat
         ),
         ("stsb", glue_files.row("stsb", 1).rpartition("\t")[0] + "\tnan", r"'score', found 'nan' in line 4"),
         ("stsb", glue_files.row("stsb", 1).rpartition("\t")[0] + "\tfive", r"found 'five' in line 4"),
-        ("rte", "1\ta\tb\tmaybe", r"expected entailment or not_entailment in the column 'label', found 'maybe' in line 4"),
+        (
+            "rte",
+            "1\ta\tb\tmaybe",
+            r"expected entailment or not_entailment in the column 'label', found 'maybe' in line 4",
+        ),
         ("mnli", "", r"expected 12 fields in each line, found 1 in line 4"),
         ("cola", "gj04\t2\t\tA cat.", r"expected 0 or 1 in the column 'label', found '2' in line 4"),
     ],
@@ -228,7 +260,9 @@ def test_a_damaged_row_is_named_with_its_line(task: str, line: str, words: str, 
     lines = path.read_text(encoding="utf-8").split("\n")
     lines[3] = line
     path.write_text("\n".join(lines), encoding="utf-8")
-    with pytest.raises(ValueError, match=rf"{re.escape(str(path))}: damaged or not the right file: .*{words}") as caught:
+    with pytest.raises(
+        ValueError, match=rf"{re.escape(str(path))}: damaged or not the right file: .*{words}"
+    ) as caught:
         load("glue", tmp_path, task=task)
     assert "\n" not in str(caught.value)
 
@@ -238,7 +272,8 @@ def test_other_damage_is_named(tmp_path: Path) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b"\t(a)", b"").replace(b"label", b"answer", 1))
     with pytest.raises(
-        ValueError, match=r"train\.tsv: .*expected the column 'label' in its first line, found the columns 'index', 'sentence1'"
+        ValueError,
+        match=r"train\.tsv: .*expected the column 'label' in its first line, found the columns 'index', 'sentence1'",
     ):
         load("glue", tmp_path, task="wnli")
     lines = whole.split(b"\n")
@@ -255,12 +290,16 @@ def test_a_folder_in_a_files_place_and_a_column_that_is_there_twice(tmp_path: Pa
     folder = write_task(tmp_path, "wnli")
     whole = (folder / "train.tsv").read_text()
     (folder / "train.tsv").write_text("\n".join(f"{line}\t{line.rpartition(chr(9))[2]}" for line in whole.splitlines()))
-    with pytest.raises(ValueError, match=r"train\.tsv: .*expected the column 'label' once in its first line, found it 2 times"):
+    with pytest.raises(
+        ValueError, match=r"train\.tsv: .*expected the column 'label' once in its first line, found it 2 times"
+    ):
         load("glue", tmp_path, task="wnli")
     (folder / "train.tsv").write_text(whole)
     (folder / "dev.tsv").unlink()
     (folder / "dev.tsv").mkdir()
-    with pytest.raises(ValueError, match=r"WNLI/dev\.tsv: damaged or not the right file: expected a file, found a folder"):
+    with pytest.raises(
+        ValueError, match=r"WNLI/dev\.tsv: damaged or not the right file: expected a file, found a folder"
+    ):
         load("glue", tmp_path, task="wnli")
     (write_imdb(tmp_path) / "test" / "pos" / "6_8.txt").mkdir()
     with pytest.raises(ValueError, match=r"test/pos/6_8\.txt: damaged .*expected a review in UTF-8, found a folder"):
@@ -269,14 +308,18 @@ def test_a_folder_in_a_files_place_and_a_column_that_is_there_twice(tmp_path: Pa
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(
-        FileNotFoundError, match=r"GLUE's stsb not found: expected .*glue/STS-B/train\.tsv, with dev\.tsv beside.*set data_dir"
+        FileNotFoundError,
+        match=r"GLUE's stsb not found: expected .*glue/STS-B/train\.tsv, with dev\.tsv beside.*set data_dir",
     ):
         load("glue", tmp_path)
     (write_task(tmp_path, "mnli") / "dev_matched.tsv").unlink()
-    with pytest.raises(FileNotFoundError, match=r"GLUE's mnli not found: expected .*MNLI/dev_matched\.tsv, with train\.tsv beside it"):
+    with pytest.raises(
+        FileNotFoundError, match=r"GLUE's mnli not found: expected .*MNLI/dev_matched\.tsv, with train\.tsv beside it"
+    ):
         load("glue", tmp_path, task="mnli")
     with pytest.raises(
-        FileNotFoundError, match=r"IMDB's reviews not found: expected .*aclImdb/train/neg/\*\.txt; unpack aclImdb_v1\.tar\.gz"
+        FileNotFoundError,
+        match=r"IMDB's reviews not found: expected .*aclImdb/train/neg/\*\.txt; unpack aclImdb_v1\.tar\.gz",
     ):
         load("imdb", tmp_path)
     with pytest.raises(ValueError, match=r"data\.download"):
@@ -309,7 +352,8 @@ def test_tokens_of_a_folder_and_a_fingerprint_that_tells_them_apart(tmp_path: Pa
     words = write_vocabulary(tmp_path / "words", "the", "cat", "a", "dog", "sees", ".")
     others = write_vocabulary(tmp_path / "others", "cat", "the", "a", "dog", "sees", ".")
     prints = [
-        load("glue", tmp_path, task="rte", **more).fingerprint for more in ({}, {"tokenizer": str(words)}, {"tokenizer": str(others)})
+        load("glue", tmp_path, task="rte", **more).fingerprint
+        for more in ({}, {"tokenizer": str(words)}, {"tokenizer": str(others)})
     ]
     assert len(set(prints)) == 3
     assert load("glue", tmp_path, task="rte", tokenizer=str(words)).fingerprint == prints[1]

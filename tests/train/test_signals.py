@@ -1,4 +1,6 @@
-"""SIGTERM and SIGUSR2 at any moment of a process: before it has imported anything, in the middle of a step, and when torchrun is gone."""
+"""SIGTERM and SIGUSR2 at any moment of a process: before it has imported anything, in the middle of a step, and when
+torchrun is gone.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,15 @@ from train.steps import trainer
 from train.steps.gradients import Gradients
 
 ROOT = Path(__file__).parents[2]
-SETTINGS = {"data": "digits", "model": "cnn", "batch_size": 8, "workers": 2, "method": "qsgdinf", "eval_every": 0, "checkpoint_every": 1000}
+SETTINGS = {
+    "data": "digits",
+    "model": "cnn",
+    "batch_size": 8,
+    "workers": 2,
+    "method": "qsgdinf",
+    "eval_every": 0,
+    "checkpoint_every": 1000,
+}
 
 # main.py, which is told to stop when it first asks for a module.
 TOLD_AT_AN_IMPORT = """
@@ -36,13 +46,19 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-@pytest.mark.parametrize(("module", "number"), [("hydra", signal.SIGTERM), ("torch", signal.SIGUSR2), ("torch", signal.SIGHUP)])
+@pytest.mark.parametrize(
+    ("module", "number"), [("hydra", signal.SIGTERM), ("torch", signal.SIGUSR2), ("torch", signal.SIGHUP)]
+)
 def test_before_the_run_has_begun(module: str, number: int, tmp_path: Path) -> None:
     words = [f"{name}={value}" for name, value in (SETTINGS | {"run_dir": tmp_path}).items()]
     command = [sys.executable, "-c", TOLD_AT_AN_IMPORT, module, str(int(number)), str(ROOT / "main.py"), *words]
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 75, done.stderr
-    assert done.stderr.startswith("main.py: stopped while it was starting; started again, it goes on from its last checkpoint")
+    assert done.stderr.startswith(
+        "main.py: stopped while it was starting; started again, it goes on from its last checkpoint"
+    )
     assert (read(tmp_path)["state"], read(tmp_path)["step"]) == ("preempted", 0)
 
 
@@ -67,14 +83,26 @@ def test_ctrl_c_before_the_run_has_begun(module: str, tmp_path: Path) -> None:
     words = [f"{name}={value}" for name, value in (SETTINGS | {"run_dir": tmp_path}).items()]
     command = [sys.executable, "-c", TOLD_AT_AN_IMPORT, module, str(int(signal.SIGINT)), str(ROOT / "main.py"), *words]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, preexec_fn=_hears_sigint)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, preexec_fn=_hears_sigint
+    )
     assert (done.returncode, done.stderr) == (130, "main.py: interrupted before the run began\n")
 
 
 @pytest.mark.parametrize("words", [["mode=evaluate", "run=nowhere"], ["--help"]])
 def test_what_saves_nothing_dies_of_it_as_ever(words: list[str]) -> None:
-    command = [sys.executable, "-c", TOLD_AT_AN_IMPORT, "hydra", str(int(signal.SIGTERM)), str(ROOT / "main.py"), *words]
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-c",
+        TOLD_AT_AN_IMPORT,
+        "hydra",
+        str(int(signal.SIGTERM)),
+        str(ROOT / "main.py"),
+        *words,
+    ]
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, "")
 
 
@@ -82,12 +110,20 @@ def test_help_whose_reader_has_gone() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     with os.fdopen(write_end, "w") as out:
-        done = subprocess.run([sys.executable, str(ROOT / "main.py"), "--help"], stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "main.py"), "--help"],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(("owner", "name"), [(Gradients, "one"), (trainer, "update")])
-def test_the_step_in_which_it_is_heard_is_the_last(owner: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_step_in_which_it_is_heard_is_the_last(
+    owner: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Among the workers' turns, and after the exchange."""
     whole, calls = getattr(owner, name), []
     fatal = 5 if name == "one" else 3  # in the third step
@@ -109,8 +145,12 @@ def test_the_step_in_which_it_is_heard_is_the_last(owner: Any, name: str, tmp_pa
     assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["step"] == 3
 
 
-@pytest.mark.parametrize(("first", "gone"), [(b"/sbin/init\0", True), (b"/usr/bin/python3\0/usr/bin/torchrun\0", False)])
-def test_a_rank_whose_torchrun_was_gone_before_it_listened(first: bytes, gone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("first", "gone"), [(b"/sbin/init\0", True), (b"/usr/bin/python3\0/usr/bin/torchrun\0", False)]
+)
+def test_a_rank_whose_torchrun_was_gone_before_it_listened(
+    first: bytes, gone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first process of a container may be torchrun."""
     monkeypatch.setattr(os, "getppid", lambda: 1)
     monkeypatch.setattr(Path, "read_bytes", lambda path: {"/proc/1/cmdline": first}[str(path)])
@@ -123,8 +163,19 @@ def test_a_rank_whose_torchrun_was_gone_before_it_listened(first: bytes, gone: b
 
 def test_ranks_do_not_outlive_torchrun(tmp_path: Path) -> None:
     """It dies of a SIGUSR2, which it hands to nobody."""
-    words = [f"{name}={value}" for name, value in (SETTINGS | {"run_dir": tmp_path, "steps": 100000, "optim.lr": 0.001}).items()]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(ROOT / "main.py"), *words]
+    words = [
+        f"{name}={value}"
+        for name, value in (SETTINGS | {"run_dir": tmp_path, "steps": 100000, "optim.lr": 0.001}).items()
+    ]
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        str(ROOT / "main.py"),
+        *words,
+    ]
     with subprocess.Popen(
         torchrun, env=os.environ | {"OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL, start_new_session=True
     ) as process:

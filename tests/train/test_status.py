@@ -44,7 +44,11 @@ def test_which_job_and_which_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "SLURM_RESTART_COUNT": "1",
         "SLURM_CLUSTER_NAME": "c",
     }
-    for key, value in {**ids, "SLURM_JOB_NODELIST": "n[1-999]", "NUQ_CODE": "/somewhere/jobs/code/0123456789ab"}.items():
+    for key, value in {
+        **ids,
+        "SLURM_JOB_NODELIST": "n[1-999]",
+        "NUQ_CODE": "/somewhere/jobs/code/0123456789ab",
+    }.items():
         monkeypatch.setenv(key, value)
     _status(tmp_path)
     found = read(tmp_path)
@@ -53,7 +57,9 @@ def test_which_job_and_which_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert found["code"] == "0123456789ab"
 
 
-@pytest.mark.parametrize("before", [{"state": "preempted", "attempt": 1}, {"metrics": 3}, {"metrics": None}, {"metrics": [1]}])
+@pytest.mark.parametrize(
+    "before", [{"state": "preempted", "attempt": 1}, {"metrics": 3}, {"metrics": None}, {"metrics": [1]}]
+)
 def test_records_of_older_code_are_gone_on_with(tmp_path: Path, before: dict[str, object]) -> None:
     (tmp_path / "status.json").write_text(json.dumps(before))
     run = _status(tmp_path)
@@ -79,7 +85,9 @@ def test_records_of_older_code_are_gone_on_with(tmp_path: Path, before: dict[str
 def test_a_damaged_status_says_what_becomes_of_the_run(text: str, what: str, tmp_path: Path) -> None:
     (tmp_path / "status.json").write_text(text)
     with pytest.raises(
-        ValueError, match=rf"status\.json is damaged \({what}.*\): move it away, and the run goes on from its checkpoint, where it has one"
+        ValueError,
+        match=rf"status\.json is damaged \({what}.*\): move it away, and the run goes on from its checkpoint, where "
+        rf"it has one",
     ):
         _status(tmp_path)
 
@@ -132,7 +140,10 @@ def test_the_ranks_that_keep_no_status_write_nothing(tmp_path: Path) -> None:
 
 
 def test_the_memory_of_a_process_is_what_the_system_counts(tmp_path: Path) -> None:
-    program = "import re, sys; from pathlib import Path; from train.process.status import Status, read; here = Path(sys.argv[1])\n"
+    program = (
+        "import re, sys; from pathlib import Path; from train.process.status import Status, read; here = "
+        "Path(sys.argv[1])\n"
+    )
     program += "kept = bytearray(300_000_000); Status(here, 9, 'cpu', 1); told = read(here)['memory_bytes']\n"
     program += "print(told, 1024 * int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]))"
     said = subprocess.run(

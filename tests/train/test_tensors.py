@@ -1,4 +1,7 @@
-"""Quantized training in a run: resumed, evaluated and logged; what does not go together is refused; off, nothing moves."""
+"""Quantized training in a run: resumed, evaluated and logged; what does not go together is refused.
+
+Off, nothing moves.
+"""
 
 import re
 import struct
@@ -15,7 +18,15 @@ from train.evaluator import FOLDER, Evaluator
 from train.launch import launch
 from train.steps.trainer import Trainer
 
-BASE = {"data": "digits", "model": "cnn", "batch_size": 8, "steps": 8, "workers": 2, "eval_every": 4, "eval_train": False}
+BASE = {
+    "data": "digits",
+    "model": "cnn",
+    "batch_size": 8,
+    "steps": 8,
+    "workers": 2,
+    "eval_every": 4,
+    "eval_train": False,
+}
 BASE |= {"checkpoint_every": 3, "log_every": 2, "method": "smaq", "tensors.all": "smaq", "tensors.min_size": 64}
 EVERYTHING = {"optim": "adamw", "tensors.master": True, "tensors.inference": True, "compute.accumulate": 2}
 
@@ -38,7 +49,9 @@ def logged(run_dir: Path) -> dict[str, list[tuple[int, float]]]:
     return found
 
 
-@pytest.mark.parametrize("more", [EVERYTHING, {"optim.momentum": 0.5, "tensors.moments": "bf16"}], ids=["everything", "sgd"])
+@pytest.mark.parametrize(
+    "more", [EVERYTHING, {"optim.momentum": 0.5, "tensors.moments": "bf16"}], ids=["everything", "sgd"]
+)
 def test_a_run_resumes_bit_by_bit(more, tmp_path):
     settings = config(**more)
     undisturbed = attempt(settings, tmp_path / "undisturbed")
@@ -85,20 +98,31 @@ def test_ratios_and_histograms_are_logged(tmp_path):
 
 
 def test_one_workers_passes_count_however_many_there_are(tmp_path):
-    """The ratio that is logged weighs activations against gradients: those of one worker's step, wherever the others are."""
+    """The ratio that is logged weighs activations against gradients: those of one worker's step, wherever the others
+    are.
+    """
     counts = []
     for workers in (1, 3):
-        trainer = attempt(config(workers=workers, steps=2, **{"measure.every": 1, "measure.num_samples": 2}), tmp_path / f"{workers}")
+        trainer = attempt(
+            config(workers=workers, steps=2, **{"measure.every": 1, "measure.num_samples": 2}), tmp_path / f"{workers}"
+        )
         assert trainer.tensors is not None
         counts.append({kind: before for kind, (before, _) in trainer.tensors.counts.last.items()})
         histograms = logged(tmp_path / f"{workers}")
-        counts[-1] |= {f"{kind} in histograms": histograms[f"tensors/{kind}"][0][1] for kind in ("activations", "activation_gradients")}
+        counts[-1] |= {
+            f"{kind} in histograms": histograms[f"tensors/{kind}"][0][1]
+            for kind in ("activations", "activation_gradients")
+        }
     assert counts[0] == counts[1] and all(counts[0].values())
 
 
 def test_momentum_that_is_not_there_is_no_part_of_all(tmp_path):
     trainer = attempt(config(**{"optim.momentum": 0.0, "steps": 1}), tmp_path)
-    assert trainer.tensors is not None and set(trainer.tensors.formats) == {"weights", "activations", "activation_gradients"}
+    assert trainer.tensors is not None and set(trainer.tensors.formats) == {
+        "weights",
+        "activations",
+        "activation_gradients",
+    }
 
 
 def test_a_checkpoint_from_before_its_seed_and_formats_were_saved_is_resumed(tmp_path):
@@ -120,7 +144,10 @@ def test_histograms_come_with_measurements_and_change_no_bit(tmp_path):
 def test_off_nothing_moves(tmp_path):
     off = {f"tensors.{kind}": "fp32" for kind in ("weights", "activations", "activation_gradients", "moments")}
     plain = {key: value for key, value in BASE.items() if not key.startswith("tensors")}
-    runs = [attempt(resolving.resolve(plain), tmp_path / "plain"), attempt(resolving.resolve(plain | off), tmp_path / "off")]
+    runs = [
+        attempt(resolving.resolve(plain), tmp_path / "plain"),
+        attempt(resolving.resolve(plain | off), tmp_path / "off"),
+    ]
     assert bits(runs[0]) == bits(runs[1]) and runs[0].tensors is runs[1].tensors is None
     assert "tensors" not in runs[0].state_dict() and "compression_ratio" not in logged(tmp_path / "plain")
     assert "tensors" not in run_identity.result_settings(resolving.resolve(plain))
@@ -131,16 +158,29 @@ def test_off_nothing_moves(tmp_path):
     [
         ({"tensors.weights": "smak"}, "tensors.weights='smak': unknown format 'smak'; did you mean 'smaq'"),
         ({"tensors.all": "alq"}, "tensors.all='alq': alq depends on more than the tensor"),
-        ({"tensors.weights": "fp32", "tensors.master": True}, "tensors.master=True: has no effect without a format in tensors.weights"),
+        (
+            {"tensors.weights": "fp32", "tensors.master": True},
+            "tensors.master=True: has no effect without a format in tensors.weights",
+        ),
         ({"tensors.all": "", "tensors.min_size": 7}, "tensors.min_size=7: has no effect without a format"),
-        ({"tensors.moments": "bf16", "optim.momentum": 0.0}, "tensors.moments='bf16': has no effect where optim.momentum=0.0 keeps none"),
+        (
+            {"tensors.moments": "bf16", "optim.momentum": 0.0},
+            "tensors.moments='bf16': has no effect where optim.momentum=0.0 keeps none",
+        ),
         (
             {"tensors.all": "smaq", "optim": "adam", "optim.beta1": 0.95, "optim.beta2": 0.8},
-            "tensors.moments='smaq': optim.beta1=0.95 and optim.beta2=0.8 let a mean outlive the moment that it is divided by",
+            "tensors.moments='smaq': optim.beta1=0.95 and optim.beta2=0.8 let a mean outlive the moment that it is "
+            "divided by",
         ),
-        ({"tensors.moments": "bf16", "method": "dgc"}, "tensors.moments='bf16': has no effect where the workers keep the momentum"),
+        (
+            {"tensors.moments": "bf16", "method": "dgc"},
+            "tensors.moments='bf16': has no effect where the workers keep the momentum",
+        ),
         ({"compute.compile": True}, "tensors.activations='smaq': does not go with compute.compile=True"),
-        ({"compute.cuda_graphs": True, "tensors.activations": "fp32"}, "tensors.activation_gradients='smaq': does not go with"),
+        (
+            {"compute.cuda_graphs": True, "tensors.activations": "fp32"},
+            "tensors.activation_gradients='smaq': does not go with",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused(more, said):

@@ -1,4 +1,6 @@
-"""torchvision's models by name: any that exists, the nearest of one that does not, and what a model itself cannot take."""
+"""torchvision's models by name: any that exists, the nearest of one that does not,
+and what a model itself cannot take.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def named(arch: str, shape: tuple[int, ...] = (3, 32, 32), num_classes: int = 10
     return build("torchvision", shape, num_classes, **{"model.arch": arch, **chosen})
 
 
-@pytest.mark.parametrize("arch", ["mobilenet_v3_small", "shufflenet_v2_x0_5", "squeezenet1_1", "googlenet", "regnet_y_400mf"])
+@pytest.mark.parametrize(
+    "arch", ["mobilenet_v3_small", "shufflenet_v2_x0_5", "squeezenet1_1", "googlenet", "regnet_y_400mf"]
+)
 def test_a_model_by_name_gives_logits(arch: str) -> None:
     model = named(arch, (3, 32, 32), 7)
     assert model.training
@@ -41,10 +45,14 @@ def test_models_of_one_size_are_made_for_the_datas() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arch", "near"), [("resnet_50", "'resnet50'"), ("mobilenetv3small", "'mobilenet_v3_small'"), ("vit_b16", "'vit_b_16'")]
+    ("arch", "near"),
+    [("resnet_50", "'resnet50'"), ("mobilenetv3small", "'mobilenet_v3_small'"), ("vit_b16", "'vit_b_16'")],
 )
 def test_an_unknown_name_names_the_nearest(arch: str, near: str) -> None:
-    with pytest.raises(ValueError, match=f"model.arch='{arch}': torchvision has no such model for classification; did you mean .*{near}"):
+    with pytest.raises(
+        ValueError,
+        match=f"model.arch='{arch}': torchvision has no such model for classification; did you mean .*{near}",
+    ):
         named(arch)
 
 
@@ -56,7 +64,8 @@ def test_a_name_near_to_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arch", "shape"), [("alexnet", (3, 32, 32)), ("inception_v3", (3, 64, 64)), ("vit_b_32", (3, 48, 48)), ("vit_b_32", (3, 64, 32))]
+    ("arch", "shape"),
+    [("alexnet", (3, 32, 32)), ("inception_v3", (3, 64, 64)), ("vit_b_32", (3, 48, 48)), ("vit_b_32", (3, 64, 32))],
 )
 def test_pictures_that_a_model_cannot_take(arch: str, shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=f"model.arch={arch}: cannot take images of 3x{shape[1]}x{shape[2]}: .+"):

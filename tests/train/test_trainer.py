@@ -22,7 +22,9 @@ SMALL = {"data": "digits", "model": "cnn", "batch_size": 8}
 
 
 def trainer(**settings) -> Trainer:
-    return Trainer(resolving.resolve(SMALL | {key.replace("__", "."): value for key, value in settings.items()}), device=CPU)
+    return Trainer(
+        resolving.resolve(SMALL | {key.replace("__", "."): value for key, value in settings.items()}), device=CPU
+    )
 
 
 def test_supersgd_is_sgd_on_the_joined_batch():
@@ -41,7 +43,15 @@ def test_supersgd_is_sgd_on_the_joined_batch():
 
 def test_step_decay_at_the_exact_step():
     config = resolving.resolve({"schedule": "step", "schedule.at": [3, 5], "schedule.factor": 0.1})
-    assert [round(optim.learning_rate(config, step), 6) for step in range(7)] == [0.1, 0.1, 0.1, 0.01, 0.01, 0.001, 0.001]
+    assert [round(optim.learning_rate(config, step), 6) for step in range(7)] == [
+        0.1,
+        0.1,
+        0.1,
+        0.01,
+        0.01,
+        0.001,
+        0.001,
+    ]
     ours = trainer(method="sgd", schedule="step", schedule__at=[2])
     rates = []
     for _ in range(4):
@@ -112,7 +122,9 @@ def test_measuring_changes_nothing_in_training():
 
 
 def test_levels_follow_the_schedule():
-    ours = trainer(method="alq", method__update_at=[1, 3], method__update_every=6, method__num_samples=2, method__bucket_size=1024)
+    ours = trainer(
+        method="alq", method__update_at=[1, 3], method__update_every=6, method__num_samples=2, method__bucket_size=1024
+    )
     compressor, changed = ours.workers.compressor, []
     assert isinstance(compressor, AdaptiveQuantizer)
     for step in range(13):
@@ -130,7 +142,9 @@ def test_the_first_mean_errs_no_more_than_later_ones(name):
     errors, levels = [], []
     for step in range(4):
         own, _ = ours.gradients.of_workers(range(4), step, ours.order, "train")
-        exact = torch.stack([torch.cat([part.reshape(-1) for part in gradient]) for gradient in own.values()]).mean(dim=0)
+        exact = torch.stack([torch.cat([part.reshape(-1) for part in gradient]) for gradient in own.values()]).mean(
+            dim=0
+        )
         mean = ours.train_step().mean
         errors.append(float((mean - exact).square().sum() / exact.square().sum()))
         levels.append(ours.workers.compressor.levels.values.tolist())
@@ -151,7 +165,9 @@ def test_sgd_trajectory_trains_like_sgd_whatever_is_measured():
         assert torch.equal(mine, theirs)
 
 
-@pytest.mark.parametrize("settings", [{"method": "alq", "method__update_at": [0]}, {"method": "trn"}, {"method": "supersgd"}])
+@pytest.mark.parametrize(
+    "settings", [{"method": "alq", "method__update_at": [0]}, {"method": "trn"}, {"method": "supersgd"}]
+)
 def test_a_gradient_that_is_not_finite_is_named(settings):
     ours = trainer(**settings)
     with torch.no_grad():
@@ -166,7 +182,9 @@ def test_a_fresh_sample_that_is_not_finite_is_named():
     ours = trainer(method="amq", method__update_at=[0], method__statistics="fresh", method__num_samples=2)
     with torch.no_grad():
         list(ours.model.parameters())[-1][0] = float("nan")
-    with pytest.raises(NonFiniteError, match=r"step 0: the gradient of 'conv1.weight' on worker 0, sampled for the level update"):
+    with pytest.raises(
+        NonFiniteError, match=r"step 0: the gradient of 'conv1.weight' on worker 0, sampled for the level update"
+    ):
         ours.train_step()
 
 
@@ -193,7 +211,14 @@ def test_what_an_exchange_takes_is_logged(tmp_path):
     logs = {}
     for collective in ("gather", "two_stage"):
         log = Kept()
-        more = {"method": "qsgd", "method__bucket_size": 1024, "steps": 4, "log_every": 2, "eval_every": 4, "eval_train": False}
+        more = {
+            "method": "qsgd",
+            "method__bucket_size": 1024,
+            "steps": 4,
+            "log_every": 2,
+            "eval_every": 4,
+            "eval_train": False,
+        }
         (tmp_path / collective).mkdir()
         ours = trainer(**more, exchange__collective=collective)
         run(ours, tmp_path / collective, Status(None, 4, "cpu", 1), cast(Log, log))
@@ -204,7 +229,9 @@ def test_what_an_exchange_takes_is_logged(tmp_path):
         assert log.values[4]["comm/bytes"] == 2 * log.values[2]["comm/bytes"] == 4 * ours.totals.bytes / 4
     one, two = logs["gather"][4], logs["two_stage"][4]
     assert "comm/means_bits_per_coordinate" not in one
-    assert two["comm/means_bits_per_coordinate"] == pytest.approx(4 / 4, rel=0.05)  # a quarter of the coordinates at 4 bits
+    assert two["comm/means_bits_per_coordinate"] == pytest.approx(
+        4 / 4, rel=0.05
+    )  # a quarter of the coordinates at 4 bits
     first = two["comm/bits_per_coordinate"] - two["comm/means_bits_per_coordinate"]
     assert first == pytest.approx(one["comm/bits_per_coordinate"], rel=0.02)
 
@@ -214,7 +241,13 @@ def test_histograms_are_logged_at_measurements_but_not_without_end(tmp_path, mon
     for steps, expected in {3: [0, 1, 2], 7: [0, 3, 6]}.items():
         log = Kept()
         (tmp_path / str(steps)).mkdir()
-        more = {"method": "qsgdinf", "method__bucket_size": 1024, "eval_train": False, "measure__every": 1, "measure__num_samples": 2}
+        more = {
+            "method": "qsgdinf",
+            "method__bucket_size": 1024,
+            "eval_train": False,
+            "measure__every": 1,
+            "measure__num_samples": 2,
+        }
         run(trainer(**more, steps=steps), tmp_path / str(steps), Status(None, steps, "cpu", 1), cast(Log, log))
         assert log.histograms == [(step, tag) for step in expected for tag in ("stats/coordinates", "stats/fit")]
         assert sum("est_var" in values for values in log.values.values()) == steps

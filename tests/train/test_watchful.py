@@ -1,4 +1,6 @@
-"""What a run says while it is at work, and how it ends when numbers or the file system break: one sentence, nothing half-written."""
+"""What a run says while it is at work, and how it ends when numbers or the file system break: one sentence, nothing
+half-written.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,13 @@ def test_a_run_says_what_it_is_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert run(tmp_path, **{"measure.every": 4, "measure.num_samples": 2, "method.statistics": "fresh"}) == 0
     order = list(dict.fromkeys(seen))
     assert order == [
-        *("loading data and model", "starting", "sampling gradients (measure)", "training", "sampling gradients (update)"),
+        *(
+            "loading data and model",
+            "starting",
+            "sampling gradients (measure)",
+            "training",
+            "sampling gradients (update)",
+        ),
         *("evaluating", "saving"),
     ]
     assert seen.count("evaluating") > 4, "between the batches too"
@@ -160,27 +168,70 @@ def _bad_evaluation(trainer: Trainer, result: Any) -> Any:
     return result | {"Vloss": float("nan")}
 
 
-BATCH_NORM = {"data": "cifar10", "model": "resnet8", "stand_in": True, "batch_size": 2, "workers": 1, "eval_batch_size": 10}
+BATCH_NORM = {
+    "data": "cifar10",
+    "model": "resnet8",
+    "stand_in": True,
+    "batch_size": 2,
+    "workers": 1,
+    "eval_batch_size": 10,
+}
 
 
 @pytest.mark.parametrize(
     ("owner", "name", "action", "more", "words"),
     [
-        (Gradients, "of_workers", _bad_gradient, {}, r"step 0: the gradient of 'conv2.weight' on worker 1 is not finite"),
+        (
+            Gradients,
+            "of_workers",
+            _bad_gradient,
+            {},
+            r"step 0: the gradient of 'conv2.weight' on worker 1 is not finite",
+        ),
         (Gradients, "of_workers", _bad_loss, {}, r"step 0: the loss on worker 0 is inf"),
         (
             *(Gradients, "samples", _bad_samples, {"method.statistics": "fresh"}),
             r"step 1: the gradient of 'conv1.weight'.*, sampled for the level update, is not finite",
         ),
-        (Gradients, "samples", _bad_samples, {"measure.every": 2}, r"step 0: while measuring the estimator, .*not finite"),
-        (torch.optim.SGD, "step", _bad_parameter, {}, r"step 0: the parameter 'conv1.bias' is not finite after the update"),
-        (Trainer, "train_step", _bad_memory, {"optim": "adam"}, r"step 2: the optimizer's exp_avg_sq of 'conv1.weight' is not finite"),
-        (Trainer, "train_step", _bad_buffer, BATCH_NORM, r"step 2: the buffer 'blocks.0.norm1.running_var' is not finite"),
+        (
+            Gradients,
+            "samples",
+            _bad_samples,
+            {"measure.every": 2},
+            r"step 0: while measuring the estimator, .*not finite",
+        ),
+        (
+            torch.optim.SGD,
+            "step",
+            _bad_parameter,
+            {},
+            r"step 0: the parameter 'conv1.bias' is not finite after the update",
+        ),
+        (
+            Trainer,
+            "train_step",
+            _bad_memory,
+            {"optim": "adam"},
+            r"step 2: the optimizer's exp_avg_sq of 'conv1.weight' is not finite",
+        ),
+        (
+            Trainer,
+            "train_step",
+            _bad_buffer,
+            BATCH_NORM,
+            r"step 2: the buffer 'blocks.0.norm1.running_var' is not finite",
+        ),
         (Trainer, "evaluate", _bad_evaluation, {}, r"step 2: the loss on the test set is nan"),
     ],
 )
 def test_what_is_not_finite_is_named(
-    owner: type, name: str, action: Callable[..., Any], more: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    owner: type,
+    name: str,
+    action: Callable[..., Any],
+    more: dict[str, Any],
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     with after(owner, name, action):
         assert run(tmp_path, **more) == 3
@@ -188,7 +239,11 @@ def test_what_is_not_finite_is_named(
     assert len(errors) == 1
     assert re.fullmatch(f"main.py: {words}.*", errors[0])
     ended = read(tmp_path)
-    assert (ended["state"], ended["exit_code"], ended["failure"]["message"]) == ("diverged", 3, errors[0].removeprefix("main.py: "))
+    assert (ended["state"], ended["exit_code"], ended["failure"]["message"]) == (
+        "diverged",
+        3,
+        errors[0].removeprefix("main.py: "),
+    )
     assert not (tmp_path / "checkpoint.pt").exists(), "nothing that is not finite is saved"
 
 
@@ -237,7 +292,9 @@ def test_no_room_for_a_checkpoint(half_done: Path, capsys: pytest.CaptureFixture
     goes_on(half_done)
 
 
-def test_no_room_for_a_log(half_done: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_room_for_a_log(
+    half_done: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The disk is full from step 3 on: half of the record gets there, and is taken back."""
     capsys.readouterr()
     write = os.write
@@ -254,13 +311,17 @@ def test_no_room_for_a_log(half_done: Path, capsys: pytest.CaptureFixture[str], 
     assert "events.out.tfevents." in error and "No space left on device; what was saved before is whole" in error
     sizes = sorted(path.stat().st_size for path in half_done.glob("events*"))
     EventFile(half_done, ".a9").close()
-    assert sizes[0] == next(half_done.glob("events*.a9")).stat().st_size, "the second attempt's file has its first record alone"
+    assert sizes[0] == next(half_done.glob("events*.a9")).stat().st_size, (
+        "the second attempt's file has its first record alone"
+    )
     next(half_done.glob("events*.a9")).unlink()
     assert read(half_done)["failure"]["signature"].startswith("OSError at event_file.py")
     goes_on(half_done)
 
 
-def test_a_disk_that_is_full_for_everything(half_done: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_for_everything(
+    half_done: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     capsys.readouterr()
     real = checkpoint.save
 
@@ -274,7 +335,9 @@ def test_a_disk_that_is_full_for_everything(half_done: Path, capsys: pytest.Capt
         monkeypatch.undo()
     first, second = capsys.readouterr().err.splitlines()
     assert "No space left on device" in first
-    assert second == f"main.py: nor can the end of the run be noted: {half_done / 'status.json'}: No space left on device"
+    assert (
+        second == f"main.py: nor can the end of the run be noted: {half_done / 'status.json'}: No space left on device"
+    )
     assert not list(half_done.glob(".*.tmp"))
     goes_on(half_done)
 
@@ -289,7 +352,9 @@ def _raises(number: int) -> Callable[..., Any]:
 def test_permission_lost(half_done: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     capsys.readouterr()
     with monkeypatch.context() as patch:
-        patch.setattr(train_loop._Attempt, "_log_evaluation", lambda *_: patch.setattr(os, "replace", _raises(errno.EACCES)) or {})
+        patch.setattr(
+            train_loop._Attempt, "_log_evaluation", lambda *_: patch.setattr(os, "replace", _raises(errno.EACCES)) or {}
+        )
         assert run(half_done) == 1
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 2 and all("Permission denied" in error for error in errors)
@@ -298,7 +363,9 @@ def test_permission_lost(half_done: Path, capsys: pytest.CaptureFixture[str], mo
 
 
 @pytest.mark.parametrize("kind", ["removed", "moved", "replaced"])
-def test_the_folder_is_gone(kind: str, half_done: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_is_gone(
+    kind: str, half_done: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     capsys.readouterr()
     monkeypatch.setattr(status, "HEARTBEAT_S", 0.0)
     elsewhere = half_done.parent / "elsewhere"
@@ -355,7 +422,9 @@ def test_heartbeats_that_fail_for_a_while(
     assert len(errors) == (1 if code == 0 else 3)
 
 
-def test_a_full_disk_at_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_at_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(status.os, "fsync", _raises(errno.ENOSPC))
         assert run(tmp_path / "run") == 1

@@ -21,17 +21,41 @@ from train.models import weights
 from train.process.status import Status, read
 from train.steps.trainer import Trainer
 
-SMALL = {"data": "digits", "model": "cnn", "method": "supersgd", "batch_size": 8, "workers": 2, "steps": 4, "optim.lr": 0.001}
+SMALL = {
+    "data": "digits",
+    "model": "cnn",
+    "method": "supersgd",
+    "batch_size": 8,
+    "workers": 2,
+    "steps": 4,
+    "optim.lr": 0.001,
+}
 SMALL |= {"eval_every": 2, "eval_train": False, "checkpoint_every": 2, "log_every": 1}
-GOOGLENET = {"data": "cifar10", "stand_in": True, "model": "torchvision", "model.arch": "googlenet", "method": "supersgd"}
-GOOGLENET |= {"batch_size": 2, "workers": 1, "steps": 1, "optim.lr": 0.0, "eval_every": 1, "eval_train": False, "eval_batch_size": 4}
+GOOGLENET = {
+    "data": "cifar10",
+    "stand_in": True,
+    "model": "torchvision",
+    "model.arch": "googlenet",
+    "method": "supersgd",
+}
+GOOGLENET |= {
+    "batch_size": 2,
+    "workers": 1,
+    "steps": 1,
+    "optim.lr": 0.0,
+    "eval_every": 1,
+    "eval_train": False,
+    "eval_batch_size": 4,
+}
 
 
 # --- GoogLeNet's pictures -----------------------------------------------------------------------------------------
 
 
 def test_how_pictures_are_taken_is_of_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run's own evaluation, another process's, the run that goes on and one that begins from its checkpoint take them alike."""
+    """The run's own evaluation, another process's, the run that goes on and one that begins from its checkpoint take
+    them alike.
+    """
     batches = InMemory.batches
     monkeypatch.setattr(InMemory, "batches", lambda self, split, size: [next(iter(batches(self, split, size)))])
     path, run_dir = tmp_path / "googlenet.pt", tmp_path / "run"
@@ -71,7 +95,9 @@ def test_a_run_that_has_a_checkpoint_asks_for_the_file_no_more(
     step = Trainer.train_step
     with monkeypatch.context() as patch:
         patch.setattr(
-            Trainer, "train_step", lambda self, stop=False: (begun.append(self.model.state_dict()["conv1.weight"].clone()), step(self))[1]
+            Trainer,
+            "train_step",
+            lambda self, stop=False: (begun.append(self.model.state_dict()["conv1.weight"].clone()), step(self))[1],
         )
         patch.setattr(Status, "beat", lambda self, step: _stop(step == 2))
         assert launch(config) == 75
@@ -115,7 +141,8 @@ def _meta(value: Tensor) -> Tensor:
         (lambda value: value.to(torch.complex64), r"found a mapping with conv1\.weight \(complex64\), "),
         (
             Attack(),
-            "cannot be read as a state_dict of tensors: it holds something else than tensors and plain values, and nothing else is read$",
+            "cannot be read as a state_dict of tensors: it holds something else than tensors and plain values, and "
+            "nothing else is read$",
         ),
     ],
 )
@@ -123,7 +150,9 @@ def test_what_is_no_state_dict_is_told_in_one_sentence(
     content: Any, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, model = tmp_path / "weights.pt", build("cnn")
-    torch.save({key: content(value) for key, value in model.state_dict().items()} if callable(content) else content, path)
+    torch.save(
+        {key: content(value) for key, value in model.state_dict().items()} if callable(content) else content, path
+    )
     with pytest.raises(weights.WeightsError, match=words) as told:
         weights.load_weights(model, "cnn", path)
     assert "\n" not in str(told.value) and capsys.readouterr().out == ""

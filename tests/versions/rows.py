@@ -52,10 +52,5 @@ FILES = (
     "tests/nuq/test_tensors.py",
 )
 # What every submission can afford, without kernels; with kernels the contract too (slow without).
-SHORT = (
-    "tests/nuq/test_floats.py",
-    "tests/nuq/test_library.py",
-    "tests/nuq/test_message.py",
-    "tests/nuq/test_ops.py",
-)
+SHORT = ("tests/nuq/test_floats.py", "tests/nuq/test_library.py", "tests/nuq/test_message.py", "tests/nuq/test_ops.py")
 SHORT_WITH_KERNELS = (*SHORT, "tests/test_contract.py")

@@ -145,9 +145,7 @@ def test_a_missing_interpreter_and_a_failure_are_told(monkeypatch: pytest.Monkey
 
 
 def test_a_row_that_fails_stops_no_other(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(table, "DOCUMENT", tmp_path / "versions.md")
     table.DOCUMENT.write_text(f"a\n{table.BEGIN}\n{table.END}\nb\n")

@@ -27,8 +27,8 @@ __all__ = ["KINDS", "DataSet", "Size", "holds_tokens", "load", "num_tokens", "st
 class Kind:
     """One line of the table: where the reader lives, and the shape and number of what it reads.
 
-    ``input_shape`` is (channel, height, width).  It and the two sizes are None for points, where settings give them, and
-    for a folder of pictures, where a setting gives the shape and the folder the sizes.
+    ``input_shape`` is (channel, height, width).  It and the two sizes are None for points, where settings give them,
+    and for a folder of pictures, where a setting gives the shape and the folder the sizes.
     """
 
     module: str
@@ -38,7 +38,9 @@ class Kind:
     num_test: int | None = None
     in_memory: bool = True  # decoded on the training device; False: read from disk, batch by batch
     num_stand_ins: int = 1024  # training examples of a stand-in; a quarter as many to test
-    tokens: bool = False  # inputs are int64 tokens: of a text (length,), with a label at every place, or of sentences (2, length)
+    tokens: bool = (
+        False  # inputs are int64 tokens: of a text (length,), with a label at every place, or of sentences (2, length)
+    )
 
 
 KINDS: dict[str, Kind] = {
@@ -96,7 +98,9 @@ def num_tokens(config: Mapping[str, Any]) -> int:
 
 
 def true_size(config: Mapping[str, Any]) -> Size:
-    """The size of the complete data set, whether or not its files are here; FileNotFoundError where only the files could tell."""
+    """The size of the complete data set, whether or not its files are here; FileNotFoundError where only the files
+    could tell.
+    """
     kind, settings = _kind(config), config["data"]
     if kind.tokens or settings["name"] == "folder":
         return Size(*_module(kind).true_size(config))

@@ -1,7 +1,7 @@
 """Random changes of training images, a whole batch at a time.
 
-Every random number comes from the generator that is passed, in one draw per batch and change, so the same generator state gives
-the same batch whatever the device or the number of threads; a change that is off draws nothing.
+Every random number comes from the generator that is passed, in one draw per batch and change, so the same generator
+state gives the same batch whatever the device or the number of threads; a change that is off draws nothing.
 """
 
 from __future__ import annotations
@@ -17,23 +17,31 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Augmentation:
-    """A crop at a random place of the image with ``padding`` black pixels on each side; then, half the time, a mirror image."""
+    """A crop at a random place of the image with ``padding`` black pixels on each side; then, half the time, a mirror
+    image.
+    """
 
     padding: int
     flip: bool
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """(batch, channel, height, width) to the same shape, channels last in memory; every shift of the crop is equally likely.
+        """(batch, channel, height, width) to the same shape, channels last in memory; every shift of the crop is
+        equally likely.
 
-        Rows are copied whole, from the batch with its border, since they are what lies together; only the mirrored half is turned.
+        Rows are copied whole, from the batch with its border, since they are what lies together; only the mirrored half
+        is turned.
         """
         batch, channels, height, width = images.shape
         shifts = 2 * self.padding + 1
         choices = shifts * shifts * (2 if self.flip else 1)
         drawn = torch.randint(choices, (batch,), generator=generator, device=generator.device)
         top, left = drawn // shifts % shifts, drawn % shifts
-        bordered = torch.nn.functional.pad(images.permute(0, 2, 3, 1).contiguous(), (0, 0) + (self.padding,) * 4).view(-1)
-        rows = bordered.as_strided((bordered.numel() - width * channels + 1, width * channels), (1, 1))  # one begins at every byte
+        bordered = torch.nn.functional.pad(images.permute(0, 2, 3, 1).contiguous(), (0, 0) + (self.padding,) * 4).view(
+            -1
+        )
+        rows = bordered.as_strided(
+            (bordered.numel() - width * channels + 1, width * channels), (1, 1)
+        )  # one begins at every byte
         number = torch.arange(batch, device=drawn.device)
         row = (number * (height + 2 * self.padding) + top)[:, None] + torch.arange(height, device=drawn.device)
         begin = (row * (width + 2 * self.padding) + left[:, None]) * channels
@@ -41,39 +49,52 @@ class Augmentation:
         if self.flip:
             mirrored = (drawn >= shifts * shifts).nonzero()[:, 0].to(images.device)
             cropped.index_copy_(0, mirrored, cropped.index_select(0, mirrored).flip(2))
-        # One channel is left in the usual order: its strides decide which convolution runs, and so the last bits of a run.
+        # One channel is left in the usual order: its strides decide which convolution runs, and so the last bits of a
+        # run.
         return cropped.view(images.shape) if channels == 1 else cropped.permute(0, 3, 1, 2)
 
 
 @dataclass(frozen=True)
 class Cutout:
-    """A square of ``side`` pixels, its centre uniform over the image, clipped at the border: DeVries, Taylor, 2017, "Cutout".
+    """A square of ``side`` pixels, its centre uniform over the image, clipped at the border: DeVries, Taylor, 2017,
+    "Cutout".
 
-    It is set to 0 in normalised images, which is the data set's mean colour, after the crop and the mirror.  Near the border less than the
-    square is left, as in the paper; ResNet-9's own recipe draws squares of 8x8 that lie inside.
+    It is set to 0 in normalised images, which is the data set's mean colour, after the crop and the mirror.  Near the
+    border less than the square is left, as in the paper; ResNet-9's own recipe draws squares of 8x8 that lie inside.
     """
 
     side: int
 
     @staticmethod
     def of(settings: Mapping[str, Any], shape: Sequence[int]) -> Cutout | None:
-        """That of ``data.cutout`` for images of shape (channel, height, width), None for 0; ValueError where it is larger than they are."""
+        """That of ``data.cutout`` for images of shape (channel, height, width), None for 0; ValueError where it is
+        larger than they are.
+        """
         side = settings.get("cutout", 0)
         if side > min(shape[1:], default=0):
             limit = min(shape[1:])
-            raise ValueError(f"data.cutout={side}: must be at most {limit}, the short side of data={settings['name']}'s images (0: none)")
+            raise ValueError(
+                f"data.cutout={side}: must be at most {limit}, the short side of data={settings['name']}'s images (0: "
+                f"none)"
+            )
         return Cutout(side) if side else None
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """(batch, channel, height, width), normalised, changed in place and returned; one draw of ``generator`` per batch."""
+        """(batch, channel, height, width), normalised, changed in place and returned; one draw of ``generator`` per
+        batch.
+        """
         batch, _, height, width = images.shape
-        drawn = torch.randint(height * width, (batch, 1), generator=generator, device=generator.device).to(images.device)
+        drawn = torch.randint(height * width, (batch, 1), generator=generator, device=generator.device).to(
+            images.device
+        )
         rows = self._covered(drawn // width, height)
         columns = self._covered(drawn % width, width)
         return images.masked_fill_((rows[:, :, None] & columns[:, None, :])[:, None], 0)
 
     def _covered(self, centre: Tensor, length: int) -> Tensor:
-        """bool (batch, length): which of ``length`` places lie within the square's side about each centre (batch, 1)."""
+        """bool (batch, length): which of ``length`` places lie within the square's side about each centre (batch,
+        1).
+        """
         place = torch.arange(length, device=centre.device) - (centre - self.side // 2)
         return (place >= 0) & (place < self.side)
 
@@ -86,14 +107,18 @@ def draw_crops(batch: int, generator: torch.Generator) -> list[list[float]]:
 
     They are drawn before any image is opened, so the order in which threads decode changes nothing.
     """
-    return torch.rand(batch, 2 * NUM_TRIES + 3, generator=generator, device=generator.device, dtype=torch.float64).tolist()
+    return torch.rand(
+        batch, 2 * NUM_TRIES + 3, generator=generator, device=generator.device, dtype=torch.float64
+    ).tolist()
 
 
 def random_resized_box(width: int, height: int, numbers: Sequence[float]) -> tuple[tuple[int, int, int, int], bool]:
-    """A box (left, upper, right, lower) of 8 % to 100 % of the area with sides in a ratio of 3/4 to 4/3, and whether to mirror it.
+    """A box (left, upper, right, lower) of 8 % to 100 % of the area with sides in a ratio of 3/4 to 4/3, and whether to
+    mirror it.
 
     The area is uniform, the ratio log-uniform, the place uniform; a proposal that does not fit is redrawn up to
-    ``NUM_TRIES`` times, then the largest central box of a legal ratio is taken: Szegedy et al. 2015, as torchvision does it.
+    ``NUM_TRIES`` times, then the largest central box of a legal ratio is taken: Szegedy et al. 2015, as torchvision
+    does it.
     """
     down, across, mirror = numbers[2 * NUM_TRIES :]
     for area_share, ratio_place in zip(numbers[: 2 * NUM_TRIES : 2], numbers[1 : 2 * NUM_TRIES : 2], strict=True):

@@ -38,8 +38,8 @@ def folders(data_dir: Path) -> Iterator[Path]:
 def kept(data_dir: Path, name: str, shape: tuple[int, ...], build: Callable[[], np.ndarray]) -> np.ndarray:
     """The uint8 array called ``name``, from the first folder that has it, else built and written.
 
-    A file of another shape, or cut short, counts as not there.  The array is mapped from the file (copy-on-write), so runs side by
-    side share its memory.  One warning, and no file, where no folder can be written.
+    A file of another shape, or cut short, counts as not there.  The array is mapped from the file (copy-on-write), so
+    runs side by side share its memory.  One warning, and no file, where no folder can be written.
     """
     places = [folder / f"{name}.npy" for folder in folders(data_dir)]
     for place in places:
@@ -55,7 +55,9 @@ def kept(data_dir: Path, name: str, shape: tuple[int, ...], build: Callable[[], 
             reasons.append(str(error))
         else:
             return array
-    warnings.warn(f"the decoded {name} cannot be kept, so every run decodes it again: {'; '.join(reasons)}", stacklevel=2)
+    warnings.warn(
+        f"the decoded {name} cannot be kept, so every run decodes it again: {'; '.join(reasons)}", stacklevel=2
+    )
     return array
 
 

@@ -1,4 +1,6 @@
-"""CIFAR as torchvision knows it (pickles in a folder or in the .tar.gz), as its binary files, or as pictures in one folder per class."""
+"""CIFAR as torchvision knows it (pickles in a folder or in the .tar.gz), as its binary files, or as pictures in one
+folder per class.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def load(kind: Cifar, config: Mapping[str, Any], device: torch.device) -> DataSe
 
 
 def _find(kind: Cifar, data_dir: Path, settings: Mapping[str, Any]) -> Callable[[], dict[str, Arrays]] | None:
-    """What reads the form that is there: pictures, extracted pickles, binary files, the archive; None where there is none."""
+    """What reads the form that is there: pictures, extracted pickles, binary files, the archive; None where there is
+    none.
+    """
     own = data_dir / kind.origin.name
     if (own / "train").is_dir() or (own / "test").is_dir():
         return lambda: _read_pictures(kind, own, data_dir)
@@ -108,7 +112,9 @@ def _read_archive(kind: Cifar, archive: Path, settings: Mapping[str, Any]) -> di
 def _read_batches(kind: Cifar, bytes_of: Callable[[str], bytes], home: Path) -> dict[str, Arrays]:
     """Both splits from the pickles; every batch holds the dict {"data": uint8 (n, 3072), its label key: n numbers}."""
     return {
-        split: _joined([_read_batch(kind, bytes_of(name), home / name) for name in names], [home / name for name in names])
+        split: _joined(
+            [_read_batch(kind, bytes_of(name), home / name) for name in names], [home / name for name in names]
+        )
         for split, names in kind.batches.items()
     }
 
@@ -116,7 +122,9 @@ def _read_batches(kind: Cifar, bytes_of: Callable[[str], bytes], home: Path) -> 
 def _joined(parts: list[Arrays], paths: list[Path]) -> Arrays:
     counts = [len(part.labels) for part in parts]
     if len(set(counts)) > 1:
-        raise damaged(paths[int(np.argmin(counts))], f"as many images as the other batches ({max(counts)})", min(counts))
+        raise damaged(
+            paths[int(np.argmin(counts))], f"as many images as the other batches ({max(counts)})", min(counts)
+        )
     return Arrays(np.concatenate([part.inputs for part in parts]), np.concatenate([part.labels for part in parts]))
 
 
@@ -147,7 +155,12 @@ def _read_batch(kind: Cifar, data: bytes, path: Path) -> Arrays:
     except ValueError as error:
         raise damaged(path, "a pickle with data and labels, as torchvision downloads it", error) from error
     images, labels = (content.get("data"), content.get(kind.label_key)) if isinstance(content, dict) else (None, None)
-    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape[1:] != (WIDTH,) or not len(images):
+    if (
+        not isinstance(images, np.ndarray)
+        or images.dtype != np.uint8
+        or images.shape[1:] != (WIDTH,)
+        or not len(images)
+    ):
         found = f"{images.dtype} {list(images.shape)}" if isinstance(images, np.ndarray) else type(images).__name__
         raise damaged(path, f"data of type uint8 and shape [n, {WIDTH}]", found)
     if not isinstance(labels, list) or len(labels) != len(images):
@@ -160,18 +173,23 @@ def _read_batch(kind: Cifar, data: bytes, path: Path) -> Arrays:
 
 
 def _read_pictures(kind: Cifar, home: Path, data_dir: Path) -> dict[str, Arrays]:
-    """Both splits from 32x32 pictures; classes in alphabetical order, which is also the order of the original labels."""
+    """Both splits from 32x32 pictures.
+
+    Classes in alphabetical order, which is also the order of the original labels.
+    """
     remedy = f"unpack the whole data set again, or {download_remedy(kind.origin.name, data_dir)}"
     trees = {split: pictures.list_tree(home / split, remedy) for split in ("train", "test")}
     for tree in trees.values():
         if len(tree.classes) != kind.num_classes:
             raise ValueError(
-                f"{tree.root}: expected {kind.num_classes} class folders, found {len(tree.classes)}: {', '.join(tree.classes)}"
+                f"{tree.root}: expected {kind.num_classes} class folders, found {len(tree.classes)}: "
+                f"{', '.join(tree.classes)}"
             )
         if len(set(tree.counts)) > 1:
             fewest = int(np.argmin(tree.counts))
             raise ValueError(
-                f"{tree.root / tree.classes[fewest]}: {tree.counts[fewest]} pictures where another class has {max(tree.counts)}; "
+                f"{tree.root / tree.classes[fewest]}: {tree.counts[fewest]} pictures where another class has "
+                f"{max(tree.counts)}; "
                 f"{kind.title} has equally many in each: {remedy}"
             )
     pictures.same_classes(trees["train"], trees["test"])
@@ -181,6 +199,8 @@ def _read_pictures(kind: Cifar, home: Path, data_dir: Path) -> dict[str, Arrays]
             with pictures.pool() as threads:
                 return pictures.decode_all(threads, tree.paths(), SIZE)
 
-        return cache.kept(data_dir, f"{kind.origin.name}-{split}-{cache.tree_key(tree)}", (sum(tree.counts), 3, SIZE, SIZE), build)
+        return cache.kept(
+            data_dir, f"{kind.origin.name}-{split}-{cache.tree_key(tree)}", (sum(tree.counts), 3, SIZE, SIZE), build
+        )
 
     return {split: Arrays(decoded(split, tree), tree.labels()) for split, tree in trees.items()}

@@ -17,7 +17,9 @@ Split = Literal["train", "test"]
 
 
 class DataSet(Protocol):
-    """Labelled examples in two splits, addressed by number; where they lie and when they are decoded is their own affair."""
+    """Labelled examples in two splits, addressed by number; where they lie and when they are decoded is their own
+    affair.
+    """
 
     @property
     def name(self) -> str: ...
@@ -39,11 +41,16 @@ class DataSet(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """14 hexadecimal digits that other examples do not have (see ``fingerprint``): a run does not go on on others."""
+        """14 hexadecimal digits that other examples do not have (see ``fingerprint``):
+        a run does not go on on others.
+        """
         ...
 
     def train_batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Normalised float32 examples and int64 labels; augmented where asked for, all randomness from ``generator``."""
+        """Normalised float32 examples and int64 labels.
+
+        Augmented where asked for, all randomness from ``generator``.
+        """
         ...
 
     def batches(self, split: Split, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -53,7 +60,9 @@ class DataSet(Protocol):
 
 @runtime_checkable
 class ReadsAhead(Protocol):
-    """A data set that has to read its files: told which batch comes next, it decodes it while another one is trained on."""
+    """A data set that has to read its files: told which batch comes next, it decodes it while another one is trained
+    on.
+    """
 
     def expect(self, indices: Tensor, generator: torch.Generator) -> None:
         """``train_batch`` will be asked for this batch, with such a generator; it is the same with and without."""
@@ -75,9 +84,11 @@ class Normalization:
 
 
 def normalized(images: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """uint8 (batch, channel, height, width) to float32, in the same order in memory; scale and shift of ``Normalization.tensors``.
+    """uint8 (batch, channel, height, width) to float32, in the same order in memory; scale and shift of
+    ``Normalization.tensors``.
 
-    Where the channels lie last, a row of the picture is one vector against a row of scales, which is three times as fast.
+    Where the channels lie last, a row of the picture is one vector against a row of scales, which is three times as
+    fast.
     """
     pixels = images.permute(0, 2, 3, 1)
     if not pixels.is_contiguous() or images.is_contiguous():

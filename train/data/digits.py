@@ -20,12 +20,16 @@ def _bundled_file() -> Path:
     """scikit-learn's file, found without importing scikit-learn: that takes longer than a run's first hundred steps."""
     package = importlib.util.find_spec("sklearn")
     if package is None or package.origin is None:
-        raise FileNotFoundError("data=digits reads the file that scikit-learn bundles, and scikit-learn is not installed: run make setup")
+        raise FileNotFoundError(
+            "data=digits reads the file that scikit-learn bundles, and scikit-learn is not installed: run make setup"
+        )
     return Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
 
 
 def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
-    """1442 training and 355 test images; the split is stratified and uses no random number, so it is the same everywhere."""
+    """1442 training and 355 test images; the split is stratified and uses no random number, so it is the same
+    everywhere.
+    """
     table = np.loadtxt(_bundled_file(), delimiter=",", dtype=np.uint8)
     images = table[:, :-1].reshape(-1, 1, 8, 8)
     labels = table[:, -1].astype(np.int64)

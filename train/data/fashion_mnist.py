@@ -1,4 +1,6 @@
-"""Fashion-MNIST from its original idx files, in torchvision's folder or one called fashion_mnist: Xiao, Rasul, Vollgraf, 2017."""
+"""Fashion-MNIST from its original idx files, in torchvision's folder or one called fashion_mnist: Xiao, Rasul,
+Vollgraf, 2017.
+"""
 
 from __future__ import annotations
 

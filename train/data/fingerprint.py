@@ -1,7 +1,9 @@
-"""What tells one copy of a data set from another: 14 hexadecimal digits of a SHA-256, the same wherever and in whatever form the files lie.
+"""What tells one copy of a data set from another: 14 hexadecimal digits of a SHA-256, the same wherever and in whatever
+form the files lie.
 
-A data set that is small is hashed whole; of a large one all labels (or all names), and a sample spread evenly over its examples.  So it
-takes milliseconds, and an example that is missing, added or moved is noticed; one that is changed in place only where it was sampled.
+A data set that is small is hashed whole; of a large one all labels (or all names), and a sample spread evenly over its
+examples.  So it takes milliseconds, and an example that is missing, added or moved is noticed; one that is changed in
+place only where it was sampled.
 """
 
 from __future__ import annotations

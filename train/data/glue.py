@@ -1,9 +1,10 @@
-"""GLUE's tasks (Wang and others, "GLUE: a multi-task benchmark and analysis platform for natural language understanding", 2018).
+"""GLUE's tasks (Wang and others, "GLUE: a multi-task benchmark and analysis platform for natural language
+understanding", 2018).
 
-From the files of its archive as they are: tab-separated, quotes being characters like others, a header in all but CoLA.  dev is the test
-split, as the labels of the true one are not given out; of MNLI it is dev_matched.  QQP's own files hold a few rows that are cut short,
-which are left out as everyone does.  MRPC is read from train.tsv and dev.tsv, or from Microsoft's msr_paraphrase_train.txt and GLUE's
-dev_ids.tsv, which says which of its pairs are dev.
+From the files of its archive as they are: tab-separated, quotes being characters like others, a header in all but CoLA.
+dev is the test split, as the labels of the true one are not given out; of MNLI it is dev_matched.  QQP's own files hold
+a few rows that are cut short, which are left out as everyone does.  MRPC is read from train.tsv and dev.tsv, or from
+Microsoft's msr_paraphrase_train.txt and GLUE's dev_ids.tsv, which says which of its pairs are dev.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def true_size(config: Mapping[str, Any]) -> tuple[int, int, int]:
 def stand_in(config: Mapping[str, Any], device: torch.device, num_train: int, num_test: int) -> DataSet:
     """Random tokens, always the same."""
     task = TASKS[config["data"]["task"]]
-    return sentences.random(config["data"], (num_train, num_test), len(task.texts) == 2, task.num_classes, _objective(task), device)
+    return sentences.random(
+        config["data"], (num_train, num_test), len(task.texts) == 2, task.num_classes, _objective(task), device
+    )
 
 
 def _objective(task: Task) -> objective.Objective:
@@ -76,7 +79,10 @@ def _missing(config: Mapping[str, Any], task: Task, path: Path) -> FileNotFoundE
     what = f"{path}, with {task.dev if path.name == 'train.tsv' else 'train.tsv'} beside it, as in GLUE's own archive"
     if task is TASKS["mrpc"]:
         what += f" (or {PARAPHRASES} and {DEV_IDS})"
-    remedy = f"set data_dir (now {config['data_dir']}) to the folder that holds glue/{task.folder}; nothing is downloaded here"
+    remedy = (
+        f"set data_dir (now {config['data_dir']}) to the folder that holds glue/{task.folder}; nothing is "
+        f"downloaded here"
+    )
     return missing(f"GLUE's {config['data']['task']}", what, remedy)
 
 
@@ -99,10 +105,14 @@ def rows(path: Path, task: Task) -> Iterator[Row]:
         columns = tuple(lines[0].split("\t"))
         absent = [name for name in (*task.texts, task.label) if name not in columns]
         if absent:
-            raise damaged(path, f"the column {absent[0]!r} in its first line", f"the columns {', '.join(map(repr, columns))}")
+            raise damaged(
+                path, f"the column {absent[0]!r} in its first line", f"the columns {', '.join(map(repr, columns))}"
+            )
         twice = [name for name in (*task.texts, task.label) if columns.count(name) > 1]
         if twice:
-            raise damaged(path, f"the column {twice[0]!r} once in its first line", f"it {columns.count(twice[0])} times")
+            raise damaged(
+                path, f"the column {twice[0]!r} once in its first line", f"it {columns.count(twice[0])} times"
+            )
     first = 1 if task.columns else 2
     allowed = CUT_SHORT * len(lines) if task is TASKS["qqp"] else 0
     for number, line in enumerate(lines[first - 1 :], start=first):
@@ -116,7 +126,9 @@ def rows(path: Path, task: Task) -> Iterator[Row]:
 
 
 def examples(path: Path, found: Iterator[Row], task: Task) -> sentences.Examples:
-    """Texts and labels of rows of ``path``; ValueError, with its line, for a label that is none, or a file without rows."""
+    """Texts and labels of rows of ``path``; ValueError, with its line, for a label that is none, or a file without
+    rows.
+    """
     texts, labels = [], []
     for number, row in found:
         texts.append(tuple(row[name] for name in task.texts))
@@ -129,14 +141,18 @@ def examples(path: Path, found: Iterator[Row], task: Task) -> sentences.Examples
 def _label(path: Path, number: int, word: str, task: Task) -> float:
     if task.labels:
         if word not in task.labels:
-            raise damaged(path, f"{' or '.join(task.labels)} in the column {task.label!r}", f"{word!r} in line {number}")
+            raise damaged(
+                path, f"{' or '.join(task.labels)} in the column {task.label!r}", f"{word!r} in line {number}"
+            )
         return task.labels.index(word)
     try:
         score = float(word)
     except ValueError:
         score = math.nan
     if not 0 <= score <= HIGHEST_SCORE:
-        raise damaged(path, f"a score from 0 to {HIGHEST_SCORE:g} in the column {task.label!r}", f"{word!r} in line {number}")
+        raise damaged(
+            path, f"a score from 0 to {HIGHEST_SCORE:g} in the column {task.label!r}", f"{word!r} in line {number}"
+        )
     return score
 
 
@@ -145,14 +161,25 @@ def _paraphrases(folder: Path, task: Task) -> dict[str, Iterator[Row]]:
     path, ids = folder / PARAPHRASES, folder / DEV_IDS
     if not ids.exists():
         raise missing(
-            "GLUE's list of MRPC's dev pairs", str(ids), f"it lies in GLUE's own archive; or give train.tsv and dev.tsv in {folder}"
+            "GLUE's list of MRPC's dev pairs",
+            str(ids),
+            f"it lies in GLUE's own archive; or give train.tsv and dev.tsv in {folder}",
         )
     taken = {tuple(line.split("\t")[:2]) for line in _text(ids).replace("\r", "").split("\n") if line}
     found = list(rows(path, task))
     names = [name for name in ("#1 ID", "#2 ID") if name not in found[0][1]] if found else []
     if names:
-        raise damaged(path, f"the column {names[0]!r} in its first line", f"the columns {', '.join(map(repr, found[0][1]))}")
+        raise damaged(
+            path, f"the column {names[0]!r} in its first line", f"the columns {', '.join(map(repr, found[0][1]))}"
+        )
     is_dev = [(row["#1 ID"], row["#2 ID"]) in taken for _, row in found]
     if len(set(is_dev)) == 1:
-        raise damaged(ids, f"the two numbers of some pairs of {path.name}, not of all", "all of them" if is_dev[0] else "none of them")
-    return {split: iter([row for row, dev in zip(found, is_dev, strict=True) if dev == (split == "test")]) for split in ("train", "test")}
+        raise damaged(
+            ids,
+            f"the two numbers of some pairs of {path.name}, not of all",
+            "all of them" if is_dev[0] else "none of them",
+        )
+    return {
+        split: iter([row for row, dev in zip(found, is_dev, strict=True) if dev == (split == "test")])
+        for split in ("train", "test")
+    }

@@ -23,7 +23,9 @@ SIDE, NUM_CLASSES = 28, 10
 
 @dataclass(frozen=True)
 class Idx:
-    """A data set of four idx files of 28x28 pixels: where they may lie below ``data_dir``, and what is done with them."""
+    """A data set of four idx files of 28x28 pixels: where they may lie below ``data_dir``,
+    and what is done with them.
+    """
 
     title: str
     origin: Origin
@@ -54,7 +56,9 @@ def read_idx(path: Path, num_dims: int) -> np.ndarray:
 
 def _find(kind: Idx, data_dir: Path, stem: str, what: str) -> Path:
     names = [f"{stem}-{what}", f"{stem}-{what.replace('-idx', '.idx')}"]
-    path = first_existing(data_dir / folder / (name + suffix) for folder in kind.folders for name in names for suffix in ("", ".gz"))
+    path = first_existing(
+        data_dir / folder / (name + suffix) for folder in kind.folders for name in names for suffix in ("", ".gz")
+    )
     if path is None:
         wanted = f"{data_dir / kind.folders[0] / names[0]} (also .gz, also in {', '.join(kind.folders[1:])})"
         raise missing(kind.title, wanted, download_remedy(kind.origin.name, data_dir))
@@ -63,7 +67,10 @@ def _find(kind: Idx, data_dir: Path, stem: str, what: str) -> Path:
 
 def _paths(kind: Idx, data_dir: Path) -> list[tuple[Path, Path]]:
     """Images and labels of each split."""
-    return [(_find(kind, data_dir, stem, "images-idx3-ubyte"), _find(kind, data_dir, stem, "labels-idx1-ubyte")) for stem in STEMS.values()]
+    return [
+        (_find(kind, data_dir, stem, "images-idx3-ubyte"), _find(kind, data_dir, stem, "labels-idx1-ubyte"))
+        for stem in STEMS.values()
+    ]
 
 
 def _is_complete(kind: Idx, data_dir: Path) -> bool:

@@ -13,14 +13,18 @@ from .dataset import DataSet, Normalization
 from .picture_set import PictureSet
 from .sources import first_existing, missing
 
-NORMALIZATION = Normalization(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))  # torchvision's, and the original's
+NORMALIZATION = Normalization(
+    mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)
+)  # torchvision's, and the original's
 SIZE = 224
 SHORT_SIDE = 256
 ARCHIVES = {"train": "ILSVRC2012_img_train.tar", "val": "ILSVRC2012_img_val.tar"}
 
 
 def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
-    """The folders ``train`` and ``val`` of ``data_dir/imagenet``, or of ``data_dir`` where torchvision's ``meta.bin`` lies."""
+    """The folders ``train`` and ``val`` of ``data_dir/imagenet``, or of ``data_dir`` where torchvision's ``meta.bin``
+    lies.
+    """
     settings, data_dir = config["data"], Path(config["data_dir"])
     home = data_dir if (data_dir / "meta.bin").exists() else data_dir / "imagenet"
     remedy = (
@@ -30,7 +34,10 @@ def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
     for split, name in ARCHIVES.items():
         archive = first_existing((home / name, data_dir / name))
         if archive and not (home / split).is_dir():
-            unpacking = f"unpack {archive} once: torchvision.datasets.ImageNet({str(archive.parent)!r}, split={split!r}) does it"
+            unpacking = (
+                f"unpack {archive} once: torchvision.datasets.ImageNet({str(archive.parent)!r}, "
+                f"split={split!r}) does it"
+            )
             raise missing("ImageNet's pictures", f"{home}/{split}/<class>/<picture>.JPEG", unpacking)
     if not home.is_dir():
         raise missing("ImageNet", f"{home}/{{train,val}}/<class>/<picture>.JPEG", remedy)

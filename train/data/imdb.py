@@ -1,6 +1,7 @@
 """IMDB: 50,000 film reviews, for or against (Maas and others, "Learning word vectors for sentiment analysis", 2011).
 
-From the folder aclImdb that its archive unpacks to: ``{train,test}/{neg,pos}/*.txt``, one review each; the class is 1 for ``pos``.
+From the folder aclImdb that its archive unpacks to: ``{train,test}/{neg,pos}/*.txt``, one review each; the class is 1
+for ``pos``.
 """
 
 from __future__ import annotations
@@ -44,7 +45,11 @@ def stand_in(config: Mapping[str, Any], device: torch.device, num_train: int, nu
 def _read(folder: Path, remedy: str) -> sentences.Examples:
     texts, labels = [], []
     for label, kind in enumerate(KINDS):
-        names = sorted(name for name in os.listdir(folder / kind) if name.endswith(".txt")) if (folder / kind).is_dir() else []
+        names = (
+            sorted(name for name in os.listdir(folder / kind) if name.endswith(".txt"))
+            if (folder / kind).is_dir()
+            else []
+        )
         if not names:
             raise missing("IMDB's reviews", f"{folder / kind}/*.txt", remedy)
         for name in names:

@@ -1,4 +1,7 @@
-"""What a data set asks of a model: the loss that is trained on, and what an evaluation tells.  Classes, unless it says otherwise."""
+"""What a data set asks of a model: the loss that is trained on, and what an evaluation tells.
+
+Classes, unless it says otherwise.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,15 @@ Score = Callable[[np.ndarray, np.ndarray], float]  # of the predictions for a wh
 class Loss(Protocol):
     """Of outputs and labels: their mean, or with reduction="sum" their sum."""
 
-    def __call__(self, output: Tensor, target: Tensor, *, label_smoothing: float = 0.0, reduction: str = "mean") -> Tensor: ...
+    def __call__(
+        self, output: Tensor, target: Tensor, *, label_smoothing: float = 0.0, reduction: str = "mean"
+    ) -> Tensor: ...
 
 
 @dataclass(frozen=True)
 class Objective:
-    """loss: what is trained on; predicted: of outputs; counts: whether predictions are right or wrong, so that there is an accuracy.
+    """loss: what is trained on; predicted: of outputs; counts: whether predictions are right or wrong, so that there is
+    an accuracy.
 
     scores: what else an evaluation tells, by name: functions of all predictions and labels of a split.
     """
@@ -34,8 +40,12 @@ class Objective:
 
 
 def loss_of(output: Tensor, target: Tensor, *, label_smoothing: float = 0.0, reduction: str = "mean") -> Tensor:
-    """Cross-entropy of logits (..., num_classes) against labels (...), over all predictions: a text has one at every place."""
-    return cross_entropy(output.reshape(-1, output.shape[-1]), target.reshape(-1), label_smoothing=label_smoothing, reduction=reduction)
+    """Cross-entropy of logits (..., num_classes) against labels (...), over all predictions: a text has one at every
+    place.
+    """
+    return cross_entropy(
+        output.reshape(-1, output.shape[-1]), target.reshape(-1), label_smoothing=label_smoothing, reduction=reduction
+    )
 
 
 def squared_error(output: Tensor, target: Tensor, *, label_smoothing: float = 0.0, reduction: str = "mean") -> Tensor:
@@ -95,7 +105,9 @@ def classes(scores: Iterable[str] = ()) -> Objective:
 
 def numbers(scores: Iterable[str]) -> Objective:
     """Numbers to come near to; there is no accuracy, and these of SCORES are what an evaluation tells."""
-    return Objective(squared_error, lambda output: output.squeeze(-1), counts=False, scores={name: SCORES[name] for name in scores})
+    return Objective(
+        squared_error, lambda output: output.squeeze(-1), counts=False, scores={name: SCORES[name] for name in scores}
+    )
 
 
 class Tally:
@@ -117,10 +129,17 @@ class Tally:
             self._kept.append((predicted.cpu(), target.cpu()))
 
     def values(self) -> dict[str, float]:
-        """``loss``, then ``correct wrong acc error`` (the last two in per cent) where answers are right or wrong, then the scores."""
+        """``loss``, then ``correct wrong acc error`` (the last two in per cent) where answers are right or wrong, then
+        the scores.
+        """
         total, correct, found = self.total, self.correct, {"loss": self.loss / self.total}
         if self.objective.counts:
-            shares = {"correct": correct, "wrong": total - correct, "acc": 100 * correct / total, "error": 100 * (total - correct) / total}
+            shares = {
+                "correct": correct,
+                "wrong": total - correct,
+                "acc": 100 * correct / total,
+                "error": 100 * (total - correct) / total,
+            }
             found |= {name: float(value) for name, value in shares.items()}
         if self._kept:
             predicted, target = (torch.cat(parts).numpy() for parts in zip(*self._kept, strict=True))

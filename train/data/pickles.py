@@ -16,7 +16,9 @@ import numpy as np
 
 
 def _dtype(kind: object, *_: object) -> np.dtype[Any]:
-    """numpy.dtype, for bytes alone; the flags that follow (numbers in old files, which numpy warns of) say nothing for bytes."""
+    """numpy.dtype, for bytes alone; the flags that follow (numbers in old files, which numpy warns of) say nothing for
+    bytes.
+    """
     if kind not in ("u1", "|u1"):
         raise pickle.UnpicklingError(f"refused: an array of {kind!r}, where images are bytes ('u1')")
     return np.dtype("u1")
@@ -58,17 +60,32 @@ class _BytesOnly(pickle.Unpickler):
 
 
 # What an unpickler meets in a file that is cut short or changed.
-_DAMAGE = (pickle.UnpicklingError, ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
+_DAMAGE = (
+    pickle.UnpicklingError,
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 
 def load_arrays(data: bytes) -> Any:
-    """The object in a pickle of plain values and arrays of bytes.  Raises ValueError for anything else, or a damaged pickle."""
+    """The object in a pickle of plain values and arrays of bytes.
+
+    Raises ValueError for anything else, or a damaged pickle.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # strings with unknown escapes, such as '\\d'
             for opcode, argument, _ in pickletools.genops(data):
                 if opcode.name in ("PUT", "LONG_BINPUT") and int(str(argument)) > len(data):  # it would fill the memory
-                    raise pickle.UnpicklingError(f"refused: it would remember {argument} values, more than it has bytes")
+                    raise pickle.UnpicklingError(
+                        f"refused: it would remember {argument} values, more than it has bytes"
+                    )
             return _BytesOnly(io.BytesIO(data), encoding="latin1").load()
     except _DAMAGE as error:
         raise ValueError(str(error) or type(error).__name__) from error

@@ -20,7 +20,9 @@ MOST_AHEAD_BYTES = 2**28  # decoded before they are asked for: 1,783 pictures of
 class Decoding:
     """A batch on its way: every thread writes the pictures it decodes to their own places."""
 
-    def __init__(self, threads: ThreadPoolExecutor, paths: Sequence[str], plans: Sequence[pictures.Plan], size: int, fast: bool) -> None:
+    def __init__(
+        self, threads: ThreadPoolExecutor, paths: Sequence[str], plans: Sequence[pictures.Plan], size: int, fast: bool
+    ) -> None:
         self.images = np.empty((len(paths), size, size, 3), dtype=np.uint8)
 
         def one(place: int) -> None:
@@ -65,7 +67,9 @@ class PictureSet:
         self.is_stand_in = False
         self.fingerprint = fingerprint.of_trees((train, test))
         self.device = device
-        self._splits = {split: (tree.paths(), torch.from_numpy(tree.labels())) for split, tree in (("train", train), ("test", test))}
+        self._splits = {
+            split: (tree.paths(), torch.from_numpy(tree.labels())) for split, tree in (("train", train), ("test", test))
+        }
         self._size, self._central = size, pictures.central(size, short_side)
         self._augmented = settings["augment"]
         self._fast = settings["decode"] == "fast"

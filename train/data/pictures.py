@@ -30,7 +30,9 @@ class Tree:
         return [len(names) for names in self.files]
 
     def paths(self) -> list[str]:
-        return [f"{self.root}/{name}/{file}" for name, files in zip(self.classes, self.files, strict=True) for file in files]
+        return [
+            f"{self.root}/{name}/{file}" for name, files in zip(self.classes, self.files, strict=True) for file in files
+        ]
 
     def labels(self) -> np.ndarray:
         return np.repeat(np.arange(len(self.classes)), self.counts)
@@ -46,7 +48,9 @@ def list_tree(root: Path, remedy: str) -> Tree:
     files = []
     for name in classes:
         found = os.listdir(root / name)
-        files.append(tuple(sorted(file for file in found if file.lower().endswith(SUFFIXES) and not file.startswith("."))))
+        files.append(
+            tuple(sorted(file for file in found if file.lower().endswith(SUFFIXES) and not file.startswith(".")))
+        )
         if not files[-1]:
             raise missing("pictures", f"at least one {' or '.join(SUFFIXES)} file in {root / name}", remedy)
     return Tree(root, tuple(classes), tuple(files))
@@ -65,7 +69,9 @@ def same_classes(train: Tree, test: Tree) -> None:
 
 @dataclass(frozen=True)
 class View:
-    """What is taken of a picture: ``box`` (left, upper, right, lower) scaled to ``to`` (width, height), and of that ``crop``."""
+    """What is taken of a picture: ``box`` (left, upper, right, lower) scaled to ``to`` (width, height), and of that
+    ``crop``.
+    """
 
     box: tuple[int, int, int, int]
     to: tuple[int, int]
@@ -73,7 +79,9 @@ class View:
     mirrored: bool = False
 
     def reduction(self) -> int:
-        """The largest of 8, 4, 2, 1 by which the box may be divided and still hold as many pixels as are wanted, each way."""
+        """The largest of 8, 4, 2, 1 by which the box may be divided and still hold as many pixels as are wanted, each
+        way.
+        """
         left, upper, right, lower = self.box
         most = min((right - left) // self.to[0], (lower - upper) // self.to[1])
         return next(factor for factor in (8, 4, 2, 1) if most >= factor or factor == 1)
@@ -113,8 +121,8 @@ def decode(path: str, plan: Plan, *, fast: bool = False) -> np.ndarray:
     """The view of the picture that ``plan`` chooses, as RGB, uint8 (height, width, 3).
 
     ``fast`` lets libjpeg leave out the finest frequencies of a JPEG where the box stays at least as large as the view
-    (``View.reduction``): it decodes at 1/2, 1/4 or 1/8 and never computes the pixels between.  The box is kept to fractions of
-    a pixel, so the picture does not move.  Raises ValueError, naming the file, where it cannot be decoded.
+    (``View.reduction``): it decodes at 1/2, 1/4 or 1/8 and never computes the pixels between.  The box is kept to
+    fractions of a pixel, so the picture does not move.  Raises ValueError, naming the file, where it cannot be decoded.
     """
     try:
         with Image.open(path) as picture:
@@ -125,7 +133,9 @@ def decode(path: str, plan: Plan, *, fast: bool = False) -> np.ndarray:
             picture.load()
             rgb = picture if picture.mode == "RGB" else picture.convert("RGB")
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # the system's error, not Pillow's for a damaged picture
+        if (
+            isinstance(error, OSError) and error.errno is not None
+        ):  # the system's error, not Pillow's for a damaged picture
             raise
         raise damaged(Path(path), "a whole JPEG or PNG picture", error) from error
     if factor > 1:
@@ -138,8 +148,13 @@ def decode(path: str, plan: Plan, *, fast: bool = False) -> np.ndarray:
     return pixels[:, ::-1] if view.mirrored else pixels
 
 
-def decode_all(pool: ThreadPoolExecutor, paths: Sequence[str], size: int, plan: Plan = whole, *, fast: bool = False) -> np.ndarray:
-    """A view of every picture as uint8 (count, 3, size, size); ValueError, naming the file, where one has another size."""
+def decode_all(
+    pool: ThreadPoolExecutor, paths: Sequence[str], size: int, plan: Plan = whole, *, fast: bool = False
+) -> np.ndarray:
+    """A view of every picture as uint8 (count, 3, size, size).
+
+    ValueError, naming the file, where one has another size.
+    """
     images = np.empty((len(paths), 3, size, size), dtype=np.uint8)
 
     def one(index: int) -> None:

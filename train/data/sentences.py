@@ -19,10 +19,20 @@ LABEL_BYTES = 8
 
 
 class Sentences:
-    """Examples (2, length) of int64: the tokens, and whose each is: 1 the first sentence's, 2 the second's, 0 padding."""
+    """Examples (2, length) of int64: the tokens, and whose each is: 1 the first sentence's, 2 the second's,
+    0 padding.
+    """
 
     def __init__(
-        self, name: str, train: Arrays, test: Arrays, num_classes: int, objective: Objective, device: torch.device, *, is_stand_in: bool
+        self,
+        name: str,
+        train: Arrays,
+        test: Arrays,
+        num_classes: int,
+        objective: Objective,
+        device: torch.device,
+        *,
+        is_stand_in: bool,
     ) -> None:
         """train, test: of ``wordpiece.encode``, with labels int64 in [0, num_classes) or float32 numbers."""
         self.name, self.device, self.is_stand_in = name, device, is_stand_in
@@ -55,7 +65,11 @@ Examples = tuple[list[tuple[str, ...]], Sequence[float]]  # texts, and a class n
 
 
 def tokenized(
-    settings: Mapping[str, Any], splits: Mapping[Split, Examples], num_classes: int, objective: Objective, device: torch.device
+    settings: Mapping[str, Any],
+    splits: Mapping[Split, Examples],
+    num_classes: int,
+    objective: Objective,
+    device: torch.device,
 ) -> Sentences:
     """Both splits in the tokens of ``data.tokenizer``, or of a vocabulary that the training split teaches."""
     tokens = wordpiece.vocabulary(settings, splits["train"][0])
@@ -70,7 +84,12 @@ def tokenized(
 
 
 def random(
-    settings: Mapping[str, Any], counts: tuple[int, int], pairs: bool, num_classes: int, objective: Objective, device: torch.device
+    settings: Mapping[str, Any],
+    counts: tuple[int, int],
+    pairs: bool,
+    num_classes: int,
+    objective: Objective,
+    device: torch.device,
 ) -> Sentences:
     """Random tokens, always the same, in sentences of random lengths; counts: of the two splits."""
     draws, length = np.random.default_rng(0), settings["length"]
@@ -83,7 +102,9 @@ def random(
         labels = np.arange(count) % num_classes if objective.counts else draws.uniform(0, 5, count).astype(np.float32)
         return Arrays(np.stack([tokens, whose], axis=1).astype(np.int32), labels)
 
-    return Sentences(settings["name"], split(counts[0]), split(counts[1]), num_classes, objective, device, is_stand_in=True)
+    return Sentences(
+        settings["name"], split(counts[0]), split(counts[1]), num_classes, objective, device, is_stand_in=True
+    )
 
 
 def num_bytes(settings: Mapping[str, Any], count: int) -> int:

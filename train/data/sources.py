@@ -36,10 +36,13 @@ def missing(what: str, expected: str, remedy: str) -> FileNotFoundError:
 
 
 class DataError(ValueError):
-    """A file of a data set that is not what it should be; met while training, it ends the run as bad data do at its start."""
+    """A file of a data set that is not what it should be; met while training, it ends the run as bad data do at its
+    start.
+    """
 
 
-# What loading raises where data cannot be used: a bad setting or file, a missing one, a folder in its place, none that may be read.
+# What loading raises where data cannot be used: a bad setting or file, a missing one, a folder in its place, none that
+# may be read.
 UNUSABLE = (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
@@ -102,8 +105,8 @@ _FAILURES = (OSError, RuntimeError, EOFError, http.client.HTTPException, tarfile
 def download(origin: Origin, data_dir: Path, is_complete: Callable[[], bool]) -> None:
     """Let torchvision fetch and check the files in a folder aside, then move them into place.
 
-    A download that breaks leaves nothing.  Processes that ask at once wait for the first (``is_complete`` tells the others that
-    nothing is left to do).  FileNotFoundError, in one sentence, where it fails.
+    A download that breaks leaves nothing.  Processes that ask at once wait for the first (``is_complete`` tells the
+    others that nothing is left to do).  FileNotFoundError, in one sentence, where it fails.
     """
     try:
         data_dir.mkdir(parents=True, exist_ok=True)

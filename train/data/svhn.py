@@ -84,7 +84,11 @@ def _read_split(path: Path, data_dir: Path, settings: Mapping[str, Any]) -> Arra
     def build() -> np.ndarray:
         images = _variable(path, "X")
         if images.dtype != np.uint8 or images.shape != (SIZE, SIZE, 3, len(labels)):
-            raise damaged(path, f"X of type uint8 and shape [{SIZE}, {SIZE}, 3, {len(labels)}]", f"{images.dtype} {list(images.shape)}")
+            raise damaged(
+                path,
+                f"X of type uint8 and shape [{SIZE}, {SIZE}, 3, {len(labels)}]",
+                f"{images.dtype} {list(images.shape)}",
+            )
         return np.ascontiguousarray(images.transpose(3, 2, 0, 1))
 
     name = f"svhn-{path.stem}-{state.st_size:x}-{state.st_mtime_ns:x}"
@@ -104,7 +108,9 @@ def _variable(path: Path, name: str) -> np.ndarray:
     except (*_DAMAGE, MatReadError, Warning) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise damaged(path, "a whole .mat file of MATLAB 5, as torchvision downloads it", " ".join(str(error).split())) from error
+        raise damaged(
+            path, "a whole .mat file of MATLAB 5, as torchvision downloads it", " ".join(str(error).split())
+        ) from error
     if not isinstance(found.get(name), np.ndarray):
         raise damaged(path, "a .mat file with the arrays X and y", f"no {name}")
     return found[name]

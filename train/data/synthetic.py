@@ -32,4 +32,6 @@ def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
         labels = np.where(noise < settings["noise"], (anything * num_classes).astype(np.int64), labels)
         return Arrays(inputs.astype(np.float32), labels)
 
-    return InMemory(settings["name"], points(1, settings["num_train"]), points(2, settings["num_test"]), num_classes, device)
+    return InMemory(
+        settings["name"], points(1, settings["num_train"]), points(2, settings["num_test"]), num_classes, device
+    )

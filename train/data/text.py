@@ -1,11 +1,12 @@
 """Text that every Python has: the sources of its own standard library, as characters to predict the next one from.
 
 Which files: every ``.py`` below the standard library's folder, but for what distributions leave out, patch or generate
-(``SKIPPED``).  They are ordered by SHA-256 of their path, so that a file more or less moves no other one; those whose digest begins
-below ``TEST_BELOW`` are the test split.  Only as many are read as the settings ask for.  Two releases of Python mostly give two
-texts: ``Text.fingerprint`` says which text it was, and a run is not continued on another one.
+(``SKIPPED``).  They are ordered by SHA-256 of their path, so that a file more or less moves no other one; those whose
+digest begins below ``TEST_BELOW`` are the test split.  Only as many are read as the settings ask for.  Two releases of
+Python mostly give two texts: ``Text.fingerprint`` says which text it was, and a run is not continued on another one.
 
-A character is one of 97, whatever the Python: the 95 printable ones of ASCII, the end of a line, and one for every other byte.
+A character is one of 97, whatever the Python: the 95 printable ones of ASCII, the end of a line, and one for every
+other byte.
 """
 
 from __future__ import annotations
@@ -28,10 +29,21 @@ VOCABULARY = bytes(range(32, 127)) + b"\n"  # a byte that is not here has the la
 NUM_CODES = len(VOCABULARY) + 1
 SKIPPED = {
     *("__pycache__", "site-packages", "dist-packages", "lib-dynload", "test", "tests"),
-    *("distutils", "ensurepip", "idlelib", "lib2to3", "tkinter", "turtledemo"),  # packages of their own in some distributions, or gone
+    *(
+        "distutils",
+        "ensurepip",
+        "idlelib",
+        "lib2to3",
+        "tkinter",
+        "turtledemo",
+    ),  # packages of their own in some distributions, or gone
     *("encodings", "pydoc_data"),  # tables and generated text
 }
-GENERATED = ("_sysconfigdata", "site.py", "sysconfig")  # how a name begins that differs from one installation to the next
+GENERATED = (
+    "_sysconfigdata",
+    "site.py",
+    "sysconfig",
+)  # how a name begins that differs from one installation to the next
 TEST_BELOW = 32  # of 256: one file in eight is a test file
 
 _CODES = np.full(256, NUM_CODES - 1, dtype=np.uint8)
@@ -39,17 +51,28 @@ _CODES[np.frombuffer(VOCABULARY, dtype=np.uint8)] = np.arange(len(VOCABULARY), d
 
 
 class Text:
-    """Windows of ``length`` characters, one after another without overlap, each with the characters that follow its own as labels."""
+    """Windows of ``length`` characters, one after another without overlap, each with the characters that follow its own
+    as labels.
+    """
 
     def __init__(
-        self, name: str, train: np.ndarray, test: np.ndarray, length: int, device: torch.device, *, is_stand_in: bool = False
+        self,
+        name: str,
+        train: np.ndarray,
+        test: np.ndarray,
+        length: int,
+        device: torch.device,
+        *,
+        is_stand_in: bool = False,
     ) -> None:
         """train, test: uint8 codes, a multiple of ``length`` and one more."""
         self.name, self.device, self.is_stand_in = name, device, is_stand_in
         self.num_train, self.num_test = (len(train) - 1) // length, (len(test) - 1) // length
         self.input_shape, self.num_classes = (length,), NUM_CODES
         self.fingerprint = hashlib.sha256(b"%d " % len(train) + train.tobytes() + test.tobytes()).hexdigest()[:14]
-        self._splits = {split: torch.from_numpy(codes).to(device) for split, codes in (("train", train), ("test", test))}
+        self._splits = {
+            split: torch.from_numpy(codes).to(device) for split, codes in (("train", train), ("test", test))
+        }
         self._offsets = torch.arange(length + 1, device=device)
 
     def train_batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -93,7 +116,8 @@ def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
                 break
         else:
             raise ValueError(
-                f"data.num_{split}={count} windows of data.length={length} need {needed} characters, and the {len(files[split])} {split} "
+                f"data.num_{split}={count} windows of data.length={length} need {needed} characters, and the "
+                f"{len(files[split])} {split} "
                 f"files below {home} have {found} (legal: data.num_{split} at most {max(found - 1, 0) // length})"
             )
         splits[split] = np.concatenate(parts)[:needed]
@@ -101,7 +125,9 @@ def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
 
 
 def source_files(home: Path) -> dict[str, list[str]]:
-    """The paths below ``home`` of both splits, in the order in which they are read; FileNotFoundError where there are no sources."""
+    """The paths below ``home`` of both splits, in the order in which they are read; FileNotFoundError where there are
+    no sources.
+    """
     names = []
     for folder, inner, found in os.walk(home):
         inner[:] = [name for name in inner if name not in SKIPPED and not name.startswith("config-")]
@@ -109,7 +135,9 @@ def source_files(home: Path) -> dict[str, list[str]]:
         names += [(here / name).as_posix() for name in found if name.endswith(".py") and not name.startswith(GENERATED)]
     if not names:
         version = ".".join(map(str, sys.version_info[:2]))
-        raise FileNotFoundError(f"data=text reads the standard library's sources, and Python {version} has no .py files below {home}")
+        raise FileNotFoundError(
+            f"data=text reads the standard library's sources, and Python {version} has no .py files below {home}"
+        )
     digests = {name: hashlib.sha256(name.encode(errors="surrogateescape")).digest() for name in names}
     ordered = sorted(names, key=digests.__getitem__)
     return {
@@ -128,5 +156,7 @@ def true_size(config: Mapping[str, Any]) -> tuple[int, int, int]:
 def stand_in(config: Mapping[str, Any], device: torch.device, num_train: int, num_test: int) -> DataSet:
     """Random characters, always the same."""
     settings, draws = config["data"], np.random.default_rng(0)
-    train, test = (draws.integers(0, NUM_CODES, count * settings["length"] + 1, dtype=np.uint8) for count in (num_train, num_test))
+    train, test = (
+        draws.integers(0, NUM_CODES, count * settings["length"] + 1, dtype=np.uint8) for count in (num_train, num_test)
+    )
     return Text(settings["name"], train, test, settings["length"], device, is_stand_in=True)

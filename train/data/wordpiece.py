@@ -1,7 +1,9 @@
-"""WordPiece, BERT's tokens: whole words where they are frequent, else pieces of them, those past the first marked with ##.
+"""WordPiece, BERT's tokens: whole words where they are frequent, else pieces of them, those past the first marked with
+##.
 
-Text is cleaned and split at spaces and punctuation as BERT does it (by the library ``tokenizers``), and a word becomes the longest pieces
-that the vocabulary has, from its left.  The vocabulary is BERT's own ``vocab.txt``, or learned here from the training split.
+Text is cleaned and split at spaces and punctuation as BERT does it (by the library ``tokenizers``), and a word becomes
+the longest pieces that the vocabulary has, from its left.  The vocabulary is BERT's own ``vocab.txt``, or learned here
+from the training split.
 """
 
 from __future__ import annotations
@@ -30,12 +32,16 @@ def library() -> Any:
     try:
         import tokenizers
     except ImportError as error:
-        raise ValueError(f"data=glue and data=imdb need the package tokenizers ({error}): pip install '.[nlp]'") from error
+        raise ValueError(
+            f"data=glue and data=imdb need the package tokenizers ({error}): pip install '.[nlp]'"
+        ) from error
     return tokenizers
 
 
 def vocabulary(settings: Mapping[str, Any], training: Texts) -> list[str]:
-    """The tokens of ``data.tokenizer``'s folder; where there is none, ``data.vocabulary`` of them learned from ``training``."""
+    """The tokens of ``data.tokenizer``'s folder; where there is none, ``data.vocabulary`` of them learned from
+    ``training``.
+    """
     if settings["tokenizer"]:
         return in_folder(Path(settings["tokenizer"]))
     return learned(words(text for texts in training for text in texts), settings["vocabulary"])
@@ -55,7 +61,11 @@ def in_folder(folder: Path) -> list[str]:
     """The lines of ``vocab.txt``.  FileNotFoundError, or ValueError where it is none of BERT's."""
     path = folder / "vocab.txt"
     if not path.is_file():
-        raise missing("vocabulary", f"{path}, one token a line, as BERT has it", f"set data.tokenizer (now {folder}), or leave it empty")
+        raise missing(
+            "vocabulary",
+            f"{path}, one token a line, as BERT has it",
+            f"set data.tokenizer (now {folder}), or leave it empty",
+        )
     try:
         found = [line.removesuffix("\r") for line in path.read_bytes().decode().removesuffix("\n").split("\n")]
     except UnicodeDecodeError as error:
@@ -84,16 +94,21 @@ def words(texts: Iterable[str]) -> Counter[str]:
 
 
 def learned(counts: Mapping[str, int], size: int) -> list[str]:
-    """``size`` tokens for words that are so frequent: the special ones, characters, then what joining the most frequent pair gives, again.
+    """``size`` tokens for words that are so frequent: the special ones, characters, then what joining the most frequent
+    pair gives, again.
 
-    counts: of each word.  At most half are characters, the most frequent ones.  Pairs that are equally frequent come in alphabetical order,
-    so that the same text gives the same tokens anywhere, whatever the order of its words.  Where no pair is left that is there twice,
-    [unused0], [unused1] ... fill the rest, as in BERT's own.
+    counts: of each word.  At most half are characters, the most frequent ones.  Pairs that are equally frequent come in
+    alphabetical order, so that the same text gives the same tokens anywhere, whatever the order of its words.  Where no
+    pair is left that is there twice, [unused0], [unused1] ... fill the rest, as in BERT's own.
 
-    Joining the most frequent pair is what today's libraries do; Schuster and Nakajima ("Japanese and Korean voice search", 2012) join the
-    one that makes the text most likely.
+    Joining the most frequent pair is what today's libraries do; Schuster and Nakajima ("Japanese and Korean voice
+    search", 2012) join the one that makes the text most likely.
     """
-    spelled = [([word[0], *(f"##{letter}" for letter in word[1:])], count) for word, count in counts.items() if len(word) <= LONGEST_WORD]
+    spelled = [
+        ([word[0], *(f"##{letter}" for letter in word[1:])], count)
+        for word, count in counts.items()
+        if len(word) <= LONGEST_WORD
+    ]
     letters: Counter[str] = Counter()
     for pieces, count in spelled:
         for piece in pieces:
@@ -152,10 +167,12 @@ def _joined(pieces: list[str], pair: tuple[str, str], joined: str) -> list[str]:
 
 
 def encode(tokens: Sequence[str], texts: Texts, length: int) -> np.ndarray:
-    """int16 or int32 (text, 2, length): the numbers of [CLS], a sentence, [SEP], and [a second one, [SEP]]; and whose token each is.
+    """int16 or int32 (text, 2, length): the numbers of [CLS], a sentence, [SEP], and [a second one, [SEP]]; and whose
+    token each is.
 
-    In the second row 1 is the first sentence, 2 the second one, 0 padding.  What is longer loses the ends of its longer sentence.
-    A vocabulary without capital letters is one of small letters: the text is brought to those, and loses its accents.
+    In the second row 1 is the first sentence, 2 the second one, 0 padding.  What is longer loses the ends of its longer
+    sentence.  A vocabulary without capital letters is one of small letters: the text is brought to those, and loses its
+    accents.
     """
     tokenizer = _tokenizer(tokens)
     tokenizer.enable_truncation(length)
@@ -173,8 +190,12 @@ def _tokenizer(tokens: Sequence[str]) -> Any:
     tokenizers = library()
     numbers = {token: number for number, token in enumerate(tokens)}
     lowercase = all(token == token.lower() for token in tokens if not token.startswith("["))
-    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(numbers, unk_token="[UNK]", max_input_chars_per_word=LONGEST_WORD))
+    made = tokenizers.Tokenizer(
+        tokenizers.models.WordPiece(numbers, unk_token="[UNK]", max_input_chars_per_word=LONGEST_WORD)
+    )
     made.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=lowercase)
     made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    made.post_processor = tokenizers.processors.BertProcessing(*((token, numbers[token]) for token in ("[SEP]", "[CLS]")))
+    made.post_processor = tokenizers.processors.BertProcessing(
+        *((token, numbers[token]) for token in ("[SEP]", "[CLS]"))
+    )
     return made

@@ -1,9 +1,9 @@
 """A TensorBoard event file, written by the thread that logs.
 
-``tensorboardX.SummaryWriter`` hands its records to a thread of its own.  On a full disk that thread dies, and the run then waits for ever
-for room in the queue to it; and its ``flush`` does not wait for what is still in the queue, so that a process killed after a checkpoint
-could lose rows from before it.  Here a record is in the operating system's hands when ``write`` returns, and what cannot be written is
-an error where it was logged.
+``tensorboardX.SummaryWriter`` hands its records to a thread of its own.  On a full disk that thread dies, and the run
+then waits for ever for room in the queue to it; and its ``flush`` does not wait for what is still in the queue, so that
+a process killed after a checkpoint could lose rows from before it.  Here a record is in the operating system's hands
+when ``write`` returns, and what cannot be written is an error where it was logged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from tensorboardX.proto import event_pb2
 from tensorboardX.record_writer import masked_crc32c
 
 EVENT: Any = event_pb2  # its names exist at run time only
-logging.getLogger("tensorboardX.x2num").setLevel(logging.ERROR)  # "NaN or Inf found", of what and when those who log it say better
+logging.getLogger("tensorboardX.x2num").setLevel(
+    logging.ERROR
+)  # "NaN or Inf found", of what and when those who log it say better
 
 
 class EventFile:

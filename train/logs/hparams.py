@@ -1,7 +1,9 @@
-"""A run's settings as TensorBoard's HPARAMS tab reads them: records in the run's own event file, without a value of their own.
+"""A run's settings as TensorBoard's HPARAMS tab reads them: records in the run's own event file, without a value of
+their own.
 
-TensorBoard takes the list of settings and metrics from whichever run it meets first, so every run writes the same list: all that
-any method reads.  Runs that differ in their seed alone are one session group, whose metrics TensorBoard averages.
+TensorBoard takes the list of settings and metrics from whichever run it meets first, so every run writes the same list:
+all that any method reads.  Runs that differ in their seed alone are one session group, whose metrics TensorBoard
+averages.
 """
 
 from __future__ import annotations
@@ -19,7 +21,13 @@ PLUGIN: Any = plugin_hparams_pb2
 SUMMARY: Any = summary_pb2
 
 METRICS = ("Vacc", "Vloss", "est_var", "comm/bits_per_coordinate")
-FIRST = ("method.name", "method.bits", "method.bucket_size", "optim.lr", "workers")  # what the tab shows before it is asked for more
+FIRST = (
+    "method.name",
+    "method.bits",
+    "method.bucket_size",
+    "optim.lr",
+    "workers",
+)  # what the tab shows before it is asked for more
 SECTIONS = ("method", "model", "optim", "schedule")
 NAMES = ("data.name", "model.name", "optim.name", "schedule.name")
 TOP = (
@@ -31,7 +39,9 @@ TOP = (
 def names() -> dict[str, type]:
     """The settings that are shown, the same for every run, and the type of each."""
     schemas = [(section, schema) for section in SECTIONS for schema in args.GROUPS[section].values()]
-    known: dict[str, Any] = {f"{section}.{key}": value for section, schema in schemas for key, value in vars(schema()).items()}
+    known: dict[str, Any] = {
+        f"{section}.{key}": value for section, schema in schemas for key, value in vars(schema()).items()
+    }
     default = resolving.resolve({})
     top = {name: _setting(default, name) for name in (*FIRST, *NAMES, *TOP)}
     return {name: type(value) for name, value in {**dict.fromkeys(FIRST), **known, **top}.items()}
@@ -47,7 +57,9 @@ def values(config: Mapping[str, Any]) -> dict[str, Any]:
     """Those of ``names`` that this run reads: numbers, words and truth values; a list as text."""
     found = {name: _setting(config, name) for name in names()}
     return {
-        name: ",".join(map(str, value)) if isinstance(value, list | tuple) else value for name, value in found.items() if value is not None
+        name: ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+        for name, value in found.items()
+        if value is not None
     }
 
 
@@ -62,7 +74,9 @@ def started(config: Mapping[str, Any], at_s: float) -> Iterator[Any]:
     kinds = {bool: API.DATA_TYPE_BOOL, int: API.DATA_TYPE_FLOAT64, float: API.DATA_TYPE_FLOAT64}
     infos = [API.HParamInfo(name=name, type=kinds.get(kind, API.DATA_TYPE_STRING)) for name, kind in names().items()]
     for info in infos[: len(FIRST)]:
-        info.MergeFromString(b"\x38\x01")  # "differs" (field 7), which the tab puts first; younger than tensorboardX's definitions
+        info.MergeFromString(
+            b"\x38\x01"
+        )  # "differs" (field 7), which the tab puts first; younger than tensorboardX's definitions
     metrics = [API.MetricInfo(name=API.MetricName(tag=tag)) for tag in METRICS]
     yield _record("experiment", experiment=API.Experiment(hparam_infos=infos, metric_infos=metrics))
     start = PLUGIN.SessionStartInfo(group_name=group(config), start_time_secs=at_s)
@@ -77,7 +91,10 @@ def started(config: Mapping[str, Any], at_s: float) -> Iterator[Any]:
 
 
 def finished(at_s: float) -> Any:
-    """The record of a run that is done.  A failure has none: TensorBoard keeps the first it sees, and the run may be started again."""
+    """The record of a run that is done.
+
+    A failure has none: TensorBoard keeps the first it sees, and the run may be started again.
+    """
     end = PLUGIN.SessionEndInfo(status=API.STATUS_SUCCESS, end_time_secs=at_s)
     return _record("session_end_info", session_end_info=end)
 
@@ -85,4 +102,6 @@ def finished(at_s: float) -> Any:
 def _record(name: str, **content: Any) -> Any:
     data = PLUGIN.HParamsPluginData(version=0, **content).SerializeToString()
     plugin = SUMMARY.SummaryMetadata.PluginData(plugin_name="hparams", content=data)
-    return SUMMARY.Summary(value=[SUMMARY.Summary.Value(tag=f"_hparams_/{name}", metadata=SUMMARY.SummaryMetadata(plugin_data=plugin))])
+    return SUMMARY.Summary(
+        value=[SUMMARY.Summary.Value(tag=f"_hparams_/{name}", metadata=SUMMARY.SummaryMetadata(plugin_data=plugin))]
+    )

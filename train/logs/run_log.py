@@ -48,15 +48,18 @@ class Log:
     def histogram(self, step: int, tag: str, edges: np.ndarray, masses: np.ndarray) -> None:
         """edges: float64[n + 1]; masses: float64[n], with something in them.
 
-        An empty first bucket carries the first edge, so that all edges are kept exactly; min and max are the edges of what is there, which
-        TensorBoard draws up to.
+        An empty first bucket carries the first edge, so that all edges are kept exactly; min and max are the edges of
+        what is there, which TensorBoard draws up to.
         """
         if self._file:
             there = np.flatnonzero(masses)
             middles = (edges[:-1] + edges[1:]) / 2
             total, first, second = (float(masses @ middles**power) for power in (0, 1, 2))
             low, high = float(edges[there[0]]), float(edges[there[-1] + 1])
-            self._record(summary.histogram_raw(tag, low, high, total, first, second, edges.tolist(), [0.0, *masses.tolist()]), step)
+            self._record(
+                summary.histogram_raw(tag, low, high, total, first, second, edges.tolist(), [0.0, *masses.tolist()]),
+                step,
+            )
 
     def settings(self, config: Mapping[str, Any]) -> None:
         """For TensorBoard's HPARAMS tab; once for all attempts of a run."""

@@ -1,6 +1,7 @@
 """The models: ``build`` makes one for the shape of a data set.
 
-Adding a model is one function or class in a file here, one line in ``MODELS`` and its settings in ``settings.models.MODELS``.
+Adding a model is one function or class in a file here, one line in ``MODELS`` and its settings in
+``settings.models.MODELS``.
 """
 
 from __future__ import annotations
@@ -24,10 +25,21 @@ from .resnet9 import ResNet9
 from .weights import WeightsError, load_weights, restore, state_of
 from .wide_resnet import WideResNet
 
-__all__ = ["MODELS", "WeightsError", "build", "legal_models", "load_weights_file", "restore", "state_of", "without_weights_file"]
+__all__ = [
+    "MODELS",
+    "WeightsError",
+    "build",
+    "legal_models",
+    "load_weights_file",
+    "restore",
+    "state_of",
+    "without_weights_file",
+]
 
 Shape = tuple[int, ...]
-Make = Callable[[Mapping[str, Any], Shape, int], nn.Module]  # of settings, the shape of an input and the number of classes
+Make = Callable[
+    [Mapping[str, Any], Shape, int], nn.Module
+]  # of settings, the shape of an input and the number of classes
 
 
 @dataclass(frozen=True)
@@ -49,7 +61,9 @@ def _is_colour_image(shape: Shape) -> bool:
 
 
 def _fits_lenet(shape: Shape) -> bool:
-    return len(shape) == 3 and min(shape[1:]) >= 16 and max(shape[1:]) < 64  # below 16 nothing is left, from 64 on 10^7 parameters
+    return (
+        len(shape) == 3 and min(shape[1:]) >= 16 and max(shape[1:]) < 64
+    )  # below 16 nothing is left, from 64 on 10^7 parameters
 
 
 def _for_colour_images(make: Make) -> Model:
@@ -73,7 +87,9 @@ def _mlp_for_mnist(width: int) -> Model:
 
 
 def _cifar_resnet(depth: int) -> Model:
-    return _for_colour_images(lambda settings, _, classes: CifarResNet(depth, classes, batch_norm=settings["batch_norm"]))
+    return _for_colour_images(
+        lambda settings, _, classes: CifarResNet(depth, classes, batch_norm=settings["batch_norm"])
+    )
 
 
 def _cifar_stem_resnet(depth: int) -> Model:
@@ -96,7 +112,9 @@ def _torchvision_by_name(settings: Mapping[str, Any], shape: Shape, num_classes:
 
 
 def _two_forms(name: str, small_form: Make) -> Model:
-    """A network that has a customary form for small images, beside the one for images of at least 64x64 pixels, torchvision's ``name``."""
+    """A network that has a customary form for small images, beside the one for images of at least 64x64 pixels,
+    torchvision's ``name``.
+    """
 
     def make(settings: Mapping[str, Any], shape: Shape, num_classes: int) -> nn.Module:
         form = _torchvision(name) if min(shape[1:]) >= 64 else small_form
@@ -135,7 +153,9 @@ MODELS: dict[str, Model] = {
     "ssmlp": _mlp_for_mnist(20),
     "cifar_cnn": _for_cifar(lambda _, shape, classes: original.CifarConvnet(classes)),
     "cifar_mlp": _for_cifar(lambda _, shape, classes: original.dropout_mlp(math.prod(shape), 1024, classes)),
-    "lenet": Model(lambda _, shape, classes: classic.LeNet(shape, classes), _fits_lenet, "images of 16x16 to 63x63 pixels"),
+    "lenet": Model(
+        lambda _, shape, classes: classic.LeNet(shape, classes), _fits_lenet, "images of 16x16 to 63x63 pixels"
+    ),
     **{f"resnet{depth}": _cifar_resnet(depth) for depth in (8, 20, 32, 44, 56, 110, 1202)},
     "resnet9": _for_colour_images(lambda _, shape, classes: ResNet9(classes)),
     "wide_resnet": _for_colour_images(_wide_resnet),
@@ -159,9 +179,9 @@ def legal_models(input_shape: Shape, *, tokens: bool = False) -> list[str]:
 def build(config: Mapping[str, Any], input_shape: Shape, num_classes: int) -> nn.Module:
     """The model of a resolved configuration, giving logits (batch, num_classes) for inputs (batch, *input_shape).
 
-    Of a text: (batch, length, num_classes).  Its weights come from torch's global generator, which the caller forks and seeds, or from
-    ``weights_file``.  Raises ValueError, with the legal models, for a model that cannot take the data set's shape; for a file see
-    ``load_weights``.
+    Of a text: (batch, length, num_classes).  Its weights come from torch's global generator, which the caller forks and
+    seeds, or from ``weights_file``.  Raises ValueError, with the legal models, for a model that cannot take the data
+    set's shape; for a file see ``load_weights``.
     """
     made = without_weights_file(config, input_shape, num_classes)
     load_weights_file(config, made)
@@ -184,7 +204,8 @@ def without_weights_file(config: Mapping[str, Any], input_shape: Shape, num_clas
     model, tokens = MODELS[name], data.holds_tokens(config)
     if model.tokens != tokens or not model.takes(shape):
         raise ValueError(
-            f"model={name} needs {model.needs}, but data={config['data']['name']} has the shape {'x'.join(map(str, shape))} "
+            f"model={name} needs {model.needs}, but data={config['data']['name']} has the shape "
+            f"{'x'.join(map(str, shape))} "
             f"(legal: {', '.join(legal_models(shape, tokens=tokens))})"
         )
     made = model.make({**settings, "num_tokens": data.num_tokens(config)}, shape, num_classes)
@@ -194,7 +215,8 @@ def without_weights_file(config: Mapping[str, Any], input_shape: Shape, num_clas
 
 
 def zero_residuals(model: nn.Module, name: str) -> None:
-    """Let every residual block start as its shortcut: the last batch-norm gain of each at zero (Goyal and others 2017, Section 5.1).
+    """Let every residual block start as its shortcut: the last batch-norm gain of each at zero (Goyal and others 2017,
+    Section 5.1).
 
     Raises ValueError for a model without such blocks.
     """
@@ -209,4 +231,6 @@ def zero_residuals(model: nn.Module, name: str) -> None:
             continue
         found += 1
     if not found:
-        raise ValueError(f"model.zero_init=True: {name} has no residual blocks that end with a batch normalization; legal: False")
+        raise ValueError(
+            f"model.zero_init=True: {name} has no residual blocks that end with a batch normalization; legal: False"
+        )

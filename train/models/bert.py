@@ -1,9 +1,11 @@
-"""BERT with a head for sentences: Devlin and others, "BERT: pre-training of deep bidirectional transformers" (2018), by ``transformers``.
+"""BERT with a head for sentences: Devlin and others, "BERT: pre-training of deep bidirectional transformers" (2018), by
+``transformers``.
 
-From scratch with the sizes that settings give, or from a local folder as is customary for pretrained weights: ``config.json``, which says
-the sizes, and ``model.safetensors`` or ``pytorch_model.bin``.  No code of a folder runs, and nothing is fetched.  Attention is computed in
-steps ("eager"): its bits then depend on no kernel that a machine chooses, and its shares are tensors that a format can hold.  Dropout
-draws from torch's global generator of the device, which the caller forks and seeds, as do new weights.
+From scratch with the sizes that settings give, or from a local folder as is customary for pretrained weights:
+``config.json``, which says the sizes, and ``model.safetensors`` or ``pytorch_model.bin``.  No code of a folder runs,
+and nothing is fetched.  Attention is computed in steps ("eager"): its bits then depend on no kernel that a machine
+chooses, and its shares are tensors that a format can hold.  Dropout draws from torch's global generator of the device,
+which the caller forks and seeds, as do new weights.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ WIDER = 4  # the inner layer of a block against its width
 
 
 class Bert(nn.Module):
-    """int64 (batch, 2, length), tokens and whose they are (see ``train.data.sentences``), to logits or scores (batch, num_classes)."""
+    """int64 (batch, 2, length), tokens and whose they are (see ``train.data.sentences``), to logits or scores (batch,
+    num_classes).
+    """
 
     def __init__(self, whole: Any) -> None:
         """whole: transformers' BertForSequenceClassification, whose names of parameters stay."""
@@ -41,15 +45,25 @@ class Bert(nn.Module):
 
 
 def build(settings: Mapping[str, Any], num_tokens: int, length: int, num_classes: int) -> nn.Module:
-    """settings: of the model; num_tokens: of the data's vocabulary.  ValueError where weights are not for such data, or are damaged."""
+    """settings: of the model; num_tokens: of the data's vocabulary.
+
+    ValueError where weights are not for such data, or are damaged.
+    """
     folder = Path(settings["weights"]) if settings["weights"] else None
     if folder is not None:
         sizes = _sizes(folder, num_tokens, length)
     else:
         width = settings["width"]
-        sizes = {"hidden_size": width, "intermediate_size": WIDER * width, "max_position_embeddings": length, "vocab_size": num_tokens}
+        sizes = {
+            "hidden_size": width,
+            "intermediate_size": WIDER * width,
+            "max_position_embeddings": length,
+            "vocab_size": num_tokens,
+        }
         sizes |= {"num_hidden_layers": settings["layers"], "num_attention_heads": settings["heads"]}
-    rates = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"), settings["dropout"])
+    rates = dict.fromkeys(
+        ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"), settings["dropout"]
+    )
     theirs = _transformers()
     chosen = theirs.BertConfig(**{**sizes, **rates, "num_labels": num_classes, "attn_implementation": "eager"})
     model = Bert(theirs.BertForSequenceClassification(chosen))
@@ -69,16 +83,29 @@ def _transformers() -> Any:
     return transformers
 
 
-SIZES = {"hidden_size", "intermediate_size", "max_position_embeddings", "vocab_size", "num_hidden_layers", "num_attention_heads"}
+SIZES = {
+    "hidden_size",
+    "intermediate_size",
+    "max_position_embeddings",
+    "vocab_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+}
 REST = {"hidden_act", "layer_norm_eps", "type_vocab_size", "pad_token_id", "initializer_range"}
-OTHERS = {"is_decoder": False, "add_cross_attention": False, "position_embedding_type": "absolute"}  # what other networks say here
+OTHERS = {
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "position_embedding_type": "absolute",
+}  # what other networks say here
 
 
 def _sizes(folder: Path, num_tokens: int, length: int) -> dict[str, Any]:
     """What ``config.json`` says of the network, and nothing else of it."""
     path = folder / "config.json"
     if not path.is_file():
-        raise FileNotFoundError(f"model.weights={folder}: there is no config.json; expected it with {' or '.join(FILES)}")
+        raise FileNotFoundError(
+            f"model.weights={folder}: there is no config.json; expected it with {' or '.join(FILES)}"
+        )
     try:
         content = json.loads(path.read_text())
     except ValueError as error:
@@ -92,7 +119,8 @@ def _sizes(folder: Path, num_tokens: int, length: int) -> dict[str, Any]:
     ):
         if needed > content[key]:
             raise ValueError(
-                f"model.weights={folder}: these weights know {content[key]} {what}, and {setting} {needed}; legal: at most {content[key]}"
+                f"model.weights={folder}: these weights know {content[key]} {what}, and {setting} {needed}; legal: at "
+                f"most {content[key]}"
             )
     return {key: value for key, value in content.items() if key in SIZES | REST}
 
@@ -110,14 +138,26 @@ def _check(path: Path, content: Mapping[str, Any]) -> None:
     need("num_attention_heads", width % heads == 0, f"a divisor of hidden_size {width}")
     types, padding = content.get("type_vocab_size"), content.get("pad_token_id")
     need("type_vocab_size", _is_whole(types) and types >= 2, "a whole number from 2 on, as there are two sentences")
-    need("pad_token_id", padding is None or (_is_whole(padding) and 0 <= padding < tokens), f"null, or a token from 0 to {tokens - 1}")
+    need(
+        "pad_token_id",
+        padding is None or (_is_whole(padding) and 0 <= padding < tokens),
+        f"null, or a token from 0 to {tokens - 1}",
+    )
     for key in ("layer_norm_eps", "initializer_range"):
         value = content.get(key)
-        need(key, isinstance(value, float) and math.isfinite(value) and value > 0, "a positive number with a decimal point or exponent")
+        need(
+            key,
+            isinstance(value, float) and math.isfinite(value) and value > 0,
+            "a positive number with a decimal point or exponent",
+        )
     _transformers()
     from transformers.activations import ACT2FN
 
-    need("hidden_act", isinstance(content.get("hidden_act"), str) and content["hidden_act"] in ACT2FN, ", ".join(sorted(ACT2FN)))
+    need(
+        "hidden_act",
+        isinstance(content.get("hidden_act"), str) and content["hidden_act"] in ACT2FN,
+        ", ".join(sorted(ACT2FN)),
+    )
     for key, only in OTHERS.items():
         need(key, content.get(key) == only, f"{json.dumps(only)}, or leave it out")
 
@@ -135,17 +175,28 @@ def _load(model: nn.Module, folder: Path) -> None:
     own = model.state_dict()
     absent = sorted(key for key in own if key not in weights and not key.startswith(HEAD))
     if absent:
-        raise ValueError(f"{path}: not the weights of a BERT: {len(absent)} of {len(own)} entries are missing ({', '.join(absent[:3])})")
+        raise ValueError(
+            f"{path}: not the weights of a BERT: {len(absent)} of {len(own)} entries are missing "
+            f"({', '.join(absent[:3])})"
+        )
     left = sorted(key for key in weights if key.startswith("bert.encoder.") and key not in own)
     if left:
-        raise ValueError(f"{path}: config.json beside it leaves no place for {len(left)} of its entries ({', '.join(left[:3])})")
+        raise ValueError(
+            f"{path}: config.json beside it leaves no place for {len(left)} of its entries ({', '.join(left[:3])})"
+        )
     for key, value in own.items():
         if key in weights and weights[key].shape != value.shape and not key.startswith(HEAD):
-            raise ValueError(f"{path}: {key} has shape {list(weights[key].shape)}, but config.json beside it needs {list(value.shape)}")
+            raise ValueError(
+                f"{path}: {key} has shape {list(weights[key].shape)}, but config.json beside it needs "
+                f"{list(value.shape)}"
+            )
     used = {key: weights[key] for key, value in own.items() if key in weights and weights[key].shape == value.shape}
     for key, value in used.items():
         if not bool(value.isfinite().all()):
-            raise ValueError(f"{path}: {key} has values that are not finite, so nothing could be learned from it; legal: finite weights")
+            raise ValueError(
+                f"{path}: {key} has values that are not finite, so nothing could be learned from it; legal: finite "
+                f"weights"
+            )
     model.load_state_dict({**own, **used})
 
 

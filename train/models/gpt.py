@@ -1,11 +1,14 @@
-"""A small GPT: Radford and others, "Language models are unsupervised multitask learners" (2019), for texts of any vocabulary.
+"""A small GPT: Radford and others, "Language models are unsupervised multitask learners" (2019), for texts of any
+vocabulary.
 
-Tokens and places are embedded and added, pass through ``layers`` blocks of attention to what came before and of a two-layer network, each
-normalized on its way in and added on its way out, and end as logits of the next token at every place.  Weights start as GPT-2's: from
-N(0, .02^2), the two projections that a block adds from N(0, .02^2 / (2 * layers)), biases at zero.
+Tokens and places are embedded and added, pass through ``layers`` blocks of attention to what came before and of a
+two-layer network, each normalized on its way in and added on its way out, and end as logits of the next token at every
+place.  Weights start as GPT-2's: from N(0, .02^2), the two projections that a block adds from N(0, .02^2 / (2 *
+layers)), biases at zero.
 
-Differences from GPT-2: the output has weights of its own unless ``tied`` (a small vocabulary saves little by sharing), and dropout, if any,
-is in the same three places with one rate.  Dropout draws from torch's global generator of the device, which the caller forks and seeds.
+Differences from GPT-2: the output has weights of its own unless ``tied`` (a small vocabulary saves little by sharing),
+and dropout, if any, is in the same three places with one rate.  Dropout draws from torch's global generator of the
+device, which the caller forks and seeds.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         batch, length, width = x.shape
-        query, key, value = self.inputs(x).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        query, key, value = (
+            self.inputs(x).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        )
         rate = self.rate if self.training else 0.0
         mixed = F.scaled_dot_product_attention(query, key, value, dropout_p=rate, is_causal=True)
         return F.dropout(self.project(mixed.transpose(1, 2).reshape(batch, length, width)), rate)
@@ -53,7 +58,9 @@ class Block(nn.Module):
 class GPT(nn.Module):
     """int64 tokens (batch, up to ``length``) to logits (batch, length, vocabulary)."""
 
-    def __init__(self, vocabulary: int, length: int, *, layers: int, heads: int, width: int, dropout: float, tied: bool) -> None:
+    def __init__(
+        self, vocabulary: int, length: int, *, layers: int, heads: int, width: int, dropout: float, tied: bool
+    ) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, width)
         self.places = nn.Embedding(length, width)

@@ -1,4 +1,7 @@
-"""torchvision's models for classification, by name and without auxiliary classifiers; no weights are ever downloaded."""
+"""torchvision's models for classification, by name and without auxiliary classifiers.
+
+No weights are ever downloaded.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,15 @@ from torch.func import functional_call
 
 from train.torchvision_import import torchvision
 
-TWO_HEADED = ("googlenet", "inception_v3")  # built without their auxiliary classifiers, whose loss this trainer does not add
+TWO_HEADED = (
+    "googlenet",
+    "inception_v3",
+)  # built without their auxiliary classifiers, whose loss this trainer does not add
 
 
 def build(name: str, num_classes: int, input_shape: tuple[int, ...] | None = None) -> nn.Module:
-    """``torchvision.models.<name>`` from scratch, for images of ``input_shape`` where the model is made for one size (ViT, MaxViT).
+    """``torchvision.models.<name>`` from scratch, for images of ``input_shape`` where the model is made for one size
+    (ViT, MaxViT).
 
     Raises ValueError for a name that torchvision does not have, with the nearest ones.
     """
@@ -25,7 +32,8 @@ def build(name: str, num_classes: int, input_shape: tuple[int, ...] | None = Non
         near = difflib.get_close_matches(name, known, n=3)
         hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
         raise ValueError(
-            f"model.arch={name!r}: torchvision has no such model for classification{hint} (legal: one of its {len(known)} models)"
+            f"model.arch={name!r}: torchvision has no such model for classification{hint} (legal: one of its "
+            f"{len(known)} models)"
         )
     more: dict[str, Any] = {}
     if name in TWO_HEADED:
@@ -38,7 +46,9 @@ def build(name: str, num_classes: int, input_shape: tuple[int, ...] | None = Non
 
 
 def by_name(arch: str, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    """The same after a try on shapes alone: ValueError where the model cannot take ``input_shape``, which only the model itself knows."""
+    """The same after a try on shapes alone: ValueError where the model cannot take ``input_shape``, which only the
+    model itself knows.
+    """
     if arch.startswith("vit_") and input_shape[1] != input_shape[2]:
         raise _unfit(arch, input_shape, "it takes square images")
     try:

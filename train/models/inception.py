@@ -1,9 +1,10 @@
-"""GoogLeNet for CIFAR, as SmaQ's Inception: Szegedy and others, "Going deeper with convolutions" (2014), Table 1, from its third stage on.
+"""GoogLeNet for CIFAR, as SmaQ's Inception: Szegedy and others, "Going deeper with convolutions" (2014), Table 1, from
+its third stage on.
 
-A 3x3 convolution of 192 channels stands in for the stem of stride 8 and its maxima, and there are no auxiliary classifiers.  As is
-customary since "Rethinking the Inception architecture" (2015), every 5x5 convolution is two of 3x3 and each convolution is followed by
-batch normalization (hence without a bias, see ``classic.VGG``).  Weights start from PyTorch's own law.  6,158,346 parameters for 10
-classes.
+A 3x3 convolution of 192 channels stands in for the stem of stride 8 and its maxima, and there are no auxiliary
+classifiers.  As is customary since "Rethinking the Inception architecture" (2015), every 5x5 convolution is two of 3x3
+and each convolution is followed by batch normalization (hence without a bias, see ``classic.VGG``).  Weights start from
+PyTorch's own law.  6,158,346 parameters for 10 classes.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def _convolutions(*sizes: tuple[int, int, int]) -> list[nn.Module]:
 class Module(nn.Module):
     """Four branches side by side, their channels one after another."""
 
-    def __init__(self, inputs: int, one: int, before_three: int, three: int, before_five: int, five: int, pooled: int) -> None:
+    def __init__(
+        self, inputs: int, one: int, before_three: int, three: int, before_five: int, five: int, pooled: int
+    ) -> None:
         super().__init__()
         self.one = nn.Sequential(*_convolutions((inputs, one, 1)))
         self.three = nn.Sequential(*_convolutions((inputs, before_three, 1), (before_three, three, 3)))

@@ -1,14 +1,17 @@
-"""ResNet-9, the network of the layer-wise paper's experiments: David Page, "How to train your ResNet" (DAWNBench, 2018).
+"""ResNet-9, the network of the layer-wise paper's experiments: David Page, "How to train your ResNet" (DAWNBench,
+2018).
 
-prep 64, layer1 128 + residual, layer2 256, layer3 512 + residual: each a 3x3 convolution, batch normalisation and a rectifier, with a
-maximum over 2x2 at the end of each of the three layers (before its residual); then the maximum over the image and one linear layer without
-bias, its output times 1/8.  6,573,120 parameters for 10 classes; 94 % on CIFAR-10 after 24 epochs by its own recipe, which is
+prep 64, layer1 128 + residual, layer2 256, layer3 512 + residual: each a 3x3 convolution, batch normalisation and a
+rectifier, with a maximum over 2x2 at the end of each of the three layers (before its residual); then the maximum over
+the image and one linear layer without bias, its output times 1/8.  6,573,120 parameters for 10 classes; 94 % on
+CIFAR-10 after 24 epochs by its own recipe, which is
 
-    data.cutout=8  optim.lr=0.4 optim.nesterov=true optim.weight_decay=5e-4  schedule=piecewise_linear  steps=2328, 512 samples a step
+    data.cutout=8  optim.lr=0.4 optim.nesterov=true optim.weight_decay=5e-4  schedule=piecewise_linear  steps=2328, 512
+    samples a step
 
-Weights start from PyTorch's own law, as there.  Differences from the original recipe: crops are padded with black instead of mirrored
-pixels, cutout is the paper's (``train.data.augment.Cutout``), and the loss is a mean over the batch where Page's is a sum, so that his rate
-lr / 512 and weight decay 5e-4 * 512 are our lr and 5e-4.
+Weights start from PyTorch's own law, as there.  Differences from the original recipe: crops are padded with black
+instead of mirrored pixels, cutout is the paper's (``train.data.augment.Cutout``), and the loss is a mean over the batch
+where Page's is a sum, so that his rate lr / 512 and weight decay 5e-4 * 512 are our lr and 5e-4.
 """
 
 from __future__ import annotations

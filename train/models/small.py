@@ -31,7 +31,14 @@ class CNN(nn.Module):
 
 def mlp(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """Two hidden layers of 128 units."""
-    layers = [nn.Flatten(), nn.Linear(math.prod(input_shape), 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, num_classes)]
+    layers = [
+        nn.Flatten(),
+        nn.Linear(math.prod(input_shape), 128),
+        nn.ReLU(),
+        nn.Linear(128, 128),
+        nn.ReLU(),
+        nn.Linear(128, num_classes),
+    ]
     return nn.Sequential(*layers)
 
 
@@ -41,7 +48,8 @@ def logreg(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
 
 
 class MnistCNN(nn.Module):
-    """The original's MNIST network: 5x5 convolutions of 10 and 20 channels, 50 hidden units, dropout at two places; 21,840 parameters.
+    """The original's MNIST network: 5x5 convolutions of 10 and 20 channels, 50 hidden units, dropout at two places;
+    21,840 parameters.
 
     In training mode dropout draws from torch's global generator of the device: the caller forks and seeds it
     (``torch.random.fork_rng``) around each worker's forward pass, so that every split of workers gives the same bits.

@@ -1,4 +1,6 @@
-"""Weights from a local file, for any model: a state_dict as ``torch.save`` writes it, or a run's own ``checkpoint.pt``."""
+"""Weights from a local file, for any model: a state_dict as ``torch.save`` writes it,
+or a run's own ``checkpoint.pt``.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ from torch import Tensor, nn
 
 from train.process.checkpoint import UNREADABLE, reason
 
-AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")  # torchvision's files of GoogLeNet and Inception hold classifiers that only training had
+AUXILIARY = (
+    "aux1.",
+    "aux2.",
+    "AuxLogits.",
+)  # torchvision's files of GoogLeNet and Inception hold classifiers that only training had
 FLAG = "transform_input"  # of these two: pictures are taken as those weights know them
 
 
@@ -38,8 +44,8 @@ def restore(model: nn.Module, state: Mapping[str, Any]) -> None:
 def load_weights(model: nn.Module, name: str, path: Path) -> None:
     """Copy the state_dict in ``path`` into ``model``; the file is data only and cannot run code.
 
-    A file with auxiliary classifiers is torchvision's own of GoogLeNet or Inception: they are left out, and the model is told to take
-    pictures as those weights know them (``transform_input``).
+    A file with auxiliary classifiers is torchvision's own of GoogLeNet or Inception: they are left out, and the model
+    is told to take pictures as those weights know them (``transform_input``).
 
     Raises WeightsError that names the first entries that do not fit.
     """
@@ -52,17 +58,27 @@ def load_weights(model: nn.Module, name: str, path: Path) -> None:
             content = torch.load(path, map_location="cpu", weights_only=True)
     except (*UNREADABLE, OSError) as error:
         if not isinstance(error, OSError) and (start := _no_saved(path)):
-            raise WeightsError(f"model.weights_file={path}: no file of torch.save, for it begins with {start!r}; {expected}") from error
-        raise WeightsError(f"model.weights_file={path}: cannot be read as a state_dict of tensors: {reason(error)}") from error
+            raise WeightsError(
+                f"model.weights_file={path}: no file of torch.save, for it begins with {start!r}; {expected}"
+            ) from error
+        raise WeightsError(
+            f"model.weights_file={path}: cannot be read as a state_dict of tensors: {reason(error)}"
+        ) from error
     state = content if _is_checkpoint(content) else {"model": content}
     weights = state["model"]
-    if not isinstance(weights, Mapping) or not all(isinstance(key, str) and _is_plain(value) for key, value in weights.items()):
-        raise WeightsError(f"model.weights_file={path}: expected a state_dict (names and dense tensors), found {_outline(weights)}")
+    if not isinstance(weights, Mapping) or not all(
+        isinstance(key, str) and _is_plain(value) for key, value in weights.items()
+    ):
+        raise WeightsError(
+            f"model.weights_file={path}: expected a state_dict (names and dense tensors), found {_outline(weights)}"
+        )
     own = model.state_dict()
     if hasattr(model, FLAG) and any(key.startswith(AUXILIARY) for key in weights):
         weights = {key: value for key, value in weights.items() if not key.startswith(AUXILIARY)}
         state = {FLAG: True}
-    counters = {key: value for key, value in own.items() if key.endswith("num_batches_tracked")}  # torchvision's oldest files lack them
+    counters = {
+        key: value for key, value in own.items() if key.endswith("num_batches_tracked")
+    }  # torchvision's oldest files lack them
     weights = {**counters, **weights}
     absent, strange = sorted(set(own) - set(weights)), sorted(set(weights) - set(own))
     if absent or strange:
@@ -71,7 +87,9 @@ def load_weights(model: nn.Module, name: str, path: Path) -> None:
             for what, keys in (("missing", absent), ("unknown", strange))
             if keys
         ]
-        raise WeightsError(f"model.weights_file={path}: not the weights of {name}: {' and '.join(parts)} of {len(own)} entries")
+        raise WeightsError(
+            f"model.weights_file={path}: not the weights of {name}: {' and '.join(parts)} of {len(own)} entries"
+        )
     for key, value in own.items():
         if weights[key].shape != value.shape:
             shapes = f"{list(weights[key].shape)}, but this {name} needs {list(value.shape)}"
@@ -93,7 +111,11 @@ def _is_checkpoint(content: Any) -> bool:
 
 def _is_plain(value: object) -> bool:
     """Whether it is a tensor of real numbers that are all there."""
-    return isinstance(value, Tensor) and value.layout == torch.strided and not (value.is_meta or value.is_complex() or value.is_quantized)
+    return (
+        isinstance(value, Tensor)
+        and value.layout == torch.strided
+        and not (value.is_meta or value.is_complex() or value.is_quantized)
+    )
 
 
 def _outline(content: object) -> str:

@@ -1,9 +1,9 @@
 """Wide residual networks: Zagoruyko, Komodakis, "Wide residual networks" (2016), WRN-depth-widen.
 
-Depth 6n + 4: a 3x3 convolution of 16 channels, three stages of n blocks with 16, 32 and 64 times ``widen`` channels, normalization, a
-rectifier, the mean over the image and one linear layer.  A block normalizes and rectifies before each of its two 3x3 convolutions;
-where it changes the shape, its shortcut is a 1x1 convolution of the rectified input.  Dropout, where it is asked for, lies between the
-two.  Convolutions start from He's normal law with the fan-out.
+Depth 6n + 4: a 3x3 convolution of 16 channels, three stages of n blocks with 16, 32 and 64 times ``widen`` channels,
+normalization, a rectifier, the mean over the image and one linear layer.  A block normalizes and rectifies before each
+of its two 3x3 convolutions;  where it changes the shape, its shortcut is a 1x1 convolution of the rectified input.
+Dropout, where it is asked for, lies between the two.  Convolutions start from He's normal law with the fan-out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ class Block(nn.Module):
         self.norm2 = nn.BatchNorm2d(outputs)
         self.dropout = nn.Dropout(dropout)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
-        self.shortcut = nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False) if stride > 1 or inputs != outputs else None
+        self.shortcut = (
+            nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False) if stride > 1 or inputs != outputs else None
+        )
 
     def zero_init(self) -> None:
         """Of the last convolution: a gain of zero before a rectifier would have no gradient ever."""
@@ -48,7 +50,9 @@ class WideResNet(nn.Module):
         blocks = []
         for channels in CHANNELS:
             for place in range(count):
-                blocks.append(Block(inputs, widen * channels, 2 if place == 0 and channels > CHANNELS[0] else 1, dropout))
+                blocks.append(
+                    Block(inputs, widen * channels, 2 if place == 0 and channels > CHANNELS[0] else 1, dropout)
+                )
                 inputs = widen * channels
         self.blocks = nn.Sequential(*blocks)
         self.norm = nn.BatchNorm2d(inputs)

@@ -2,10 +2,11 @@
 
 Random numbers and data order are functions of (seed, step), so there is no generator to save.
 
-A file is what ``torch.save`` writes, and after it one line with the SHA-256 of every byte before: names, shapes and the archive's own
-tables are under it as the numbers are.  ``torch.load`` reads it as it is; ``head -c -94 checkpoint.pt | sha256sum`` checks it by hand.
-The newest is never without a whole one beside it or in its place: it is written aside and flushed to the disk, then the one before gets
-its second name, then the new one takes the first name, each at once.
+A file is what ``torch.save`` writes, and after it one line with the SHA-256 of every byte before: names, shapes and the
+archive's own tables are under it as the numbers are.  ``torch.load`` reads it as it is;
+``head -c -94 checkpoint.pt | sha256sum`` checks it by hand.  The newest is never without a whole one beside it or in
+its place: it is written aside and flushed to the disk, then the one before gets its second name, then the new one takes
+the first name, each at once.
 """
 
 from __future__ import annotations
@@ -40,13 +41,25 @@ _CHUNK_BYTES = 1 << 22
 _PLAIN = {"identity": str, "step": int, "evaluated": bool, "fingerprint": str, "transform_input": bool}
 _LATER = ("totals.network_bytes", "tensors.seed", "tensors.formats")  # what older checkpoints lack
 UNREADABLE = (
-    *(RuntimeError, EOFError, ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, NotImplementedError),
+    *(
+        RuntimeError,
+        EOFError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        IndexError,
+        OverflowError,
+        NotImplementedError,
+    ),
     *(pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, struct.error),
 )
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that is damaged, or belongs to other settings: what is wrong, and what who trains may do about it."""
+    """A checkpoint that is damaged, or belongs to other settings: what is wrong,
+    and what who trains may do about it.
+    """
 
     def __init__(self, what: str, remedy: str = "") -> None:
         super().__init__(f"{what}: {remedy}" if remedy else what)
@@ -73,7 +86,10 @@ class Found(NamedTuple):
 
 
 def save(run_dir: Path, state: dict[str, Any]) -> None:
-    """The newest checkpoint; the one that was the newest becomes the previous one.  OSError, with the path, leaves both as they were."""
+    """The newest checkpoint; the one that was the newest becomes the previous one.
+
+    OSError, with the path, leaves both as they were.
+    """
     newest, aside, second = run_dir / FILE, _aside(run_dir, FILE), _aside(run_dir, PREVIOUS)
     try:
         with open(aside, "w+b") as file:
@@ -109,7 +125,10 @@ def _save_archive(state: dict[str, Any], file: IO[bytes]) -> None:
 
 
 def _set_aside(run_dir: Path) -> None:
-    """A damaged newest makes room, so that it never takes the place of a whole previous one.  Only for who holds the folder."""
+    """A damaged newest makes room, so that it never takes the place of a whole previous one.
+
+    Only for who holds the folder.
+    """
     os.replace(run_dir / FILE, run_dir / DAMAGED)
     _flush_names(run_dir)
 
@@ -146,7 +165,10 @@ def _flush_names(run_dir: Path) -> None:
 
 
 def load(run_dir: Path, identity: str, device: torch.device) -> dict[str, Any] | None:
-    """The state of ``find``, after one warning where the newest is damaged; None where there is none.  Changes nothing."""
+    """The state of ``find``, after one warning where the newest is damaged; None where there is none.
+
+    Changes nothing.
+    """
     found = find(run_dir, identity, device)
     if found is not None and found.damage:
         _warn(found)
@@ -156,8 +178,8 @@ def load(run_dir: Path, identity: str, device: torch.device) -> dict[str, Any] |
 def restore(run_dir: Path, identity: str, device: torch.device, transport: Transport) -> Found | None:
     """What ``find`` finds, for all ranks of a run that goes on, of which the first holds the folder.
 
-    It alone reads, and hands its bytes to the others: a shared file system may still show them an older file.  A damaged newest
-    is set aside.
+    It alone reads, and hands its bytes to the others: a shared file system may still show them an older file.  A
+    damaged newest is set aside.
     """
     if transport.rank:
         told = json.loads(transport.texts("", "checkpoint")[0])
@@ -205,11 +227,15 @@ def find(run_dir: Path, identity: str, device: torch.device) -> Found | None:
             damage.append(unusable(path, error))
             continue
         except OSError as error:  # it may be whole, and to go on from an older one would lose steps
-            raise CheckpointError(f"{path} cannot be read ({error.strerror})", "make it readable, or move it away") from error
+            raise CheckpointError(
+                f"{path} cannot be read ({error.strerror})", "make it readable, or move it away"
+            ) from error
         check_identity(path, state, identity)
         return Found(path, state, "; ".join(damage))
     if damage:
-        raise CheckpointError(" and ".join(damage), f"move {'them' if len(damage) > 1 else 'it'} away to start this run anew")
+        raise CheckpointError(
+            " and ".join(damage), f"move {'them' if len(damage) > 1 else 'it'} away to start this run anew"
+        )
     return None
 
 
@@ -223,13 +249,18 @@ def check_identity(path: Path, state: dict[str, Any], identity: str) -> None:
 def other_data(state: dict[str, Any], name: str, fingerprint: str) -> str:
     """Why a state cannot go with this data, in words; empty where it can, or where it is older than fingerprints."""
     its = state.get("fingerprint") or fingerprint
-    return f"the run began on data with the fingerprint {its}, and {name}'s here have {fingerprint}" if its != fingerprint else ""
+    return (
+        f"the run began on data with the fingerprint {its}, and {name}'s here have {fingerprint}"
+        if its != fingerprint
+        else ""
+    )
 
 
 def checked(file: IO[bytes]) -> IO[bytes]:
     """A file whose last line fits the rest of it; CheckpointError where it does not.
 
-    A file without that line, as this project wrote it before, has the archive's own checksums, which leave out its tables.
+    A file without that line, as this project wrote it before, has the archive's own checksums, which leave out its
+    tables.
     """
     size = file.seek(0, os.SEEK_END)
     file.seek(max(size - _LINE_BYTES, 0))
@@ -269,7 +300,8 @@ def decoded(file: IO[bytes], device: torch.device) -> dict[str, Any]:
 def check_values(state: dict[str, Any], own: dict[str, Any], steps: int) -> None:
     """ValueError, in a few words, where a state is none that a run of so many steps saves.
 
-    own: what this run would save itself, or as much of it as is read.  Names, kinds, shapes and types are compared, numbers are at least 0.
+    own: what this run would save itself, or as much of it as is read.  Names, kinds, shapes and types are compared,
+    numbers are at least 0.
     """
     if not 0 <= state["step"] <= steps:
         raise ValueError(f"its step is {state['step']}; legal: 0 to {steps}")
@@ -321,7 +353,9 @@ def unusable(path: Path, error: CheckpointError) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Why a file could not be read, in one line; torch's own words for a file that is more than data are advice to trust it."""
+    """Why a file could not be read, in one line; torch's own words for a file that is more than data are advice to
+    trust it.
+    """
     if isinstance(error, pickle.UnpicklingError):
         return "it holds something else than tensors and plain values, and nothing else is read"
     return str(error).splitlines()[0].split(". ")[0] if str(error) else type(error).__name__

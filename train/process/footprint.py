@@ -1,4 +1,6 @@
-"""The memory of a run's processes on this machine, as /proc tells it: of runs that share a job, it names the one that ran out."""
+"""The memory of a run's processes on this machine, as /proc tells it: of runs that share a job, it names the one that
+ran out.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from pathlib import Path
 def peak_bytes() -> int:
     """The sum of what each process of this run on this machine has taken at most; 0 where there is no /proc.
 
-    They are this process, the other ranks of its torchrun, and what all of these have started; pages that they share count for each.
+    They are this process, the other ranks of its torchrun, and what all of these have started; pages that they share
+    count for each.
     """
     left, total = [os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else os.getpid()], 0
     while left:

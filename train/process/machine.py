@@ -16,7 +16,9 @@ MANIFEST = ".snapshot.json"  # of a copy of the code that jobs run from
 
 
 def describe(device: torch.device, root: Path) -> dict[str, Any]:
-    """python, torch, cpu, cores (that this process may use), gpu ("" without), commit ("" where unknown) and dirty.  Never fails.
+    """python, torch, cpu, cores (that this process may use), gpu ("" without), commit ("" where unknown) and dirty.
+
+    Never fails.
 
     root: the checkout, for a process that runs from it and not from a snapshot (``NUQ_CODE``).
     """
@@ -53,7 +55,9 @@ def _gpu(device: torch.device) -> str:
         names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     except (RuntimeError, AssertionError):
         return ""
-    return ", ".join(f"{names.count(name)} x {name}" if names.count(name) > 1 else name for name in dict.fromkeys(names))
+    return ", ".join(
+        f"{names.count(name)} x {name}" if names.count(name) > 1 else name for name in dict.fromkeys(names)
+    )
 
 
 def _code(root: Path) -> tuple[str, bool]:
@@ -68,7 +72,9 @@ def _code(root: Path) -> tuple[str, bool]:
         return "", False
     command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
-        told = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=GIT_S, check=True).stdout.splitlines()
+        told = subprocess.run(
+            command, cwd=root, capture_output=True, text=True, timeout=GIT_S, check=True
+        ).stdout.splitlines()
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return "", False
     commit = next((line.removeprefix("# branch.oid ") for line in told if line.startswith("# branch.oid ")), "")

@@ -1,7 +1,9 @@
-"""Memory that a pass frees stays with the process, for the next pass; or goes back at once, where the peak is what counts.
+"""Memory that a pass frees stays with the process, for the next pass; or goes back at once, where the peak is what
+counts.
 
-glibc hands large blocks back to the system as they are freed, and they come back in the next pass, page by page and zeroed: up to 15 % of a
-step's time where minibatches are small (ResNet-8 on CPU, 16 images; nothing clear at 128).  No bit of a result depends on it.
+glibc hands large blocks back to the system as they are freed, and they come back in the next pass, page by page and
+zeroed: up to 15 % of a step's time where minibatches are small (ResNet-8 on CPU, 16 images; nothing clear at 128).  No
+bit of a result depends on it.
 """
 
 from __future__ import annotations

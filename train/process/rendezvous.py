@@ -1,7 +1,7 @@
 """How the ranks of a run come together.
 
-Connecting to the store where they meet and ``init_process_group`` wait in C++, where no signal, no end of torchrun and no refusal of
-another rank is heard.  So a thread waits there, and the main one listens.
+Connecting to the store where they meet and ``init_process_group`` wait in C++, where no signal, no end of torchrun and
+no refusal of another rank is heard.  So a thread waits there, and the main one listens.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def own_rank() -> int:
 def refuse(exit_code: int, error: BaseException, *, patience_s: float = GRACE_S) -> None:
     """Tell the other ranks, which wait for this one, that it does not start; nothing where they cannot be reached.
 
-    patience_s: for the place where they meet to be there, which without torchrun the first rank makes, and there for them to look.
+    patience_s: for the place where they meet to be there, which without torchrun the first rank makes, and there for
+    them to look.
     """
     with contextlib.suppress(RuntimeError, ValueError, TimeoutError):
         if num_ranks() > 1:
@@ -86,7 +87,9 @@ def _know(store: PrefixStore, patience_s: float) -> None:
 
 
 def leave(exit_code: int) -> None:
-    """For who ends the process: ends it here where a thread still waits, which would abort it by coming back amid Python's own end."""
+    """For who ends the process: ends it here where a thread still waits, which would abort it by coming back amid
+    Python's own end.
+    """
     if any(thread.is_alive() for thread in _threads):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -97,7 +100,8 @@ def leave(exit_code: int) -> None:
 def process_group(device: torch.device, timeout_s: float, stop: StopSignal) -> Iterator[dist.ProcessGroup | None]:
     """The group that torchrun started, in which a silent rank is waited for so long; None for a single process.
 
-    RankLost where not all ranks come, Refused where one says why it does not, Preempted where this one was asked to stop meanwhile.
+    RankLost where not all ranks come, Refused where one says why it does not, Preempted where this one was asked to
+    stop meanwhile.
     """
     ranks = num_ranks()
     if ranks == 1:
@@ -143,15 +147,21 @@ def _join(backend: str, rank: int, ranks: int, timeout_s: float, stop: StopSigna
     store, its = meeting.result()
     store.set(f"here/{rank}", "")
     timeout = timedelta(seconds=timeout_s)
-    group = _in_thread(lambda: dist.init_process_group(backend, timeout=timeout, store=its, rank=rank, world_size=ranks))
+    group = _in_thread(
+        lambda: dist.init_process_group(backend, timeout=timeout, store=its, rank=rank, world_size=ranks)
+    )
     everybody = [f"here/{other}" for other in range(ranks)]
-    while not over() and not (group.done() and (group.exception() or store.check(everybody))):  # NCCL's waits for nobody
+    while not over() and not (
+        group.done() and (group.exception() or store.check(everybody))
+    ):  # NCCL's waits for nobody
         if store.check(["refused"]):
             refused = Refused(**json.loads(store.get("refused")))
             _know(store, GRACE_S)
             raise refused
         time.sleep(LOOK_S)
-    failure = group.exception() if _done(group, 1.0) else None  # what it prints when its time is over comes before what is said here
+    failure = (
+        group.exception() if _done(group, 1.0) else None
+    )  # what it prints when its time is over comes before what is said here
     if failure and not over():
         raise failure
     missing = [key.removeprefix("here/") for key in everybody if not store.check([key])]
@@ -170,7 +180,10 @@ def _is_host() -> bool:
 
 
 def _reach(over: Callable[[], bool]) -> None:
-    """Wait until somebody is where the ranks meet: ``TCPStore`` would print pages of its own about it.  RuntimeError when it is over."""
+    """Wait until somebody is where the ranks meet: ``TCPStore`` would print pages of its own about it.
+
+    RuntimeError when it is over.
+    """
     while not _is_host():
         try:
             socket.create_connection(_place(), REACH_S).close()

@@ -1,7 +1,7 @@
 """Who may work in a run folder: one process, also where several machines see it.
 
-A lock keeps out the other processes of this machine, and of every machine where the file system hands locks on.  Where it does not, a run
-of another machine is known by its heartbeats alone.
+A lock keeps out the other processes of this machine, and of every machine where the file system hands locks on.  Where
+it does not, a run of another machine is known by its heartbeats alone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def only_process_in(folder: Path, held: str = "") -> Iterator[bool]:
             raise Held(held) from error
         except OSError as error:
             keeps_locks = False
-            warnings.warn(f"{folder} cannot be locked ({error}): take care that only one process works in it", stacklevel=2)
+            warnings.warn(
+                f"{folder} cannot be locked ({error}): take care that only one process works in it", stacklevel=2
+            )
         yield keeps_locks
     finally:
         os.close(lock)
@@ -52,9 +54,10 @@ def only_process_in(folder: Path, held: str = "") -> Iterator[bool]:
 def await_silence(run_dir: Path, keeps_locks: bool, stopped: Callable[[], bool]) -> None:
     """Return once no other process can be alive in a folder that this one holds.
 
-    What says that it runs on another machine may do so, for its lock may not have travelled.  Its clock may differ from ours, so its
-    heartbeat is watched for NUQ_LAG_S, and not compared with our time unless it is older than ``STALE_S``.  ``Held`` where it moves, or
-    where the run has been finished meanwhile, Preempted where this process is asked to stop, ValueError where the status is damaged.
+    What says that it runs on another machine may do so, for its lock may not have travelled.  Its clock may differ from
+    ours, so its heartbeat is watched for NUQ_LAG_S, and not compared with our time unless it is older than ``STALE_S``.
+    ``Held`` where it moves, or where the run has been finished meanwhile, Preempted where this process is asked to
+    stop, ValueError where the status is damaged.
     """
     before = statuses.read(run_dir)
     if before.get("state") == "done":
@@ -62,11 +65,19 @@ def await_silence(run_dir: Path, keeps_locks: bool, stopped: Callable[[], bool])
     host, pid, heartbeat = (before.get(name) for name in ("host", "pid", "heartbeat"))
     is_here = host == socket.gethostname()
     gone = is_here and (keeps_locks or not (isinstance(pid, int) and Path(f"/proc/{pid}").exists()))
-    if before.get("state") != "running" or gone or not isinstance(heartbeat, int | float) or time.time() - heartbeat > STALE_S:
+    if (
+        before.get("state") != "running"
+        or gone
+        or not isinstance(heartbeat, int | float)
+        or time.time() - heartbeat > STALE_S
+    ):
         return
     patience_s = run.lag_s(os.environ.get("NUQ_LAG_S"))
     who = f"process {pid} on {host}"
-    print(f"main.py: {run_dir}: {who} may be training here; waiting up to {patience_s:.0f} s for a sign of life of it", flush=True)
+    print(
+        f"main.py: {run_dir}: {who} may be training here; waiting up to {patience_s:.0f} s for a sign of life of it",
+        flush=True,
+    )
     end = time.monotonic() + patience_s
     while time.monotonic() < end:
         if stopped():

@@ -1,4 +1,7 @@
-"""A stop that is asked for by a signal.  ``main.py`` listens before it imports what takes time, so nothing here does."""
+"""A stop that is asked for by a signal.
+
+``main.py`` listens before it imports what takes time, so nothing here does.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ class Preempted(Exception):
 
 
 class StopSignal:
-    """SIGUSR2, SIGTERM and SIGHUP (a terminal that is closed; nohup ignores it) ask for a checkpoint and a requeue; twice is once.
+    """SIGUSR2, SIGTERM and SIGHUP (a terminal that is closed; nohup ignores it) ask for a checkpoint and a requeue;
+    twice is once.
 
     So does, in a rank, the end of the torchrun that started it: nobody else would end what it leaves behind.
     """
@@ -48,7 +52,8 @@ class StopSignal:
     def at_once(self) -> Iterator[None]:
         """Inside there is nothing to save: Preempted is raised where the signal comes.
 
-        Not among several ranks: torchrun sends SIGTERM to all when one of them fails, which is not to be told as a preemption.
+        Not among several ranks: torchrun sends SIGTERM to all when one of them fails, which is not to be told as a
+        preemption.
         """
         self._at_once = int(os.environ.get("WORLD_SIZE", "1")) == 1
         try:

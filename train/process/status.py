@@ -1,9 +1,9 @@
 """status.json: what a run says of itself.  Written aside and renamed, so a reader never sees half of it.
 
-Three times tell a run that works from one that is stuck and from one that is gone, all in unix seconds: ``heartbeat``, when its process
-last wrote this file, which a thread does whatever the run is at; ``progress``, when the run itself last got on (a step, a batch of an
-evaluation, a sampled gradient, or the beginning of its ``phase``); ``stepped``, when it last finished a step.  ``memory_bytes`` is what
-its processes on this machine have taken at most.
+Three times tell a run that works from one that is stuck and from one that is gone, all in unix seconds: ``heartbeat``,
+when its process last wrote this file, which a thread does whatever the run is at; ``progress``, when the run itself
+last got on (a step, a batch of an evaluation, a sampled gradient, or the beginning of its ``phase``); ``stepped``, when
+it last finished a step.  ``memory_bytes`` is what its processes on this machine have taken at most.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read(run_dir: Path, remedy: str = _REMEDY) -> dict[str, Any]:
-    """The last status of a run; an empty dict where there is none.  ValueError names a file that is damaged, and ends with the remedy."""
+    """The last status of a run; an empty dict where there is none.
+
+    ValueError names a file that is damaged, and ends with the remedy.
+    """
     path = run_dir / "status.json"
     try:
         status = json.loads(text(path))
@@ -83,7 +86,10 @@ def _check(status: object) -> None:
 
 
 def tidy(folder: Path, *names: str) -> None:
-    """Delete what processes that were killed have left half-written of these files.  Only for the process that holds the folder."""
+    """Delete what processes that were killed have left half-written of these files.
+
+    Only for the process that holds the folder.
+    """
     for name in names:
         for path in folder.glob(f".{name}.*.tmp"):
             path.unlink(missing_ok=True)
@@ -91,7 +97,10 @@ def tidy(folder: Path, *names: str) -> None:
 
 def _last_attempt(run_dir: Path) -> int:
     """The largest number that an event file bears, for it is no attempt's but one; 0 where there is none."""
-    return max((int(path.suffix[2:]) for path in run_dir.glob("events.out.tfevents.*.a*") if path.suffix[2:].isdigit()), default=0)
+    return max(
+        (int(path.suffix[2:]) for path in run_dir.glob("events.out.tfevents.*.a*") if path.suffix[2:].isdigit()),
+        default=0,
+    )
 
 
 class RankFailed(Exception):
@@ -135,7 +144,9 @@ class Progress:
 class Status:
     """Kept by rank 0 of a run; the other ranks pass ``run_dir=None`` and write nothing."""
 
-    def __init__(self, run_dir: Path | None, steps: int, device: str, threads: int, machine: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, run_dir: Path | None, steps: int, device: str, threads: int, machine: Mapping[str, Any] | None = None
+    ) -> None:
         self._path = run_dir / "status.json" if run_dir else None
         self._folder = _inode(run_dir) if run_dir else None
         self._lock = threading.Lock()
@@ -152,7 +163,9 @@ class Status:
             "attempt": self.attempt,
             "host": socket.gethostname(),
             "pid": os.getpid(),
-            "slurm": {key: value for key, value in os.environ.items() if key.startswith("SLURM_") and key.endswith(SLURM)},
+            "slurm": {
+                key: value for key, value in os.environ.items() if key.startswith("SLURM_") and key.endswith(SLURM)
+            },
             "code": Path(os.environ.get("NUQ_CODE", "")).name,
             "start": self._started,
             "heartbeat": self._started,
@@ -187,7 +200,9 @@ class Status:
         self._written = now
         if self._path:
             if _inode(self._path.parent) != self._folder:
-                raise FolderGone(errno.ENOENT, "removed, moved or replaced while the run was in it", str(self._path.parent))
+                raise FolderGone(
+                    errno.ENOENT, "removed, moved or replaced while the run was in it", str(self._path.parent)
+                )
             write_text(self._path, json.dumps(self._values, indent=1))
 
     def check_own(self) -> None:
@@ -198,7 +213,10 @@ class Status:
             found = json.loads(self._path.read_bytes())
         except (OSError, ValueError, RecursionError):  # it comes back with the next heartbeat
             return
-        if isinstance(found, dict) and (found.get("host"), found.get("pid")) != (self._values["host"], self._values["pid"]):
+        if isinstance(found, dict) and (found.get("host"), found.get("pid")) != (
+            self._values["host"],
+            self._values["pid"],
+        ):
             who = f"taken over by process {found.get('pid')} on {found.get('host')}"
             raise FolderTaken(errno.EBUSY, who, str(self._path.parent))
 
@@ -218,7 +236,9 @@ class Status:
 
     @contextmanager
     def beating(self) -> Iterator[None]:
-        """Inside, a thread refreshes the heartbeat every HEARTBEAT_S, so that long passes are not silence, and when memory has grown."""
+        """Inside, a thread refreshes the heartbeat every HEARTBEAT_S, so that long passes are not silence, and when
+        memory has grown.
+        """
         stop = threading.Event()
 
         def beat() -> None:
@@ -248,11 +268,15 @@ class Status:
         self.progress.moved()
         if time.time() - self._written >= HEARTBEAT_S:
             self._refresh()
-        if self._failing and (isinstance(self._failing[1], FolderGone) or time.monotonic() - self._failing[0] > PATIENCE_S):
+        if self._failing and (
+            isinstance(self._failing[1], FolderGone) or time.monotonic() - self._failing[0] > PATIENCE_S
+        ):
             raise self._failing[1]
 
     def saved(self, step: int) -> None:
-        """A checkpoint of this step is on the disk: a run that is lost goes on from there, behind the step that it told last."""
+        """A checkpoint of this step is on the disk: a run that is lost goes on from there, behind the step that it told
+        last.
+        """
         self._values.update(step=step, saved_step=step)
 
     def trains_on(self, data: Mapping[str, Any]) -> None:
@@ -261,7 +285,10 @@ class Status:
 
     def tell(self, values: Mapping[str, float]) -> None:
         """Keep the latest of ``METRICS`` for the next heartbeat."""
-        self._values["metrics"] = {**self._values["metrics"], **{name: values[name] for name in METRICS if name in values}}
+        self._values["metrics"] = {
+            **self._values["metrics"],
+            **{name: values[name] for name in METRICS if name in values},
+        }
 
     def end(self, exit_code: int, failure: BaseException | None = None) -> None:
         """The last word, once the thread is done.  OSError where it cannot be written."""
@@ -296,7 +323,15 @@ def _inode(folder: Path) -> tuple[int, int] | None:
 
 
 def _place(failure: BaseException) -> str:
-    """`` at FILE:LINE in FUNCTION`` of the last frame in this checkout, else of the last one; empty for one that was never raised."""
+    """`` at FILE:LINE in FUNCTION`` of the last frame in this checkout, else of the last one; empty for one that was
+    never raised.
+    """
     frames = traceback.extract_tb(failure.__traceback__)
-    own = [frame for frame in frames if Path(frame.filename).is_relative_to(ROOT) and "site-packages" not in frame.filename]
-    return f" at {Path((own or frames)[-1].filename).name}:{(own or frames)[-1].lineno} in {(own or frames)[-1].name}" if frames else ""
+    own = [
+        frame for frame in frames if Path(frame.filename).is_relative_to(ROOT) and "site-packages" not in frame.filename
+    ]
+    return (
+        f" at {Path((own or frames)[-1].filename).name}:{(own or frames)[-1].lineno} in {(own or frames)[-1].name}"
+        if frames
+        else ""
+    )

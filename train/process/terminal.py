@@ -1,4 +1,7 @@
-"""Words for people: a terminal that is full, closed or gone is no reason to end a run, nor to blame its folder.  Imports no torch."""
+"""Words for people: a terminal that is full, closed or gone is no reason to end a run, nor to blame its folder.
+
+Imports no torch.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from files.escaped import Escaping
 
 
 def open_streams() -> None:
-    """Standard streams that were closed (``main.py >&-``) lead nowhere, lest the next file that is opened takes their number.
+    """Standard streams that were closed (``main.py >&-``) lead nowhere, lest the next file that is opened takes their
+    number.
 
     What is said on them is escaped, for it may be a file's words.
     """
@@ -26,7 +30,9 @@ def open_streams() -> None:
 
 
 def say(text: str = "") -> None:
-    """A line on standard output (nothing: what waits there); where none can be written, one word on standard error, and no more."""
+    """A line on standard output (nothing: what waits there); where none can be written, one word on standard error, and
+    no more.
+    """
     try:
         if text:
             print(text)
@@ -35,7 +41,10 @@ def say(text: str = "") -> None:
         _leads_nowhere(1)
     except OSError as error:
         _leads_nowhere(1)
-        complain(f"standard output cannot be written ({error.strerror}), so nothing more is said there; the run's folder has it all")
+        complain(
+            f"standard output cannot be written ({error.strerror}), so nothing more is said there; the run's folder "
+            f"has it all"
+        )
 
 
 def complain(text: str) -> None:

@@ -1,4 +1,6 @@
-"""A pass over a minibatch as one recorded CUDA graph: its kernels are launched together instead of one by one from Python."""
+"""A pass over a minibatch as one recorded CUDA graph: its kernels are launched together instead of one by one from
+Python.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ Pass = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class Recorded:
-    """``function`` of inputs, labels and the loss's factor (0-d), for the shapes and the memory order of the first ones."""
+    """``function`` of inputs, labels and the loss's factor (0-d), for the shapes and the memory order of the first
+    ones.
+    """
 
     def __init__(self, function: Pass, inputs: Tensor, labels: Tensor, factor: Tensor) -> None:
         self._given = tuple(given.clone() for given in (inputs, labels, factor))

@@ -2,24 +2,26 @@ r"""The variance of the gradient estimator, measured beside training.
 
 From S samples of M workers' minibatch gradients g_{s,w} (S*M passes in all; the original spends 2*S*(M+1)):
 
-- est_s: what the method makes of g_{s,1..M} (encoded, decoded, averaged; a method that uses one worker gives M estimates);
-  super_s: their plain mean; sgd: each g_{s,w};
+- est_s: what the method makes of g_{s,1..M} (encoded, decoded, averaged; a method that uses one worker gives M
+  estimates);  super_s: their plain mean; sgd: each g_{s,w};
 - ``X_var``: mean over coordinates of the unbiased sample variance of X;
 - ``X_nvar``: mean over coordinates of sum (X - mean)^2 / (sum X^2 + 1e-7); ``X_snr``: mean of log(sum X^2 + 1e-10) -
   log(sum (X - mean)^2 + 1e-10), both sums over the samples, as in the original code;
-- ``relative_var_se``: standard error of log(est_var / super_var), a jackknife over the S samples (``log_ratio_se``): one worker's SGD must
-  have M times SuperSGD's variance, and shows it within this error;
+- ``relative_var_se``: standard error of log(est_var / super_var), a jackknife over the S samples (``log_ratio_se``):
+  one worker's SGD must have M times SuperSGD's variance, and shows it within this error;
 - ``grad_bias``: mean over coordinates of |mean est - mean sgd|;
 - ``nb_error``: Psi of the current levels under the CondTruncNormHist mixture of the sampled buckets, and
   ``nb_error_measured``: the same under the measured coordinates themselves (their norm^2-weighted histogram);
-- ``level_gap``: Psi of the levels above that of the best levels, relative, under the law of the last update (0: they are the best);
+- ``level_gap``: Psi of the levels above that of the best levels, relative, under the law of the last update (0: they
+  are the best);
 - ``norm_var``: mean over coordinates of the variance of a worker's normalised coordinate (Fig. 1 of the paper);
-- histograms, shares of one over the same edges: ``stats/coordinates``, the measured normalised coordinates, each weighted by the norm^2
-  of its bucket as in a fit (``nuq.kernels.statistics``), and ``stats/fit``, the law beside them: the one truncated normal of a method that
-  is fitted to one (ALQ-N), else the CondTruncNormHist mixture behind ``nb_error``, with the method's weights.
+- histograms, shares of one over the same edges: ``stats/coordinates``, the measured normalised coordinates, each
+  weighted by the norm^2 of its bucket as in a fit (``nuq.kernels.statistics``), and ``stats/fit``, the law beside them:
+  the one truncated normal of a method that is fitted to one (ALQ-N), else the CondTruncNormHist mixture behind
+  ``nb_error``, with the method's weights.
 
-The original takes the mean from S estimates and the variance from S more; the unbiased sample variance of one set has the
-same expectation at half the cost.
+The original takes the mean from S estimates and the variance from S more; the unbiased sample variance of one set has
+the same expectation at half the cost.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ from nuq.levels.level_sets import stretched
 from nuq.levels.truncated_normals import Distribution
 from nuq.simulation import Workers, non_finite_parameter
 
-# Of a logged histogram: 0, and 8 bins an octave from 2^-12 to 1 on both sides; all of them edges of the statistics' finer bins.
+# Of a logged histogram: 0, and 8 bins an octave from 2^-12 to 1 on both sides; all of them edges of the statistics'
+# finer bins.
 _HALF = np.append((2.0 ** np.arange(-12, 0)[:, None] * (1 + np.arange(8) / 8)).ravel(), 1.0)
 HISTOGRAM_EDGES = np.concatenate([-_HALF[::-1], [0.0], _HALF])
 
@@ -75,7 +78,9 @@ class Moments:
         }
 
 
-SPREAD_COORDINATES = 2**19  # that ``Rows`` keeps of every sample, 2 MB; of a longer gradient the error is rather too large than too small
+SPREAD_COORDINATES = (
+    2**19
+)  # that ``Rows`` keeps of every sample, 2 MB; of a longer gradient the error is rather too large than too small
 
 
 class Rows:
@@ -107,9 +112,11 @@ class Rows:
 
 
 def log_ratio_se(numerator: Rows, denominator: Rows) -> float:
-    """Jackknife standard error of the log of a ratio of two variances over the same groups of samples; nan for fewer than 3 groups.
+    """Jackknife standard error of the log of a ratio of two variances over the same groups of samples; nan for fewer
+    than 3 groups.
 
-    Efron and Stein, "The jackknife estimate of variance" (1981): (S - 1)/S sum (x_(s) - mean x_(.))^2, x_(s) the log ratio without group s.
+    Efron and Stein, "The jackknife estimate of variance" (1981): (S - 1)/S sum (x_(s) - mean x_(.))^2, x_(s) the log
+    ratio without group s.
     """
     if denominator.num_groups < 3:
         return math.nan
@@ -121,7 +128,9 @@ def log_ratio_se(numerator: Rows, denominator: Rows) -> float:
 
 
 class Measured(NamedTuple):
-    """scalars: the tags above and those of the levels; histograms: tag -> float64[len(HISTOGRAM_EDGES) - 1], empty without a fit."""
+    """scalars: the tags above and those of the levels; histograms: tag -> float64[len(HISTOGRAM_EDGES) - 1], empty
+    without a fit.
+    """
 
     scalars: dict[str, float]
     histograms: dict[str, np.ndarray]
@@ -138,9 +147,14 @@ def measure(workers: Workers, samples: Iterable[list[list[Tensor]]], seed: int, 
     for number, gradients in enumerate(samples):
         for worker, gradient in enumerate(gradients):
             if (bad := non_finite_parameter(gradient)) is not None:
-                raise NonFiniteError(f"the gradient of {list(workers.parameters)[bad]!r} on worker {worker} is not finite")
+                raise NonFiniteError(
+                    f"the gradient of {list(workers.parameters)[bad]!r} on worker {worker} is not finite"
+                )
         flat = [torch.cat([part.reshape(-1) for part in gradient]) for gradient in gradients]
-        payloads = [workers.encode(gradient, Key(seed, step, worker, f"measure/{number}")) for worker, gradient in enumerate(gradients)]
+        payloads = [
+            workers.encode(gradient, Key(seed, step, worker, f"measure/{number}"))
+            for worker, gradient in enumerate(gradients)
+        ]
         for group in [payloads] if workers.num_workers > 1 else [[payload] for payload in payloads]:
             est.add(estimate := workers.average(group))
             est_rows.add(estimate, number)
@@ -167,7 +181,9 @@ def measure(workers: Workers, samples: Iterable[list[list[Tensor]]], seed: int, 
             levels = stretched(quantizer.levels, 1 / reach)
             mixture = statistics.fit("mixture", reach=reach)
             values["nb_error"] = reach**2 * update_rules.expected_variance(levels, mixture)
-            values["nb_error_measured"] = reach**2 * update_rules.expected_variance(levels, statistics.fit("histogram", reach=reach))
+            values["nb_error_measured"] = reach**2 * update_rules.expected_variance(
+                levels, statistics.fit("histogram", reach=reach)
+            )
             values |= {"stats/mean": statistics.mean, "stats/sigma": statistics.sigma}
             values["norm_var"] = normalized.scalars("norm")["norm_var"]
             histograms = {

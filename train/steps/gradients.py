@@ -1,7 +1,8 @@
 """What a worker computes: the loss of one minibatch and its gradient, one tensor per parameter.
 
-The workers of a process take turns.  ``torch.func.vmap`` over them instead was measured and is not here: on a CPU it took 1.04 to 1.6 times
-the loop's time for logistic regression, MLPs, LeNet and a small CNN, with 4 and 16 workers, and its bits are others.
+The workers of a process take turns.  ``torch.func.vmap`` over them instead was measured and is not here: on a CPU it
+took 1.04 to 1.6 times the loop's time for logistic regression, MLPs, LeNet and a small CNN, with 4 and 16 workers, and
+its bits are others.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Gradients:
-    """The model and its passes over minibatches of ``dataset``; every worker's pass starts from the same batch-norm buffers.
+    """The model and its passes over minibatches of ``dataset``; every worker's pass starts from the same batch-norm
+    buffers.
 
-    scale: of the loss, with ``compute.precision=fp16`` alone.  ValueError where this device cannot do what ``compute`` asks for.
+    scale: of the loss, with ``compute.precision=fp16`` alone.  ValueError where this device cannot do what ``compute``
+    asks for.
     """
 
     def __init__(self, config: dict[str, Any], dataset: DataSet, device: torch.device) -> None:
@@ -48,7 +51,9 @@ class Gradients:
         self.model.to(device)
         if compute["channels_last"]:  # 1.1 to 1.2 times as fast as the default order on CPU (ResNet-8 and -32)
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._arranged = channels_last if compute["channels_last"] else torch.Tensor.contiguous  # augmented images come channels-last
+        self._arranged = (
+            channels_last if compute["channels_last"] else torch.Tensor.contiguous
+        )  # augmented images come channels-last
         self.parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         self._leaves, self._buffers = list(self.parameters.values()), list(self.model.buffers())
         self._sizes, self._shapes = [p.numel() for p in self._leaves], [p.shape for p in self._leaves]
@@ -58,7 +63,9 @@ class Gradients:
         self._autocast = functools.partial(torch.autocast, device.type, dtype) if dtype else contextlib.nullcontext
         self._pass: Pass = self._computed
         self._records = bool(compute["cuda_graphs"])
-        self.begins: Callable[[int, int, str], object] = lambda step, worker, purpose: None  # called before each worker's passes
+        self.begins: Callable[[int, int, str], object] = lambda step, worker, purpose: (
+            None
+        )  # called before each worker's passes
 
     # --- one worker ---
 
@@ -71,7 +78,8 @@ class Gradients:
         return self._arranged(x), y
 
     def one(self, worker: int, step: int, order: Order, purpose: str) -> tuple[Gradient, Tensor]:
-        """One worker's gradient and its loss (0-d): the means of its minibatches', where ``compute.accumulate`` has several.
+        """One worker's gradient and its loss (0-d): the means of its minibatches', where ``compute.accumulate`` has
+        several.
 
         The gradient's tensors lie one after another in memory: once for all who take it as one vector.
         """
@@ -92,12 +100,17 @@ class Gradients:
         return [part.view(shape) for part, shape in zip(flat.split(self._sizes), self._shapes, strict=True)]
 
     def _of_minibatch(self, indices: Tensor, worker: int, step: int, purpose: str) -> tuple[Tensor, Tensor]:
-        """The flat gradient and the loss.  Only a training step may overflow: else the loss is scaled down until all is finite."""
+        """The flat gradient and the loss.
+
+        Only a training step may overflow: else the loss is scaled down until all is finite.
+        """
         x, y = self._batch(indices, worker, step, purpose)
         scale = self.scale.value if self.scale else 1.0
         while True:
             with _seeded(seed_of(self.config["seed"], step, worker, f"{purpose}/dropout"), self.device):
-                flat, loss = self._passed(x, y, torch.tensor(scale, device=self.device) if self.scale or self._records else _ONE)
+                flat, loss = self._passed(
+                    x, y, torch.tensor(scale, device=self.device) if self.scale or self._records else _ONE
+                )
             flat = unscaled(flat, scale)
             if scale <= 1 or purpose.startswith("train") or surely_finite([flat]):
                 return flat, loss
@@ -122,8 +135,12 @@ class Gradients:
 
     # --- several ---
 
-    def of_workers(self, workers: Iterable[int], step: int, order: Order, purpose: str) -> tuple[dict[int, Gradient], dict[int, float]]:
-        """Gradients and losses of ``workers``; the batch-norm buffers end as worker 0's (if it is among them) or as they were."""
+    def of_workers(
+        self, workers: Iterable[int], step: int, order: Order, purpose: str
+    ) -> tuple[dict[int, Gradient], dict[int, float]]:
+        """Gradients and losses of ``workers``; the batch-norm buffers end as worker 0's (if it is among them) or as
+        they were.
+        """
         workers = list(workers)
         alone = workers == [0]
         turns = [(at, worker) for at in (step, step + 1) for worker in workers]
@@ -140,7 +157,9 @@ class Gradients:
                 kept = self._copies()
         if not alone:
             self._restore(kept)
-        return gradients, dict(zip(workers, torch.stack(losses).tolist() if losses else [], strict=True))  # waits for a GPU once
+        return gradients, dict(
+            zip(workers, torch.stack(losses).tolist() if losses else [], strict=True)
+        )  # waits for a GPU once
 
     def _read_ahead(self, turns: Iterable[tuple[int, int]], order: Order) -> None:
         """Tell a data set that reads files which minibatches come: of (step, worker), in turn."""
@@ -152,7 +171,9 @@ class Gradients:
                     purpose = f"train/{number}" if number else "train"
                     self._reads_ahead.expect(indices, generator(self.config["seed"], step, worker, purpose))
 
-    def samples(self, workers: Iterable[int], step: int, order: Order, count: int, purpose: str) -> Iterator[dict[int, Gradient]]:
+    def samples(
+        self, workers: Iterable[int], step: int, order: Order, count: int, purpose: str
+    ) -> Iterator[dict[int, Gradient]]:
         """``count`` extra gradients of every one of ``workers`` at the present parameters; batch-norm buffers stay."""
         before = self._copies()
         for number in range(count):
@@ -179,7 +200,9 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
     """
     generators = [torch.default_generator]
     if device.type == "cuda":
-        generators.append(torch.cuda.default_generators[device.index if device.index is not None else torch.cuda.current_device()])
+        generators.append(
+            torch.cuda.default_generators[device.index if device.index is not None else torch.cuda.current_device()]
+        )
     states = [each.get_state() for each in generators]
     try:
         for each in generators:
@@ -192,14 +215,23 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 def _check_device(compute: dict[str, Any], device: torch.device) -> None:
     if compute["cuda_graphs"] and device.type != "cuda":
-        raise ValueError("compute.cuda_graphs=True: records the kernels of a CUDA device, and this run is on the CPU; legal here: false")
+        raise ValueError(
+            "compute.cuda_graphs=True: records the kernels of a CUDA device, and this run is on the CPU; legal here: "
+            "false"
+        )
     if not compute["compile"]:
         return
     if device.type == "cuda":
         if importlib.util.find_spec("triton") is None:
-            raise ValueError("compute.compile=True: torch.compile writes Triton kernels, and Triton is not installed; legal here: false")
+            raise ValueError(
+                "compute.compile=True: torch.compile writes Triton kernels, and Triton is not installed; legal here: "
+                "false"
+            )
     elif not any(map(shutil.which, filter(None, (os.environ.get("CXX"), "g++", "clang++")))):
-        raise ValueError("compute.compile=True: torch.compile needs a C++ compiler (g++, clang++ or $CXX), none is here; legal here: false")
+        raise ValueError(
+            "compute.compile=True: torch.compile needs a C++ compiler (g++, clang++ or $CXX), none is here; legal "
+            "here: false"
+        )
 
 
 def channels_last(x: Tensor) -> Tensor:
@@ -211,7 +243,8 @@ def channels_last(x: Tensor) -> Tensor:
 def evaluate(
     model: nn.Module, dataset: DataSet, split: str, batch_size: int, between: Callable[[], object] = lambda: None
 ) -> dict[str, float]:
-    """``V`` (test) or ``T`` (training) scalars over the whole split, without augmentation; ``between`` is called after each batch.
+    """``V`` (test) or ``T`` (training) scalars over the whole split, without augmentation; ``between`` is called after
+    each batch.
 
     In float32, whatever the precision of training.
     """

@@ -1,9 +1,10 @@
 """The factor on the loss that keeps gradients within the range of float16 (``compute.precision=fp16``).
 
-Micikevicius et al., "Mixed precision training" (ICLR 2018), Section 3.2: the loss is multiplied by a power of two before the backward pass,
-the gradient divided by it after, which is exact.  Where a gradient overflows, on any worker, no worker's is used: the step is skipped and
-the factor halved; after ``GROW_AFTER`` steps without that it doubles.  Difference from torch's GradScaler: the gradients of the workers
-are exchanged unscaled, and a gradient that is not finite at a factor of 1 ends the run instead of being skipped for ever.
+Micikevicius et al., "Mixed precision training" (ICLR 2018), Section 3.2: the loss is multiplied by a power of two
+before the backward pass, the gradient divided by it after, which is exact.  Where a gradient overflows, on any worker,
+no worker's is used: the step is skipped and the factor halved; after ``GROW_AFTER`` steps without that it doubles.
+Difference from torch's GradScaler: the gradients of the workers are exchanged unscaled, and a gradient that is not
+finite at a factor of 1 ends the run instead of being skipped for ever.
 """
 
 from __future__ import annotations

@@ -26,16 +26,23 @@ PART = 2**20  # coordinates
 def build(config: dict[str, Any], named: Mapping[str, nn.Parameter], model: nn.Module) -> torch.optim.Optimizer:
     """The optimizer of ``config["optim"]`` for ``model``'s parameters ``named``; its rate is set anew at every step.
 
-    Groups of parameters: of one kind each, those whose momentum acts in the workers first, and in turn those that decay first.
+    Groups of parameters: of one kind each, those whose momentum acts in the workers first, and in turn those that decay
+    first.
     """
     values, parameters = config["optim"], list(named.values())
     in_workers = sections.momentum_in_workers_of(config, named)
     spared = set() if values["decay_norms"] else {id(p) for p in without_decay(model)}
     kinds = [(here, id(p) not in spared) for p, here in zip(parameters, in_workers, strict=True)]
-    groups = {kind: [p for p, its in zip(parameters, kinds, strict=True) if its == kind] for kind in sorted(set(kinds), reverse=True)}
+    groups = {
+        kind: [p for p, its in zip(parameters, kinds, strict=True) if its == kind]
+        for kind in sorted(set(kinds), reverse=True)
+    }
     if any(in_workers):
         # a group's "decays" is absent where it is true, as from checkpoints that are older than it
-        listed = [{"params": of, "in_workers": here} | ({} if decays else {"decays": False}) for (here, decays), of in groups.items()]
+        listed = [
+            {"params": of, "in_workers": here} | ({} if decays else {"decays": False})
+            for (here, decays), of in groups.items()
+        ]
         return DecaySGD(listed, values["lr"], values["momentum"], values["nesterov"], values["weight_decay"])
     listed = [{"params": of, "weight_decay": values["weight_decay"] * decays} for (_, decays), of in groups.items()]
     if values["name"] == "sgd":
@@ -54,29 +61,37 @@ def outline(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 
 
 def restore(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
-    """What it remembered of each parameter; what groups are set to is this run's own.  ValueError where they are of other parameters."""
+    """What it remembered of each parameter; what groups are set to is this run's own.
+
+    ValueError where they are of other parameters.
+    """
     groups = optimizer.state_dict()["param_groups"]
     if [group["params"] for group in saved["param_groups"]] != [group["params"] for group in groups]:
         raise ValueError("its optimizer's groups are of other parameters")
-    if any("step" in of and not float(of["step"]) >= 0 for of in saved["state"].values()):  # it divides by 1 - beta^(step + 1)
+    if any(
+        "step" in of and not float(of["step"]) >= 0 for of in saved["state"].values()
+    ):  # it divides by 1 - beta^(step + 1)
         raise ValueError("its optimizer has taken a number of steps below 0")
     optimizer.load_state_dict({**saved, "param_groups": groups})
 
 
 def without_decay(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters that ``optim.decay_norms=false`` leaves out: all of a module of ``NORMS``, and all that are called a bias.
+    """The parameters that ``optim.decay_norms=false`` leaves out: all of a module of ``NORMS``, and all that are called
+    a bias.
 
-    By the kind of module, not by dimension: a gain of a hand-made layer decays, as do embeddings and matrices of one row.
+    By the kind of module, not by dimension: a gain of a hand-made layer decays, as do embeddings and matrices of one
+    row.
     """
     found = [(module, name, p) for module in model.modules() for name, p in module.named_parameters(recurse=False)]
     return [p for module, name, p in found if isinstance(module, NORMS) or "bias" in name]
 
 
 def clipped(values: Mapping[str, Any], mean: Tensor) -> Tensor:
-    """The step's mean gradient, one flat vector, after ``clip_value`` and then ``clip_norm`` of ``config["optim"]``; itself without them.
+    """The step's mean gradient, one flat vector, after ``clip_value`` and then ``clip_norm`` of ``config["optim"]``;
+    itself without them.
 
-    g min(1, clip_norm / |g|), g of coordinates between -clip_value and clip_value: Pascanu et al., "On the difficulty of training recurrent
-    neural networks" (2013), Section 3.2.  What is cut off is lost: no worker's memory sees it.
+    g min(1, clip_norm / |g|), g of coordinates between -clip_value and clip_value: Pascanu et al., "On the difficulty
+    of training recurrent neural networks" (2013), Section 3.2.  What is cut off is lost: no worker's memory sees it.
     """
     if values["clip_value"]:
         mean = mean.clamp(-values["clip_value"], values["clip_value"])
@@ -87,15 +102,20 @@ def clipped(values: Mapping[str, Any], mean: Tensor) -> Tensor:
 
 
 def _norm(vector: Tensor) -> Tensor:
-    """The L2 norm, 0-d, in float64: float32's is .4 % short at 50 million coordinates on a CPU, or infinite.  In parts, to save memory."""
-    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(part, dtype=torch.float64) for part in vector.split(PART)]))
+    """The L2 norm, 0-d, in float64: float32's is .4 % short at 50 million coordinates on a CPU, or infinite.
+
+    In parts, to save memory.
+    """
+    return torch.linalg.vector_norm(
+        torch.stack([torch.linalg.vector_norm(part, dtype=torch.float64) for part in vector.split(PART)])
+    )
 
 
 def learning_rate(config: dict[str, Any], step: int) -> float:
     """The rate of the step after ``step`` finished steps; a drop listed at 40000 holds from step 40000 on.
 
-    optim.scale_lr: Goyal et al. (2017), Section 2.1, has the linear rule; the root keeps the variance of a step instead.  A step averages
-    over all workers, or over the ``num_aggregate`` that a server waits for.
+    optim.scale_lr: Goyal et al. (2017), Section 2.1, has the linear rule; the root keeps the variance of a step
+    instead.  A step averages over all workers, or over the ``num_aggregate`` that a server waits for.
     """
     averaged = config["exchange"]["num_aggregate"] or config["workers"]
     scale = {"none": 1.0, "linear": averaged, "sqrt": math.sqrt(averaged)}[config["optim"]["scale_lr"]]
@@ -105,13 +125,14 @@ def learning_rate(config: dict[str, Any], step: int) -> float:
 def _share(schedule: Mapping[str, Any], step: int, steps: int) -> float:
     """What the schedule multiplies the rate by after ``step`` of ``steps`` steps, exact at every corner.
 
-    warm-up: f + (1 - f) step / warmup_steps below warmup_steps, with f = warmup_factor: Goyal et al., "Accurate, large minibatch SGD"
-    (2017), Section 2.2, whose f is 1 / workers.  Steps' drops count in it too; exponential and cosine start at its end.
-    exponential: factor^(t / period), t the steps since the warm-up.
-    cosine: (1 + cos(pi t)) / 2 with t from 0 at the end of the warm-up to 1 after the last step: Loshchilov, Hutter, "SGDR" (2017), as DGC
-    uses it. The last step's share is therefore just above 0. A run that is no longer than its warm-up ends in it.
-    piecewise_linear: straight lines between the corners, and level outside of them. ResNet-9's first step has the rate 0 of its first
-    corner and its last one a rate just above 0; its author's code reads the line one step later, so there it is the other way round.
+    warm-up: f + (1 - f) step / warmup_steps below warmup_steps, with f = warmup_factor: Goyal et al., "Accurate, large
+    minibatch SGD" (2017), Section 2.2, whose f is 1 / workers.  Steps' drops count in it too; exponential and cosine
+    start at its end.  exponential: factor^(t / period), t the steps since the warm-up.  cosine: (1 + cos(pi t)) / 2
+    with t from 0 at the end of the warm-up to 1 after the last step: Loshchilov, Hutter, "SGDR" (2017), as DGC uses it.
+    The last step's share is therefore just above 0. A run that is no longer than its warm-up ends in it.
+    piecewise_linear: straight lines between the corners, and level outside of them. ResNet-9's first step has the rate
+    0 of its first corner and its last one a rate just above 0; its author's code reads the line one step later, so
+    there it is the other way round.
     """
     if schedule["name"] == "piecewise_linear":
         return _on_lines(schedule["at"], schedule["factors"], step)
@@ -131,7 +152,9 @@ def _share(schedule: Mapping[str, Any], step: int, steps: int) -> float:
 
 
 def _on_lines(at: Sequence[int], factors: Sequence[float], step: int) -> float:
-    """The height at ``step`` of straight lines through the points (at, factors), level before the first and after the last."""
+    """The height at ``step`` of straight lines through the points (at, factors), level before the first and after the
+    last.
+    """
     corner = bisect.bisect_right(at, step)  # the first corner beyond
     if corner in (0, len(at)):
         return factors[max(corner - 1, 0)]
@@ -140,14 +163,17 @@ def _on_lines(at: Sequence[int], factors: Sequence[float], step: int) -> float:
 
 
 class DecaySGD(torch.optim.SGD):
-    """SGD on gradients that bring their own momentum (DGC, Section 3.1): only the weight decay has a momentum buffer here.
+    """SGD on gradients that bring their own momentum (DGC, Section 3.1): only the weight decay has a momentum buffer
+    here.
 
-    b = m b + decay * w, then w -= lr (g + b); with Nesterov's w -= lr (g + decay * w + m b).  Without compression that is torch's SGD with
-    momentum, of which it takes the decay's share.  Groups of parameters with ``in_workers=False`` have gradients without momentum, and
-    torch's SGD; those with ``decays=False`` have no decay.
+    b = m b + decay * w, then w -= lr (g + b); with Nesterov's w -= lr (g + decay * w + m b).  Without compression that
+    is torch's SGD with momentum, of which it takes the decay's share.  Groups of parameters with ``in_workers=False``
+    have gradients without momentum, and torch's SGD; those with ``decays=False`` have no decay.
     """
 
-    def __init__(self, parameters: Iterable[Any], lr: float, momentum: float, nesterov: bool, weight_decay: float) -> None:
+    def __init__(
+        self, parameters: Iterable[Any], lr: float, momentum: float, nesterov: bool, weight_decay: float
+    ) -> None:
         super().__init__(parameters, lr=lr)
         self.momentum, self.nesterov, self.decay = momentum, nesterov, weight_decay
 

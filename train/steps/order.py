@@ -1,8 +1,8 @@
 """Which samples a worker sees at which step: a function of the seed, without state.
 
-Every epoch is one permutation of the training set; step by step its next ``workers * batch_size`` samples (times ``compute.accumulate``)
-are dealt to the workers in blocks, so that no two workers see the same sample in an epoch.  What is left of a permutation when it no
-longer fills a step is dropped.
+Every epoch is one permutation of the training set; step by step its next ``workers * batch_size`` samples (times
+``compute.accumulate``) are dealt to the workers in blocks, so that no two workers see the same sample in an epoch.
+What is left of a permutation when it no longer fills a step is dropped.
 """
 
 from __future__ import annotations
@@ -28,9 +28,13 @@ def generator(seed: int, step: int, worker: int, purpose: str) -> torch.Generato
 
 
 class Order:
-    """``purpose`` separates training from the extra minibatches of a measurement.  accumulate: minibatches per worker and step."""
+    """``purpose`` separates training from the extra minibatches of a measurement.  accumulate: minibatches per worker
+    and step.
+    """
 
-    def __init__(self, num_train: int, batch_size: int, workers: int, seed: int, purpose: str = "train", accumulate: int = 1) -> None:
+    def __init__(
+        self, num_train: int, batch_size: int, workers: int, seed: int, purpose: str = "train", accumulate: int = 1
+    ) -> None:
         of_worker = batch_size * accumulate
         self.steps_per_epoch = num_train // (of_worker * workers)
         if self.steps_per_epoch == 0:

@@ -1,4 +1,6 @@
-"""Quantized training of one run: ``nuq.CompressedTraining`` as the section ``tensors`` sets it, and what of it is logged."""
+"""Quantized training of one run: ``nuq.CompressedTraining`` as the section ``tensors`` sets it, and what of it is
+logged.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,12 @@ from train.steps.gradients import Gradient
 NOT_ALONE = ("weights", "moments")  # are the optimizer's
 
 
-def attached(config: Mapping[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer | None) -> CompressedTraining | None:
-    """What the section asks for, attached; None where it asks for nothing.  optimizer: None where the model is only evaluated."""
+def attached(
+    config: Mapping[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer | None
+) -> CompressedTraining | None:
+    """What the section asks for, attached; None where it asks for nothing.  optimizer: None where the model is only
+    evaluated.
+    """
     values = config["tensors"]
     formats = formats_of(values)
     if optimizer is None:
@@ -41,7 +47,9 @@ def at(tensors: CompressedTraining | None, step: int, worker: int, purpose: str)
 
 
 def of_worker(tensors: CompressedTraining, step: int, worker: int, purpose: str) -> None:
-    """The same for a worker's passes, of which the first worker's in training count: its rank keeps the log, however workers are dealt."""
+    """The same for a worker's passes, of which the first worker's in training count: its rank keeps the log, however
+    workers are dealt.
+    """
     tensors.at(step, worker, purpose)
     tensors.counted = worker == 0 and purpose == "train"
 
@@ -64,7 +72,9 @@ def see_gradients(tensors: CompressedTraining | None, gradients: Mapping[int, Gr
 
 
 def scalars(tensors: CompressedTraining | None, result: Exchanged) -> dict[str, float]:
-    """``compression_ratio`` and its tags for the last step, of which ``result`` is the exchange: the gradients' part."""
+    """``compression_ratio`` and its tags for the last step, of which ``result`` is the exchange:
+    the gradients' part.
+    """
     if tensors is None:
         return {}
     counts: dict[str, Bytes] = dict(tensors.counts.last)
@@ -74,7 +84,8 @@ def scalars(tensors: CompressedTraining | None, result: Exchanged) -> dict[str, 
 
 @contextlib.contextmanager
 def laws_logged(tensors: CompressedTraining | None, config: Mapping[str, Any], step: int, log: Log) -> Iterator[None]:
-    """Around a training step: where one is due, logs a histogram of z = (x - mean) / std for each kind of tensor, as ``tensors/<kind>``.
+    """Around a training step: where one is due, logs a histogram of z = (x - mean) / std for each kind of tensor, as
+    ``tensors/<kind>``.
 
     Beside them the tensors' own means and stds, averaged, as ``tensors/<kind>_mean`` and ``_std``.
     """

@@ -22,7 +22,9 @@ from train.steps.update import not_finite
 ATTEND_S = 1.0  # between two words of the processes while one of them works alone
 
 
-def run(trainer: Trainer, run_dir: Path, status: Status, log: Log, stop_requested: Callable[[], bool] = lambda: False) -> None:
+def run(
+    trainer: Trainer, run_dir: Path, status: Status, log: Log, stop_requested: Callable[[], bool] = lambda: False
+) -> None:
     """From the last checkpoint to the last step.  Preempted after a saved stop; NonFiniteError where it diverges."""
     trainer.stop_requested, trainer.progress = stop_requested, status.progress
     _Attempt(trainer, run_dir, status, log).go()
@@ -65,7 +67,9 @@ class _Attempt:
     def _begin(self) -> bool:
         """Where the last attempt left off; whether any process was asked to stop meanwhile."""
         trainer = self.trainer
-        found = checkpoint.restore(self.run_dir, run_identity.identity(self.config), trainer.device, trainer.fp32_workers.transport)
+        found = checkpoint.restore(
+            self.run_dir, run_identity.identity(self.config), trainer.device, trainer.fp32_workers.transport
+        )
         if found is not None:
             try:
                 trainer.load_state_dict(found.state)
@@ -116,7 +120,9 @@ class _Attempt:
             self.log.scalars(trainer.step, scalars)
             self.status.tell(scalars)
             self._forget_times()
-        return result.stop or (trainer.fp32_workers.transport.world == 1 and trainer.stop_requested())  # who is alone asks nobody
+        return result.stop or (
+            trainer.fp32_workers.transport.world == 1 and trainer.stop_requested()
+        )  # who is alone asks nobody
 
     def _forget_times(self) -> None:
         self._seconds, self._steps, self._spent = 0.0, 0, self.account.seconds.copy()
@@ -134,11 +140,16 @@ class _Attempt:
             **quantized_training.scalars(trainer.tensors, result),
             "time/step_s": self._seconds / self._steps,
             "time/update_s": trainer.totals.update_s,
-            **{f"time/{what}_s": (total - self._spent[what]) / self._steps for what, total in self.account.seconds.items()},
+            **{
+                f"time/{what}_s": (total - self._spent[what]) / self._steps
+                for what, total in self.account.seconds.items()
+            },
         }
 
     def _traffic(self, result: Exchanged) -> dict[str, float]:
-        """What was encoded, the same in every split; where there are several processes, also what the first one sent, headers included."""
+        """What was encoded, the same in every split; where there are several processes, also what the first one sent,
+        headers included.
+        """
         totals = self.trainer.totals
         values: dict[str, float] = {"comm/bits_per_coordinate": result.bits_per_coordinate, "comm/bytes": totals.bytes}
         if result.means_bytes:
@@ -158,7 +169,10 @@ class _Attempt:
                 self.log.histogram(step, tag, estimator.HISTOGRAM_EDGES, masses)
 
     def _log_evaluation(self) -> dict[str, float]:
-        """The values, on rank 0, which works alone and has a word with the others every ATTEND_S; empty on the others."""
+        """The values, on rank 0, which works alone and has a word with the others every ATTEND_S.
+
+        Empty on the others.
+        """
         trainer = self.trainer
         trainer.sync_buffers()
         if trainer.rank:
@@ -173,7 +187,9 @@ class _Attempt:
                 trainer.attend()
                 attended = time.monotonic()
 
-        values = trainer.evaluate("test", between) | (trainer.evaluate("train", between) if self.config["eval_train"] else {})
+        values = trainer.evaluate("test", between) | (
+            trainer.evaluate("train", between) if self.config["eval_train"] else {}
+        )
         trainer.attend(more=False)
         if not math.isfinite(values["Vloss"]):
             raise NonFiniteError(not_finite(trainer.step, values["Vloss"], trainer.model))

@@ -1,4 +1,6 @@
-"""What a run is made of: the hosted workers' gradients, the exchange, the optimizer's step, measurements and the state that is saved."""
+"""What a run is made of: the hosted workers' gradients, the exchange, the optimizer's step, measurements and the state
+that is saved.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +50,17 @@ class Totals:
 
 
 class Trainer:
-    """config: the full configuration; group: None for a single process; dataset: in place of the configured one (dry runs)."""
+    """config: the full configuration; group: None for a single process; dataset: in place of the configured one (dry
+    runs).
+    """
 
     def __init__(
-        self, config: dict[str, Any], *, device: torch.device, group: dist.ProcessGroup | None = None, dataset: DataSet | None = None
+        self,
+        config: dict[str, Any],
+        *,
+        device: torch.device,
+        group: dist.ProcessGroup | None = None,
+        dataset: DataSet | None = None,
     ) -> None:
         self.config = config
         self.device = device
@@ -66,8 +75,12 @@ class Trainer:
         if self.tensors is not None:
             self.gradients.begins = functools.partial(quantized_training.of_worker, self.tensors)
         self._check_ranks()
-        self.workers = self._workers(config["method"]["name"], sections.named_method(config), sections.named_exchange(config))
-        self.fp32_workers = self._workers("supersgd", None)  # for measurements: all workers' gradients, in full precision
+        self.workers = self._workers(
+            config["method"]["name"], sections.named_method(config), sections.named_exchange(config)
+        )
+        self.fp32_workers = self._workers(
+            "supersgd", None
+        )  # for measurements: all workers' gradients, in full precision
         self.trains_on_method = config["trajectory"] == "method"
         self.trained = self.workers if self.trains_on_method else self._workers("sgd", None)
         self.order = self._order(self.trained.num_workers, "train")
@@ -96,12 +109,18 @@ class Trainer:
             values, acts = self.config["optim"], sections.momentum_acts_in_workers(self.config)
             own = (values["momentum"], values["nesterov"]) if acts else (0.0, False)
             memory = Memory(sections.named_feedback(self.config), *own)
-        more = {"timeout_s": timeout_s, "memory": memory, "layers": self.config["layers"] if exchange is not None else ()}
+        more = {
+            "timeout_s": timeout_s,
+            "memory": memory,
+            "layers": self.config["layers"] if exchange is not None else (),
+        }
         return Workers(name, settings, workers, shapes, seed, self.device, self.group, exchange, **more)
 
     def _order(self, workers: int, purpose: str) -> Order:
         config = self.config
-        return Order(self.data.num_train, config["batch_size"], workers, config["seed"], purpose, config["compute"]["accumulate"])
+        return Order(
+            self.data.num_train, config["batch_size"], workers, config["seed"], purpose, config["compute"]["accumulate"]
+        )
 
     # --- gradients ---
 
@@ -110,7 +129,9 @@ class Trainer:
         return self.gradients.one(worker, step, order, purpose)
 
     def sync_buffers(self) -> None:
-        """Worker 0's batch-norm buffers on every process (they are read in evaluation only); NonFiniteError, on all, names a bad one."""
+        """Worker 0's batch-norm buffers on every process (they are read in evaluation only); NonFiniteError, on all,
+        names a bad one.
+        """
         for name, buffer in self.model.named_buffers():
             self.fp32_workers.transport.broadcast(buffer, "buffers")
             check_finite(self.step, f"the buffer {name!r}", buffer)
@@ -150,7 +171,10 @@ class Trainer:
     # --- one step ---
 
     def train_step(self, stop: bool = False) -> Exchanged:
-        """One optimizer step.  Its answer says whether any process was asked to ``stop`` (or given it) before the exchange."""
+        """One optimizer step.
+
+        Its answer says whether any process was asked to ``stop`` (or given it) before the exchange.
+        """
         before = self.trained.network_bytes
         self._sample_for_levels()
         quantized_training.begin_step(self.tensors, self.step)
@@ -175,11 +199,15 @@ class Trainer:
         return [one for one in self.workers.learners if one.due(self.step)]
 
     def _is_running(self, level_updater: LevelUpdater) -> bool:
-        """Whether it learns from the training gradients; on the SGD trajectory, where only the first worker has one, none does."""
+        """Whether it learns from the training gradients; on the SGD trajectory, where only the first worker has one,
+        none does.
+        """
         return level_updater.settings.statistics == "running" and self.trains_on_method
 
     def _sample_for_levels(self) -> None:
-        """The extra samples behind the updates of this step, before anything else of it: it may take long, and be interrupted."""
+        """The extra samples behind the updates of this step, before anything else of it: it may take long, and be
+        interrupted.
+        """
         started = time.perf_counter()
         fresh = [one for one in self._due() if not self._is_running(one)]
         try:
@@ -199,16 +227,23 @@ class Trainer:
             return
         started = time.perf_counter()
         if self.loss_scale is not None:  # what overflows is skipped
-            gradients = {worker: gradient for worker, gradient in gradients.items() if non_finite_parameter(gradient) is None}
-        workers.observe(gradients, self.step, [one for one in workers.learners if self._is_running(one) and one.collects(self.step)])
+            gradients = {
+                worker: gradient for worker, gradient in gradients.items() if non_finite_parameter(gradient) is None
+            }
+        workers.observe(
+            gradients, self.step, [one for one in workers.learners if self._is_running(one) and one.collects(self.step)]
+        )
         for one in self._due():
             bad = workers.update_levels([one])
             if bad and not self._is_running(one):  # a running one is the step's own: its exchange names it
-                raise NonFiniteError(f"step {self.step}: the gradient of {bad}, sampled for the level update, is not finite")
+                raise NonFiniteError(
+                    f"step {self.step}: the gradient of {bad}, sampled for the level update, is not finite"
+                )
         self.totals.update_s += time.perf_counter() - started
 
     def begin(self) -> None:
-        """What a run without a checkpoint begins with: the weights of ``model.weights_file``, untrained where that is asked for.
+        """What a run without a checkpoint begins with: the weights of ``model.weights_file``, untrained where that is
+        asked for.
 
         WeightsError for a file that does not fit, or that is another on another rank.
         """
@@ -217,7 +252,9 @@ class Trainer:
         self.untrain()
 
     def _check_weights_file(self) -> None:
-        """WeightsError, on all ranks, where they have read other bytes: nothing later would tell that their parameters differ."""
+        """WeightsError, on all ranks, where they have read other bytes: nothing later would tell that their parameters
+        differ.
+        """
         path, transport = self.config["model"]["weights_file"], self.fp32_workers.transport
         if path and transport.world > 1:
             with open(path, "rb") as file:
@@ -236,7 +273,9 @@ class Trainer:
             noise = generator(self.config["seed"], step, 0, "untrain/noise")
             with torch.no_grad():
                 for parameter, ascent in zip(self.parameters.values(), gradient, strict=True):
-                    parameter += settings["lr"] * ascent + settings["std"] * torch.randn(parameter.shape, generator=noise).to(self.device)
+                    parameter += settings["lr"] * ascent + settings["std"] * torch.randn(
+                        parameter.shape, generator=noise
+                    ).to(self.device)
             self.attend()
 
     # --- measuring, evaluating, saving ---
@@ -245,7 +284,10 @@ class Trainer:
         """The estimator's variance and the levels in use (see ``train.steps.estimator``); every process takes part."""
         started = time.perf_counter()
         count = self.config["measure"]["num_samples"]
-        samples = (self._gather_gradients(gradients) for gradients in self._sampled_gradients(self.measure_order, count, "measure"))
+        samples = (
+            self._gather_gradients(gradients)
+            for gradients in self._sampled_gradients(self.measure_order, count, "measure")
+        )
         try:
             measured = estimator.measure(self.workers, samples, self.config["seed"], self.step)
         except NonFiniteError as error:
@@ -256,12 +298,17 @@ class Trainer:
         return measured
 
     def evaluate(self, split: Split, between: Callable[[], object] = lambda: None) -> dict[str, float]:
-        """``V`` (test) or ``T`` (training) scalars over the whole split, without augmentation; ``between`` is called after each batch."""
+        """``V`` (test) or ``T`` (training) scalars over the whole split, without augmentation; ``between`` is called
+        after each batch.
+        """
         quantized_training.at(self.tensors, self.step, 0, f"evaluate/{split}")
         return evaluate(self.model, self.data, split, self.config["eval_batch_size"], between)
 
     def state_dict(self) -> dict[str, Any]:
-        """The same in every split; every process must call it.  NonFiniteError for what would not be worth going on from."""
+        """The same in every split; every process must call it.
+
+        NonFiniteError for what would not be worth going on from.
+        """
         self.sync_buffers()
         check_state(self.optimizer, self.parameters, self.step)
         return {
@@ -285,13 +332,22 @@ class Trainer:
             "workers": Open(),
             "totals": vars(Totals()),
             **({"loss_scale": vars(self.loss_scale)} if self.loss_scale is not None else {}),
-            **({"tensors": {**self.tensors.state_dict(), "masters": Open(self.parameters)}} if self.tensors is not None else {}),
+            **(
+                {"tensors": {**self.tensors.state_dict(), "masters": Open(self.parameters)}}
+                if self.tensors is not None
+                else {}
+            ),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """CheckpointError where it is of other data; ValueError, or another of ``checkpoint.UNREADABLE``, where it does not fit."""
+        """CheckpointError where it is of other data; ValueError, or another of ``checkpoint.UNREADABLE``, where it does
+        not fit.
+        """
         if words := checkpoint.other_data(state, self.data.name, self.data.fingerprint):
-            way_out = "go on with the files that it began with (data_dir, NUQ_DATA; of data=text: the Python), or choose another run_dir"
+            way_out = (
+                "go on with the files that it began with (data_dir, NUQ_DATA; of data=text: the Python), or "
+                "choose another run_dir"
+            )
             raise checkpoint.CheckpointError(words, way_out)
         checkpoint.check_values(state, self._outline(), self.config["steps"])
         models.restore(self.model, state)

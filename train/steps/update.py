@@ -13,8 +13,16 @@ from nuq.simulation import non_finite_parameter, surely_finite
 from train.steps import optim
 
 
-def update(config: Mapping[str, Any], optimizer: torch.optim.Optimizer, named: Mapping[str, nn.Parameter], mean: Tensor, step: int) -> None:
-    """One step down the mean gradient (one vector, in the parameters' order); NonFiniteError where a parameter is not finite after it."""
+def update(
+    config: Mapping[str, Any],
+    optimizer: torch.optim.Optimizer,
+    named: Mapping[str, nn.Parameter],
+    mean: Tensor,
+    step: int,
+) -> None:
+    """One step down the mean gradient (one vector, in the parameters' order); NonFiniteError where a parameter is not
+    finite after it.
+    """
     parameters = list(named.values())
     pieces = optim.clipped(config["optim"], mean).split([parameter.numel() for parameter in parameters])
     for parameter, piece in zip(parameters, pieces, strict=True):
@@ -29,7 +37,9 @@ def update(config: Mapping[str, Any], optimizer: torch.optim.Optimizer, named: M
 
 
 def check_state(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor], step: int) -> None:
-    """NonFiniteError, with the parameter's name, where the optimizer remembers what is not finite (a mean square may overflow unseen)."""
+    """NonFiniteError, with the parameter's name, where the optimizer remembers what is not finite (a mean square may
+    overflow unseen).
+    """
     for name, parameter in parameters.items():
         for key, value in optimizer.state.get(parameter, {}).items():
             if isinstance(value, Tensor):
@@ -43,7 +53,13 @@ def check_finite(step: int, what: str, tensor: Tensor) -> None:
 
 
 def not_finite(step: int, loss: float, model: nn.Module) -> str:
-    """The sentence on a test loss that is not finite, which names the first of the model's tensors that is not either."""
+    """The sentence on a test loss that is not finite,
+    which names the first of the model's tensors that is not either.
+    """
     bad = next((name for name, value in model.state_dict().items() if not bool(torch.isfinite(value).all())), None)
-    why = f"{bad!r} is not finite" if bad else "the model's parameters and buffers are finite, what it makes of its inputs is not"
+    why = (
+        f"{bad!r} is not finite"
+        if bad
+        else "the model's parameters and buffers are finite, what it makes of its inputs is not"
+    )
     return f"step {step}: the loss on the test set is {loss}: {why}"

@@ -1,7 +1,8 @@
 """Run folders that other systems left: their settings and tags under our names.
 
-``original`` (learning-to-quantize), ``dgc`` and ``smaq`` say what each leaves.  What a folder does not tell is absent.  A method that is
-none of ours keeps its name there (``dgc``, ``smaq``, ``s2fp8``, ``fp32``), as do its own settings; ``system`` says whose run it is.
+``original`` (learning-to-quantize), ``dgc`` and ``smaq`` say what each leaves.  What a folder does not tell is absent.
+A method that is none of ours keeps its name there (``dgc``, ``smaq``, ``s2fp8``, ``fp32``), as do its own settings;
+``system`` says whose run it is.
 """
 
 from __future__ import annotations
@@ -41,9 +42,11 @@ def settings(folder: Path) -> dict[str, Any] | None:
 
 
 def inputs_per_step(of: Mapping[str, Any], steps: np.ndarray) -> int | None:
-    """By what to divide a run's x axis to have steps: 1, or of a DGC run what the log itself shows; None where it shows nothing.
+    """By what to divide a run's x axis to have steps: 1, or of a DGC run what the log itself shows; None where it shows
+    nothing.
 
-    of: the run's settings; steps: int64, the x values of its ``loss``, which DGC logs at every step: multiples of the inputs of one step.
+    of: the run's settings; steps: int64, the x values of its ``loss``, which DGC logs at every step: multiples of the
+    inputs of one step.
     """
     if of.get("system") != dgc.SYSTEM:
         return 1
@@ -53,7 +56,8 @@ def inputs_per_step(of: Mapping[str, Any], steps: np.ndarray) -> int | None:
 def in_our_units(
     of: Mapping[str, Any], tag: str, steps: np.ndarray, values: np.ndarray, inputs: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """steps (int64) and values (float64) of one tag, under our name, of a run with these settings: steps, accuracies in per cent.
+    """steps (int64) and values (float64) of one tag, under our name, of a run with these settings: steps, accuracies in
+    per cent.
 
     inputs: see ``inputs_per_step``; where it is None, a DGC run stays on its axis.
     """

@@ -1,4 +1,5 @@
-"""Runs of Deep Gradient Compression, which tell their settings by the folder's name alone: ``[cifar.resnet20+dgc.wm5].np8``.
+"""Runs of Deep Gradient Compression, which tell their settings by the folder's name alone:
+``[cifar.resnet20+dgc.wm5].np8``.
 
 Their x axis counts inputs seen.
 """
@@ -15,14 +16,20 @@ _NAME = re.compile(r"(?P<configs>.*\b(?P<data>cifar|imagenet)\..*)\.np(?P<worker
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """Configuration files joined by ``.`` and ``+``, in brackets where several share a folder; then a suffix and the processes."""
+    """Configuration files joined by ``.`` and ``+``, in brackets where several share a folder; then a suffix and the
+    processes.
+    """
     found = _NAME.fullmatch(folder.name)
     if not found:
         return {}
     words = re.findall(r"\w+", found["configs"])
     model = words[words.index(found["data"]) + 1 :][:1]
     compressed = "dgc" in words
-    values: dict[str, Any] = {"system": SYSTEM, "method.name": "dgc" if compressed else "supersgd", "data.name": _DATA[found["data"]]}
+    values: dict[str, Any] = {
+        "system": SYSTEM,
+        "method.name": "dgc" if compressed else "supersgd",
+        "data.name": _DATA[found["data"]],
+    }
     values |= {"model.name": model[0] if model else None, "workers": int(found["workers"])}
     if "cosine" in words:
         values["schedule.name"] = "cosine"

@@ -109,7 +109,10 @@ def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _length_and_rates(options: Mapping[str, Any]) -> dict[str, Any]:
-    """steps and schedule: in iterations where niters is given, else in epochs.  One decay epoch means every multiple of it."""
+    """steps and schedule: in iterations where niters is given, else in epochs.
+
+    One decay epoch means every multiple of it.
+    """
     found: dict[str, Any] = {}
     unit = 1
     if not (steps := _whole(options, "niters")):
@@ -125,7 +128,11 @@ def _length_and_rates(options: Mapping[str, Any]) -> dict[str, Any]:
     if len(at) == 1 and at[0]:
         at = list(range(at[0], steps, at[0]))
     at = [step for step in at if step < steps]
-    return found | ({"schedule.name": "step", "schedule.at": tuple(at), "schedule.factor": options.get("lr_decay_rate")} if at else {})
+    return found | (
+        {"schedule.name": "step", "schedule.at": tuple(at), "schedule.factor": options.get("lr_decay_rate")}
+        if at
+        else {}
+    )
 
 
 def _whole(options: Mapping[str, Any], name: str) -> int:

@@ -1,4 +1,6 @@
-"""Runs of Smart Quantization: Lightning's ``hparams.yaml`` (of older versions ``meta_tags.csv``) beside the event files."""
+"""Runs of Smart Quantization: Lightning's ``hparams.yaml`` (of older versions ``meta_tags.csv``) beside the event
+files.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def read(folder: Path) -> dict[str, Any]:
                 options = parse(read_bytes(place / name).decode(errors="replace"))
             except (OSError, ValueError):
                 continue
-            if isinstance(options, dict) and isinstance(items := options.get("dictitems"), dict):  # a dict of a class of its own
+            if isinstance(options, dict) and isinstance(
+                items := options.get("dictitems"), dict
+            ):  # a dict of a class of its own
                 options = items
             if isinstance(options, dict) and ("compression_cls" in options or "compress" in options):
                 return {"system": SYSTEM, **_settings(options)}
@@ -55,7 +59,9 @@ def _csv(text: str) -> dict[str, Any]:
 
 
 def _word(value: Any, choices: tuple[str, ...] = ()) -> str:
-    """The last part of a class's or choice's name, in small letters; of a choice kept by its number, the name of that number."""
+    """The last part of a class's or choice's name, in small letters; of a choice kept by its number, the name of that
+    number.
+    """
     if isinstance(value, list | tuple) and len(value) == 1:
         value = value[0]
     if isinstance(value, int) and not isinstance(value, bool):
@@ -95,4 +101,6 @@ def _method(options: Mapping[str, Any]) -> str | None:
     if options.get("compress") is False:
         return "fp32"
     name = _word(options.get("compression_cls", options.get("compress")), _FORMATS)
-    return {"smartfp": "smaq", "smart": "smaq", "smartcompress": "smaq", "nocompression": "fp32"}.get(name, name) or None
+    return {"smartfp": "smaq", "smart": "smaq", "smartcompress": "smaq", "nocompression": "fp32"}.get(
+        name, name
+    ) or None

@@ -30,7 +30,8 @@ class _Loader(_BASE):
 def plain_yaml(text: str) -> Any:
     """YAML that may hold Python objects, as Lightning writes it; ValueError for what is no YAML.
 
-    A class or function becomes its dotted name, an object its attributes, a call (how enumerations are kept) its arguments.
+    A class or function becomes its dotted name, an object its attributes, a call (how enumerations are kept) its
+    arguments.
     """
     check_yaml(text)
     try:

@@ -39,9 +39,9 @@ class Share:
 class Machine:
     """The cores and GPUs of this machine, and who holds them.
 
-    A run takes a core for each thread of each of its ranks, and the GPUs that its sweep asks for (one per rank where it says
-    nothing), but never more than there are: what is too large for the machine has it to itself.  With ``slots`` given, so many
-    runs share the machine whatever they ask for; ValueError for fewer than one.
+    A run takes a core for each thread of each of its ranks, and the GPUs that its sweep asks for (one per rank where it
+    says nothing), but never more than there are: what is too large for the machine has it to itself.  With ``slots``
+    given, so many runs share the machine whatever they ask for; ValueError for fewer than one.
     """
 
     def __init__(self, slots: int | None = None, cores: int | None = None, gpus: Sequence[str] | None = None) -> None:

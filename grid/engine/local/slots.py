@@ -53,9 +53,12 @@ class _Child:
 
 
 def run_all(runs: Sequence[Run], slots: int | None, display: Display, busy: Mapping[str, str] | None = None) -> Outcome:
-    """Run what is missing, as many at a time as the machine has room for.  SIGINT and SIGTERM stop every child before this returns.
+    """Run what is missing, as many at a time as the machine has room for.
 
-    ``slots`` overrules the machine's size (ValueError below 1).  ``busy`` are runs that are not to be started (run folder -> why not).
+    SIGINT and SIGTERM stop every child before this returns.
+
+    ``slots`` overrules the machine's size (ValueError below 1).  ``busy`` are runs that are not to be started (run
+    folder -> why not).
 
     Another runner may work on the same sweep, so the state of a run is read again just before it is started.  Where two
     runs have ended for bad settings or data, and none is done, no further one is started.
@@ -105,7 +108,10 @@ def run_all(runs: Sequence[Run], slots: int | None, display: Display, busy: Mapp
         finally:
             outcome.stopped = stopping() > 0
             if children:
-                display.note(f"stopping {len(children)} run{'s' if len(children) > 1 else ''}; a second Ctrl-C stops them at once")
+                display.note(
+                    f"stopping {len(children)} run{'s' if len(children) > 1 else ''}; a second Ctrl-C stops them at "
+                    f"once"
+                )
                 _stop(list(children.values()), stopping)
     return outcome
 
@@ -134,7 +140,11 @@ def _stop_signals() -> Iterator[Callable[[], int]]:
         del frame
         asked.append(number)
 
-    heard = [number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
+    heard = [
+        number
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) != signal.SIG_IGN
+    ]
     before = {number: signal.signal(number, handle) for number in heard}
     try:
         yield lambda: len(asked)
@@ -218,7 +228,8 @@ def summary(outcome: Outcome) -> str:
     if outcome.given_up:
         log = Path(outcome.failed[0][0].run_dir) / outcome.failed[0][0].folder.log.name
         lines.append(
-            f"gave up: the first runs were all refused for bad settings or data; see the reason with: tail {shlex.quote(str(log))}"
+            f"gave up: the first runs were all refused for bad settings or data; see the reason with: tail "
+            f"{shlex.quote(str(log))}"
         )
     if outcome.stopped:
         lines.append("stopped; the same command goes on from the last checkpoints")

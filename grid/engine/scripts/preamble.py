@@ -1,4 +1,5 @@
-"""What a job does before its first run, as lines of bash: scratch, modules, environment, activation, data to node-local disk.
+"""What a job does before its first run, as lines of bash: scratch, modules, environment, activation, data to node-local
+disk.
 
 Everything that goes wrong here ends the script with exit code 2 and one sentence: no run of it could have done better.
 """
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 
 SCRATCH = "NUQ_SCRATCH"
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-# What a value may hold beside plain text: a literal dollar sign, $NAME or ${NAME}, and ${NAME:-text} for one that may be unset.
+# What a value may hold beside plain text: a literal dollar sign, $NAME or ${NAME}, and ${NAME:-text} for one that may
+# be unset.
 _TOKEN = re.compile(
     rf"(?P<dollar>\\\$)|\$(?P<plain>{_NAME})|\$\{{(?P<braced>{_NAME})(?P<other>:-(?:[^`\"$\\{{}}]|\${_NAME})*)?\}}|(?P<bad>[$`])|(?P<mark>[\\\"])"
 )
@@ -21,7 +23,9 @@ _MODULE = re.compile(r"[\w.+@=:-][\w./+@=:-]*")
 
 @dataclass(frozen=True)
 class Stage:
-    """A file or folder that is copied to node-local disk; a relative ``to`` lies in scratch, a relative ``source`` in the checkout."""
+    """A file or folder that is copied to node-local disk; a relative ``to`` lies in scratch, a relative ``source`` in
+    the checkout.
+    """
 
     source: str
     to: str
@@ -38,7 +42,8 @@ def quoted(value: str, where: str) -> tuple[str, dict[str, str]]:
     def token(found: re.Match[str]) -> str:
         if found["bad"]:
             raise ValueError(
-                f"{where}={value!r}: only $NAME, ${{NAME}} and ${{NAME:-text}} are expanded, and no command is run; \\$ is a dollar sign"
+                f"{where}={value!r}: only $NAME, ${{NAME}} and ${{NAME:-text}} are expanded, and no command is run; "
+                f"\\$ is a dollar sign"
             )
         if found["mark"]:
             return "\\" + found["mark"]
@@ -123,7 +128,9 @@ def _modules(names: Sequence[str]) -> list[str]:
         "fi",
         f"command -v module >/dev/null 2>&1 || {_fail('there is no module command, and modules are asked for')}",
     ]
-    return _loose([*find, *(f"module load {shlex.quote(name)} || {_fail(f'module load {name} failed')}" for name in names)])
+    return _loose(
+        [*find, *(f"module load {shlex.quote(name)} || {_fail(f'module load {name} failed')}" for name in names)]
+    )
 
 
 def _activate(code: Sequence[str]) -> list[str]:
@@ -171,9 +178,14 @@ def _stage(stage: Sequence[Stage], has_scratch: bool) -> list[str]:
     made = [*_STAGE.splitlines()]
     for number, item in enumerate(stage):
         if not has_scratch and not item.to.startswith(("/", "$")):
-            raise ValueError(f"stage.to={item.to!r}: must be an absolute path, or give scratch, the folder it then lies in")
+            raise ValueError(
+                f"stage.to={item.to!r}: must be an absolute path, or give scratch, the folder it then lies in"
+            )
         to = item.to if item.to.startswith(("/", "$")) else f"${SCRATCH}/{item.to}"
-        made += [*_export("site_from", item.source, f"stage[{number}].from"), *_export("site_to", to, f"stage[{number}].to")]
+        made += [
+            *_export("site_from", item.source, f"stage[{number}].from"),
+            *_export("site_to", to, f"stage[{number}].to"),
+        ]
         made += [
             'if [ "${SLURM_NNODES:-1}" -gt 1 ]; then',
             '  srun --nodes="$SLURM_NNODES" --ntasks="$SLURM_NNODES" --ntasks-per-node=1 bash -c \\',

@@ -32,8 +32,9 @@ fi
 
 # A signal interrupts `wait`: it is passed on, and the child's own code comes from the wait after it.  Two cases have no
 # such code and count as 75: a child that died of the signal, for it had not begun to listen and its last checkpoint
-# stands; and -1 or 127, where bash 5.2 loses the code of a child that ends in the moment of the signal.  Of two signals in
-# quick succession (SLURM's own and the one handed on) the second can end a `wait` without its trap: so the child is looked for.
+# stands; and -1 or 127, where bash 5.2 loses the code of a child that ends in the moment of the signal.  Of two signals
+# in quick succession (SLURM's own and the one handed on) the second can end a `wait` without its trap: so the child is
+# looked for.
 WAIT = """child=
 signalled=
 interrupted=
@@ -139,13 +140,16 @@ exit "$code"
 def run_script(experiment: Experiment, run_dir: str, checkout: str) -> str:
     """``run.sh``: one experiment from any folder, with the exit codes of main.py.
 
-    ``checkout`` is the bash expression that names the checkout (see ``from_script``); ``run_dir`` is seen from there, and
-    from the snapshot that NUQ_CODE may name in its place.  NPROC ranks are spread over NUQ_NODES nodes of a SLURM job.
+    ``checkout`` is the bash expression that names the checkout (see ``from_script``); ``run_dir`` is seen from there,
+    and from the snapshot that NUQ_CODE may name in its place.  NPROC ranks are spread over NUQ_NODES nodes of a SLURM
+    job.
     """
     label = " ".join(experiment.label.split()) or experiment.name
     head = _HEAD.format(
-        what=f"{label}, seed {experiment.seed}: one experiment of the sweep {experiment.folder}; written by grid_run.py",
-        how="bash run.sh works from any folder. Exit codes: 0 done, 75 checkpointed on a signal, 2 bad settings, 3 diverged,"
+        what=f"{label}, seed {experiment.seed}: one experiment of the sweep {experiment.folder}; written by "
+        f"grid_run.py",
+        how="bash run.sh works from any folder. Exit codes: 0 done, 75 checkpointed on a signal, 2 bad settings, 3 "
+        "diverged,"
         "\n# 4 another process has its folder, else a crash",
     )
     lines = "\n".join(f"  {shlex.quote(text)}" for text in pinned(experiment, run_dir))
@@ -164,9 +168,9 @@ def from_script(steps_up: int) -> str:
     return '"$(dirname "${BASH_SOURCE[0]}")' + "/.." * steps_up + '"'
 
 
-# Exit codes are kept beside the script, with the restart count of the life of the job that saw them (none: its first).  After a
-# requeue, what ended for good before it is not run again; a script that is started anew runs everything that is not done.  A run
-# that another process has (4) has not ended: it is looked for again after a requeue.
+# Exit codes are kept beside the script, with the restart count of the life of the job that saw them (none: its first).
+# After a requeue, what ended for good before it is not run again; a script that is started anew runs everything that is
+# not done.  A run that another process has (4) has not ended: it is looked for again after a requeue.
 _LEDGER = """case "${{BASH_SOURCE[0]}}" in
   /*) ended="${{BASH_SOURCE[0]%.sh}}.ended" ;;
   *) ended="$PWD/${{BASH_SOURCE[0]%.sh}}.ended" ;;
@@ -252,8 +256,8 @@ _OWN_GPUS = """  if [ "${{#gpus[@]}}" -gt 0 ]; then
   fi
 """
 
-# A slot takes the next run that no other has taken (making a folder is atomic) and leaves its exit code there.  This shell
-# only hands signals on and waits: first for the signal's sake, then for the slot itself.
+# A slot takes the next run that no other has taken (making a folder is atomic) and leaves its exit code there.  This
+# shell only hands signals on and waits: first for the signal's sake, then for the slot itself.
 _SLOTS = """{find_gpus}taken="$(mktemp -d)" || exit 2
 trap 'rm -rf -- "$taken"' EXIT
 
@@ -325,9 +329,16 @@ echo "all ${#runs[@]} done"
 
 
 def job_script(
-    title: str, run_dirs: Sequence[str], checkout: str, resources: Resources | int, *, parallel: int = 1, preamble: Sequence[str] = ()
+    title: str,
+    run_dirs: Sequence[str],
+    checkout: str,
+    resources: Resources | int,
+    *,
+    parallel: int = 1,
+    preamble: Sequence[str] = (),
 ) -> str:
-    """A share of a sweep, one run after another or ``parallel`` at a time: 0 all done, 75 please requeue, 1 some failed.
+    """A share of a sweep, one run after another or ``parallel`` at a time: 0 all done, 75 please requeue, 1 some
+    failed.
 
     ``resources`` are those of one experiment (a number: so many ranks).  ``preamble`` are lines of bash to begin with.
     ValueError for several runs at a time on several nodes.
@@ -335,11 +346,18 @@ def job_script(
     if isinstance(resources, int):
         resources = Resources(ranks=resources)
     if parallel < 1 or (parallel > 1 and resources.nodes > 1):
-        raise ValueError(f"parallel={parallel}: must be 1 for experiments on several nodes (nodes={resources.nodes}), else at least 1")
+        raise ValueError(
+            f"parallel={parallel}: must be 1 for experiments on several nodes (nodes={resources.nodes}), else at "
+            f"least 1"
+        )
     place = _HERE.format(checkout=checkout)
     if not run_dirs:
         what = f"An empty share of {title}: there are more scripts than experiments."
-        return _HEAD.format(what=what, how="Written by grid_run.py.") + place + 'echo "nothing to do: more scripts than experiments"\n'
+        return (
+            _HEAD.format(what=what, how="Written by grid_run.py.")
+            + place
+            + 'echo "nothing to do: more scripts than experiments"\n'
+        )
     count = f"{len(run_dirs)} experiment{'s' if len(run_dirs) > 1 else ''}"
     pace = f"{parallel} at a time" if parallel > 1 else "one after another"
     head = _HEAD.format(

@@ -1,8 +1,8 @@
 """The code that submitted runs execute: a copy of the tree, named by its contents, that later edits do not reach.
 
-A snapshot is ``jobs/code/<first 12 digits of the digest>/``.  It holds every file that git tracks or would add (outside git
-every file) but notes (UNREAD), links to the generated folders of the checkout, so that relative paths keep working there, and
-the built library.
+A snapshot is ``jobs/code/<first 12 digits of the digest>/``.  It holds every file that git tracks or would add (outside
+git every file) but notes (UNREAD), links to the generated folders of the checkout, so that relative paths keep working
+there, and the built library.
 """
 
 from __future__ import annotations
@@ -28,7 +28,15 @@ MANIFEST = ".snapshot.json"  # what the snapshot holds: commit, dirty, digest, a
 LIBRARY = "nuq/native/libnuq.so"  # built from files of the snapshot, so no part of the digest
 LINKED = ("runs", "data", "figures", ".venv")  # linked even where the checkout does not have them yet
 GENERATED = {*LINKED, "jobs", "build", "dist"}  # of the top level
-CACHES = {"__pycache__", ".git", ".pytest_cache", ".ruff_cache", ".mypy_cache", ".hypothesis", ".ipynb_checkpoints"}  # of any level
+CACHES = {
+    "__pycache__",
+    ".git",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".mypy_cache",
+    ".hypothesis",
+    ".ipynb_checkpoints",
+}  # of any level
 UNREAD = {".md", ".rst", ".pdf", ".ipynb", ".log"}  # what people write and no run reads: no part of the code
 LARGEST_UNTRACKED_BYTES = 20 * 2**20
 ABANDONED_S = 3600.0  # what a killed process left half-built is removed after this time
@@ -45,7 +53,10 @@ class Code:
 
 
 def current(root: Path) -> Code:
-    """The code of the tree as it is.  ValueError for a large file that would be copied, or where git cannot read the tree."""
+    """The code of the tree as it is.
+
+    ValueError for a large file that would be copied, or where git cannot read the tree.
+    """
     return marked(root)[0]
 
 
@@ -140,7 +151,9 @@ def _code(root: Path, marks: Mapping[str, str]) -> Code:
     words = _git(root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--", ".") or ""
     lines = [line for line in words.split("\0") if line]
     commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "")
-    return Code(total.hexdigest(), "" if commit == "(initial)" else commit, any(not line.startswith("#") for line in lines))
+    return Code(
+        total.hexdigest(), "" if commit == "(initial)" else commit, any(not line.startswith("#") for line in lines)
+    )
 
 
 def _is_generated(name: str) -> bool:
@@ -179,11 +192,19 @@ def _git_files(folder: Path) -> dict[str, bool] | None:
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    """What git says; None outside git and where git is not installed.  ValueError with git's words for another failure."""
-    environ = {key: value for key, value in os.environ.items() if key not in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE")}
+    """What git says; None outside git and where git is not installed.
+
+    ValueError with git's words for another failure.
+    """
+    environ = {
+        key: value for key, value in os.environ.items() if key not in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE")
+    }
     try:
         done = subprocess.run(
-            ["git", "--no-optional-locks", "-C", str(folder), *words], capture_output=True, env={**environ, "LC_ALL": "C"}, check=False
+            ["git", "--no-optional-locks", "-C", str(folder), *words],
+            capture_output=True,
+            env={**environ, "LC_ALL": "C"},
+            check=False,
         )
     except FileNotFoundError:
         return None
@@ -301,5 +322,7 @@ def _target(root: Path, name: str, folder: Path) -> str:
 def _links(root: Path, marks: Mapping[str, str]) -> list[str]:
     """Names of the top level that are no code: generated folders, and whatever else the checkout keeps out of git."""
     own = {PurePosixPath(name).parts[0] for name in marks}
-    there = {entry.name for entry in os.scandir(root) if not entry.name.endswith((".egg-info", ".pyc", ".tmp", *UNREAD))}
+    there = {
+        entry.name for entry in os.scandir(root) if not entry.name.endswith((".egg-info", ".pyc", ".tmp", *UNREAD))
+    }
     return sorted(({*LINKED} | (there - CACHES - {"jobs", "build", "dist"})) - own)

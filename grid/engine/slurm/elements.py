@@ -12,11 +12,16 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?\Z")
 
 
 def expand(name: str) -> list[str]:
-    """``123_4`` as it is, ``123_[5-9:2,12%4]`` element by element.  Unreachable where it is cut short or something else."""
+    """``123_4`` as it is, ``123_[5-9:2,12%4]`` element by element.
+
+    Unreachable where it is cut short or something else.
+    """
     found = _ID.match(name)
     parts = [_RANGE.match(part) for part in found[3].split(",")] if found and found[3] else []
     if not found or not all(parts):
-        raise Unreachable(f"the scheduler names a job {name[:80]!r}, which is no job id, array element or range of elements")
+        raise Unreachable(
+            f"the scheduler names a job {name[:80]!r}, which is no job id, array element or range of elements"
+        )
     if not found[3]:
         return [f"{found[1]}_{int(found[2])}" if found[2] else found[1]]
     return [

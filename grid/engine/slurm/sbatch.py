@@ -1,4 +1,6 @@
-"""The text of an sbatch file, through submitit, and its submission; with ``scheduler.py`` the only file that knows SLURM."""
+"""The text of an sbatch file, through submitit, and its submission; with ``scheduler.py`` the only file that knows
+SLURM.
+"""
 
 from __future__ import annotations
 
@@ -52,10 +54,10 @@ def array_spec(first: int, count: int, max_running: int | None) -> str:
     return f"{first}-{first + count - 1}" + (f"%{max_running}" if max_running else "")
 
 
-# The batch shell alone gets USR2 some time before the time limit; it hands it on, and requeues its own array element by its
-# own name (SLURM_JOB_ID of one element equals the id of the whole array).  A TERM to a job that the controller is ending
-# already is scancel, or a requeue of SLURM's own: both have the last word.  An element that SLURM has started again, for it
-# had given this node up, is another shell's.
+# The batch shell alone gets USR2 some time before the time limit; it hands it on, and requeues its own array element by
+# its own name (SLURM_JOB_ID of one element equals the id of the whole array).  A TERM to a job that the controller is
+# ending already is scancel, or a requeue of SLURM's own: both have the last word.  An element that SLURM has started
+# again, for it had given this node up, is another shell's.
 _COMMAND = """cd {root} || exit 2
 {start}
 finish
@@ -80,8 +82,8 @@ if [ "$code" -eq 75 ]; then
 fi
 exit "$code\""""
 
-# The site's lines may change the environment and may end the script, so the element's own script follows in their shell;
-# a signal before its time ends that shell, which counts as 75.
+# The site's lines may change the environment and may end the script, so the element's own script follows in their
+# shell;  a signal before its time ends that shell, which counts as 75.
 _ELEMENT = """{exports}
 if [ ! -s {job} ]; then # tells whoever missed the answer of sbatch
   echo "$SLURM_ARRAY_JOB_ID" >{job}.$$ && mv -f {job}.$$ {job}
@@ -99,7 +101,14 @@ requeue() {{ # the controller may be down for a moment
 
 
 def sbatch_text(
-    prefix: str, root: Path, first: int, count: int, resources: Resources, max_running: int | None = None, *, code: str = ""
+    prefix: str,
+    root: Path,
+    first: int,
+    count: int,
+    resources: Resources,
+    max_running: int | None = None,
+    *,
+    code: str = "",
 ) -> str:
     """The array job that runs ``jobs/<prefix>_<first>.sh`` and so on, one script an element: the original command's.
 
@@ -108,7 +117,10 @@ def sbatch_text(
     pinned = f"export NUQ_CODE={shlex.quote(str(root / code))}\n" if code else ""
     start = f'{pinned}bash jobs/{prefix}_"$SLURM_ARRAY_TASK_ID".sh &'
     return _text(
-        WAIT + _COMMAND.format(root=shlex.quote(str(root)), start=start, max_requeues=MAX_REQUEUES, requeue="scontrol requeue"),
+        WAIT
+        + _COMMAND.format(
+            root=shlex.quote(str(root)), start=start, max_requeues=MAX_REQUEUES, requeue="scontrol requeue"
+        ),
         prefix,
         resources,
         {
@@ -138,22 +150,28 @@ def chunk_text(
     cap: int | None = None,
     dependency: str | None = None,
 ) -> str:
-    """The array job of a chunk: element i runs ``<folder>/<prefix>_<i>.sh``, i from 0 to count - 1, ``cap`` of them at once.
+    """The array job of a chunk: element i runs ``<folder>/<prefix>_<i>.sh``, i from 0 to count - 1, ``cap`` of them at
+    once.
 
-    ``resources`` are those of one experiment, of which a script runs ``parallel`` at a time.  ``code`` is the snapshot that
-    they execute (as seen from ``root``, as ``folder`` may be; empty: the checkout itself), ``dependency`` what SLURM has to
-    wait for, as sbatch takes it.  Logs are ``<folder>/logs/<prefix>_<job>_<index>.log``: that folder has to exist.
-    ``<folder>/<prefix>.job`` gets the array's id from the first element that starts.
+    ``resources`` are those of one experiment, of which a script runs ``parallel`` at a time.  ``code`` is the snapshot
+    that they execute (as seen from ``root``, as ``folder`` may be; empty: the checkout itself), ``dependency`` what
+    SLURM has to wait for, as sbatch takes it.  Logs are ``<folder>/logs/<prefix>_<job>_<index>.log``: that folder has
+    to exist.  ``<folder>/<prefix>.job`` gets the array's id from the first element that starts.
     """
     place = root / folder
-    exports = {"NUQ_SHUTDOWN_S": str(max(CHECKPOINT_S, site.signal_s - CHECKPOINT_S)), **({"NUQ_CODE": str(root / code)} if code else {})}
+    exports = {
+        "NUQ_SHUTDOWN_S": str(max(CHECKPOINT_S, site.signal_s - CHECKPOINT_S)),
+        **({"NUQ_CODE": str(root / code)} if code else {}),
+    }
     start = _ELEMENT.format(
         exports="\n".join(f"export {name}={shlex.quote(value)}" for name, value in exports.items()),
         job=shlex.quote(str(place / f"{prefix}.job")),
         preamble="".join(f"{line}\n" for line in site.preamble()),
         script=shlex.quote(str(place / prefix)),
     )
-    command = _COMMAND.format(root=shlex.quote(str(root)), start=start, max_requeues=site.max_requeues, requeue="requeue")
+    command = _COMMAND.format(
+        root=shlex.quote(str(root)), start=start, max_requeues=site.max_requeues, requeue="requeue"
+    )
     tasks = 1 if resources.nodes > 1 else resources.ranks_per_node * parallel  # on several nodes one torchrun each
     mail = {"mail_user": site.mail.user, "mail_type": ",".join(site.mail.on)} if site.mail else {}
     return _text(
@@ -195,7 +213,9 @@ def _text(command: str, job_name: str, resources: Resources, options: Mapping[st
     _check_version()
     from submitit.slurm.slurm import _make_sbatch_string
 
-    chosen = {name: getattr(resources, name) for name in ("partition", "account", "qos", "constraint", "exclude", "time")}
+    chosen = {
+        name: getattr(resources, name) for name in ("partition", "account", "qos", "constraint", "exclude", "time")
+    }
     more = {"requeue": True, **chosen, **options}
     return _make_sbatch_string(
         command=command,
@@ -214,7 +234,10 @@ def _check_version() -> None:
     lowest, above = SUBMITIT
     if not lowest <= tuple(int(part) for part in version.split(".")[:2]) < above:
         bounds = ">={}.{},<{}.{}".format(*lowest, *above)
-        raise RuntimeError(f"submitit {version} is installed, but sbatch files are written with a private function of submitit {bounds}")
+        raise RuntimeError(
+            f"submitit {version} is installed, but sbatch files are written with a private function of submitit "
+            f"{bounds}"
+        )
 
 
 def check_sbatch() -> None:
@@ -229,8 +252,8 @@ def check_sbatch() -> None:
 def submit(path: Path, job_name: str | None = None) -> str:
     """Submit an sbatch file, under another name where one is given; the job's id.
 
-    ValueError, with SLURM's words, where it refuses (``TooMany``, ``TooLarge``).  ``Full`` where it has no room for any job now.
-    ``Unreachable`` where nobody knows whether the job was accepted.
+    ValueError, with SLURM's words, where it refuses (``TooMany``, ``TooLarge``).  ``Full`` where it has no room for any
+    job now.  ``Unreachable`` where nobody knows whether the job was accepted.
     """
     check_sbatch()
     reply = _ask_sbatch(["--parsable", *([f"--job-name={job_name}"] if job_name else []), str(path)], path)
@@ -241,41 +264,63 @@ def submit(path: Path, job_name: str | None = None) -> str:
 
 
 def test_only(path: Path) -> None:
-    """Nothing where SLURM would accept the file; ValueError, with SLURM's words, where it would not; ``Unreachable``."""
+    """Nothing where SLURM would accept the file; ValueError, with SLURM's words, where it would not.
+
+    ``Unreachable``.
+    """
     check_sbatch()
     _ask_sbatch(["--test-only", str(path)], path)
 
 
 def too_long(partition: str | None, time_s: int) -> str:
-    """What is wrong with a time limit on a partition (None: the cluster's own), in words; empty where nothing is known to be.
+    """What is wrong with a time limit on a partition (None: the cluster's own), in words; empty where nothing is known
+    to be.
 
     sbatch takes such a job, and it waits for ever (EnforcePartLimits=NO, SLURM's default).
     """
     try:
-        done = subprocess.run(["scontrol", "show", "partition", "-o"], capture_output=True, text=True, check=False, timeout=ANSWER_S)
+        done = subprocess.run(
+            ["scontrol", "show", "partition", "-o"], capture_output=True, text=True, check=False, timeout=ANSWER_S
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    lines = [[word.partition("=") for word in line.split()] for line in done.stdout.splitlines() if done.returncode == 0]
+    lines = [
+        [word.partition("=") for word in line.split()] for line in done.stdout.splitlines() if done.returncode == 0
+    ]
     known = [{name: value for name, _, value in line} for line in lines]
-    limits = {values["PartitionName"]: _limit_s(values.get("MaxTime", "")) for values in known if "PartitionName" in values}
-    names = partition.split(",") if partition else [values["PartitionName"] for values in known if values.get("Default") == "YES"]
+    limits = {
+        values["PartitionName"]: _limit_s(values.get("MaxTime", "")) for values in known if "PartitionName" in values
+    }
+    names = (
+        partition.split(",")
+        if partition
+        else [values["PartitionName"] for values in known if values.get("Default") == "YES"]
+    )
     asked = [limits[name] for name in names if name in limits]
     if not asked or max(asked) >= time_s:
         return ""
     able = [name for name, limit in limits.items() if limit >= time_s]
     others = f"partitions that give more: {', '.join(able)}" if able else "no partition gives more"
-    return f"partition {','.join(names)} ends jobs after {time_text(int(max(asked)))}, and time={time_text(time_s)} is asked for ({others})"
+    return (
+        f"partition {','.join(names)} ends jobs after {time_text(int(max(asked)))}, and time={time_text(time_s)} "
+        f"is asked for ({others})"
+    )
 
 
 def nodes_off(asked: Resources, parallel: int) -> str:
-    """The nodes that could run such scripts and are down or drained, in words; empty where there are none, or too few with them.
+    """The nodes that could run such scripts and are down or drained, in words; empty where there are none, or too few
+    with them.
 
     ``sbatch --test-only`` knows only nodes on which jobs may start now.
     """
     words = ["-p", asked.partition] if asked.partition else []
     try:
         done = subprocess.run(
-            ["sinfo", "-h", "-N", *words, "-o", "%P|%N|%T|%c|%m|%G"], capture_output=True, text=True, check=False, timeout=ANSWER_S
+            ["sinfo", "-h", "-N", *words, "-o", "%P|%N|%T|%c|%m|%G"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=ANSWER_S,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
@@ -287,7 +332,9 @@ def nodes_off(asked: Resources, parallel: int) -> str:
             continue
         given = [int(text.rstrip("+") or 0) for text in (cpus, mem) if re.fullmatch(r"\d+\+?", text)]
         needed = [asked.cpus_for(parallel), megabytes(asked.mem_for(parallel))]
-        if len(given) == 2 and all(have >= need for have, need in zip([*given, gpus], [*needed, asked.gpus_for(parallel)], strict=True)):
+        if len(given) == 2 and all(
+            have >= need for have, need in zip([*given, gpus], [*needed, asked.gpus_for(parallel)], strict=True)
+        ):
             able[name] = state
     off = {name: state for name, state in able.items() if OFF.match(state)}
     if not off or len(able) < asked.nodes:
@@ -303,7 +350,8 @@ def _limit_s(text: str) -> float:
         return math.inf
 
 
-# Variables that say what a file may leave open; every other SBATCH_* would overrule the file: its array, its signal, its log.
+# Variables that say what a file may leave open; every other SBATCH_* would overrule the file: its array, its signal,
+# its log.
 _LEFT_OPEN = {
     "SBATCH_ACCOUNT": "account",
     "SBATCH_CLUSTERS": "clusters",
@@ -324,9 +372,15 @@ def _environment(path: Path) -> dict[str, str]:
 
 
 def _ask_sbatch(words: Sequence[str], path: Path) -> str:
-    # close_fds=False: sbatch holds the lock of its submission, too, so that nobody goes on before it has ended, whatever ends us
+    # close_fds=False: sbatch holds the lock of its submission, too, so that nobody goes on before it has ended,
+    # whatever ends us
     with subprocess.Popen(
-        ["sbatch", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, close_fds=False, env=_environment(path)
+        ["sbatch", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        close_fds=False,
+        env=_environment(path),
     ) as process:
         try:
             out, err = _heard(process, path)
@@ -335,7 +389,9 @@ def _ask_sbatch(words: Sequence[str], path: Path) -> str:
             raise
     said = " ".join((err.strip() or out.strip()).split())
     if process.returncode < 0:
-        raise Unreachable(f"sbatch {path}: was killed by signal {-process.returncode}; whether SLURM took the job is not known")
+        raise Unreachable(
+            f"sbatch {path}: was killed by signal {-process.returncode}; whether SLURM took the job is not known"
+        )
     if process.returncode != 0 and FULL.search(said):
         raise Full(f"sbatch {path}: {said}")
     if process.returncode != 0 and NO_ANSWER.search(said):
@@ -348,7 +404,9 @@ def _ask_sbatch(words: Sequence[str], path: Path) -> str:
 
 
 def _heard(process: subprocess.Popen[str], path: Path) -> tuple[str, str]:
-    """What sbatch wrote by its end; ``Full`` as soon as it says that it waits for room, ``Unreachable`` after ``ANSWER_S``."""
+    """What sbatch wrote by its end; ``Full`` as soon as it says that it waits for room, ``Unreachable`` after
+    ``ANSWER_S``.
+    """
     end = time.monotonic() + ANSWER_S
     while True:
         try:
@@ -359,4 +417,6 @@ def _heard(process: subprocess.Popen[str], path: Path) -> tuple[str, str]:
             if FULL.search(words):
                 raise Full(f"sbatch {path}: {' '.join(words.split())}") from None
             if time.monotonic() >= end:
-                raise Unreachable(f"sbatch {path}: no answer within {ANSWER_S:.0f} s; whether SLURM took the job is not known") from None
+                raise Unreachable(
+                    f"sbatch {path}: no answer within {ANSWER_S:.0f} s; whether SLURM took the job is not known"
+                ) from None

@@ -1,9 +1,10 @@
 """What SLURM says of submitted jobs, in as few commands as can be; with ``slurm.py`` the only file that knows SLURM.
 
-One look is one ``squeue``: it is fresh, it lists everything that can be alive (and why what waits waits), and it needs no accounting.  It
-forgets a job MinJobAge (300 s by default) after its end; so what it said of an end is remembered in the cache, and only for elements that
-are neither in the queue nor explained by their own files does ``history`` ask ``sacct``, once.  ``sacct`` never decides whether anything
-is alive: its database lags behind the controller, and many sites have none.
+One look is one ``squeue``: it is fresh, it lists everything that can be alive (and why what waits waits), and it needs
+no accounting.  It forgets a job MinJobAge (300 s by default) after its end; so what it said of an end is remembered in
+the cache, and only for elements that are neither in the queue nor explained by their own files does ``history`` ask
+``sacct``, once.  ``sacct`` never decides whether anything is alive: its database lags behind the controller, and many
+sites have none.
 """
 
 from __future__ import annotations
@@ -46,12 +47,14 @@ MANY = 500  # words in one command line
 NEVER_S = 3600.0  # the age given to an id that accounting alone was asked for: too old to tell what is in the queue
 MARGIN_S = 86400.0  # accounting is asked from a day before the first submission: clocks, time zones
 
-# Asked with -r: otherwise elements that wait share a line, and one that waits for its turn is said to be held because others are.
-# The reason comes last, for it may hold anything.
-# What others may write (names of jobs) comes after a character that nobody types.
+# Asked with -r: otherwise elements that wait share a line, and one that waits for its turn is said to be held because
+# others are.  The reason comes last, for it may hold anything.  What others may write (names of jobs) comes after a
+# character that nobody types.
 _QUEUE = "%i|%T|%S|%e|%N|%r\x1f%j\x1f%o"
 _HISTORY = "JobID,State,ExitCode,Start,End,NodeList,JobName"
-Marks = Mapping[str, Collection[str]]  # array id -> the names that its job may have, and ends of the path of its sbatch file; all are ours
+Marks = Mapping[
+    str, Collection[str]
+]  # array id -> the names that its job may have, and ends of the path of its sbatch file; all are ours
 NO_MARKS: Marks = {}
 _CONF = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf")
 
@@ -59,12 +62,15 @@ _CONF = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl
 # --- asking -------------------------------------------------------------------------------------------------------
 
 
-def ask(ids: Collection[str], *, cache: Path | None = None, max_age_s: float = MAX_AGE_S, marks: Marks = NO_MARKS) -> Answer:
+def ask(
+    ids: Collection[str], *, cache: Path | None = None, max_age_s: float = MAX_AGE_S, marks: Marks = NO_MARKS
+) -> Answer:
     """The jobs of these array ids: from the cache where it is young enough, else by exactly one command.
 
     A cluster may begin its ids anew: a job that has none of its id's ``marks`` is a stranger's, and not in the answer.
-    Never raises for what the scheduler does: an answer that is not ``reachable`` says why in ``error``.  After failures it is left alone
-    for 40, 80, 160, then 300 s; ``max_age_s=0`` asks now, as everything that starts or cancels a run should.
+    Never raises for what the scheduler does: an answer that is not ``reachable`` says why in ``error``.  After failures
+    it is left alone for 40, 80, 160, then 300 s; ``max_age_s=0`` asks now, as everything that starts or cancels a run
+    should.
     """
     now, cluster = time.time(), cluster_name()
     known = scheduler_cache.read(cache, cluster)
@@ -74,7 +80,9 @@ def ask(ids: Collection[str], *, cache: Path | None = None, max_age_s: float = M
     count, failed_at, words = known.failures
     left_s = failed_at + wait_s(count) - now
     if max_age_s > 0 and count and 0 < left_s <= MAX_WAIT_S:
-        return Answer(failed_at, {}, False, "", f"{words} (not asked again for {left_s:.0f} s)", frozenset(ids), cluster)
+        return Answer(
+            failed_at, {}, False, "", f"{words} (not asked again for {left_s:.0f} s)", frozenset(ids), cluster
+        )
     try:
         jobs = _queue(ids, marks)
     except Unreachable as error:
@@ -93,16 +101,19 @@ def wait_s(failures: int) -> float:
 
 
 def history(elements: Collection[str], since: float, *, cache: Path | None = None, marks: Marks = NO_MARKS) -> Answer:
-    """How elements ended that are no longer in the queue, from accounting; ``since``: when the first was submitted.  marks: see ``ask``.
+    """How elements ended that are no longer in the queue, from accounting; ``since``: when the first was submitted.
+    marks: see ``ask``.
 
-    At most one ``sacct``, for ids with an element whose end is not known yet and that was not asked for in the last 300 s.  Ends are
-    remembered: later answers of ``ask`` hold them.  Not ``reachable`` where there is no accounting.
+    At most one ``sacct``, for ids with an element whose end is not known yet and that was not asked for in the last 300
+    s.  Ends are remembered: later answers of ``ask`` hold them.  Not ``reachable`` where there is no accounting.
     """
     now, cluster = time.time(), cluster_name()
     known = scheduler_cache.read(cache, cluster)
     ids = sorted({array_id(element) for element in elements})
     ended = {name: {el: job for el, job in known.ids.get(name, (now, {}))[1].items() if job.is_over} for name in ids}
-    open_ids = {array_id(el) for el in elements if el not in ended[array_id(el)] and array_id(el) not in ended[array_id(el)]}
+    open_ids = {
+        array_id(el) for el in elements if el not in ended[array_id(el)] and array_id(el) not in ended[array_id(el)]
+    }
     asking = sorted(name for name in open_ids if not 0 <= now - known.history.get(name, 0.0) < MAX_WAIT_S)
     try:
         found = _accounts(asking, since, marks) if asking else {}
@@ -160,7 +171,10 @@ def _max_submit() -> int | None:
 
 
 def queue_size() -> tuple[int, int]:
-    """(jobs that the controller keeps, each element counted and ended ones too; this user's that have not ended).  Unreachable."""
+    """(jobs that the controller keeps, each element counted and ended ones too; this user's that have not ended).
+
+    Unreachable.
+    """
     kept = own = 0
     for line in _call(["squeue", "-h", "-a", "-t", "all", "-o", "%i|%U|%T"]).splitlines():
         name, _, rest = line.partition("|")
@@ -190,13 +204,18 @@ def find(name: str, since: float) -> str | None:
 
 
 def cluster_name() -> str:
-    """The cluster that commands here speak to, without asking it: one folder may be seen from several.  Empty where nothing tells."""
+    """The cluster that commands here speak to, without asking it: one folder may be seen from several.
+
+    Empty where nothing tells.
+    """
     named = os.environ.get("SLURM_CLUSTERS", "")
     if named and "," not in named:
         return named
     for path in [os.environ["SLURM_CONF"]] if os.environ.get("SLURM_CONF") else _CONF:
         try:
-            found = re.search(r"^\s*ClusterName\s*=\s*(\S+)", Path(path).read_text(errors="replace"), re.MULTILINE | re.IGNORECASE)
+            found = re.search(
+                r"^\s*ClusterName\s*=\s*(\S+)", Path(path).read_text(errors="replace"), re.MULTILINE | re.IGNORECASE
+            )
         except OSError:
             continue
         if found:
@@ -208,14 +227,19 @@ def cluster_name() -> str:
 
 
 def cancel(elements: Collection[str]) -> None:
-    """``scancel`` these elements; those that have ended are passed over.  ValueError with SLURM's words, or Unreachable."""
+    """``scancel`` these elements; those that have ended are passed over.
+
+    ValueError with SLURM's words, or Unreachable.
+    """
     for words in _parts(elements):
         try:
             _act(["scancel", *words])
         except Unreachable as error:
             if _NOT_BEGUN.search(str(error)):
                 raise
-            raise Unreachable(f"{error}; it is not known whether the jobs were cancelled: look again with status") from None
+            raise Unreachable(
+                f"{error}; it is not known whether the jobs were cancelled: look again with status"
+            ) from None
 
 
 # --- SLURM's texts ------------------------------------------------------------------------------------------------
@@ -280,14 +304,18 @@ def _accounts_job(state: str, exit_code: str, start: str, end: str, node: str) -
 
 
 def _rows(text: str, count: int) -> Iterator[tuple[str, list[str]]]:
-    """(name, the ``count`` fields after it) of every line.  Unreachable where one cannot be read: then absence would mean nothing."""
+    """(name, the ``count`` fields after it) of every line.
+
+    Unreachable where one cannot be read: then absence would mean nothing.
+    """
     for line in text.splitlines():
         if not line.strip() or line.startswith("CLUSTER:"):
             continue
         name, *fields = line.split("|", count)
         if len(fields) != count:
             raise Unreachable(
-                f"this line of the scheduler's answer has {len(fields) + 1} fields where {count + 1} were asked for: {line[:80]!r}"
+                f"this line of the scheduler's answer has {len(fields) + 1} fields where {count + 1} were asked for: "
+                f"{line[:80]!r}"
             )
         yield name, fields
 
@@ -314,7 +342,9 @@ def _day(since: float) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Plain texts, times as seconds, ranges whole, and none of the filters that a user's shell may set for the commands."""
+    """Plain texts, times as seconds, ranges whole, and none of the filters that a user's shell may set for the
+    commands.
+    """
     own = {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("SQUEUE_", "SACCT_", "SCANCEL_"))}
     return {**kept, **own}
@@ -350,7 +380,8 @@ def _complaint(text: str) -> str:
 
 
 _SILENCE = re.compile(
-    r"contact|connect|timed? ?out|communicat|gave no answer|there is no |cannot be started|process configuration", re.IGNORECASE
+    r"contact|connect|timed? ?out|communicat|gave no answer|there is no |cannot be started|process configuration",
+    re.IGNORECASE,
 )
 
 

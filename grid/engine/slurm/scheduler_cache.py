@@ -1,6 +1,7 @@
 """The scheduler's answers as they are kept between commands: jobs/scheduler.json, one section per cluster.
 
-The file only saves questions, so nothing depends on it: what is damaged, foreign or cannot be written counts as not there.
+The file only saves questions, so nothing depends on it: what is damaged, foreign or cannot be written counts as not
+there.
 """
 
 from __future__ import annotations
@@ -19,9 +20,28 @@ FORMAT = 1
 KEEP_S = 60 * 86400.0  # ids that nobody asked for in so long are dropped
 
 WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
-LIVE = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT", "POWER_UP_NODE", "UPDATE_DB"}
+LIVE = {
+    "RUNNING",
+    "COMPLETING",
+    "SUSPENDED",
+    "STOPPED",
+    "SIGNALING",
+    "RESIZING",
+    "STAGE_OUT",
+    "POWER_UP_NODE",
+    "UPDATE_DB",
+}
 STOPPED = {"SUSPENDED", "STOPPED"}  # alive, and its processes do nothing
-FAILURES = {"FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "LAUNCH_FAILED", "RECONFIG_FAIL"}
+FAILURES = {
+    "FAILED",
+    "TIMEOUT",
+    "OUT_OF_MEMORY",
+    "NODE_FAIL",
+    "BOOT_FAIL",
+    "DEADLINE",
+    "LAUNCH_FAILED",
+    "RECONFIG_FAIL",
+}
 NODE_FAILURES = {"NODE_FAIL", "BOOT_FAIL"}  # the node did not answer: its processes may live on, out of SLURM's reach
 ENDS = FAILURES | {"COMPLETED", "CANCELLED", "PREEMPTED", "REVOKED"}
 
@@ -31,7 +51,9 @@ class Unreachable(ConnectionError):
 
 
 class Full(Unreachable):
-    """The controller has no room for another job now (MaxJobCount) and lets sbatch wait; it is ended before it asks again."""
+    """The controller has no room for another job now (MaxJobCount) and lets sbatch wait; it is ended before it asks
+    again.
+    """
 
 
 def array_id(element: str) -> str:
@@ -67,7 +89,9 @@ class Answer:
     error: str = ""
     ids: frozenset[str] = frozenset()  # asked for
     cluster: str = ""
-    missed: Mapping[str, float] = field(default_factory=dict)  # element or id -> when it was first looked for in vain; see ``gone``
+    missed: Mapping[str, float] = field(
+        default_factory=dict
+    )  # element or id -> when it was first looked for in vain; see ``gone``
     keeps_s: float = 0.0  # an ended job stays in the queue's list at least so long
 
     def gone(self, element: str) -> float:
@@ -101,7 +125,9 @@ class Known:
     """One cluster's section of the file, in the form it is written."""
 
     ids: dict[str, tuple[float, dict[str, Job]]] = field(default_factory=dict)  # array id -> when asked, its jobs
-    missed: dict[str, dict[str, float]] = field(default_factory=dict)  # array id -> when it, and when an element, was first not there
+    missed: dict[str, dict[str, float]] = field(
+        default_factory=dict
+    )  # array id -> when it, and when an element, was first not there
     history: dict[str, float] = field(default_factory=dict)  # array id -> when accounting was asked
     failures: tuple[int, float, str] = (0, 0.0, "")  # in a row, when the last one was, its words
     facts: tuple[float, Facts] | None = None
@@ -124,7 +150,16 @@ class Known:
         """All that is known of these ids, which must have been asked for."""
         jobs = {element: job for name in ids for element, job in self.ids[name][1].items()}
         missed = {element: at for name in ids for element, at in self.missed.get(name, {}).items()}
-        return Answer(min((self.ids[name][0] for name in ids), default=0.0), jobs, True, source, "", frozenset(ids), cluster, missed)
+        return Answer(
+            min((self.ids[name][0] for name in ids), default=0.0),
+            jobs,
+            True,
+            source,
+            "",
+            frozenset(ids),
+            cluster,
+            missed,
+        )
 
 
 # --- the file -----------------------------------------------------------------------------------------------------
@@ -140,7 +175,10 @@ def write(path: Path | None, cluster: str, known: Known, now: float) -> None:
     if path is None:
         return
     kept = {name: entry for name, entry in known.ids.items() if now - entry[0] < KEEP_S}
-    entries = {name: {"asked": asked, "jobs": {el: _brief(job) for el, job in jobs.items()}} for name, (asked, jobs) in kept.items()}
+    entries = {
+        name: {"asked": asked, "jobs": {el: _brief(job) for el, job in jobs.items()}}
+        for name, (asked, jobs) in kept.items()
+    }
     section = {
         "ids": {name: {**entry, "missed": known.missed.get(name, {})} for name, entry in entries.items()},
         "history": {name: asked for name, asked in known.history.items() if name in kept},
@@ -180,7 +218,9 @@ def _known(section: Any) -> Known:
         jobs = {element: job for element, value in _table(entry.get("jobs")).items() if (job := _checked(Job, value))}
         if isinstance(asked := entry.get("asked"), float) and len(jobs) == len(_table(entry.get("jobs"))):
             known.ids[name] = (asked, jobs)
-            known.missed[name] = {element: at for element, at in _table(entry.get("missed")).items() if isinstance(at, float)}
+            known.missed[name] = {
+                element: at for element, at in _table(entry.get("missed")).items() if isinstance(at, float)
+            }
     known.history = {name: asked for name, asked in _table(values.get("history")).items() if isinstance(asked, float)}
     match values.get("failures"):
         case [int() as count, float() as at, str() as words]:
@@ -200,7 +240,11 @@ def _checked(kind: Any, values: Any) -> Any:
     required = {part.name for part in fields(kind) if part.default is MISSING}
     if not values.keys() <= types.keys() or not required <= values.keys():
         return None
-    return kind(**values) if all(type(value).__name__.removesuffix("Type") in str(types[name]) for name, value in values.items()) else None
+    return (
+        kind(**values)
+        if all(type(value).__name__.removesuffix("Type") in str(types[name]) for name, value in values.items())
+        else None
+    )
 
 
 def _table(value: Any) -> dict[str, Any]:

@@ -1,6 +1,9 @@
-"""A cluster's profile, from one small YAML: account, partitions and their limits, defaults of resources.  Nothing of it is in code.
+"""A cluster's profile, from one small YAML: account, partitions and their limits, defaults of resources.
 
-``grid/sites/`` holds a commented example of each kind; ``site_yaml.py`` reads them, ``preamble.py`` turns a part into bash.
+Nothing of it is in code.
+
+``grid/sites/`` holds a commented example of each kind; ``site_yaml.py`` reads them, ``preamble.py`` turns a part into
+bash.
 """
 
 from __future__ import annotations
@@ -89,7 +92,9 @@ class Site:
         raise ValueError(f"partition {names[0]!r} of site {self.name} cannot give {problems[0]} ({others})")
 
     def preamble(self) -> list[str]:
-        """Lines of bash for the start of a job script: scratch, modules, environment, activation, staging; none for the empty site."""
+        """Lines of bash for the start of a job script: scratch, modules, environment, activation, staging; none for the
+        empty site.
+        """
         return preamble.lines(
             self.name,
             modules=self.modules,
@@ -103,7 +108,11 @@ class Site:
 def _shortage(limits: Partition, resources: Resources, parallel: int) -> str:
     """What of it ``limits`` cannot give, with the limit; empty where nothing is known to be too much."""
     many = f" for {parallel} runs at a time" if parallel > 1 else ""
-    asked_gpus, asked_cpus, asked_mem = resources.gpus_for(parallel), resources.cpus_for(parallel), resources.mem_for(parallel)
+    asked_gpus, asked_cpus, asked_mem = (
+        resources.gpus_for(parallel),
+        resources.cpus_for(parallel),
+        resources.mem_for(parallel),
+    )
     if limits.nodes is not None and resources.nodes > limits.nodes:
         return f"nodes={resources.nodes}: at most {limits.nodes} per job"
     if limits.gpus is not None and asked_gpus > limits.gpus:
@@ -112,6 +121,10 @@ def _shortage(limits: Partition, resources: Resources, parallel: int) -> str:
         return f"{asked_cpus} cores per node{many} (cpus={resources.cpus} a rank): its nodes have {limits.cpus}"
     if limits.mem is not None and megabytes(asked_mem) > megabytes(limits.mem):
         return f"mem={asked_mem} per node{many}: its nodes have {limits.mem}"
-    if limits.max_time is not None and resources.time is not None and seconds(resources.time) > seconds(limits.max_time):
+    if (
+        limits.max_time is not None
+        and resources.time is not None
+        and seconds(resources.time) > seconds(limits.max_time)
+    ):
         return f"time={time_text(seconds(resources.time))}: at most {time_text(seconds(limits.max_time))}"
     return ""

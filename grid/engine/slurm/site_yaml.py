@@ -16,19 +16,57 @@ from grid.engine.slurm.site import Mail, Partition, Site
 from grid.engine.sweeps.resources import WORD, Resources, megabytes, seconds
 from nuq.settings import unknown
 
-MAIL_EVENTS = ("BEGIN", "END", "FAIL", "REQUEUE", "TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50", "ARRAY_TASKS", "ALL")
+MAIL_EVENTS = (
+    "BEGIN",
+    "END",
+    "FAIL",
+    "REQUEUE",
+    "TIME_LIMIT",
+    "TIME_LIMIT_90",
+    "TIME_LIMIT_80",
+    "TIME_LIMIT_50",
+    "ARRAY_TASKS",
+    "ALL",
+)
 DEFAULTS = ("cpus", "mem", "time", "gpus")
 # sbatch options that a script's own text gives: a second one would fight with it.
 OWN_OPTIONS = {
-    *("array", "cpus-per-task", "error", "gpus-per-node", "job-name", "mem", "nodes", "ntasks", "open-mode", "output", "parsable"),
-    *("requeue", "no-requeue", "signal", "time", "partition", "account", "qos", "constraint", "exclude", "wrap", "test-only"),
+    *(
+        "array",
+        "cpus-per-task",
+        "error",
+        "gpus-per-node",
+        "job-name",
+        "mem",
+        "nodes",
+        "ntasks",
+        "open-mode",
+        "output",
+        "parsable",
+    ),
+    *(
+        "requeue",
+        "no-requeue",
+        "signal",
+        "time",
+        "partition",
+        "account",
+        "qos",
+        "constraint",
+        "exclude",
+        "wrap",
+        "test-only",
+    ),
     *("mail-user", "mail-type", "dependency", "kill-on-invalid-dep", "comment", "export", "ntasks-per-node"),
     *("mem-per-cpu", "mem-per-gpu", "gpus", "gpus-per-task"),  # sbatch takes one way of saying it
 }
 
 
 def read_site(text: str, where: str, name: str = "") -> Site:
-    """The profile in YAML ``text``; ``where`` names it in errors, ``name`` names the site if it does not do so itself."""
+    """The profile in YAML ``text``.
+
+    ``where`` names it in errors, ``name`` names the site if it does not do so itself.
+    """
     values = _mapping(_parse(text, where), where)
     known = [item.name for item in fields(Site)]
     made: dict[str, Any] = {"name": name}
@@ -54,7 +92,9 @@ def _at(where: str, error: ValueError) -> ValueError:
 
 
 def _parse(text: str, where: str) -> Any:
-    """YAML without its surprises: 12:00:00 and on are texts, only true and false are truth values, no key comes twice."""
+    """YAML without its surprises: 12:00:00 and on are texts, only true and false are truth values,
+    no key comes twice.
+    """
     import yaml
 
     class Plain(yaml.SafeLoader):
@@ -93,7 +133,11 @@ def _mapping(value: Any, where: str, legal: tuple[str, ...] | None = None) -> di
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ValueError(f"{where}: must be a mapping (key: value)" + (f" of {', '.join(legal)}" if legal else "") + f", not {value!r}")
+        raise ValueError(
+            f"{where}: must be a mapping (key: value)"
+            + (f" of {', '.join(legal)}" if legal else "")
+            + f", not {value!r}"
+        )
     for key in value:
         if not isinstance(key, str):
             raise ValueError(f"{where}: key {key!r} must be text; quote it")
@@ -172,7 +216,9 @@ def _partitions(value: Any, where: str) -> dict[str, Partition]:
     for name, limits in _mapping(value, where).items():
         here = f"{where}.{_word(name, where)}"
         items = _mapping(limits, here, tuple(read))
-        made[name] = Partition(**{key: read[key](item, f"{here}.{key}") for key, item in items.items() if item is not None})
+        made[name] = Partition(
+            **{key: read[key](item, f"{here}.{key}") for key, item in items.items() if item is not None}
+        )
     return made
 
 
@@ -213,9 +259,14 @@ def _options(value: Any, where: str) -> tuple[str, ...]:
     for option in options:
         found = re.fullmatch(r"--([a-z][a-z0-9-]*)(=[^\n]*)?", option)
         if not found:
-            raise ValueError(f"{where}: {option!r} must be an option of sbatch in its long form, as in --licenses=matlab")
+            raise ValueError(
+                f"{where}: {option!r} must be an option of sbatch in its long form, as in --licenses=matlab"
+            )
         if found[1] in OWN_OPTIONS:
-            raise ValueError(f"{where}: {option!r} is given by the script itself; resources, partition and mail have keys of their own")
+            raise ValueError(
+                f"{where}: {option!r} is given by the script itself; resources, partition and mail have keys of their "
+                f"own"
+            )
     return options
 
 
@@ -245,7 +296,9 @@ EXAMPLES = ROOT / "grid" / "sites"
 
 
 def load_site(path: str | Path | None = None) -> Site:
-    """The profile in the file ``path``, or the example of that name; None: that of NUQ_SITE, else site.yaml, else the empty one."""
+    """The profile in the file ``path``, or the example of that name; None: that of NUQ_SITE, else site.yaml, else the
+    empty one.
+    """
     if path is None:
         path = os.environ.get("NUQ_SITE") or (ROOT / "site.yaml" if (ROOT / "site.yaml").is_file() else None)
         if path is None:
@@ -256,7 +309,8 @@ def load_site(path: str | Path | None = None) -> Site:
         if str(path) not in examples:
             names = ", ".join(sorted(examples))
             raise FileNotFoundError(
-                f"site profile {str(path)!r}: no such file; give a YAML file, or one of the examples in grid/sites: {names}"
+                f"site profile {str(path)!r}: no such file; give a YAML file, or one of the examples in grid/sites: "
+                f"{names}"
             )
         file = examples[str(path)]
     try:

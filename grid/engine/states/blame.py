@@ -1,4 +1,6 @@
-"""Who ran out of memory: of the runs that shared a job, the one that had outgrown its share; the others were killed with it."""
+"""Who ran out of memory: of the runs that shared a job, the one that had outgrown its share; the others were killed
+with it.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,8 @@ ALONE = Memory()
 def culprits(killed: Mapping[str, Memory]) -> set[str]:
     """Of runs that were killed as their job ran out of memory, those that were the reason.
 
-    Those that had outgrown their share; else the one that came nearest to it, for what a run tells of itself lags a little.  Where none
-    tells anything, it may have been any.
+    Those that had outgrown their share; else the one that came nearest to it, for what a run tells of itself lags a
+    little.  Where none tells anything, it may have been any.
     """
     over = {run for run, memory in killed.items() if 0 < memory.share_bytes < memory.peak_bytes}
     most = max(killed, key=lambda run: killed[run].peak_bytes / (killed[run].share_bytes or MEGABYTE), default="")

@@ -1,4 +1,7 @@
-"""One tidy row per run: settings, state, latest measurements, time and place; for analysis, a spreadsheet, or `diff`."""
+"""One tidy row per run: settings, state, latest measurements, time and place.
+
+For analysis, a spreadsheet, or `diff`.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from grid.engine.states.runs import Run
 def rows_of(runs: Sequence[Run], view: View) -> list[dict[str, Any]]:
     """A row for each run, all with the same columns; what a run does not have is empty.
 
-    Columns: run, label, state, reason, step, steps, seconds, attempts, job, code; then one ``metric.<name>`` for each of its
-    latest measurements, and one ``setting.<name>`` for every setting in its dotted form.
+    Columns: run, label, state, reason, step, steps, seconds, attempts, job, code; then one ``metric.<name>`` for each
+    of its latest measurements, and one ``setting.<name>`` for every setting in its dotted form.
     """
     rows = []
     for run in runs:

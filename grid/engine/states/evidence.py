@@ -1,4 +1,6 @@
-"""Everything that is known of the runs of a sweep: their own files, what was submitted, and one query of the scheduler."""
+"""Everything that is known of the runs of a sweep: their own files, what was submitted,
+and one query of the scheduler.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,18 @@ class View:
     jobs: Mapping[str, Job] = field(default_factory=dict)  # run folder -> the scheduler's word on its array element
     answer: Answer | None = None  # None: there was nothing to ask
     submissions: Sequence[Submission] = ()
-    others: Mapping[str, State] = field(default_factory=dict)  # of runs that were submitted in these folders and not asked for
+    others: Mapping[str, State] = field(
+        default_factory=dict
+    )  # of runs that were submitted in these folders and not asked for
 
 
-def look(run_dirs: Collection[str], folders: Iterable[str], root: Path, *, max_age_s: float = scheduler.MAX_AGE_S) -> View:
+def look(
+    run_dirs: Collection[str], folders: Iterable[str], root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
+) -> View:
     """The states of these runs of ``runs/<folders>``, and of all others that were submitted there.
 
-    The scheduler is asked once, where something hangs on it; accounting is asked once more, where a job has left the queue and
-    neither the run nor an earlier look tells how.  ``max_age_s`` is the oldest answer that will do.
+    The scheduler is asked once, where something hangs on it; accounting is asked once more, where a job has left the
+    queue and neither the run nor an earlier look tells how.  ``max_age_s`` is the oldest answer that will do.
     """
     submissions = [item for folder in folders for item in ledger.read_all(root, folder)]
     recalled = {element for folder in folders for element in ledger.cancelled(root, folder)}
@@ -43,11 +49,17 @@ def look(run_dirs: Collection[str], folders: Iterable[str], root: Path, *, max_a
         for run, claim in ledger.claims(submissions, root).items()
     }
     records = {run: RunFolder(root / run).record() for run in dict.fromkeys([*run_dirs, *claims])}
-    marks = {**_by_hand(record for record in records.values() if isinstance(record, Mapping)), **ledger.marks(submissions)}
+    marks = {
+        **_by_hand(record for record in records.values() if isinstance(record, Mapping)),
+        **ledger.marks(submissions),
+    }
     answer = None
     if ids := ids_to_ask((record, claims.get(run)) for run, record in records.items()):
         answer = scheduler.ask(ids, cache=root / CACHE, max_age_s=max_age_s, marks=marks)
-        if any(claim.element and answer.covers(claim.element) and not answer.job(claim.element) for claim in claims.values()):
+        if any(
+            claim.element and answer.covers(claim.element) and not answer.job(claim.element)
+            for claim in claims.values()
+        ):
             answer = replace(answer, keeps_s=_keeps_s(root))
     now = time.time()
     states, jobs = {}, {}
@@ -76,12 +88,16 @@ def _by_hand(records: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
 def _explained(
     view: View, records: Mapping[str, Record], recalled: Collection[str], marks: scheduler.Marks, root: Path, now: float
 ) -> View:
-    """With our own word (``recalled``: cancelled elements) and accounting's on jobs that left the queue, where their runs did not tell."""
+    """With our own word (``recalled``: cancelled elements) and accounting's on jobs that left the queue, where their
+    runs did not tell.
+    """
     answer = view.answer
     if answer is None or not answer.reachable:
         return view
     gone = [
-        run for run, state in view.states.items() if state.element and state.word not in EXPLAINED and answer.job(state.element) is None
+        run
+        for run, state in view.states.items()
+        if state.element and state.word not in EXPLAINED and answer.job(state.element) is None
     ]
     # SLURM forgets at once, accounting included, what is cancelled while it waits beside others of its array
     told = {element: Job("CANCELLED") for element in recalled}

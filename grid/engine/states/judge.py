@@ -1,6 +1,7 @@
 """The state of a run from all that it, its job script and the scheduler leave behind: a pure function.
 
-A state never claims more than the evidence: what cannot be told is ``unknown``, with the reason; what may be alive is not to be started.
+A state never claims more than the evidence: what cannot be told is ``unknown``, with the reason; what may be alive is
+not to be started.
 """
 
 from __future__ import annotations
@@ -83,14 +84,19 @@ class Claim:
 
 
 Record = Mapping[str, Any] | Damaged | None
-Alive = Callable[[str, int], bool | None]  # (host, pid): whether the process exists; None where that cannot be told from here
+Alive = Callable[
+    [str, int], bool | None
+]  # (host, pid): whether the process exists; None where that cannot be told from here
 
 
-def judge(record: Record, claim: Claim | None, job: Job | None, answer: Answer | None, now: float, alive: Alive | None = None) -> State:
+def judge(
+    record: Record, claim: Claim | None, job: Job | None, answer: Answer | None, now: float, alive: Alive | None = None
+) -> State:
     """The state of a run from all evidence: pure, for any values in the record.
 
-    record: what the run says of itself.  claim: the latest submission that is to run it.  job: that element's entry in ``answer`` (or what
-    accounting says of its end).  answer: None where nobody was asked.  now: in the time of this machine.
+    record: what the run says of itself.  claim: the latest submission that is to run it.  job: that element's entry in
+    ``answer`` (or what accounting says of its end).  answer: None where nobody was asked.  now: in the time of this
+    machine.
     """
     if isinstance(record, Damaged):
         return State("unknown", record.reason, held=True, element=claim.element or "" if claim else "")
@@ -175,7 +181,10 @@ class _Seen:
 
     @property
     def in_array(self) -> bool:
-        """By an element of an array, as every job of ours is: it may be queued again.  A plain job may be somebody's open shell."""
+        """By an element of an array, as every job of ours is: it may be queued again.
+
+        A plain job may be somebody's open shell.
+        """
         return "_" in self.element
 
 
@@ -184,7 +193,9 @@ def _verdict(seen: _Seen | None, claim: Claim | None, job: Job | None, answer: A
         if seen.word == "done":
             return State("done")
         if not seen.word:
-            return State("unknown", "status.json says no state that means anything here; delete it to start the run again")
+            return State(
+                "unknown", "status.json says no state that means anything here; delete it to start the run again"
+            )
         if seen.word == "running" and seen.heartbeat <= 0:
             return State("unknown", "it says running, without a heartbeat")
         if seen.word == "running" and seen.age_s < -STALE_S:
@@ -196,7 +207,9 @@ def _verdict(seen: _Seen | None, claim: Claim | None, job: Job | None, answer: A
             return State("running")
         return State("unknown", "sbatch was asked to run it, and its answer got lost")
     mine = seen is not None and seen.element == claim.element
-    later = seen is not None and not mine and seen.start > claim.submitted_at + LAG_S  # by other means, after it was submitted
+    later = (
+        seen is not None and not mine and seen.start > claim.submitted_at + LAG_S
+    )  # by other means, after it was submitted
     if seen is not None and seen.beats and not mine:
         return State("running", "" if later else f"started before job {claim.element} was submitted for it")
     standing, why = _standing(claim, job, answer)
@@ -208,7 +221,9 @@ def _verdict(seen: _Seen | None, claim: Claim | None, job: Job | None, answer: A
     if claim.recalled and standing in ("waiting", "live") and not (seen and mine and _has_failed(seen, job)):
         return State("cancelled", "being cancelled", held=True)
     if standing == "waiting":
-        has_begun = seen is not None and mine and seen.beats and answer is not None and seen.heartbeat > answer.asked + MARGIN_S
+        has_begun = (
+            seen is not None and mine and seen.beats and answer is not None and seen.heartbeat > answer.asked + MARGIN_S
+        )
         return State("running") if has_begun else State("pending", why)
     if standing == "live":
         return _while_live(seen if mine else None, claim, job)
@@ -219,7 +234,9 @@ def _verdict(seen: _Seen | None, claim: Claim | None, job: Job | None, answer: A
     verdict = _when_over(seen, mine, later, claim, ended, gone, now)
     since = ended.end if ended is not None and ended.end is not None else gone
     left_s = since + _settling_s(ended) - now if since is not None else 0.0
-    return replace(verdict, wait_s=left_s) if left_s > 0 and not verdict.may_start and verdict.word != "done" else verdict
+    return (
+        replace(verdict, wait_s=left_s) if left_s > 0 and not verdict.may_start and verdict.word != "done" else verdict
+    )
 
 
 def _standing(claim: Claim, job: Job | None, answer: Answer | None) -> tuple[str, str]:
@@ -278,7 +295,9 @@ def _while_live(seen: _Seen | None, claim: Claim, job: Job | None) -> State:
     if job and job.word in STOPPED and (seen is None or seen.word == "running"):
         return State("pending" if seen is None or _is_before(seen, job) else "running", f"{SUSPENDED}{node}")
     if seen is None or _is_before(seen, job):
-        return State("pending", f"its job begins{node}" if claim.first else f"its turn comes in the job that runs{node}")
+        return State(
+            "pending", f"its job begins{node}" if claim.first else f"its turn comes in the job that runs{node}"
+        )
     if seen.word == "running":
         if seen.process is False:
             return State("unknown", f"its process is gone, and its job still runs{node}")
@@ -307,8 +326,12 @@ def _without_answer(seen: _Seen | None, why: str) -> State:
     return State(seen.word, seen.message or why, held=seen.in_array or seen.word == "preempted")
 
 
-def _when_over(seen: _Seen | None, mine: bool, later: bool, claim: Claim, job: Job | None, gone: float | None, now: float) -> State:
-    """Its job has ended (job), or is no longer in the queue (None).  gone: when it had ended at the latest, where nobody says when."""
+def _when_over(
+    seen: _Seen | None, mine: bool, later: bool, claim: Claim, job: Job | None, gone: float | None, now: float
+) -> State:
+    """Its job has ended (job), or is no longer in the queue (None).  gone: when it had ended at the latest, where
+    nobody says when.
+    """
     word = job.word if job else ""
     told = (
         f"job {claim.element} ended: {' '.join(part for part in (word, job.reason) if part)}"
@@ -317,7 +340,9 @@ def _when_over(seen: _Seen | None, mine: bool, later: bool, claim: Claim, job: J
     )
     ended = job.end if job and job.end is not None else gone
     spoke = seen if mine or later else None
-    is_ours = job is None and spoke is not None and spoke.process is False  # of this machine, whose files we see at once
+    is_ours = (
+        job is None and spoke is not None and spoke.process is False
+    )  # of this machine, whose files we see at once
     is_settled = ended is None or now - ended > _settling_s(job) or is_ours
     if spoke is not None and spoke.word != "running":
         if mine and word == "CANCELLED" and spoke.word == "preempted":
@@ -326,15 +351,21 @@ def _when_over(seen: _Seen | None, mine: bool, later: bool, claim: Claim, job: J
     if not is_settled and word == "CANCELLED" and not later:
         return State("cancelled", told, held=True)
     if not is_settled:
-        return State("unknown", f"{told}{' moments ago' if job else ' since moments'}; the run's own word may still come")
+        return State(
+            "unknown", f"{told}{' moments ago' if job else ' since moments'}; the run's own word may still come"
+        )
     if spoke is not None:
         outlives = job is not None and job.end is not None and spoke.heartbeat > job.end + LAG_S / 2
-        # SLURM ends the processes of a job's last life, where it reaches them; those of a life before ran on where it did not
+        # SLURM ends the processes of a job's last life, where it reaches them; those of a life before ran on where it
+        # did not
         is_ended = job is not None and job.end is not None and job.start is not None and word not in NODE_FAILURES
         if spoke.process or outlives or (spoke.beats and not (is_ended and not _is_before(spoke, job))):
             return State("unknown", f"{told}, yet its last heartbeat is {spoke.age_s:.0f} s old")
-    # a job that was requeued at once may fail before the run's turn comes again: a record from about its start tells nothing of that
-    at_its_start = seen is not None and job is not None and job.start is not None and seen.heartbeat <= job.start + LAG_S / 2
+    # a job that was requeued at once may fail before the run's turn comes again: a record from about its start tells
+    # nothing of that
+    at_its_start = (
+        seen is not None and job is not None and job.start is not None and seen.heartbeat <= job.start + LAG_S / 2
+    )
     had_begun = mine and seen is not None and not _is_before(seen, job) and not at_its_start
     if word in FAILURES and (had_begun or (claim.first and not later)):
         return State("failed", told)

@@ -1,9 +1,9 @@
 """What was handed to SLURM: one record per submission, so that nothing is submitted twice and nothing is forgotten.
 
-``jobs/sweeps/<folder>/<id>/submission.json`` names every array (*chunk*) with the runs of each of its elements, and how far
-handing it over came: ``written`` (not yet handed over), ``asked`` (sbatch was called and its answer is not known),
-``submitted`` (with the job's id) or ``refused`` (with SLURM's words).  The record is on disk before sbatch is called and
-again after it; what became of a call without an answer is found out by the job's name, which no other job has.
+``jobs/sweeps/<folder>/<id>/submission.json`` names every array (*chunk*) with the runs of each of its elements, and how
+far handing it over came: ``written`` (not yet handed over), ``asked`` (sbatch was called and its answer is not known),
+``submitted`` (with the job's id) or ``refused`` (with SLURM's words).  The record is on disk before sbatch is called
+and again after it; what became of a call without an answer is found out by the job's name, which no other job has.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from grid.engine.states.run_files import Claim, read_ledger, write_text
 RECORD = "submission.json"
 CANCELLED = "cancelled"
 SETTLE_S = 60.0  # a controller that did not answer may take the job so long after
-NEVER_REACHED = re.compile("unable to contact|connection refused|connect failure|temporarily un", re.IGNORECASE)  # it cannot have taken it
+NEVER_REACHED = re.compile(
+    "unable to contact|connection refused|connect failure|temporarily un", re.IGNORECASE
+)  # it cannot have taken it
 STATES = WRITTEN, ASKED, SUBMITTED, REFUSED = ("written", "asked", "submitted", "refused")
 CONDITIONS = ("afterok", "afterany")
 
@@ -44,14 +46,18 @@ class Chunk:
     resources: Mapping[str, Any]  # one experiment's, as ``Resources`` takes them
     elements: Sequence[Sequence[str]]  # run folders, as seen from the checkout
     cap: int | None = None  # so many elements at once
-    after: Sequence[tuple[str, str]] = ()  # (afterok: it has to succeed | afterany: it has to end, name of another chunk)
+    after: Sequence[
+        tuple[str, str]
+    ] = ()  # (afterok: it has to succeed | afterany: it has to end, name of another chunk)
     state: str = WRITTEN
     job_id: str = ""
     at: float = 0.0  # when it was handed over
     cluster: str = ""  # to which
     error: str = ""
     first: int = 0  # index of the first element
-    scripts: str = ""  # element i runs <scripts>_<i>.sh, as seen from the checkout; empty: <name>_<i>.sh beside the record
+    scripts: str = (
+        ""  # element i runs <scripts>_<i>.sh, as seen from the checkout; empty: <name>_<i>.sh beside the record
+    )
 
     def indexed(self) -> Iterator[tuple[int, Sequence[str]]]:
         """(array index, its runs) of every element."""
@@ -69,10 +75,14 @@ class Submission:
     folder: str  # of the runs, below runs/
     id: str
     title: str
-    code: Mapping[str, Any]  # digest, commit, dirty, and path (the snapshot that the jobs run; empty: the checkout itself)
+    code: Mapping[
+        str, Any
+    ]  # digest, commit, dirty, and path (the snapshot that the jobs run; empty: the checkout itself)
     parallel: int
     chunks: Sequence[Chunk]
-    is_part: bool = False  # of a sweep with other seeds or settings than its own: the whole sweep says nothing of its runs
+    is_part: bool = (
+        False  # of a sweep with other seeds or settings than its own: the whole sweep says nothing of its runs
+    )
 
     def place(self, root: Path) -> Path:
         return folder_of(root, self.folder) / self.id
@@ -99,14 +109,19 @@ class Submission:
         return next(chunk for chunk in self.chunks if chunk.name == name)
 
     def split(self, name: str, count: int) -> Submission:
-        """The submission with the first ``count`` elements of a chunk as an array of their own before it, both not handed over.
+        """The submission with the first ``count`` elements of a chunk as an array of their own before it, both not
+        handed over.
 
         Where a cap holds, the rest waits for the end of the first: together they run no more than it says.
         """
         whole = dataclasses.replace(self.chunk(name), state=WRITTEN, at=0.0, error="")
         number = sum(1 for chunk in self.chunks if re.fullmatch(rf"{re.escape(name)}w\d+", chunk.name))
         first = dataclasses.replace(whole, name=f"{name}w{number}", elements=whole.elements[:count])
-        after = whole.after if whole.cap is None else [*(pair for pair in whole.after if pair[0] == "afterok"), ("afterany", first.name)]
+        after = (
+            whole.after
+            if whole.cap is None
+            else [*(pair for pair in whole.after if pair[0] == "afterok"), ("afterany", first.name)]
+        )
         rest = dataclasses.replace(whole, elements=whole.elements[count:], after=after)
         chunks = [part for chunk in self.chunks for part in ([first, rest] if chunk.name == name else [chunk])]
         return dataclasses.replace(self, chunks=chunks)
@@ -123,7 +138,10 @@ class Submission:
     def save(self, root: Path) -> None:
         """Write the record, and have it on the disk when this returns."""
         self.place(root).mkdir(parents=True, exist_ok=True)
-        values = {**vars(self), "chunks": [vars(chunk) for chunk in self.chunks]}  # asdict copies every run's name, at every step
+        values = {
+            **vars(self),
+            "chunks": [vars(chunk) for chunk in self.chunks],
+        }  # asdict copies every run's name, at every step
         text = json.dumps({"version": 1, **values})
         write_text(self.place(root) / RECORD, text)
         with (self.place(root) / RECORD).open() as file:
@@ -131,7 +149,9 @@ class Submission:
 
 
 def new_id(now: float) -> str:
-    """A name that no other submission has, in the order of time: jobs are found by it, beside those of other checkouts."""
+    """A name that no other submission has, in the order of time: jobs are found by it,
+    beside those of other checkouts.
+    """
     return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{int(now % 1 * 1000):03}{secrets.token_hex(3)}"
 
 
@@ -181,7 +201,9 @@ def _chunk(values: Any) -> Chunk:
     elements, after = values.get("elements"), values.get("after", [])
     if not isinstance(elements, list) or not all(isinstance(runs, list) for runs in elements):
         raise ValueError("elements: they must be lists of run folders")
-    if not isinstance(after, list) or not all(isinstance(pair, list) and len(pair) == 2 and pair[0] in CONDITIONS for pair in after):
+    if not isinstance(after, list) or not all(
+        isinstance(pair, list) and len(pair) == 2 and pair[0] in CONDITIONS for pair in after
+    ):
         raise ValueError(f"after={str(after)[:60]!r} must be pairs of {' or '.join(CONDITIONS)} and a name")
     state = records.text(values, "state", re.compile("|".join(STATES)), WRITTEN)
     return Chunk(
@@ -222,12 +244,16 @@ def claims(submissions: Sequence[Submission], root: Path) -> dict[str, Claim]:
                 for turn, run in enumerate(runs):
                     if run not in found or found[run].submitted_at <= chunk.at:
                         code, life, written = ended.get(run, (None, 0, 0.0))
-                        found[run] = Claim(element, chunk.at, turn == 0, code, chunk.cluster, ended_life=life, ended_at=written)
+                        found[run] = Claim(
+                            element, chunk.at, turn == 0, code, chunk.cluster, ended_life=life, ended_at=written
+                        )
     return found
 
 
 def marks(submissions: Sequence[Submission]) -> dict[str, set[str]]:
-    """Array id -> what its job is known by: its name, and the end of the path of its sbatch file (somebody may rename a job)."""
+    """Array id -> what its job is known by: its name, and the end of the path of its sbatch file (somebody may rename a
+    job).
+    """
     found: dict[str, set[str]] = {}
     for item in submissions:
         for chunk in item.chunks:
@@ -288,7 +314,10 @@ class Busy(ValueError):
 
 @contextlib.contextmanager
 def only_one(root: Path, folder: str) -> Iterator[None]:
-    """Hold the folder's lock, also against other machines that share the file system.  ``Busy`` where another has it."""
+    """Hold the folder's lock, also against other machines that share the file system.
+
+    ``Busy`` where another has it.
+    """
     place = folder_of(root, folder)
     place.mkdir(parents=True, exist_ok=True)
     with (place / "lock").open("a+") as file:
@@ -298,12 +327,14 @@ def only_one(root: Path, folder: str) -> Iterator[None]:
             file.seek(0)
             holder = file.read().strip() or "another process"
             raise Busy(
-                f"{holder} is submitting, retrying or cancelling runs of {folder} right now: wait for it, then look again"
+                f"{holder} is submitting, retrying or cancelling runs of {folder} right now: wait for it, then look "
+                f"again"
             ) from error
         except OSError as error:
             raise OSError(
                 error.errno,
-                "this file system keeps no locks (mounted without flock?), and without one two terminals could submit the same runs",
+                "this file system keeps no locks (mounted without flock?), and without one two terminals could submit "
+                "the same runs",
                 str(place / "lock"),
             ) from error
         os.set_inheritable(file.fileno(), True)  # by sbatch: see slurm.submit
@@ -320,8 +351,8 @@ def settle(submission: Submission, root: Path, find: Callable[[str, float], str 
     """Find out what became of the sbatch calls without an answer.
 
     The first element of an array leaves the array's id in ``<chunk>.job``; before that, SLURM knows it by name:
-    ``find(job name, since)`` is its id, or None where there is no such job.  A controller that is too busy to answer may
-    take a job some time after it was asked, so a None counts only ``SETTLE_S`` later: ValueError before that.
+    ``find(job name, since)`` is its id, or None where there is no such job.  A controller that is too busy to answer
+    may take a job some time after it was asked, so a None counts only ``SETTLE_S`` later: ValueError before that.
     """
     for chunk in submission.chunks:
         if chunk.state == ASKED:
@@ -332,7 +363,8 @@ def settle(submission: Submission, root: Path, find: Callable[[str, float], str 
                 chunk = dataclasses.replace(chunk, state=SUBMITTED, job_id=job_id, error="")
             elif chunk.error and not NEVER_REACHED.search(chunk.error) and wait_s > 0:
                 raise ValueError(
-                    f"sbatch gave no answer {SETTLE_S - wait_s:.0f} s ago ({chunk.error}), and SLURM may still take {chunk.name} of "
+                    f"sbatch gave no answer {SETTLE_S - wait_s:.0f} s ago ({chunk.error}), and SLURM may still take "
+                    f"{chunk.name} of "
                     f"{submission.id}: the same command can tell in {wait_s:.0f} s"
                 )
             else:
@@ -358,10 +390,12 @@ def hand_over(
     submit: Callable[[Path], str],
     note: Callable[[Chunk], None] = lambda chunk: None,
 ) -> Submission:
-    """Submit every chunk that is not yet submitted, in order; ``write`` makes a chunk's sbatch file when its turn has come.
+    """Submit every chunk that is not yet submitted, in order; ``write`` makes a chunk's sbatch file when its turn has
+    come.
 
-    Every step is on disk before the next: whatever interrupts this, the same call goes on where it was.  What ``submit``
-    raises ends it: ValueError (SLURM refused), ``Unreachable`` or anything else, after which the chunk stays ``asked``.
+    Every step is on disk before the next: whatever interrupts this, the same call goes on where it was.  What
+    ``submit`` raises ends it: ValueError (SLURM refused), ``Unreachable`` or anything else, after which the chunk stays
+    ``asked``.
     """
     for chunk in submission.left:
         submission = hand_over_one(submission, chunk, root, write, submit, note)

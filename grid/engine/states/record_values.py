@@ -23,14 +23,21 @@ def text(value: Any) -> str:
 
 def number_text(value: Any) -> str:
     """A number of SLURM's as a text without leading zeros; empty for anything else."""
-    return str(int(value)) if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20 else ""
+    return (
+        str(int(value)) if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20 else ""
+    )
 
 
 def data_told(values: Any) -> str:
-    """``45d9852abc54d5 (1442 training and 355 test examples)``, from what a run notes of its data; empty where it notes none."""
+    """``45d9852abc54d5 (1442 training and 355 test examples)``, from what a run notes of its data; empty where it notes
+    none.
+    """
     if not isinstance(values, Mapping) or not (fingerprint := text(values.get("fingerprint"))):
         return ""
-    return f"{fingerprint} ({number(values.get('num_train')):.0f} training and {number(values.get('num_test')):.0f} test examples)"
+    return (
+        f"{fingerprint} ({number(values.get('num_train')):.0f} training and {number(values.get('num_test')):.0f} "
+        f"test examples)"
+    )
 
 
 def own_element(record: Mapping[str, Any]) -> str | None:

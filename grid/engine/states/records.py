@@ -16,7 +16,9 @@ from grid.engine.sweeps.resources import Resources
 NAME = re.compile(r"\w[\w.-]*")  # of submissions, arrays and folders: a part of file names
 
 
-def text(values: Mapping[str, Any], name: str, pattern: re.Pattern[str] | None = None, default: str | None = None) -> str:
+def text(
+    values: Mapping[str, Any], name: str, pattern: re.Pattern[str] | None = None, default: str | None = None
+) -> str:
     """A text, that matches the pattern as a whole where there is one."""
     value = values.get(name, default)
     if not isinstance(value, str) or (pattern is not None and not pattern.fullmatch(value)):

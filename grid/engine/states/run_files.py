@@ -72,7 +72,10 @@ class RunFolder:
         return self.path / "stdout.log"
 
     def record(self) -> Record:
-        """What the run says of itself.  None where it never spoke; NotADirectoryError where a file stands in the folder's place."""
+        """What the run says of itself.
+
+        None where it never spoke; NotADirectoryError where a file stands in the folder's place.
+        """
         try:
             values = read_json(self.status, any_number=True)
         except FileNotFoundError:
@@ -84,7 +87,9 @@ class RunFolder:
         except Unreadable as error:
             return Damaged(f"{self.status.name} {error}; delete it to start the run again")
         return (
-            values if isinstance(values, dict) else Damaged(f"{self.status.name} is no record of a run; delete it to start the run again")
+            values
+            if isinstance(values, dict)
+            else Damaged(f"{self.status.name} is no record of a run; delete it to start the run again")
         )
 
     def state(self, now: float | None = None) -> State:
@@ -111,7 +116,9 @@ def tail(path: Path, count: int = TAIL_BYTES) -> str:
 
 
 class Ended(NamedTuple):
-    """A line of a ledger: an exit code, the restart count of the life of the job that saw it, and when the file was last written."""
+    """A line of a ledger: an exit code, the restart count of the life of the job that saw it, and when the file was
+    last written.
+    """
 
     code: int
     life: int
@@ -119,7 +126,9 @@ class Ended(NamedTuple):
 
 
 def read_ledger(path: Path) -> dict[str, Ended]:
-    """Run folder -> the last end that its job script noted (lines ``<code>[@<life>] <run_dir>``); empty where it cannot be read."""
+    """Run folder -> the last end that its job script noted (lines ``<code>[@<life>] <run_dir>``); empty where it cannot
+    be read.
+    """
     try:
         with opened(path) as file:
             text, at = file.read().decode(errors="replace"), os.fstat(file.fileno()).st_mtime

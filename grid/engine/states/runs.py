@@ -36,7 +36,9 @@ class Run:
         return self.folder.state()
 
 
-def named(family: str, run_name: str, seeds: str | None = None, overrides: Sequence[str] = ()) -> tuple[Sweep, list[Experiment]]:
+def named(
+    family: str, run_name: str, seeds: str | None = None, overrides: Sequence[str] = ()
+) -> tuple[Sweep, list[Experiment]]:
     """The sweep of these names with these seeds and settings (as main.py takes them), and its experiments."""
     sweep = load(family, run_name, parse_seeds(seeds) if seeds else None)
     if overrides:
@@ -89,16 +91,25 @@ def sign(sweep: Sweep, root: Path) -> None:
 
 
 def others(sweep: Sweep, root: Path) -> list[str]:
-    """The sweeps of other files, as far as these still exist, whose runs are in this sweep's folder: ``/a/file.py: name``."""
+    """The sweeps of other files, as far as these still exist, whose runs are in this sweep's folder:
+    ``/a/file.py: name``.
+    """
     found = [line for line in _lines(_signed(sweep, root)) if line != _signature(sweep)]
-    return [line for line in found if (file := line.rpartition(": ")[0]) and (Path(file).is_file() or not file.endswith(".py"))]
+    return [
+        line
+        for line in found
+        if (file := line.rpartition(": ")[0]) and (Path(file).is_file() or not file.endswith(".py"))
+    ]
 
 
 def shared(sweep: Sweep, root: Path) -> list[str]:
     """A sentence where other sweeps have the same folder of runs, and this one did not ask for it by name."""
     if sweep.folder or not (found := others(sweep, root)):
         return []
-    return [f"runs/{sweep.run_name} is also the folder of {', '.join(found)}: give one of them its own, Sweep(..., folder=...)"]
+    return [
+        f"runs/{sweep.run_name} is also the folder of {', '.join(found)}: give one of them its own, Sweep(..., "
+        f"folder=...)"
+    ]
 
 
 def _signed(sweep: Sweep, root: Path) -> Path:
@@ -122,11 +133,16 @@ def _write_if_changed(path: Path, text: str, *, executable: bool = False) -> Non
 
 
 def left_over(experiments: Sequence[Experiment], root: Path) -> list[Path]:
-    """Run folders of this sweep that belong to none of its experiments: settings have changed since, or others wrote them."""
+    """Run folders of this sweep that belong to none of its experiments: settings have changed since, or others wrote
+    them.
+    """
     names = {item.name for item in experiments}
     folders = {item.folder for item in experiments}
     return sorted(
-        found.parent for folder in folders for found in (root / RUNS / folder).glob("*/config.yaml") if found.parent.name not in names
+        found.parent
+        for folder in folders
+        for found in (root / RUNS / folder).glob("*/config.yaml")
+        if found.parent.name not in names
     )
 
 

@@ -1,8 +1,8 @@
 """What went wrong: every failed run gets one kind and a signature, so that two thousand of the same bug make one line.
 
-Evidence, strongest first: what the run itself wrote of its end, the tracebacks and notices at the end of its log, the scheduler's word.
-The cause goes before its consequences: a peer that closed its connection because another rank ran out of memory is out of memory, and
-so is a job that hung after it until its time limit.
+Evidence, strongest first: what the run itself wrote of its end, the tracebacks and notices at the end of its log, the
+scheduler's word.  The cause goes before its consequences: a peer that closed its connection because another rank ran
+out of memory is out of memory, and so is a job that hung after it until its time limit.
 """
 
 from __future__ import annotations
@@ -37,13 +37,18 @@ MESSAGE_CHARACTERS = 80
 
 # What exceptions and logs say, in the order in which a cause goes before what it leads to.
 _SAID = {
-    "cuda_oom": r"(CUDA|HIP) out of memory|CUDA error: out of memory|torch\S*\.OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED",
-    "host_oom": r"\boom[-_ ]?kill|(?<!CUDA )\bout[- ]of[- ]memory\b|\b_?(Array)?MemoryError\b|DefaultCPUAllocator|Cannot allocate memory"
+    "cuda_oom": r"(CUDA|HIP) out of memory|CUDA error: out of "
+    r"memory|torch\S*\.OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED",
+    "host_oom": r"\boom[-_ ]?kill|(?<!CUDA )\bout[- ]of[- "
+    r"]memory\b|\b_?(Array)?MemoryError\b|DefaultCPUAllocator|Cannot allocate memory"
     r"|std::bad_alloc|exceeded .*memory limit|Unable to allocate [\d.]+ \wiB",
-    "disk": r"No space left on device|Disk quota exceeded|Input/output error|Stale (NFS )?file handle|Read-only file system",
+    "disk": r"No space left on device|Disk quota exceeded|Input/output error|Stale (NFS )?file handle|Read-only file "
+    r"system",
     "non_finite": r"\bNonFiniteError\b",
-    "network_timeout": r"NCCL watchdog|Watchdog caught collective operation timeout|\bnccl(System|Remote|Internal)Error|NCCL error"
-    r"|Connection (closed|reset) by peer|Connection refused|Dist(Network|Store|Backend)Error|[Tt]imed out (waiting|after)"
+    "network_timeout": r"NCCL watchdog|Watchdog caught collective operation "
+    r"timeout|\bnccl(System|Remote|Internal)Error|NCCL error"
+    r"|Connection (closed|reset) by peer|Connection refused|Dist(Network|Store|Backend)Error|[Tt]imed out "
+    r"(waiting|after)"
     r"|wait timeout after|Socket Timeout|Application timeout caused|Broken pipe|recvBytes|No route to host"
     r"|(rank \d+|one) of (the )?\d+ (ranks )?(is gone|did not answer in time)",  # our own, nuq/exchange/transport.py
 }
@@ -56,13 +61,16 @@ _NOTICES = {
     "time_limit": re.compile(r"DUE TO TIME LIMIT"),
 }
 _NOTICE = re.compile(
-    r"^(slurmstepd|slurmd|srun|\[[^\]]*\] (Memory cgroup )?out of memory|Memory cgroup|.*\bDUE TO\b).*", re.IGNORECASE | re.MULTILINE
+    r"^(slurmstepd|slurmd|srun|\[[^\]]*\] (Memory cgroup )?out of memory|Memory cgroup|.*\bDUE TO\b).*",
+    re.IGNORECASE | re.MULTILINE,
 )
 _RANK = re.compile(r"^\[(rank|default)\d+\]:\s?", re.MULTILINE)
 _FRAME = re.compile(r'^\s+File "(.+)", line (\d+), in (.+)$')
 _LINE_NUMBER = re.compile(r":\d+(?= in )")
 _LAST = re.compile(r"^((?:[A-Za-z_][\w]*\.)*[A-Z]\w*)(?:: (.*))?$")
-_BEGUN = re.compile(r"^.+: \S+, \S+ on .+, \d+ workers$\n?", re.MULTILINE)  # the first line of every attempt that got under way
+_BEGUN = re.compile(
+    r"^.+: \S+, \S+ on .+, \d+ workers$\n?", re.MULTILINE
+)  # the first line of every attempt that got under way
 _WRAPPERS = {"ChildFailedError", "SystemExit", "KeyboardInterrupt", "SignalException", "Preempted"}
 _SITE = re.compile(r"^(site profile \S.*?) on \S+: (.+)$", re.MULTILINE)  # see preamble.py: the script ends with it
 _STARTED = re.compile(r"^[\d-]+ [\d:]+ start (.+?)(?: in slot \d+)?$", re.MULTILINE)
@@ -75,7 +83,10 @@ _FOREIGN = re.compile(r"site-packages|dist-packages|/lib/python3|^<")
 
 @dataclass(frozen=True)
 class Failure:
-    """Why one run failed.  ``signature`` is the same for the same cause; ``example`` is the run, ``line`` its own words."""
+    """Why one run failed.
+
+    ``signature`` is the same for the same cause; ``example`` is the run, ``line`` its own words.
+    """
 
     kind: str  # one of KINDS
     signature: str
@@ -122,10 +133,13 @@ class _Raised:
         return _kind_of(self.text) or "code"
 
 
-def classify(folder: RunFolder, state: State, job: Job | None = None, logs: Sequence[Path] = (), memory: Memory = ALONE) -> Failure:
+def classify(
+    folder: RunFolder, state: State, job: Job | None = None, logs: Sequence[Path] = (), memory: Memory = ALONE
+) -> Failure:
     """The kind and signature of a run's failure.
 
-    logs: of its job, where SLURM's notices are; never raises for what they hold.  memory: the run's, and who of its job's ran out of it.
+    logs: of its job, where SLURM's notices are; never raises for what they hold.  memory: the run's, and who of its
+    job's ran out of it.
     """
     example = "/".join(folder.path.parts[-3:])
     record = folder.record()
@@ -133,7 +147,9 @@ def classify(folder: RunFolder, state: State, job: Job | None = None, logs: Sequ
     text = _RANK.sub("", _attempt(folder.tail()))
     parts = [tail(log) for log in logs]
     notices = "\n".join(found[0] for part in [text, *parts] for found in _NOTICE.finditer(part))
-    raised = [item for item in [*_tracebacks(text), *_recorded(values)] if item.type.rpartition(".")[2] not in _WRAPPERS]
+    raised = [
+        item for item in [*_tracebacks(text), *_recorded(values)] if item.type.rpartition(".")[2] not in _WRAPPERS
+    ]
     word = job.word if job else ""
     is_innocent = bool(memory.culprits) and folder.path.name not in memory.culprits  # of what its job says of memory
     is_killed = state.reason == f"exit code {KILLED}"
@@ -165,7 +181,9 @@ def classify(folder: RunFolder, state: State, job: Job | None = None, logs: Sequ
         return found("node_failure", word or "NODE_FAIL", state.reason)
     if own := [item for item in raised if item.kind == "code"]:
         return found("code", own[-1].signature, own[-1].words)
-    closed = all(re.search("closed|reset|pipe|is gone", item.text) for item in raised)  # what the end of a job does to those who still talk
+    closed = all(
+        re.search("closed|reset|pipe|is gone", item.text) for item in raised
+    )  # what the end of a job does to those who still talk
     ending = _ending(word, notices)
     said = None if raised else _by_log(text)
     if is_innocent and closed and not ending and (said is None or said[0] == "network_timeout"):
@@ -195,7 +213,9 @@ def groups(failures: Iterable[Failure]) -> list[Group]:
     rows: dict[tuple[str, str], list[Failure]] = {}
     for failure in failures:
         rows.setdefault((failure.kind, failure.signature), []).append(failure)
-    made = [Group(kind, signature, len(found), found[0].example, found[0].line) for (kind, signature), found in rows.items()]
+    made = [
+        Group(kind, signature, len(found), found[0].example, found[0].line) for (kind, signature), found in rows.items()
+    ]
     return sorted(made, key=lambda row: (-row.count, KINDS.index(row.kind), row.signature))
 
 
@@ -205,14 +225,18 @@ _VARYING: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ..
     (re.compile(r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{8,}\b"), "*"),
     (re.compile(r"(?<![\w.])\d+_\d+(?!\w)"), "N_N"),  # an element of an array
     (  # what stands by itself, or with a unit; float16, 32x32 and conv1.weight are names
-        re.compile(r"\b(exit code \d+)\b|(?<![\w.])-?\d+(?:\.\d+)*(?:e[-+]?\d+)?(?=(?:[kKMGT]?i?B|[num]?s|min|h)?(?!\w))"),
+        re.compile(
+            r"\b(exit code \d+)\b|(?<![\w.])-?\d+(?:\.\d+)*(?:e[-+]?\d+)?(?=(?:[kKMGT]?i?B|[num]?s|min|h)?(?!\w))"
+        ),
         lambda found: found[1] or "N",
     ),
 )
 
 
 def normal(text: str) -> str:
-    """The text with what differs from run to run taken out: paths, addresses, hashes, free-standing numbers other than exit codes."""
+    """The text with what differs from run to run taken out: paths, addresses, hashes, free-standing numbers other than
+    exit codes.
+    """
     for pattern, name in _VARYING:
         text = pattern.sub(name, text)
     return " ".join(text.split())
@@ -228,10 +252,16 @@ def _attempt(text: str) -> str:
 
 
 def _by_site(logs: Sequence[str], run: str) -> tuple[str, str] | None:
-    """(signature, line) where the last thing that the log of its job tells is that the site's profile failed, before the run began."""
+    """(signature, line) where the last thing that the log of its job tells is that the site's profile failed, before
+    the run began.
+    """
     for log in logs:
         said, begun = list(_SITE.finditer(log)), list(_STARTED.finditer(log))
-        if not said or any(start[1].endswith(run) for start in begun) or (begun and begun[-1].start() > said[-1].start()):
+        if (
+            not said
+            or any(start[1].endswith(run) for start in begun)
+            or (begun and begun[-1].start() > said[-1].start())
+        ):
             continue
         sentence = " ".join(said[-1][2].split())
         if sentence.startswith(("stage:", "the scratch folder")):  # with paths of this job
@@ -304,6 +334,10 @@ def _last_line(text: str) -> str:
 
 def _ending(word: str, notices: str) -> str:
     """time_limit, preempted or cancelled, where the job was ended from outside."""
-    words: Mapping[str, Collection[str]] = {"time_limit": ("TIMEOUT", "DEADLINE"), "preempted": ("PREEMPTED",), "cancelled": ("CANCELLED",)}
+    words: Mapping[str, Collection[str]] = {
+        "time_limit": ("TIMEOUT", "DEADLINE"),
+        "preempted": ("PREEMPTED",),
+        "cancelled": ("CANCELLED",),
+    }
     by_word = next((kind for kind, names in words.items() if word in names), "")
     return by_word or next((kind for kind in ("time_limit", "preempted") if _line(notices, _NOTICES[kind])), "")

@@ -1,6 +1,7 @@
 """What to do with a sweep: its runs, what each needs, and what a submission would do with them.
 
-A plan is made of values alone, so that it can be shown, kept, and compared with the one that is made when it is applied.
+A plan is made of values alone, so that it can be shown, kept, and compared with the one that is made when it is
+applied.
 """
 
 from __future__ import annotations
@@ -80,7 +81,10 @@ def differences(reviewed: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
         found.append(f"the code has changed since{f' ({_some(names)})' if names else ''}")
     if reviewed.get("site") != now["site"]:
         found.append("the site's profile has changed since")
-    for word, runs in (("no longer to be submitted", _less(reviewed["runs"], now["runs"])), ("new", _less(now["runs"], reviewed["runs"]))):
+    for word, runs in (
+        ("no longer to be submitted", _less(reviewed["runs"], now["runs"])),
+        ("new", _less(now["runs"], reviewed["runs"])),
+    ):
         if runs:
             found.append(f"{len(runs)} {word} ({_some(_short(runs))})")
     both = [run for run in now["runs"] if run in reviewed["runs"] and reviewed["runs"][run] != now["runs"][run]]
@@ -113,13 +117,18 @@ def deal(items: Sequence[Item], num_shares: int) -> list[list[Item]]:
 
 
 def arrays(
-    planned: Sequence[Planned], *, per_script: int = 1, cap: int | None = None, canary: bool = False, max_elements: int = 1000
+    planned: Sequence[Planned],
+    *,
+    per_script: int = 1,
+    cap: int | None = None,
+    canary: bool = False,
+    max_elements: int = 1000,
 ) -> list[Chunk]:
     """The array jobs of these runs: one per resource shape, cut into chunks of at most ``max_elements`` elements.
 
-    With a canary, the first run of a shape is an array of its own and the rest waits for its success.  ``cap`` holds for
-    everything together: it is shared out by size (a canary runs in the share of those that wait for it), and where there are
-    more chunks than that, they queue up in ``cap`` lanes.
+    With a canary, the first run of a shape is an array of its own and the rest waits for its success.  ``cap`` holds
+    for everything together: it is shared out by size (a canary runs in the share of those that wait for it), and where
+    there are more chunks than that, they queue up in ``cap`` lanes.
     """
     shapes: dict[str, list[Planned]] = {}
     texts: dict[str, str] = {}  # written out once for thousands of runs
@@ -182,7 +191,8 @@ class Moved:
 
 
 def moved_defaults(runs: Sequence[Run], left: Mapping[str, Settings]) -> tuple[list[Moved], list[str]]:
-    """What became of the folders that belong to no experiment: those under other defaults, and those that left the sweep.
+    """What became of the folders that belong to no experiment: those under other defaults, and those that left the
+    sweep.
 
     ``left`` maps their names to their full configurations.  A folder counts as moved where all that the sweep itself
     sets for one of its experiments is as it was.
@@ -236,7 +246,9 @@ def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in config.items():
-        flat.update({f"{key}.{name}": part for name, part in value.items()} if isinstance(value, Mapping) else {key: value})
+        flat.update(
+            {f"{key}.{name}": part for name, part in value.items()} if isinstance(value, Mapping) else {key: value}
+        )
     return flat
 
 
@@ -253,7 +265,8 @@ class Remaining:
 
 
 def remaining(runs: Sequence[Run], states: Mapping[str, State], resources: Mapping[str, Resources]) -> Remaining:
-    """Learned from finished siblings: the median seconds a step of those of the same model, data set, workers and method.
+    """Learned from finished siblings: the median seconds a step of those of the same model, data set, workers and
+    method.
 
     Where no sibling of the method is done, those of any method count; a run without any is left out and counted.
     """

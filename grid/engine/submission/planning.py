@@ -34,7 +34,10 @@ PLAN = "plan.json"
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says of a plan: enough to make it again.  ``file``: the absolute path of a user's own family."""
+    """What the command line says of a plan: enough to make it again.
+
+    ``file``: the absolute path of a user's own family.
+    """
 
     grid: str
     run_name: str
@@ -48,7 +51,9 @@ class Options:
     canary: bool = False
     ignore: Sequence[str] = ()  # of preflight.CHECKS
     resources: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    retry: Mapping[str, Mapping[str, Any]] | None = None  # run folder -> changed resources: only these, and also those that failed
+    retry: Mapping[str, Mapping[str, Any]] | None = (
+        None  # run folder -> changed resources: only these, and also those that failed
+    )
 
     @property
     def is_part(self) -> bool:
@@ -87,7 +92,9 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
         else:
             chosen, changes = run.run_dir in options.retry and state.may_start, options.retry.get(run.run_dir, {})
         if chosen:
-            submit.append(Planned(run.run_dir, run.experiment.label, state.word, shapes.checked(run.experiment, changes)))
+            submit.append(
+                Planned(run.run_dir, run.experiment.label, state.word, shapes.checked(run.experiment, changes))
+            )
     # a part of the sweep says nothing of the others, and a title does not tell the files of two sweeps apart
     is_whole = options.retry is None and not options.is_part and not others(sweep, root)
     cancel = _unwanted(view, wanted, sweep.title) if is_whole else []
@@ -114,7 +121,9 @@ class _Shape:
 
 
 class _Shapes:
-    """What experiments ask for: the command line's word, then their own and their sweep's, then the site's, then the built-in."""
+    """What experiments ask for: the command line's word, then their own and their sweep's, then the site's, then the
+    built-in.
+    """
 
     def __init__(self, options: Options, site: Site) -> None:
         self._options, self._site = options, site
@@ -138,11 +147,17 @@ class _Shapes:
 
 
 def _unwanted(view: View, wanted: set[str], title: str) -> list[Cancelled]:
-    """Runs in the queue that the sweep no longer has; those of other seeds or settings, or of another sweep, it never had."""
+    """Runs in the queue that the sweep no longer has; those of other seeds or settings, or of another sweep, it never
+    had.
+    """
     foreign = [item for item in view.submissions if item.is_part or item.title != title]
     parts = {run for item in foreign for chunk in item.chunks for runs in chunk.elements for run in runs}
     shared = {claim.element for run, claim in view.claims.items() if run in wanted}
-    gone = [run for run, state in view.others.items() if state.word in ("pending", "running") and run in view.claims and run not in parts]
+    gone = [
+        run
+        for run, state in view.others.items()
+        if state.word in ("pending", "running") and run in view.claims and run not in parts
+    ]
     return [Cancelled(run, element, element not in shared) for run in gone if (element := view.claims[run].element)]
 
 
@@ -163,7 +178,12 @@ def keep(made: Made, root: Path) -> Path:
     """Write the plan down as the reviewed one."""
     path = ledger.folder_of(root, made.plan.folder) / PLAN
     path.parent.mkdir(parents=True, exist_ok=True)
-    values = {"version": 1, "id": made.plan.id, "options": dataclasses.asdict(made.options), "essence": made.plan.essence()}
+    values = {
+        "version": 1,
+        "id": made.plan.id,
+        "options": dataclasses.asdict(made.options),
+        "essence": made.plan.essence(),
+    }
     write_text(path, json.dumps(values))
     return path
 
@@ -192,7 +212,9 @@ def reviewed(root: Path, folder: str) -> Reviewed | None:
     path = ledger.folder_of(root, folder) / PLAN
     try:
         values = records.table({"plan": json.loads(plain.read_bytes(path, None))}, "plan")
-        return Reviewed(records.text(values, "id", records.NAME), _options(records.table(values, "options")), _essence(values))
+        return Reviewed(
+            records.text(values, "id", records.NAME), _options(records.table(values, "options")), _essence(values)
+        )
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError) as error:
@@ -290,20 +312,28 @@ def write_chunk(item: Submission, chunk: Chunk, root: Path, site: Site) -> Path:
 
 
 def check(made: Made, root: Path) -> list[Finding]:
-    """What would make the plan's runs fail, and what else is to be said of it; where it submits nothing, of the data of earlier runs."""
+    """What would make the plan's runs fail, and what else is to be said of it; where it submits nothing, of the data of
+    earlier runs.
+    """
     plan = made.plan
     found = [] if "build" in made.options.ignore else rehearsed(plan, made.runs, made.view.states, root, made.site)
     if not plan.submit:
         return found
     item = submission_of(made, f"{snapshot.FOLDER}/{made.plan.code['digest'][: snapshot.DIGITS]}")
     # SLURM's opinion is asked of one element: how many there may be is the matter of ``waves``
-    bare = {chunk.name: dataclasses.replace(chunk, after=(), elements=chunk.elements[:1], cap=None) for chunk in plan.chunks}
+    bare = {
+        chunk.name: dataclasses.replace(chunk, after=(), elements=chunk.elements[:1], cap=None) for chunk in plan.chunks
+    }
     text = lambda name: sbatch_text(item, bare[name], root, made.site)  # noqa: E731
-    return found + findings(plan, made.runs, root, made.site, sbatch.test_only if slurm_is_here() else None, text, made.options.ignore)
+    return found + findings(
+        plan, made.runs, root, made.site, sbatch.test_only if slurm_is_here() else None, text, made.options.ignore
+    )
 
 
 def apply(made: Made, root: Path, note: Callable[[Chunk], None]) -> tuple[Submission, str]:
-    """Hand the plan's runs over: snapshot, run folders, scripts, then one sbatch per array.  Call it under ``only_one``.
+    """Hand the plan's runs over: snapshot, run folders, scripts, then one sbatch per array.
+
+    Call it under ``only_one``.
 
     The submission, and why something of it has to wait for the next call (``go_on``); empty where nothing has.
     """
@@ -328,21 +358,29 @@ def not_startable(item: Submission, view: View) -> list[str]:
 
 
 def released(item: Submission, view: View) -> Submission:
-    """The submission without the conditions that are met already: SLURM forgets jobs, and takes one that it forgot for a success.
+    """The submission without the conditions that are met already: SLURM forgets jobs, and takes one that it forgot for
+    a success.
 
     ValueError where a canary that has to succeed first has ended otherwise.
     """
     states = {**view.others, **view.states}
     for chunk in item.left:
         for how, name in chunk.after:
-            words = {states[run].word for run in _runs([item.chunk(name)]) if run in states} if item.chunk(name).is_settled else set()
+            words = (
+                {states[run].word for run in _runs([item.chunk(name)]) if run in states}
+                if item.chunk(name).is_settled
+                else set()
+            )
             if how != "afterok" or not words or words & {"pending", "running"}:
                 continue
             if words != {"done"}:
                 raise ValueError(
-                    f"{name}, which has to succeed before {chunk.name} is submitted, is {' and '.join(sorted(words))}: plan again"
+                    f"{name}, which has to succeed before {chunk.name} is submitted, is "
+                    f"{' and '.join(sorted(words))}: plan again"
                 )
-            item = item.with_chunk(dataclasses.replace(chunk, after=[pair for pair in chunk.after if pair != (how, name)]))
+            item = item.with_chunk(
+                dataclasses.replace(chunk, after=[pair for pair in chunk.after if pair != (how, name)])
+            )
     return item
 
 

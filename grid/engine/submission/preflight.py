@@ -26,9 +26,18 @@ from nuq.settings import unknown
 from settings.data import DATA
 from settings.text import OnDisk
 
-CHECKS = ("time", "data", "folders", "disk", "opinion", "build")  # what --ignore takes; each may be wrong about somebody's cluster
+CHECKS = (
+    "time",
+    "data",
+    "folders",
+    "disk",
+    "opinion",
+    "build",
+)  # what --ignore takes; each may be wrong about somebody's cluster
 FREE_BYTES = 200 * 2**20  # beside what the runs are expected to write
-LITTLE_BYTES = 20 * 2**20  # left for each run: worth a word where nothing tells what they need; small models leave as much
+LITTLE_BYTES = (
+    20 * 2**20
+)  # left for each run: worth a word where nothing tells what they need; small models leave as much
 SIBLINGS = 20  # so many finished runs are measured
 MEASURED = "dry_run.json"  # what `dry-run` measured, beside the submissions of the sweep
 
@@ -53,7 +62,10 @@ def rehearsed(plan: Plan, runs: Sequence[Run], states: Mapping[str, State], root
     """What building the plan's runs once, and looking at the data of all earlier ones, tells: the check ``build``."""
     wanted = {item.run_dir for item in plan.submit}
     found = rehearse([run for run in runs if run.run_dir in wanted], runs, states, root, site)
-    return [*(Finding("build", text) for text in found.problems), *(Finding("build", text, forbids=False) for text in found.notes)]
+    return [
+        *(Finding("build", text) for text in found.problems),
+        *(Finding("build", text, forbids=False) for text in found.notes),
+    ]
 
 
 def findings(
@@ -88,7 +100,8 @@ def _too_short(plan: Plan, site: Site) -> list[str]:
     """Time limits within the warning: such a job is warned as it starts, requeued, warned again, and gets nowhere."""
     asked = dict.fromkeys(time for chunk in plan.chunks if (time := chunk.resources.get("time")))
     return [
-        f"time={time} is {seconds(time)} s, and jobs are warned signal_s={site.signal_s} s before their time limit: it must be longer "
+        f"time={time} is {seconds(time)} s, and jobs are warned signal_s={site.signal_s} s before their time limit: "
+        f"it must be longer "
         "than that; ask for more time, or set a smaller signal_s in the site's file"
         for time in asked
         if seconds(time) <= site.signal_s
@@ -111,13 +124,16 @@ def _data(runs: Iterable[Run], root: Path, site: Site) -> list[str]:
         folder = root / place
         if not folder.is_dir() or not any(_belongs(entry.name, name) for entry in folder.iterdir()):
             found[f"{name} {place}"] = (
-                f"data={name}: {place} holds no {name} (name the folder with --set data_dir=..., NUQ_DATA or the site's environment)"
+                f"data={name}: {place} holds no {name} (name the folder with --set data_dir=..., NUQ_DATA or the "
+                f"site's environment)"
             )
     return list(found.values())
 
 
 def _belongs(entry: str, name: str) -> bool:
-    """Whether a file or folder of this name can be of the data set: cifar10, cifar-10-batches-py, CIFAR10.tar.gz, aclImdb."""
+    """Whether a file or folder of this name can be of the data set: cifar10, cifar-10-batches-py, CIFAR10.tar.gz,
+    aclImdb.
+    """
     return re.sub(r"[^a-z0-9]", "", entry.lower()).removeprefix("acl").startswith(name)
 
 
@@ -130,7 +146,10 @@ def _folders(runs: Sequence[Run], root: Path) -> list[str]:
             found.append(f"{nearest} cannot be written ({_owner(nearest)}): runs and job scripts are kept there")
     for run in runs:
         if run.folder.path.exists() and not os.access(run.folder.path, os.W_OK | os.X_OK):
-            found.append(f"{run.run_dir} cannot be written ({_owner(run.folder.path)}): another user's run of the same settings is there")
+            found.append(
+                f"{run.run_dir} cannot be written ({_owner(run.folder.path)}): another user's run of the same "
+                f"settings is there"
+            )
     return found[:5] + ([f"... and {len(found) - 5} more such folders"] if len(found) > 5 else [])
 
 
@@ -142,7 +161,9 @@ def _owner(path: Path) -> str:
 
 
 def _disk(plan: Plan, chosen: Sequence[Run], runs: Sequence[Run], root: Path) -> list[Finding]:
-    """Too little space for what the runs will write, as finished siblings did, of the same model where there are any, or the dry run."""
+    """Too little space for what the runs will write, as finished siblings did, of the same model where there are any,
+    or the dry run.
+    """
     place = next(path for path in (root / "runs", root) if path.exists())
     free = shutil.disk_usage(place).free
     sizes: dict[str, int] = {}
@@ -155,7 +176,10 @@ def _disk(plan: Plan, chosen: Sequence[Run], runs: Sequence[Run], root: Path) ->
     if not sizes:
         if free >= FREE_BYTES + LITTLE_BYTES * len(chosen):
             return []
-        words = f"{_gb(free)} left for {len(chosen)} runs; what they need is not known before one is done, or dry-run has tried one"
+        words = (
+            f"{_gb(free)} left for {len(chosen)} runs; what they need is not known before one is done, or dry-run "
+            f"has tried one"
+        )
         return [Finding("disk", f"the disk of {place} has {words}", forbids=False)]
     most = max(sizes.values())
     need = FREE_BYTES + sum(sizes.get(_model(run), most) - _size(run.folder.path) for run in chosen)
@@ -203,7 +227,8 @@ def keep_measured(run: Run, size: int, root: Path) -> None:
 def _opinions(plan: Plan, test_only: Callable[[Path], None], text: Callable[[str], str]) -> list[Finding]:
     """What SLURM says to one script of each resource shape, without running it.
 
-    Of nodes that are down or drained it says that there are none such; a job that waits for them is accepted all the same.
+    Of nodes that are down or drained it says that there are none such; a job that waits for them is accepted all the
+    same.
     """
     found = []
     shapes = {str(sorted(chunk.resources.items())): chunk for chunk in plan.chunks}
@@ -222,7 +247,9 @@ def _opinions(plan: Plan, test_only: Callable[[Path], None], text: Callable[[str
                 words = " ".join(f"{name}={value}" for name, value in chunk.resources.items() if value is not None)
                 said = f"{str(error).replace(str(path), 'a script of ' + chunk.name)} (asked for: {words})"
                 off = sbatch.nodes_off(asked, plan.options["parallel"]) if sbatch.NO_NODES in said else ""
-                found.append(Finding("opinion", f"{said}; {off}, for which it would wait" if off else said, forbids=not off))
+                found.append(
+                    Finding("opinion", f"{said}; {off}, for which it would wait" if off else said, forbids=not off)
+                )
             except sbatch.Unreachable as error:
                 return [*found, Finding("opinion", f"SLURM was asked for its opinion and does not answer: {error}")]
     return found

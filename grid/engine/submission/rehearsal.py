@@ -1,7 +1,8 @@
-"""Before anything is queued or started: each combination of model, data and method is built once, and data are those of earlier runs.
+"""Before anything is queued or started: each combination of model, data and method is built once, and data are those of
+earlier runs.
 
-How things are built and data read knows ``train.rehearsal``, which a process of its own runs, for nothing here imports torch.  A
-checkout without it rehearses nothing.
+How things are built and data read knows ``train.rehearsal``, which a process of its own runs, for nothing here imports
+torch.  A checkout without it rehearses nothing.
 """
 
 from __future__ import annotations
@@ -30,13 +31,17 @@ Config = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """Why runs would not start, or would not mean what the others mean, a sentence each; and what could not be looked at."""
+    """Why runs would not start, or would not mean what the others mean, a sentence each; and what could not be looked
+    at.
+    """
 
     problems: Sequence[str] = ()
     notes: Sequence[str] = ()
 
 
-def rehearse(start: Sequence[Run], runs: Sequence[Run], states: Mapping[str, State], root: Path, site: Site | None = None) -> Rehearsal:
+def rehearse(
+    start: Sequence[Run], runs: Sequence[Run], states: Mapping[str, State], root: Path, site: Site | None = None
+) -> Rehearsal:
     """start: those of ``runs`` that are to be started; states: of all, by run folder."""
     if not (root / MODULE).exists():
         return Rehearsal()
@@ -47,12 +52,19 @@ def rehearse(start: Sequence[Run], runs: Sequence[Run], states: Mapping[str, Sta
     earlier: dict[str, list[Run]] = {}  # that have made steps on data of files
     for run in runs:
         state = states[run.run_dir]
-        if state.data and (state.word == "done" or state.step) and _is_on_disk(run.experiment.config) and places[run.run_dir]:
+        if (
+            state.data
+            and (state.word == "done" or state.step)
+            and _is_on_disk(run.experiment.config)
+            and places[run.run_dir]
+        ):
             earlier.setdefault(_data(run.experiment.config, places[run.run_dir]), []).append(run)
     if not combinations and not earlier:
         return Rehearsal()
     try:
-        answer = _ask([found[0] for found in combinations.values()], [found[0] for found in earlier.values()], places, root)
+        answer = _ask(
+            [found[0] for found in combinations.values()], [found[0] for found in earlier.values()], places, root
+        )
     except _Silent as error:
         return Rehearsal(notes=[f"nothing was built beforehand, nor were the data looked at: {error}"])
     refused: dict[str, list[Run]] = {}
@@ -63,7 +75,10 @@ def rehearse(start: Sequence[Run], runs: Sequence[Run], states: Mapping[str, Sta
     for here, found in zip(answer["data"], earlier.values(), strict=True):
         problems += _of_other_data(data_told(here), found, states, places)
     untried = sum(why is None for why in answer["refused"])
-    few = f"{untried} of {len(combinations)} combinations of model, data and method were not built beforehand: that takes {LIMIT_S:.0f} s"
+    few = (
+        f"{untried} of {len(combinations)} combinations of model, data and method were not built beforehand: that "
+        f"takes {LIMIT_S:.0f} s"
+    )
     return Rehearsal(problems, [few] if untried else [])
 
 
@@ -95,9 +110,13 @@ def _of_other_data(here: str, runs: Sequence[Run], states: Mapping[str, State], 
     for run in runs:
         if here and states[run.run_dir].data != here:
             others.setdefault(states[run.run_dir].data, []).append(run)
-    way_out = "name the folder that they were made on (--set data_dir=..., NUQ_DATA), or move their run folders away to make them anew"
+    way_out = (
+        "name the folder that they were made on (--set data_dir=..., NUQ_DATA), or move their run folders away "
+        "to make them anew"
+    )
     return [
-        f"{_some(found)} made steps on other data: data={found[0].experiment.config['data']['name']} had the fingerprint {which}, "
+        f"{_some(found)} made steps on other data: data={found[0].experiment.config['data']['name']} had the "
+        f"fingerprint {which}, "
         f"and in {places[found[0].run_dir]} lies {here}: {way_out}"
         for which, found in others.items()
     ]
@@ -118,8 +137,16 @@ def _data(config: Config, place: str) -> str:
 
 
 def _combination(settings: Config) -> str:
-    """Of what the sweep sets: all of data and model, of everything else the words; rates, bits and seeds decide about no shape."""
-    return repr([(name, value) for name, value in settings.items() if name.startswith(("data", "model")) or not _is_number(value)])
+    """Of what the sweep sets: all of data and model, of everything else the words; rates, bits and seeds decide about
+    no shape.
+    """
+    return repr(
+        [
+            (name, value)
+            for name, value in settings.items()
+            if name.startswith(("data", "model")) or not _is_number(value)
+        ]
+    )
 
 
 def _is_number(value: Any) -> bool:

@@ -46,12 +46,16 @@ def failures_of(runs: Sequence[Run], view: View, root: Path) -> dict[str, Failur
     for run in failed:
         log = log_of(view.submissions, run.run_dir, root)  # SLURM's own notices are there
         memory = memories.get(run.run_dir, ALONE)
-        found[run.run_dir] = classify(run.folder, view.states[run.run_dir], view.jobs.get(run.run_dir), [log] if log else [], memory)
+        found[run.run_dir] = classify(
+            run.folder, view.states[run.run_dir], view.jobs.get(run.run_dir), [log] if log else [], memory
+        )
     return found
 
 
 def _memories(failed: Sequence[str], view: View, root: Path) -> dict[str, Memory]:
-    """What is known of the memory of these runs, and of those that shared their jobs, which may have taken it from them."""
+    """What is known of the memory of these runs, and of those that shared their jobs, which may have taken it from
+    them.
+    """
     states = {**view.others, **view.states}
     elements = {states[run].element for run in failed}
     found = {}
@@ -62,17 +66,29 @@ def _memories(failed: Sequence[str], view: View, root: Path) -> dict[str, Memory
                 if element not in elements:
                     continue
                 share = MEGABYTE * megabytes(Resources(**chunk.resources).mem)
-                own = {run: Memory(states[run].memory_bytes, share) for run in mates if run in states and states[run].element == element}
+                own = {
+                    run: Memory(states[run].memory_bytes, share)
+                    for run in mates
+                    if run in states and states[run].element == element
+                }
                 log = log_path(item, chunk, index, root)
-                is_told = any(run in view.jobs and view.jobs[run].word == "OUT_OF_MEMORY" for run in own) or says_out_of_memory(log)
-                blamed = culprits({run: own[run] for run in own if _was_killed(run, states[run], root)}) if is_told and len(own) > 1 else ()
+                is_told = any(
+                    run in view.jobs and view.jobs[run].word == "OUT_OF_MEMORY" for run in own
+                ) or says_out_of_memory(log)
+                blamed = (
+                    culprits({run: own[run] for run in own if _was_killed(run, states[run], root)})
+                    if is_told and len(own) > 1
+                    else ()
+                )
                 names = {Path(run).name for run in blamed}
                 found |= {run: replace(memory, culprits=names) for run, memory in own.items()}
     return found
 
 
 def _was_killed(run: str, state: State, root: Path) -> bool:
-    """Whether it had begun in its job, and was ended there without a word of its own, or with no more than that a rank of it is gone."""
+    """Whether it had begun in its job, and was ended there without a word of its own, or with no more than that a rank
+    of it is gone.
+    """
     record = RunFolder(root / run).record()
     if state.word not in FAILED or not isinstance(record, Mapping) or own_element(record) != state.element:
         return False
@@ -125,14 +141,18 @@ def asked(made: Made, run: str) -> Resources:
 
 
 def remedy_for(kind: str, resources: Resources, site: Site, *, factor: float, node: str = "") -> Remedy:
-    """More time after a time limit, more memory after the host ran out of it, other nodes after one failed; else the same again."""
+    """More time after a time limit, more memory after the host ran out of it, other nodes after one failed; else the
+    same again.
+    """
     before = {"time": resources.time, "mem": resources.mem, "exclude": resources.exclude}
     kept = {name: value for name, value in before.items() if value is not None}
     partition = site.partitions.get(resources.partition or site.partition or "")
     if kind == "time_limit" and resources.time is not None:
         most = seconds(partition.max_time) if partition and partition.max_time else math.inf
         wanted = min(math.ceil(seconds(resources.time) * factor), most)
-        return Remedy({**kept, "time": time_text(int(wanted))}, f"again with {time_text(int(wanted))} instead of {resources.time}")
+        return Remedy(
+            {**kept, "time": time_text(int(wanted))}, f"again with {time_text(int(wanted))} instead of {resources.time}"
+        )
     if kind == "host_oom" and megabytes(resources.mem) > 0:
         most = megabytes(partition.mem) if partition and partition.mem else math.inf
         wanted = min(math.ceil(megabytes(resources.mem) * factor), most)

@@ -1,7 +1,8 @@
-"""Handing over as much as the cluster takes: MaxJobCount is everybody's limit, MaxSubmitJobs each user's, MaxArraySize each array's.
+"""Handing over as much as the cluster takes: MaxJobCount is everybody's limit, MaxSubmitJobs each user's, MaxArraySize
+each array's.
 
-What there is no room for stays in the submission's record, and the same command goes on with it.  What a limit is, is asked; where SLURM
-refuses all the same (limits of accounts and qualities of service), the room is found by halves.
+What there is no room for stays in the submission's record, and the same command goes on with it.  What a limit is, is
+asked; where SLURM refuses all the same (limits of accounts and qualities of service), the room is found by halves.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class Room:
 
 
 def limits(site: Site, root: Path, *, max_age_s: float = scheduler.FACTS_AGE_S) -> Facts:
-    """The cluster's limits, those that the site's profile names in their place; without SLURM, or its answer, the usual ones."""
+    """The cluster's limits, those that the site's profile names in their place; without SLURM, or its answer, the usual
+    ones.
+    """
     try:
         facts = scheduler.facts(root / CACHE, max_age_s)
     except Unreachable:
@@ -45,7 +48,10 @@ def largest_array(facts: Facts) -> int:
 
 
 def room(site: Site, root: Path, wanted: int) -> Room | None:
-    """What there is room for now; None where the queue cannot be looked at.  Old limits are asked again where they forbid something."""
+    """What there is room for now; None where the queue cannot be looked at.
+
+    Old limits are asked again where they forbid something.
+    """
     try:
         kept, own = scheduler.queue_size()
     except Unreachable:
@@ -56,7 +62,9 @@ def room(site: Site, root: Path, wanted: int) -> Room | None:
 
 def _most(facts: Facts, kept: int, own: int) -> Room:
     spared = max(1, round(SPARED * facts.max_job_count))  # SLURM itself leaves one free
-    found = [Room(facts.max_job_count - spared - kept, f"the cluster keeps {kept} jobs of MaxJobCount={facts.max_job_count}")]
+    found = [
+        Room(facts.max_job_count - spared - kept, f"the cluster keeps {kept} jobs of MaxJobCount={facts.max_job_count}")
+    ]
     if facts.max_submit is not None:
         found.append(Room(facts.max_submit - own, f"you have {own} in the queue of MaxSubmitJobs={facts.max_submit}"))
     least = min(found, key=lambda item: item.scripts)
@@ -71,7 +79,8 @@ def scripts(chunks: Sequence[Chunk]) -> int:
 def hand_over(
     item: Submission, site: Site, root: Path, write: Callable[[Submission, Chunk], Path], note: Callable[[Chunk], None]
 ) -> tuple[Submission, str]:
-    """Submit what is not yet submitted, as far as there is room; the submission, and why something of it has to wait (or nothing).
+    """Submit what is not yet submitted, as far as there is room; the submission, and why something of it has to wait
+    (or nothing).
 
     Errors are those of ``submission.hand_over``.
     """
@@ -91,7 +100,9 @@ def hand_over(
         try:
             item = ledger.hand_over_one(item, chunk, root, write, sbatch.submit, note)
         except sbatch.TooLarge:
-            largest = limits(Site(), root, max_age_s=0).max_array_size - 1  # the cluster's own word, whatever the profile says
+            largest = (
+                limits(Site(), root, max_age_s=0).max_array_size - 1
+            )  # the cluster's own word, whatever the profile says
             if not 1 <= largest < fits:
                 raise
         except (sbatch.TooMany, Full) as error:
@@ -99,7 +110,10 @@ def hand_over(
                 raise sbatch.TooMany(f"{error}: {scripts(item.left)} of {scripts(item.chunks)} scripts wait") from None
             if refused is None:
                 limits(site, root, max_age_s=0)  # they have moved: for who looks next
-            refused, why = fits, "SLURM takes no more jobs now" if isinstance(error, Full) else "SLURM takes no more jobs of yours now"
+            refused, why = (
+                fits,
+                "SLURM takes no more jobs now" if isinstance(error, Full) else "SLURM takes no more jobs of yours now",
+            )
             item = ledger.settle(ledger.read(item.place(root) / RECORD), root, scheduler.find)
         else:
             free, refused = free and free - fits, refused and refused - fits

@@ -23,7 +23,8 @@ NUM_TRAIN = {
 def steps_per_epoch(data: str, batch_size: int, workers: int, accumulate: int = 1) -> int:
     """Whole steps of ``workers * accumulate * batch_size`` samples in one epoch.
 
-    The rest of an epoch is dropped, as ``train.steps.order.Order`` does; accumulate: minibatches per worker and step (``compute.accumulate``).
+    The rest of an epoch is dropped, as ``train.steps.order.Order`` does; accumulate: minibatches per worker and step
+    (``compute.accumulate``).
     """
     return NUM_TRAIN[data] // (batch_size * accumulate * workers)
 

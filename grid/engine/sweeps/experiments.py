@@ -17,14 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import args
-from grid.engine.sweeps.points import (
-    Point,
-    Settings,
-    axis,
-    check_resources,
-    kept,
-    product,
-)
+from grid.engine.sweeps.points import Point, Settings, axis, check_resources, kept, product
 from settings import resolving, run_identity
 
 NOT_IN_POINTS = {
@@ -69,7 +62,9 @@ class Sweep:
     points: Sequence[Point]
     seeds: Sequence[int] | int = (1,)  # or a count, as --seeds takes it: 3 is 1, 2, 3
     folder: str = ""  # below runs/; the run name unless another sweep has it already
-    resources: Settings | Callable[[Settings], Settings] = field(default_factory=dict)  # of all, or of a configuration; a point's win
+    resources: Settings | Callable[[Settings], Settings] = field(
+        default_factory=dict
+    )  # of all, or of a configuration; a point's win
     grid: str = ""
     run_name: str = ""
     doc: str = ""
@@ -95,8 +90,14 @@ class Sweep:
         return len(self.points) * len(self.all_seeds)
 
     def override(self, settings: Settings) -> Sweep:
-        """Every experiment with these settings; a method's setting where the method reads it (ValueError if none does)."""
-        for name, use in (("seed", "--seeds gives the seeds"), ("run_dir", "the run folder follows from sweep and settings")):
+        """Every experiment with these settings.
+
+        A method's setting where the method reads it (ValueError if none does).
+        """
+        for name, use in (
+            ("seed", "--seeds gives the seeds"),
+            ("run_dir", "the run folder follows from sweep and settings"),
+        ):
             if name in settings:
                 raise ValueError(f"{name} cannot be set for a whole sweep: {use}")
         changed = self.points
@@ -105,7 +106,9 @@ class Sweep:
             if not any(name in kept(item) for item in changed):
                 raise ValueError(f"{name}={value!r}: no method of {self.title} reads this setting")
         other = f" method={settings['method']}" if "method" in settings else ""
-        labelled = [dataclasses.replace(new, label=old.label + other) for new, old in zip(changed, self.points, strict=True)]
+        labelled = [
+            dataclasses.replace(new, label=old.label + other) for new, old in zip(changed, self.points, strict=True)
+        ]
         return dataclasses.replace(self, points=labelled)
 
     def experiments(self) -> list[Experiment]:
@@ -116,12 +119,17 @@ class Sweep:
         return list(self._expanded[0])
 
     def duplicates(self) -> list[str]:
-        """What a reader of the sweep should know, a sentence each: points that are one run, and labels of several runs."""
+        """What a reader of the sweep should know, a sentence each: points that are one run,
+        and labels of several runs.
+        """
         return list(self._expanded[1])
 
     def unread(self) -> list[str]:
         """Settings that the sweep gives where they are read, and that none of its methods reads."""
-        return sorted({name for item in self.points for name in item.optional} - {name for item in self.points for name in kept(item)})
+        return sorted(
+            {name for item in self.points for name in item.optional}
+            - {name for item in self.points for name in kept(item)}
+        )
 
     @functools.cached_property
     def _expanded(self) -> tuple[list[Experiment], list[str]]:
@@ -157,7 +165,8 @@ class Sweep:
         shared = self.resources(config) if callable(self.resources) else self.resources
         if not isinstance(shared, Mapping):
             raise ValueError(
-                f"resources={shared!r}: must be a dict such as {{'gpus': 2}}, or a function of the configuration that gives one"
+                f"resources={shared!r}: must be a dict such as {{'gpus': 2}}, or a function of the configuration that "
+                f"gives one"
             )
         asked = {**shared, **item.resources}
         key = repr(asked)
@@ -176,7 +185,9 @@ def _settings(item: Point) -> dict[str, Any]:
 
 
 def _reports(
-    first: Mapping[str, Experiment], others: Mapping[str, Sequence[Point]], several: Mapping[tuple[str, int], Mapping[str, None]]
+    first: Mapping[str, Experiment],
+    others: Mapping[str, Sequence[Point]],
+    several: Mapping[tuple[str, int], Mapping[str, None]],
 ) -> list[str]:
     found = []
     for key, points in others.items():

@@ -1,4 +1,6 @@
-"""Finding sweeps: the families of ``grid/`` or a file of a user's own, their functions, seeds, and one experiment by its name."""
+"""Finding sweeps: the families of ``grid/`` or a file of a user's own, their functions, seeds, and one experiment by
+its name.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 def families() -> list[str]:
     """The names of the files of ``grid/``."""
-    return sorted(item.name for item in pkgutil.iter_modules(grid.__path__) if not item.ispkg and not item.name.startswith("_"))
+    return sorted(
+        item.name for item in pkgutil.iter_modules(grid.__path__) if not item.ispkg and not item.name.startswith("_")
+    )
 
 
 def load_family(name: str) -> dict[str, Callable[[], Sweep]]:
@@ -54,7 +58,9 @@ def _load_module(name: str) -> ModuleType:
 
 def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise FileNotFoundError(f"--grid {path}: no such file; give a Python file with sweep functions, or one of {', '.join(families())}")
+        raise FileNotFoundError(
+            f"--grid {path}: no such file; give a Python file with sweep functions, or one of {', '.join(families())}"
+        )
     spec = importlib.util.spec_from_file_location(f"user_sweeps_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ValueError(f"--grid {path}: not a Python file")
@@ -86,22 +92,34 @@ def _call(family: str, function: Callable[[], Made]) -> Made:
 def load(family: str, run_name: str, seeds: Sequence[int] | None = None) -> Sweep:
     """The sweep that function ``run_name`` of ``family`` makes, with these seeds where they are given."""
     module, functions = _module(family), load_family(family)
-    if run_name not in functions and inspect.isfunction(plain := vars(module).get(run_name)) and plain.__module__ == module.__name__:
-        raise ValueError(f"--grid {family}: {run_name}() does not say that it makes a sweep: write `def {run_name}() -> Sweep:`")
+    if (
+        run_name not in functions
+        and inspect.isfunction(plain := vars(module).get(run_name))
+        and plain.__module__ == module.__name__
+    ):
+        raise ValueError(
+            f"--grid {family}: {run_name}() does not say that it makes a sweep: write `def {run_name}() -> Sweep:`"
+        )
     if not functions:
         raise ValueError(f"--grid {family}: holds no sweep; a sweep is a function whose return is annotated '-> Sweep'")
     if run_name not in functions:
         raise unknown(f"run name of grid {family}", run_name, functions)
     function = functions[run_name]
     needed = [
-        part.name for part in inspect.signature(function).parameters.values() if part.default is part.empty and part.kind not in VARIADIC
+        part.name
+        for part in inspect.signature(function).parameters.values()
+        if part.default is part.empty and part.kind not in VARIADIC
     ]
     if needed:
-        raise ValueError(f"--grid {family}: {run_name}({', '.join(needed)}) needs arguments; a sweep is a function without any")
+        raise ValueError(
+            f"--grid {family}: {run_name}({', '.join(needed)}) needs arguments; a sweep is a function without any"
+        )
     made = _call(family, function)
     _check(f"--grid {family}: {run_name}()", made)
     own = Path(family) if family.endswith(".py") else None
-    made = dataclasses.replace(made, grid=own.stem if own else family, run_name=run_name, doc=inspect.getdoc(function) or "")
+    made = dataclasses.replace(
+        made, grid=own.stem if own else family, run_name=run_name, doc=inspect.getdoc(function) or ""
+    )
     made = dataclasses.replace(made, file=str(own.resolve()) if own else "")
     asked = made.resources
     if callable(asked):
@@ -118,11 +136,17 @@ def _check(what: str, made: object) -> None:
     if not isinstance(made.seeds, Sequence) or isinstance(made.seeds, str):
         raise ValueError(f"{what}: seeds={made.seeds!r} must be a list of whole numbers, or a count")
     if not isinstance(made.resources, Mapping) and not callable(made.resources):
-        raise ValueError(f"{what}: resources={made.resources!r} must be a dict such as {{'gpus': 2}}, or a function of the configuration")
+        raise ValueError(
+            f"{what}: resources={made.resources!r} must be a dict such as {{'gpus': 2}}, or a function of the "
+            f"configuration"
+        )
     if not made.points or not made.seeds:
         raise ValueError(f"{what} holds no experiment: it has {len(made.points)} points and {len(made.seeds)} seeds")
     if made.folder and not FOLDER.fullmatch(made.folder):
-        raise ValueError(f"{what}: folder={made.folder!r} must be one name of letters, digits, '.', '_' and '-'; it is a folder of runs/")
+        raise ValueError(
+            f"{what}: folder={made.folder!r} must be one name of letters, digits, '.', '_' and '-'; it is a folder of "
+            f"runs/"
+        )
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -149,5 +173,6 @@ def find(experiments: Sequence[Experiment], name: str) -> list[Experiment]:
     near = difflib.get_close_matches(name, [item.label for item in experiments], n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ValueError(
-        f"unknown experiment {name!r}{hint} (legal: 1..{len(experiments)}, a label or a run name; grid_run.py show lists them)"
+        f"unknown experiment {name!r}{hint} (legal: 1..{len(experiments)}, a label or a run name; grid_run.py show "
+        f"lists them)"
     )

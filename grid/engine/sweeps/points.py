@@ -35,8 +35,9 @@ _UNSET = object()
 class Point:
     """Some settings of an experiment under a label, and the resources it needs.
 
-    The chosen method, data set and model must read every setting, except those named in ``optional``: they are kept only
-    where the method reads them (bits mean nothing to TRN), which is how one axis serves methods of different kinds.
+    The chosen method, data set and model must read every setting, except those named in ``optional``: they are kept
+    only where the method reads them (bits mean nothing to TRN), which is how one axis serves methods of different
+    kinds.
     """
 
     label: str = ""
@@ -131,7 +132,10 @@ def product(*axes: Axis | When) -> list[Point]:
 
 
 def zipped(*axes: Axis) -> list[Point]:
-    """The first points of all axes together, then the second ones, and so on; ValueError unless all are equally long."""
+    """The first points of all axes together, then the second ones, and so on.
+
+    ValueError unless all are equally long.
+    """
     columns = [_points(part, "zipped") for part in axes]
     if len({len(column) for column in columns}) > 1:
         lengths = ", ".join(f"{len(column)} ({column[0].label} ..)" if column else "0" for column in columns)
@@ -178,7 +182,9 @@ def parsed(text: str) -> tuple[str, list[Any]]:
     try:
         (override,) = OverridesParser.create().parse_overrides([text])
     except HydraException as error:
-        raise ValueError(f"{text!r} is not of the form name=value or name=a,b,c: {str(error).splitlines()[0]}") from error
+        raise ValueError(
+            f"{text!r} is not of the form name=value or name=a,b,c: {str(error).splitlines()[0]}"
+        ) from error
     if not override.key_or_group:
         raise ValueError(f"{text!r} is not of the form name=value or name=a,b,c: the name is missing")
     found = override._value  # value() turns a sweep back into its text
@@ -208,7 +214,9 @@ def _plain(value: Any, text: str) -> Any:
     if isinstance(value, list):
         return [_plain(item, text) for item in value]
     if isinstance(value, str) and "${" in value:
-        raise ValueError(f"{text!r}: {value} is not filled in; give the value itself, in quotes where it is meant as text")
+        raise ValueError(
+            f"{text!r}: {value} is not filled in; give the value itself, in quotes where it is meant as text"
+        )
     if value is None or isinstance(value, str | int | float):
         return value
     raise ValueError(f"{text!r}: {value!r} must be a number, a text, a truth value or a list of these")
@@ -254,7 +262,9 @@ def _merge(left: Point, right: Point) -> Point:
 
 
 def _extended(groups: Sequence[Sequence[Point]], part: Axis | When) -> list[list[Point]]:
-    """Every group with each of its points multiplied by ``part``; groups keep apart what becomes of each point under when()."""
+    """Every group with each of its points multiplied by ``part``; groups keep apart what becomes of each point under
+    when().
+    """
     if not isinstance(part, When):
         right = _points(part, "product")
         return [[_merge(left, item) for left in group for item in right] for group in groups]
@@ -275,16 +285,23 @@ def _row(row: Settings | Sequence[str], number: int) -> Point:
     if isinstance(row, Mapping):
         settings.update(row)
     elif isinstance(row, str) or not isinstance(row, Sequence):
-        raise ValueError(f"rows: row {number}, {row!r}, must be a dict of settings or a list of texts such as 'method=alq'")
+        raise ValueError(
+            f"rows: row {number}, {row!r}, must be a dict of settings or a list of texts such as 'method=alq'"
+        )
     else:
         for text in row:
             name, values = parsed(text)
             if len(values) > 1:
-                raise ValueError(f"rows: row {number}: {text!r} holds {len(values)} values; a row has one of each, an axis has several")
+                raise ValueError(
+                    f"rows: row {number}: {text!r} holds {len(values)} values; a row has one of each, an axis has "
+                    f"several"
+                )
             settings[name] = values[0]
     resources = settings.pop("resources", {})
     check_resources(resources)
-    label = settings.pop("label", None) or " ".join(f"{name.rpartition('.')[2]}={value}" for name, value in settings.items())
+    label = settings.pop("label", None) or " ".join(
+        f"{name.rpartition('.')[2]}={value}" for name, value in settings.items()
+    )
     return Point(label, settings, resources=resources)
 
 
@@ -293,11 +310,16 @@ def _matcher(condition: Condition, points: Sequence[Point], function: str) -> Ca
     if not isinstance(condition, str | Mapping):
         return lambda item: bool(condition(_given(item)))
     wanted = dict([parsed(condition)]) if isinstance(condition, str) else condition
-    lists = {name: list(value) if isinstance(value, list | tuple | range | set) else [value] for name, value in wanted.items()}
+    lists = {
+        name: list(value) if isinstance(value, list | tuple | range | set) else [value]
+        for name, value in wanted.items()
+    }
     names = {*args.DEFAULTS, *(name for item in points for name in item.settings)}
     for name in lists:
         if name not in names:
-            raise ValueError(f"{function}({_shown(condition)}): " + str(unknown("setting among these points", name, list(names))))
+            raise ValueError(
+                f"{function}({_shown(condition)}): " + str(unknown("setting among these points", name, list(names)))
+            )
 
     def matches(item: Point) -> bool:
         given = _given(item)
@@ -307,7 +329,10 @@ def _matcher(condition: Condition, points: Sequence[Point], function: str) -> Ca
 
 
 def _given(item: Point) -> dict[str, Any]:
-    """The settings so far, with the default choices; of an optional setting nothing where the method does not read it."""
+    """The settings so far, with the default choices.
+
+    Of an optional setting nothing where the method does not read it.
+    """
     return {**args.DEFAULTS, **(kept(item) if "method" in item.settings else item.settings)}
 
 

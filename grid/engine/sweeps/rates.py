@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-Matrices = Sequence[tuple[int, int]]  # (rows, columns) of every parameter: a kernel's as (outputs, all else), a vector's as (1, all)
+Matrices = Sequence[
+    tuple[int, int]
+]  # (rows, columns) of every parameter: a kernel's as (outputs, all else), a vector's as (1, all)
 WHOLE = 3  # a matrix whose factors take more than one in so many of its bits travels whole (nuq.compressors.atomo)
 
 
@@ -26,7 +28,9 @@ def cnn_of_digits() -> Matrices:
 
 
 def sparse_bits(ratio: float, value_bits: float = 32.0, indices: bool = True) -> float:
-    """Bits per coordinate of a share ``ratio`` of values, their places in the fewest bits that random places take: ratio v + H(ratio)."""
+    """Bits per coordinate of a share ``ratio`` of values, their places in the fewest bits that random places take:
+    ratio v + H(ratio).
+    """
     entropy = -sum(p * math.log2(p) for p in (ratio, 1.0 - ratio) if p > 0)
     return ratio * value_bits + (entropy if indices else 0.0)
 
@@ -36,7 +40,8 @@ def sparse_ratio(bits: float, value_bits: float = 32.0, indices: bool = True) ->
     low, high = 0.0, 0.5
     if not 0 < bits <= sparse_bits(high, value_bits, indices):
         raise ValueError(
-            f"bits={bits}: must be above 0 and at most {sparse_bits(high, value_bits, indices):g}, those of half of the values"
+            f"bits={bits}: must be above 0 and at most {sparse_bits(high, value_bits, indices):g}, those of half of "
+            f"the values"
         )
     for _ in range(60):
         middle = (low + high) / 2
@@ -45,8 +50,8 @@ def sparse_ratio(bits: float, value_bits: float = 32.0, indices: bool = True) ->
 
 
 def factor_bits(matrices: Matrices, rank: int, value_bits: float = 32.0) -> float:
-    """Bits per coordinate of so many singular vectors and values of every matrix, of ``value_bits`` each, or of itself, of 32, where they
-    take more than a third of it.
+    """Bits per coordinate of so many singular vectors and values of every matrix, of ``value_bits`` each, or of itself,
+    of 32, where they take more than a third of it.
     """
     sent = 0.0
     for rows, columns in matrices:

@@ -1,4 +1,7 @@
-"""What one experiment asks a machine for: nodes, processes, GPUs, cores, memory, time and where.  A frozen record that checks itself."""
+"""What one experiment asks a machine for: nodes, processes, GPUs, cores, memory, time and where.
+
+A frozen record that checks itself.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ def seconds(time: str) -> int:
             total = int(days) * 86400 + hours * 3600 + minutes * 60 + rest
         else:
             legal = all(part < 60 for part in parts[1:])
-            total = sum(part * unit for part, unit in zip(parts, {1: (60,), 2: (60, 1), 3: (3600, 60, 1)}[len(parts)], strict=True))
+            total = sum(
+                part * unit
+                for part, unit in zip(parts, {1: (60,), 2: (60, 1), 3: (3600, 60, 1)}[len(parts)], strict=True)
+            )
         if legal and total > 0:
             return total
     raise ValueError(f"time={time!r}: must be a time above 0 in text, as SLURM takes it: {TIME_FORMS}")
@@ -44,7 +50,10 @@ def time_text(seconds: int) -> str:
 
 
 def megabytes(mem: str) -> int:
-    """Megabytes (1 GB is 1024 MB, as in SLURM), rounded up; 0 means all of the node.  ValueError for what is no amount of memory."""
+    """Megabytes (1 GB is 1024 MB, as in SLURM), rounded up; 0 means all of the node.
+
+    ValueError for what is no amount of memory.
+    """
     found = re.fullmatch(r"(\d+)(?:([KMGT])B?)?", mem.upper(), re.ASCII) if isinstance(mem, str) else None
     if not found:
         raise ValueError(f"mem={mem!r}: must be text, {MEM_FORMS}")
@@ -60,7 +69,9 @@ class Resources:
 
     nodes: int = 1
     ranks: int = 1  # torch.distributed processes of one experiment, over all nodes; a multiple of nodes
-    gpus: float | None = None  # per node; None: one per rank of the node; 0.5: two runs of a script share a GPU; 0: none
+    gpus: float | None = (
+        None  # per node; None: one per rank of the node; 0.5: two runs of a script share a GPU; 0: none
+    )
     cpus: int = 3  # per rank
     mem: str = "18GB"  # per node
     time: str | None = None  # None: the partition's own default
@@ -87,15 +98,24 @@ class Resources:
         for name in ("partition", "account", "qos", "constraint", "exclude"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, str) or not WORD.fullmatch(value)):
-                raise ValueError(f"{name}={value!r}: must be one word without blanks or quotes, as sbatch --{name} takes it")
+                raise ValueError(
+                    f"{name}={value!r}: must be one word without blanks or quotes, as sbatch --{name} takes it"
+                )
 
     def _check_gpus(self, gpus: object) -> None:
         if isinstance(gpus, bool) or not isinstance(gpus, int | float) or not math.isfinite(gpus) or gpus < 0:
-            raise ValueError(f"gpus={gpus!r}: must be a number of GPUs per node: 0, 1, 2, ..., or a fraction such as 0.5 to share one")
+            raise ValueError(
+                f"gpus={gpus!r}: must be a number of GPUs per node: 0, 1, 2, ..., or a fraction such as 0.5 to share "
+                f"one"
+            )
         if gpus != int(gpus) and gpus > 1:
-            raise ValueError(f"gpus={gpus!r}: must be whole above 1; a fraction below 1 lets several runs of one script share a GPU")
+            raise ValueError(
+                f"gpus={gpus!r}: must be whole above 1; a fraction below 1 lets several runs of one script share a GPU"
+            )
         if 0 < gpus < 1 and self.ranks > 1:
-            raise ValueError(f"gpus={gpus!r}: a share of a GPU is for experiments of one rank, and this one has ranks={self.ranks}")
+            raise ValueError(
+                f"gpus={gpus!r}: a share of a GPU is for experiments of one rank, and this one has ranks={self.ranks}"
+            )
 
     @property
     def ranks_per_node(self) -> int:

@@ -1,7 +1,8 @@
 """Machines of several ranks: full precision inside a machine, messages between machines.
 
-The ranks of a machine add their gradients densely (links inside a machine are fast), its first rank takes part in a collective of the
-machines, and the mean goes back to all ranks of the machine as it is: one message per machine and step instead of one per rank.
+The ranks of a machine add their gradients densely (links inside a machine are fast), its first rank takes part in a
+collective of the machines, and the mean goes back to all ranks of the machine as it is: one message per machine and
+step instead of one per rank.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ from nuq.exchange.payload import RemoteNonFinite, Segment
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 
-_KINDS: dict[str, type[Exception]] = {"RankLost": RankLost, "MessageError": MessageError, "NonFiniteError": NonFiniteError}
+_KINDS: dict[str, type[Exception]] = {
+    "RankLost": RankLost,
+    "MessageError": MessageError,
+    "NonFiniteError": NonFiniteError,
+}
 
 
 @dataclass
@@ -28,7 +33,8 @@ class Machines:
     """The ranks of this rank's machine and, on the first rank of each, those first ranks."""
 
     local: Transport
-    told: Transport  # the same ranks, for what follows the exchange between the machines: the others wait longer than the first ranks
+    # the same ranks, for what follows the exchange between the machines: the others wait longer than the first ranks
+    told: Transport
     leaders: Transport | None
     number: int
     count: int
@@ -38,10 +44,15 @@ class Machines:
         """Ranks in contiguous blocks of ``per_machine``.  A collective call: every rank makes it."""
         world, rank = dist.get_world_size(group), dist.get_rank(group)
         if world < dist.get_world_size():  # the others would have to take part in making the groups
-            raise ValueError(f"collective='hierarchical' takes all {dist.get_world_size()} ranks: this group has {world}; choose two_stage")
+            raise ValueError(
+                f"collective='hierarchical' takes all {dist.get_world_size()} ranks: this group has {world}; choose "
+                f"two_stage"
+            )
         if per_machine < 1 or world % per_machine:
             legal = [size for size in range(1, world + 1) if world % size == 0]
-            raise ValueError(f"per_machine={per_machine}: must divide the {world} ranks (legal: {', '.join(map(str, legal))})")
+            raise ValueError(
+                f"per_machine={per_machine}: must divide the {world} ranks (legal: {', '.join(map(str, legal))})"
+            )
         everyone = [dist.get_global_rank(group, number) for number in range(world)]
         blocks = [everyone[start : start + per_machine] for start in range(0, world, per_machine)]
         limit = timedelta(seconds=timeout_s)
@@ -81,7 +92,9 @@ class Hierarchical:
 
     def __post_init__(self) -> None:
         leaders, count = self.machines.leaders, self.machines.count
-        self._outer = self.between(leaders, WorkerPlacement.of(count, count), self.account) if leaders is not None else None
+        self._outer = (
+            self.between(leaders, WorkerPlacement.of(count, count), self.account) if leaders is not None else None
+        )
 
     @property
     def inner_links(self) -> list[Transport]:
@@ -102,7 +115,8 @@ class Hierarchical:
                 first = marked.worker * self.machines.local.world
                 ranks = f"ranks {first} to {first + self.machines.local.world - 1}"
                 failure = NonFiniteError(
-                    f"the gradient of {marked.name!r} on machine {marked.worker} ({ranks}) is not finite or overflows float32"
+                    f"the gradient of {marked.name!r} on machine {marked.worker} ({ranks}) is not finite or overflows "
+                    f"float32"
                 )
             except (RuntimeError, ValueError, ArithmeticError) as error:  # the rest of the machine has to hear of it
                 failure = error
@@ -112,7 +126,9 @@ class Hierarchical:
         out.copy_(total)
 
     def _told(self, failure: Exception | None) -> None:
-        """Raise, on every rank of the machine, what failed on its first one, which alone takes part between machines."""
+        """Raise, on every rank of the machine, what failed on its first one,
+        which alone takes part between machines.
+        """
         kind = type(failure).__name__
         told = self.machines.told.texts("" if failure is None else f"{kind}: {failure}", "control")[0].strip()
         if failure is not None:

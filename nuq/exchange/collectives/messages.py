@@ -1,4 +1,5 @@
-"""Means of the workers' gradients from messages: the ways the messages can take, each of which leaves all ranks with the same bits.
+"""Means of the workers' gradients from messages: the ways the messages can take, each of which leaves all ranks with
+the same bits.
 
 ==============  ==========================================================================================  =========================
 collective      what travels                                                                                bytes one rank sends
@@ -8,14 +9,15 @@ two_stage       shard c of every message to worker c, who decodes, averages and 
 server          every message to rank 0, who averages the first K to arrive and answers in b2 bits          b; rank 0: (M - 1) b2
 ==============  ==========================================================================================  =========================
 
-with M workers, one per rank, b and b2 the bytes of a whole message in the first and the second encoding.  The error of two stages is
-(w1 / M) R + w2 (1 + (w1 / M) R) of the mean's squared norm, with w1, w2 the two encodings' relative variances and
-R = mean |x_i|^2 / |mean x|^2: the second one is not divided by M, so it deserves more bits.
+with M workers, one per rank, b and b2 the bytes of a whole message in the first and the second encoding.  The error of
+two stages is (w1 / M) R + w2 (1 + (w1 / M) R) of the mean's squared norm, with w1, w2 the two encodings' relative
+variances and R = mean |x_i|^2 / |mean x|^2: the second one is not divided by M, so it deserves more bits.
 
-A method may bring a collective of its own: PowerSGD's averages factors instead of messages (``nuq.exchange.collectives.powersgd``).
+A method may bring a collective of its own: PowerSGD's averages factors instead of messages
+(``nuq.exchange.collectives.powersgd``).
 
-A process may host several workers (``WorkerPlacement``), all of them in a simulation: the bits of ``gather`` and ``two_stage``, and of ``server``
-with K = M, do not depend on the split.
+A process may host several workers (``WorkerPlacement``), all of them in a simulation: the bits of ``gather`` and
+``two_stage``, and of ``server`` with K = M, do not depend on the split.
 """
 
 from __future__ import annotations
@@ -37,7 +39,16 @@ from nuq.compressors.feedback import ErrorFeedback
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.errors import NonFiniteError
 from nuq.exchange.collectives.parameter_server import MOST_BEHIND, Arrivals
-from nuq.exchange.payload import PayloadCodec, RemoteNonFinite, Segment, check_mean, cut, joined, num_coordinates, within
+from nuq.exchange.payload import (
+    PayloadCodec,
+    RemoteNonFinite,
+    Segment,
+    check_mean,
+    cut,
+    joined,
+    num_coordinates,
+    within,
+)
 from nuq.exchange.transport import Swap, Transport
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
@@ -73,7 +84,9 @@ class WorkerPlacement:
 
 @dataclass
 class ExchangeStats:
-    """What exchanges took.  seconds: by encode, wire, decode, local, levels.  encoded: bytes of the first worker's messages, and means."""
+    """What exchanges took.  seconds: by encode, wire, decode, local, levels.  encoded: bytes of the first worker's
+    messages, and means.
+    """
 
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     encoded: Counter[str] = field(default_factory=Counter)
@@ -93,8 +106,8 @@ class ExchangeStats:
 class Collective(Protocol):
     """mean(vectors, parts, key, out): the workers' mean into ``out``, float32[n], which may be the memory of a vector.
 
-    key: seed and step; the worker is filled in.  The errors of decoding (MessageError, RemoteNonFinite), of ``Transport`` (RankLost), and
-    NonFiniteError where the mean overflows.
+    key: seed and step; the worker is filled in.  The errors of decoding (MessageError, RemoteNonFinite), of
+    ``Transport`` (RankLost), and NonFiniteError where the mean overflows.
     """
 
     def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None: ...
@@ -113,8 +126,9 @@ def padded(numbers: list[int], length: int) -> list[int]:
 def encoded_mean(mean_compressor: PayloadCodec, mean: Tensor, parts: Sequence[Segment], key: Key) -> Tensor:
     """A mean as the payload that goes to everyone.
 
-    Until their first update the levels of an adaptive encoder are those of a normal law.  Single gradients bear that, since their
-    errors average out; a mean's does not, and trainings diverged: so until then they are fitted to each mean (they travel with it).
+    Until their first update the levels of an adaptive encoder are those of a normal law.  Single gradients bear that,
+    since their errors average out; a mean's does not, and trainings diverged: so until then they are fitted to each
+    mean (they travel with it).
     """
     if key.parameter != PROBE and any(_unfitted(codec) for codec in mean_compressor.every):
         every = [
@@ -166,7 +180,10 @@ class Gather:
 
     def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
         with self.account.time("encode"):
-            payloads = [self.codec.encode_or_mark(vectors[w], parts, of_worker(key, w)) for w in self.placement.shares[self.transport.rank]]
+            payloads = [
+                self.codec.encode_or_mark(vectors[w], parts, of_worker(key, w))
+                for w in self.placement.shares[self.transport.rank]
+            ]
         self.account.count("messages", payloads[:1])
         with self.account.time("wire"):
             sizes = [self.codec.size(parts)] * self.placement.num_workers
@@ -197,7 +214,9 @@ def sizes_by_rank(
     if None in sizes:
         told = transport.numbers(padded([payload.numel() for payload in mine], placement.most), "control")
         return {rank: told[rank][: len(share)] for rank, share in enumerate(placement.shares)}
-    return {rank: [size or 0 for size in sizes[share.start : share.stop]] for rank, share in enumerate(placement.shares)}
+    return {
+        rank: [size or 0 for size in sizes[share.start : share.stop]] for rank, share in enumerate(placement.shares)
+    }
 
 
 @dataclass
@@ -249,17 +268,24 @@ class _Round:
         with how.account.time("encode"):
             for worker in self.mine:
                 for owner, shard in enumerate(self.shards):
-                    self.payloads[worker, owner] = how.codec.encode_or_mark(vectors[worker], shard, of_worker(self.key, worker))
+                    self.payloads[worker, owner] = how.codec.encode_or_mark(
+                        vectors[worker], shard, of_worker(self.key, worker)
+                    )
         how.account.count("messages", [self.payloads[self.mine[0], owner] for owner in range(len(self.shards))])
         if not self.others:
             return
         with how.account.time("wire"):
-            self.wanted = {rank: [(worker, owner) for worker in shares[rank] for owner in self.mine] for rank in self.others}
+            self.wanted = {
+                rank: [(worker, owner) for worker in shares[rank] for owner in self.mine] for rank in self.others
+            }
             self.sizes = {rank: self._sizes(rank) for rank in self.others} if how.codec.fixed else self._told_sizes()
             outgoing = {
-                rank: joined([self.payloads[w, o] for w in self.mine for o in shares[rank]], how.transport.device) for rank in self.others
+                rank: joined([self.payloads[w, o] for w in self.mine for o in shares[rank]], how.transport.device)
+                for rank in self.others
             }
-            self.swap = how.transport.post(outgoing, {rank: sum(sizes) for rank, sizes in self.sizes.items()}, "messages")
+            self.swap = how.transport.post(
+                outgoing, {rank: sum(sizes) for rank, sizes in self.sizes.items()}, "messages"
+            )
 
     def _sizes(self, rank: int) -> list[int]:
         return [self.how.codec.size(self.shards[owner]) or 0 for _, owner in self.wanted[rank]]
@@ -269,7 +295,10 @@ class _Round:
         lengths = [payload.numel() for payload in self.payloads.values()]  # by worker, then by owner
         told = how.transport.numbers(padded(lengths, how.placement.most * count), "control")
         first = {rank: how.placement.shares[rank].start for rank in self.others}
-        return {rank: [told[rank][(w - first[rank]) * count + owner] for w, owner in self.wanted[rank]] for rank in self.others}
+        return {
+            rank: [told[rank][(w - first[rank]) * count + owner] for w, owner in self.wanted[rank]]
+            for rank in self.others
+        }
 
     def average(self, device: torch.device) -> None:
         """The means of the shards that are owned here, and start sending them to everyone."""
@@ -287,10 +316,15 @@ class _Round:
                     how.transport, how.placement, self.means, [how.mean_compressor.size(shard) for shard in self.shards]
                 )
                 data = joined(self.means, how.transport.device)
-                self.swap = how.transport.post(dict.fromkeys(self.others, data), {r: sum(self.sizes[r]) for r in self.others}, "means")
+                self.swap = how.transport.post(
+                    dict.fromkeys(self.others, data), {r: sum(self.sizes[r]) for r in self.others}, "means"
+                )
 
     def _mean(self, owner: int, shard: list[Segment], device: torch.device) -> Tensor:
-        """The mean of one shard, encoded; the marker where a worker sent one: the other ranks have yet to hear of it."""
+        """The mean of one shard, encoded.
+
+        The marker where a worker sent one: the other ranks have yet to hear of it.
+        """
         if not shard:
             return joined([], device)
         how, base = self.how, shard[0].start
@@ -327,10 +361,11 @@ class _Round:
 
 @dataclass
 class Server:
-    """Every message to rank 0, who averages the first ``num_aggregate`` to arrive and answers all (ATOMO's parameter server).
+    """Every message to rank 0, who averages the first ``num_aggregate`` to arrive and answers all (ATOMO's parameter
+    server).
 
-    Late messages are thrown away, as are their gradients.  In a simulation the order of arrival is drawn, from seed and step.  With
-    num_aggregate = M everything is waited for and added in worker order.
+    Late messages are thrown away, as are their gradients.  In a simulation the order of arrival is drawn, from seed and
+    step.  With num_aggregate = M everything is waited for and added in worker order.
     """
 
     transport: Transport
@@ -341,7 +376,9 @@ class Server:
     account: ExchangeStats = field(default_factory=ExchangeStats)
 
     def __post_init__(self) -> None:
-        behind = MOST_BEHIND if self.num_aggregate < self.placement.num_workers else 0  # where all are waited for, all are there to read
+        behind = (
+            MOST_BEHIND if self.num_aggregate < self.placement.num_workers else 0
+        )  # where all are waited for, all are there to read
         self._arrivals = Arrivals(self.transport, most_behind=behind) if self.transport.world > 1 else None
 
     def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:

@@ -1,8 +1,8 @@
 """Rank 0 as a server that does not wait for everyone: messages in the order in which they arrive.
 
-Every message is told with the exchange it belongs to, so a late one is recognised and thrown away when it comes.  Nobody waits for
-what he sent to be read: a rank that lags finds the answers in order, up to ``MOST_BEHIND`` of them.  Hence ``settle`` at the end: what has
-not been read is lost with the process that sent it.
+Every message is told with the exchange it belongs to, so a late one is recognised and thrown away when it comes.
+Nobody waits for what he sent to be read: a rank that lags finds the answers in order, up to ``MOST_BEHIND`` of them.
+Hence ``settle`` at the end: what has not been read is lost with the process that sent it.
 """
 
 from __future__ import annotations
@@ -17,24 +17,33 @@ from torch import Tensor
 from nuq.exchange.transport import Transport, absence, backend_of
 
 MOST_BEHIND = 16  # exchanges
-_PATIENCE = 2  # times longer than rank 0 for a worker: rank 0 waits for them, and should be the one to say who is missing
+_PATIENCE = (
+    2  # times longer than rank 0 for a worker: rank 0 waits for them, and should be the one to say who is missing
+)
 _HEAD_BYTES = 32  # exchange, rank, worker, payload's bytes: int64
 
 
 class Arrivals:
-    """Both ends: ``ask`` on the workers' ranks, ``first`` and ``answer`` on rank 0, in turns and alike often on all ranks."""
+    """Both ends: ``ask`` on the workers' ranks, ``first`` and ``answer`` on rank 0, in turns and alike often on all
+    ranks.
+    """
 
     def __init__(self, transport: Transport, *, most_behind: int = MOST_BEHIND) -> None:
         assert transport.group is not None
         if backend_of(transport.group, transport.device.type) != "gloo":
-            raise ValueError("collective='server' takes messages as they arrive, which only gloo can do; legal here: gather, two_stage")
+            raise ValueError(
+                "collective='server' takes messages as they arrive, which only gloo can do; legal here: gather, "
+                "two_stage"
+            )
         self._links = transport
         self._most_behind = most_behind
         self._heads, self._payloads, self._replies = transport.next_tag(), transport.next_tag(), transport.next_tag()
         self._exchange = 0
         self._read: dict[int, int] = {}  # on rank 0: messages of every other rank so far
         self._hosted: dict[int, int] = {}  # workers of every other rank
-        self._pending: deque[list[tuple[int, dist.Work, Tensor]]] = deque()  # by exchange: what was sent and may not have been read
+        self._pending: deque[list[tuple[int, dist.Work, Tensor]]] = (
+            deque()
+        )  # by exchange: what was sent and may not have been read
 
     def _send(self, rank: int, data: Tensor, tag: int) -> tuple[int, dist.Work, Tensor]:
         data = data.to(self._links.device)
@@ -65,7 +74,9 @@ class Arrivals:
         sent = []
         absence.ends()
         for worker, payload in payloads.items():
-            head = torch.tensor([self._exchange, self._links.rank, worker, payload.numel()], dtype=torch.int64).view(torch.uint8)
+            head = torch.tensor([self._exchange, self._links.rank, worker, payload.numel()], dtype=torch.int64).view(
+                torch.uint8
+            )
             sent += [self._send(0, head, self._heads), self._send(0, payload, self._payloads)]
             self._links.bytes_sent["messages"] += payload.numel()
             self._links.bytes_sent["control"] += _HEAD_BYTES
@@ -94,7 +105,11 @@ class Arrivals:
 
     def _owing(self, exchanges: int) -> set[int]:
         """The ranks of which more than so many exchanges' messages are unread."""
-        return {rank for rank, hosted in self._hosted.items() if self._read.get(rank, 0) < (self._exchange - exchanges) * hosted}
+        return {
+            rank
+            for rank, hosted in self._hosted.items()
+            if self._read.get(rank, 0) < (self._exchange - exchanges) * hosted
+        }
 
     def _next(self, suspects: Iterable[int] = ()) -> tuple[int, int, Tensor]:
         head = self._receive(None, _HEAD_BYTES, self._heads, suspects=suspects)

@@ -1,4 +1,5 @@
-"""The collective of PowerSGD: the workers' factors are averaged, not their messages (Vogels et al., NeurIPS 2019, algorithms 1 and 2).
+"""The collective of PowerSGD: the workers' factors are averaged, not their messages (Vogels et al., NeurIPS 2019,
+algorithms 1 and 2).
 
 With M_i the matrix that worker i owes (gradient plus residual) and Q the same on all ranks, two rounds of means::
 
@@ -6,12 +7,14 @@ With M_i the matrix that worker i owes (gradient plus residual) and Q the same o
     Q = mean of M_i^T P
     out = P Q^T = P P^T (mean of M_i);   residual_i = M_i - out;   Q is where the next step begins
 
-Both means are exact ones of short vectors, all matrices' factors one after another, by a collective of ``nuq.exchange.collectives.messages``: gather, or
-two stages, with which one rank sends about 2 (M - 1) / M times the factors' bytes, however many workers there are.  As decoding and
-adding go in worker order, both give the same bits, on all ranks and in the simulation.  What travels whole rides along in the first round.
+Both means are exact ones of short vectors, all matrices' factors one after another, by a collective of
+``nuq.exchange.collectives.messages``: gather, or two stages, with which one rank sends about 2 (M - 1) / M times the
+factors' bytes, however many workers there are.  As decoding and adding go in worker order, both give the same bits, on
+all ranks and in the simulation.  What travels whole rides along in the first round.
 
-Residuals are against the mean, as in the paper's code, so that they take in what workers differ by, whose sum is zero; what travels whole
-leaves none.  Parts of other methods (``nuq.settings.layers``) go by a collective of their own before.
+Residuals are against the mean, as in the paper's code, so that they take in what workers differ by, whose sum is zero;
+what travels whole leaves none.  Parts of other methods (``nuq.settings.layers``) go by a collective of their own
+before.
 """
 
 from __future__ import annotations
@@ -28,7 +31,16 @@ from nuq.compressors.feedback import ErrorFeedback, Owed
 from nuq.compressors.full_precision import FullPrecision
 from nuq.compressors.powersgd import PowerSGD
 from nuq.errors import NonFiniteError
-from nuq.exchange.collectives.messages import PROBE, Collective, ExchangeStats, Gather, TwoStage, Vectors, WorkerPlacement, of_worker
+from nuq.exchange.collectives.messages import (
+    PROBE,
+    Collective,
+    ExchangeStats,
+    Gather,
+    TwoStage,
+    Vectors,
+    WorkerPlacement,
+    of_worker,
+)
 from nuq.exchange.payload import PayloadCodec, RemoteNonFinite, Segment, check_mean, num_coordinates
 from nuq.exchange.transport import Transport
 from nuq.kernels.low_rank import left_product, num_rows, orthonormal, outer_product, right_product, start, started_again
@@ -80,7 +92,11 @@ class _Matrix:
         """A worker's share of the mean, flat."""
         if not self.columns:
             return wanted
-        made = left_product(wanted, self.columns, self.right) if side == "left" else right_product(wanted, self.columns, self.left)
+        made = (
+            left_product(wanted, self.columns, self.right)
+            if side == "left"
+            else right_product(wanted, self.columns, self.left)
+        )
         return made.reshape(-1)
 
     def take(self, mean: Tensor, side: str) -> None:
@@ -95,7 +111,9 @@ class _Matrix:
 
 @dataclass
 class Power:
-    """encoders: by the number that ``Segment.encoder`` names.  two_stage: how the factors travel.  rest: the collective of all other parts."""
+    """encoders: by the number that ``Segment.encoder`` names.  two_stage: how the factors travel.  rest: the collective
+    of all other parts.
+    """
 
     transport: Transport
     placement: WorkerPlacement
@@ -107,13 +125,17 @@ class Power:
     def __post_init__(self) -> None:
         codec = PayloadCodec(FullPrecision(), None, [PayloadCodec(fp16(FP16()), FP16())])
         gather = Gather(self.transport, self.placement, codec, self.account)
-        self._inner: Collective = TwoStage(self.transport, self.placement, codec, codec, self.account) if self.two_stage else gather
+        self._inner: Collective = (
+            TwoStage(self.transport, self.placement, codec, codec, self.account) if self.two_stage else gather
+        )
 
     def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
         others = [part for part in parts if not part.exact and part.encoder not in self.encoders]
         means = self._mean_of_others(vectors, others, key, out.device)
         with self.account.time("encode"):
-            ours = [self._begun(number, part, key, out.device) for number, part in enumerate(parts) if part not in others]
+            ours = [
+                self._begun(number, part, key, out.device) for number, part in enumerate(parts) if part not in others
+            ]
             debts = {worker: self._owed(ours, vector, of_worker(key, worker)) for worker, vector in vectors.items()}
         for number in range(max((matrix.iterations for matrix in ours), default=0) or 1):
             still = [matrix for matrix in ours if number < matrix.iterations]
@@ -133,12 +155,17 @@ class Power:
             for matrix in ours:
                 self._remember(matrix, debts, key, out[matrix.place])
 
-    def _mean_of_others(self, vectors: Vectors, others: list[Segment], key: Key, device: torch.device) -> list[tuple[Segment, Tensor]]:
+    def _mean_of_others(
+        self, vectors: Vectors, others: list[Segment], key: Key, device: torch.device
+    ) -> list[tuple[Segment, Tensor]]:
         """By the other collective, of the other methods' parts alone, one after another."""
         if not others:
             return []
         assert self.rest is not None
-        packed = {worker: torch.cat([vector[p.start : p.start + p.size] for p in others]) for worker, vector in vectors.items()}
+        packed = {
+            worker: torch.cat([vector[p.start : p.start + p.size] for p in others])
+            for worker, vector in vectors.items()
+        }
         starts = itertools.accumulate((part.size for part in others), initial=0)
         tiled = [replace(part, start=start) for part, start in zip(others, starts, strict=False)]
         mean = torch.empty(num_coordinates(others), dtype=torch.float32, device=device)
@@ -167,16 +194,23 @@ class Power:
         for matrix in ours:
             memory = matrix.encoder.memory if matrix.encoder else None
             piece = vector[matrix.place]
-            found[matrix.number] = memory.owed(piece, key.of(matrix.part.key_name)) if memory else Owed(piece.to(torch.float32), {}, {})
+            found[matrix.number] = (
+                memory.owed(piece, key.of(matrix.part.key_name)) if memory else Owed(piece.to(torch.float32), {}, {})
+            )
         return found
 
     def _round(self, matrices: Sequence[_Matrix], debts: Debts, parts: Sequence[Segment], key: Key, side: str) -> None:
-        """The workers' mean of one factor of every matrix.  RemoteNonFinite, on all ranks alike, where a worker's is not finite."""
+        """The workers' mean of one factor of every matrix.
+
+        RemoteNonFinite, on all ranks alike, where a worker's is not finite.
+        """
         matrices = sorted(matrices, key=lambda matrix: matrix.half)
         lengths = [matrix.length(side) for matrix in matrices]
         halves = sum(length for matrix, length in zip(matrices, lengths, strict=True) if matrix.half)
         exact = sum(lengths) - halves
-        sent = [part for part in (Segment("factors", 0, exact), Segment("factors", exact, halves, encoder=1)) if part.size]
+        sent = [
+            part for part in (Segment("factors", 0, exact), Segment("factors", exact, halves, encoder=1)) if part.size
+        ]
         if not sent:
             return
         with self.account.time("encode"):
@@ -191,10 +225,14 @@ class Power:
             numbers = [-1]
             if marked.worker in made:
                 pieces = zip(matrices, made[marked.worker].split(lengths), strict=True)
-                numbers = [matrix.number for matrix, piece in pieces if not bool(torch.isfinite(piece).all())] or numbers
+                numbers = [
+                    matrix.number for matrix, piece in pieces if not bool(torch.isfinite(piece).all())
+                ] or numbers
             told = [row[0] for row in self.transport.numbers([min(numbers)], "control")]
             raise RemoteNonFinite(marked.worker, max(0, *told, -1), parts) from marked
-        except NonFiniteError as error:  # finite factors that add up to more than float32 holds: the same bits on all ranks
+        except (
+            NonFiniteError
+        ) as error:  # finite factors that add up to more than float32 holds: the same bits on all ranks
             pieces = zip(matrices, mean.split(lengths), strict=True)
             bad = next((matrix.part.name for matrix, piece in pieces if not bool(torch.isfinite(piece).all())), "?")
             raise NonFiniteError(f"the mean factor of {bad!r} overflows float32") from error

@@ -179,7 +179,10 @@ def decode_kernel(
     PIECES: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """Step 8 for a tile.  GROUPS: eight codes fill whole bytes; CHECKED: a code may be no level's, then ``damaged`` becomes 1."""
+    """Step 8 for a tile.
+
+    GROUPS: eight codes fill whole bytes; CHECKED: a code may be no level's, then ``damaged`` becomes 1.
+    """
     piece = (tl.program_id(0) % PIECES) * WIDTH
     start = (tl.program_id(0) // PIECES).to(tl.int64) * (ROWS * BUCKET) + piece
     own = ROWS * BUCKET if PIECES == 1 else WIDTH  # coordinates, of a whole tile

@@ -9,12 +9,25 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from nuq.kernels.cuda.pieces import FACTOR, SMALLEST, block_sums, halve, hash_bits, interval, inverse, magnitudes, packed_words, pick_pair
+from nuq.kernels.cuda.pieces import (
+    FACTOR,
+    SMALLEST,
+    block_sums,
+    halve,
+    hash_bits,
+    interval,
+    inverse,
+    magnitudes,
+    packed_words,
+    pick_pair,
+)
 
 
 @triton.jit
 def _start(n, BUCKET: tl.constexpr, ROWS: tl.constexpr, PIECES: tl.constexpr, WIDTH: tl.constexpr):
-    """Where this program's tile begins in its bucket and in the vector (int64), and how many coordinates follow, at most its own."""
+    """Where this program's tile begins in its bucket and in the vector (int64), and how many coordinates follow, at
+    most its own.
+    """
     pid = tl.program_id(0)
     piece = (pid % PIECES) * WIDTH
     start = (pid // PIECES).to(tl.int64) * (ROWS * BUCKET) + piece
@@ -24,7 +37,9 @@ def _start(n, BUCKET: tl.constexpr, ROWS: tl.constexpr, PIECES: tl.constexpr, WI
 
 @triton.jit
 def _offsets(UNIT: tl.constexpr, ROWS: tl.constexpr, R: tl.constexpr, NB: tl.constexpr, K: tl.constexpr):
-    """(row, offset within it) of a tile's coordinates, UNIT of them together: [1, R * ROWS * NB, 1] and [1, R * ROWS * NB, K / UNIT]."""
+    """(row, offset within it) of a tile's coordinates, UNIT of them together: [1, R * ROWS * NB, 1] and [1, R * ROWS *
+    NB, K / UNIT].
+    """
     run = tl.arange(0, R * ROWS * NB)[None, :, None]
     block = run % (ROWS * NB)
     along = run // (ROWS * NB) * (K // UNIT) + tl.arange(0, K // UNIT)[None, None, :]
@@ -91,7 +106,10 @@ def _scales(
 
 @triton.jit
 def _intervals(levels, t, L: tl.constexpr, ENDS: tl.constexpr):
-    """Tables of the intervals' lower ends and of the reciprocals of their widths, float32[2^k].  ENDS: the outermost are -t and t."""
+    """Tables of the intervals' lower ends and of the reciprocals of their widths, float32[2^k].
+
+    ENDS: the outermost are -t and t.
+    """
     place = tl.arange(0, triton.next_power_of_2(L))
     lower = tl.load(levels + place, mask=place < L - 1, other=-1.0)
     upper = tl.load(levels + place + 1, mask=place < L - 1, other=1.0)
@@ -103,7 +121,10 @@ def _intervals(levels, t, L: tl.constexpr, ENDS: tl.constexpr):
 
 @triton.jit
 def _fractions(r, k, t, levels, lower, width, L: tl.constexpr, COUNT: tl.constexpr, ENDS: tl.constexpr):
-    """Step 4's q: where r lies in its interval, the k-th.  ENDS: the outermost levels are -t and t, which the tables do not say."""
+    """Step 4's q: where r lies in its interval, the k-th.
+
+    ENDS: the outermost levels are -t and t, which the tables do not say.
+    """
     low, scale = pick_pair(lower, width, k, COUNT)
     if ENDS:
         if L == 2:
@@ -165,7 +186,8 @@ def encode_kernel(
         x = tl.load(vector + start + indices, mask=_valid(row, offset, piece, left, BUCKET), other=0.0)
     x = x.to(tl.float32)
     TABLES: tl.constexpr = STOCHASTIC and not UNIFORM
-    # Under quantile the ends differ from row to row, and with them the tables: of one row they are computed once its scale is known.
+    # Under quantile the ends differ from row to row, and with them the tables: of one row they are computed once its
+    # scale is known.
     LATE: tl.constexpr = NORM == "quantile" and ROWS == 1
     if TABLES and not LATE:
         lower, width = _intervals(levels, 1.0, L, False)
@@ -220,7 +242,9 @@ def encode_kernel(
         first = out + start // UNIT * BYTES
         codes = codes.to(tl.uint32, bitcast=True)
         if full:
-            words = packed_words(codes, BITS, UNIT)  # in both branches: before them, the compiler keeps more numbers in registers at once
+            words = packed_words(
+                codes, BITS, UNIT
+            )  # in both branches: before them, the compiler keeps more numbers in registers at once
             if ALIGNED and (BYTES == 1 or BYTES == 2 or BYTES == 4):
                 TYPE: tl.constexpr = tl.uint8 if BYTES == 1 else (tl.uint16 if BYTES == 2 else tl.uint32)
                 tl.store(first.to(tl.pointer_type(TYPE)) + group, words.to(TYPE))
@@ -233,7 +257,8 @@ def encode_kernel(
             else:
                 ends = tl.minimum(left, BUCKET - piece)
             words = packed_words(codes, BITS, UNIT)
-            # The last byte of all is padded with zeros; a byte counts where its first bit belongs to a coordinate of its bucket.
+            # The last byte of all is padded with zeros; a byte counts where its first bit belongs to a coordinate of
+            # its bucket.
             bits = tl.minimum(tl.maximum(ends - unit * UNIT, 0), UNIT) * BITS
             words = words & ((tl.full(words.shape, 1, tl.uint64) << bits.to(tl.uint64)) - 1).to(words.dtype)
             for byte in tl.static_range(BYTES):
@@ -257,7 +282,9 @@ def partial_kernel(
     NB: tl.constexpr,
     K: tl.constexpr,
 ):
-    """Of one piece of a large bucket: its blocks' sums of squares (float64[buckets, BLOCKS]), its lanes' maxima (int32, as bits)."""
+    """Of one piece of a large bucket: its blocks' sums of squares (float64[buckets, BLOCKS]), its lanes' maxima (int32,
+    as bits).
+    """
     piece, start, left = _start(n, BUCKET, ROWS, PIECES, R * NB * K)
     row, offset = _offsets(1, ROWS, R, NB, K)
     if BUCKET % (R * NB * K) == 0 and left >= R * NB * K:
@@ -276,7 +303,9 @@ def partial_kernel(
 
 @triton.jit(do_not_specialize=["n", "num_bytes"])
 def pack_kernel(codes, out, n, num_bytes, PACKING: tl.constexpr, SIZE: tl.constexpr):
-    """One byte of packed codes per element, any packing and any position: for shapes whose buckets do not end on a byte."""
+    """One byte of packed codes per element, any packing and any position: for shapes whose buckets do not end on a
+    byte.
+    """
     at = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
     byte = tl.zeros((SIZE,), tl.int32)
     if PACKING == 0:

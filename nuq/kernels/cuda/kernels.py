@@ -1,10 +1,12 @@
-"""The operators of ``nuq.kernels.operators`` on a GPU: arguments as in ``nuq.kernels.reference``, the same bits.  The host side of the Triton kernels.
+"""The operators of ``nuq.kernels.operators`` on a GPU: arguments as in ``nuq.kernels.reference``, the same bits.
 
-What a call costs: one launch.  More are needed by buckets above ``tiles.LARGEST`` (their norm takes a pass of its own), by
-packings whose buckets end inside a byte (ternary, 9 bits, bucket sizes that are no multiple of 8: the codes are written first, one
-to an element, and packed by a second kernel), by the last, shorter part of a rotation (one program) and by rotations of blocks above
-``tiles.LARGEST``.  Encoding waits for the GPU once, to raise NonFiniteError; decoding does so where a code could be no level's.
-After such an error the outputs hold no meaning.
+The host side of the Triton kernels.
+
+What a call costs: one launch.  More are needed by buckets above ``tiles.LARGEST`` (their norm takes a pass of its own),
+by packings whose buckets end inside a byte (ternary, 9 bits, bucket sizes that are no multiple of 8: the codes are
+written first, one to an element, and packed by a second kernel), by the last, shorter part of a rotation (one program)
+and by rotations of blocks above ``tiles.LARGEST``.  Encoding waits for the GPU once, to raise NonFiniteError; decoding
+does so where a code could be no level's.  After such an error the outputs hold no meaning.
 """
 
 from __future__ import annotations
@@ -142,7 +144,9 @@ def _encode(
 
 
 def _stride(n: int, bucket_size: int, tiles: Tile) -> int:
-    """The bucket size that kernels are compiled for: of a single bucket, whatever its length, the power of two that holds it."""
+    """The bucket size that kernels are compiled for: of a single bucket, whatever its length, the power of two that
+    holds it.
+    """
     return bucket_size if n > bucket_size else tiles.width * tiles.pieces
 
 
@@ -151,7 +155,9 @@ def _bytewise(n: int, bucket_size: int, packing: int, tiles: Tile) -> bool:
     return 1 <= packing <= 8 and tiles.width >= 8 and (bucket_size % 8 == 0 or n <= bucket_size)
 
 
-def _destination(packed: Tensor, n: int, bucket_size: int, packing: int, num_levels: int, tiles: Tile) -> tuple[int, Tensor]:
+def _destination(
+    packed: Tensor, n: int, bucket_size: int, packing: int, num_levels: int, tiles: Tile
+) -> tuple[int, Tensor]:
     """What encode_kernel writes: (bits of a packed code, or 0 for one element per code; the tensor)."""
     if _bytewise(n, bucket_size, packing, tiles):
         return packing, packed
@@ -172,7 +178,9 @@ def _large_scales(device: Modules, vector: Tensor, bucket_size: int, norm: str, 
     blocks = power_of_two(min(bucket_size, n)) // BLOCK
     with_sums, with_maxima = norm in ("l2", "rms"), norm != "l2"
     sums = torch.zeros(buckets * blocks if with_sums else 1, dtype=torch.float64, device=vector.device)
-    maxima = torch.empty(buckets * tiles.pieces * num_lanes if with_maxima else 1, dtype=torch.int32, device=vector.device)
+    maxima = torch.empty(
+        buckets * tiles.pieces * num_lanes if with_maxima else 1, dtype=torch.int32, device=vector.device
+    )
     device.encode.partial_kernel[(tiles.programs,)](
         vector,
         sums,
@@ -290,14 +298,28 @@ def hadamard_(vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> No
     check_tensor(vector, "a vector", vector.device, torch.float32)
     _check_contiguous(vector=vector)
     check_block(block)
-    inner = min(block, power_of_two(n + 1), LARGEST)  # of a block that the vector does not fill, only binary digits count
+    inner = min(
+        block, power_of_two(n + 1), LARGEST
+    )  # of a block that the vector does not fill, only binary digits count
     whole = n // inner * inner
     outer = block > inner and whole > 0
     with on(vector):
         if whole:
             size = max(inner, min(power_of_two(n), 4096))
             factor = 1.0 if outer else inner**-0.5
-            _rotate(device, vector, inner, size, -(-whole // size), factor, k0, k1, not inverse, inverse and not outer, tail=False)
+            _rotate(
+                device,
+                vector,
+                inner,
+                size,
+                -(-whole // size),
+                factor,
+                k0,
+                k1,
+                not inverse,
+                inverse and not outer,
+                tail=False,
+            )
         if whole < n:
             _rotate(device, vector, inner, inner, 1, 1.0, k0, k1, not inverse, inverse, tail=True)
         if outer:
@@ -339,7 +361,10 @@ def _rotate(
 def _rotate_outer(device: Modules, vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> None:
     """The distances from LARGEST on, of the blocks that have them: the whole ones, and the large ones of the rest."""
     n = vector.numel()
-    spans = [(0, block, n // block), *((start, size, 1) for start, size in hadamard_blocks(n, block) if size >= LARGEST)]
+    spans = [
+        (0, block, n // block),
+        *((start, size, 1) for start, size in hadamard_blocks(n, block) if size >= LARGEST),
+    ]
     for start, size, count in spans:
         distance, last = LARGEST, count == 0
         while not last:

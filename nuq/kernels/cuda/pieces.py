@@ -1,4 +1,6 @@
-"""Device code that the kernels share: the hash, the search among the levels, sums and maxima in a fixed order, packed words."""
+"""Device code that the kernels share: the hash, the search among the levels, sums and maxima in a fixed order, packed
+words.
+"""
 
 # What Triton compiles is not Python to a type checker.
 # pyright: reportGeneralTypeIssues=false, reportAttributeAccessIssue=false, reportOperatorIssue=false, reportCallIssue=false
@@ -19,8 +21,9 @@ FACTOR = tl.constexpr(QUANTILE_FACTOR)
 def hash_bits(start, indices, k0, k1, ALIGNED: tl.constexpr):
     """Step 6's h of the coordinates ``start + indices``: uint32, under the two words of the key (any 32-bit integers).
 
-    ALIGNED: start is a multiple of a power of two that is at most 2^16 and above every place.  Then the upper half of the index is
-    the same for the whole tile, and the first two steps of the hash need one instruction per coordinate instead of four.
+    ALIGNED: start is a multiple of a power of two that is at most 2^16 and above every place.  Then the upper half of
+    the index is the same for the whole tile, and the first two steps of the hash need one instruction per coordinate
+    instead of four.
     """
     first = k0.to(tl.uint32, bitcast=True)
     start = start.to(tl.uint32)
@@ -48,7 +51,9 @@ def halve(s, ROWS: tl.constexpr, SIZE: tl.constexpr):
 
 @triton.jit
 def block_sums(x, R: tl.constexpr, BLOCKS: tl.constexpr, K: tl.constexpr):
-    """float64[BLOCKS] sums of squares of x float32[1, R * BLOCKS, K], coordinate r * K + k of each block, by the tree."""
+    """float64[BLOCKS] sums of squares of x float32[1, R * BLOCKS, K], coordinate r * K + k of each block,
+    by the tree.
+    """
     wide = x.to(tl.float64)
     s = wide * wide
     for step in tl.static_range(R.bit_length() - 1):
@@ -58,7 +63,9 @@ def block_sums(x, R: tl.constexpr, BLOCKS: tl.constexpr, K: tl.constexpr):
 
 @triton.jit
 def magnitudes(x):
-    """Bits of |x| as int32: they are ordered as the magnitudes are, and a NaN lies above infinity, so a maximum keeps it."""
+    """Bits of |x| as int32: they are ordered as the magnitudes are, and a NaN lies above infinity, so a maximum keeps
+    it.
+    """
     return x.to(tl.int32, bitcast=True) & 0x7FFFFFFF
 
 
@@ -98,8 +105,8 @@ def _threshold(levels, PLACE: tl.constexpr, L: tl.constexpr):
 def interval(r, levels, L: tl.constexpr, COUNT: tl.constexpr):
     """Step 4's k: how many interior levels are <= r, int32 of r's shape.
 
-    Binary search for the last place whose level is <= r among 0 (always <= r), the interior levels and infinities up to a power of
-    two.  The first two probes are among three numbers and come from registers, the others are looked up.
+    Binary search for the last place whose level is <= r among 0 (always <= r), the interior levels and infinities up to
+    a power of two.  The first two probes are among three numbers and come from registers, the others are looked up.
     """
     BITS: tl.constexpr = (L - 2).bit_length()
     k = tl.zeros(r.shape, tl.int32)
@@ -121,12 +128,17 @@ def interval(r, levels, L: tl.constexpr, COUNT: tl.constexpr):
 
 @triton.jit
 def packed_words(codes, BITS: tl.constexpr, UNIT: tl.constexpr):
-    """UNIT codes each, [A, B, K] -> [A, B, K / UNIT], as one word of UNIT * BITS bits: uint32 or uint64.  UNIT: 4 for 8 bits, else 8."""
+    """UNIT codes each, [A, B, K] -> [A, B, K / UNIT], as one word of UNIT * BITS bits: uint32 or uint64.
+
+    UNIT: 4 for 8 bits, else 8.
+    """
     A: tl.constexpr = codes.shape[0]
     B: tl.constexpr = codes.shape[1]
     K: tl.constexpr = codes.shape[2]
     # Four neighbours are in one thread: their shifts are constants.
-    words = tl.sum(tl.reshape(codes, (A, B, K // 4, 4)) << (tl.arange(0, 4)[None, None, None, :] * BITS).to(tl.uint32), axis=3)
+    words = tl.sum(
+        tl.reshape(codes, (A, B, K // 4, 4)) << (tl.arange(0, 4)[None, None, None, :] * BITS).to(tl.uint32), axis=3
+    )
     if UNIT == 8:
         halves = tl.reshape(words, (A, B, K // 8, 2))
         half = tl.arange(0, 2)[None, None, None, :]

@@ -21,7 +21,10 @@ def _flip(x, start, i, k0, k1, ALIGNED: tl.constexpr):
 
 @triton.jit
 def _within(x, D: tl.constexpr, SIZE: tl.constexpr):
-    """(a, b) <- (a + b, a - b) at distance D of x float32[SIZE], for pairs in one thread; a - b as the sum of a and -b."""
+    """(a, b) <- (a + b, a - b) at distance D of x float32[SIZE], for pairs in one thread.
+
+    A - b as the sum of a and -b.
+    """
     pairs = tl.reshape(x, (SIZE // (2 * D), 2, D))
     second = tl.arange(0, 2)[None, :, None] == 1
     plus = tl.sum(pairs, axis=1)[:, None, :]
@@ -31,7 +34,9 @@ def _within(x, D: tl.constexpr, SIZE: tl.constexpr):
 
 @triton.jit
 def _across(x, D: tl.constexpr, LANES: tl.constexpr):
-    """(a, b) <- (a + b, a - b) between rows D apart of x [A, LANES, B, C]: the partner comes from another thread of the warp."""
+    """(a, b) <- (a + b, a - b) between rows D apart of x [A, LANES, B, C]: the partner comes from another thread of the
+    warp.
+    """
     lane = tl.arange(0, LANES)[None, :, None, None]
     partner = tl.gather(x, tl.broadcast_to(lane ^ D, x.shape), 1)
     return partner + tl.where((lane & D) != 0, -x, x)
@@ -64,8 +69,9 @@ def hadamard_kernel(
 ):
     """Blocks of BLOCK coordinates.  TAIL: what follows the last whole block, in blocks of its binary digits.
 
-    A tile is [NB, LANES, R, J]: J neighbours, and R of them a row of LANES * J coordinates apart, lie in one thread's registers; LANES
-    threads of a warp hold a row; so a warp holds a block of up to 1024, NB of which (or, of a larger block, parts) a program takes.
+    A tile is [NB, LANES, R, J]: J neighbours, and R of them a row of LANES * J coordinates apart, lie in one thread's
+    registers; LANES threads of a warp hold a row; so a warp holds a block of up to 1024, NB of which (or, of a larger
+    block, parts) a program takes.
     """
     SIZE: tl.constexpr = R * NB * LANES * J
     ROW: tl.constexpr = LANES * J
@@ -106,8 +112,13 @@ def hadamard_kernel(
 
 
 @triton.jit(do_not_specialize=["k0", "k1"])
-def outer_kernel(vector, start, k0, k1, factor, D: tl.constexpr, RADIX: tl.constexpr, COLUMNS: tl.constexpr, FLIP_LAST: tl.constexpr):
-    """Of blocks too large for one program, from coordinate ``start`` on: the distances D, 2 D .. RADIX / 2 * D, then times factor."""
+def outer_kernel(
+    vector, start, k0, k1, factor, D: tl.constexpr, RADIX: tl.constexpr, COLUMNS: tl.constexpr, FLIP_LAST: tl.constexpr
+):
+    """Of blocks too large for one program, from coordinate ``start`` on: the distances D, 2 D ..
+
+    RADIX / 2 * D, then times factor.
+    """
     pid = tl.program_id(0)
     PARTS: tl.constexpr = D // COLUMNS
     first = start + (pid // PARTS).to(tl.int64) * (RADIX * D) + (pid % PARTS) * COLUMNS

@@ -33,7 +33,9 @@ def _lengths(n, num_codes, MASKED: tl.constexpr):
 
 @triton.jit(do_not_specialize=["n", "stride"])
 def measure_kernel(vector, pivot, found, n, stride, BLOCKS: tl.constexpr, LANES: tl.constexpr):
-    """Step 1 of BLOCKS blocks, into float64[5, stride]: sum, squares, number of zeros, lowest, -highest of every block."""
+    """Step 1 of BLOCKS blocks, into float64[5, stride]: sum, squares, number of zeros, lowest,
+    -highest of every block.
+    """
     block = tl.program_id(0).to(tl.int64) * BLOCKS + tl.arange(0, BLOCKS)
     first = block[:, None] * BLOCK + tl.arange(0, LANES)[None, :]
     sums = tl.zeros((BLOCKS, LANES), tl.float64)
@@ -86,7 +88,9 @@ def code_kernel(
     EXTRA_BITS: tl.constexpr,
     STOCHASTIC: tl.constexpr,
 ):
-    """Steps 3 and 4 into ROOM bytes: the mask, a byte for every code (low part, the class above), one for every outlier's other bits."""
+    """Steps 3 and 4 into ROOM bytes: the mask, a byte for every code (low part, the class above), one for every
+    outlier's other bits.
+    """
     pid = tl.program_id(0).to(tl.int64)
     start = pid * BLOCK
     left = tl.minimum(n.to(tl.int64) - start, BLOCK).to(tl.int32)
@@ -185,7 +189,9 @@ def _bits_set(bitmap, num_bytes):
 
 @triton.jit(do_not_specialize=["n"])
 def check_kernel(data, starts, num_codes, outliers, damaged, n, MASKED: tl.constexpr, CONSTANT: tl.constexpr):
-    """``damaged`` becomes 1 where a bitmap holds another number than it should; nothing is read where it is that already."""
+    """``damaged`` becomes 1 where a bitmap holds another number than it should; nothing is read where it is that
+    already.
+    """
     start, length, count = _lengths(n, num_codes, MASKED)
     block = start // BLOCK
     if tl.load(damaged) == 0:
@@ -201,7 +207,10 @@ def check_kernel(data, starts, num_codes, outliers, damaged, n, MASKED: tl.const
 
 @triton.jit
 def _bits_at(section, place, valid, BITS: tl.constexpr):
-    """The numbers of BITS bits at some indices of a section: int32, 0 where not valid.  Reads no byte that holds none of their bits."""
+    """The numbers of BITS bits at some indices of a section: int32, 0 where not valid.
+
+    Reads no byte that holds none of their bits.
+    """
     bit = place * BITS
     at = section + (bit >> 3)
     word = tl.load(at, mask=valid, other=0).to(tl.int32)
@@ -225,7 +234,9 @@ def decode_kernel(
     EXTRA_BITS: tl.constexpr,
     ACCUMULATE: tl.constexpr,
 ):
-    """Step 6, unless ``damaged``: every coordinate finds its code by counting the coordinates before it that have one."""
+    """Step 6, unless ``damaged``: every coordinate finds its code by counting the coordinates before it that have
+    one.
+    """
     start, length, count = _lengths(n, num_codes, MASKED)
     if tl.load(damaged) == 0:
         at = data + tl.load(starts + start // BLOCK)

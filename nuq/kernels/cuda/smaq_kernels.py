@@ -1,7 +1,9 @@
-"""``nuq.kernels.smaq`` on a GPU: arguments as in ``nuq.kernels.smaq_reference``, the same bits.  The host side of the Triton kernels.
+"""``nuq.kernels.smaq`` on a GPU: arguments as in ``nuq.kernels.smaq_reference``, the same bits.
 
-What is small goes by PyTorch: the sums over blocks, and where each block begins.  ``measure`` waits for the GPU once (for its numbers),
-``encode`` once (for the size of the message), ``decode`` once (for whether it was damaged).
+The host side of the Triton kernels.
+
+What is small goes by PyTorch: the sums over blocks, and where each block begins.  ``measure`` waits for the GPU once
+(for its numbers), ``encode`` once (for the size of the message), ``decode`` once (for whether it was damaged).
 """
 
 from __future__ import annotations
@@ -82,9 +84,21 @@ def decode(data: Tensor, codes: Tensor, outliers: Tensor, table: Tensor, total: 
         checked = {name: kind[name] for name in ("MASKED", "CONSTANT")}
         device.smaq.check_kernel[grid](data, starts, codes, outliers, damaged, n, **checked, num_warps=4, **OPTIONS)
         # Waits for no answer: where there is damage, the kernel leaves the total as it was.
-        warps = 16 if kind["CONSTANT"] else 8  # Triton 3.9 spills registers with 8, Triton 3.7 those of the others with 16
+        warps = (
+            16 if kind["CONSTANT"] else 8
+        )  # Triton 3.9 spills registers with 8, Triton 3.7 those of the others with 16
         device.smaq.decode_kernel[grid](
-            data, starts, codes, table, total, damaged, n, **kind, ACCUMULATE=fields["accumulate"], num_warps=warps, **OPTIONS
+            data,
+            starts,
+            codes,
+            table,
+            total,
+            damaged,
+            n,
+            **kind,
+            ACCUMULATE=fields["accumulate"],
+            num_warps=warps,
+            **OPTIONS,
         )
     return not int(damaged)
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 BLOCK = 1024  # coordinates in one tree of the sum of squares (step 2)
 LARGEST = 16384  # coordinates of a bucket that one program holds in registers
-OPTIONS = {"enable_fp_fusion": False}  # of every launch: a fused multiply-add rounds once where the specification rounds twice
+OPTIONS = {
+    "enable_fp_fusion": False
+}  # of every launch: a fused multiply-add rounds once where the specification rounds twice
 
 
 def power_of_two(number: int) -> int:
@@ -18,9 +20,10 @@ def power_of_two(number: int) -> int:
 class Tile:
     """``rows`` whole buckets of at most ``width`` coordinates, or (``pieces`` > 1) one of the pieces of a bucket.
 
-    In registers a tile is [1, R * blocks, K], so that one warp reads K neighbouring coordinates at once and a block of 1024 (a tree of the
-    norm) stays inside one warp: run r of block b stands at r * blocks + b, and there are as many warps as blocks.  In three dimensions,
-    [R, blocks, K], Triton 3.6 spread a block over the warps: 450 shuffles in place of 64, and registers spilled.
+    In registers a tile is [1, R * blocks, K], so that one warp reads K neighbouring coordinates at once and a block of
+    1024 (a tree of the norm) stays inside one warp: run r of block b stands at r * blocks + b, and there are as many
+    warps as blocks.  In three dimensions, [R, blocks, K], Triton 3.6 spread a block over the warps: 450 shuffles in
+    place of 64, and registers spilled.
     """
 
     rows: int
@@ -48,7 +51,8 @@ class Tile:
 def tile(num_coordinates: int, bucket_size: int, *, itemsize: int = 4, size: int = 4096, whole: bool = True) -> Tile:
     """The tiles of a vector.
 
-    size: coordinates that one program should take.  whole: buckets are not cut (a norm is computed), unless they exceed ``LARGEST``.
+    size: coordinates that one program should take.  whole: buckets are not cut (a norm is computed), unless they exceed
+    ``LARGEST``.
     """
     length = min(bucket_size, num_coordinates)
     buckets = -(-num_coordinates // bucket_size)
@@ -59,7 +63,8 @@ def tile(num_coordinates: int, bucket_size: int, *, itemsize: int = 4, size: int
 
 
 def rotation_tile(block: int, size: int, *, tail: bool) -> dict[str, int]:
-    """How ``size`` coordinates of a rotation by blocks of ``block`` lie in threads: [NB, LANES, R, J] of rotate.hadamard_kernel.
+    """How ``size`` coordinates of a rotation by blocks of ``block`` lie in threads: [NB, LANES, R, J] of
+    rotate.hadamard_kernel.
 
     The one tail is spread over more warps, as its comparisons need registers and nothing waits for it.
     """

@@ -1,12 +1,13 @@
 """Coordinates in clusters and cells: which cluster a value is in, the mean of every cell, and the means written back.
 
-A coordinate has a number ``id``, uint8: ``first + j`` in cluster j of the positive values, ``first + K + j`` of the negative ones (K
-clusters of either sign).  With ``first = 1`` a zero has number 0.  Number ``i`` has ``cells[i]`` cells, one after another in a table;
-coordinate c is in cell ``(h * cells[i]) >> 32`` of them, h being its 32-bit hash (``nuq.kernels.operators``, step 6): a receiver who knows the words of
-the key and the numbers knows all cells.
+A coordinate has a number ``id``, uint8: ``first + j`` in cluster j of the positive values, ``first + K + j`` of the
+negative ones (K clusters of either sign).  With ``first = 1`` a zero has number 0.  Number ``i`` has ``cells[i]``
+cells, one after another in a table;  coordinate c is in cell ``(h * cells[i]) >> 32`` of them, h being its 32-bit hash
+(``nuq.kernels.operators``, step 6): a receiver who knows the words of the key and the numbers knows all cells.
 
-Sums are of integers, so that they do not depend on an order: a value becomes ``rint(value * scale)``, int64, with a power of two for every
-number by which none of its sums can overflow, which keeps 38 binary digits of the cluster's largest value for 10^7 coordinates.
+Sums are of integers, so that they do not depend on an order: a value becomes ``rint(value * scale)``, int64, with a
+power of two for every number by which none of its sums can overflow, which keeps 38 binary digits of the cluster's
+largest value for 10^7 coordinates.
 
 On the CPU in C++ where it is built (``nuq/native/src/cells.cpp``), else in PyTorch on any device: the same bits.
 """
@@ -42,7 +43,9 @@ def largest(x: Tensor) -> float:
 
 
 def numbers(x: Tensor, thresholds: Thresholds, first: int) -> Tensor:
-    """Which cluster every coordinate is in: uint8[n].  thresholds: float32[2, K - 1], ``nuq.kernels.sketches.clusters``."""
+    """Which cluster every coordinate is in: uint8[n].  thresholds: float32[2, K - 1],
+    ``nuq.kernels.sketches.clusters``.
+    """
     clusters = thresholds.shape[1] + 1
     assert first + 2 * clusters <= 256
     if _native(x):
@@ -60,7 +63,9 @@ def counted(ids: Tensor, num_numbers: int) -> Ints:
 
 
 def sum_scales(thresholds: Thresholds, most: float, first: int, num_coordinates: int) -> NDArray[np.float64]:
-    """For every number the power of two that values are multiplied by before they become integers.  most: the largest |x|."""
+    """For every number the power of two that values are multiplied by before they become integers.  most: the largest
+    |x|.
+    """
     above = np.concatenate([thresholds, np.full((2, 1), np.inf, dtype=np.float32)], axis=1).ravel()
     tops = np.concatenate([np.zeros(first), np.minimum(above, most)])
     return np.ldexp(1.0, 62 - num_coordinates.bit_length() - np.frexp(tops)[1])
@@ -69,7 +74,9 @@ def sum_scales(thresholds: Thresholds, most: float, first: int, num_coordinates:
 def means(x: Tensor, ids: Tensor, cells: Ints, scales: NDArray[np.float64], words: Words) -> Tensor:
     """The mean of every cell, float32[sum of cells]; 0 of an empty one.  A number without cells takes part in none."""
     if _native(x):
-        sums, counts = map(torch.from_numpy, kernels.sums(x.numpy(), ids.numpy(), cells, scales, words, torch.get_num_threads()))
+        sums, counts = map(
+            torch.from_numpy, kernels.sums(x.numpy(), ids.numpy(), cells, scales, words, torch.get_num_threads())
+        )
     else:
         sums, counts = _sums(x, ids, cells, scales, words)
     per_cell = torch.from_numpy(np.repeat(scales, cells)).to(x.device)
@@ -117,7 +124,9 @@ def spread(ids: Tensor, cells: Ints, table: Tensor, words: Words) -> Tensor:
 
 
 def power(values: Tensor) -> float:
-    """The power of two, itself a normal number, that brings the largest value below 2^15, so that float16 does not overflow."""
+    """The power of two, itself a normal number, that brings the largest value below 2^15, so that float16 does not
+    overflow.
+    """
     most = float(values.abs().max()) if values.numel() else 0.0
     return math.ldexp(1.0, max(math.frexp(most)[1] - 15, -126)) if most else 2.0**-126
 

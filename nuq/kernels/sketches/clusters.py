@@ -1,7 +1,8 @@
 """Where values are cut into clusters: thresholds on the magnitudes of either sign, found from a sample.
 
-Thresholds are float32[2, clusters - 1], rising, for coordinates above and below zero; cluster ``j`` of a sign holds the magnitudes in
-``(t[j - 1], t[j]]``, the last one all above.  A sign without a value in the sample has thresholds of infinity: one cluster.
+Thresholds are float32[2, clusters - 1], rising, for coordinates above and below zero; cluster ``j`` of a sign holds the
+magnitudes in ``(t[j - 1], t[j]]``, the last one all above.  A sign without a value in the sample has thresholds of
+infinity: one cluster.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _Values = NDArray[np.float64]
 
 
 def sample(x: Tensor, size: int, words: Words) -> NDArray[np.float32]:
-    """One coordinate from each of ``size`` equal stretches of x, at a place drawn from the words; all of x where it has no more."""
+    """One coordinate from each of ``size`` equal stretches of x, at a place drawn from the words; all of x where it has
+    no more.
+    """
     n = x.numel()
     if n > size:
         drawn = reference.uniforms(size, words).double()
@@ -31,9 +34,11 @@ def sample(x: Tensor, size: int, words: Words) -> NDArray[np.float32]:
 
 
 def trained(values: NDArray[np.float32], clusters: int, percentile: float) -> Thresholds:
-    """k-means on the magnitudes of either sign (Lloyd's sweeps from quantiles, until nothing moves), what lies above the percentile apart.
+    """k-means on the magnitudes of either sign (Lloyd's sweeps from quantiles, until nothing moves), what lies above
+    the percentile apart.
 
-    values: finite.  percentile: in (0, 100]; the outliers beyond it are the last of the ``clusters``; with 100 all are k-means'.
+    values: finite.  percentile: in (0, 100]; the outliers beyond it are the last of the ``clusters``; with 100 all are
+    k-means'.
     """
     return np.stack([_trained(np.sort(side), clusters, percentile) for side in _sides(values)])
 

@@ -1,11 +1,13 @@
 """Min-max sketches: small numbers of many coordinates in few cells, so that what comes back is never too large.
 
-Of every group of coordinates the sketch has ``rows`` rows of ``columns`` cells.  In each row a coordinate is hashed to one cell, which
-keeps the least number of all that are hashed there; the answer for a coordinate is the largest of its cells: at most its own number,
-and less where it shares all its cells with smaller ones (Jiang et al., SketchML, SIGMOD 2018, Section 3.3).
+Of every group of coordinates the sketch has ``rows`` rows of ``columns`` cells.  In each row a coordinate is hashed to
+one cell, which keeps the least number of all that are hashed there; the answer for a coordinate is the largest of its
+cells: at most its own number, and less where it shares all its cells with smaller ones (Jiang et al., SketchML, SIGMOD
+2018, Section 3.3).
 
-The cells of a group follow each other row by row; coordinate c is in cell ``(h * columns) >> 32`` of a row, h its hash (``nuq.kernels.operators``, step
-6) under the row's words.  On the CPU in C++ where it is built (``nuq/native/src/cells.cpp``), else in PyTorch: the same bits.
+The cells of a group follow each other row by row; coordinate c is in cell ``(h * columns) >> 32`` of a row, h its hash
+(``nuq.kernels.operators``, step 6) under the row's words.  On the CPU in C++ where it is built
+(``nuq/native/src/cells.cpp``), else in PyTorch: the same bits.
 """
 
 from __future__ import annotations
@@ -39,14 +41,18 @@ class Sketches:
     def num_cells(self) -> int:
         return int(self.columns.sum()) * len(self.words)
 
-    def insert(self, ids: Tensor, group_of: NDArray[np.uint8], within: NDArray[np.uint8], most: int) -> tuple[Tensor, Tensor]:
+    def insert(
+        self, ids: Tensor, group_of: NDArray[np.uint8], within: NDArray[np.uint8], most: int
+    ) -> tuple[Tensor, Tensor]:
         """The cells, uint8[num_cells], ``most`` where they are empty; and the coordinates' groups, uint8[n].
 
         ids: uint8[n].  group_of, within: uint8[256], the group and the number within it, at most ``most``, of every id.
         """
         if _native(ids):
             words = np.array(self.words, dtype=np.uint32)
-            cells, groups = kernels.insert(ids.numpy(), group_of, within, self.columns, words, most, torch.get_num_threads())
+            cells, groups = kernels.insert(
+                ids.numpy(), group_of, within, self.columns, words, most, torch.get_num_threads()
+            )
             return torch.from_numpy(cells), torch.from_numpy(groups)
         groups = torch.from_numpy(group_of).to(ids.device)[ids.long()]
         values = torch.from_numpy(within).to(ids.device)[ids.long()]
@@ -59,7 +65,9 @@ class Sketches:
         """Of every coordinate the largest of its cells: uint8[n].  groups: uint8[n], each with columns of its own."""
         if _native(groups):
             words = np.array(self.words, dtype=np.uint32)
-            found = kernels.query(groups.numpy(), self.columns, words, cells.contiguous().numpy(), torch.get_num_threads())
+            found = kernels.query(
+                groups.numpy(), self.columns, words, cells.contiguous().numpy(), torch.get_num_threads()
+            )
             return torch.from_numpy(found)
         found = torch.zeros_like(groups)
         for row in range(len(self.words)):

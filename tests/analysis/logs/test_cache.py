@@ -1,4 +1,6 @@
-"""What is kept between loads: a cached load is the uncached one, whatever changed in between, and whatever became of the cache."""
+"""What is kept between loads: a cached load is the uncached one, whatever changed in between, and whatever became of
+the cache.
+"""
 
 import json
 import os
@@ -20,7 +22,19 @@ from analysis.logs.load import Logs
 from files import plain
 from tests.analysis.logs.event_files import event_file, scalar
 
-CHANGES = ("append", "cut", "attempt", "new run", "delete run", "touch", "config", "status", "rewrite", "remove file", "nested")
+CHANGES = (
+    "append",
+    "cut",
+    "attempt",
+    "new run",
+    "delete run",
+    "touch",
+    "config",
+    "status",
+    "rewrite",
+    "remove file",
+    "nested",
+)
 
 
 def same(one: Logs, other: Logs) -> None:
@@ -57,7 +71,9 @@ class Changing:
         elif kind == "cut" and before:
             self.put(path, before[: pick(len(before))])
         elif kind == "attempt":
-            self.put(folder / f"events.out.tfevents.1.a{pick(4)}", event_file([(tag, step + k, 1.0) for k in range(pick(3))]))
+            self.put(
+                folder / f"events.out.tfevents.1.a{pick(4)}", event_file([(tag, step + k, 1.0) for k in range(pick(3))])
+            )
         elif kind in ("new run", "nested"):
             deeper = new / "x" if kind == "nested" else new
             self.put(deeper / "events.out.tfevents.1.a1", event_file([("a", k, float(k)) for k in range(pick(5))]))
@@ -67,16 +83,25 @@ class Changing:
             self.put(path, before)
         elif kind == "config":
             seed = [1, 0.5, [1, [2]], None, "x", float("nan")][pick(6)]
-            self.put(folder / "config.yaml", yaml.safe_dump({"seed": seed, "method": {"name": "alq"}, "steps": pick(300)}).encode())
+            self.put(
+                folder / "config.yaml",
+                yaml.safe_dump({"seed": seed, "method": {"name": "alq"}, "steps": pick(300)}).encode(),
+            )
         elif kind == "status":
-            self.put(folder / "status.json", [b'{"state": "done", "seconds": 3}', b'{"state": "running"}', b"{", b"[]"][pick(4)])
+            self.put(
+                folder / "status.json",
+                [b'{"state": "done", "seconds": 3}', b'{"state": "running"}', b"{", b"[]"][pick(4)],
+            )
         elif kind == "rewrite" and before:
             self.put(path, before[:-16] + bytes(16))
         elif kind == "remove file" and files:
             path.unlink()
 
 
-@given(st.lists(st.tuples(st.sampled_from(CHANGES), st.booleans()), min_size=1, max_size=25), st.randoms(use_true_random=False))
+@given(
+    st.lists(st.tuples(st.sampled_from(CHANGES), st.booleans()), min_size=1, max_size=25),
+    st.randoms(use_true_random=False),
+)
 @settings(max_examples=40, deadline=None)
 def test_a_cached_load_is_the_uncached_one_after_any_changes(tmp_path_factory, changes, random) -> None:
     sweep = Changing(tmp_path_factory.mktemp("c"))
@@ -144,7 +169,9 @@ def test_a_file_that_changed_just_now_is_read_again(sweep: Changing) -> None:
     assert load.load(sweep.runs, "s").status.loc["r0", "seconds"] == 4.5
 
 
-def test_a_file_that_grows_while_it_is_read_is_complete_the_next_time(sweep: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_grows_while_it_is_read_is_complete_the_next_time(
+    sweep: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, read = sweep.sweep / "r0" / "events.out.tfevents.1.a1", events.read
     sweep.put(path, path.read_bytes() + scalar("a", 20, 1.0)[:-5])
 
@@ -167,18 +194,27 @@ def test_a_file_that_grows_while_it_is_read_is_complete_the_next_time(sweep: Cha
 def test_a_damaged_cache_is_made_anew(tmp_path_factory, data) -> None:
     sweep = Changing(tmp_path_factory.mktemp("c"))
     for number in range(3):
-        sweep.put(sweep.sweep / f"r{number}" / "events.out.tfevents.1", event_file([("a", k, float(k)) for k in range(9)]))
+        sweep.put(
+            sweep.sweep / f"r{number}" / "events.out.tfevents.1", event_file([("a", k, float(k)) for k in range(9)])
+        )
     before = load.load(sweep.runs, "s")
     path = data.draw(st.sampled_from(sorted((sweep.runs / ".cache" / "s.sweep").iterdir())))
     content = path.read_bytes()
     at = data.draw(st.integers(0, len(content) - 1))
     other = bytes([data.draw(st.integers(0, 255).filter(lambda byte: byte != content[at]))])
-    bad = {"cut": content[:at], "flip": content[:at] + other + content[at + 1 :], "gone": None, "zeros": bytes(len(content))}
+    bad = {
+        "cut": content[:at],
+        "flip": content[:at] + other + content[at + 1 :],
+        "gone": None,
+        "zeros": bytes(len(content)),
+    }
     now = bad[data.draw(st.sampled_from(sorted(bad)))]
     path.unlink()
     if now is not None:
         path.write_bytes(now)
-    if path.name != "index.json" or now is None or not _is_json(now):  # what still reads as an index may say other things
+    if (
+        path.name != "index.json" or now is None or not _is_json(now)
+    ):  # what still reads as an index may say other things
         same(load.load(sweep.runs, "s"), before)
     else:
         load.load(sweep.runs, "s")
@@ -192,7 +228,9 @@ def _is_json(text: bytes) -> bool:
     return True
 
 
-@pytest.mark.parametrize("index", ["[]", "{}", '{"version": 1}', '{"version": 1, "reader": "", "runs": {"r0": {"part": "../x"}}}', "null"])
+@pytest.mark.parametrize(
+    "index", ["[]", "{}", '{"version": 1}', '{"version": 1, "reader": "", "runs": {"r0": {"part": "../x"}}}', "null"]
+)
 def test_an_index_of_another_make_is_as_none(sweep: Changing, index: str) -> None:
     before = load.load(sweep.runs, "s")
     path = sweep.runs / ".cache" / "s.sweep" / "index.json"
@@ -243,7 +281,10 @@ def test_where_runs_cannot_be_written_the_cache_is_elsewhere_or_nowhere(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
     logs = load.load(made.runs, "s")
     assert len(logs.scalars) == 1
-    assert logs.notes[0] == f"no cache: neither {made.runs} nor a folder for caches can be written, so all logs are read each time"
+    assert (
+        logs.notes[0]
+        == f"no cache: neither {made.runs} nor a folder for caches can be written, so all logs are read each time"
+    )
 
 
 def test_a_full_disk_is_a_sentence(sweep: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,7 +328,9 @@ def test_a_sweep_and_its_cache_are_not_taken_for_each_other(sweep: Changing) -> 
     assert {place.parent for place in places if place} == {sweep.runs / ".cache"}
 
 
-def test_large_loads_go_through_files_and_leave_none(sweep: Changing, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_large_loads_go_through_files_and_leave_none(
+    sweep: Changing, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(reading, "_ALONE_BYTES", 0)
     monkeypatch.setattr(reading, "_PORTION_BYTES", 10)
     before = load.load(sweep.runs, "s")

@@ -45,7 +45,11 @@ def in_order(found: Scalars) -> Scalars:
 
 
 def test_every_scalar_comes_back(tmp_path: Path) -> None:
-    rows = [(tag, step, value) for step in (0, 1, 127, 128, 80_000, 2**40) for tag, value in (("Vacc", step / 3), ("levels/12", -0.0))]
+    rows = [
+        (tag, step, value)
+        for step in (0, 1, 127, 128, 80_000, 2**40)
+        for tag, value in (("Vacc", step / 3), ("levels/12", -0.0))
+    ]
     rows += [("Vloss", 5, float("nan")), ("Vloss", 6, float("inf")), ("ÄΨ", 7, 1e-30), ("a" * 200, 8, 2.0)]
     found = in_order(read([write_events(tmp_path, rows)]))
     assert found.damage == {}
@@ -73,7 +77,9 @@ def test_other_layouts_are_decoded() -> None:
 
 @given(st.binary(max_size=60))
 @settings(deadline=None)
-def test_senseless_events_with_right_checksums_raise_nothing(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_senseless_events_with_right_checksums_raise_nothing(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
     path = tmp_path_factory.mktemp("e") / "events.out.tfevents.1"
     event = Event(wall_time=1.0, step=4, summary=Summary(value=[Summary.Value(tag="a", simple_value=3)]))
     path.write_bytes(record(data) + record(event.SerializeToString()))
@@ -91,7 +97,9 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Path]:
 
 @given(data=st.data(), kind=st.sampled_from(["flip", "cut", "append", "zeros"]))
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_damaged_file_keeps_what_stands_before_the_damage(sound: tuple[bytes, Path], data: st.DataObject, kind: str) -> None:
+def test_a_damaged_file_keeps_what_stands_before_the_damage(
+    sound: tuple[bytes, Path], data: st.DataObject, kind: str
+) -> None:
     content, folder = sound
     position = data.draw(st.integers(0, len(content) - 1))
     if kind == "flip":
@@ -132,7 +140,9 @@ def test_tags_of_one_length_are_told_apart_whatever_their_bytes(tmp_path: Path) 
     path = tmp_path / "events.out.tfevents.1"
     path.write_bytes(event_file(rows))
     found = in_order(read([path]))
-    assert [(found.tags[tag], step, value) for tag, step, value in zip(found.tag, found.step, found.value, strict=True)] == rows
+    assert [
+        (found.tags[tag], step, value) for tag, step, value in zip(found.tag, found.step, found.value, strict=True)
+    ] == rows
 
 
 def test_tags_with_one_key_are_told_apart_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,10 @@ OPTIONS = {
 def original(folder: Path, **options: Any) -> dict[str, Any]:
     """What is read from the log of a run of the original code with these options."""
     folder.mkdir(parents=True, exist_ok=True)
-    lines = [f"2020-05-01 10:00:00,123 {OPTIONS | options}", "2020-05-01 10:00:09,456 Epoch: [0][0/391](1)\tLoss: 2.3 {}"]
+    lines = [
+        f"2020-05-01 10:00:00,123 {OPTIONS | options}",
+        "2020-05-01 10:00:09,456 Epoch: [0][0/391](1)\tLoss: 2.3 {}",
+    ]
     (folder / "log.txt").write_text("\n".join(lines) + "\n")
     found = foreign.settings(folder)
     assert found is not None
@@ -105,7 +108,15 @@ def test_the_original_tells_all_in_its_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("theirs", "ours"),
     [
-        *(("q", "qsgd"), ("qinf", "qsgdinf"), ("nuq", "nuqsgd"), ("trn", "trn"), ("none", "supersgd"), ("alq_nb", "alq"), ("alq", "alq_n")),
+        *(
+            ("q", "qsgd"),
+            ("qinf", "qsgdinf"),
+            ("nuq", "nuqsgd"),
+            ("trn", "trn"),
+            ("none", "supersgd"),
+            ("alq_nb", "alq"),
+            ("alq", "alq_n"),
+        ),
         *(("alqg_nb", "alq_g"), ("alqg", "alq_gn"), ("amq_nb", "amq"), ("amq", "amq_n")),
     ],
 )
@@ -152,7 +163,12 @@ def test_the_original_without_a_log_has_its_name(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         found[key] = foreign.settings(folder) or {}
     alq, sgd, amq = found["alq"], found["sgd"], found["amq"]
-    assert (alq["method.name"], alq["method.bits"], alq["method.symmetric"], alq["method.solver"]) == ("alq", 3, True, "exact")
+    assert (alq["method.name"], alq["method.bits"], alq["method.symmetric"], alq["method.solver"]) == (
+        "alq",
+        3,
+        True,
+        "exact",
+    )
     assert (alq["data.name"], alq["model.name"], alq["optim.lr"], alq["workers"]) == ("cifar10", "resnet32", 0.1, 4)
     assert (alq["trajectory"], sgd["trajectory"], sgd["method.name"], sgd["workers"]) == ("method", "sgd", "sgd", 1)
     assert (amq["method.name"], amq["method.update_at"], amq["method.update_every"]) == ("amq_n", (0, 80000), 80000)
@@ -163,7 +179,10 @@ def test_the_original_without_a_log_has_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("cifar.resnet20.np8", {"method.name": "supersgd", "data.name": "cifar10", "model.name": "resnet20", "workers": 8}),
+        (
+            "cifar.resnet20.np8",
+            {"method.name": "supersgd", "data.name": "cifar10", "model.name": "resnet20", "workers": 8},
+        ),
         (
             "[cifar.resnet20+dgc.wm5].e500.np8",
             {
@@ -177,7 +196,13 @@ def test_the_original_without_a_log_has_its_name(tmp_path: Path) -> None:
         ),
         (
             "[imagenet.[resnet50+cosine]+dgc.[wm5o+fp16+int32]].np32",
-            {"method.name": "dgc", "method.warmup": "wm5o", "method.fp16": True, "method.int32": True, "schedule.name": "cosine"},
+            {
+                "method.name": "dgc",
+                "method.warmup": "wm5o",
+                "method.fp16": True,
+                "method.int32": True,
+                "schedule.name": "cosine",
+            },
         ),
         ("imagenet.vgg16_bn.np128", {"data.name": "imagenet", "model.name": "vgg16_bn", "workers": 128}),
     ],
@@ -285,8 +310,18 @@ def test_smaqs_methods(tmp_path: Path, line: str, expected: str | None) -> None:
 
 def test_smaqs_older_logger(tmp_path: Path) -> None:
     """A table of texts, with the event files in a folder below."""
-    rows = ["key,value", "compression_cls,<class 'smart_compress.compress.smart.SmartFP'>", "batch_size,10", "num_bits_main,6"]
-    rows += ["dataset_cls,<class 'smart_compress.data.glue.GLUEDataModule'>", "task_name,stsb", "learning_rate,2e-05", "compress,True"]
+    rows = [
+        "key,value",
+        "compression_cls,<class 'smart_compress.compress.smart.SmartFP'>",
+        "batch_size,10",
+        "num_bits_main,6",
+    ]
+    rows += [
+        "dataset_cls,<class 'smart_compress.data.glue.GLUEDataModule'>",
+        "task_name,stsb",
+        "learning_rate,2e-05",
+        "compress,True",
+    ]
     rows += ["model_cls,<class 'smart_compress.models.bert.BertModule'>", '"tags","6,8"', "gpus,-1"]
     (tmp_path / "tf").mkdir()
     (tmp_path / "meta_tags.csv").write_text("\n".join(rows))
@@ -339,11 +374,15 @@ def test_other_and_damaged_logs(tmp_path: Path, line: str) -> None:
 
 
 def test_options_of_the_wrong_kind_are_left_out(tmp_path: Path) -> None:
-    found = original(tmp_path, niters=None, epochs="many", batch_size=None, lr_decay_epoch=None, g_osnap_iter="soon", nuq_bits=None)
+    found = original(
+        tmp_path, niters=None, epochs="many", batch_size=None, lr_decay_epoch=None, g_osnap_iter="soon", nuq_bits=None
+    )
     assert not {"steps", "batch_size", "schedule.at", "method.update_at", "method.bits"} & found.keys()
 
 
-@pytest.mark.parametrize("name", ["alq-3b-cnn-digits-s1-a413a11d3576b7", "version_0", "exp_003", "run.np8", ".np8", "001_optim_sgd"])
+@pytest.mark.parametrize(
+    "name", ["alq-3b-cnn-digits-s1-a413a11d3576b7", "version_0", "exp_003", "run.np8", ".np8", "001_optim_sgd"]
+)
 def test_folders_of_nobody(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     assert foreign.settings(tmp_path / name) is None
@@ -357,7 +396,11 @@ def test_tags_are_ours() -> None:
 def test_steps_and_accuracies_in_our_units() -> None:
     """SmaQ's accuracies are shares of one; DGC's are in per cent, at inputs seen."""
     x, values = np.array([2048, 51200]), np.array([0.5, 0.79])
-    cases = {("smaq", "Vacc", 1): (x, 100 * values), ("smaq", "Vloss", 1): (x, values), ("dgc", "Vacc", 1024): ([2, 50], values)}
+    cases = {
+        ("smaq", "Vacc", 1): (x, 100 * values),
+        ("smaq", "Vloss", 1): (x, values),
+        ("dgc", "Vacc", 1024): ([2, 50], values),
+    }
     cases |= {("dgc", "loss", None): (x, values), ("learning-to-quantize", "Vacc", 1): (x, values)}
     for (system, tag, inputs), expected in cases.items():
         found = foreign.in_our_units({"system": system}, tag, x, values, inputs)

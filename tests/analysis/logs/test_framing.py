@@ -26,7 +26,9 @@ def one_by_one(content: bytes) -> tuple[list[tuple[int, int]], int]:
 HEADER = struct.pack("<Q", 21) + mask(struct.pack("<Q", 21))  # what a header looks like, where there is none
 bodies = st.one_of(
     st.binary(max_size=40),
-    st.sampled_from([b"", bytes(7), bytes(8), bytes(300), HEADER, HEADER + bytes(25), b"\x15" + HEADER[:11], bytes(9) + HEADER * 2]),
+    st.sampled_from(
+        [b"", bytes(7), bytes(8), bytes(300), HEADER, HEADER + bytes(25), b"\x15" + HEADER[:11], bytes(9) + HEADER * 2]
+    ),
     st.sampled_from([254, 255, 256, 257, 700]).map(lambda size: bytes(range(256)) * (size // 256) + bytes(size % 256)),
 )
 
@@ -56,7 +58,9 @@ def test_senseless_bytes_hold_what_the_plain_loop_finds(content: bytes) -> None:
     assert (list(zip(found.start.tolist(), found.length.tolist(), strict=True)), found.end) == one_by_one(content)
 
 
-@pytest.mark.parametrize(("content", "wrong"), [(b"", False), (HEADER, False), (bytes(30), True), (record(b"abc") + bytes(16), True)])
+@pytest.mark.parametrize(
+    ("content", "wrong"), [(b"", False), (HEADER, False), (bytes(30), True), (record(b"abc") + bytes(16), True)]
+)
 def test_a_wrong_header_is_told_from_a_cut(content: bytes, wrong: bool) -> None:
     assert records(content).wrong is wrong
 

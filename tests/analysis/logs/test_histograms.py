@@ -63,7 +63,9 @@ def test_a_later_attempt_wins_from_its_first_step_on(tmp_path: Path, first: int)
     """Its first step is that of whatever it logged first, here mostly a scalar."""
     write(tmp_path, 1, list(range(11)), every=2)
     write(tmp_path, 2, list(range(first, 13)), every=4, mark=2.0)
-    expected = [(step, 1.0) for step in range(0, 11, 2) if step < first] + [(step, 2.0) for step in range(first, 13) if step % 4 == 0]
+    expected = [(step, 1.0) for step in range(0, 11, 2) if step < first] + [
+        (step, 2.0) for step in range(first, 13) if step % 4 == 0
+    ]
     assert [(h.step, round(h.counts.sum(), 9)) for h in read(tmp_path, TAG)] == expected
 
 

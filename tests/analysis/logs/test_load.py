@@ -48,9 +48,18 @@ def test_runs_older_than_a_setting_had_its_default(write_run: Callable[..., Path
 
 @pytest.mark.parametrize(
     ("state", "last", "complete"),
-    [("done", 5, True), ("running", 1000, False), ("failed", 5, False), ("diverged", 5, False), (None, 5, False), (None, 1000, True)],
+    [
+        ("done", 5, True),
+        ("running", 1000, False),
+        ("failed", 5, False),
+        ("diverged", 5, False),
+        (None, 5, False),
+        (None, 1000, True),
+    ],
 )
-def test_completeness(write_run: Callable[..., Path], tmp_path: Path, state: str | None, last: int, complete: bool) -> None:
+def test_completeness(
+    write_run: Callable[..., Path], tmp_path: Path, state: str | None, last: int, complete: bool
+) -> None:
     write_run("s", {"steps": 1000}, [("loss", 0, 1.0), ("loss", last, 1.0)], state=state)
     status = load(tmp_path / "runs", "s").status.iloc[0]
     assert bool(status["complete"]) is complete
@@ -117,7 +126,10 @@ def test_runs_are_found_in_folders_below_folders(tmp_path: Path) -> None:
 
 
 def test_a_selection_and_a_tag_are_those_of_the_whole_table(write_run: Callable[..., Path], tmp_path: Path) -> None:
-    """``keep``, ``of_tag`` and ``of_tags`` look rows up by run and tag; the answers are those of a look at every row."""
+    """``keep``, ``of_tag`` and ``of_tags`` look rows up by run and tag.
+
+    The answers are those of a look at every row.
+    """
     nan = float("nan")
     write_run("s", {"seed": 1}, [("a", 0, 1.0), ("b", 0, 2.0), ("a", 5, 3.0)], [("a", 3, 4.0), ("c", 4, nan)])
     write_run("s", {"seed": 2}, [("a", 2, nan), ("a", 5, 6.0), ("b", 7, float("inf"))])
@@ -153,7 +165,9 @@ def test_time_between_attempts_is_not_time_of_the_run(tmp_path: Path) -> None:
     assert logs.status.loc["r", "seconds"] == 2 + 2
 
 
-def test_what_cannot_be_read_is_a_sentence(write_run: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_read_is_a_sentence(
+    write_run: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = write_run("s", {}, [("loss", 0, 1.0)])
     (events,) = folder.glob("events.*")
     (folder / "events.out.tfevents.9").symlink_to(tmp_path / "nowhere")
@@ -175,8 +189,14 @@ def test_what_cannot_be_read_is_a_sentence(write_run: Callable[..., Path], tmp_p
 
 
 def test_neither_torch_nor_train_is_imported() -> None:
-    code = "import sys, analysis.__main__, analysis.figures, analysis.tables.result_table; print({'torch', 'train', 'matplotlib.pyplot'} & {*sys.modules})"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "set()"
+    code = (
+        "import sys, analysis.__main__, analysis.figures, analysis.tables.result_table; print({'torch', 'train', "
+        "'matplotlib.pyplot'} & {*sys.modules})"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+        == "set()"
+    )
 
 
 def test_measured_runs_have_every_tag_of_the_figures() -> None:

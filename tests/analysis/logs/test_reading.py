@@ -33,7 +33,9 @@ def test_merging_follows_the_rule_for_any_interruptions(files: list[list[int]]) 
 
 @given(st.lists(st.integers(0, 100), max_size=5), st.integers(1, 100))
 def test_a_run_resumed_from_checkpoints_reads_like_one_that_was_not_stopped(stops: list[int], last: int) -> None:
-    """Each attempt logs from its checkpoint to where it is stopped; the merged steps are 0 .. last, only first steps of attempts twice."""
+    """Each attempt logs from its checkpoint to where it is stopped; the merged steps are 0 .. last, only first steps of
+    attempts twice.
+    """
     rows, begin = [], 0
     for attempt, stop in enumerate([*stops, last]):
         stop = last if attempt == len(stops) else min(stop, last)
@@ -50,7 +52,9 @@ def test_what_led_to_a_checkpoint_stays_where_the_next_attempt_begins_with_a_mea
     first = [("loss", 4, 0.5), ("Vacc", 4, 90.0), ("est_var", 4, 3.0), ("loss", 5, 0.25), ("loss", 6, 0.75)]
     files = write(tmp_path / "run", [first, [("est_var", 4, 3.0), ("loss", 5, 0.25)]])
     part, _ = read_runs([files])
-    assert told(part) == [{("loss", 4): (0, 0.5), ("Vacc", 4): (0, 90.0), ("est_var", 4): (1, 3.0), ("loss", 5): (1, 0.25)}]
+    assert told(part) == [
+        {("loss", 4): (0, 0.5), ("Vacc", 4): (0, 90.0), ("est_var", 4): (1, 3.0), ("loss", 5): (1, 0.25)}
+    ]
 
 
 Attempts = list[list[tuple[str, int, float]]]
@@ -93,7 +97,9 @@ def told(part: parts.Segment) -> list[dict[tuple[str, int], tuple[int, float]]]:
 @given(st.lists(st.lists(st.lists(row, max_size=12), max_size=4), max_size=4))
 @example([[], [[("a", 0, 0.0)], [("b", 0, 0.0)]]])  # as many files as runs, and yet one of them has two
 @settings(max_examples=60, deadline=None)
-def test_files_of_any_interruptions_merge_by_the_rule(tmp_path_factory: pytest.TempPathFactory, runs: list[Attempts]) -> None:
+def test_files_of_any_interruptions_merge_by_the_rule(
+    tmp_path_factory: pytest.TempPathFactory, runs: list[Attempts]
+) -> None:
     folder = tmp_path_factory.mktemp("runs")
     files = [write(folder / str(number), attempts) for number, attempts in enumerate(runs)]
     part, damage = read_runs(files)
@@ -105,13 +111,18 @@ def test_other_names_for_tags_of_some_runs(tmp_path: Path) -> None:
     theirs = write(tmp_path / "0", [[("acc/test_top1", 1, 90.0), ("Vacc", 2, 91.0), ("z", 1, 1.0)]])
     ours = write(tmp_path / "1", [[("acc/test_top1", 1, 90.0)]])
     part, _ = read_runs([theirs._replace(names={"acc/test_top1": "Vacc"}), ours])
-    assert told(part) == [{("Vacc", 1): (0, 90.0), ("Vacc", 2): (0, 91.0), ("z", 1): (0, 1.0)}, {("acc/test_top1", 1): (0, 90.0)}]
+    assert told(part) == [
+        {("Vacc", 1): (0, 90.0), ("Vacc", 2): (0, 91.0), ("z", 1): (0, 1.0)},
+        {("acc/test_top1", 1): (0, 90.0)},
+    ]
 
 
 @pytest.mark.parametrize("helpers", ["help", "cannot start", "die"])
 def test_several_processes_read_what_one_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helpers: str) -> None:
     rng = np.random.default_rng(0)
-    runs: list[Attempts] = [[[("a", step, float(rng.integers(9))) for step in range(9)], [("b", 5, 1.0)]] for _ in range(12)]
+    runs: list[Attempts] = [
+        [[("a", step, float(rng.integers(9))) for step in range(9)], [("b", 5, 1.0)]] for _ in range(12)
+    ]
     files = [write(tmp_path / str(number), attempts) for number, attempts in enumerate(runs)]
     Path(files[3].paths[0]).write_bytes(Path(files[3].paths[0]).read_bytes()[:-1])
     monkeypatch.setattr(reading, "_PORTION_BYTES", 500)
@@ -125,14 +136,18 @@ def test_several_processes_read_what_one_reads(tmp_path: Path, monkeypatch: pyte
         (work / "4.claimed").touch()
     found = read_all(files, work, lambda: called.append(1))
     alone = read_all(files)
-    assert told(parts.joined([(one.part, one.run) for one in found])) == told(parts.joined([(one.part, one.run) for one in alone]))
+    assert told(parts.joined([(one.part, one.run) for one in found])) == told(
+        parts.joined([(one.part, one.run) for one in alone])
+    )
     assert [one.damage for one in found] == [one.damage for one in alone]
     assert [number for number, one in enumerate(found) if one.damage] == [3]
     assert called == [1]
 
 
 def test_a_part_comes_back_from_its_files_and_a_damaged_one_does_not(tmp_path: Path) -> None:
-    part, _ = read_runs([write(tmp_path / "r", [[("a", step, 1.0) for step in range(100)]]), write(tmp_path / "q", [[("b", 3, 2.0)]])])
+    part, _ = read_runs(
+        [write(tmp_path / "r", [[("a", step, 1.0) for step in range(100)]]), write(tmp_path / "q", [[("b", 3, 2.0)]])]
+    )
     pieces = [(part, 1), (part, 0), (parts.empty(1), 0)]
     parts.write(tmp_path, "p", pieces)
     back = parts.opened(tmp_path, "p")
@@ -142,7 +157,13 @@ def test_a_part_comes_back_from_its_files_and_a_damaged_one_does_not(tmp_path: P
     back.value[0] = 9.0  # stays here
     for path in sorted(tmp_path.glob("p.*")):
         sound = path.read_bytes()
-        for bad in (b"", sound[:-1], sound[: len(sound) // 2], sound[:-8] + bytes([sound[-8] ^ 1]) + sound[-7:], b"x" + sound[1:]):
+        for bad in (
+            b"",
+            sound[:-1],
+            sound[: len(sound) // 2],
+            sound[:-8] + bytes([sound[-8] ^ 1]) + sound[-7:],
+            b"x" + sound[1:],
+        ):
             path.unlink()
             path.write_bytes(bad)
             assert parts.opened(tmp_path, "p") is None

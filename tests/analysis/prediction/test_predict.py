@@ -27,7 +27,8 @@ from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 
 MS = 1e-3
-# 1 GB/s encodes a million coordinates of 4 bytes in 4 ms.  No call has a price of its own, the network's processor hardly any.
+# 1 GB/s encodes a million coordinates of 4 bytes in 4 ms.  No call has a price of its own, the network's processor
+# hardly any.
 FREE = Codec(1e12, 1e12)
 PLAIN = Profile(
     about="made up",
@@ -115,18 +116,24 @@ def test_hierarchical_by_hand() -> None:
     found, sent = stages("hierarchical", UNIFORM, MILLION, Network(4, 1e9, 2, 1e10), PLAIN)
     assert sent == 4_000_000 + 375_044 + 4_000_000
     local = 4e6 * 8e-10
-    assert seconds(found) == pytest.approx([2 * MS + local, 0, 4 * MS, 1 * MS + 375_044 * 8e-9, 4 * MS, 1 * MS + local], abs=1e-9)
+    assert seconds(found) == pytest.approx(
+        [2 * MS + local, 0, 4 * MS, 1 * MS + 375_044 * 8e-9, 4 * MS, 1 * MS + local], abs=1e-9
+    )
 
 
 def test_workers_of_a_machine_share_its_link() -> None:
     # 2 local workers each send to the 2 outside: four messages through one link; a ring crosses it once
     network = Network(4, 1e9, 2, 1e10)
-    assert stages("gather", UNIFORM, MILLION, network, PLAIN)[0][1].seconds == pytest.approx(1 * MS + 4 * 375_044 * 8e-9)
+    assert stages("gather", UNIFORM, MILLION, network, PLAIN)[0][1].seconds == pytest.approx(
+        1 * MS + 4 * 375_044 * 8e-9
+    )
     assert stages("ring", BF16, MILLION, network, PLAIN)[0][1].seconds == pytest.approx(6 * MS + 3e6 * 8e-9)
 
 
 def test_messages_and_bytes_cost_processor_time() -> None:
-    costly = replace(PLAIN, message_s=2 * MS, host_gb_s=0.1, codecs={**PLAIN.codecs, "uniform": Codec(1.0, 2.0, 5 * MS, 7 * MS)})
+    costly = replace(
+        PLAIN, message_s=2 * MS, host_gb_s=0.1, codecs={**PLAIN.codecs, "uniform": Codec(1.0, 2.0, 5 * MS, 7 * MS)}
+    )
     bucket = replace(MILLION, tensors=10)
     encode, wire, decode = stages("gather", UNIFORM, bucket, Network(3, 1e12), costly)[0]
     size = 10 * (28 + 12 + 4 + 37_500)
@@ -134,7 +141,9 @@ def test_messages_and_bytes_cost_processor_time() -> None:
     assert wire.cpu_s == pytest.approx(2 * size / 1e8 + 2 * 2 * MS)
     assert wire.seconds == pytest.approx(1 * MS + wire.cpu_s)  # the link is quicker than the processor
     assert decode.seconds == pytest.approx(3 * 2 * MS + 30 * 7 * MS)
-    assert stages("gather", UNIFORM, bucket, Network(3, 1e12), costly, busy=2)[0][0].seconds == pytest.approx(2 * encode.seconds)
+    assert stages("gather", UNIFORM, bucket, Network(3, 1e12), costly, busy=2)[0][0].seconds == pytest.approx(
+        2 * encode.seconds
+    )
 
 
 # --- overlap ------------------------------------------------------------------------------------------------------
@@ -149,7 +158,12 @@ TWO = Model((Bucket(1, 0.5), Bucket(1, 1.0)), forward=0.2, tail=0.1)  # of 10 s:
         (Stage(5, 0), Stage(2, 0), False, 13.5),  # the second waits for it
         (Stage(3, 3), Stage(2, 2), False, 12.0),
         (Stage(1, 1), Stage(2, 2), True, 13.0),  # 5.5 .. 7.5 taking turns, the computation ends at 10
-        (Stage(4, 4), Stage(1, 1), True, 15.0),  # 3.5 s of computation and 4 of the lane take 7 + .5; then 1, then the tail
+        (
+            Stage(4, 4),
+            Stage(1, 1),
+            True,
+            15.0,
+        ),  # 3.5 s of computation and 4 of the lane take 7 + .5; then 1, then the tail
         (Stage(2, 0.5), Stage(0, 0), True, 10.5),  # a quarter of the core for 2 s
         (Stage(0, 0), Stage(0, 0), True, 10.0),
     ],
@@ -163,8 +177,12 @@ def test_schedules_by_hand(first: Stage, second: Stage, shared: bool, step: floa
     st.floats(0, 10),
     st.floats(0, 0.8),
 )
-def test_no_schedule_beats_its_parts(buckets: list[list[tuple[float, float]]], compute_s: float, forward: float) -> None:
-    """Processor work adds up on a shared core, the lane's stages add up anywhere; and nothing takes longer than one after another."""
+def test_no_schedule_beats_its_parts(
+    buckets: list[list[tuple[float, float]]], compute_s: float, forward: float
+) -> None:
+    """Processor work adds up on a shared core, the lane's stages add up anywhere; and nothing takes longer than one
+    after another.
+    """
     model = Model(tuple(Bucket(1, (number + 1) / len(buckets)) for number in range(len(buckets))), forward, 0.1)
     lanes = [[Stage(length, length * use) for length, use in bucket] for bucket in buckets]
     lane = sum(stage.seconds for bucket in lanes for stage in bucket)
@@ -184,7 +202,9 @@ REAL = profile.read(profile.DEFAULT)
 @pytest.mark.parametrize("variant", [BF16, UNIFORM], ids=["bf16", "uniform"])
 def test_steps_get_shorter_with_bandwidth_and_never_than_the_computation(variant: Variant) -> None:
     for workers in (2, 8, 64, 1024):
-        steps = [predict.predict(variant, MODEL, 0.1, Network(workers, 10.0**power), REAL).step_s for power in range(7, 13)]
+        steps = [
+            predict.predict(variant, MODEL, 0.1, Network(workers, 10.0**power), REAL).step_s for power in range(7, 13)
+        ]
         assert all(slow >= fast >= 0.1 for slow, fast in pairwise(steps))
 
 
@@ -195,13 +215,18 @@ def test_steps_get_longer_with_workers_and_bits() -> None:
             < predict.predict(UNIFORM, MODEL, 0.1, Network(two, 1e9), REAL, name).step_s
             for name in ("gather", "two_stage", "server")
         )
-    steps = [predict.predict(Variant(*2 * [Format("levels", bits)]), MODEL, 0.1, Network(8, 1e8), REAL).step_s for bits in range(1, 9)]
+    steps = [
+        predict.predict(Variant(*2 * [Format("levels", bits)]), MODEL, 0.1, Network(8, 1e8), REAL).step_s
+        for bits in range(1, 9)
+    ]
     assert steps == sorted(steps)
 
 
 def test_auto_is_the_quickest() -> None:
     network = Network(16, 1e9, 4)
-    steps = {name: predict.predict(UNIFORM, MODEL, 0.1, network, REAL, name).step_s for name in predict.SPARSE_COLLECTIVES}
+    steps = {
+        name: predict.predict(UNIFORM, MODEL, 0.1, network, REAL, name).step_s for name in predict.SPARSE_COLLECTIVES
+    }
     auto = predict.predict(UNIFORM, MODEL, 0.1, network, REAL)
     assert auto.collective == min(steps, key=lambda name: steps[name])
     assert auto.step_s == min(steps.values())
@@ -212,7 +237,9 @@ def test_auto_is_the_quickest() -> None:
 
 def test_break_even_is_where_both_take_as_long() -> None:
     # a bytes at B bit/s and fixed s against b bytes: quicker below 8 (b - a) / fixed
-    assert break_even(lambda speed: 8e6 / speed + 0.05, lambda speed: 24e6 / speed) == pytest.approx(16e6 / 0.05, rel=1e-4)
+    assert break_even(lambda speed: 8e6 / speed + 0.05, lambda speed: 24e6 / speed) == pytest.approx(
+        16e6 / 0.05, rel=1e-4
+    )
     assert break_even(lambda speed: 8e6 / speed, lambda speed: 24e6 / speed) == math.inf
     assert break_even(lambda speed: 24e6 / speed, lambda speed: 8e6 / speed) == 0
 
@@ -221,7 +248,9 @@ def test_break_even_is_where_both_take_as_long() -> None:
 def test_compression_pays_below_break_even_and_not_above(workers: int) -> None:
     def steps(bandwidth: float) -> tuple[float, float]:
         network = Network(workers, bandwidth)
-        ours, theirs = (predict.predict(variant, MODEL, 0.1, network, REAL).step_s for variant in (Variant(slow, slow), BF16))
+        ours, theirs = (
+            predict.predict(variant, MODEL, 0.1, network, REAL).step_s for variant in (Variant(slow, slow), BF16)
+        )
         return ours, theirs
 
     slow = Format("rotated", 3)
@@ -248,7 +277,16 @@ def test_ranges_and_lists() -> None:
     assert workers_of("8..1024") == [8, 16, 32, 64, 128, 256, 512, 1024]
     assert workers_of("3..20") == [3, 4, 8, 16, 20]
     assert workers_of("16,8") == [8, 16]
-    assert [shown_bandwidth(speed) for speed in bandwidths_of("100M..400G")] == ["100M", "400M", "1G", "4G", "10G", "40G", "100G", "400G"]
+    assert [shown_bandwidth(speed) for speed in bandwidths_of("100M..400G")] == [
+        "100M",
+        "400M",
+        "1G",
+        "4G",
+        "10G",
+        "40G",
+        "100G",
+        "400G",
+    ]
     assert [shown_bandwidth(speed) for speed in bandwidths_of("1G..20G")] == ["1G", "2G", "5G", "10G", "20G"]
     assert bandwidths_of("2.5G,1M") == [1e6, 2.5e9]
 
@@ -287,7 +325,11 @@ def test_methods_of_equal_cost_share_a_row() -> None:
     ],
 )
 def test_wrong_questions_end_in_one_sentence(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["predict", "--workers", "8", *arguments]) == 2
@@ -329,7 +371,20 @@ def test_a_profile_is_written_as_it_is_read(tmp_path: Path) -> None:
 
 def test_the_answer_and_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, figure = tmp_path / "numbers.csv", tmp_path / "deep" / "figure.png"
-    asked = ["--workers", "8,1024", "--bandwidth", "100M..1G", "--methods", "alq", "amq", "trn", "--csv", str(out), "--figure", str(figure)]
+    asked = [
+        "--workers",
+        "8,1024",
+        "--bandwidth",
+        "100M..1G",
+        "--methods",
+        "alq",
+        "amq",
+        "trn",
+        "--csv",
+        str(out),
+        "--figure",
+        str(figure),
+    ]
     assert main(["predict", *asked]) == 0
     said = capsys.readouterr().out
     lines = said.splitlines()
@@ -344,7 +399,9 @@ def test_the_answer_and_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[
         if row["method"] == "bf16":
             assert float(row["speedup_vs_bf16"]) == 1
         if row["break_even_bit_s"]:
-            assert (float(row["speedup_vs_bf16"]) > 1) == (float(row["bandwidth_bit_s"]) < float(row["break_even_bit_s"]))
+            assert (float(row["speedup_vs_bf16"]) > 1) == (
+                float(row["bandwidth_bit_s"]) < float(row["break_even_bit_s"])
+            )
 
 
 def test_validation_is_kept_and_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -354,7 +411,9 @@ def test_validation_is_kept_and_stated(tmp_path: Path, capsys: pytest.CaptureFix
     said = capsys.readouterr().out
     kept = profile.read(own).validation
     checked = validate.validated(validate.read_rows(ROWS), REAL)
-    sizes = sorted(abs(found.step_s / row["step_s"] - 1) for row, found in zip(checked.rows, checked.predictions, strict=True))
+    sizes = sorted(
+        abs(found.step_s / row["step_s"] - 1) for row, found in zip(checked.rows, checked.predictions, strict=True)
+    )
     assert kept["worst_error"] == pytest.approx(sizes[-1], abs=1e-4)
     assert kept["rows"] == len(sizes)
     assert f"worst {kept['worst_error']:.1%}" in said
@@ -366,7 +425,15 @@ def test_validation_is_kept_and_stated(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_validation_starts_from_the_row(tmp_path: Path) -> None:
-    row = {"ranks": 4, "model": "one", "raw_mbit": 1000.0, "variant": "qsgd", "step_s": 1.0, "compute_s": 0.2, "bucket": 1}
+    row = {
+        "ranks": 4,
+        "model": "one",
+        "raw_mbit": 1000.0,
+        "variant": "qsgd",
+        "step_s": 1.0,
+        "compute_s": 0.2,
+        "bucket": 1,
+    }
     made_up = replace(PLAIN, cores=2, models={"one": Model((MILLION,))})
     (found,) = validate.validated([{**row, "collective": "gather"}], made_up).predictions
     size = 40 + 4 * 123 + 375_000
@@ -383,12 +450,23 @@ def test_validation_starts_from_the_row(tmp_path: Path) -> None:
         ("[]", "holds no rows"),
         ("nonsense", "is neither JSON nor JSON lines"),
         ('[{"ranks": 2}]', "row 1: lacks compute_s, model, raw_mbit, step_s, variant"),
-        ('[{"ranks": 2, "model": "mlp", "raw_mbit": 0, "variant": "alq", "step_s": 1, "compute_s": 1}]', "raw_mbit=0 must be a number"),
-        ('[{"ranks": 2, "model": "vgg", "raw_mbit": 9, "variant": "alq", "step_s": 1, "compute_s": 1}]', "unknown model of the profile"),
-        ('[{"ranks": 2, "model": "mlp", "raw_mbit": 9, "variant": "powersgd", "step_s": 1, "compute_s": 1}]', "no row is of a method"),
+        (
+            '[{"ranks": 2, "model": "mlp", "raw_mbit": 0, "variant": "alq", "step_s": 1, "compute_s": 1}]',
+            "raw_mbit=0 must be a number",
+        ),
+        (
+            '[{"ranks": 2, "model": "vgg", "raw_mbit": 9, "variant": "alq", "step_s": 1, "compute_s": 1}]',
+            "unknown model of the profile",
+        ),
+        (
+            '[{"ranks": 2, "model": "mlp", "raw_mbit": 9, "variant": "powersgd", "step_s": 1, "compute_s": 1}]',
+            "no row is of a method",
+        ),
     ],
 )
-def test_rows_that_are_none_end_in_one_sentence(rows: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_that_are_none_end_in_one_sentence(
+    rows: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "rows.json").write_text(rows)
     assert main(["predict", "--validate", str(tmp_path / "rows.json")]) == 2
     said = capsys.readouterr().err
