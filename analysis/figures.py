@@ -22,9 +22,10 @@ from analysis.plots import level_figures
 from analysis.plots.accuracy_per_bit import accuracy_per_bit
 from analysis.plots.bits_figure import bits_against_accuracy, ratio_against_accuracy
 from analysis.plots.comparisons import against_setting, error_per_bit
-from analysis.plots.curves import PLOTS, Means, curves, legend_below, legend_rows
+from analysis.plots.curves import PLOTS, Means, curves
 from analysis.plots.forked import each
 from analysis.plots.histogram_figure import gradient_histogram
+from analysis.plots.legends import legend_below, legend_rows
 from analysis.plots.style import FORMATS, RC, WIDTHS
 from analysis.plots.tensor_histograms import tensor_histograms
 from analysis.seed_groups import Group, begun, groups, shown

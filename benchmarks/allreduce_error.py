@@ -7,7 +7,7 @@ and w2,
     gather:     E|out - m|^2 / |m|^2 = (w1 / n) R
     two_stage:  E|out - m|^2 / |m|^2 = (w1 / n) R + w2 (1 + (w1 / n) R)
 
-The collectives of ``nuq.exchange.collectives.messages`` run in one process over all workers; nothing that they compute
+The collectives of ``nuq.exchange.collectives`` run in one process over all workers; nothing that they compute
 enters the prediction, which comes from the two encoders alone, each on what it is given:
 
 - w1 = sum |C1(x_i) - x_i|^2 / sum |x_i|^2, over workers and over the shards that each vector is cut into (gather: the
@@ -42,8 +42,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nuq.exchange.collective_factory import CompressorMap
-from nuq.exchange.collectives.messages import Collective, Gather, TwoStage, WorkerPlacement, of_worker
+from nuq.exchange.collectives.collective import Collective, WorkerPlacement, of_worker
+from nuq.exchange.collectives.gather import Gather
+from nuq.exchange.collectives.two_stage import TwoStage
+from nuq.exchange.compressor_map import CompressorMap
 from nuq.exchange.payload import PayloadCodec, Segment, cut
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key

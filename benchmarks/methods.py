@@ -42,7 +42,7 @@ from benchmarks.model_gradient import Gradients
 from nuq import native
 from nuq.compressors.message import parse
 from nuq.compressors.quantized import AdaptiveQuantizer
-from nuq.exchange.collective_factory import sorted_settings
+from nuq.exchange.compressor_map import sorted_settings
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS, method

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from nuq.compressors.message import parse
 from nuq.compressors.quantized import AdaptiveQuantizer
-from nuq.exchange.collective_factory import sorted_settings
+from nuq.exchange.compressor_map import sorted_settings
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS, method

@@ -30,7 +30,7 @@ from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from analysis.prediction import profile as profiles
-from analysis.prediction.profile import Bucket, Model, Codec, Profile
+from analysis.prediction.profile import Bucket, Codec, Model, Profile
 from benchmarks.wire_rank import LOCAL_BUFFERS, MODELS
 from nuq.compressors.message import parse
 from nuq.kernels.spec import Key

@@ -31,8 +31,9 @@ from nuq.compressors.feedback import keep_fitting
 from nuq.compressors.message import VERSION
 from nuq.errors import NonFiniteError
 from nuq.exchange import agreement, gate, saved_state, summary
-from nuq.exchange.collective_factory import CompressorMap, Dense, build, by_encoder, sorted_settings
-from nuq.exchange.collectives.messages import ExchangeStats, WorkerPlacement
+from nuq.exchange.collective_factory import Dense, build
+from nuq.exchange.collectives.collective import ExchangeStats, WorkerPlacement
+from nuq.exchange.compressor_map import CompressorMap, by_encoder, sorted_settings
 from nuq.exchange.ddp_buckets import Bucket, Plan, made
 from nuq.exchange.level_updates import RankLevels
 from nuq.exchange.payload import check_mean

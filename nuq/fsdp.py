@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from nuq.exchange.agreement import check_settings
-from nuq.exchange.collective_factory import CompressorMap, sorted_settings
+from nuq.exchange.compressor_map import CompressorMap, sorted_settings
 from nuq.exchange.payload import Segment
 from nuq.exchange.transport import Transport
 from nuq.functional import fit_levels

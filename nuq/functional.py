@@ -12,8 +12,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from nuq.exchange.agreement import check_settings
-from nuq.exchange.collective_factory import CompressorMap, build, sorted_settings
-from nuq.exchange.collectives.messages import ExchangeStats, WorkerPlacement
+from nuq.exchange.collective_factory import build
+from nuq.exchange.collectives.collective import ExchangeStats, WorkerPlacement
+from nuq.exchange.compressor_map import CompressorMap, sorted_settings
 from nuq.exchange.payload import Segment, cut
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key

@@ -2,7 +2,7 @@
 
 M workers are dealt to the processes in contiguous blocks: all of them to one process (the paper's simulation), one to
 each (``torchrun --nproc-per-node=M``), or anything between.  Every worker's gradient becomes a payload of messages; a
-collective (``nuq.exchange.collectives.messages``) decodes them in worker order, adds them in float32 and multiplies
+collective (``nuq.exchange.collectives``) decodes them in worker order, adds them in float32 and multiplies
 once by ``float32(1/M)``: the same arithmetic in every split, so the same bits on CPU.
 
 A worker that meets a non-finite gradient, and a process that was asked to stop, say so in the small control message of
@@ -23,9 +23,13 @@ from torch import Tensor
 
 from nuq.compressors.feedback import ErrorFeedback
 from nuq.errors import NonFiniteError
-from nuq.exchange.collective_factory import CompressorMap, build, by_encoder
+from nuq.exchange.collective_factory import build
+from nuq.exchange.collectives.collective import ExchangeStats, WorkerPlacement
 from nuq.exchange.collectives.hierarchical import Hierarchical
-from nuq.exchange.collectives.messages import ExchangeStats, Server, WorkerPlacement, scale
+from nuq.exchange.collectives.means import scale
+from nuq.exchange.collectives.server import Server
+from nuq.exchange.compressor_map import CompressorMap, by_encoder
+from nuq.exchange.finite import Gradient, _largest_parameter, joined, non_finite_parameter, surely_finite
 from nuq.exchange.level_updates import LevelUpdater, learners
 from nuq.exchange.payload import RemoteNonFinite
 from nuq.exchange.transport import Transport
@@ -33,8 +37,6 @@ from nuq.kernels.spec import Key
 from nuq.settings import layers as layer_list
 from nuq.settings.exchange import Exchange
 from nuq.settings.feedback import Feedback
-
-Gradient = Sequence[Tensor]  # one tensor per parameter, in the model's order
 
 
 @dataclass(frozen=True)
@@ -376,34 +378,3 @@ class Workers:
                 {**m, "workers": {w: m["workers"][w] for w in self.hosted}} for m in state.get("memories", ())
             ],
         }
-
-
-def joined(gradient: Gradient) -> Tensor:
-    """All parts as one vector; without a copy where they already lie one after another in memory."""
-    first, end = gradient[0], gradient[0].storage_offset()
-    memory = first.untyped_storage().data_ptr()
-    for part in gradient:
-        same = part.untyped_storage().data_ptr() == memory and part.dtype == first.dtype
-        if not (same and part.is_contiguous() and part.storage_offset() == end):
-            return torch.cat([part.reshape(-1) for part in gradient])
-        end += part.numel()
-    if end * first.element_size() > first.untyped_storage().nbytes():  # another storage begins where this one does
-        return torch.cat([part.reshape(-1) for part in gradient])
-    return first.as_strided((end - first.storage_offset(),), (1,))
-
-
-def surely_finite(vectors: Sequence[Tensor]) -> bool:
-    """Whether every coordinate is finite: a finite sum proves it.  False may also mean that only the sum overflows."""
-    return not vectors or bool(torch.isfinite(torch.stack([vector.sum() for vector in vectors])).all())
-
-
-def non_finite_parameter(gradient: Gradient) -> int | None:
-    """The number of the first parameter whose gradient is not finite."""
-    return next((number for number, part in enumerate(gradient) if not bool(torch.isfinite(part).all())), None)
-
-
-def _largest_parameter(gradient: Gradient) -> int:
-    return max(
-        range(len(gradient)),
-        key=lambda number: float(gradient[number].abs().amax()) if gradient[number].numel() else 0.0,
-    )

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from analysis.aggregate import Estimate, estimate, final, geometric_mean, mark, marked, runs_to_use
-from analysis.plots.curves import plain
 from analysis.plots.style import look
+from analysis.plots.ticks import plain
 from analysis.results import compression_ratio
 from analysis.seed_groups import Group, SeedGroup
 from analysis.tensor_formats import all_or_none

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib import rcParams
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
-from matplotlib.lines import Line2D
-from matplotlib.textpath import TextPath
 from matplotlib.ticker import (
-    EngFormatter,
-    FixedLocator,
-    FuncFormatter,
-    LogLocator,
     MaxNLocator,
-    NullFormatter,
-    NullLocator,
 )
 
 from analysis.aggregate import (
@@ -41,17 +28,16 @@ from analysis.aggregate import (
 )
 from analysis.axes import MISSING, positions, unit
 from analysis.decay import drops
+from analysis.plots.legends import _STROKE, DROP
 from analysis.plots.style import look
+from analysis.plots.ticks import log_ticks, x_axis
 from analysis.seed_groups import Group, SeedGroup, title
 
 BOTH = ("method", "sgd")
 REFERENCES = {"super_var": "supersgd", "sgd_var": "sgd"}  # tag -> the method that it is the variance of
-DROP: dict[str, Any] = {"color": "#777777", "linewidth": 0.7, "linestyle": (0, (4, 2.5))}
-_STROKE: dict[str, Any] = {"linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 1.1}
 _UNEVEN = 4.0  # largest over smallest
 _CROWD = 6  # bands; of more, those are left out that hide what is under them
 _WIDEST = 0.25  # of the axis, of such a band
-NO_BANDS = "intervals of a quarter of the axis or more are not shown"
 _SAME = 0.02  # of the axis: places that are nearer to each other are one
 
 
@@ -315,6 +301,9 @@ def _drops(axes: Axes, means: Means, shown: Sequence[_Curve], axis: str, size: f
             )
 
 
+# --- axes and legends ---------------------------------------------------------------------------------------------
+
+
 def _limit(axes: Axes, plot: Plot) -> None:
     """Fit the y axis to the curves; where their beginning is too steep, from a third of each on.
 
@@ -330,126 +319,3 @@ def _limit(axes: Axes, plot: Plot) -> None:
     low, high = values.min() - margin, values.max() + margin
     axes.set_yscale("log" if plot.log else "linear")
     axes.set_ylim(*((10**low, 10**high) if plot.log else (low, high)))
-
-
-# --- axes and legends ---------------------------------------------------------------------------------------------
-
-
-def step_axis(axes: Axes, num_ticks: int = 5) -> None:
-    """Label the x axis as training steps, with whole numbers, in thousands where they are large."""
-    x_axis(axes, "training step", num_ticks, whole=True)
-
-
-def x_axis(axes: Axes, label: str, num_ticks: int = 5, *, whole: bool = False) -> None:
-    """Label an x axis; numbers from 10,000 on in thousands, plain ones on a logarithmic axis."""
-    axes.set_xlabel(label)
-    if axes.get_xscale() == "log":
-        low, high = axes.get_xlim()
-        axes.xaxis.set_major_locator(
-            LogLocator(subs=(1, 2, 5) if high < 30 * low else (1, 3) if high < 1000 * low else (1,), numticks=8)
-        )
-        axes.xaxis.set_major_formatter(FuncFormatter(plain))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-        return
-    axes.xaxis.set_major_locator(MaxNLocator(num_ticks, integer=whole))
-    if axes.get_xlim()[1] >= 10000:
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-
-
-_RAISED = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
-
-
-def plain(value: float, _position: int = 0) -> str:
-    """A tick's number: as it is, or with a power of ten where that is shorter."""
-    return f"{value:g}" if value == 0 or 1e-3 <= abs(value) < 1e5 else _scientific(value)
-
-
-def _scientific(value: float, _position: int = 0) -> str:
-    mantissa, exponent = f"{value:.1e}".split("e")
-    power = f"10{str(int(exponent)).translate(_RAISED)}"
-    return power if mantissa == "1.0" else f"{mantissa.removesuffix('.0')}\N{MULTIPLICATION SIGN}{power}"
-
-
-def log_ticks(axes: Axes) -> None:
-    """Three to seven ticks on a logarithmic y axis whose limits are set: at powers of ten, or finer where there are
-    few.
-    """
-    low, high = axes.get_ylim()
-    ticks = _round_numbers(low, high) if 0 < low < high else []
-    if len(ticks) < 3:
-        axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-        axes.yaxis.set_minor_locator(NullLocator())
-    else:
-        axes.yaxis.set_major_locator(FixedLocator(ticks))
-    everyday = (low >= 1e-3 and high <= 1e5) or len(ticks) < 3
-    axes.yaxis.set_major_formatter(FuncFormatter(plain if everyday else _scientific))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _round_numbers(low: float, high: float) -> list[float]:
-    """The coarsest of three series of round numbers that has three in these limits, thinned out to seven; all it has of
-    the last.
-    """
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    found: list[float] = []
-    for series in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
-        found = [
-            number * 10.0**decade for decade in decades for number in series if low <= number * 10.0**decade <= high
-        ]
-        if len(found) >= 3:
-            break
-    return found[:: -(-len(found) // 7)] if found else found
-
-
-def legend_rows(figure: Figure, width: float) -> int:
-    """How many rows a legend of all panels takes in ``width`` inches."""
-    handles = _legend_handles(figure)
-    return -(-len(handles) // _legend_columns(list(handles), width - 0.1)) if handles else 0
-
-
-def legend_below(figure: Figure, width: float) -> None:
-    """One legend for all panels, outside of them, in as many columns as fit."""
-    handles = _legend_handles(figure)
-    if not handles:
-        return
-    columns = _legend_columns(list(handles), width - 0.1)
-    rows = -(-len(handles) // columns)
-    figure.set_figheight(figure.get_figheight() + 0.16 * rows)
-    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=columns, borderaxespad=0.2)
-
-
-def _legend_handles(figure: Figure) -> dict[str, Artist]:
-    """One handle for each label of the panels, one for the drops of the learning rate, and a word on intervals that are
-    not there.
-    """
-    handles: dict[str, Artist] = {}
-    for axes in figure.axes:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
-    gids = {line.get_gid() for axes in figure.axes for line in axes.lines}
-    for gid, label, style in (("drop", "rate drop", DROP), ("drops", "rate drop of a curve", _STROKE)):
-        if gid in gids:
-            handles[label] = Line2D(
-                [], [], color="#777777", **{name: value for name, value in style.items() if name != "color"}
-            )
-    if "no bands" in gids:
-        handles[NO_BANDS] = Line2D([], [], linestyle="none")
-    return handles
-
-
-def _legend_columns(labels: list[str], width: float) -> int:
-    """The largest number of columns that fits into ``width`` inches, as even as that many rows allow."""
-    size = rcParams["legend.fontsize"]
-    key = size * (rcParams["legend.handlelength"] + rcParams["legend.handletextpad"] + rcParams["legend.columnspacing"])
-    widths = [(key + _text_width(label, size)) / 72 for label in labels]
-    for columns in range(len(labels), 1, -1):
-        rows = -(-len(labels) // columns)
-        if sum(max(widths[begin : begin + rows]) for begin in range(0, len(widths), rows)) <= width:
-            return -(-len(labels) // rows)
-    return 1
-
-
-@functools.lru_cache(4096)  # the same labels stand under every figure
-def _text_width(text: str, size: float) -> float:
-    """In points."""
-    return TextPath((0, 0), text, prop=FontProperties(family=rcParams["font.family"], size=size)).get_extents().width

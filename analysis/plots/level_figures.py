@@ -19,8 +19,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from analysis import published
 from analysis.aggregate import mark, marked, runs_to_use
 from analysis.logs.load import Logs
-from analysis.plots.curves import step_axis
 from analysis.plots.style import RC, look
+from analysis.plots.ticks import step_axis
 from analysis.seed_groups import Group, SeedGroup
 
 _TAG = re.compile(r"levels/(\d+)$")

@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 
 from analysis.aggregate import marked
 from analysis.plots.across import Mean, Panel
-from analysis.plots.curves import legend_below, log_ticks
+from analysis.plots.legends import legend_below
 from analysis.plots.style import look
+from analysis.plots.ticks import log_ticks
 from analysis.seed_groups import SeedGroup
 
 _RATIO = 0.72  # height of a panel over its width

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from analysis.plots import style
-from analysis.plots.curves import legend_below
+from analysis.plots.legends import legend_below
 from analysis.prediction.question import Question, Row, shown_bandwidth
 from analysis.seed_groups import SeedGroup
 from nuq.registry import METHODS

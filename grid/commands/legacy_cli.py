@@ -102,9 +102,9 @@ def write(argv: Sequence[str], root: Path, epilog: str = "") -> int:
     """Job scripts, run folders and the sbatch file of a sweep."""
     options = write_parser(epilog).parse_args(argv)
     _check_write(options)
-    from grid.engine.slurm import sbatch
-    from grid.engine.states.ledger import only_one
+    from grid.engine.slurm import batch_files, sbatch
     from grid.engine.states.runs import runs_of
+    from grid.engine.states.settling import only_one
 
     if options.submit:
         sbatch.check_sbatch()
@@ -112,7 +112,7 @@ def write(argv: Sequence[str], root: Path, epilog: str = "") -> int:
     scripts, ranks, partition = _cluster_args(options.cluster_args, len(experiments))
     resources = _resources(options, ranks, partition)
     if options.cluster == "slurm":
-        sbatch.sbatch_text(
+        batch_files.sbatch_text(
             options.prefix, root, options.run0_id, scripts, resources, options.max_running
         )  # whatever it refuses
     runs = runs_of(experiments, root)
@@ -173,18 +173,22 @@ def _resources(options: argparse.Namespace, ranks: int, partition: str | None) -
 
 
 def _write_sbatch(options: argparse.Namespace, root: Path, scripts: int, resources: Resources, code: str = "") -> Path:
-    from grid.engine.slurm import sbatch
+    from grid.engine.slurm import batch_files
     from grid.engine.states.run_files import write_text
 
     path = root / "jobs" / f"{options.prefix}_slurm.sbatch"
     write_text(
         path,
-        sbatch.sbatch_text(options.prefix, root, options.run0_id, scripts, resources, options.max_running, code=code),
+        batch_files.sbatch_text(
+            options.prefix, root, options.run0_id, scripts, resources, options.max_running, code=code
+        ),
     )
-    print(f"wrote {path.relative_to(root)} (array {sbatch.array_spec(options.run0_id, scripts, options.max_running)})")
-    if options.run0_id + scripts - 1 > sbatch.LARGEST_INDEX:
+    print(
+        f"wrote {path.relative_to(root)} (array {batch_files.array_spec(options.run0_id, scripts, options.max_running)})"
+    )
+    if options.run0_id + scripts - 1 > batch_files.LARGEST_INDEX:
         print(
-            f"hint: many clusters refuse array indices above {sbatch.LARGEST_INDEX} (MaxArraySize); fewer scripts "
+            f"hint: many clusters refuse array indices above {batch_files.LARGEST_INDEX} (MaxArraySize); fewer scripts "
             f"hold the same experiments"
         )
     return path
@@ -247,7 +251,7 @@ def _submit(
 
     from grid.engine.scripts import snapshot
     from grid.engine.slurm import sbatch
-    from grid.engine.states import ledger
+    from grid.engine.states import ledger, settling
 
     code, pinned = snapshot.snapshot(root)
     path = _write_sbatch(options, root, len(shares), resources, pinned)
@@ -264,5 +268,7 @@ def _submit(
         folder, ledger.new_id(time.time()), sweep.title, {**dataclasses.asdict(code), "path": pinned}, 1, [chunk]
     )
     item.save(root)
-    item = ledger.hand_over(item, root, lambda now, part: path, lambda file: sbatch.submit(file, item.job_name(chunk)))
+    item = settling.hand_over(
+        item, root, lambda now, part: path, lambda file: sbatch.submit(file, item.job_name(chunk))
+    )
     print(f"submitted job {item.chunks[0].job_id}")

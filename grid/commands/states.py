@@ -263,16 +263,16 @@ def _last_word(run: Run) -> float:
 
 def _was_submitted(run: Run, root: Path) -> bool:
     """Whether a job was to run it: where it said nothing, its job may have."""
-    from grid.engine.states import ledger
+    from grid.engine.states import job_logs, ledger
 
-    found = ledger.log_of(ledger.read_all(root, run.experiment.folder), run.run_dir, root)
+    found = job_logs.log_of(ledger.read_all(root, run.experiment.folder), run.run_dir, root)
     return found is not None and found.exists()
 
 
 def _job_log(run: Run, root: Path) -> Path:
-    from grid.engine.states import ledger
+    from grid.engine.states import job_logs, ledger
 
-    found = ledger.log_of(ledger.read_all(root, run.experiment.folder), run.run_dir, root)
+    found = job_logs.log_of(ledger.read_all(root, run.experiment.folder), run.run_dir, root)
     if found is None:
         raise ValueError(f"{run.run_dir} was not submitted to SLURM: its own log is {run.folder.log}")
     return found

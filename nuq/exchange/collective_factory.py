@@ -3,276 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from nuq.compressors.feedback import ErrorFeedback, MomentumCorrection
-from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.exchange.collectives.collective import Collective, ExchangeStats, WorkerPlacement
+from nuq.exchange.collectives.gather import Gather
 from nuq.exchange.collectives.hierarchical import Hierarchical, Machines
-from nuq.exchange.collectives.messages import Collective, ExchangeStats, Gather, Server, TwoStage, WorkerPlacement
 from nuq.exchange.collectives.powersgd import Encoder, Power
-from nuq.exchange.flat_layout import FlatLayout, arranged
-from nuq.exchange.mean_error import least_bits, second_settings
-from nuq.exchange.payload import PayloadCodec, Segment, within
+from nuq.exchange.collectives.server import Server
+from nuq.exchange.collectives.two_stage import TwoStage
+from nuq.exchange.compressor_map import _LONG, CompressorMap, MethodState
+from nuq.exchange.mean_error import least_bits
+from nuq.exchange.payload import PayloadCodec, within
 from nuq.exchange.transport import Transport
 from nuq.registry import method
-from nuq.settings import check, typed, unknown
 from nuq.settings.exchange import Exchange
-from nuq.settings.feedback import Feedback
-from nuq.settings.layers import Layer, matched
-
-_LONG = 1 << 20  # coordinates: what a message costs beside its codes is then small
-
-
-def sorted_settings(
-    name: str, others: Sequence[type], given: Mapping[str, Any], defaults: Mapping[str, Any]
-) -> list[Any]:
-    """The settings of a method, then those of ``others``, from one list of keywords; ValueError for one that none of
-    them reads.
-
-    defaults: where they are not the schemas' own.
-    """
-    schemas = [method(name).settings, *others]
-    fields = [{item.name for item in dataclasses.fields(schema)} for schema in schemas]
-    for key in given:
-        if not any(key in names for names in fields):
-            raise unknown(f"setting of method={name}", key, sorted(set().union(*fields)))
-    made = [
-        schema(**typed(schema, {key: value for key, value in {**defaults, **given}.items() if key in names}))
-        for schema, names in zip(schemas, fields, strict=True)
-    ]
-    for settings in made:
-        check(type(settings), vars(settings), "")
-    return made
-
-
-class MethodState:
-    """The two encoders of one method: of workers' gradients, and of means; ``remember`` gives them a memory."""
-
-    def __init__(self, name: str, settings: Any, second_bits: int) -> None:
-        self.name, self.settings = name, settings
-        self.codec = self.bare = PayloadCodec(method(name).load()(settings), settings)
-        self.memories: list[ErrorFeedback] = []
-        self.mean_compressor = self.encoder_of_means(second_bits)
-
-    def encoder_of_means(self, second_bits: int) -> PayloadCodec:
-        """Means in so many bits, by an encoder without a memory."""
-        mean_compressor, settings = second_settings(self.name, self.settings, second_bits)
-        return PayloadCodec(method(mean_compressor).load()(settings), settings)
-
-    def encode_means_by(self, mean_compressor: PayloadCodec) -> None:
-        """From now on; a memory of means stays around it."""
-        around = self.mean_compressor.compressor
-        if isinstance(around, ErrorFeedback):
-            around.inner = mean_compressor.compressor
-            mean_compressor = PayloadCodec(around, mean_compressor.settings)
-        self.mean_compressor = mean_compressor
-
-    def remember(
-        self,
-        feedback: Feedback,
-        sizes: Mapping[str, int],
-        num_workers: int,
-        momentum: float = 0.0,
-        nesterov: bool = False,
-    ) -> None:
-        """Put the memory of the settings around the encoders; ``bare`` stays the method itself.  sizes: coordinates of
-        its vectors.
-        """
-        kind = self.memory_kind(feedback)
-        if kind == "none":
-            return
-        inner = self.codec.compressor
-        around = ErrorFeedback(inner, sizes)
-        if kind == "momentum":
-            how = {"clip_norm": feedback.clip_norm, "clip_value": feedback.clip_value, "num_workers": num_workers}
-            around = MomentumCorrection(
-                inner, sizes, momentum=momentum, nesterov=nesterov, masking=feedback.masking, **how
-            )
-        self.codec = PayloadCodec(around, self.settings)
-        self.memories = [around]
-        if feedback.both:
-            around = ErrorFeedback(
-                self.mean_compressor.compressor, {f"mean/{name}": size for name, size in sizes.items()}
-            )
-            self.mean_compressor = PayloadCodec(around, self.mean_compressor.settings)
-            self.memories.append(around)
-
-    def memory_kind(self, feedback: Feedback) -> str:
-        """none, error or momentum; auto is the method's."""
-        return method(self.name).feedback if feedback.kind == "auto" else feedback.kind
-
-    @property
-    def compressor(self) -> Any:
-        """The method itself, without a memory."""
-        return self.bare.compressor
-
-    @property
-    def adaptive(self) -> list[AdaptiveQuantizer]:
-        """The encoders whose levels follow the gradients."""
-        both = (within(codec.compressor) for codec in (self.codec, self.mean_compressor))
-        return [compressor for compressor in both if isinstance(compressor, AdaptiveQuantizer)]
-
-    def state_dict(self) -> dict[str, Any]:
-        """The encoders' own states, and the memories around them; copies."""
-        own = {
-            "compressor": self.compressor.state_dict(),
-            "second": within(self.mean_compressor.compressor).state_dict(),
-        }
-        return {**own, "memories": [around.memory() for around in self.memories]} if self.memories else own
-
-    def load_state_dict(self, state: dict[str, Any], device: torch.device | None = None) -> None:
-        self.compressor.load_state_dict(state["compressor"])
-        within(self.mean_compressor.compressor).load_state_dict(state["second"])
-        for around, memory in zip(self.memories, state.get("memories", ()), strict=True):
-            around.load_memory(memory, device)
-
-    @property
-    def scope(self) -> str:
-        """One vector for every tensor, or one for all of them (model); methods without the choice do not care."""
-        return getattr(self.settings, "scope", "model")
-
-
-class CompressorMap:
-    """The encoders of a method, and of the layers that have a method of their own (``nuq.settings.layers``).
-
-    every: all of them, by the number that ``Segment.encoder`` names, the method's own first.  codec, second, bare:
-    their payloads together.
-    """
-
-    def __init__(self, name: str, settings: Any, second_bits: int, layers: Sequence[Layer] = ()) -> None:
-        self.name, self.settings, self.layers = name, settings, list(layers)
-        self.single_worker = method(name).single_worker
-        self.every = [
-            MethodState(name, settings, second_bits),
-            *(MethodState(layer.method, layer.settings, second_bits) for layer in layers),
-        ]
-        self.second_bits = [second_bits] * len(self.every)  # of the means, by encoder
-        self.num_coordinates = _LONG  # until they are told
-        self.shares = [1.0] + [0.0] * len(layers)  # of the coordinates
-        self._encoders: dict[str, int] = {}  # by parameter
-        self._join()
-
-    def _join(self) -> None:
-        self.bare, self.codec, self.mean_compressor = (
-            PayloadCodec(first.compressor, first.settings, others)
-            for first, *others in zip(
-                *((coder.bare, coder.codec, coder.mean_compressor) for coder in self.every), strict=True
-            )
-        )
-
-    def encode_means_by(self, seconds: Sequence[PayloadCodec], second_bits: Sequence[int]) -> None:
-        """Other encoders of means, one for each of ``every``, and their bits."""
-        for coder, mean_compressor in zip(self.every, seconds, strict=True):
-            coder.encode_means_by(mean_compressor)
-        self.second_bits = list(second_bits)
-        self._join()
-
-    def assign(self, shapes: Mapping[str, Sequence[int]]) -> None:
-        """Tell all parameters, in the model's order; ValueError for a line of the list that is left none of them."""
-        self._encoders = matched(self.layers, shapes)
-        sizes = {name: math.prod(shape) for name, shape in shapes.items()}
-        of = [
-            sum(size for name, size in sizes.items() if self._encoders[name] == number)
-            for number in range(len(self.every))
-        ]
-        self.num_coordinates = sum(of)
-        self.shares = [size / max(self.num_coordinates, 1) for size in of]
-
-    def corrects_momentum(self, parameter: str, feedback: Feedback) -> bool:
-        """Whether a parameter's momentum acts in its encoder, which it may then not bypass."""
-        return self.every[self._encoders[parameter]].memory_kind(feedback) == "momentum"
-
-    def check_momentum(
-        self, shapes: Mapping[str, Sequence[int]], feedback: Feedback, dense: str, *, skip_1d: bool
-    ) -> None:
-        """ValueError where a parameter would pass by the encoder in which its momentum acts.
-
-        dense: the setting that sends all so, or empty.  skip_1d: vectors do, but with methods that send them in full
-        precision anyway.
-        """
-        corrected = [name for name in shapes if self.corrects_momentum(name, feedback)]
-        if dense and corrected:
-            raise ValueError(
-                f"{dense}: sends gradients without the momentum that feedback='momentum' has taken from the "
-                f"optimizer; leave it out"
-            )
-        for name in (name for name in corrected if skip_1d and len(shapes[name]) < 2):
-            coder = self.every[self._encoders[name]]
-            if coder.scope == "model" or not getattr(coder.settings, "dense_1d", False):
-                kept = "" if feedback.kind == "momentum" else ", with feedback='momentum', which keeps theirs"
-                raise ValueError(
-                    f"skip_1d=True: the momentum of {name!r} acts in its method, {coder.name}, which it may then not "
-                    f"pass by; leave "
-                    f"skip_1d out, and give such tensors a line of layers, as in layers=['*bias = supersgd']{kept}"
-                )
-
-    def arrange(
-        self, shapes: Mapping[str, Sequence[int]], exact: Callable[[str, bool], bool] = lambda name, whole: False
-    ) -> FlatLayout:
-        """The vector of some of these parameters, or all.
-
-        exact(name, whole): whether a parameter travels in full precision; whole: it would be part of one vector with
-        others.
-        """
-        names = ["model", *(layer.vector_name for layer in self.layers)]
-        whole = [name if coder.scope == "model" else None for name, coder in zip(names, self.every, strict=True)]
-        encoders = {name: self._encoders[name] for name in shapes}
-        return arranged(shapes, encoders, whole, lambda name: exact(name, whole[encoders[name]] is not None))
-
-    def remember(
-        self,
-        feedback: Feedback,
-        parts: Sequence[Segment],
-        num_workers: int,
-        momentum: float = 0.0,
-        nesterov: bool = False,
-    ) -> None:
-        """Put the memory of the settings around the encoders; ``bare`` stays the methods themselves.  parts: all
-        vectors that have one.
-        """
-        for number, coder in enumerate(self.every):
-            sizes = {part.name: part.size for part in parts if part.encoder == number and not part.exact}
-            coder.remember(feedback, sizes, num_workers, momentum, nesterov)
-        self._join()
-
-    @property
-    def compressor(self) -> Any:
-        """The method of all other layers itself, without a memory."""
-        return self.every[0].compressor
-
-    @property
-    def memories(self) -> list[ErrorFeedback]:
-        return [memory for coder in self.every for memory in coder.memories]
-
-    @property
-    def adaptive(self) -> list[AdaptiveQuantizer]:
-        """The encoders whose levels follow the gradients."""
-        return [compressor for coder in self.every for compressor in coder.adaptive]
-
-    def state_dict(self) -> dict[str, Any]:
-        """The method's own state (``MethodState.state_dict``), and under ``layers`` those of the list's."""
-        first, *others = (coder.state_dict() for coder in self.every)
-        return {**first, "layers": others} if others else first
-
-    def load_state_dict(self, state: dict[str, Any], device: torch.device | None = None) -> None:
-        for coder, own in zip(self.every, by_encoder(state), strict=True):
-            coder.load_state_dict(own, device)
-
-
-def by_encoder(state: dict[str, Any]) -> list[dict[str, Any]]:
-    """A state of ``CompressorMap`` as those of its encoders."""
-    return [state, *state.get("layers", ())]
 
 
 def fewest_bytes(coders: CompressorMap, transport: Transport, num_workers: int) -> str:
-    """gather or two_stage, by what one rank sends (``nuq.exchange.collectives.messages``); gather, which errs less,
+    """gather or two_stage, by what one rank sends (``nuq.exchange.collectives``); gather, which errs less,
     where they are alike.
 
     Two stages encode means in as many bits as it takes to err little more than gather (``nuq.exchange.mean_error``),

@@ -7,7 +7,7 @@ import time
 
 import torch
 
-from nuq.exchange.collectives.messages import PROBE, Collective
+from nuq.exchange.collectives.collective import PROBE, Collective
 from nuq.exchange.payload import Segment
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key

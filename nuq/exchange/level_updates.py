@@ -14,8 +14,8 @@ from torch import Tensor
 
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.errors import NonFiniteError
-from nuq.exchange.collective_factory import CompressorMap, MethodState
-from nuq.exchange.collectives.messages import ExchangeStats
+from nuq.exchange.collectives.collective import ExchangeStats
+from nuq.exchange.compressor_map import CompressorMap, MethodState
 from nuq.exchange.payload import Segment
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key

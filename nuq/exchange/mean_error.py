@@ -1,7 +1,7 @@
 """How finely two stages have to encode the mean a second time, so that the mean errs little more than gather's.
 
 With M workers, w1 and w2 the relative variances of the two encodings and R = mean |x_i|^2 / |mean x|^2
-(``nuq.exchange.collectives.messages``), two stages err 1 + w2 (1 + M / (w1 R)) times as much as gather: most where R =
+(``nuq.exchange.collectives``), two stages err 1 + w2 (1 + M / (w1 R)) times as much as gather: most where R =
 1, the workers agreeing.  ``least_bits`` bounds that factor by BOUND for workers that agree but for a twentieth, on
 coordinates of laws from normal to heavier-tailed than recorded gradients, or zero but for one in a hundred.  w1 and w2
 are measured, since they depend on the law: on heavy tails no number of bits helps levels that are scaled by a bucket's

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from nuq.compressors.powersgd import START
-from nuq.exchange.collective_factory import by_encoder
+from nuq.exchange.compressor_map import by_encoder
 from nuq.exchange.level_updates import LevelUpdater
 from nuq.kernels.statistics import Statistics
 from nuq.levels.level_sets import Levels

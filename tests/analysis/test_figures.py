@@ -16,7 +16,7 @@ from matplotlib.transforms import Bbox, BboxBase
 from analysis import figures
 from analysis.axes import AXES
 from analysis.logs.load import Logs, load
-from analysis.plots import curves, style
+from analysis.plots import curves, legends, style
 from analysis.seed_groups import Group, groups, seed_groups
 from nuq.registry import METHODS
 from tests.analysis.conftest import Rows, measured
@@ -110,8 +110,8 @@ def test_of_many_bands_the_wide_ones_are_left_out(write_run: Callable[..., Path]
     assert problem is None
     assert len(figure.axes[0].collections) == (6 if methods == 6 else 1)
     with matplotlib.rc_context(style.RC):
-        curves.legend_below(figure, 7.0)
-    assert (curves.NO_BANDS in [text.get_text() for text in figure.legends[0].get_texts()]) == (methods == 8)
+        legends.legend_below(figure, 7.0)
+    assert (legends.NO_BANDS in [text.get_text() for text in figure.legends[0].get_texts()]) == (methods == 8)
 
 
 def test_linear_axes_show_arithmetic_means(one: Callable[..., tuple[Logs, Group]]) -> None:

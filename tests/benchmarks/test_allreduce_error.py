@@ -9,7 +9,7 @@ import torch
 
 from benchmarks import allreduce_error
 from benchmarks.allreduce_error import compared, gather_error, measure, norm_ratio, summary, two_stage_error
-from nuq.exchange.collectives.messages import TwoStage
+from nuq.exchange.collectives.two_stage import TwoStage
 
 VECTORS = torch.tensor([[3.0, 0.0], [0.0, 4.0]])  # mean (1.5, 2): |mean|^2 = 6.25, mean |x|^2 = (9 + 16) / 2
 
@@ -51,7 +51,9 @@ def test_a_collective_that_is_right_fits_and_one_that_is_not_does_not(monkeypatc
 
         def mean(self, vectors, parts, key, out):
             with monkeypatch.context() as patch:
-                patch.setattr("nuq.exchange.collectives.messages.of_worker", lambda key, worker: replace(key, worker=0))
+                patch.setattr(
+                    "nuq.exchange.collectives.collective.of_worker", lambda key, worker: replace(key, worker=0)
+                )
                 super().mean(vectors, parts, key, out)
 
     monkeypatch.setattr(allreduce_error, "TwoStage", Correlated)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from grid.engine.slurm import sbatch
-from grid.engine.states import ledger
+from grid.engine.states import ledger, settling
 from tests.grid import bench, fake
 from tests.grid.bench import Bench
 
@@ -52,7 +52,7 @@ def test_two_terminals_at_once(chunked: Bench) -> None:
             out,
             err,
         )
-    with ledger.only_one(chunked.root, "tiny"):
+    with settling.only_one(chunked.root, "tiny"):
         for command in ("submit", "retry --yes", "cancel --yes"):
             chunked.refused(command, "is submitting, retrying or cancelling runs of tiny right now")
     chunked.each_once(3, 3)

@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 
 from grid.engine.scripts.script import from_script, job_script
-from grid.engine.slurm import sbatch as slurm
-from grid.engine.slurm.sbatch import Resources, Unreachable, array_spec, chunk_text, sbatch_text
+from grid.engine.slurm import sbatch as sbatch_command
+from grid.engine.slurm.batch_files import array_spec, chunk_text, sbatch_text
+from grid.engine.slurm.scheduler_cache import Full, Unreachable
 from grid.engine.slurm.site import Mail, Site
 from grid.engine.states.runs import Run
+from grid.engine.sweeps.resources import Resources
 from tests.grid import fake, record
 
 
@@ -319,13 +321,13 @@ def sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
 def test_submission_needs_sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"^there is no sbatch on this machine: submit on a login node"):
-        slurm.submit(tmp_path / "x")
+        sbatch_command.submit(tmp_path / "x")
 
 
 @pytest.mark.parametrize("answer", ["4711", "4711;cluster", "a notice of the site\\n4711"])
 def test_the_answer_is_the_jobs_id(answer: str, sbatch: Callable[[str], Path]) -> None:
     path = sbatch(f"printf '{answer}\\n'")
-    assert slurm.submit(path) == "4711"
+    assert sbatch_command.submit(path) == "4711"
     assert (path.parent / "asked").read_text() == f"--parsable {path}\n"
 
 
@@ -347,7 +349,7 @@ UNKNOWN = [
 @pytest.mark.parametrize("words", REFUSED)
 def test_what_slurm_refuses_is_told_in_its_words(words: str, sbatch: Callable[[str], Path]) -> None:
     path = sbatch(f"echo 'sbatch: error: {words}' >&2; exit 1")
-    for ask in (slurm.submit, slurm.test_only):
+    for ask in (sbatch_command.submit, sbatch_command.test_only):
         with pytest.raises(ValueError, match=f"sbatch refused .*{words}"):
             ask(path)
 
@@ -356,13 +358,13 @@ def test_what_slurm_refuses_is_told_in_its_words(words: str, sbatch: Callable[[s
 def test_too_many_jobs_are_a_matter_of_waiting(words: str, sbatch: Callable[[str], Path]) -> None:
     path = sbatch(f"echo 'sbatch: error: {words}' >&2; exit 1")
     with pytest.raises(ValueError, match=f"{words}; when some of your jobs have ended, the same command goes on"):
-        slurm.submit(path)
+        sbatch_command.submit(path)
 
 
 @pytest.mark.parametrize("words", UNKNOWN)
 def test_no_answer_is_no_refusal(words: str, sbatch: Callable[[str], Path]) -> None:
     path = sbatch(f"echo 'sbatch: error: {words}' >&2; exit 1")
-    for ask in (slurm.submit, slurm.test_only):
+    for ask in (sbatch_command.submit, sbatch_command.test_only):
         with pytest.raises(Unreachable, match=re.escape(words)):
             ask(path)
 
@@ -370,15 +372,15 @@ def test_no_answer_is_no_refusal(words: str, sbatch: Callable[[str], Path]) -> N
 @pytest.mark.parametrize("lines", ["", "echo 'Submitted to the queue'", "kill -9 $$", "echo 47 11"])
 def test_an_answer_that_is_no_id_says_nothing(lines: str, sbatch: Callable[[str], Path]) -> None:
     with pytest.raises(Unreachable, match="whether SLURM took the job is not known"):
-        slurm.submit(sbatch(lines))
+        sbatch_command.submit(sbatch(lines))
 
 
 def test_an_answer_that_does_not_come_is_not_waited_for(
     sbatch: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slurm, "ANSWER_S", 0.2)
+    monkeypatch.setattr(sbatch_command, "ANSWER_S", 0.2)
     with pytest.raises(Unreachable, match="no answer within"):
-        slurm.submit(sbatch("exec sleep 20"))
+        sbatch_command.submit(sbatch("exec sleep 20"))
 
 
 def test_a_full_controller_is_no_missing_answer(sbatch: Callable[[str], Path]) -> None:
@@ -386,12 +388,12 @@ def test_a_full_controller_is_no_missing_answer(sbatch: Callable[[str], Path]) -
         "echo 'sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying' >&2; exec sleep 20"
     )
     began = time.monotonic()
-    with pytest.raises(slurm.Full, match="temporarily unable to accept job"):
-        slurm.submit(path)
+    with pytest.raises(Full, match="temporarily unable to accept job"):
+        sbatch_command.submit(path)
     assert time.monotonic() - began < 10, "it is not waited for"
 
 
 def test_slurms_opinion(sbatch: Callable[[str], Path]) -> None:
     path = sbatch("echo 'sbatch: Job 9 to start at 2026-01-01T00:00:00' >&2")
-    slurm.test_only(path)
+    sbatch_command.test_only(path)
     assert (path.parent / "asked").read_text() == f"--test-only {path}\n"

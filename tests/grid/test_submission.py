@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grid.engine.states import ledger
-from grid.engine.states.ledger import ASKED, REFUSED, SUBMITTED, WRITTEN, Busy, Chunk, Submission
+from grid.engine.states import job_logs, ledger, settling
+from grid.engine.states.ledger import ASKED, REFUSED, SUBMITTED, WRITTEN, Chunk, Submission
+from grid.engine.states.settling import Busy
 
 NUM_CHUNKS = 3
 
@@ -104,10 +105,10 @@ def finish(queue: Queue, root: Path, tries: int) -> tuple[Submission, int]:
     for number in range(1, tries + 1):
         try:
             known = ledger.read_all(root, "x")
-            now = ledger.settle(known[0], root, queue.find) if known else item()
+            now = settling.settle(known[0], root, queue.find) if known else item()
             if not known:
                 now.save(root)
-            now = ledger.hand_over(now, root, queue.write, queue.submit)
+            now = settling.hand_over(now, root, queue.write, queue.submit)
         except (Killed, ValueError, ConnectionError):
             continue
         return now, number
@@ -171,7 +172,7 @@ def test_what_the_record_says_after_a_fault(tmp_path: Path, event: str, state: s
         return queue.submit(path)
 
     with pytest.raises(error):
-        ledger.hand_over(item(), tmp_path, queue.write, submit, taken.append)
+        settling.hand_over(item(), tmp_path, queue.write, submit, taken.append)
     assert [chunk.name for chunk in taken] == ["s0c0"]
     (kept,) = ledger.read_all(tmp_path, "x")
     assert [chunk.state for chunk in kept.chunks] == [SUBMITTED, state, WRITTEN]
@@ -182,7 +183,7 @@ def test_what_the_record_says_after_a_fault(tmp_path: Path, event: str, state: s
     assert "runs/x/r20" not in claims
     if state == ASKED:
         assert claims["runs/x/r10"].element is None
-        settled = ledger.settle(kept, tmp_path, queue.find)
+        settled = settling.settle(kept, tmp_path, queue.find)
         assert settled.chunks[1].state == (SUBMITTED if event == "lost" else WRITTEN)
         assert ledger.read_all(tmp_path, "x") == [settled]
     else:
@@ -193,7 +194,7 @@ def test_a_job_tells_its_id_where_slurm_has_forgotten_it(tmp_path: Path) -> None
     now = item().with_chunk(dataclasses.replace(item().chunks[0], state=ASKED, at=5.0))
     now.save(tmp_path)
     (now.place(tmp_path) / "s0c0.job").write_text("77\n")
-    settled = ledger.settle(now, tmp_path, lambda name, since: None)
+    settled = settling.settle(now, tmp_path, lambda name, since: None)
     assert (settled.chunks[0].state, settled.chunks[0].job_id, settled.chunks[0].at) == (SUBMITTED, "77", 5.0)
 
 
@@ -205,7 +206,7 @@ def test_a_controller_that_is_down_settles_nothing(tmp_path: Path) -> None:
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        ledger.settle(now, tmp_path, down)
+        settling.settle(now, tmp_path, down)
     assert ledger.read_all(tmp_path, "x") == [now]
 
 
@@ -220,9 +221,9 @@ def test_the_latest_submission_has_the_claim(tmp_path: Path) -> None:
     for order in ([first, second], [second, first]):
         found = ledger.claims(order, tmp_path)["runs/x/r00"]
         assert (found.element, found.ended_code) == ("9_0", None)
-        assert ledger.log_of(order, "runs/x/r00", tmp_path) == second.place(tmp_path) / "logs" / "s0c0_9_0.log"
+        assert job_logs.log_of(order, "runs/x/r00", tmp_path) == second.place(tmp_path) / "logs" / "s0c0_9_0.log"
     assert ledger.claims([first], tmp_path)["runs/x/r00"].ended_code == 1
-    assert ledger.log_of([first], "runs/x/none", tmp_path) is None
+    assert job_logs.log_of([first], "runs/x/none", tmp_path) is None
 
 
 def test_names_of_submissions_are_their_own_and_in_order() -> None:
@@ -271,17 +272,17 @@ def test_no_other_words_than_those_that_are_known(tmp_path: Path) -> None:
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:
-    with ledger.only_one(tmp_path, "x"):
-        with pytest.raises(Busy, match=f"process {os.getpid()} on .* right now"), ledger.only_one(tmp_path, "x"):
+    with settling.only_one(tmp_path, "x"):
+        with pytest.raises(Busy, match=f"process {os.getpid()} on .* right now"), settling.only_one(tmp_path, "x"):
             pass
-        with ledger.only_one(tmp_path, "y"):
+        with settling.only_one(tmp_path, "y"):
             pass
-    with ledger.only_one(tmp_path, "x"):
+    with settling.only_one(tmp_path, "x"):
         pass
 
 
 def test_the_lock_ends_with_an_error_and_with_its_process(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), ledger.only_one(tmp_path, "x"):
+    with pytest.raises(KeyError), settling.only_one(tmp_path, "x"):
         raise KeyError
     program = f"""import os, pathlib, signal
 from grid.engine import submission
@@ -289,7 +290,7 @@ with submission.only_one(pathlib.Path({str(tmp_path)!r}), "x"):
     os.kill(os.getpid(), signal.SIGKILL)"""
     assert subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], check=False).returncode == -9
     assert (tmp_path / "jobs/sweeps/x/lock").read_text().startswith("process ")
-    with ledger.only_one(tmp_path, "x"):
+    with settling.only_one(tmp_path, "x"):
         pass
 
 
@@ -298,5 +299,5 @@ def test_who_holds_a_lock_without_a_name(tmp_path: Path) -> None:
     place.mkdir(parents=True)
     with (place / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(Busy, match="another process is submitting"), ledger.only_one(tmp_path, "x"):
+        with pytest.raises(Busy, match="another process is submitting"), settling.only_one(tmp_path, "x"):
             pass

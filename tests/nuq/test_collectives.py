@@ -12,9 +12,10 @@ import torch
 import torch.distributed as dist
 
 from nuq.errors import MessageError, NonFiniteError
-from nuq.exchange.collective_factory import CompressorMap, build, fewest_bytes
-from nuq.exchange.collectives import messages
-from nuq.exchange.collectives.messages import Collective, ExchangeStats, WorkerPlacement
+from nuq.exchange.collective_factory import build, fewest_bytes
+from nuq.exchange.collectives import two_stage
+from nuq.exchange.collectives.collective import Collective, ExchangeStats, WorkerPlacement
+from nuq.exchange.compressor_map import CompressorMap
 from nuq.exchange.payload import Segment
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
@@ -102,11 +103,11 @@ def test_real_processes_give_the_bits_of_the_simulation(world, ranks):
 def in_rounds(group):
     """A vector that is cut into several rounds, one of which meets a coordinate that is not finite."""
     rank, world = dist.get_rank(group), dist.get_world_size(group)
-    sizes, shard = {"first": 3000, "last": 2001}, messages.SHARD
+    sizes, shard = {"first": 3000, "last": 2001}, two_stage.SHARD
     try:
         for name in ("qsgdinf", "ecdq"):
             for length in (256, shard):
-                messages.SHARD = length
+                two_stage.SHARD = length
                 by, transport = made(name, group, collective="two_stage")
                 vector, mean = gradient(rank, 0, sizes), torch.empty(5001)
                 for bad in (False, True, False):
@@ -127,7 +128,7 @@ def in_rounds(group):
                 )  # the mean may take the gradient's place
                 assert torch.equal(vector, simulated(name, Exchange(collective="two_stage"), world, sizes, 0))
     finally:
-        messages.SHARD = shard
+        two_stage.SHARD = shard
 
 
 def test_long_vectors_go_in_rounds(ranks):
@@ -229,7 +230,7 @@ def test_damage_on_the_way_raises(ranks):
 
 
 def counted(group):
-    """Bytes of the table in nuq/exchange/collectives/messages.py."""
+    """Bytes of the table in nuq/exchange/collectives."""
     rank, world, n = dist.get_rank(group), dist.get_world_size(group), 6400
     for name in ("alq", "trn"):
         coders = CompressorMap(name, settings_of(name, bucket_size=64), 4)

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import nn
 
 import nuq
-from nuq.exchange.collective_factory import CompressorMap
+from nuq.exchange.compressor_map import CompressorMap
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.levels.level_sets import Levels

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import nuq
 from nuq.compressors.message import HEADER_BYTES
 from nuq.errors import NonFiniteError
-from nuq.exchange.collective_factory import CompressorMap
+from nuq.exchange.compressor_map import CompressorMap
 from nuq.exchange.flat_layout import arranged
 from nuq.exchange.payload import Segment, cut
 from nuq.kernels.spec import Key

@@ -1,5 +1,7 @@
 """The C++ side of the levels against NumPy, scipy and itself under every instruction set."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -139,10 +141,10 @@ def test_fitted_levels_equal_those_of_numpy(name):
     law = LAWS[name]
     for bits in (2, 3, 4):
         for call in (
-            lambda: update_rules.alq(law, bits),
-            lambda: update_rules.amq(law, bits),
-            lambda: update_rules.optimal(law, 2**bits),
-        ):  # noqa: B023
+            partial(update_rules.alq, law, bits),
+            partial(update_rules.amq, law, bits),
+            partial(update_rules.optimal, law, 2**bits),
+        ):
             made = call()
             with kernels.switched_off():
                 expected = call()

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 import nuq
-from nuq.exchange.collective_factory import CompressorMap
+from nuq.exchange.compressor_map import CompressorMap
 from nuq.exchange.payload import Segment, cut
 from nuq.functional import fit_levels
 from nuq.kernels.spec import Key

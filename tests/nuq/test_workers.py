@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from nuq.simulation import joined
+from nuq.exchange.finite import joined
 
 
 def test_parts_that_lie_together_are_joined_without_a_copy():

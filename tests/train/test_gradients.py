@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from nuq.errors import NonFiniteError
-from nuq.simulation import non_finite_parameter, surely_finite
+from nuq.exchange.finite import non_finite_parameter, surely_finite
 from settings import resolving
 from tests.train.test_resume import Killed, attempt, bits, config
 from train.data.objective import loss_of

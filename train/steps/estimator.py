@@ -36,13 +36,14 @@ from torch import Tensor
 
 from nuq.compressors.quantized import AdaptiveQuantizer, Quantizer
 from nuq.errors import NonFiniteError
+from nuq.exchange.finite import non_finite_parameter
 from nuq.kernels import operators, reference
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics, bin_edges
 from nuq.levels import update_rules
 from nuq.levels.level_sets import stretched
 from nuq.levels.truncated_normals import Distribution
-from nuq.simulation import Workers, non_finite_parameter
+from nuq.simulation import Workers
 
 # Of a logged histogram: 0, and 8 bins an octave from 2^-12 to 1 on both sides; all of them edges of the statistics'
 # finer bins.

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nuq.simulation import surely_finite
+from nuq.exchange.finite import surely_finite
 from train import models
 from train.data.dataset import DataSet, ReadsAhead
 from train.data.objective import Tally, objective_of

@@ -19,9 +19,10 @@ import args
 from nuq.compressors.message import VERSION
 from nuq.errors import NonFiniteError
 from nuq.exchange import agreement
+from nuq.exchange.finite import non_finite_parameter
 from nuq.exchange.level_updates import LevelUpdater
 from nuq.exchange.transport import Transport
-from nuq.simulation import BadGradientError, Exchanged, Memory, Workers, non_finite_parameter
+from nuq.simulation import BadGradientError, Exchanged, Memory, Workers
 from settings import run_identity, sections
 from train import data, models
 from train.data.dataset import DataSet, Split

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nuq.errors import NonFiniteError
-from nuq.simulation import non_finite_parameter, surely_finite
+from nuq.exchange.finite import non_finite_parameter, surely_finite
 from train.steps import optim
 
 

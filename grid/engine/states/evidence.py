@@ -12,7 +12,7 @@ from typing import Any
 
 from grid.engine.slurm import scheduler
 from grid.engine.slurm.scheduler_cache import Answer, Job, array_id
-from grid.engine.states import ledger
+from grid.engine.states import job_logs, ledger, settling
 from grid.engine.states.ledger import Submission
 from grid.engine.states.run_files import Claim, Record, RunFolder, State, ids_to_ask, judge, own_element
 
@@ -104,7 +104,9 @@ def _explained(
     if asking := [run for run in gone if view.states[run].element not in told]:
         since = min((view.claims[run].submitted_at for run in asking if run in view.claims), default=now)
         told |= _accounts([view.states[run].element for run in asking], since, marks, root)
-    unbegun = ledger.without_log(view.submissions, {run for run in gone if view.states[run].element not in told}, root)
+    unbegun = job_logs.without_log(
+        view.submissions, {run for run in gone if view.states[run].element not in told}, root
+    )
     told |= {
         view.states[run].element: Job("CANCELLED", "it left the queue before it began")
         for run in unbegun
@@ -146,4 +148,4 @@ def _accounts(elements: Sequence[str], since: float, marks: scheduler.Marks, roo
 
 def settle(submissions: Iterable[Submission], root: Path) -> list[Submission]:
     """The submissions with every sbatch call accounted for (see ``submission.settle``)."""
-    return [item if item.is_complete else ledger.settle(item, root, scheduler.find) for item in submissions]
+    return [item if item.is_complete else settling.settle(item, root, scheduler.find) for item in submissions]

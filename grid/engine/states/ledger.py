@@ -8,29 +8,23 @@ and again after it; what became of a call without an answer is found out by the 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import re
 import secrets
-import socket
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from files import plain
-from grid.engine.slurm import scheduler
-from grid.engine.slurm.scheduler_cache import Unreachable
 from grid.engine.states import records
 from grid.engine.states.run_files import Claim, read_ledger, write_text
 
 RECORD = "submission.json"
 CANCELLED = "cancelled"
-SETTLE_S = 60.0  # a controller that did not answer may take the job so long after
 NEVER_REACHED = re.compile(
     "unable to contact|connection refused|connect failure|temporarily un", re.IGNORECASE
 )  # it cannot have taken it
@@ -277,155 +271,4 @@ def cancelled(root: Path, folder: str) -> set[str]:
         return set()
 
 
-def log_of(submissions: Sequence[Submission], run: str, root: Path) -> Path | None:
-    """The log of the job that was last to run this run; None where it was never handed over."""
-    return logs_of(submissions, {run}, root).get(run)
-
-
-def logs_of(submissions: Sequence[Submission], wanted: Collection[str], root: Path) -> dict[str, Path]:
-    """Run folder -> the log of the job that was last to run it; those that were never handed over have none."""
-    latest: dict[str, tuple[float, Path]] = {}
-    for item in submissions:
-        for chunk in item.chunks:
-            for index, runs in chunk.indexed() if chunk.is_settled else ():
-                for run in runs:
-                    if run in wanted and (run not in latest or latest[run][0] <= chunk.at):
-                        latest[run] = chunk.at, log_path(item, chunk, index, root)
-    return {run: path for run, (_, path) in latest.items()}
-
-
-def without_log(submissions: Sequence[Submission], wanted: Collection[str], root: Path) -> list[str]:
-    """Those of these runs whose last job left no log: SLURM opens it as the job begins."""
-    return [run for run, path in logs_of(submissions, wanted, root).items() if not path.exists()] if wanted else []
-
-
-def log_path(item: Submission, chunk: Chunk, index: int, root: Path) -> Path:
-    """The log of the job of an element."""
-    base = item.base(root, chunk)
-    return base.parent / "logs" / f"{base.name}_{chunk.job_id}_{index}.log"
-
-
 # --- handing over -------------------------------------------------------------------------------------------------
-
-
-class Busy(ValueError):
-    """Another process is submitting, retrying or cancelling in this folder of runs."""
-
-
-@contextlib.contextmanager
-def only_one(root: Path, folder: str) -> Iterator[None]:
-    """Hold the folder's lock, also against other machines that share the file system.
-
-    ``Busy`` where another has it.
-    """
-    place = folder_of(root, folder)
-    place.mkdir(parents=True, exist_ok=True)
-    with (place / "lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            file.seek(0)
-            holder = file.read().strip() or "another process"
-            raise Busy(
-                f"{holder} is submitting, retrying or cancelling runs of {folder} right now: wait for it, then look "
-                f"again"
-            ) from error
-        except OSError as error:
-            raise OSError(
-                error.errno,
-                "this file system keeps no locks (mounted without flock?), and without one two terminals could submit "
-                "the same runs",
-                str(place / "lock"),
-            ) from error
-        os.set_inheritable(file.fileno(), True)  # by sbatch: see slurm.submit
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
-        try:
-            yield
-        finally:
-            file.truncate(0)
-
-
-def settle(submission: Submission, root: Path, find: Callable[[str, float], str | None]) -> Submission:
-    """Find out what became of the sbatch calls without an answer.
-
-    The first element of an array leaves the array's id in ``<chunk>.job``; before that, SLURM knows it by name:
-    ``find(job name, since)`` is its id, or None where there is no such job.  A controller that is too busy to answer
-    may take a job some time after it was asked, so a None counts only ``SETTLE_S`` later: ValueError before that.
-    """
-    for chunk in submission.chunks:
-        if chunk.state == ASKED:
-            left = submission.place(root) / f"{chunk.name}.job"
-            job_id = _job_left(left) or find(submission.job_name(chunk), chunk.at)
-            wait_s = chunk.at + SETTLE_S - time.time()
-            if job_id:
-                chunk = dataclasses.replace(chunk, state=SUBMITTED, job_id=job_id, error="")
-            elif chunk.error and not NEVER_REACHED.search(chunk.error) and wait_s > 0:
-                raise ValueError(
-                    f"sbatch gave no answer {SETTLE_S - wait_s:.0f} s ago ({chunk.error}), and SLURM may still take "
-                    f"{chunk.name} of "
-                    f"{submission.id}: the same command can tell in {wait_s:.0f} s"
-                )
-            else:
-                chunk = dataclasses.replace(chunk, state=WRITTEN, at=0.0, error="")
-            submission = submission.with_chunk(chunk)
-            submission.save(root)
-    return submission
-
-
-def _job_left(path: Path) -> str:
-    """The id that an array's first element left; empty where it is none."""
-    try:
-        found = plain.read_bytes(path).strip()
-    except FileNotFoundError:
-        return ""
-    return found.decode() if re.fullmatch(rb"[0-9]{1,18}", found) else ""
-
-
-def hand_over(
-    submission: Submission,
-    root: Path,
-    write: Callable[[Submission, Chunk], Path],
-    submit: Callable[[Path], str],
-    note: Callable[[Chunk], None] = lambda chunk: None,
-) -> Submission:
-    """Submit every chunk that is not yet submitted, in order; ``write`` makes a chunk's sbatch file when its turn has
-    come.
-
-    Every step is on disk before the next: whatever interrupts this, the same call goes on where it was.  What
-    ``submit`` raises ends it: ValueError (SLURM refused), ``Unreachable`` or anything else, after which the chunk stays
-    ``asked``.
-    """
-    for chunk in submission.left:
-        submission = hand_over_one(submission, chunk, root, write, submit, note)
-    return submission
-
-
-def hand_over_one(
-    submission: Submission,
-    chunk: Chunk,
-    root: Path,
-    write: Callable[[Submission, Chunk], Path],
-    submit: Callable[[Path], str],
-    note: Callable[[Chunk], None],
-) -> Submission:
-    """``hand_over`` for one of its chunks."""
-    assert chunk.state != ASKED, "settle first"
-    path = write(submission, chunk)
-    chunk = dataclasses.replace(chunk, state=ASKED, at=time.time(), cluster=scheduler.cluster_name(), error="")
-    submission = submission.with_chunk(chunk)
-    submission.save(root)
-    try:
-        job_id = submit(path)
-    except ValueError as error:
-        submission.with_chunk(dataclasses.replace(chunk, state=REFUSED, error=str(error))).save(root)
-        raise
-    except Unreachable as error:
-        submission.with_chunk(dataclasses.replace(chunk, error=str(error))).save(root)
-        raise
-    chunk = dataclasses.replace(chunk, state=SUBMITTED, job_id=job_id)
-    submission = submission.with_chunk(chunk)
-    submission.save(root)
-    note(chunk)
-    return submission

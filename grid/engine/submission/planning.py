@@ -15,7 +15,7 @@ from typing import Any
 from files import plain
 from grid.engine.scripts import snapshot
 from grid.engine.scripts.script import from_script, job_script
-from grid.engine.slurm import sbatch, scheduler
+from grid.engine.slurm import batch_files, sbatch, scheduler
 from grid.engine.slurm.site import Site
 from grid.engine.slurm.site_yaml import load_site
 from grid.engine.states import evidence, ledger, records
@@ -270,7 +270,7 @@ def submission_of(made: Made, snapshot_path: str) -> Submission:
 def sbatch_text(item: Submission, chunk: Chunk, root: Path, site: Site) -> str:
     """The sbatch file of a chunk, as its dependencies stand; those that are not submitted yet are named instead."""
     ids = [(how, item.chunk(name).job_id or f"<{name}>") for how, name in chunk.after]
-    return sbatch.chunk_text(
+    return batch_files.chunk_text(
         item.job_name(chunk),
         root,
         item.place(root).relative_to(root),

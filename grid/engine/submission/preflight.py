@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from files import plain
 from grid.engine.slurm import sbatch
+from grid.engine.slurm.scheduler_cache import Full, Unreachable
 from grid.engine.slurm.site import Site
 from grid.engine.states.ledger import folder_of
 from grid.engine.states.run_files import State, write_text
@@ -241,7 +242,7 @@ def _opinions(plan: Plan, test_only: Callable[[Path], None], text: Callable[[str
                 found.append(Finding("opinion", words))
             try:
                 test_only(path)
-            except (sbatch.TooMany, sbatch.Full):  # a matter of waiting, which submit tells
+            except (sbatch.TooMany, Full):  # a matter of waiting, which submit tells
                 continue
             except ValueError as error:
                 words = " ".join(f"{name}={value}" for name, value in chunk.resources.items() if value is not None)
@@ -250,6 +251,6 @@ def _opinions(plan: Plan, test_only: Callable[[Path], None], text: Callable[[str
                 found.append(
                     Finding("opinion", f"{said}; {off}, for which it would wait" if off else said, forbids=not off)
                 )
-            except sbatch.Unreachable as error:
+            except Unreachable as error:
                 return [*found, Finding("opinion", f"SLURM was asked for its opinion and does not answer: {error}")]
     return found

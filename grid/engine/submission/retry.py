@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grid.engine.states.blame import ALONE, MEGABYTE, Memory, culprits
-from grid.engine.states.ledger import log_of, log_path
+from grid.engine.states.job_logs import log_of, log_path
 from grid.engine.states.run_files import RunFolder, own_element
 from grid.engine.states.triage import KINDS, Failure, classify, says_out_of_memory
 from grid.engine.sweeps.resources import Resources, megabytes, seconds, time_text

@@ -14,7 +14,7 @@ from pathlib import Path
 from grid.engine.slurm import sbatch, scheduler
 from grid.engine.slurm.scheduler_cache import Facts, Full, Unreachable
 from grid.engine.slurm.site import Site
-from grid.engine.states import ledger
+from grid.engine.states import ledger, settling
 from grid.engine.states.evidence import CACHE
 from grid.engine.states.ledger import RECORD, Chunk, Submission
 
@@ -98,7 +98,7 @@ def hand_over(
             item.save(root)
             chunk = item.left[0]
         try:
-            item = ledger.hand_over_one(item, chunk, root, write, sbatch.submit, note)
+            item = settling.hand_over_one(item, chunk, root, write, sbatch.submit, note)
         except sbatch.TooLarge:
             largest = (
                 limits(Site(), root, max_age_s=0).max_array_size - 1
@@ -114,7 +114,7 @@ def hand_over(
                 fits,
                 "SLURM takes no more jobs now" if isinstance(error, Full) else "SLURM takes no more jobs of yours now",
             )
-            item = ledger.settle(ledger.read(item.place(root) / RECORD), root, scheduler.find)
+            item = settling.settle(ledger.read(item.place(root) / RECORD), root, scheduler.find)
         else:
             free, refused = free and free - fits, refused and refused - fits
     return item, why if item.left else ""

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from nuq.errors import MessageError, NonFiniteError, RankLost
-from nuq.exchange.collectives.messages import Collective, ExchangeStats, Vectors, WorkerPlacement
+from nuq.exchange.collectives.collective import Collective, ExchangeStats, Vectors, WorkerPlacement
 from nuq.exchange.payload import RemoteNonFinite, Segment
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key

@@ -8,7 +8,7 @@ With M_i the matrix that worker i owes (gradient plus residual) and Q the same o
     out = P Q^T = P P^T (mean of M_i);   residual_i = M_i - out;   Q is where the next step begins
 
 Both means are exact ones of short vectors, all matrices' factors one after another, by a collective of
-``nuq.exchange.collectives.messages``: gather, or two stages, with which one rank sends about 2 (M - 1) / M times the
+``nuq.exchange.collectives``: gather, or two stages, with which one rank sends about 2 (M - 1) / M times the
 factors' bytes, however many workers there are.  As decoding and adding go in worker order, both give the same bits, on
 all ranks and in the simulation.  What travels whole rides along in the first round.
 
@@ -31,16 +31,9 @@ from nuq.compressors.feedback import ErrorFeedback, Owed
 from nuq.compressors.full_precision import FullPrecision
 from nuq.compressors.powersgd import PowerSGD
 from nuq.errors import NonFiniteError
-from nuq.exchange.collectives.messages import (
-    PROBE,
-    Collective,
-    ExchangeStats,
-    Gather,
-    TwoStage,
-    Vectors,
-    WorkerPlacement,
-    of_worker,
-)
+from nuq.exchange.collectives.collective import PROBE, Collective, ExchangeStats, Vectors, WorkerPlacement, of_worker
+from nuq.exchange.collectives.gather import Gather
+from nuq.exchange.collectives.two_stage import TwoStage
 from nuq.exchange.payload import PayloadCodec, RemoteNonFinite, Segment, check_mean, num_coordinates
 from nuq.exchange.transport import Transport
 from nuq.kernels.low_rank import left_product, num_rows, orthonormal, outer_product, right_product, start, started_again

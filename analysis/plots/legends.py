@@ -1,0 +1,72 @@
+"""Legends below a figure."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from matplotlib import rcParams
+from matplotlib.artist import Artist
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.lines import Line2D
+from matplotlib.textpath import TextPath
+
+
+def legend_rows(figure: Figure, width: float) -> int:
+    """How many rows a legend of all panels takes in ``width`` inches."""
+    handles = _legend_handles(figure)
+    return -(-len(handles) // _legend_columns(list(handles), width - 0.1)) if handles else 0
+
+
+def legend_below(figure: Figure, width: float) -> None:
+    """One legend for all panels, outside of them, in as many columns as fit."""
+    handles = _legend_handles(figure)
+    if not handles:
+        return
+    columns = _legend_columns(list(handles), width - 0.1)
+    rows = -(-len(handles) // columns)
+    figure.set_figheight(figure.get_figheight() + 0.16 * rows)
+    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=columns, borderaxespad=0.2)
+
+
+def _legend_handles(figure: Figure) -> dict[str, Artist]:
+    """One handle for each label of the panels, one for the drops of the learning rate, and a word on intervals that are
+    not there.
+    """
+    handles: dict[str, Artist] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    gids = {line.get_gid() for axes in figure.axes for line in axes.lines}
+    for gid, label, style in (("drop", "rate drop", DROP), ("drops", "rate drop of a curve", _STROKE)):
+        if gid in gids:
+            handles[label] = Line2D(
+                [], [], color="#777777", **{name: value for name, value in style.items() if name != "color"}
+            )
+    if "no bands" in gids:
+        handles[NO_BANDS] = Line2D([], [], linestyle="none")
+    return handles
+
+
+def _legend_columns(labels: list[str], width: float) -> int:
+    """The largest number of columns that fits into ``width`` inches, as even as that many rows allow."""
+    size = rcParams["legend.fontsize"]
+    key = size * (rcParams["legend.handlelength"] + rcParams["legend.handletextpad"] + rcParams["legend.columnspacing"])
+    widths = [(key + _text_width(label, size)) / 72 for label in labels]
+    for columns in range(len(labels), 1, -1):
+        rows = -(-len(labels) // columns)
+        if sum(max(widths[begin : begin + rows]) for begin in range(0, len(widths), rows)) <= width:
+            return -(-len(labels) // rows)
+    return 1
+
+
+@functools.lru_cache(4096)  # the same labels stand under every figure
+def _text_width(text: str, size: float) -> float:
+    """In points."""
+    return TextPath((0, 0), text, prop=FontProperties(family=rcParams["font.family"], size=size)).get_extents().width
+
+
+DROP: dict[str, Any] = {"color": "#777777", "linewidth": 0.7, "linestyle": (0, (4, 2.5))}
+_STROKE: dict[str, Any] = {"linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 1.1}
+NO_BANDS = "intervals of a quarter of the axis or more are not shown"

@@ -1,0 +1,98 @@
+"""SLURM's commands: called with a limit on their time, their tables read line by line."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
+
+from grid.engine.slurm.elements import compact
+from grid.engine.slurm.scheduler_cache import Unreachable
+
+
+def _rows(text: str, count: int) -> Iterator[tuple[str, list[str]]]:
+    """(name, the ``count`` fields after it) of every line.
+
+    Unreachable where one cannot be read: then absence would mean nothing.
+    """
+    for line in text.splitlines():
+        if not line.strip() or line.startswith("CLUSTER:"):
+            continue
+        name, *fields = line.split("|", count)
+        if len(fields) != count:
+            raise Unreachable(
+                f"this line of the scheduler's answer has {len(fields) + 1} fields where {count + 1} were asked for: "
+                f"{line[:80]!r}"
+            )
+        yield name, fields
+
+
+def _time(text: str) -> float | None:
+    """Seconds since 1970, also of a SLURM that ignores SLURM_TIME_FORMAT; None for N/A, Unknown, None."""
+    try:
+        return float(text) if text.isdecimal() else datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _whole(text: str | None, default: int) -> int:
+    """The number that the text begins with: ``300 sec``."""
+    found = re.match(r"\d+", text or "")
+    return int(found[0]) if found else default
+
+
+def _day(since: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(max(0.0, since - MARGIN_S)))
+
+
+def _environment() -> dict[str, str]:
+    """Plain texts, times as seconds, ranges whole, and none of the filters that a user's shell may set for the
+    commands.
+    """
+    own = {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("SQUEUE_", "SACCT_", "SCANCEL_"))}
+    return {**kept, **own}
+
+
+def _call(command: Sequence[str]) -> str:
+    """Standard output.  Unreachable with the first line of complaint; the command's whole answer or none."""
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=_environment(),
+            timeout=TIMEOUT_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except FileNotFoundError:
+        raise Unreachable(f"there is no {command[0]} on {socket.gethostname()}") from None
+    except subprocess.TimeoutExpired:
+        raise Unreachable(f"{command[0]} gave no answer within {TIMEOUT_S:.0f} s") from None
+    except OSError as error:
+        raise Unreachable(f"{command[0]} cannot be started: {error.strerror or error}") from None
+    if done.returncode != 0:
+        raise Unreachable(_complaint(done.stderr) or f"{command[0]} ended with code {done.returncode}")
+    return done.stdout
+
+
+def _complaint(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""
+
+
+def _parts(elements: Collection[str]) -> Iterator[list[str]]:
+    words = compact(elements)
+    for start in range(0, len(words), MANY):
+        yield words[start : start + MANY]
+
+
+TIMEOUT_S = 20.0
+MANY = 500  # words in one command line
+MARGIN_S = 86400.0  # accounting is asked from a day before the first submission: clocks, time zones

@@ -1,0 +1,36 @@
+"""Where the jobs of a submission write what they print."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from grid.engine.states.ledger import Chunk, Submission
+
+
+def log_of(submissions: Sequence[Submission], run: str, root: Path) -> Path | None:
+    """The log of the job that was last to run this run; None where it was never handed over."""
+    return logs_of(submissions, {run}, root).get(run)
+
+
+def logs_of(submissions: Sequence[Submission], wanted: Collection[str], root: Path) -> dict[str, Path]:
+    """Run folder -> the log of the job that was last to run it; those that were never handed over have none."""
+    latest: dict[str, tuple[float, Path]] = {}
+    for item in submissions:
+        for chunk in item.chunks:
+            for index, runs in chunk.indexed() if chunk.is_settled else ():
+                for run in runs:
+                    if run in wanted and (run not in latest or latest[run][0] <= chunk.at):
+                        latest[run] = chunk.at, log_path(item, chunk, index, root)
+    return {run: path for run, (_, path) in latest.items()}
+
+
+def without_log(submissions: Sequence[Submission], wanted: Collection[str], root: Path) -> list[str]:
+    """Those of these runs whose last job left no log: SLURM opens it as the job begins."""
+    return [run for run, path in logs_of(submissions, wanted, root).items() if not path.exists()] if wanted else []
+
+
+def log_path(item: Submission, chunk: Chunk, index: int, root: Path) -> Path:
+    """The log of the job of an element."""
+    base = item.base(root, chunk)
+    return base.parent / "logs" / f"{base.name}_{chunk.job_id}_{index}.log"

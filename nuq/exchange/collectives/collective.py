@@ -1,0 +1,110 @@
+"""What a collective is: the workers that a process hosts, what an exchange costs, and bytes to everyone."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from torch import Tensor
+
+from nuq.exchange.payload import (
+    Segment,
+    joined,
+)
+from nuq.exchange.transport import Transport
+from nuq.kernels.spec import Key
+
+PROBE = "gate"  # keys what only measures time: levels are fitted in the first steps alone
+Vectors = Mapping[int, Tensor]  # of every worker that this process hosts: float[n]
+
+
+@dataclass(frozen=True)
+class WorkerPlacement:
+    """Which workers every rank hosts, in contiguous blocks."""
+
+    shares: tuple[range, ...]
+
+    @classmethod
+    def of(cls, num_workers: int, world: int) -> WorkerPlacement:
+        """Workers dealt to ranks; a single worker lives on rank 0."""
+        bounds = [num_workers * rank // world for rank in range(world + 1)]
+        if bounds[1] == 0:
+            bounds = [0] + [num_workers] * world
+        return cls(tuple(range(bounds[rank], bounds[rank + 1]) for rank in range(world)))
+
+    @property
+    def num_workers(self) -> int:
+        return self.shares[-1].stop
+
+    @property
+    def most(self) -> int:
+        """Workers of the rank that hosts most."""
+        return max(len(share) for share in self.shares)
+
+
+@dataclass
+class ExchangeStats:
+    """What exchanges took.  seconds: by encode, wire, decode, local, levels.  encoded: bytes of the first worker's
+    messages, and means.
+    """
+
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    encoded: Counter[str] = field(default_factory=Counter)
+
+    @contextmanager
+    def time(self, what: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[what] += time.perf_counter() - started
+
+    def count(self, what: str, payloads: Sequence[Tensor]) -> None:
+        self.encoded[what] += sum(payload.numel() for payload in payloads)
+
+
+class Collective(Protocol):
+    """mean(vectors, parts, key, out): the workers' mean into ``out``, float32[n], which may be the memory of a vector.
+
+    key: seed and step; the worker is filled in.  The errors of decoding (MessageError, RemoteNonFinite), of
+    ``Transport`` (RankLost), and NonFiniteError where the mean overflows.
+    """
+
+    def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None: ...
+
+
+def of_worker(key: Key, worker: int) -> Key:
+    """The same step's key of a worker."""
+    return replace(key, worker=worker)
+
+
+def padded(numbers: list[int], length: int) -> list[int]:
+    """Zeros behind, so that every rank tells as many."""
+    return numbers + [0] * (length - len(numbers))
+
+
+def to_everyone(
+    transport: Transport, placement: WorkerPlacement, mine: Sequence[Tensor], sizes: Sequence[int | None], purpose: str
+) -> list[Tensor]:
+    """Every worker's payload, in worker order.  sizes: of every worker's; told first where one is not known (None)."""
+    if transport.world == 1:
+        return list(mine)
+    per_rank = sizes_by_rank(transport, placement, mine, sizes)
+    rows = transport.to_all(joined(mine, transport.device), [sum(row) for row in per_rank.values()], purpose)
+    return [payload for row, data in zip(per_rank.values(), rows, strict=True) for payload in data.split(row)]
+
+
+def sizes_by_rank(
+    transport: Transport, placement: WorkerPlacement, mine: Sequence[Tensor], sizes: Sequence[int | None]
+) -> dict[int, list[int]]:
+    """The bytes of every worker's payload, by rank."""
+    if None in sizes:
+        told = transport.numbers(padded([payload.numel() for payload in mine], placement.most), "control")
+        return {rank: told[rank][: len(share)] for rank, share in enumerate(placement.shares)}
+    return {
+        rank: [size or 0 for size in sizes[share.start : share.stop]] for rank, share in enumerate(placement.shares)
+    }

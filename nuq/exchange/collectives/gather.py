@@ -1,0 +1,51 @@
+"""Gather: every worker's message to every rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from nuq.exchange.collectives.collective import (
+    ExchangeStats,
+    Vectors,
+    WorkerPlacement,
+    of_worker,
+    to_everyone,
+)
+from nuq.exchange.collectives.means import scale
+from nuq.exchange.payload import (
+    PayloadCodec,
+    Segment,
+    check_mean,
+)
+from nuq.exchange.transport import Transport
+from nuq.kernels.spec import Key
+
+
+@dataclass
+class Gather:
+    """Every message to everyone."""
+
+    transport: Transport
+    placement: WorkerPlacement
+    codec: PayloadCodec
+    account: ExchangeStats = field(default_factory=ExchangeStats)
+
+    def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
+        with self.account.time("encode"):
+            payloads = [
+                self.codec.encode_or_mark(vectors[w], parts, of_worker(key, w))
+                for w in self.placement.shares[self.transport.rank]
+            ]
+        self.account.count("messages", payloads[:1])
+        with self.account.time("wire"):
+            sizes = [self.codec.size(parts)] * self.placement.num_workers
+            received = to_everyone(self.transport, self.placement, payloads, sizes, "messages")
+        with self.account.time("decode"):
+            out.zero_()
+            for payload in received:
+                self.codec.add(payload, parts, out)
+            scale(out, self.placement.num_workers)
+            check_mean(out, parts)

@@ -1,0 +1,71 @@
+"""A mean, encoded again for everyone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from copy import copy
+
+import torch
+from torch import Tensor
+
+from nuq.compressors import Compressor
+from nuq.compressors.feedback import ErrorFeedback
+from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.errors import NonFiniteError
+from nuq.exchange.collectives.collective import (
+    PROBE,
+)
+from nuq.exchange.payload import (
+    PayloadCodec,
+    Segment,
+    within,
+)
+from nuq.kernels.spec import Key
+from nuq.kernels.statistics import Statistics
+
+
+def encoded_mean(mean_compressor: PayloadCodec, mean: Tensor, parts: Sequence[Segment], key: Key) -> Tensor:
+    """A mean as the payload that goes to everyone.
+
+    Until their first update the levels of an adaptive encoder are those of a normal law.  Single gradients bear that,
+    since their errors average out; a mean's does not, and trainings diverged: so until then they are fitted to each
+    mean (they travel with it).
+    """
+    if key.parameter != PROBE and any(_unfitted(codec) for codec in mean_compressor.every):
+        every = [
+            PayloadCodec(_fitted(codec, mean, [part for part in parts if part.encoder == number], key), codec.settings)
+            for number, codec in enumerate(mean_compressor.every)
+        ]
+        mean_compressor = PayloadCodec(every[0].compressor, every[0].settings, every[1:])
+    return mean_compressor.encode_or_mark(mean, parts, key.of("mean"))
+
+
+def _unfitted(codec: PayloadCodec) -> bool:
+    compressor = within(codec.compressor)
+    return isinstance(compressor, AdaptiveQuantizer) and not compressor.fitted
+
+
+def _fitted(codec: PayloadCodec, mean: Tensor, parts: Sequence[Segment], key: Key) -> Compressor:
+    """The encoder, or a copy of it with levels for this mean."""
+    around = codec.compressor
+    if not _unfitted(codec):
+        return around
+    compressor = copy(within(around))
+    statistics = Statistics.empty(compressor.settings.num_components)
+    with suppress(NonFiniteError):  # encoding it says so, to all ranks
+        for part in parts:
+            if not part.exact:
+                piece = mean[part.start : part.start + part.size]
+                compressor.observe(piece, key.of("mean/statistics").of(part.key_name), statistics)
+        compressor.update(statistics)
+    if not isinstance(around, ErrorFeedback):
+        return compressor
+    around = copy(around)  # of the same memory
+    around.inner = compressor
+    return around
+
+
+def scale(total: Tensor, num_workers: int) -> None:
+    """total *= float32(1/M), the one rounding that all splits share."""
+    total *= torch.tensor(1.0 / num_workers, dtype=torch.float32)

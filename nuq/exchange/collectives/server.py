@@ -1,0 +1,90 @@
+"""A server: every message to rank 0, who averages the first to arrive and answers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from torch import Tensor
+
+from nuq.exchange.collectives.collective import (
+    ExchangeStats,
+    Vectors,
+    WorkerPlacement,
+    of_worker,
+)
+from nuq.exchange.collectives.means import encoded_mean, scale
+from nuq.exchange.collectives.parameter_server import MOST_BEHIND, Arrivals
+from nuq.exchange.payload import (
+    PayloadCodec,
+    RemoteNonFinite,
+    Segment,
+)
+from nuq.exchange.transport import Transport
+from nuq.kernels.spec import Key
+
+
+@dataclass
+class Server:
+    """Every message to rank 0, who averages the first ``num_aggregate`` to arrive and answers all (ATOMO's parameter
+    server).
+
+    Late messages are thrown away, as are their gradients.  In a simulation the order of arrival is drawn, from seed and
+    step.  With num_aggregate = M everything is waited for and added in worker order.
+    """
+
+    transport: Transport
+    placement: WorkerPlacement
+    codec: PayloadCodec
+    mean_compressor: PayloadCodec
+    num_aggregate: int
+    account: ExchangeStats = field(default_factory=ExchangeStats)
+
+    def __post_init__(self) -> None:
+        behind = (
+            MOST_BEHIND if self.num_aggregate < self.placement.num_workers else 0
+        )  # where all are waited for, all are there to read
+        self._arrivals = Arrivals(self.transport, most_behind=behind) if self.transport.world > 1 else None
+
+    def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
+        with self.account.time("encode"):
+            mine = self.placement.shares[self.transport.rank]
+            payloads = {w: self.codec.encode_or_mark(vectors[w], parts, of_worker(key, w)) for w in mine}
+        self.account.count("messages", list(payloads.values())[:1])
+        if self.transport.rank == 0:
+            reply = self._serve(payloads, parts, key, out)
+        else:
+            assert self._arrivals is not None
+            with self.account.time("wire"):
+                reply = self._arrivals.ask(payloads)
+        self.account.count("means", [reply])
+        with self.account.time("decode"):
+            out.zero_()
+            self.mean_compressor.add(reply, parts, out)
+
+    def settle(self) -> None:
+        """Read what came late: before the ranks part."""
+        if self._arrivals is not None:
+            self._arrivals.settle()
+
+    def _serve(self, payloads: dict[int, Tensor], parts: Sequence[Segment], key: Key, out: Tensor) -> Tensor:
+        with self.account.time("wire"):
+            if self._arrivals is not None:
+                ranks = {worker: rank for rank, share in enumerate(self.placement.shares) if rank for worker in share}
+                payloads |= self._arrivals.first(self.num_aggregate - len(payloads), ranks)
+            taken = sorted(payloads)
+            if len(taken) > self.num_aggregate:  # more are hosted here than are wanted
+                taken = sorted(random.Random(key.words()[0]).sample(taken, self.num_aggregate))
+        with self.account.time("decode"):
+            out.zero_()
+            try:
+                for worker in taken:
+                    self.codec.add(payloads[worker], parts, out)
+                scale(out, len(taken))
+                reply = encoded_mean(self.mean_compressor, out, parts, replace(key, worker=0))
+            except RemoteNonFinite as marked:
+                reply = self.mean_compressor.marker(marked.worker, marked.number, parts, out.device)
+        if self._arrivals is not None:
+            self._arrivals.answer(reply)
+        return reply

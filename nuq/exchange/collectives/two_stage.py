@@ -1,0 +1,171 @@
+"""Two stages: shards of the messages to their owners, and the owners' means, encoded again, to everyone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from nuq.exchange.collectives.collective import (
+    ExchangeStats,
+    Vectors,
+    WorkerPlacement,
+    of_worker,
+    padded,
+    sizes_by_rank,
+)
+from nuq.exchange.collectives.means import encoded_mean, scale
+from nuq.exchange.payload import (
+    PayloadCodec,
+    RemoteNonFinite,
+    Segment,
+    cut,
+    joined,
+    num_coordinates,
+)
+from nuq.exchange.transport import Swap, Transport
+from nuq.kernels.spec import Key
+
+SHARD = 1 << 19  # coordinates of a shard, at least, where a vector is long enough for several rounds of two stages
+
+
+@dataclass
+class TwoStage:
+    """Shard by shard to the shard's owner, and the owner's mean, encoded again, to everyone.
+
+    Long vectors go in several rounds: while one is on the wire, the one before is decoded, averaged and encoded.
+    """
+
+    transport: Transport
+    placement: WorkerPlacement
+    codec: PayloadCodec
+    mean_compressor: PayloadCodec
+    account: ExchangeStats = field(default_factory=ExchangeStats)
+
+    def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
+        workers = self.placement.num_workers
+        num_rounds = max(num_coordinates(parts) // (workers * SHARD), 1)
+        shards = cut(parts, num_rounds * workers)
+        rounds = [_Round(self, shards[start : start + workers], key) for start in range(0, len(shards), workers)]
+        try:
+            for number in range(num_rounds + 2):
+                if number < num_rounds:
+                    rounds[number].send(vectors)
+                if 1 <= number <= num_rounds:
+                    rounds[number - 1].average(out.device)
+                if number >= 2:
+                    rounds[number - 2].receive(out)
+        except RemoteNonFinite:  # alike on all ranks: what they have begun they bring to its end
+            for begun in rounds:
+                begun.drain()
+            raise
+
+
+class _Round:
+    """One shard of every worker, through both stages."""
+
+    def __init__(self, how: TwoStage, shards: list[list[Segment]], key: Key) -> None:
+        self.how, self.shards, self.key = how, shards, key
+        self.mine = how.placement.shares[how.transport.rank]
+        self.others = [rank for rank in range(how.transport.world) if rank != how.transport.rank]
+        self.payloads: dict[tuple[int, int], Tensor] = {}  # by worker and owner
+        self.means: list[Tensor] = []
+        self.swap: Swap | None = None
+
+    def send(self, vectors: Vectors) -> None:
+        """Encode, and start sending to the owners."""
+        how, shares = self.how, self.how.placement.shares
+        with how.account.time("encode"):
+            for worker in self.mine:
+                for owner, shard in enumerate(self.shards):
+                    self.payloads[worker, owner] = how.codec.encode_or_mark(
+                        vectors[worker], shard, of_worker(self.key, worker)
+                    )
+        how.account.count("messages", [self.payloads[self.mine[0], owner] for owner in range(len(self.shards))])
+        if not self.others:
+            return
+        with how.account.time("wire"):
+            self.wanted = {
+                rank: [(worker, owner) for worker in shares[rank] for owner in self.mine] for rank in self.others
+            }
+            self.sizes = {rank: self._sizes(rank) for rank in self.others} if how.codec.fixed else self._told_sizes()
+            outgoing = {
+                rank: joined([self.payloads[w, o] for w in self.mine for o in shares[rank]], how.transport.device)
+                for rank in self.others
+            }
+            self.swap = how.transport.post(
+                outgoing, {rank: sum(sizes) for rank, sizes in self.sizes.items()}, "messages"
+            )
+
+    def _sizes(self, rank: int) -> list[int]:
+        return [self.how.codec.size(self.shards[owner]) or 0 for _, owner in self.wanted[rank]]
+
+    def _told_sizes(self) -> dict[int, list[int]]:
+        how, count = self.how, len(self.shards)
+        lengths = [payload.numel() for payload in self.payloads.values()]  # by worker, then by owner
+        told = how.transport.numbers(padded(lengths, how.placement.most * count), "control")
+        first = {rank: how.placement.shares[rank].start for rank in self.others}
+        return {
+            rank: [told[rank][(w - first[rank]) * count + owner] for w, owner in self.wanted[rank]]
+            for rank in self.others
+        }
+
+    def average(self, device: torch.device) -> None:
+        """The means of the shards that are owned here, and start sending them to everyone."""
+        how = self.how
+        if self.swap is not None:
+            with how.account.time("wire"):
+                received, self.swap = self.swap.wait(), None
+            for rank, pairs in self.wanted.items():
+                self.payloads |= dict(zip(pairs, received[rank].split(self.sizes[rank]), strict=True))
+        self.means = [self._mean(owner, self.shards[owner], device) for owner in self.mine]
+        how.account.count("means", self.means[:1])
+        if self.others:
+            with how.account.time("wire"):
+                self.sizes = sizes_by_rank(
+                    how.transport, how.placement, self.means, [how.mean_compressor.size(shard) for shard in self.shards]
+                )
+                data = joined(self.means, how.transport.device)
+                self.swap = how.transport.post(
+                    dict.fromkeys(self.others, data), {r: sum(self.sizes[r]) for r in self.others}, "means"
+                )
+
+    def _mean(self, owner: int, shard: list[Segment], device: torch.device) -> Tensor:
+        """The mean of one shard, encoded.
+
+        The marker where a worker sent one: the other ranks have yet to hear of it.
+        """
+        if not shard:
+            return joined([], device)
+        how, base = self.how, shard[0].start
+        with how.account.time("decode"):
+            mean = torch.zeros(num_coordinates(shard), dtype=torch.float32, device=device)
+            try:
+                for worker in range(how.placement.num_workers):
+                    how.codec.add(self.payloads.pop((worker, owner)), shard, mean, base=base)
+            except RemoteNonFinite as marked:
+                return how.mean_compressor.marker(marked.worker, marked.number, shard, device)
+            scale(mean, how.placement.num_workers)
+        with how.account.time("encode"):
+            at_zero = [replace(part, start=part.start - base) for part in shard]
+            return encoded_mean(how.mean_compressor, mean, at_zero, replace(self.key, worker=owner))
+
+    def receive(self, out: Tensor) -> None:
+        """Everyone's means into their indices."""
+        how, payloads = self.how, self.means
+        if self.swap is not None:
+            with how.account.time("wire"):
+                received, self.swap = self.swap.wait(), None
+                received[how.transport.rank] = joined(self.means, out.device)
+            payloads = [payload for rank, sizes in self.sizes.items() for payload in received[rank].split(sizes)]
+        with how.account.time("decode"):
+            for shard, payload in zip(self.shards, payloads, strict=True):
+                if shard:
+                    out[shard[0].start : shard[0].start + num_coordinates(shard)].zero_()
+                how.mean_compressor.add(payload, shard, out)
+
+    def drain(self) -> None:
+        if self.swap is not None:
+            self.swap.wait()
