@@ -107,6 +107,9 @@ def doubts(view: View) -> Iterator[str]:
             f"the queue could not be looked at ({view.answer.error}): what may be in it is left alone; status --now "
             f"asks again"
         )
+    if alive := [run for run, state in view.states.items() if state.lives_on]:
+        some = _some([Path(run).name for run in alive])
+        yield f"left alone: {count(len(alive), 'run')} still beating after the end of the script or job: {some}"
     yield from unsettled(view)
 
 

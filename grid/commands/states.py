@@ -146,7 +146,8 @@ def _one_by_one(runs: Sequence[Run], view: View) -> None:
     rows = []
     for run in runs:
         state = view.states[run.run_dir]
-        progress = f"{state.step}/{state.steps}" if state.steps else ""
+        before = "was " if state.word == "pending" else ""  # of an earlier life or submission
+        progress = f"{before}{state.step}/{state.steps}" if state.steps else ""
         element = state.element if state.word in ("pending", "running") else ""
         item = run.experiment
         rows.append(

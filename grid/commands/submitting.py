@@ -355,6 +355,9 @@ def retry(argv: Sequence[str], root: Path) -> int:
             return 0
         if not parsed.here:
             made = planning.make(dataclasses.replace(options, retry=chosen), root)
+            if not made.plan.submit:
+                print("nothing to retry: they came to life meanwhile")
+                return 0
             if found := _checked(made, root):
                 raise ValueError("nothing was submitted: " + "; ".join(found))
             return _report(*planning.apply(made, root, _note), made.options)

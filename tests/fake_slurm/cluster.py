@@ -54,7 +54,7 @@ class Slurm:
         environ = {**self.environ, **variables}
         return subprocess.run(
             [str(self.folder / "bin" / words[0]), *words[1:]],
-            cwd=cwd,
+            cwd=cwd or self.folder,  # where the logs of what is submitted are left
             input=stdin,
             env=environ,
             capture_output=True,

@@ -297,7 +297,8 @@ class Controller:
     def _wait_again(self, job: Job, *, hold: bool) -> None:
         job.state, job.restarts, job.held = "PENDING", job.restarts + 1, hold
         job.reason = "BeginTime" if self.config.requeue_delay_s else "None"
-        job.eligible = time.time() + self.config.requeue_delay_s
+        job.submit = time.time()
+        job.eligible = job.submit + self.config.requeue_delay_s
         job.start = job.end = job.deadline = None
         job.nodes, job.exit_code = (), "0:0"
 

@@ -101,7 +101,10 @@ class World:
         element.may_run.put(now, True)
         for element.life in range(4):
             life = element.life
-            self._queued(element, now, Job("PENDING", random.choice(["Priority", "Resources", "BeginTime"])))
+            queued = now + self.controller_s
+            self._queued(
+                element, now, Job("PENDING", random.choice(["Priority", "Resources", "BeginTime"]), queued=queued)
+            )
             now += random.uniform(0, 400) if life == 0 else random.uniform(5, 200)
             if random.random() < 0.05:
                 self._recall(element, now)
@@ -118,7 +121,11 @@ class World:
     def _life(self, element: Element, start: float, cut: str | None) -> tuple[float, bool]:
         """One start of the job, until its end; whether it is queued again."""
         random = self.random
-        self._queued(element, start, Job("RUNNING", node="n1", start=start + self.controller_s))
+        self._queued(
+            element,
+            start,
+            replace(element.queue.values[-1], word="RUNNING", reason="", node="n1", start=start + self.controller_s),
+        )
         cut_at = start + random.choice([random.uniform(0, 30), random.uniform(0, 3000)]) if cut else float("inf")
         now = start + (random.uniform(0, 5) if element.first else random.uniform(0, 1500))  # the runs before it
         code = self._noted(element, now)
@@ -155,6 +162,14 @@ class World:
         )
         orphan_s = random.uniform(0, 2000) if is_cut_off else 0.0  # it lives on, out of the controller's reach
         stop = min(natural, cut_at + orphan_s)
+        dies_at = None  # the shell of run.sh, and main.py does not
+        if not self.by_hand and not is_cut_off and begun < stop and random.random() < 0.2:
+            dies_at = random.uniform(begun, stop)
+            stop = min(
+                natural, dies_at + random.uniform(0, 2000)
+            )  # SLURM may have lost sight of it: its job's end is not its own
+            self._note(element, dies_at, 137)
+            self.failed.append(dies_at)
         now = begun
         ids = dict(zip(("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"), element.name.split("_"), strict=True))
         ids |= {"SLURM_RESTART_COUNT": str(element.life)} if element.life else {}
@@ -169,6 +184,11 @@ class World:
             self._write(now, {**record, "heartbeat": now + self.node_s})
             now += random.choice([2.0, 30.0, random.uniform(2, 400)])
         self.alive.append((start, stop))
+        if dies_at is not None:
+            if stop == natural:
+                self._ends(stop, record, random.choice([0, 1, 3]))
+            element.may_run.put(stop, False)
+            return dies_at + 0.01, 137
         if natural >= cut_at + orphan_s:
             if cut in ("term", "cancel_term") and begun < cut_at:
                 self._write(stop, {**record, "heartbeat": stop + self.node_s, "state": "preempted", "exit_code": 75})
@@ -177,27 +197,28 @@ class World:
                 self.failed.append(cut_at)
             return cut_at, None
         code = random.choice([0, 0, 0, 1, 3, 137])
-        if code != 137:
-            word = {0: "done", 1: "failed", 3: "diverged"}[code]
-            self._write(
-                stop,
-                {
-                    **record,
-                    "heartbeat": stop + self.node_s,
-                    "state": word,
-                    "exit_code": code,
-                    "failure": {"message": "why"},
-                },
-            )
-        if code == 0:
-            self.finished.append(stop)
-        else:
-            self.failed.append(stop)
+        self._ends(stop, record, code)
         if not self.by_hand:
             self._note(element, stop + 0.01, code)
         if not self.by_hand or code == 0:
             element.may_run.put(stop + 0.01, False)
         return min(stop + 0.01, cut_at), code
+
+    def _ends(self, at: float, record: dict[str, Any], code: int) -> None:
+        """The run ends by itself, or is killed."""
+        if code != 137:
+            word = {0: "done", 1: "failed", 3: "diverged"}[code]
+            self._write(
+                at,
+                {
+                    **record,
+                    "heartbeat": at + self.node_s,
+                    "state": word,
+                    "exit_code": code,
+                    "failure": {"message": "why"},
+                },
+            )
+        (self.failed if code else self.finished).append(at)
 
     def _note(self, element: Element, at: float, code: int) -> None:
         """A line of the ledger.  Its file may be written again soon after, for the next run of the script."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -188,9 +189,11 @@ def _controller_down(here: Bench) -> None:
     here.behave({1: "wait"})
     here.good("plan")
     here.slurm.controller_down()
-    here.refused("submit", "nothing was submitted", "Unable to contact slurm controller")
+    words = here.refused("submit", "nothing was submitted", "a script of s0c0: ", "Unable to contact slurm controller")
+    assert tempfile.gettempdir() not in words and ".sbatch" not in words, "nobody can look at that file"
     said = here("plan")
     assert (said.code, said.err) == (1, ""), said
+    assert ".sbatch" not in said.out
     assert "problem: " in said.out
     assert "Unable to contact slurm controller" in said.out
     assert here.records() == []

@@ -14,14 +14,14 @@ from grid.engine.slurm import scheduler, scheduler_cache
 from grid.engine.slurm.scheduler import Unreachable, ask, expand, facts, find, history
 from grid.engine.slurm.scheduler_cache import Answer, Facts, Job, Known
 
-# Printed by squeue -h -a -t all -o '%i|%T|%S|%e|%N|%r' (and name and script after \x1f) with times as seconds.
+# Printed by squeue -h -a -t all -o '%i|%T|%V|%S|%e|%N|%r' (and name and script after \x1f) with times as seconds.
 QUEUE = """\
-47_[6,9%2]|PENDING|N/A|N/A||JobArrayTaskLimit
-47_0|RUNNING|1795278269|1826814269|n1|None
-47_3|COMPLETING|1795278269|1795278271|n1|None
-22_0|FAILED|1795278191|1795278191|n1|NonZeroExitCode
-79|PENDING|1826814269|N/A||Nodes required for job are DOWN, DRAINED or reserved | see admin
-55|CANCELLED|1795278320|1795278320||JobHeldUser
+47_[6,9%2]|PENDING|1795278260|N/A|N/A||JobArrayTaskLimit
+47_0|RUNNING|1795278260|1795278269|1826814269|n1|None
+47_3|COMPLETING|1795278260|1795278269|1795278271|n1|None
+22_0|FAILED|1795278190|1795278191|1795278191|n1|NonZeroExitCode
+79|PENDING|N/A|1826814269|N/A||Nodes required for job are DOWN, DRAINED or reserved | see admin
+55|CANCELLED|1795278190|1795278320|1795278320||JobHeldUser
 """
 # Printed by sacct -X -P -n -o JobID,State,ExitCode,Start,End,NodeList,JobName.
 ACCOUNTS = """\
@@ -93,7 +93,7 @@ def test_one_squeue_tells_everything(slurm: Commands, monkeypatch: pytest.Monkey
     for name in ("SQUEUE_USERS", "SACCT_FORMAT", "SCANCEL_INTERACTIVE"):
         monkeypatch.setenv(name, "somebody")
     found = ask(["47", "22", "79", "55", "47"])
-    assert slurm.calls == ["squeue -h -a -r -t all -j 22,47,55,79 -o %i|%T|%S|%e|%N|%r\x1f%j\x1f%o"]
+    assert slurm.calls == ["squeue -h -a -r -t all -j 22,47,55,79 -o %i|%T|%V|%S|%e|%N|%r\x1f%j\x1f%o"]
     environment = (slurm.folder / "env").read_text().splitlines()
     assert {"LC_ALL=C", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0"} <= set(environment)
     assert not [line for line in environment if line.endswith("=somebody")], (
@@ -101,10 +101,10 @@ def test_one_squeue_tells_everything(slurm: Commands, monkeypatch: pytest.Monkey
     )
     assert found.reachable and found.cluster == "here" and found.ids == {"22", "47", "55", "79"}
     assert found.jobs == {
-        "47_6": Job("PENDING", "JobArrayTaskLimit"),
-        "47_9": Job("PENDING", "JobArrayTaskLimit"),
-        "47_0": Job("RUNNING", node="n1", start=1795278269.0),
-        "47_3": Job("COMPLETING", node="n1", start=1795278269.0),
+        "47_6": Job("PENDING", "JobArrayTaskLimit", queued=1795278260.0),
+        "47_9": Job("PENDING", "JobArrayTaskLimit", queued=1795278260.0),
+        "47_0": Job("RUNNING", node="n1", start=1795278269.0, queued=1795278260.0),
+        "47_3": Job("COMPLETING", node="n1", start=1795278269.0, queued=1795278260.0),
         "22_0": Job("FAILED", "NonZeroExitCode", "n1", start=1795278191.0, end=1795278191.0),
         "79": Job("PENDING", "Nodes required for job are DOWN, DRAINED or reserved | see admin"),
         "55": Job("CANCELLED", "JobHeldUser", start=1795278320.0, end=1795278320.0),
@@ -129,9 +129,9 @@ def test_an_id_that_squeue_has_forgotten_is_an_answer(slurm: Commands) -> None:
     [
         ("", 1, "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n", "Unable to contact"),
         ("", 1, "", "ended with code 1"),
-        ("47_[1,3,5,...]|PENDING|N/A|N/A||None\n", 0, "", "names a job"),
+        ("47_[1,3,5,...]|PENDING|N/A|N/A|N/A||None\n", 0, "", "names a job"),
         ("47_1|PENDING|N/A|N/A\n", 0, "", "4 fields"),
-        ("47_1|PENDING|N/A|N/A||None\nslurm_load_jobs: warning\n", 0, "", "1 fields"),
+        ("47_1|PENDING|N/A|N/A|N/A||None\nslurm_load_jobs: warning\n", 0, "", "1 fields"),
     ],
 )
 def test_an_answer_that_cannot_be_understood_is_none(
@@ -180,7 +180,7 @@ def test_a_young_answer_serves_every_command_and_ends_are_kept(
     now = ask(["47", "22"], cache=cache, max_age_s=0)
     assert now.source == "squeue"
     assert now.jobs.keys() == {"22_0"}, "what ended stays known; what was alive is gone"
-    slurm.say("squeue", "22_0|PENDING|N/A|N/A||BeginTime\n")
+    slurm.say("squeue", "22_0|PENDING|N/A|N/A|N/A||BeginTime\n")
     assert ask(["22"], cache=cache, max_age_s=0).jobs["22_0"].word == "PENDING", "somebody queued it again"
 
 
@@ -397,10 +397,10 @@ def test_a_scancel_that_never_began_is_told_as_such(monkeypatch: pytest.MonkeyPa
 
 def test_an_answer_of_a_thousand_elements_is_kept_small(tmp_path: Path) -> None:
     known = Known()
-    known.put(5.0, ["1"], {f"1_{index}": Job("RUNNING", node="n1", start=5.0) for index in range(1000)})
+    known.put(5.0, ["1"], {f"1_{index}": Job("RUNNING", node="n1", start=5.0, queued=5.0) for index in range(1000)})
     path = tmp_path / "scheduler.json"
     scheduler_cache.write(path, "here", known, 5.0)
-    assert path.stat().st_size < 60_000
+    assert path.stat().st_size < 70_000
     assert scheduler_cache.read(path, "here").ids == known.ids
     assert scheduler_cache.read(path, "here").answer(["1"], "cache", "here") == Answer(
         5.0, known.ids["1"][1], True, "cache", "", frozenset({"1"}), "here", {"1": 5.0}

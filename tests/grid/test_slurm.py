@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.metadata
 import os
 import re
@@ -300,6 +301,23 @@ def test_restarts_of_an_element_are_bounded_by_the_site(tmp_path: Path) -> None:
     assert process.returncode == 75
     assert "not requeued after 2 restarts" in output
     assert not (tmp_path / "asked").exists()
+
+
+def test_looking_again_for_a_run_in_other_hands_is_no_restart_of_it(tmp_path: Path) -> None:
+    run, text = _chunk_of_one(tmp_path, {1: 75}, site=Site(max_requeues=2))
+    held = os.open(run.folder.path, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    codes = []
+    for restarts in range(6):
+        if restarts == 3:
+            os.close(held)
+        process = _element(tmp_path, text, scontrol=f'echo x >>"{tmp_path}/asked"', SLURM_RESTART_COUNT=str(restarts))
+        process.communicate(timeout=20)
+        codes.append(process.returncode)
+    assert codes == [0, 0, 0, 0, 0, 75], "requeued three times to look, twice from a checkpoint, then no more"
+    assert (tmp_path / "asked").read_text().split() == ["x"] * 5
+    ledger = (tmp_path / "jobs" / "t" / "c0_0.ended").read_text().split("\n")
+    assert ledger[:4] == ["held@0", "held@1", "held@2", f"75@3 {run.run_dir}"]
 
 
 # --- sbatch -------------------------------------------------------------------------------------------------------

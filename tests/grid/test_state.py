@@ -182,8 +182,11 @@ ELSEWHERE = _record("running", slurm=None)
 OLDER = {"start": BEGUN - 500}
 EARLIER = _record("failed", slurm=OTHER) | OLDER
 RECALLED = replace(CLAIM, recalled=True)
+NOTED = replace(CLAIM, ended_code=137, ended_at=NOW - 4)  # about when FRESH beat last
+OUTLIVED, LONG_NOTED = replace(NOTED, ended_at=NOW - 60), replace(NOTED, ended_at=NOW - 130)
+QUEUED = _job("PENDING", queued=NOW - 100)
 BEFORE = {"start": BEGUN}  # of the job's life before it was queued again
-AFTER = _record("running", 90.0)
+AFTER, QUIET = _record("running", 90.0), _record("running", 130.0)
 Evidence = tuple[Any, Any, Any, Any, str, bool, str]
 
 TABLE: dict[str, Evidence] = {
@@ -195,7 +198,8 @@ TABLE: dict[str, Evidence] = {
     "damaged": (Damaged("cut"), CLAIM, None, ASKED, "unknown", False, "cut"),
     "a word of nobody's": ({"state": "paused"}, CLAIM, RUNNING, ASKED, "unknown", False, "no state"),
     "no heartbeat": ({"state": "running"}, CLAIM, RUNNING, ASKED, "unknown", False, "without a heartbeat"),
-    "from the future": (_record("running", -4000.0), CLAIM, RUNNING, ASKED, "unknown", False, "in the future"),
+    "from the future": (_record("running", -4000.0), CLAIM, RUNNING, ASKED, "unknown", False, "in the future: clocks "
+    "differ; delete"),
     # submitted
     "reply lost": (None, replace(CLAIM, element=None), None, ASKED, "unknown", False, "answer got lost"),
     "reply lost, but it runs": (FRESH, replace(CLAIM, element=None), None, ASKED, "running", False, ""),
@@ -205,6 +209,8 @@ TABLE: dict[str, Evidence] = {
     "waits again, killed a moment ago": (FRESH, CLAIM, _job("PENDING"), ASKED, "pending", False, ""),
     "waits, as an older look has it": (FRESH, CLAIM, _job("PENDING"), replace(ASKED, asked=NOW - 32), "running", False, ""),
     "waits again, killed before the look": (_record("running", 32.0), CLAIM, _job("PENDING"), ASKED, "pending", False, ""),
+    "waits again, and it steps on": (FRESH | BEFORE, CLAIM, QUEUED, replace(ASKED, asked=NOW), "running", False, "earlier life"),
+    "waits again, and it beat a while longer": (_record("running", 50.0) | BEFORE, CLAIM, QUEUED, ASKED, "pending", False, ""),
     "failed, and is retried": (EARLIER, CLAIM, _job("PENDING"), ASKED, "pending", False, ""),
     "runs elsewhere meanwhile": (ELSEWHERE, CLAIM, _job("PENDING"), ASKED, "running", False, ""),
     "an earlier job's run lives": (_record("running", slurm=OTHER) | OLDER, CLAIM, _job("PENDING"), ASKED, "running", False, "before"),
@@ -214,6 +220,9 @@ TABLE: dict[str, Evidence] = {
     "completing": (SILENT, CLAIM, _job("COMPLETING"), ASKED, "running", False, "no heartbeat"),
     "begins": (None, FIRST, RUNNING, ASKED, "pending", False, "its job begins on n1"),
     "its turn comes": (None, CLAIM, RUNNING, ASKED, "pending", False, "its turn comes"),
+    "steps on beside its job's next life": (FRESH | BEFORE, FIRST, RUNNING, ASKED, "running", False, "earlier life"),
+    "its job's next life began just now": (FRESH | BEFORE, FIRST, replace(RUNNING, start=NOW - 30), ASKED, "pending", False, "begins"),
+    "it beat when that began": (AFTER | BEFORE, FIRST, replace(RUNNING, start=NOW - 100), ASKED, "pending", False, "begins"),
     "its turn comes again": (SILENT | BEFORE, CLAIM, RUNNING, ASKED, "pending", False, "its turn comes"),
     "failed, its job goes on": (FAILED, CLAIM, RUNNING, ASKED, "failed", False, "why"),
     "failed for good": (FAILED, replace(CLAIM, ended_code=1), RUNNING, ASKED, "failed", True, "why"),
@@ -228,7 +237,23 @@ TABLE: dict[str, Evidence] = {
     "recalled, over": (PREEMPTED, RECALLED, _job("CANCELLED"), ASKED, "cancelled", True, "CANCELLED"),
     # the script's ledger
     "killed without a word": (SILENT, replace(CLAIM, ended_code=137), RUNNING, ASKED, "failed", True, "exit code 137"),
-    "its ranks live on": (FRESH, replace(CLAIM, ended_code=1), RUNNING, ASKED, "failed", False, "exit code 1"),
+    "killed a moment ago": (FRESH, NOTED, RUNNING, ASKED, "failed", False, "exit code 137"),
+    "run.sh was killed, and it beats": (FRESH, OUTLIVED, RUNNING, ASKED, "running", False, "137; its last heartbeat "
+    "is 5 s"),
+    "so do its ranks": (FRESH, replace(OUTLIVED, ended_code=1), RUNNING, ASKED, "running", False, "noted exit code 1;"),
+    "it beats, and its job is over": (FRESH, OUTLIVED, _job("FAILED"), ASKED, "running", False, "it lives on"),
+    "it beats, and its job is gone": (FRESH, OUTLIVED, None, ASKED, "running", False, "it lives on"),
+    "it beats, and SLURM is down": (FRESH, OUTLIVED, None, DOWN, "running", False, "it lives on"),
+    "killed, its job ended a moment ago": (FRESH, NOTED, _job("FAILED", 3), ASKED, "failed", False, "exit code 137"),
+    "killed, its job ended two minutes ago": (QUIET, LONG_NOTED, _job("FAILED", 130), ASKED, "failed", False, "137"),
+    "killed, its job ended long ago": (SILENT, LONG_NOTED, _job("FAILED"), ASKED, "failed", True, "137"),
+    "killed, its node failed": (QUIET, LONG_NOTED, _job("NODE_FAIL", 700), ASKED, "failed", False, "137"),
+    "killed, and its word is not here yet": (None, NOTED, _job("FAILED", 3), ASKED, "failed", False, "exit code 137"),
+    "killed, and an older word is here": (SILENT, NOTED, RUNNING, ASKED, "failed", False, "exit code 137"),
+    "run.sh was killed, and it ended well": (_record("done"), OUTLIVED, _job("FAILED"), ASKED, "done", False, ""),
+    "run.sh was killed, and it failed": (FAILED, OUTLIVED, _job("FAILED"), ASKED, "failed", True, "why"),
+    "run.sh was killed, and it was checkpointed": (PREEMPTED, OUTLIVED, _job("TIMEOUT"), ASKED, "preempted", True, "137"),
+    "checkpointed in an earlier life, and killed": (PREEMPTED, replace(LONG_NOTED, ended_life=1), None, ASKED, "failed", True, "137"),
     "its end is of another life": (FRESH, replace(CLAIM, ended_code=2, ended_life=1), RUNNING, ASKED, "running", False, "5 s old"),
     "it is, and its job is over": (FRESH, replace(CLAIM, ended_code=137, ended_life=1), _job("FAILED"), ASKED, "running", False, "137"),
     "it is, and it fell silent": (SILENT, replace(CLAIM, ended_code=2, ended_life=1), None, ASKED, "failed", True, "exit code 2"),
@@ -284,6 +309,7 @@ TABLE: dict[str, Evidence] = {
     "node failed": (SILENT, CLAIM, _job("NODE_FAIL"), ASKED, "failed", True, "NODE_FAIL"),
     "node failed, may live on": (_record("running", 500.0), CLAIM, _job("NODE_FAIL", 510), ASKED, "unknown", False, "NODE_FAIL"),
     "node failed, lives on": (FRESH, CLAIM, _job("NODE_FAIL"), ASKED, "unknown", False, "5 s old"),
+    "outlived its job, and is silent": (_record("running", 700.0), CLAIM, _job("TIMEOUT"), ASKED, "failed", True, "TIMEOUT"),
     "outlives its job": (FRESH, CLAIM, _job("TIMEOUT"), ASKED, "unknown", False, "5 s old"),
     "cancelled": (SILENT, CLAIM, _job("CANCELLED"), ASKED, "cancelled", True, ""),
     "cancelled while it waited": (None, CLAIM, _job("CANCELLED"), ASKED, "cancelled", True, ""),

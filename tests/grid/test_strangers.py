@@ -66,15 +66,15 @@ def test_nor_for_one_that_was_submitted_by_hand(here: Bench, monkeypatch: pytest
 
 
 def test_which_jobs_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = "{}_0|RUNNING|N/A|N/A|n1|None\x1f{}\x1f{}\n"
+    row = "{}_0|RUNNING|N/A|N/A|N/A|n1|None\x1f{}\x1f{}\n"
     rows = [
         row.format(*values)
         for values in ((47, "theirs", "/x/y.sbatch"), (48, "ours", "/x/y.sbatch"), (49, "renamed", "/a/it/s0.sbatch"))
     ]
     rows += [
         row.format(50, "any", ""),
-        "51_0|RUNNING|N/A|N/A|n1|None\n",
-        "47_1|PENDING|N/A|N/A||None\x1fours|n\x1f/it/s0.sbatch.sbatch\n",
+        "51_0|RUNNING|N/A|N/A|N/A|n1|None\n",
+        "47_1|PENDING|N/A|N/A|N/A||None\x1fours|n\x1f/it/s0.sbatch.sbatch\n",
     ]
     marks = {str(number): {"ours", "it/s0.sbatch"} for number in (47, 48, 49, 51)}
     monkeypatch.setattr(scheduler, "_call", lambda command: "".join(rows))

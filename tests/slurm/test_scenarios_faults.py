@@ -215,9 +215,14 @@ def test_runs_that_step_on_beside_the_next_life_of_their_job(slurm: Slurm, tmp_p
     slurm.kill_slurmd(node)
     try:
         slurm.wait_until(lambda: any(event.what == "held" for event in checkout.history()))
+        # One machine has one clock, and sees its files at once: where that is said, a heartbeat of after the requeue
+        # tells that it lives.
+        prompt = replace(checkout, environ={**checkout.environ, "NUQ_LAG_S": "4"})
+        slurm.wait_until(lambda: prompt.states()[1] == "running")
+        assert "it lives on: it began in an earlier life of its job" in prompt.status()
         checkout.go(3)  # its turn has come in the second life
         slurm.wait_until(lambda: queued(slurm, job)[f"{job}_0"] == "PENDING")  # it asked to look again
-        assert checkout.states()[1] in ("running", "pending")
+        slurm.wait_until(lambda: prompt.states()[1] == "running")
         assert "no run has failed" in checkout.run("failures")
         assert "nothing to retry" in checkout.run("retry", "--code", "--yes")
         checkout.go(1)
@@ -229,6 +234,27 @@ def test_runs_that_step_on_beside_the_next_life_of_their_job(slurm: Slurm, tmp_p
     assert checkout.states() == {1: "done", 2: "done", 3: "done"}
     lives = {event.seed: event.restart for event in checkout.history("start")}
     assert (lives[1], lives[3]) == (0, 1)
+
+
+def test_the_shells_of_runs_are_killed_and_the_runs_are_not(slurm: Slurm, tmp_path: Path) -> None:
+    # The first script goes on with the third run.  The second has none: its job ends, and SLURM has lost sight of the
+    # process.
+    checkout = stand_in(tmp_path / "checkout", slurm, 3, dict.fromkeys((1, 2, 3), "wait"))
+    job = checkout.submit("--per_script", "2")
+    checkout.wait_for_starts({1: 1, 2: 1})
+    for seed in (1, 2):
+        shell = int(Path(f"/proc/{checkout.told(seed)['pid']}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(shell, signal.SIGKILL)
+    slurm.wait_until(lambda: queued(slurm, job)[f"{job}_1"] == "FAILED")
+    assert checkout.states() == {1: "running", 2: "running", 3: "running"}
+    assert "it lives on: its script noted exit code 137" in checkout.status()
+    told = checkout.run("retry", "--code", "--yes")
+    assert "left alone: 2 runs" in told and "nothing to retry" in told, told
+    assert "nothing to submit" in checkout.run("plan")
+    checkout.go()
+    checkout.wait_until_over()
+    slurm.wait_until(lambda: set(checkout.states().values()) == {"done"})
+    assert checkout.starts() == {1: 1, 2: 1, 3: 1}
 
 
 def test_a_node_dies(slurm: Slurm, tmp_path: Path) -> None:

@@ -181,7 +181,8 @@ def _failure(child: _Child, code: int) -> str:
         3: "diverged",
         75: "stopped by a signal",
     }
-    return words.get(code) or (f"killed by signal {-code}" if code < 0 else f"exit code {code}")
+    failure = words.get(code) or (f"killed by signal {-code}" if code < 0 else f"exit code {code}")
+    return f"run.sh ended ({failure}), and the run itself goes on" if state.word == "running" else failure
 
 
 def _stop(children: Sequence[_Child], stopping: Callable[[], int]) -> None:

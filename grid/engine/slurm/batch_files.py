@@ -15,7 +15,8 @@ from grid.engine.slurm.site import Site
 from grid.engine.sweeps.resources import Resources
 
 SUBMITIT = ((1, 5), (1, 6))  # versions whose private text function has the signature we call: from, below
-MAX_REQUEUES = 100  # a run that is checkpointed and requeued more often is going nowhere
+# A run that is checkpointed and requeued more often is going nowhere; one in other hands is looked for without end.
+MAX_REQUEUES = 100
 LARGEST_INDEX = 1000  # of an array under SLURM's default MaxArraySize
 CHECKPOINT_S = 20  # of the warning before the time limit that torchrun leaves for what comes after the ranks
 
@@ -37,6 +38,7 @@ if [ "$code" -eq 75 ]; then
   job="$(scontrol show job -o "$element")"
   state="$(sed -n 's/.*JobState=\\([A-Z_]*\\).*/\\1/p' <<<"$job")"
   restarts="$(sed -n 's/.* Restarts=\\([0-9]*\\).*/\\1/p' <<<"$job")"
+  held="$(grep -c '^held' {script}_"$SLURM_ARRAY_TASK_ID".ended 2>/dev/null)" # lives that found other processes at work
   case "$signalled $state" in
     *' PENDING' | 'TERM COMPLETING' | 'TERM CANCELLED')
       echo "SLURM ends or requeues this job by itself; if it was cancelled, submit this file again to go on"
@@ -45,7 +47,7 @@ if [ "$code" -eq 75 ]; then
   esac
   if [ "${{restarts:-0}}" -gt "${{SLURM_RESTART_COUNT:-0}}" ]; then
     echo "SLURM has started this job again meanwhile"
-  elif [ "${{SLURM_RESTART_COUNT:-0}}" -ge {max_requeues} ]; then
+  elif [ "$((${{SLURM_RESTART_COUNT:-0}} - ${{held:-0}}))" -ge {max_requeues} ]; then
     echo "not requeued after ${{SLURM_RESTART_COUNT:-0}} restarts; submit this file again to go on"
   elif {requeue} "$element"; then
     exit 0
@@ -87,11 +89,9 @@ def sbatch_text(
     """
     pinned = f"export NUQ_CODE={shlex.quote(str(root / code))}\n" if code else ""
     start = f'{pinned}bash jobs/{prefix}_"$SLURM_ARRAY_TASK_ID".sh &'
+    names = {"root": shlex.quote(str(root)), "script": f"jobs/{prefix}"}
     return _text(
-        WAIT
-        + _COMMAND.format(
-            root=shlex.quote(str(root)), start=start, max_requeues=MAX_REQUEUES, requeue="scontrol requeue"
-        ),
+        WAIT + _COMMAND.format(**names, start=start, max_requeues=MAX_REQUEUES, requeue="scontrol requeue"),
         prefix,
         resources,
         {
@@ -140,9 +140,8 @@ def chunk_text(
         preamble="".join(f"{line}\n" for line in site.preamble()),
         script=shlex.quote(str(place / prefix)),
     )
-    command = _COMMAND.format(
-        root=shlex.quote(str(root)), start=start, max_requeues=site.max_requeues, requeue="requeue"
-    )
+    names = {"root": shlex.quote(str(root)), "script": shlex.quote(str(place / prefix))}
+    command = _COMMAND.format(**names, start=start, max_requeues=site.max_requeues, requeue="requeue")
     tasks = 1 if resources.nodes > 1 else resources.ranks_per_node * parallel  # on several nodes one torchrun each
     mail = {"mail_user": site.mail.user, "mail_type": ",".join(site.mail.on)} if site.mail else {}
     return _text(

@@ -45,7 +45,7 @@ NEVER_S = 3600.0  # the age given to an id that accounting alone was asked for: 
 # Asked with -r: otherwise elements that wait share a line, and one that waits for its turn is said to be held because
 # others are.  The reason comes last, for it may hold anything.  What others may write (names of jobs) comes after a
 # character that nobody types.
-_QUEUE = "%i|%T|%S|%e|%N|%r\x1f%j\x1f%o"
+_QUEUE = "%i|%T|%V|%S|%e|%N|%r\x1f%j\x1f%o"
 _HISTORY = "JobID,State,ExitCode,Start,End,NodeList,JobName"
 Marks = Mapping[
     str, Collection[str]
@@ -248,11 +248,11 @@ def _queue(ids: Sequence[str], marks: Marks) -> dict[str, Job]:
             raise
         return {}  # what squeue says of one id that it has forgotten
     jobs = {}
-    for name, (word, start, end, node, rest) in _rows(text, 5):
+    for name, (word, queued, start, end, node, rest) in _rows(text, 6):
         reason, _, which = rest.partition("\x1f")
         if not _is_ours(name, which, marks):
             continue
-        jobs |= dict.fromkeys(expand(name), _queue_job(word, start, end, node, reason))
+        jobs |= dict.fromkeys(expand(name), _queue_job(word, queued, start, end, node, reason))
     return jobs
 
 
@@ -263,13 +263,14 @@ def _is_ours(name: str, which: str, marks: Marks) -> bool:
     return not named or not which or job_name in named or script.endswith(tuple(f"/{mark}" for mark in named))
 
 
-def _queue_job(word: str, start: str, end: str, node: str, reason: str) -> Job:
+def _queue_job(word: str, queued: str, start: str, end: str, node: str, reason: str) -> Job:
     return Job(
         word=word,
         reason="" if reason == "None" else reason,
         node=node,
         start=None if word in WAITING else _time(start),  # of what waits it is a forecast
         end=_time(end) if word in ENDS else None,  # of what lives it is the time limit
+        queued=None if word in ENDS else _time(queued),
     )
 
 

@@ -72,6 +72,7 @@ class Job:
     restarts: int = 0
     start: float | None = None
     end: float | None = None  # of ended ones
+    queued: float | None = None  # of others: when it was submitted, or queued again
 
     @property
     def is_over(self) -> bool:
@@ -206,7 +207,7 @@ def _sections(path: Path | None) -> dict[str, Any]:
 
 
 def _brief(job: Job) -> dict[str, Any]:
-    """Only what differs from the defaults: an array of a thousand elements is told in 40 kB."""
+    """Only what differs from the defaults: an array of a thousand elements is told in 80 kB."""
     return {part.name: value for part in fields(job) if (value := getattr(job, part.name)) != part.default}
 
 

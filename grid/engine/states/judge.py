@@ -21,6 +21,7 @@ LAG_S = run.lag_s(os.environ.get("NUQ_LAG_S"))
 MARGIN_S = 5.0  # a heartbeat this much later than a look was written after it, as far as clocks agree
 WORDS = ("new", "pending", "running", "done", "failed", "diverged", "preempted", "cancelled", "lost", "unknown")
 SUSPENDED = "suspended"  # how the reason begins
+LIVES_ON = "it lives on"  # how the reason begins where a run outlives its script, or the life of its job that began it
 ENDED = {"done", "failed", "diverged", "preempted"}
 STARTABLE = {"new", "failed", "diverged", "preempted", "cancelled", "lost"}  # the others may be alive: leave them alone
 HELD = 4  # the exit code of run.sh where another process has the folder: no end of the run
@@ -60,6 +61,11 @@ class State:
     def suspended(self) -> bool:
         """Its job is stopped where it was, by somebody with ``scontrol suspend`` or by the scheduler."""
         return self.reason.startswith(SUSPENDED)
+
+    @property
+    def lives_on(self) -> bool:
+        """It beats, although its script noted its end or its job has begun anew."""
+        return self.word == "running" and self.reason.startswith(LIVES_ON)
 
 
 @dataclass(frozen=True)
@@ -180,6 +186,10 @@ class _Seen:
         return f"no heartbeat for {self.age_s:.0f} s"
 
     @property
+    def heard(self) -> str:
+        return f"its last heartbeat is {max(self.age_s, 0.0):.0f} s old"
+
+    @property
     def in_array(self) -> bool:
         """By an element of an array, as every job of ours is: it may be queued again.
 
@@ -199,7 +209,8 @@ def _verdict(seen: _Seen | None, claim: Claim | None, job: Job | None, answer: A
         if seen.word == "running" and seen.heartbeat <= 0:
             return State("unknown", "it says running, without a heartbeat")
         if seen.word == "running" and seen.age_s < -STALE_S:
-            return State("unknown", f"its last heartbeat lies {-seen.age_s:.0f} s in the future: clocks differ")
+            words = f"its last heartbeat lies {-seen.age_s:.0f} s in the future: clocks differ"
+            return State("unknown", f"{words}; delete its status.json once it runs no longer")
     if claim is None:
         return State("new") if seen is None else _by_files(seen)
     if claim.element is None:
@@ -214,9 +225,6 @@ def _verdict(seen: _Seen | None, claim: Claim | None, job: Job | None, answer: A
         return State("running", "" if later else f"started before job {claim.element} was submitted for it")
     standing, why = _standing(claim, job, answer)
     if claim.ended_code not in (None, 75, HELD) and not later:
-        if seen is not None and mine and seen.beats and seen.life != claim.ended_life:
-            told = f"its script noted exit code {claim.ended_code} in another life of job {claim.element}"
-            return State("running", f"{told}; its last heartbeat is {seen.age_s:.0f} s old")
         return _by_ledger(seen if mine else None, claim, standing, now)
     if claim.recalled and standing in ("waiting", "live") and not (seen and mine and _has_failed(seen, job)):
         return State("cancelled", "being cancelled", held=True)
@@ -224,6 +232,8 @@ def _verdict(seen: _Seen | None, claim: Claim | None, job: Job | None, answer: A
         has_begun = (
             seen is not None and mine and seen.beats and answer is not None and seen.heartbeat > answer.asked + MARGIN_S
         )
+        if seen is not None and mine and not has_begun and _outlived(seen, job):
+            return _of_earlier_life(seen)
         return State("running") if has_begun else State("pending", why)
     if standing == "live":
         return _while_live(seen if mine else None, claim, job)
@@ -277,16 +287,32 @@ def _by_files(seen: _Seen) -> State:
 
 
 def _by_ledger(seen: _Seen | None, claim: Claim, standing: str, now: float) -> State:
-    """Its script noted an end that it will not start again.  seen: the record, where the claim's element wrote it."""
+    """Its script noted an end that it will not start again; where it was that of run.sh alone, the run beats on.
+
+    seen: the record, where the claim's element wrote it.
+    """
     over, code = standing in ("over", "absent"), claim.ended_code or 0
     if code == 0:
         if over and now - claim.ended_at > LAG_S and not (seen and seen.beats):
             return State("lost", "its script noted exit code 0, yet it does not say that it is done")
         return State("unknown", "its script noted exit code 0; the run's own word is not here yet")
+    is_same_life = seen is not None and seen.life == claim.ended_life
+    if seen and seen.beats and (seen.process or not is_same_life or seen.heartbeat > claim.ended_at + MARGIN_S):
+        noted = f"its script noted exit code {code}{'' if is_same_life else f' in another life of job {claim.element}'}"
+        return State("running", f"{LIVES_ON}: {noted}; {seen.heard}")
+    if seen and seen.process:
+        told = f"its script noted exit code {code}; {seen.silence}"
+        return State("unknown", f"{told}, yet its process exists on this machine")
     word, reason = CODES.get(code, "failed"), f"exit code {code}"
     if seen and seen.word in ("failed", "diverged"):
         word, reason = seen.word, seen.message or reason
-    return State(word, reason, held=bool(seen and seen.beats and standing != "over"))
+    elif seen and seen.word == "preempted" and is_same_life:
+        word = "preempted"
+    is_told = is_same_life and seen is not None and (seen.word != "running" or seen.process is False)
+    # where run.sh alone was killed, what the run wrote in this life may not be here yet
+    late_s = claim.ended_at + LAG_S - now if code > 128 and not is_told else 0.0
+    wait_s = max(late_s, STALE_S - seen.age_s if seen and seen.beats else 0.0, 0.0)
+    return State(word, reason, held=wait_s > 0, wait_s=wait_s)
 
 
 def _while_live(seen: _Seen | None, claim: Claim, job: Job | None) -> State:
@@ -294,6 +320,8 @@ def _while_live(seen: _Seen | None, claim: Claim, job: Job | None) -> State:
     node = f" on {job.node}" if job and job.node else ""
     if job and job.word in STOPPED and (seen is None or seen.word == "running"):
         return State("pending" if seen is None or _is_before(seen, job) else "running", f"{SUSPENDED}{node}")
+    if seen is not None and _is_before(seen, job) and _outlived(seen, job):
+        return _of_earlier_life(seen)
     if seen is None or _is_before(seen, job):
         return State(
             "pending", f"its job begins{node}" if claim.first else f"its turn comes in the job that runs{node}"
@@ -315,6 +343,28 @@ def _has_failed(seen: _Seen, job: Job | None) -> bool:
 def _is_before(seen: _Seen, job: Job | None) -> bool:
     """Whether the record is of a life of its job before the last requeue."""
     return job is not None and job.start is not None and seen.start < job.start - LAG_S / 2
+
+
+def _outlived(seen: _Seen, job: Job | None) -> bool:
+    """Whether it beats, and did so long after its job was queued again: SLURM did not reach its processes."""
+    if job is None or job.word == "COMPLETING":  # they are being ended now
+        return False
+    since = job.queued if job.queued is not None or job.word in WAITING else job.start
+    return seen.beats and since is not None and seen.heartbeat > since + LAG_S / 2
+
+
+def _of_earlier_life(seen: _Seen) -> State:
+    return State("running", f"{LIVES_ON}: it began in an earlier life of its job; {seen.heard}")
+
+
+def _may_outlive(seen: _Seen, job: Job | None) -> bool:
+    """Whether a run that beats may live on after its job's end (None: it is no longer in the queue).
+
+    SLURM ends the processes of a job's last life, where it reaches them; those of a life before may run on.
+    """
+    if job is None or job.end is None or job.start is None or job.word in NODE_FAILURES:
+        return seen.beats
+    return seen.beats and (_is_before(seen, job) or seen.heartbeat > job.end + LAG_S / 2)
 
 
 def _without_answer(seen: _Seen | None, why: str) -> State:
@@ -354,13 +404,8 @@ def _when_over(
         return State(
             "unknown", f"{told}{' moments ago' if job else ' since moments'}; the run's own word may still come"
         )
-    if spoke is not None:
-        outlives = job is not None and job.end is not None and spoke.heartbeat > job.end + LAG_S / 2
-        # SLURM ends the processes of a job's last life, where it reaches them; those of a life before ran on where it
-        # did not
-        is_ended = job is not None and job.end is not None and job.start is not None and word not in NODE_FAILURES
-        if spoke.process or outlives or (spoke.beats and not (is_ended and not _is_before(spoke, job))):
-            return State("unknown", f"{told}, yet its last heartbeat is {spoke.age_s:.0f} s old")
+    if spoke is not None and (spoke.process or _may_outlive(spoke, job)):
+        return State("unknown", f"{told}, yet {spoke.heard}")
     # a job that was requeued at once may fail before the run's turn comes again: a record from about its start tells
     # nothing of that
     at_its_start = (

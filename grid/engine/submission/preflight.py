@@ -252,5 +252,6 @@ def _opinions(plan: Plan, test_only: Callable[[Path], None], text: Callable[[str
                     Finding("opinion", f"{said}; {off}, for which it would wait" if off else said, forbids=not off)
                 )
             except Unreachable as error:
-                return [*found, Finding("opinion", f"SLURM was asked for its opinion and does not answer: {error}")]
+                words = str(error).replace(str(path), f"a script of {chunk.name}")
+                return [*found, Finding("opinion", f"SLURM was asked for its opinion and does not answer: {words}")]
     return found

@@ -116,6 +116,9 @@ def choose(
     for run, failure in failures_of(made.runs, made.view, root).items():
         if kinds and failure.kind not in kinds:
             continue
+        if not made.view.states[run].may_start:
+            words[failure.kind, "left alone for now: it may be alive, or its job may start it again"] += 1
+            continue
         if failure.kind in STUBBORN and not (with_code or failure.kind in kinds):
             words[failure.kind, "left alone: it would fail again (--code starts it all the same)"] += 1
             continue
