@@ -23,9 +23,9 @@ from dataclasses import dataclass
 
 import torch
 
-from nuq import coding, reference
-from nuq.compressors.message import HEADER_BYTES, Message, MessageError
-from nuq.kernels.operators import NonFiniteError
+from nuq.compressors.message import HEADER_BYTES, Message
+from nuq.errors import MessageError, NonFiniteError
+from nuq.kernels import bit_packing, reference
 from nuq.settings import setting
 
 HEAD = struct.Struct("<Bf")
@@ -53,7 +53,7 @@ class ToyCompressor:
         places = (x / (scale or 1.0) + 1) / 2 * top
         codes = (places + reference.uniforms(x.numel(), key)).floor().clamp(0, top).to(torch.int32)
         head = torch.frombuffer(bytearray(HEAD.pack(self.bits, scale)), dtype=torch.uint8)
-        return Message(b"TOYS", x.numel(), torch.cat([head, coding.pack_codes(codes, self.bits)]))
+        return Message(b"TOYS", x.numel(), torch.cat([head, bit_packing.pack_codes(codes, self.bits)]))
 
     def decode(self, message, max_coordinates=None):
         message.check_count(max_coordinates)
@@ -61,13 +61,14 @@ class ToyCompressor:
         if message.tag != b"TOYS" or body.numel() < HEAD.size:
             raise MessageError("not a toy")
         bits, scale = HEAD.unpack(bytes(body[: HEAD.size].numpy()))
-        if not 1 <= bits <= 8 or not 0 <= scale < float("inf") or body.numel() != HEAD.size + coding.packed_bytes(n, bits):
+        size = HEAD.size + bit_packing.packed_bytes(n, bits) if 1 <= bits <= 8 else -1
+        if not 0 <= scale < float("inf") or body.numel() != size:
             raise MessageError("a damaged toy")
-        codes = coding.unpack_codes(body[HEAD.size :], n, 2**bits, bits)
+        codes = bit_packing.unpack_codes(body[HEAD.size :], n, 2**bits, bits)
         return ((codes.double() / (2**bits - 1) * 2 - 1) * scale).float()
 
     def message_bytes(self, n):
-        return HEADER_BYTES + HEAD.size + coding.packed_bytes(n, self.bits)
+        return HEADER_BYTES + HEAD.size + bit_packing.packed_bytes(n, self.bits)
 
     def state_dict(self):
         return {}
@@ -122,24 +123,29 @@ def test_a_sweep_picks_it_up_it_trains_and_the_analysis_draws_it(folder: Path) -
     colour.
     """
     then = """
-import args, grid_run
+import grid_run
 from pathlib import Path
 from analysis.__main__ import main as analysis
-from analysis.seed_groups import Cell
+from analysis.seed_groups import SeedGroup
 from analysis.plots import style
 from grid.everything import cpu
 from main import run
+from settings.resolving import resolve
+from settings.run_identity import run_name
 
 assert grid_run.main(["show", "everything", "cpu"]) == 0
-toy, other = [next(run for run in cpu().experiments() if run.settings["method"] == name) for name in ("toy", "supersgd")]
+runs = cpu().experiments()
+toy, other = [next(run for run in runs if run.settings["method"] == name) for name in ("toy", "supersgd")]
 for chosen in (toy, other):
-    quick = {**chosen.settings, "steps": 3, "eval_every": 3, "workers": 2, "batch_size": 8, "model": "logreg", "seed": 1}
-    config = settings.resolving.resolve({key: value for key, value in quick.items() if key != "run_dir"})
-    config["run_dir"] = str(Path(sys.argv[1]) / "runs" / "toys" / settings.run_identity.run_name(config))
+    quick = {"steps": 3, "eval_every": 3, "workers": 2, "batch_size": 8, "model": "logreg", "seed": 1}
+    quick = {**chosen.settings, **quick}
+    config = resolve({key: value for key, value in quick.items() if key != "run_dir"})
+    config["run_dir"] = str(Path(sys.argv[1]) / "runs" / "toys" / run_name(config))
     assert run(config) == 0
 assert analysis(["table", "toys", "--runs", sys.argv[1] + "/runs", "--out", sys.argv[1] + "/figures"]) == 0
-looks = [style.look(Cell(name, 0, name, (), {})) for name in METHODS]
-print(sum((look.colour, look.marker, look.dash) == (looks[-1].colour, looks[-1].marker, looks[-1].dash) for look in looks), "looks so")
+looks = [style.look(SeedGroup(name, 0, name, (), {})) for name in METHODS]
+looks = [(look.colour, look.marker, look.dash) for look in looks]
+print(looks.count(looks[-1]), "looks so")
 """
     lines = with_toy(folder, then, str(folder)).splitlines()
     assert any(re.search(r" Toy (\d) bits .* method=toy method.bits=\1 ", line) for line in lines)

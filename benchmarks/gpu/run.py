@@ -50,7 +50,7 @@ gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
 found = {"gpu": gpu, "torch": torch.__version__, "cuda": torch.version.cuda, "python": platform.python_version()}
 print(json.dumps(found | {name: version(name) for name in ("triton", "numpy")}))
 """
-BUILT = "import sys; from nuq import cpu; sys.exit(cpu.library() is None)"
+BUILT = "import sys; from nuq import native; sys.exit(native.library() is None)"
 
 Machine = dict[str, Any]  # device (a name), gpu (None without), torch, cuda, triton, numpy, python
 

@@ -50,7 +50,7 @@ def list_sweeps(argv: Sequence[str], root: Path) -> int:
                 if sweep.num_points == len(experiments)
                 else f"{len(experiments)} of {sweep.num_points}"
             )
-            rows.append((family, run_name, number, sweep.doc.partition("\n")[0]))
+            rows.append((family, run_name, number, sweep.summary))
     table(("GRID", "RUN_NAME", "EXPERIMENTS", "WHAT"), rows)
     return 0
 
@@ -126,7 +126,7 @@ def task_texts() -> dict[str, str]:
 
     sweeps = {name: load(*task) for name, task in TASKS.items()}
     return {
-        f"{name}.sh": task_script(sweep.title, sweep.doc, sweep.experiments(), "python grid_run.py pjobs")
+        f"{name}.sh": task_script(sweep.title, sweep.summary, sweep.experiments(), "python grid_run.py pjobs")
         for name, sweep in sweeps.items()
     }
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.logs.load import Logs
-from analysis.logs.parts import Segment
+from analysis.logs.parts import Part
 from analysis.logs.rows import rows
 
 METHODS = ("sgd", "supersgd", "qsgd", "qsgdinf", "nuqsgd", "trn", "alq", "alq_n", "amq", "amq_n")
@@ -74,7 +74,7 @@ def many_runs(count: int, folder: Path, *, steps: int = 20, seeds: int = 3) -> L
     )
     spans = np.column_stack([run, tag, none, none + steps])
     at = np.tile(step, count * len(TAGS))
-    part = Segment(count, tuple(TAGS[index] for index in order), spans, at, 1e9 + 0.01 * at, value[:, order].ravel())
+    part = Part(count, tuple(TAGS[index] for index in order), spans, at, 1e9 + 0.01 * at, value[:, order].ravel())
     status = pd.DataFrame(
         {"state": "done", "logged": True, "step": 100.0 * steps, "steps": 100.0 * steps, "seconds": 12.0},
         index=settings.index,

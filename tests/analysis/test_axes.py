@@ -11,7 +11,7 @@ import pytest
 from analysis.axes import AXES, checked, positions, unit
 from analysis.decay import drops
 from analysis.logs.load import Logs, load
-from analysis.logs.parts import Segment
+from analysis.logs.parts import Part
 from analysis.logs.rows import rows
 from tests.analysis.conftest import Rows
 
@@ -27,7 +27,7 @@ def logs_of(
     numbered.sort()
     spans = [(*key, len(list(of_span))) for key, of_span in itertools.groupby(numbered, key=lambda row: row[:3])]
     step, value, wall_time = np.array([row[3:] for row in numbered], float).reshape(-1, 3).T
-    part = Segment(
+    part = Part(
         len(runs), tuple(tags), np.array(spans, np.int64).reshape(-1, 4), step.astype(np.int64), wall_time, value
     )
     names = pd.Index(list(runs), name="run", dtype=object)

@@ -38,7 +38,7 @@ def test_texts_are_those_on_record() -> None:
     record.check("job_shared_gpu.sh", job_script("nuq.x", three, from_script(3), Resources(gpus=0.5), parallel=3))
     record.check("job_nodes.sh", job_script("nuq.x", three, from_script(3), Resources(nodes=2, ranks=4)))
     record.check("empty.sh", job_script("nuq.x", [], from_script(1), 1))
-    record.check("task.sh", task_script("nuq.x", "A doc.\n\nMore.", [item], "python grid_run.py pjobs"))
+    record.check("task.sh", task_script("nuq.x", "A doc.", [item], "python grid_run.py pjobs"))
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")

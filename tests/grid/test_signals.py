@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from grid.engine.scripts.script import WAIT
+from grid.engine.scripts.templates import piece
 from tests.grid.fake import until
 
 SHELLS = 16
@@ -25,7 +25,9 @@ exit 7
 def test_signals_in_quick_succession_do_not_end_the_wait(tmp_path: Path) -> None:
     (tmp_path / "child.sh").write_text(CHILD.format(folder=tmp_path))
     for name, below in (("inner", "child"), ("outer", "inner")):
-        (tmp_path / f"{name}.sh").write_text(f'set -u\n{WAIT}bash {tmp_path}/{below}.sh "$1" &\nfinish\nexit "$code"\n')
+        (tmp_path / f"{name}.sh").write_text(
+            f'set -u\n{piece("wait")}bash {tmp_path}/{below}.sh "$1" &\nfinish\nexit "$code"\n'
+        )
     shells = [
         subprocess.Popen(["bash", tmp_path / "outer.sh", str(number)], start_new_session=True)
         for number in range(SHELLS)

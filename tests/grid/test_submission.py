@@ -285,8 +285,8 @@ def test_the_lock_ends_with_an_error_and_with_its_process(tmp_path: Path) -> Non
     with pytest.raises(KeyError), settling.only_one(tmp_path, "x"):
         raise KeyError
     program = f"""import os, pathlib, signal
-from grid.engine import submission
-with submission.only_one(pathlib.Path({str(tmp_path)!r}), "x"):
+from grid.engine.states import settling
+with settling.only_one(pathlib.Path({str(tmp_path)!r}), "x"):
     os.kill(os.getpid(), signal.SIGKILL)"""
     assert subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], check=False).returncode == -9
     assert (tmp_path / "jobs/sweeps/x/lock").read_text().startswith("process ")

@@ -354,7 +354,9 @@ def test_families_are_the_files_of_grid() -> None:
     )
 
 
-@pytest.mark.parametrize("order", [("sweep", "families"), ("families", "sweep"), ("points", "families")])
+@pytest.mark.parametrize(
+    "order", [("sweep", "sweeps.families"), ("sweeps.families", "sweep"), ("sweeps.points", "sweep")]
+)
 def test_either_module_can_be_imported_first(order: tuple[str, str]) -> None:
     code = "".join(f"import grid.engine.{name}\n" for name in order)
     code += (

@@ -22,7 +22,7 @@ TOLD = "nuq runs without its C++ kernels (they are not built)"
 # Encoded twice, so that a message that is given at every call is seen.
 _USE = """
 import torch
-from nuq import cpu
+from nuq import native
 from nuq.compressors.message import parse
 from nuq.kernels.operators import Key
 from nuq.registry import METHODS
@@ -30,7 +30,7 @@ compressor = METHODS["alq"].load()(METHODS["alq"].settings())
 for step in range(2):
     data = compressor.encode(torch.linspace(-1, 1, 3000), Key(1, step, 3, "model")).to_bytes()
     assert torch.isfinite(compressor.decode(parse(data))).all()
-print("kernels:", bool(cpu.instruction_sets()))
+print("kernels:", bool(native.instruction_sets()))
 """
 
 

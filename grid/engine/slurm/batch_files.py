@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grid.engine.scripts.script import WAIT
+from grid.engine.scripts.templates import filled, piece
 from grid.engine.slurm.site import Site
 from grid.engine.sweeps.resources import Resources
 
@@ -24,53 +24,6 @@ CHECKPOINT_S = 20  # of the warning before the time limit that torchrun leaves f
 def array_spec(first: int, count: int, max_running: int | None) -> str:
     """``0-37``, or ``0-37%8`` with at most 8 running at once."""
     return f"{first}-{first + count - 1}" + (f"%{max_running}" if max_running else "")
-
-
-# The batch shell alone gets USR2 some time before the time limit; it hands it on, and requeues its own array element by
-# its own name (SLURM_JOB_ID of one element equals the id of the whole array).  A TERM to a job that the controller is
-# ending already is scancel, or a requeue of SLURM's own: both have the last word.  An element that SLURM has started
-# again, for it had given this node up, is another shell's.
-_COMMAND = """cd {root} || exit 2
-{start}
-finish
-if [ "$code" -eq 75 ]; then
-  element="${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
-  job="$(scontrol show job -o "$element")"
-  state="$(sed -n 's/.*JobState=\\([A-Z_]*\\).*/\\1/p' <<<"$job")"
-  restarts="$(sed -n 's/.* Restarts=\\([0-9]*\\).*/\\1/p' <<<"$job")"
-  held="$(grep -c '^held' {script}_"$SLURM_ARRAY_TASK_ID".ended 2>/dev/null)" # lives that found other processes at work
-  case "$signalled $state" in
-    *' PENDING' | 'TERM COMPLETING' | 'TERM CANCELLED')
-      echo "SLURM ends or requeues this job by itself; if it was cancelled, submit this file again to go on"
-      exit "$code"
-      ;;
-  esac
-  if [ "${{restarts:-0}}" -gt "${{SLURM_RESTART_COUNT:-0}}" ]; then
-    echo "SLURM has started this job again meanwhile"
-  elif [ "$((${{SLURM_RESTART_COUNT:-0}} - ${{held:-0}}))" -ge {max_requeues} ]; then
-    echo "not requeued after ${{SLURM_RESTART_COUNT:-0}} restarts; submit this file again to go on"
-  elif {requeue} "$element"; then
-    exit 0
-  fi
-fi
-exit "$code\""""
-
-# The site's lines may change the environment and may end the script, so the element's own script follows in their
-# shell;  a signal before its time ends that shell, which counts as 75.
-_ELEMENT = """{exports}
-if [ ! -s {job} ]; then # tells whoever missed the answer of sbatch
-  echo "$SLURM_ARRAY_JOB_ID" >{job}.$$ && mv -f {job}.$$ {job}
-fi
-requeue() {{ # the controller may be down for a moment
-  for pause in 0 5 20 60; do
-    sleep "$pause"
-    if scontrol requeue "$1"; then return 0; fi
-  done
-  return 1
-}}
-(
-{preamble}exec bash {script}_"$SLURM_ARRAY_TASK_ID".sh
-) &"""
 
 
 def sbatch_text(
@@ -91,7 +44,8 @@ def sbatch_text(
     start = f'{pinned}bash jobs/{prefix}_"$SLURM_ARRAY_TASK_ID".sh &'
     names = {"root": shlex.quote(str(root)), "script": f"jobs/{prefix}"}
     return _text(
-        WAIT + _COMMAND.format(**names, start=start, max_requeues=MAX_REQUEUES, requeue="scontrol requeue"),
+        piece("wait")
+        + filled("batch_command", **names, start=start, max_requeues=MAX_REQUEUES, requeue="scontrol requeue"),
         prefix,
         resources,
         {
@@ -134,18 +88,19 @@ def chunk_text(
         "NUQ_SHUTDOWN_S": str(max(CHECKPOINT_S, site.signal_s - CHECKPOINT_S)),
         **({"NUQ_CODE": str(root / code)} if code else {}),
     }
-    start = _ELEMENT.format(
+    start = filled(
+        "batch_element",
         exports="\n".join(f"export {name}={shlex.quote(value)}" for name, value in exports.items()),
         job=shlex.quote(str(place / f"{prefix}.job")),
         preamble="".join(f"{line}\n" for line in site.preamble()),
         script=shlex.quote(str(place / prefix)),
     )
     names = {"root": shlex.quote(str(root)), "script": shlex.quote(str(place / prefix))}
-    command = _COMMAND.format(**names, start=start, max_requeues=site.max_requeues, requeue="requeue")
+    command = filled("batch_command", **names, start=start, max_requeues=site.max_requeues, requeue="requeue")
     tasks = 1 if resources.nodes > 1 else resources.ranks_per_node * parallel  # on several nodes one torchrun each
     mail = {"mail_user": site.mail.user, "mail_type": ",".join(site.mail.on)} if site.mail else {}
     return _text(
-        WAIT + command,
+        piece("wait") + command,
         job_name,
         resources,
         {

@@ -62,9 +62,8 @@ class Sweep:
     points: Sequence[Point]
     seeds: Sequence[int] | int = (1,)  # or a count, as --seeds takes it: 3 is 1, 2, 3
     folder: str = ""  # below runs/; the run name unless another sweep has it already
-    resources: Settings | Callable[[Settings], Settings] = field(
-        default_factory=dict
-    )  # of all, or of a configuration; a point's win
+    # Of all runs, or a function of a configuration; a point's own win.
+    resources: Settings | Callable[[Settings], Settings] = field(default_factory=dict)
     grid: str = ""
     run_name: str = ""
     doc: str = ""
@@ -77,6 +76,11 @@ class Sweep:
     @property
     def title(self) -> str:
         return f"{self.grid}.{self.run_name}"
+
+    @property
+    def summary(self) -> str:
+        """The first paragraph of the function's docstring, on one line."""
+        return " ".join(self.doc.partition("\n\n")[0].split())
 
     @property
     def all_seeds(self) -> Sequence[int]:

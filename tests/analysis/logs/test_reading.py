@@ -80,7 +80,7 @@ def write(folder: Path, attempts: Attempts) -> Files:
     return Files([str(path) for path in paths], sum(path.stat().st_size for path in paths), {})
 
 
-def told(part: parts.Segment) -> list[dict[tuple[str, int], tuple[int, float]]]:
+def told(part: parts.Part) -> list[dict[tuple[str, int], tuple[int, float]]]:
     """What stands in a part, run by run; its rows must be in order."""
     found: list[dict[tuple[str, int], tuple[int, float]]] = [{} for _ in range(part.num_runs)]
     at, keys = 0, []

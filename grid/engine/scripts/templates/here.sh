@@ -1,0 +1,1 @@
+CDPATH='' cd -- @checkout@ || exit 2
