@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -116,6 +117,8 @@ def seconds(call: Callable[[], object], device: str) -> float:
     do not change.
     """
     clock = time.thread_time if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
+    if device == "cuda":
+        torch.cuda.synchronize()  # what was started before is not this call's
     started = clock()
     call()
     if device == "cuda":
@@ -190,13 +193,18 @@ def table(
     budget_s: float,
     device: str = "cpu",
     failed: dict[str, str] | None = None,
+    until: float = math.inf,
 ) -> dict[str, Row]:
-    """Measured and printed one by one.  failed: takes what a method failed with, by its case; without it such an error
-    is raised.
+    """Measured and printed one by one.
+
+    failed: takes what a method failed with, by its case; without it such an error is raised.  until: by
+    ``time.monotonic``; no method is begun after it.
     """
     rows: dict[str, Row] = {}
     print(HEAD, flush=True)
     for case in cases:
+        if time.monotonic() > until:
+            break
         try:
             rows[case] = measure(case, gradients, pairs, budget_s, device)
         except Exception as error:  # whatever a device refuses, the other methods are measured
@@ -226,14 +234,26 @@ def copy_gb_per_s(num_coordinates: int, device: str = "cpu") -> float:
     return 4 * num_coordinates / statistics.median(times) / 1e9
 
 
-def on_device(cases: Sequence[str], gradients: Gradients, pairs: int, budget_s: float, device: str) -> dict[str, Any]:
+def on_device(
+    cases: Sequence[str], gradients: Gradients, pairs: int, budget_s: float, device: str, until: float = math.inf
+) -> dict[str, Any]:
     """The same on one device; a method that fails there is told, and the others are measured."""
     name, failed = torch.cuda.get_device_name() if device == "cuda" else "CPU", {}
     print(f"\n{name}")
     learn, measured = ([vector.to(device) for vector in vectors] for vectors in (gradients.learn, gradients.measure))
     moved = Gradients(gradients.title, gradients.shapes, learn, measured, gradients.stand_in)
-    found = summary(table(cases, moved, pairs, budget_s, device, failed), moved)
-    return {"name": name, "copy_gb_per_s": copy_gb_per_s(gradients.num_coordinates, device), **found, "failed": failed}
+    copied = copy_gb_per_s(gradients.num_coordinates, device)
+    found = summary(table(cases, moved, pairs, budget_s, device, failed, until), moved)
+    not_reached = [case for case in cases if case not in found["methods"] and case not in failed]
+    return {"name": name, "copy_gb_per_s": copied, **found, "failed": failed, "not_reached": not_reached}
+
+
+def part_of(cases: Sequence[str], text: str) -> list[str]:
+    """Of ``2/3``: every third one, from the second on; ValueError where it is no such part."""
+    number, _, parts = text.partition("/")
+    if not (number.isdecimal() and parts.isdecimal() and 1 <= int(number) <= int(parts)):
+        raise ValueError(f"--part {text}: must be a part such as 1/3, 2/3 or 3/3")
+    return list(cases[int(number) - 1 :: int(parts)])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -249,9 +269,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--device", choices=("cuda", "cpu"), help="this one alone (the CPU, then a GPU where there is one)"
     )
     parser.add_argument("--threads", type=int, default=2, help="CPU threads; of 1 its own time counts, else wall time")
+    parser.add_argument(
+        "--part", default="1/1", help="of the methods, such as 2/3: every third one, from the second on"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="with --device: after which no further method is begun"
+    )
     parser.add_argument("--out", type=Path, default=None, help="folder of the figure (none: no figure)")
     chosen = parser.parse_args(arguments)
+    until = time.monotonic() + chosen.seconds
     try:
+        chosen.methods = part_of(chosen.methods, chosen.part)
         for case in chosen.methods:
             settings_of(case)
     except ValueError as error:
@@ -266,9 +294,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "stand_in": gradients.stand_in,
             "num_coordinates": gradients.num_coordinates,
         }
-        found = on_device(chosen.methods, gradients, pairs, budget_s, chosen.device)
+        found = on_device(chosen.methods, gradients, pairs, budget_s, chosen.device, until)
         print(json.dumps(told | found))
-        if found["failed"]:
+        if found["failed"] or not found["methods"]:
             raise SystemExit(1)
         return
     sets = native.instruction_sets()

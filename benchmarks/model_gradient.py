@@ -4,6 +4,7 @@ on text.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +78,9 @@ def _recorded(model: str, stand_in: bool) -> Gradients:
     trainer = Trainer(resolving.resolve({**chosen, "threads": torch.get_num_threads()}), device=torch.device("cpu"))
     found = trained(trainer, LEARN_AT, MEASURE_AT, title)
     place.parent.mkdir(parents=True, exist_ok=True)
-    torch.save({"shapes": found.shapes, "learn": found.learn, "measure": found.measure}, place)
+    part = place.with_suffix(f".{os.getpid()}.part")  # whole or not at all
+    torch.save({"shapes": found.shapes, "learn": found.learn, "measure": found.measure}, part)
+    part.replace(place)
     return found
 
 

@@ -7,9 +7,10 @@ coordinates around N that no tile divides. The vectors are those of ``tests/nuq/
 bucket, one of denormal numbers. C++ computes on the CPU, the reference on the device (where Triton is missing it
 takes its place there) and, of the first cases, on the CPU too.
 
-``--device cpu``: Triton's interpreter, a thousand times as slow. ``--sanitize``: a small run of this program under
-compute-sanitizer's memcheck, where that is installed. What does not fit into ``--seconds`` is counted as not reached.
-Exit code 1 where a bit differs or memcheck found something; the last line is one JSON object.
+``--device cpu``: Triton's interpreter, a thousand times as slow. ``--sanitize``: in place of all that, a small run of
+this program under compute-sanitizer's memcheck, where that is installed. What does not fit into ``--seconds`` is
+counted as not reached. Exit code 1 where a bit differs, nothing was compared, or the run under memcheck failed; the
+last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -19,19 +20,21 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from benchmarks.gpu import processes
+
 CHECKED = 10_000  # coordinates under compute-sanitizer, which slows kernels a hundredfold
-SANITIZED_S = 90.0
+MEMCHECK_FOUND = 9  # its exit code for errors; that of the program else
 NUM_ON_CPU = 12  # cases whose reference is computed on the CPU as well: seconds each
 LEVEL_COUNTS = (
     2,
@@ -157,73 +160,80 @@ def differing(mine: Tensors, theirs: Tensors) -> str:
     return "; ".join(found)
 
 
+class Comparison:
+    """What was compared with whom, and what differs."""
+
+    def __init__(self, device: str) -> None:
+        from nuq import native
+        from nuq.kernels import reference
+
+        self.device, self.counts, self.different = device, Counter[str](), dict[str, str]()
+        self._reference, self._on_cpu = reference, NUM_ON_CPU if device != "cpu" else 0
+        self._rivals: dict[str, tuple[Any, str]] = {"reference": (reference, device)}
+        if native.library() is not None:
+            self._rivals["c++"] = (torch.ops.nuq, "cpu")
+
+    def _note(self, name: str, mine: Tensors, rival: str, theirs: Tensors) -> None:
+        if said := differing(mine, theirs):
+            self.different[f"{name} against {rival}"] = said
+        self.counts[rival] += sum(tensor.numel() for tensor in mine.values())
+
+    def operators(self, name: str, check: Check) -> None:
+        """Encoding and decoding, or a rotation."""
+        from nuq.kernels.cuda import kernels
+
+        mine, everyone = check(kernels, self.device), dict(self._rivals)
+        if self._on_cpu:
+            self._on_cpu -= 1
+            everyone["reference on the CPU"] = (self._reference, "cpu")
+        for rival, (by, where) in everyone.items():
+            self._note(name, mine, rival, check(by, where))
+
+    def statistics(self, name: str, check: Check) -> None:
+        self._note(name, check(None, self.device), "statistics on the CPU", check(None, "cpu"))
+
+    def smaq(self, name: str, check: Callable[[str], str]) -> None:
+        if said := check(self.device):
+            self.different[name] = said
+        self.counts["smaq"] += 1
+
+
 def compared(size: int, device: str, budget_s: float) -> dict[str, Any]:
-    """All checks in an order drawn once, until the time is up."""
-    from nuq import native
-    from nuq.kernels import reference
-    from nuq.kernels.cuda import kernels
-
-    rivals: dict[str, tuple[Any, str]] = {"reference": (reference, device)}
-    if native.library() is not None:
-        rivals["c++"] = (torch.ops.nuq, "cpu")
-    checks = operator_checks(size)
-    order = [*checks]
-    random.Random(1).shuffle(order)
-    smaq = list(smaq_checks(size))
-    began, counts, different, done = time.monotonic(), Counter(), {}, 0
-
-    def compare(name: str, mine: Tensors, rival: str, by: Any, where: str, check: Check) -> None:
-        if said := differing(mine, check(by, where)):
-            different[f"{name} against {rival}"] = said
-        counts[rival] += sum(tensor.numel() for tensor in mine.values())
-
-    for name, check in statistics_checks(size).items():
-        compare(name, check(None, device), "statistics on the CPU", None, "cpu", check)
-    for name, on_device in smaq:
-        if said := on_device(device):
-            different[name] = said
-        counts["smaq"] += 1
-    for number, name in enumerate(order):
+    """All checks in an order drawn once, until the time is up; one that fails is told, and the others are made."""
+    comparison = Comparison(device)
+    checks: list[tuple[str, Callable[[], None]]] = [
+        *((name, partial(comparison.operators, name, check)) for name, check in operator_checks(size).items()),
+        *((name, partial(comparison.statistics, name, check)) for name, check in statistics_checks(size).items()),
+        *((name, partial(comparison.smaq, name, check)) for name, check in smaq_checks(size)),
+    ]
+    random.Random(1).shuffle(checks)
+    began, done = time.monotonic(), 0
+    for name, check in checks:
         if time.monotonic() - began > budget_s:
             break
-        mine, everyone = checks[name](kernels, device), dict(rivals)
-        if number < NUM_ON_CPU and device != "cpu":
-            everyone["reference on the CPU"] = (reference, "cpu")
-        for rival, (by, where) in everyone.items():
-            compare(name, mine, rival, by, where, checks[name])
+        try:
+            check()
+        except Exception as error:  # noqa: BLE001  whatever a device refuses, the other cases are compared
+            comparison.different[name] = f"failed: {type(error).__name__}: {error}"[:300]
         done += 1
-    return {"cases": done, "not_reached": len(order) - done, "compared_numbers": dict(counts), "different": different}
+    found = {"cases": done, "not_reached": len(checks) - done}
+    return {**found, "compared_numbers": dict(comparison.counts), "different": comparison.different}
 
 
-def sanitized(device: str) -> dict[str, Any]:
+def sanitized(device: str, budget_s: float) -> dict[str, Any]:
     """A small run under compute-sanitizer."""
     tool = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
     if tool is None or device == "cpu":
         return {"ran": False, "why": "compute-sanitizer is not installed" if tool is None else "no GPU"}
-    own = [
-        sys.executable,
-        "-m",
-        "benchmarks.gpu.bits",
-        "--device",
-        device,
-        "--size",
-        str(CHECKED),
-        "--seconds",
-        str(SANITIZED_S / 3),
-    ]
-    command = [tool, "--tool", "memcheck", "--error-exitcode", "9", *own]
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=SANITIZED_S,
-            env=os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
-        )
-    except subprocess.TimeoutExpired:
-        return {"ran": False, "why": f"{SANITIZED_S:.0f} s were not enough"}
-    found = [line for line in done.stdout.splitlines() if line.startswith("=========")]
-    return {"ran": True, "exit_code": done.returncode, "errors": done.returncode == 9, "said": found[-3:]}
+    words = f"-m benchmarks.gpu.bits --device {device} --size {CHECKED} --seconds {round(budget_s / 3)}".split()
+    command = [tool, "--tool", "memcheck", "--error-exitcode", str(MEMCHECK_FOUND), sys.executable, *words]
+    environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    folder = Path(__file__).parents[2]
+    ended, lines = processes.heard(command, limit_s=budget_s, folder=folder, environment=environment)
+    if ended.timed_out:
+        return {"ran": False, "why": f"{budget_s:.0f} s were not enough"}
+    found = [line for line in lines if line.startswith("=========")]
+    return {"ran": True, "exit_code": ended.exit_code, "errors": ended.exit_code != 0, "said": found[-3:] or lines[-3:]}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -231,9 +241,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.bits", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--size", type=int, default=10_000_000, help="coordinates (10^7)")
-    parser.add_argument("--seconds", type=float, default=150.0, help="after which no further case is begun (150)")
-    parser.add_argument("--sanitize", action="store_true", help="then a small run under compute-sanitizer")
+    parser.add_argument("--seconds", type=float, default=120.0, help="after which no further case is begun (120)")
+    parser.add_argument("--sanitize", action="store_true", help="a small run under compute-sanitizer, instead")
     chosen = parser.parse_args(arguments)
+    if chosen.sanitize:
+        told = sanitized(chosen.device, chosen.seconds)
+        print(json.dumps({"device": chosen.device, "sanitizer": told}))
+        return int(told.get("errors", False))
     if chosen.device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"  # read where Triton is imported, which nothing has done yet
     began = time.monotonic()
@@ -247,10 +261,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         flush=True,
     )
     found |= {"device": chosen.device, "size": chosen.size, "seconds": round(time.monotonic() - began, 1)}
-    if chosen.sanitize:
-        found["sanitizer"] = sanitized(chosen.device)
     print(json.dumps(found))
-    return int(bool(found["different"]) or found.get("sanitizer", {}).get("errors", False))
+    return int(bool(found["different"]) or not found["compared_numbers"])
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
-"""Gradients of two large models at three ages, and what the main methods make of them:
-``python -m benchmarks.gpu.gradients``.
+"""Gradients of large models at three ages, and what the main methods make of them:
+``python -m benchmarks.gpu.gradients [--model NAME]``.
 
 A ResNet-50 on CIFAR-10 (random pictures of its size where it is not there; then nothing is claimed of errors) and a
 GPT of 124 million parameters on text, trained in full precision by the ``train`` package. At each age: the error ``|x
 - C(x)|^2 / |x|^2`` of one gradient as decoded from its bytes, and bits per coordinate of whole messages, as
 ``benchmarks.methods`` measures them; adaptive methods learn from the two gradients before. Where the time is short, a
-gradient is younger than wanted, and methods that were not reached are told. ``--device cpu --small``: two small
-models, in a few steps. The last line is one JSON object; exit code 1 where a method failed.
+gradient is younger than wanted, and methods that were not reached are told. ``--device cpu --small``: small models,
+in a few steps. After each age, and at last, a line is the JSON object of what is known; exit code 1 where a model or a
+method failed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -28,8 +30,8 @@ from train.steps.trainer import Trainer
 AGES = (20, 200, 1000)
 SMALL_AGES = (3, 6, 9)
 MODELS: dict[str, dict[str, Any]] = {
-    "ResNet-50 on CIFAR-10": {"data": "cifar10", "model": "cifar_resnet50", "batch_size": 128},
-    "GPT of 124 million on text": {
+    "resnet": {"data": "cifar10", "model": "cifar_resnet50", "batch_size": 128},
+    "gpt": {
         "data": "text",
         "data.length": 256,
         "model": "gpt",
@@ -43,9 +45,9 @@ MODELS: dict[str, dict[str, Any]] = {
     },
 }
 SMALL_MODELS: dict[str, dict[str, Any]] = {
-    "ResNet-8 on CIFAR-10": {"data": "cifar10", "model": "resnet8", "batch_size": 4},
-    "GPT on text": {
-        **MODELS["GPT of 124 million on text"],
+    "resnet": {"data": "cifar10", "model": "resnet8", "batch_size": 4},
+    "gpt": {
+        **MODELS["gpt"],
         "data.length": 32,
         "model.layers": 2,
         "model.width": 60,
@@ -89,15 +91,18 @@ def errors(gradients: Gradients, until: float) -> dict[str, Any]:
     return found
 
 
-def of_model(title: str, settings: dict[str, Any], ages: Sequence[int], device: str, until: float) -> dict[str, Any]:
-    """Age by age, as far as the time goes."""
+def of_model(
+    title: str, settings: dict[str, Any], ages: Sequence[int], device: str, until: float
+) -> Iterator[dict[str, Any]]:
+    """What is known, age by age, as far as the time goes."""
     trainer = trainer_of(settings, device)
     found: dict[str, Any] = {
+        "model": settings["model"],
         "stand_in": trainer.data.is_stand_in,
         "coordinates": sum(p.numel() for p in trainer.parameters.values()),
+        "ages": {},
     }
     print(f"{title}: {found['coordinates']:,} coordinates{', random data' if found['stand_in'] else ''}", flush=True)
-    found["ages"] = {}
     for number, age in enumerate(ages):
         began, left = time.monotonic(), until - time.monotonic()
         while trainer.step < age - 2 and time.monotonic() - began < left / (len(ages) - number + 1):
@@ -105,32 +110,43 @@ def of_model(title: str, settings: dict[str, Any], ages: Sequence[int], device: 
         at = trainer.step + 2  # younger than wanted, where the time was short
         gradients = trained(trainer, (at - 2, at - 1), (at,), title)
         training_s = time.monotonic() - began
-        half = time.monotonic() + max(until - time.monotonic(), 0) / (len(ages) - number)
-        found["ages"][str(at)] = {"training_s": training_s, "methods": errors(gradients, half)}
+        share = time.monotonic() + max(until - time.monotonic(), 0) / (len(ages) - number)
+        found["ages"][str(at)] = {"training_s": training_s, "methods": errors(gradients, share)}
         for case, row in found["ages"][str(at)]["methods"].items():
             told = row.get("failed") or row.get("skipped") or f"error {row['error']:.4g} at {row['bits']:.3f} bits"
             print(f"  step {at:5} {case:18} {told}", flush=True)
-    return found
+        yield found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print every row, then one JSON object; the exit code."""
+    """Print every row and the JSON objects; the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu.gradients", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--small", action="store_true", help="two small models in a few steps")
-    parser.add_argument("--seconds", type=float, default=180.0, help="for both models (180)")
+    parser.add_argument("--model", nargs="+", choices=tuple(MODELS), default=list(MODELS))
+    parser.add_argument("--small", action="store_true", help="small models in a few steps")
+    parser.add_argument("--seconds", type=float, default=90.0, help="for each model (90)")
     chosen = parser.parse_args(arguments)
     models, ages = (SMALL_MODELS, SMALL_AGES) if chosen.small else (MODELS, AGES)
-    began, found = time.monotonic(), {}
-    for number, (title, settings) in enumerate(models.items()):
-        found[title] = of_model(
-            title, settings, ages, chosen.device, began + chosen.seconds * (number + 1) / len(models)
-        )
-    rows = [row for model in found.values() for age in model["ages"].values() for row in age["methods"].values()]
-    print(json.dumps({"device": chosen.device, "models": found}))
-    return int(any("failed" in row for row in rows))
+    told: dict[str, Any] = {"device": chosen.device, "models": {}}
+    for title in chosen.model:
+        found = told["models"][title] = {}
+        try:
+            for known in of_model(title, models[title], ages, chosen.device, time.monotonic() + chosen.seconds):
+                found |= known
+                print(json.dumps(told), flush=True)
+        except Exception as error:  # noqa: BLE001  whatever a model fails with, the other one and the ages before are told
+            traceback.print_exc()
+            found["failed"] = f"{type(error).__name__}: {error}"[:300]
+    print(json.dumps(told))
+    rows = [
+        row
+        for model in told["models"].values()
+        for age in model.get("ages", {}).values()
+        for row in age["methods"].values()
+    ]
+    return int(any("failed" in one for one in (*told["models"].values(), *rows)))
 
 
 if __name__ == "__main__":

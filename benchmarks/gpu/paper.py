@@ -2,9 +2,10 @@
 ``python -m benchmarks.gpu.paper [--steps N] [--runs NAME ..]``.
 
 The points of ``grid.nuq.cifar10_full_resnet32`` (nine methods, 4 workers of 128 images, 3 bits) with their steps and
-the two drops of the learning rate shortened alike, each in a process of its own. Random pictures where CIFAR-10 is
-not there (``NUQ_DATA``): then the seconds count and the accuracy says nothing. A run that ``--seconds`` does not
-suffice for is told with the steps that it took. The last line is one JSON object; exit code 1 where a run failed.
+the two drops of the learning rate shortened alike, each in a process of its own, so that one that crashes or hangs is
+alone in it. Random pictures where CIFAR-10 is not there (``NUQ_DATA``): then the seconds count and the accuracy says
+nothing. A run that ``--seconds`` does not suffice for is told with the steps that it took. The last line is one JSON
+object; exit code 1 where a run failed or none took a step.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,7 +28,10 @@ from grid.engine.sweep import Sweep
 from grid.nuq import cifar10_full_resnet32
 from train.steps.trainer import Trainer
 
+ROOT = Path(__file__).parents[2]
 LEFT_S = 8.0  # for the last evaluation
+LEAST_S = 1.0
+GRACE = 0.1  # of the time, beyond it: then a run that does not end is killed
 
 
 def shortened(steps: int, model: str, batch_size: int) -> Sweep:
@@ -69,6 +75,33 @@ def train(config: dict[str, Any], device: str, until: float) -> dict[str, Any]:
     }
 
 
+def alone(words: Sequence[str], name: str, until: float, killed_at: float) -> dict[str, Any]:
+    """What a process of its own says of one run, or what became of it.  until, killed_at: by ``time.time``."""
+    command = [sys.executable, "-m", "benchmarks.gpu.paper", *words, "--alone", name, "--until", str(until)]
+    left = max(killed_at - time.time(), LEAST_S)
+    try:
+        done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=left)
+    except subprocess.TimeoutExpired:
+        return {"failed": "it hung, and was killed"}
+    if done.returncode == 0:
+        with suppress(ValueError, IndexError):
+            return json.loads(done.stdout.splitlines()[-1])
+    return {"failed": f"exit code {done.returncode}: {(done.stderr.strip().splitlines() or ['no word'])[-1]}"[:300]}
+
+
+def side_by_side(words: Sequence[str], names: Sequence[str], at_once: int, seconds: float) -> dict[str, Any]:
+    """The runs of these names, in their order; a line for each as it ends."""
+    found: dict[str, Any] = {}
+    until = time.time() + seconds
+    killed_at = until + GRACE * seconds
+    with ThreadPoolExecutor(at_once) as pool:
+        running = {pool.submit(alone, words, name, until, killed_at): name for name in names}
+        for future in as_completed(running):
+            found[running[future]] = future.result()
+            print(f"{running[future]}: {json.dumps(found[running[future]])}", flush=True)
+    return {name: found[name] for name in names}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """A line for each run as it ends, then one JSON object; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.paper", description=(__doc__ or "").splitlines()[0])
@@ -81,34 +114,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--at-once", type=int, default=min(9, os.cpu_count() or 1), help="side by side")
     parser.add_argument("--seconds", type=float, default=105.0, help="for all of them")
+    parser.add_argument("--alone", metavar="NAME", help="one run, in this process")
+    parser.add_argument(
+        "--until", type=float, help="of such a run, by the clock, in seconds since 1970 (after --seconds)"
+    )
     chosen = parser.parse_args(arguments)
-    began, until = time.monotonic(), time.time() + chosen.seconds
+    began = time.monotonic()
     experiments = {one.label: one for one in shortened(chosen.steps, chosen.model, chosen.batch).experiments()}
-    for name in chosen.runs or ():
+    names = [chosen.alone] if chosen.alone else list(dict.fromkeys(chosen.runs or experiments))
+    for name in names:
         if name not in experiments:
             parser.error(f"{name!r} is no run of this sweep; legal here: {', '.join(experiments)}")
-    found: dict[str, Any] = {}
-    with ProcessPoolExecutor(chosen.at_once, get_context("spawn")) as pool:
-        running: dict[Future[dict[str, Any]], str] = {
-            pool.submit(train, {**experiments[name].config, "threads": 1}, chosen.device, until): name
-            for name in chosen.runs or experiments
-        }
-        for future in as_completed(running):
-            label = running[future]
-            try:
-                found[label] = future.result()
-            except Exception as error:  # noqa: BLE001  whatever one run failed with, the others are told
-                found[label] = {"failed": f"{type(error).__name__}: {error}"[:300]}
-            print(f"{label}: {json.dumps(found[label])}", flush=True)
-    told = {
-        "device": chosen.device,
-        "model": chosen.model,
-        "steps": chosen.steps,
-        "batch": chosen.batch,
-        "at_once": chosen.at_once,
-    }
-    print(json.dumps({**told, "seconds": round(time.monotonic() - began, 1), "runs": found}))
-    return int(any("failed" in row for row in found.values()))
+    if chosen.alone:
+        until = chosen.until or time.time() + chosen.seconds
+        print(json.dumps(train({**experiments[chosen.alone].config, "threads": 1}, chosen.device, until)))
+        return 0
+    settings = {"device": chosen.device, "steps": chosen.steps, "model": chosen.model, "batch": chosen.batch}
+    words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+    found = side_by_side(words, names, chosen.at_once, chosen.seconds)
+    told = {**settings, "at_once": chosen.at_once, "seconds": round(time.monotonic() - began, 1), "runs": found}
+    print(json.dumps(told))
+    return int(any("failed" in row for row in found.values()) or not any(row["steps"] for row in found.values()))
 
 
 if __name__ == "__main__":

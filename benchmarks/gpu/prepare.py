@@ -10,6 +10,7 @@ the other machine's kind. A package that is given out as sources alone becomes a
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+FROM = "NUQ_CALLED_FROM"  # the folder that a user's relative paths start from; the shell scripts tell it
 MOST_MB = 60.0  # what travels to such a machine is bounded
 LIST = "wheels.txt"
 PURE = (
@@ -31,7 +33,7 @@ PURE = (
     "packaging",
     "pluggy",
     "Pygments",
-    "hypothesis",
+    "hypothesis",  # given out compiled by now, for one version of Python each; small
     "sortedcontainers",
     "beartype",
 )
@@ -96,18 +98,17 @@ def collect(name: str, requirement: str, to: Path, python: str, machine: str) ->
 def command_line() -> argparse.ArgumentParser:
     """What ``benchmarks/gpu/prepare`` takes."""
     parser = argparse.ArgumentParser(prog="benchmarks/gpu/prepare", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--to", type=Path, default=Path("wheels"), help="folder (wheels)")
+    parser.add_argument("--to", type=Path, help="folder (wheels in the checkout)")
     parser.add_argument("--python", default="3.12", help="version of the other machine's Python (3.12)")
     parser.add_argument("--machine", default="x86_64", help="its processor (x86_64)")
-    parser.add_argument(
-        "--pure", action="store_true", help=f"without {', '.join(COMPILED)}, which are most of the size"
-    )
+    parser.add_argument("--pure", action="store_true", help=f"without {', '.join(COMPILED)}: where these are there")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Collect, tell the size, and write the list; the exit code, 1 where something is missing or too large."""
     chosen = command_line().parse_args(arguments)
+    chosen.to = Path(os.environ.get(FROM) or Path.cwd()) / chosen.to if chosen.to else ROOT / "wheels"
     try:
         chosen.to.mkdir(parents=True, exist_ok=True)
         if not re.fullmatch(r"3\.\d+", chosen.python):

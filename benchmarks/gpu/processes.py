@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,16 +21,19 @@ from pathlib import Path
 from typing import BinaryIO
 
 _ADOPT = 36  # PR_SET_CHILD_SUBREAPER
-_ROUNDS = 20  # a child may be forked while the others are killed
+_ROUND_S = 0.02  # a child may be forked while the others are killed
+# A process that is killed lives on until its driver has given back the GPU's memory, which the next command may need.
+DYING_S = 15.0
 
 
 @dataclass(frozen=True)
 class Ended:
-    """exit_code: as the command ended, negative for a signal."""
+    """exit_code: as the command ended, negative for a signal; left: processes that were killed and yet did not go."""
 
     exit_code: int
     seconds: float
     timed_out: bool
+    left: int = 0
 
 
 def adopt_orphans() -> None:
@@ -65,11 +69,15 @@ def _children() -> set[int]:
     return {process for process, parent in _parents().items() if parent == me}
 
 
-def _kill_all(leader: int, spared: set[int]) -> None:
-    """The group that ``leader`` leads, and everything that this process started but for what is below ``spared``."""
-    for _ in range(_ROUNDS):
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(leader, signal.SIGKILL)
+def _kill_all(leader: int | None, spared: set[int]) -> int:
+    """The group that ``leader`` leads, and everything that this process started but for what is below ``spared``;
+    how many did not go.
+    """
+    until = time.monotonic() + DYING_S
+    while True:
+        if leader is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(leader, signal.SIGKILL)
         left = _below(spared)
         for process in left:
             with suppress(ProcessLookupError, PermissionError):
@@ -77,9 +85,9 @@ def _kill_all(leader: int, spared: set[int]) -> None:
         for process in left:
             with suppress(ChildProcessError):
                 os.waitpid(process, os.WNOHANG)
-        if not left:
-            return
-        time.sleep(0.02)
+        if not left or time.monotonic() > until:
+            return len(left)
+        time.sleep(_ROUND_S)
 
 
 def run(
@@ -92,23 +100,38 @@ def run(
     on).
     """
     before, began = _children(), time.monotonic()
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        process_group=0,
-    )
-    timed_out = False
+    process: subprocess.Popen[bytes] | None = None
+    timed_out, left = False, 0
     try:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+        )
         process.wait(limit_s)
     except subprocess.TimeoutExpired:
         timed_out = True
     finally:
-        if process.poll() is None:
+        if process is not None and process.poll() is None:
             process.kill()
-            process.wait()
-        _kill_all(process.pid, before)
-    return Ended(process.returncode, time.monotonic() - began, timed_out)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(DYING_S)
+        left = _kill_all(process.pid if process else None, before)
+    assert process is not None
+    code = process.poll()
+    code = -signal.SIGKILL if code is None else code
+    return Ended(code, time.monotonic() - began, timed_out, left)
+
+
+def heard(
+    command: Sequence[str], *, limit_s: float, folder: Path, environment: Mapping[str, str]
+) -> tuple[Ended, list[str]]:
+    """The same of a command that says little, and the lines that it said."""
+    with tempfile.TemporaryFile() as log:
+        ended = run(command, log, limit_s=limit_s, folder=folder, environment=environment)
+        log.seek(0)
+        return ended, [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]

@@ -4,7 +4,8 @@ Two processes on the same GPU, over gloo with CUDA tensors (NCCL refuses two ran
 the exchange and the DDP hook give the bits of the same exchange of CPU tensors, with gradients that are still on
 their way when the hook is called; FSDP2; how much of the exchange the backward pass hides; a rank that dies in the
 middle of a step. Then one rank over NCCL. ``--device cpu``: the same on the CPU, where all is gloo's. A check that
-fails costs the others nothing; exit code 1 then. The last line is one JSON object.
+fails costs the others nothing, and one that hangs its own time; those that ``--seconds`` does not suffice for are told.
+Exit code 1 in all these cases. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import torch
 from benchmarks.gpu import rank_checks
 from tests.nuq.ranks import Ranks
 
-CHECK_S = 90.0
+CHECK_S = 60.0  # of one check
+LEAST_S = 5.0  # with less time left, a check is not begun
 CHECKS = (
     (2, rank_checks.functional),
     (2, rank_checks.hook),
@@ -33,14 +35,14 @@ CHECKS = (
 )
 
 
-def checked(ranks: Ranks, check: Any, device: str, small: bool) -> dict[str, Any]:
+def checked(ranks: Ranks, check: Any, device: str, small: bool, limit_s: float = CHECK_S) -> dict[str, Any]:
     """What the first rank found, or what failed."""
-    outcomes = ranks.outcomes(check, device, small, timeout_s=CHECK_S)
+    outcomes = ranks.outcomes(check, device, small, timeout_s=limit_s)
     for rank, outcome in enumerate(outcomes):
         dead = outcome.exit_code is not None and not (check is rank_checks.dies and rank == 1)
         if outcome.error or outcome.hung or dead:
             words = outcome.error.strip().splitlines()[-1:] or [
-                f"ended with {outcome.exit_code}" if dead else f"hung for {CHECK_S:.0f} s"
+                f"ended with {outcome.exit_code}" if dead else f"hung for {limit_s:.0f} s"
             ]
             print(outcome.error, flush=True)
             return {"failed": f"rank {rank}: {words[0]}"[:500]}
@@ -52,13 +54,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.ranks", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--small", action="store_true", help="small vectors, for a look")
+    names = list(dict.fromkeys(check.__name__ for _, check in CHECKS))
+    parser.add_argument(
+        "--checks", nargs="+", choices=names, default=names, metavar="CHECK", help=f"of {', '.join(names)}"
+    )
+    parser.add_argument("--seconds", type=float, default=160.0, help="for all of them (160)")
     chosen = parser.parse_args(arguments)
+    until = time.monotonic() + chosen.seconds
     found: dict[str, Any] = {}
     groups = {world: Ranks(world) for world in (1, 2)}
     try:
         for world, check in CHECKS:
+            if check.__name__ not in chosen.checks:
+                continue
             began, name = time.monotonic(), f"{check.__name__} of {world}"
-            found[name] = checked(groups[world], check, chosen.device, chosen.small)
+            if until - began < LEAST_S:
+                found[name] = {"failed": "no time was left"}
+            else:
+                found[name] = checked(groups[world], check, chosen.device, chosen.small, min(CHECK_S, until - began))
             found[name]["seconds"] = round(time.monotonic() - began, 1)
             print(f"{name}: {json.dumps(found[name])}"[:1000], flush=True)
     finally:

@@ -6,108 +6,142 @@ from dataclasses import dataclass
 
 TOTAL_MINUTES = 25.0  # of a half-hour: the rest is for starting and for what travels
 LONGEST_S = 540.0  # of a step: where commands are stopped after ten minutes, each fits into one
+# Of a command's limit: what ``{seconds}`` among its words stands for; the rest is for starting and for its last case.
+OWN_SHARE = 0.8
 
-Command = tuple[str, ...]  # the arguments of a Python
+
+@dataclass(frozen=True)
+class Command:
+    """words: a Python's arguments; limit_s: in seconds, and what the commands before it in its step left of theirs."""
+
+    words: tuple[str, ...]
+    limit_s: float
+
+    def within(self, limit_s: float) -> list[str]:
+        """Its words, told how much time it has."""
+        return [word.replace("{seconds}", str(round(OWN_SHARE * limit_s))) for word in self.words]
 
 
 @dataclass(frozen=True)
 class Step:
-    """commands: on a GPU, one after another, also after one that failed; rehearsal: the same code in small, without a
-    GPU.
-
-    limit_s: of all its commands together, in seconds.
+    """commands: on a GPU, one after another, also after one that failed; rehearsal: the same code in small, without
+    a GPU.
     """
 
     name: str
     told: str
     commands: tuple[Command, ...]
     rehearsal: tuple[Command, ...]
-    limit_s: float
+
+    @property
+    def limit_s(self) -> float:
+        """Of all its commands together, in seconds."""
+        return sum(command.limit_s for command in self.commands)
 
 
-def _module(name: str, text: str = "") -> Command:
-    return ("-m", f"benchmarks.{name}", *text.split())
+def _module(limit_s: float, name: str, text: str = "") -> Command:
+    return Command(("-m", f"benchmarks.{name}", *text.split()), limit_s)
 
 
-_TESTS = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
-_IMAGENET = "--data imagenet --model resnet18 resnet50 --batch 256 --workers 1 --threads 16 --seconds 12"
+def _tests(limit_s: float, device: str, files: str, names: str) -> Command:
+    """Tests of the kernels.  names: of the tests, as pytest's ``-k``."""
+    paths = [f"tests/nuq/{name}.py" for name in files.split()]
+    return Command(("-m", "benchmarks.gpu.unit_tests", "--device", device, *paths, "--names", names), limit_s)
+
+
+_IMAGENET = "--device cuda --data imagenet --batch 256 --workers 1 --threads 16 --seconds 9"
+_BF16 = "--settings compute.precision=bf16"
+_GRAPHS = f"{_BF16} compute.cuda_graphs=true"
 STEPS = (
     Step(
         "bits",
         "The Triton kernels against the reference and the C++ kernels, bit for bit, and the GPU's half of the tests.",
         (
-            (
-                *_TESTS,
-                "tests/nuq/test_cuda.py",
-                "tests/nuq/test_cuda_smaq.py",
-                "tests/nuq/test_cuda_checks.py",
-                "-k",
-                "not interpreter",
-            ),
-            _module("gpu.bits", "--device cuda --size 10000000 --seconds 150 --sanitize"),
+            _module(120, "gpu.bits", "--device cuda --size 10000000 --seconds {seconds}"),
+            _tests(175, "cuda", "test_cuda test_cuda_smaq test_cuda_checks", "not interpreter"),
+            _module(65, "gpu.bits", "--device cuda --sanitize --seconds {seconds}"),
         ),
         (
-            (*_TESTS, "tests/nuq/test_cuda_checks.py", "tests/nuq/test_cuda.py", "-k", "fit or without"),
-            _module("gpu.bits", "--device cpu --size 2500 --seconds 25 --sanitize"),
+            _module(120, "gpu.bits", "--device cpu --size 2500 --seconds 20"),
+            _tests(120, "cpu", "test_cuda_checks test_cuda", "fit or without"),
+            _module(30, "gpu.bits", "--device cpu --sanitize --seconds {seconds}"),
         ),
-        360,
     ),
     Step(
         "quantize",
         "Encode, decode and rotation as fractions of the bandwidth of a copy, which is measured beside every call.",
         (
-            _module("quantize", "--device cuda --size 33554432 --repeats 30"),
-            _module("quantize", "--device cuda --size 268435456"),
+            _module(50, "quantize", "--device cuda --size 33554432 --repeats 30"),
+            _module(40, "quantize", "--device cuda --size 268435456"),
         ),
-        (_module("quantize", "--device cpu --size 65536 --repeats 2"),),
-        90,
+        (_module(60, "quantize", "--device cpu --size 65536 --repeats 2"),),
     ),
     Step(
         "methods",
         "Every method on the gradient of a ResNet-18: error, bits, GB/s, and its ratio to plain PyTorch on the same "
         "device.",
-        (_module("methods", "--device cuda --quick --threads 16"),),
-        (_module("methods", "--device cpu --quick --model lenet --pairs 1 --threads 1"),),
-        300,
+        tuple(
+            _module(100, "methods", f"--device cuda --quick --threads 16 --part {part}/3 --seconds {{seconds}}")
+            for part in (1, 2, 3)
+        ),
+        (
+            _module(
+                150,
+                "methods",
+                "--device cpu --quick --model lenet --pairs 1 --threads 1 --part 1/1 --seconds {seconds}",
+            ),
+        ),
     ),
     Step(
         "ranks",
         "Two ranks on one device: hook, FSDP2, streams, overlap, a killed rank; the bits of the same exchange on the "
-        "CPU.",
-        (_module("gpu.ranks", "--device cuda"),),
-        (_module("gpu.ranks", "--device cpu --small"),),
-        180,
+        "CPU; NCCL.",
+        (_module(180, "gpu.ranks", "--device cuda --seconds {seconds}"),),  # holds each check to a limit of its own
+        (_module(150, "gpu.ranks", "--device cpu --small --seconds {seconds}"),),
     ),
     Step(
         "train",
-        "Images per second of the trainer in bf16 beside a bare loop, launched one by one and as CUDA graphs.",
-        (
-            _module("train", f"--device cuda {_IMAGENET} --settings compute.precision=bf16"),
-            _module("train", f"--device cuda {_IMAGENET} --settings compute.precision=bf16 compute.cuda_graphs=true"),
+        "Images per second of the trainer in bf16 beside a bare loop, launched one by one and as CUDA graphs "
+        "(torchvision's models).",
+        tuple(
+            _module(60, "train", f"{_IMAGENET} --model {model} {settings}")
+            for settings in (_BF16, _GRAPHS)
+            for model in ("resnet18", "resnet50")
         ),
         (
             _module(
+                60,
                 "train",
                 "--device cpu --model resnet8 --batch 4 --workers 2 --seconds 0 --settings compute.precision=bf16",
             ),
+            _module(120, "gpu.train_in_small", "--model resnet18 resnet50"),
         ),
-        240,
     ),
     Step(
         "gradients",
-        "Gradients of a ResNet-50 and of a GPT of 124 million parameters at three ages: error and bits of the main "
-        "methods.",
-        (_module("gpu.gradients", "--device cuda --seconds 180"),),
-        (_module("gpu.gradients", "--device cpu --small --seconds 60"),),
-        210,
+        "Gradients of a ResNet-50 and of a GPT of 124 million parameters at three ages: error and bits of the "
+        "main methods.",
+        tuple(
+            _module(105, "gpu.gradients", f"--device cuda --model {model} --seconds {{seconds}}")
+            for model in ("resnet", "gpt")
+        ),
+        tuple(
+            _module(90, "gpu.gradients", f"--device cpu --small --model {model} --seconds 30")
+            for model in ("resnet", "gpt")
+        ),
     ),
     Step(
         "paper",
-        "The paper's CIFAR-10 runs of a ResNet-32, in as many steps as fit, side by side on one device: accuracy and "
-        "seconds.",
-        (_module("gpu.paper", "--device cuda --steps 400 --seconds 105"),),
-        (_module("gpu.paper", "--device cpu --steps 2 --model resnet8 --batch 4 --runs SuperSGD ALQ --at-once 2"),),
-        120,
+        "The paper's CIFAR-10 runs of a ResNet-32, in as many steps as fit, side by side on one device: accuracy "
+        "and seconds.",
+        (_module(120, "gpu.paper", "--device cuda --steps 400 --seconds {seconds}"),),
+        (
+            _module(
+                90,
+                "gpu.paper",
+                "--device cpu --steps 2 --model resnet8 --batch 4 --runs SuperSGD ALQ --at-once 2 --seconds {seconds}",
+            ),
+        ),
     ),
 )
 

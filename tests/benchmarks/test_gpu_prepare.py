@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 from zipfile import ZipFile
@@ -11,7 +13,7 @@ from zipfile import ZipFile
 import pytest
 from packaging.requirements import Requirement
 
-from benchmarks.gpu import prepare, run
+from benchmarks.gpu import prepare, wheels
 
 
 def plain(name: str) -> str:
@@ -119,7 +121,90 @@ def test_only_what_a_machine_lacks_is_installed(tmp_path: Path) -> None:
         wheel(tmp_path, name)
     wheel(tmp_path, "nuq_absent_a-0.1-py3-none-any.whl", "nuq_absent_a")
     wheel(tmp_path, "nuq_absent_b-0.1-cp27-cp27m-win32.whl", "nuq_absent_b")
-    found = run.missing(tmp_path)
-    assert sorted(found) == ["nuq-absent-a", "nuq-absent-b"] and run.missing(tmp_path / "none") == {}
-    assert run.install(found, tmp_path / "site") == ["nuq-absent-b"]
+    found = wheels.missing(tmp_path)
+    assert sorted(found) == ["nuq-absent-a", "nuq-absent-b"] and wheels.missing(tmp_path / "none") == {}
+    assert wheels.install(found, tmp_path / "site") == ["nuq-absent-b"]
+    assert wheels.lacking(["nuq_absent.A", "nuq-absent-b", "pytest"], ["nuq-absent-a"]) == ["nuq-absent-b"]
     assert (tmp_path / "site" / "nuq_absent_a.py").exists() and not (tmp_path / "site" / "nuq_absent_b.py").exists()
+
+
+def test_what_is_there_in_a_version_that_will_not_do_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the project's bounds, or by those of another wheel: OmegaConf reads what ANTLR 4.9 wrote, nothing later."""
+    there = {"pytest": "7.4.4", "antlr4-python3-runtime": "4.13.2", "scipy": "1.18.1", "beartype": "0.20"}
+    for name in ("pytest-9.2.0", "scipy-1.17.1", "beartype-0.23.1", "antlr4_python3_runtime-4.9.3", "numpy-2.4.6"):
+        wheel(tmp_path, f"{name}-py3-none-any.whl")
+    with ZipFile(wheel(tmp_path, "omegaconf-2.3.1-py3-none-any.whl"), "a") as archive:
+        archive.writestr(
+            "a.dist-info/METADATA",
+            "Name: omegaconf\nRequires-Dist: antlr4-python3-runtime (==4.9.*)\n\nRequires-Dist: x\n",
+        )
+    assert (
+        wheels._needs(tmp_path / "omegaconf-2.3.1-py3-none-any.whl") == []
+    )  # those of the first METADATA, which says nothing
+    monkeypatch.setattr(
+        wheels, "_needs", lambda path: ["antlr4-python3-runtime (==4.9.*)"] if path.name.startswith("omega") else []
+    )
+    monkeypatch.setattr(wheels, "_version", there.get)
+    assert sorted(wheels.missing(tmp_path)) == ["antlr4-python3-runtime", "omegaconf", "pytest"]
+    assert wheels.refused_version("pytest", wheels.bounds_of()) == "7.4.4 is not >=8.4"
+
+
+@pytest.mark.parametrize(
+    ("version", "bound", "inside"),
+    [
+        ("8.4", ">=8.4", True),
+        ("8.4.0", ">8.4", False),
+        ("8.10", ">=8.4", True),
+        ("8.3.9", ">=8.4", False),
+        ("1.6", "<1.6", False),
+        ("1.5.4", "<1.6", True),
+        ("2.11.0+cu130", ">=2.11", True),
+        ("4.9.3", "==4.9.*", True),
+        ("4.13", "==4.9.*", False),
+        ("4.13", "!=4.9.*", True),
+        ("4", "==4.0.*", True),
+        ("2.0.0", "==2", True),
+        ("1.4.9", "~=1.4.2", True),
+        ("1.5", "~=1.4.2", False),
+        ("1.9", "~=1.4", True),
+        ("1.0", "words", True),
+    ],
+)
+def test_versions_and_bounds(version: str, bound: str, inside: bool) -> None:
+    assert wheels.within(version, bound) is inside
+
+
+def test_bounds_are_read_from_requirements(tmp_path: Path) -> None:
+    path = tmp_path / "a-1-py3-none-any.whl"
+    needs = ["pluggy <2,>=1.5", "colorama >=0.4 ; sys_platform == 'win32'", "Some.Thing[extra] (>=2)", "free"]
+    with ZipFile(path, "w") as archive:
+        archive.writestr(
+            "a-1.dist-info/METADATA", "\n".join(["Name: a", *(f"Requires-Dist: {one}" for one in needs), "", "Text"])
+        )
+    bounds = wheels.bounds_of([path])
+    assert bounds["pluggy"] == ["<2", ">=1.5"] and bounds["some-thing"] == [">=2"] and "colorama" not in bounds
+    assert bounds["torch"] == [">=2.11"] and bounds["submitit"] == [">=1.5", "<1.6"]
+    (tmp_path / "b-1-py3-none-any.whl").write_bytes(b"no archive")
+    assert wheels._needs(tmp_path / "b-1-py3-none-any.whl") == []
+
+
+def test_a_python_without_pip_takes_wheels_that_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheels, "_installed", lambda target, *paths: False)
+    minor, machine = sys.version_info.minor, os.uname().machine
+    fit = {
+        "pure": "py2.py3-none-any",
+        "own": f"cp3{minor}-cp3{minor}-manylinux_2_28_{machine}.manylinux_2_17_{machine}",
+    }
+    fit["stable"] = f"cp39-abi3-manylinux2014_{machine}"
+    other = {
+        "old": f"cp39-cp39-manylinux2014_{machine}",
+        "new": f"cp3{minor + 1}-abi3-manylinux2014_{machine}",
+        "third": "py3-none-win32",
+    }
+    other["arm"] = f"cp3{minor}-cp3{minor}-manylinux2014_other"
+    found = {name: wheel(tmp_path, f"{name}-0.1-{tags}.whl", name) for name, tags in (fit | other).items()}
+    found["damaged"] = tmp_path / "damaged.whl"
+    assert wheels.install(found, tmp_path / "site") == [*other, "damaged"]
+    assert sorted(path.stem for path in (tmp_path / "site").glob("*.py")) == sorted(fit)

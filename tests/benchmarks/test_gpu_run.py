@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -14,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu.steps import LONGEST_S, STEPS, TOTAL_MINUTES, Step, chosen
+from benchmarks.gpu import one_step
+from benchmarks.gpu.steps import LONGEST_S, STEPS, TOTAL_MINUTES, Command, Step, chosen
 
 ROOT = Path(__file__).parents[2]
 MACHINE = {
@@ -38,13 +40,15 @@ GOOD = ("-c", "print('some words'); print('{\"fraction\": 0.5, \"none\": NaN}')"
 
 
 def step(name: str, *commands: tuple[str, ...], limit_s: float = 20.0) -> Step:
-    return Step(name, "A sentence.", commands, commands[:1], limit_s)
+    """limit_s: of each command."""
+    limited = tuple(Command(words, limit_s) for words in commands)
+    return Step(name, "A sentence.", limited, limited[:1])
 
 
 def program(steps: tuple[Step, ...], machine: dict[str, Any] = MACHINE) -> str:
     """A program like ``benchmarks/gpu/run`` with other steps on another machine."""
     return (
-        "import sys; from benchmarks.gpu import run; from benchmarks.gpu.steps import Step\n"
+        "import sys; from benchmarks.gpu import run; from benchmarks.gpu.steps import Command, Step\n"
         f"sys.exit(run.main(sys.argv[1:], {steps!r}, lambda environment: {machine!r}))"
     )
 
@@ -71,7 +75,7 @@ def alive(process: int) -> bool:
 def test_steps_that_fail_in_every_way_are_told_and_the_others_go_on(tmp_path: Path) -> None:
     steps = (
         step("fails", ("-c", "print('why'); raise SystemExit(3)"), GOOD),
-        step("hangs", ("-c", DEFIANT, "99"), GOOD, limit_s=1.5),
+        step("hangs", ("-c", DEFIANT, "99"), GOOD, limit_s=2.0),
         step("dies", ("-c", "import os; os.kill(os.getpid(), 11)")),
         step(
             "garbage",
@@ -84,64 +88,118 @@ def test_steps_that_fail_in_every_way_are_told_and_the_others_go_on(tmp_path: Pa
     done = run(tmp_path, steps)
     assert done.returncode == 1 and done.stderr == ""
     lines = {line.partition(":")[0]: line for line in done.stdout.splitlines()[1:]}
-    assert (
-        "FAILED, exit code 3" in lines["fails"]
-        and "killed at its limit of 2 s" in lines["hangs"]
-        and "SIGSEGV" in lines["dies"]
-    )
+    assert "FAILED, 1 of 2 commands, exit code 3" in lines["fails"] and "killed by SIGSEGV" in lines["dies"]
+    assert "FAILED, 1 of 2 commands, killed at its limit of 2 s" in lines["hangs"]
     assert all("done in" in lines[name] for name in ("garbage", "silent", "leaves a child", "good"))
     assert [record(tmp_path, one.name)["failed"] for one in steps] == [True, True, True, False, False, False, False]
 
     fails, hangs = record(tmp_path, "fails"), record(tmp_path, "hangs")
     assert [one["exit_code"] for one in fails["commands"]] == [3, 0], "a command goes on after one that failed"
-    assert fails["commands"][0]["result"] == ["why"] and fails["commands"][1]["result"] == {
-        "fraction": 0.5,
-        "none": "NaN",
-    }
-    assert hangs["timed_out"] and hangs["commands"][1]["result"] == "no time was left" and hangs["seconds"] < 10
+    assert fails["commands"][0]["last_lines"] == ["why"] and "result" not in fails["commands"][0]
+    assert (
+        fails["commands"][1]["result"] == {"fraction": 0.5, "none": "NaN"} and "last_lines" not in fails["commands"][1]
+    )
+    assert hangs["timed_out"] and hangs["seconds"] < 10
+    assert [one["exit_code"] for one in hangs["commands"]] == [-signal.SIGKILL, 0], (
+        "one that hangs takes only its own time"
+    )
     assert (
         fails | MACHINE == fails
         and fails["exit_code"] == 3
         and fails["rehearsal"] is False
         and fails["date"].endswith("+00:00")
     )
-    assert record(tmp_path, "silent")["commands"][0]["result"] == []
-    assert all(len(line) <= 500 for line in record(tmp_path, "garbage")["commands"][0]["result"])
+    assert record(tmp_path, "silent")["commands"][0]["last_lines"] == []
+    assert all(len(line) <= 500 for line in record(tmp_path, "garbage")["commands"][0]["last_lines"])
     for name in ("hangs", "leaves a child"):
-        (child,) = record(tmp_path, name)["commands"][0]["result"]
+        (child,) = record(tmp_path, name)["commands"][0]["last_lines"]
         assert not alive(int(child)), "a child of a step outlived it"
     everything = json.loads((tmp_path / "all.json").read_text())
-    assert (
-        everything["steps"] == {one.name: record(tmp_path, one.name) for one in steps}
-        and everything["machine"] == MACHINE
-    )
+    assert everything["steps"] == {one.name: record(tmp_path, one.name) for one in steps}
+    assert everything["machine"] == MACHINE and everything["earlier"] == {}
     assert "some words" in (tmp_path / "good.log").read_text() and not list(tmp_path.glob("*.part"))
 
 
-def test_an_interrupted_run_keeps_what_it_has(tmp_path: Path) -> None:
-    steps = (step("first", GOOD), step("second", ("-c", DEFIANT, "99")), step("third", GOOD))
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_an_interrupted_run_keeps_what_it_has(tmp_path: Path, number: signal.Signals) -> None:
+    """Also where the second signal comes at once, and nobody reads what it says any more."""
+    steps = (step("first", GOOD), step("second", GOOD, ("-c", DEFIANT, "99"), GOOD), step("third", GOOD))
     command = [sys.executable, "-c", program(steps), "--out", str(tmp_path)]
-    running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    log, until = tmp_path / "second.log", time.monotonic() + 30
-    while (
-        not (log.exists() and log.read_text().rpartition("\n")[0].rpartition("\n")[2].isdigit())
-        and time.monotonic() < until
-    ):
-        time.sleep(0.02)
-    running.send_signal(signal.SIGTERM)
-    out, _ = running.communicate(timeout=30)
-    assert running.returncode == 130
-    assert "second: interrupted" in out and "third: skipped, interrupted" in out
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+        assert running.stdout is not None
+        log, until = tmp_path / "second.log", time.monotonic() + 30
+        while (
+            not (log.exists() and log.read_text().rpartition("\n")[0].rpartition("\n")[2].isdigit())
+            and time.monotonic() < until
+        ):
+            time.sleep(0.02)
+        if number == signal.SIGHUP:
+            running.stdout.close()
+        running.send_signal(number)
+        running.send_signal(number)
+        if number != signal.SIGHUP:
+            out = running.stdout.read()
+            assert "second: interrupted" in out and "third: skipped, interrupted" in out
+        assert running.wait(30) == 130
     assert record(tmp_path, "second")["interrupted"] and not (tmp_path / "third.json").exists()
+    done, interrupted = record(tmp_path, "second")["commands"]
+    assert done["result"]["fraction"] == 0.5 and interrupted["interrupted"]
     assert json.loads((tmp_path / "all.json").read_text())["steps"]["third"]["skipped"] == "interrupted"
     assert not alive(int(log.read_text().splitlines()[-1]))
 
 
-def test_a_killed_run_keeps_the_steps_that_have_ended(tmp_path: Path) -> None:
-    steps = (step("first", GOOD), step("second", ("-c", "import os; os.kill(os.getppid(), 9)")))
+def test_a_killed_run_keeps_the_commands_that_have_ended(tmp_path: Path) -> None:
+    steps = (step("first", GOOD), step("second", GOOD, ("-c", "import os; os.kill(os.getppid(), 9)")))
     assert run(tmp_path, steps).returncode == -signal.SIGKILL
-    assert record(tmp_path, "first")["exit_code"] == 0
-    assert list(json.loads((tmp_path / "all.json").read_text())["steps"]) == ["first"]
+    assert record(tmp_path, "first")["exit_code"] == 0 and not record(tmp_path, "first")["unfinished"]
+    everything = json.loads((tmp_path / "all.json").read_text())["steps"]
+    assert list(everything) == ["first", "second"] and everything["second"] == record(tmp_path, "second")
+    assert everything["second"]["unfinished"] and len(everything["second"]["commands"]) == 1
+
+
+def test_results_of_an_earlier_call_are_kept_apart(tmp_path: Path) -> None:
+    """A step that is asked for again has no record until it has a new one, and is not an earlier one."""
+    run(tmp_path, (step("a", GOOD), step("b", GOOD)))
+    old = record(tmp_path, "b")
+    done = run(tmp_path, (step("a", ("-c", "import os; os.kill(os.getppid(), 9)")),))
+    assert done.returncode == -signal.SIGKILL and record(tmp_path, "a")["commands"] == []
+    everything = json.loads((tmp_path / "all.json").read_text())
+    assert list(everything["steps"]) == ["a"] and everything["earlier"] == {"b": old}
+    late = run(tmp_path, (step("b", GOOD, limit_s=100.0), step("c", GOOD)), "--minutes", "0.2")
+    assert late.returncode == 0 and not (tmp_path / "b.json").exists() and not (tmp_path / "b.log").exists()
+    everything = json.loads((tmp_path / "all.json").read_text())
+    assert list(everything["steps"]) == ["b", "c"] and list(everything["earlier"]) == ["a"]
+
+
+def test_paths_are_seen_from_the_callers_folder(tmp_path: Path) -> None:
+    """The shell script changes the folder; here with a Python that is named relatively, too."""
+    (tmp_path / "python").symlink_to("/bin/echo")
+    environment = {"PATH": "/usr/bin:/bin", "PYTHON": "./python"}
+    for script in ("run", "prepare"):
+        done = subprocess.run(
+            [ROOT / "benchmarks/gpu" / script, "a"], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        assert done.stdout == f"-m benchmarks.gpu.{script} a\n"
+    command = [sys.executable, "-c", program((step("a", GOOD),)), "--out", "there"]
+    environment = {**os.environ, "NUQ_CALLED_FROM": str(tmp_path)}
+    assert subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=60).returncode == 0
+    assert record(tmp_path / "there", "a")["exit_code"] == 0
+
+
+def test_steps_find_what_the_machine_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own PYTHONPATH, the caller's data, and a place for compiled kernels where the home folder takes no files."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "own"))
+    monkeypatch.setenv("NUQ_CALLED_FROM", str(tmp_path))
+    monkeypatch.setenv("NUQ_DATA", "data")
+    monkeypatch.setenv("HOME", str(tmp_path / "no home"))
+    monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
+    names = ["PYTHONPATH", "NUQ_DATA", "TRITON_CACHE_DIR"]
+    code = f"import json, os; print(json.dumps({{name: os.environ[name] for name in {names}}}))"
+    assert run(tmp_path, (step("a", ("-c", code)),)).returncode == 0
+    found = record(tmp_path, "a")["commands"][0]["result"]
+    site, *rest = found["PYTHONPATH"].split(os.pathsep)
+    assert rest == [str(ROOT), str(tmp_path / "own")]
+    assert found["NUQ_DATA"] == str(tmp_path / "data") and found["TRITON_CACHE_DIR"] == f"{site}/triton"
 
 
 def test_a_step_without_time_is_skipped_and_told(tmp_path: Path) -> None:
@@ -155,6 +213,11 @@ def test_a_step_without_time_is_skipped_and_told(tmp_path: Path) -> None:
     )
 
 
+def test_a_call_that_begins_no_step_has_failed(tmp_path: Path) -> None:
+    done = run(tmp_path, (step("long", GOOD, limit_s=100.0),), "--minutes", "0.1")
+    assert done.returncode == 1 and "long: skipped" in done.stdout and "nothing was measured" in done.stderr
+
+
 def test_steps_are_chosen_by_name_and_packed(tmp_path: Path) -> None:
     steps = (step("a", GOOD, GOOD), step("b", GOOD), step("c", GOOD))
     done = run(tmp_path, steps, "c", "a", "--rehearse", "--pack", machine={**MACHINE, "gpu": None})
@@ -164,6 +227,44 @@ def test_steps_are_chosen_by_name_and_packed(tmp_path: Path) -> None:
     assert list(told) == ["a", "c"] and told["a"]["rehearsal"] is True and len(told["a"]["commands"]) == 1
     with tarfile.open(tmp_path / "logs.tar.gz") as archive:
         assert archive.getnames() == ["a.log", "c.log"]
+
+
+def test_logs_of_an_earlier_call_stay_packed(tmp_path: Path) -> None:
+    run(tmp_path, (step("a", GOOD), step("b", GOOD)), "--pack")
+    run(tmp_path, (step("b", ("-c", "print('new')")),), "--pack")
+    with tarfile.open(tmp_path / "logs.tar.gz") as archive:
+        assert archive.getnames() == ["a.log", "b.log"]
+        file = archive.extractfile("b.log")
+        assert file is not None and b"new" in file.read()
+    everything = json.loads((tmp_path / "all.json").read_text())
+    assert list(everything["steps"]) == ["b"] and list(everything["earlier"]) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("said", "result"),
+    [
+        ('{"a": 1e999, "b": [-Infinity, 2.5]}', {"a": "1e999", "b": ["-Infinity", 2.5]}),
+        ('{"a": 1}\nTraceback\nRuntimeError: no', {"a": 1}),
+        ("[1, 2]\n{1}", None),
+    ],
+)
+def test_the_last_json_object_is_the_result(tmp_path: Path, said: str, result: Any) -> None:
+    log = tmp_path / "log"
+    before = '{"of": "the command before"}\n'
+    log.write_text(f"{before}{said}\n")
+    told = one_step.told(log, len(before), failed=True)
+    assert told.get("result") == result and told["last_lines"] == said.splitlines()
+    json.dumps(told, allow_nan=False)
+
+
+def test_a_command_knows_its_time(tmp_path: Path) -> None:
+    """What the ones before leave is the next one's; a step with less time gives each its share."""
+    code = "import json, sys; print(json.dumps({'seconds': float(sys.argv[1])}))"
+    commands = [Command(("-c", code, "{seconds}"), limit_s) for limit_s in (30.0, 10.0)]
+    for limit_s, first in ((40.0, 24), (20.0, 12)):
+        found = one_step.carry_out("a", commands, tmp_path / "log", limit_s, os.environ, lambda record: None)
+        seconds = [one["result"]["seconds"] for one in found["commands"]]
+        assert seconds[0] == first and 0.8 * limit_s - 4 <= seconds[1] <= 0.8 * limit_s
 
 
 @pytest.mark.parametrize(
@@ -186,7 +287,7 @@ def test_what_a_user_has_to_change_is_one_sentence(tmp_path: Path, words: list[s
 
 def test_a_python_without_torch_is_told(tmp_path: Path) -> None:
     code = (
-        "import sys; from benchmarks.gpu import run; run.PROBE = 'import no_such_torch'; "
+        "import sys; from benchmarks.gpu import machine, run; machine.PROBE = 'import no_such_torch'; "
         "sys.exit(run.main(sys.argv[1:]))"
     )
     done = subprocess.run(
@@ -207,13 +308,17 @@ def test_the_table_keeps_its_limits() -> None:
     assert [one.name for one in STEPS] == ["bits", "quantize", "methods", "ranks", "train", "gradients", "paper"]
     assert all(one.told.endswith(".") and one.commands and one.rehearsal for one in STEPS)
     assert chosen([]) == STEPS and [one.name for one in chosen(["paper", "bits"])] == ["bits", "paper"]
+    for one in STEPS:
+        longest = max(command.limit_s for command in one.commands)
+        assert longest <= 2 / 3 * one.limit_s or len(one.commands) == 1, "one that hangs leaves time to the others"
+    assert STEPS[0].commands[0].words[1] == "benchmarks.gpu.bits"
 
 
 def test_every_command_is_there_and_is_rehearsed() -> None:
     for one in STEPS:
         for command in (*one.commands, *one.rehearsal):
-            assert command[0] == "-m"
-            path = ROOT / (command[1].replace(".", "/") + ".py")
-            assert command[1] == "pytest" or path.is_file(), shlex.join(command)
-        assert {command[1] for command in one.commands} == {command[1] for command in one.rehearsal}
-        assert all("cuda" not in command for command in one.rehearsal)
+            assert command.words[0] == "-m"
+            path = ROOT / (command.words[1].replace(".", "/") + ".py")
+            assert path.is_file(), shlex.join(command.words)
+        assert {command.words[1] for command in one.commands} <= {command.words[1] for command in one.rehearsal}
+        assert all("cuda" not in command.words for command in one.rehearsal)

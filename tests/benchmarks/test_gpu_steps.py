@@ -8,29 +8,35 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from benchmarks import model_gradient
-from benchmarks.gpu import bits, gradients, paper, rank_checks, ranks
-from benchmarks.gpu.steps import STEPS, Command
+from benchmarks import methods, model_gradient
+from benchmarks.gpu import bits, gradients, paper, rank_checks, ranks, train_in_small
+from benchmarks.gpu.steps import STEPS
 from benchmarks.quantize import MAIN, fractions
 from settings import command_line, resolving
 from tests.nuq.ranks import Outcome, Ranks
+from train.steps import cuda_graphs
+
+ROOT = Path(__file__).parents[2]
 
 
 class Parsed(Exception):
     """In place of what a program does once it has parsed its words."""
 
 
-OWN = [command for step in STEPS for command in (*step.commands, *step.rehearsal) if command[1] != "pytest"]
+OWN = [tuple(command.within(10.0)) for step in STEPS for command in (*step.commands, *step.rehearsal)]
 
 
 @pytest.mark.parametrize("command", OWN, ids=" ".join)
-def test_programs_take_the_words_of_the_table(monkeypatch: pytest.MonkeyPatch, command: Command) -> None:
+def test_programs_take_the_words_of_the_table(monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
     """Also those that only a GPU would hear, and for the trainer's settings what they mean."""
     parse = argparse.ArgumentParser.parse_args
 
@@ -85,8 +91,57 @@ def test_checks_of_the_bits_reach_every_width_norm_type_and_odd_size() -> None:
     assert len(bits.statistics_checks(1000)) == 8 and len(list(bits.smaq_checks(1000))) == 9
 
 
-def test_without_a_gpu_nothing_is_sanitized() -> None:
-    assert bits.sanitized("cpu")["ran"] is False
+def test_a_case_that_fails_is_told_and_the_others_are_compared(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuses(by: object, device: str) -> bits.Tensors:
+        raise torch.OutOfMemoryError("no memory")
+
+    fine = bits.statistics_checks(1000)
+    monkeypatch.setattr(bits, "operator_checks", lambda size: {"large": refuses})
+    monkeypatch.setattr(bits, "statistics_checks", lambda size: {name: fine[name] for name in list(fine)[:1]})
+    monkeypatch.setattr(bits, "smaq_checks", lambda size: iter(()))
+    assert bits.main(["--device", "cpu", "--size", "1000"]) == 1
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert told["different"] == {"large": "failed: OutOfMemoryError: no memory"} and told["cases"] == 2
+    assert told["compared_numbers"]["statistics on the CPU"] > 0
+    monkeypatch.setattr(bits, "operator_checks", lambda size: {})
+    assert bits.main(["--device", "cpu", "--size", "1000", "--seconds", "-1"]) == 1, "nothing was compared"
+
+
+def test_a_run_under_the_sanitizer_that_fails_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert bits.sanitized("cpu", 10.0)["ran"] is False
+    tool = tmp_path / "compute-sanitizer"
+    monkeypatch.setattr(bits.shutil, "which", lambda name: str(tool))
+    for end, errors in ((0, False), (1, True), (9, True)):
+        tool.write_text(f"#!/bin/sh\necho '========= words'\nexit {end}\n")
+        tool.chmod(0o755)
+        assert bits.sanitized("cuda", 10.0) == {
+            "ran": True,
+            "exit_code": end,
+            "errors": errors,
+            "said": ["========= words"],
+        }
+    tool.write_text("#!/bin/sh\nsleep 99\n")
+    assert bits.sanitized("cuda", 0.5) == {"ran": False, "why": "0 s were not enough"}
+
+
+def test_nothing_but_skipped_tests_has_failed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """In a process of its own, as the step calls it: pytest inside pytest shares too much."""
+    skipped = "@pytest.mark.skip(reason='why')\ndef test_two(): pass\n"
+    text = f"import pytest\ndef test_one(): pass\n{skipped}def test_three(): assert 0\n"
+    (tmp_path / "test_some.py").write_text(text)
+
+    def ended(*words: str) -> tuple[int, dict[str, Any]]:
+        command = [sys.executable, "-m", "benchmarks.gpu.unit_tests", str(tmp_path / "test_some.py"), *words]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
+        return done.returncode, json.loads(done.stdout.splitlines()[-1])
+
+    code, told = ended("--names", "one or two")
+    assert code == 0 and told["passed"] == 1 and list(told["skipped"].values()) == ["Skipped: why"]
+    assert ended("--names", "one or two", "--device", "cuda")[0] == 1 and ended("--names", "two")[0] == 1
+    code, told = ended("--names", "one or three")
+    assert code == 1 and len(told["failed"]) == 1 and told["passed"] == 1
 
 
 def test_fractions_are_of_the_bytes_that_have_to_move() -> None:
@@ -100,13 +155,18 @@ def test_ages_methods_and_failures_of_gradients(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path
 ) -> None:
     monkeypatch.setenv("NUQ_DATA", str(tmp_path))
-    monkeypatch.setattr(
-        gradients, "SMALL_MODELS", {"ResNet-8": {"data": "cifar10", "model": "resnet8", "batch_size": 2}}
-    )
+    small = {
+        "resnet": {"data": "cifar10", "model": "resnet8", "batch_size": 2},
+        "gpt": {"data": "cifar10", "model": "no such model"},
+    }
+    monkeypatch.setattr(gradients, "SMALL_MODELS", small)
     monkeypatch.setattr(gradients, "SMALL_AGES", (2, 5))
     monkeypatch.setattr(gradients, "CASES", ("supersgd", "alq bits=3"))
-    assert gradients.main(["--device", "cpu", "--small", "--seconds", "60"]) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])["models"]["ResNet-8"]
+    assert gradients.main(["--device", "cpu", "--small", "--seconds", "60"]) == 1, "one of two models failed"
+    lines = [json.loads(line)["models"] for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert [list(line["resnet"]["ages"]) for line in lines] == [["2"], ["2", "5"], ["2", "5"]], "after each age"
+    assert lines[-1]["gpt"]["failed"].startswith("ValueError: ")
+    told = lines[-1]["resnet"]
     assert told["stand_in"] is True and list(told["ages"]) == ["2", "5"]
     for age in told["ages"].values():
         assert age["methods"]["supersgd"]["error"] == 0 < age["methods"]["alq bits=3"]["error"]
@@ -135,6 +195,31 @@ def test_a_run_that_has_no_time_is_told(monkeypatch: pytest.MonkeyPatch, tmp_pat
     )
 
 
+def test_one_process_a_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that crashes, one that hangs and one that says nothing are alone in it."""
+    ends = {
+        "SGD": "import os; os.kill(os.getpid(), 9)",
+        "ALQ": "import time; time.sleep(99)",
+        "AMQ": "print('no words')",
+        "TRN": "print('words'); print('{\"steps\": 2}')",
+    }
+    real = subprocess.run
+
+    def run(command: list[str], **options: Any) -> Any:
+        return real([sys.executable, "-c", ends[command[command.index("--alone") + 1]]], **options)
+
+    monkeypatch.setattr(paper.subprocess, "run", run)
+    assert paper.main(["--runs", *ends, "--at-once", "4", "--seconds", "2", "--device", "cpu"]) == 1
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]
+    assert list(told) == list(ends), "in the order that was asked for"
+    assert [row.get("failed") for row in told.values()] == [
+        "exit code -9: no word",
+        "it hung, and was killed",
+        "exit code 0: no word",
+        None,
+    ]
+
+
 def test_a_name_that_is_no_run(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         paper.main(["--runs", "ALQQ"])
@@ -146,7 +231,7 @@ def test_a_name_that_is_no_run(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ([Outcome(value={"a": 1}), Outcome(value={})], {"a": 1}),
         ([Outcome(value={}), Outcome(error="Traceback\nValueError: no")], {"failed": "rank 1: ValueError: no"}),
-        ([Outcome(hung=True), Outcome(value={})], {"failed": "rank 0: hung for 90 s"}),
+        ([Outcome(hung=True), Outcome(value={})], {"failed": "rank 0: hung for 60 s"}),
         ([Outcome(value={}), Outcome(exit_code=-9)], {"failed": "rank 1: ended with -9"}),
     ],
 )
@@ -158,9 +243,78 @@ def test_how_a_check_of_ranks_ended(
     assert ranks.checked(group, rank_checks.hook, "cpu", True) == told
 
 
+def test_checks_without_time_are_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(Ranks, "outcomes", lambda *arguments, **options: [Outcome(value={})])
+    assert ranks.main(["--device", "cpu", "--checks", "nccl"]) == 0
+    assert list(json.loads(capsys.readouterr().out.splitlines()[-1])["checks"]) == ["nccl of 1", "nccl of 2"]
+    assert ranks.main(["--device", "cpu", "--seconds", "1"]) == 1
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert len(told["failed"]) == len(ranks.CHECKS) and all(
+        one["failed"] == "no time was left" for one in told["checks"].values()
+    )
+
+
+def test_a_refusal_of_nccl_is_no_failure_for_two_ranks_on_one_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(tensor: torch.Tensor, group: object) -> None:
+        raise RuntimeError(words)
+
+    monkeypatch.setattr(rank_checks.dist, "all_reduce", refuse)
+    monkeypatch.setattr(rank_checks.dist, "ProcessGroup", object)
+    monkeypatch.setattr(rank_checks.dist, "new_group", lambda *arguments, **options: object())
+    for words, world, refused in (
+        ("NCCL error\nDuplicate GPU detected : rank 0 and rank 1", 2, True),
+        ("NCCL error\nDuplicate GPU detected : rank 0 and rank 1", 1, False),
+        ("NCCL error\nno socket interface found", 2, False),
+    ):
+        monkeypatch.setattr(rank_checks.dist, "get_world_size", lambda group, world=world: world)
+        if refused:
+            assert rank_checks.nccl(None, "cpu", True) == {"refused": words.splitlines()[-1]}  # type: ignore[arg-type]
+        else:
+            with pytest.raises(RuntimeError, match="NCCL error"):
+                rank_checks.nccl(None, "cpu", True)  # type: ignore[arg-type]
+
+
 def test_only_the_rank_that_is_meant_to_may_die(monkeypatch: pytest.MonkeyPatch) -> None:
     group = Ranks(2)
     monkeypatch.setattr(
         group, "outcomes", lambda *arguments, **options: [Outcome(value={"noticed_s": 1}), Outcome(exit_code=7)]
     )
     assert ranks.checked(group, rank_checks.dies, "cpu", True) == {"noticed_s": 1}
+
+
+def test_a_recorded_graph_is_replayed_on_the_same_memory() -> None:
+    """The trainer's own ``Recorded``, with graphs for the CPU: new inputs give new results; reading back is refused."""
+    weight = torch.randn(5, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
+
+    def passed(x: torch.Tensor, y: torch.Tensor, factor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        loss = ((x @ weight - y) ** 2).mean()
+        flat = torch.empty(15)
+        flat.view(5, 3).copy_(torch.autograd.grad(loss * factor, [weight])[0])
+        return flat, loss.detach()
+
+    batches = [torch.randn(2, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(3)]
+    given = [(batch[:, :5], batch[:, 5:], torch.tensor(2.0)) for batch in batches]
+    with train_in_small.graphs_on_cpu():
+        recorded = cuda_graphs.Recorded(passed, *given[0])
+        with torch.no_grad():
+            weight.mul_(0.5)  # as an optimizer does between two replays
+        for one in given:
+            assert all(map(torch.equal, recorded(*one), passed(*one)))
+        with pytest.raises(RuntimeError, match="read back"):
+            cuda_graphs.Recorded(lambda x, y, factor: (x * float(factor), y), *given[0])
+
+
+def test_a_part_of_the_methods_and_those_without_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert [methods.part_of("abcdefg", f"{part}/3") for part in (1, 2, 3)] == [list("adg"), list("be"), list("cf")]
+    for text in ("0/3", "4/3", "1", "x/y", "-1/3"):
+        with pytest.raises(ValueError, match=f"--part {text}: must be a part such as 1/3"):
+            methods.part_of("abc", text)
+    x = torch.randn(64, generator=torch.Generator().manual_seed(0))
+    monkeypatch.setattr(
+        model_gradient, "recorded", lambda model: model_gradient.Gradients("", {"x": (64,)}, [x, x], [x])
+    )
+    with pytest.raises(SystemExit, match="1"):
+        methods.main(["--device", "cpu", "--methods", "sign", "trn", "--part", "1/1", "--seconds", "-1"])
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["not_reached"] == ["sign", "trn"]

@@ -1,0 +1,67 @@
+"""Tests, and what became of them as one JSON object:
+``python -m benchmarks.gpu.unit_tests FILE .. [--names EXPRESSION]``.
+
+On a GPU a skipped test counts as one that failed, since pytest itself would be content with nothing but skipped ones.
+Warnings are no errors here: PyTorch may warn of a device. Exit code 1 where a test failed or none passed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+
+class Outcomes:
+    """A plugin that counts what passed, and keeps what did not."""
+
+    def __init__(self) -> None:
+        self.passed = 0
+        self.failed: list[str] = []
+        self.skipped: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed.append(report.nodeid)
+        elif report.skipped:
+            place = report.longrepr
+            self.skipped[report.nodeid] = str(place[2] if isinstance(place, tuple) else place)[:300]
+        elif report.when == "call":
+            self.passed += 1
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.failed.append(report.nodeid)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """pytest's own words, then the JSON object; the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu.unit_tests", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE")
+    parser.add_argument("--names", default="", help="pytest's -k")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cpu", help="cuda: nothing may be skipped")
+    chosen = parser.parse_args(arguments)
+    outcomes = Outcomes()
+    given = [
+        "-v",
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "default",
+        *chosen.files,
+        *(["-k", chosen.names] if chosen.names else []),
+    ]
+    code = int(pytest.main(given, plugins=[outcomes]))
+    told: dict[str, Any] = {"device": chosen.device, "pytest_exit_code": code, **vars(outcomes)}
+    print(json.dumps(told))
+    return int(code != 0 or not outcomes.passed or (chosen.device == "cuda" and bool(outcomes.skipped)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
