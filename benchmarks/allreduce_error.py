@@ -198,16 +198,16 @@ class Draw:
     length: float
 
 
-def encoders_alone(coders: CompressorMap, vectors: Tensor, shards: Sequence[Sequence[Segment]], draw: int) -> Draw:
+def encoders_alone(compressors: CompressorMap, vectors: Tensor, shards: Sequence[Sequence[Segment]], draw: int) -> Draw:
     """Both encoders on what they are given, with the keys that the collective uses."""
     key, owners = Key(SEED, draw, 0), range(len(shards))
     outputs = [
-        decoded(coders.codec, vector, shards, [of_worker(key, worker)] * len(owners))
+        decoded(compressors.codec, vector, shards, [of_worker(key, worker)] * len(owners))
         for worker, vector in enumerate(vectors)
     ]
     first = sum(squared(output - vector) for output, vector in zip(outputs, vectors, strict=True))
     mean = torch.stack(outputs).double().mean(dim=0).float()
-    again = decoded(coders.mean_compressor, mean, shards, [of_worker(key, owner).of("mean") for owner in owners])
+    again = decoded(compressors.mean_compressor, mean, shards, [of_worker(key, owner).of("mean") for owner in owners])
     return Draw(first, squared(again - mean), squared(mean))
 
 
@@ -241,14 +241,14 @@ def compared(predicted: float, of_draws: Sequence[float], measured: Sequence[flo
 
 def coders_for(name: str, settings: dict[str, Any], second_bits: int, vectors: Tensor) -> CompressorMap:
     """Both encoders; adaptive ones with levels fitted to the workers' vectors, as the training fits them."""
-    coders = CompressorMap(name, METHODS[name].settings(**settings), second_bits)
-    if coders.adaptive:
-        seen = Statistics.empty(coders.settings.num_components)
+    compressors = CompressorMap(name, METHODS[name].settings(**settings), second_bits)
+    if compressors.adaptive:
+        seen = Statistics.empty(compressors.settings.num_components)
         for worker, vector in enumerate(vectors):
-            coders.adaptive[0].observe(vector, Key(SEED, 0, worker, "statistics"), seen)
-        for compressor in coders.adaptive:
+            compressors.adaptive[0].observe(vector, Key(SEED, 0, worker, "statistics"), seen)
+        for compressor in compressors.adaptive:
             compressor.update(seen)
-    return coders
+    return compressors
 
 
 def measure(title: str, vectors: Tensor, case: Case, most_draws: int) -> dict[str, Any]:
@@ -256,22 +256,22 @@ def measure(title: str, vectors: Tensor, case: Case, most_draws: int) -> dict[st
     ``most_draws`` suffice.
     """
     name, settings, second_bits = case
-    coders = coders_for(name, settings, second_bits, vectors)
+    compressors = coders_for(name, settings, second_bits, vectors)
     (workers, size), ratio, length = vectors.shape, norm_ratio(vectors), squared(vectors)
     parts, transport, placement = [Segment("model", 0, size)], Transport(None), WorkerPlacement.of(workers, 1)
     shards, collectives = (
         cut(parts, workers),
         (
-            Gather(transport, placement, coders.codec),
-            TwoStage(transport, placement, coders.codec, coders.mean_compressor),
+            Gather(transport, placement, compressors.codec),
+            TwoStage(transport, placement, compressors.codec, compressors.mean_compressor),
         ),
     )
     whole: list[float] = []
     cut_up: list[Draw] = []
     found: tuple[list[float], list[float]] = ([], [])
     for draw in range(most_draws):
-        whole.append(encoders_alone(coders, vectors, [parts], draw).first / length)
-        cut_up.append(encoders_alone(coders, vectors, shards, draw))
+        whole.append(encoders_alone(compressors, vectors, [parts], draw).first / length)
+        cut_up.append(encoders_alone(compressors, vectors, shards, draw))
         for errors, collective in zip(found, collectives, strict=True):
             errors.append(collective_error(collective, vectors, parts, draw))
         if draw + 1 < LEAST_DRAWS:
@@ -287,7 +287,7 @@ def measure(title: str, vectors: Tensor, case: Case, most_draws: int) -> dict[st
         two_stage = compared(two_stage_error(w1, w2, ratio, workers), of_draws, found[1])
         if max(gather.noise, two_stage.noise) < NOISE:
             break
-    w2_of_mean = variance_on_mean(coders, vectors, shards, LEAST_DRAWS)
+    w2_of_mean = variance_on_mean(compressors, vectors, shards, LEAST_DRAWS)
     return {
         "inputs": title,
         "workers": workers,
@@ -305,11 +305,13 @@ def measure(title: str, vectors: Tensor, case: Case, most_draws: int) -> dict[st
     }
 
 
-def variance_on_mean(coders: CompressorMap, vectors: Tensor, shards: Sequence[Sequence[Segment]], draws: int) -> float:
+def variance_on_mean(
+    compressors: CompressorMap, vectors: Tensor, shards: Sequence[Sequence[Segment]], draws: int
+) -> float:
     """The second encoder's relative variance on the true mean."""
     mean = vectors.double().mean(dim=0).float()
     outputs = (
-        decoded(coders.mean_compressor, mean, shards, [Key(SEED, draw, 0, "true mean")] * len(shards))
+        decoded(compressors.mean_compressor, mean, shards, [Key(SEED, draw, 0, "true mean")] * len(shards))
         for draw in range(draws)
     )
     return statistics.fmean(squared(output - mean) for output in outputs) / squared(mean)

@@ -136,38 +136,43 @@ class CompressionState:
         chosen |= {"layers": self.layers, **{f"parameter {name}": list(shape) for name, shape in self._shapes.items()}}
         agreement.check_settings(self._told, versions | chosen)
         dense = self.exchange.collective == "dense" or self.hook.gate  # all else that gloo sends is matched by tag
-        self._coders = CompressorMap(self.method, self.method_settings, self.exchange.second_bits, self._lines)
-        self._coders.assign(self._shapes)
+        self._compressors = CompressorMap(self.method, self.method_settings, self.exchange.second_bits, self._lines)
+        self._compressors.assign(self._shapes)
         of_dense = "gate=True" if self.hook.gate else "collective='dense'" if dense else ""
-        self._coders.check_momentum(self._shapes, self.feedback.settings(), of_dense, skip_1d=self.hook.skip_1d)
+        self._compressors.check_momentum(self._shapes, self.feedback.settings(), of_dense, skip_1d=self.hook.skip_1d)
         if group is None and (dense or backend_of(shared, device.type) == "nccl"):
             group = apart(shared)
         self.group = group or shared
         self.transport = Transport(self.group, timeout_s=self.hook.timeout_s, device=device)
         self.account = ExchangeStats()
-        parts = self._coders.arrange(self._shapes, self._exact).parts
+        parts = self._compressors.arrange(self._shapes, self._exact).parts
         self._vectors = {part.name: part.size for part in parts if not part.exact}
         momentum = {"momentum": self.feedback.momentum, "nesterov": self.feedback.nesterov}
-        self._coders.remember(self.feedback.settings(), parts, self.transport.world, **momentum)
-        for memory in self._coders.memories:
+        self._compressors.remember(self.feedback.settings(), parts, self.transport.world, **momentum)
+        for memory in self._compressors.memories:
             memory.may_undo = self.hook.on_non_finite == "propagate"
         self._dense = Dense(self.transport, account=self.account)
         self.collective, self._collective = "dense", self._dense
         if self.exchange.collective != "dense":
             placement = WorkerPlacement.of(
-                1 if self._coders.single_worker else self.transport.world, self.transport.world
+                1 if self._compressors.single_worker else self.transport.world, self.transport.world
             )
             found = build(
-                self._coders, self.exchange, self.transport, placement, self.account, per_machine=self.hook.per_machine
+                self._compressors,
+                self.exchange,
+                self.transport,
+                placement,
+                self.account,
+                per_machine=self.hook.per_machine,
             )
             self.collective, self._collective = found
         self._compressing = self._collective  # also where the gate turns to the dense one
         self._agreed = False
-        self._levels = RankLevels(self._coders, self.transport, self.hook.seed, self.account)
+        self._levels = RankLevels(self._compressors, self.transport, self.hook.seed, self.account)
         self._waits = self.exchange.collective != "dense" and any(
-            coder.scope == "model" for coder in self._coders.every
+            coder.scope == "model" for coder in self._compressors.every
         )
-        self._shaped = any(codec.shaped for codec in self._coders.codec.every)
+        self._shaped = any(codec.shaped for codec in self._compressors.codec.every)
         self._plans: dict[tuple[str, ...], Plan] = {}
         self._jobs: queue.SimpleQueue[Bucket | None] = queue.SimpleQueue()
         self._first, self._skipped = (
@@ -204,7 +209,7 @@ class CompressionState:
             "step": self.step,
             "rank": self.transport.rank,
             "collective": self.collective,
-            "coders": self._coders.state_dict(),
+            "coders": self._compressors.state_dict(),
             "layers": self.layers,
             "statistics": self._levels.rows(torch.device("cpu")),
         }
@@ -222,10 +227,10 @@ class CompressionState:
             self._saved = state
             return
         rank, second = self.transport.rank, self.exchange.collective not in ("auto", "hierarchical")
-        coders = saved_state.checked(state, self.state_dict(), self._vectors, rank, second=second)
+        compressors = saved_state.checked(state, self.state_dict(), self._vectors, rank, second=second)
         statistics = saved_state.statistics(state, self._levels.learners, rank)
         self.step, self._begun, self._agreed = state["step"], state["step"], False
-        self._coders.load_state_dict(coders, self._device)
+        self._compressors.load_state_dict(compressors, self._device)
         self._levels.go_on(statistics)
         if self.hook.gate and state["collective"] == "dense":  # its word still holds
             self.collective, self._collective = "dense", self._dense
@@ -235,7 +240,7 @@ class CompressionState:
     @property
     def levels(self) -> list[float]:
         """The method's levels in use, from -1 to 1; empty for methods without a level set."""
-        levels = getattr(self._coders.compressor, "levels", None) if self._names else None
+        levels = getattr(self._compressors.compressor, "levels", None) if self._names else None
         return [] if levels is None else levels.values.tolist()
 
     @property
@@ -389,7 +394,7 @@ class CompressionState:
                 raise
             mean.fill_(math.nan)  # what a gradient scaler looks for, to skip the step
             self._skipped = True
-        for memory in self._coders.memories if last else ():
+        for memory in self._compressors.memories if last else ():
             memory.settle(undo=self._skipped)
         plan.spread(mean, jobs)
         for job in jobs if self.hook.debug else ():
@@ -401,7 +406,7 @@ class CompressionState:
         no matter.
         """
         shape = self._shapes[name]
-        if self._coders.corrects_momentum(name, self.feedback.settings()):
+        if self._compressors.corrects_momentum(name, self.feedback.settings()):
             return False
         return (not whole and self._sizes[name] < self.hook.min_size) or (self.hook.skip_1d and len(shape) < 2)
 
@@ -410,7 +415,7 @@ class CompressionState:
         model's order.
         """
         if names not in self._plans:
-            arrange = functools.partial(self._coders.arrange, exact=self._exact)
+            arrange = functools.partial(self._compressors.arrange, exact=self._exact)
             self._plans[names] = made(names, self._parameters, arrange, waits=self._waits, shaped=self._shaped)
         return self._plans[names]
 
@@ -419,7 +424,7 @@ class CompressionState:
     def _before_step(self, device: torch.device) -> None:
         if not self._agreed:
             levels = zlib.crc32(
-                repr([(one.fitted, one.levels.values.tolist()) for one in self._coders.adaptive]).encode()
+                repr([(one.fitted, one.levels.values.tolist()) for one in self._compressors.adaptive]).encode()
             )
             agreement.check_settings(
                 self._told, {"step": self.step, "collective": self.collective, "checksum of the levels": levels}
@@ -434,7 +439,7 @@ class CompressionState:
         if self.collective != "dense":
             self._levels.update(self.step)
         if self.hook.debug:
-            for compressor in self._coders.adaptive:
+            for compressor in self._compressors.adaptive:
                 levels = torch.tensor(compressor.levels.values, dtype=torch.float64)
                 agreement.check_same(self.transport, f"step {self.step}: the levels", levels)
 

@@ -76,7 +76,7 @@ class CompressedReduceScatter:
         (own,) = sorted_settings(
             method, (), settings, {}
         )  # a reduce-scatter leaves no choice of collective, and encodes nothing twice
-        self._coders = CompressorMap(method, own, Exchange.second_bits)
+        self._compressors = CompressorMap(method, own, Exchange.second_bits)
         self._name, self._seed, self._timeout_s = name, seed, timeout_s
         self._step = 0
         self.transport: Transport | None = None
@@ -92,8 +92,8 @@ class CompressedReduceScatter:
         if self.transport is None:
             self.transport = Transport(group, timeout_s=self._timeout_s, device=input_tensor.device)
             told = {
-                "method": self._coders.name,
-                **vars(self._coders.settings),
+                "method": self._compressors.name,
+                **vars(self._compressors.settings),
                 "module": self._name,
                 "seed": self._seed,
             }
@@ -102,10 +102,10 @@ class CompressedReduceScatter:
         size = output_tensor.numel()
         key = Key(self._seed, self._step, transport.rank, self._name, piece_of=2)
         self._step += 1
-        codec = self._coders.codec
+        codec = self._compressors.codec
         whole = [Segment(self._name, 0, size)]
         fit_levels(
-            self._coders, flat, [Segment(str(owner), owner * size, size) for owner in range(transport.world)], key
+            self._compressors, flat, [Segment(str(owner), owner * size, size) for owner in range(transport.world)], key
         )
         shards = flat.split(size)
         mine = [codec.encode_or_mark(shard, whole, key.of(str(owner))) for owner, shard in enumerate(shards)]

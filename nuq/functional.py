@@ -53,7 +53,7 @@ def all_reduce(
             "collective='hierarchical': its groups are made once, by a CompressionState; legal here: auto, gather, "
             "two_stage, server"
         )
-    coders = CompressorMap(method, own, exchange.second_bits)
+    compressors = CompressorMap(method, own, exchange.second_bits)
     group = group or dist.group.WORLD
     if group is None:
         raise ValueError("nuq.all_reduce exchanges between processes: call torch.distributed.init_process_group first")
@@ -68,7 +68,7 @@ def all_reduce(
         "seed": seed,
     }
     check_settings(transport, told)
-    placement = WorkerPlacement.of(1 if coders.single_worker else transport.world, transport.world)
+    placement = WorkerPlacement.of(1 if compressors.single_worker else transport.world, transport.world)
     flat = tensor.detach().reshape(-1).contiguous()
     shape = tuple(tensor.shape) if tensor.dim() > 1 else None  # what is flat here stands for matrices, not for a bias
     parts, key = (
@@ -76,9 +76,9 @@ def all_reduce(
         Key(seed, step, transport.rank, piece_of=2 if shape is None else 0),
     )
     out = torch.empty(flat.numel(), dtype=torch.float32, device=tensor.device)
-    name, collective = build(coders, exchange, transport, placement, ExchangeStats(), per_machine=1)
+    name, collective = build(compressors, exchange, transport, placement, ExchangeStats(), per_machine=1)
     sent = list(chain.from_iterable(cut(parts, transport.world))) if name == "two_stage" else parts
-    fit_levels(coders, flat, sent, key)
+    fit_levels(compressors, flat, sent, key)
     collective.mean({transport.rank: flat}, parts, key, out)
     settle = getattr(collective, "settle", None)
     if settle is not None:
@@ -86,22 +86,22 @@ def all_reduce(
     return out.view(tensor.shape)
 
 
-def fit_levels(coders: CompressorMap, vector: Tensor, parts: list[Segment], key: Key) -> None:
+def fit_levels(compressors: CompressorMap, vector: Tensor, parts: list[Segment], key: Key) -> None:
     """Adaptive methods' levels, from the vector that is about to be sent; one that is not finite is left to the encoder
     to name.
 
     parts: as they are encoded, since the coordinates of shorter buckets have another law.
     """
-    if not coders.adaptive or not bool(torch.isfinite(vector).all()):
+    if not compressors.adaptive or not bool(torch.isfinite(vector).all()):
         return
     if (
-        min((part.size for part in parts), default=0) >= _MANY_BUCKETS * coders.settings.bucket_size
+        min((part.size for part in parts), default=0) >= _MANY_BUCKETS * compressors.settings.bucket_size
     ):  # sampled once, not once a part
         parts = [Segment("all", 0, vector.numel())]
-    statistics = Statistics.empty(coders.settings.num_components)
+    statistics = Statistics.empty(compressors.settings.num_components)
     for part in parts:
-        coders.adaptive[0].observe(
+        compressors.adaptive[0].observe(
             vector[part.start : part.start + part.size], key.of("statistics").of(part.key_name), statistics
         )
-    for compressor in coders.adaptive:
+    for compressor in compressors.adaptive:
         compressor.update(statistics)

@@ -108,12 +108,12 @@ class Workers:
         layers: Sequence[str] = (),
     ) -> None:
         exchange = exchange or Exchange()
-        self.coders = CompressorMap(name, settings, exchange.second_bits, layer_list.parsed(layers, beside=name))
-        self.num_workers = 1 if self.coders.single_worker else num_workers
+        self.compressors = CompressorMap(name, settings, exchange.second_bits, layer_list.parsed(layers, beside=name))
+        self.num_workers = 1 if self.compressors.single_worker else num_workers
         self.settings = settings
         self.parameters = parameters
-        self.coders.assign(parameters)
-        self.layout = self.coders.arrange(parameters)
+        self.compressors.assign(parameters)
+        self.layout = self.compressors.arrange(parameters)
         self.parts = self.layout.parts
         self.seed = seed
         self.device = device
@@ -127,20 +127,20 @@ class Workers:
         self.hosted = self.placement.shares[self.transport.rank]
         self.account = ExchangeStats()
         if memory is not None:
-            self.coders.remember(
+            self.compressors.remember(
                 memory.feedback, self.parts, self.num_workers, momentum=memory.momentum, nesterov=memory.nesterov
             )
         self.collective_name, self.collective = build(
-            self.coders, exchange, self.transport, self.placement, self.account
+            self.compressors, exchange, self.transport, self.placement, self.account
         )
-        self.learners = learners(self.coders, self.hosted)
+        self.learners = learners(self.compressors, self.hosted)
 
     # --- vectors ---
 
     @property
     def compressor(self) -> Any:
         """Of the parameters without a method of their own."""
-        return self.coders.compressor
+        return self.compressors.compressor
 
     @property
     def num_coordinates(self) -> int:
@@ -148,7 +148,7 @@ class Workers:
 
     def encode(self, gradient: Gradient, key: Key) -> Tensor:
         """One worker's payload: uint8[bytes]."""
-        return self.coders.bare.encode(self._vector(gradient), self.parts, key)
+        return self.compressors.bare.encode(self._vector(gradient), self.parts, key)
 
     def _vector(self, gradient: Gradient) -> Tensor:
         return joined(self.layout.arranged(gradient))
@@ -161,7 +161,7 @@ class Workers:
         """Decoded payloads, added in worker order and multiplied once by float32(1/M)."""
         total = torch.zeros(self.num_coordinates, dtype=torch.float32, device=self.device)
         for payload in payloads:
-            self.coders.bare.add(payload, self.parts, total)
+            self.compressors.bare.add(payload, self.parts, total)
         scale(total, len(payloads))
         return self._restored(total)
 
@@ -262,7 +262,10 @@ class Workers:
     @property
     def network_bytes(self) -> int:
         """Bytes that this process has handed to the network for exchanges and levels, beside what carries them."""
-        every = [self.transport, *(self.collective.inner_links if isinstance(self.collective, Hierarchical) else ())]
+        every = [
+            self.transport,
+            *(self.collective.inner_transports if isinstance(self.collective, Hierarchical) else ()),
+        ]
         return sum(transport.bytes_sent.total() for transport in every)
 
     # --- levels ---
@@ -327,8 +330,8 @@ class Workers:
 
     def state_dict(self) -> dict[str, Any]:
         """The same in every split; every process must call it, since it gathers."""
-        state = self.coders.state_dict()
-        for coder, own in zip(self.coders.every, by_encoder(state), strict=True):
+        state = self.compressors.state_dict()
+        for coder, own in zip(self.compressors.every, by_encoder(state), strict=True):
             own["statistics"] = []
             if "by_worker" in own["compressor"]:
                 own["compressor"]["by_worker"] = self._of_every_worker(own["compressor"]["by_worker"])
@@ -364,8 +367,8 @@ class Workers:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         here = [self._hosted_here(own) for own in by_encoder(state)]
-        older = {"second": self.coders.mean_compressor.compressor.state_dict()}  # before there was one
-        self.coders.load_state_dict({**older, **here[0], "layers": here[1:]}, self.device)
+        older = {"second": self.compressors.mean_compressor.compressor.state_dict()}  # before there was one
+        self.compressors.load_state_dict({**older, **here[0], "layers": here[1:]}, self.device)
         for level_updater in self.learners:
             saved = by_encoder(state)[level_updater.encoder]["statistics"]
             level_updater.statistics = {worker: level_updater.read(saved[worker]) for worker in level_updater.workers}

@@ -25,7 +25,7 @@ from nuq.registry import method
 from nuq.settings.exchange import Exchange
 
 
-def fewest_bytes(coders: CompressorMap, transport: Transport, num_workers: int) -> str:
+def fewest_bytes(compressors: CompressorMap, transport: Transport, num_workers: int) -> str:
     """gather or two_stage, by what one rank sends (``nuq.exchange.collectives``); gather, which errs less,
     where they are alike.
 
@@ -33,30 +33,32 @@ def fewest_bytes(coders: CompressorMap, transport: Transport, num_workers: int) 
     and in ``second_bits`` at least; the coders take that over where it is chosen.  A collective call: every rank makes
     it.
     """
-    if coders.single_worker or not _pays(coders, [coder.mean_compressor for coder in coders.every], num_workers):
+    if compressors.single_worker or not _pays(
+        compressors, [coder.mean_compressor for coder in compressors.every], num_workers
+    ):
         return "gather"
-    others = [coder for coder in coders.every if method(coder.name).collective != "power"]  # whose means are exact
+    others = [coder for coder in compressors.every if method(coder.name).collective != "power"]  # whose means are exact
     bits = [
-        least_bits(coder.name, coder.settings, fewest, num_workers, coders.num_coordinates)
+        least_bits(coder.name, coder.settings, fewest, num_workers, compressors.num_coordinates)
         if coder in others
         else fewest
-        for coder, fewest in zip(coders.every, coders.second_bits, strict=True)
+        for coder, fewest in zip(compressors.every, compressors.second_bits, strict=True)
     ]
     bits = transport.numbers([number or 0 for number in bits], "control")[0]  # measured, so one rank's word
     if 0 in bits:
         return "gather"
-    seconds = [coder.encoder_of_means(number) for coder, number in zip(coders.every, bits, strict=True)]
-    if not _pays(coders, seconds, num_workers):
+    seconds = [coder.encoder_of_means(number) for coder, number in zip(compressors.every, bits, strict=True)]
+    if not _pays(compressors, seconds, num_workers):
         return "gather"
-    coders.encode_means_by(seconds, bits)
+    compressors.encode_means_by(seconds, bits)
     return "two_stage"
 
 
-def _pays(coders: CompressorMap, seconds: Sequence[PayloadCodec], num_workers: int) -> bool:
+def _pays(compressors: CompressorMap, seconds: Sequence[PayloadCodec], num_workers: int) -> bool:
     """Whether one rank sends less in two stages, the second one by these, than in one."""
     first, mean_compressor = (
-        sum(share * _usual_bytes(codec) for codec, share in zip(codecs, coders.shares, strict=True))
-        for codecs in ([coder.codec for coder in coders.every], seconds)
+        sum(share * _usual_bytes(codec) for codec, share in zip(codecs, compressors.shares, strict=True))
+        for codecs in ([coder.codec for coder in compressors.every], seconds)
     )
     return num_workers * first > first + mean_compressor + _LONG / 100
 
@@ -72,7 +74,7 @@ def ranks_per_machine() -> int:
 
 
 def build(
-    coders: CompressorMap,
+    compressors: CompressorMap,
     exchange: Exchange,
     transport: Transport,
     placement: WorkerPlacement,
@@ -85,9 +87,11 @@ def build(
     ValueError for a collective that these ranks, this backend or this method cannot do.
     """
     name, workers = exchange.collective, placement.num_workers
-    powers = {number: coder for number, coder in enumerate(coders.every) if method(coder.name).collective == "power"}
+    powers = {
+        number: coder for number, coder in enumerate(compressors.every) if method(coder.name).collective == "power"
+    }
     if powers and name in ("auto", "gather", "two_stage"):
-        return "power", _power(coders, powers, exchange, transport, placement, account)
+        return "power", _power(compressors, powers, exchange, transport, placement, account)
     if name == "auto":
         per_machine = per_machine or ranks_per_machine()
         several = (
@@ -95,26 +99,30 @@ def build(
             and transport.world % per_machine == 0
             and transport.world == dist.get_world_size()
         )
-        name = "hierarchical" if several and not coders.single_worker else fewest_bytes(coders, transport, workers)
-    elif coders.single_worker and name != "gather":
+        name = (
+            "hierarchical"
+            if several and not compressors.single_worker
+            else fewest_bytes(compressors, transport, workers)
+        )
+    elif compressors.single_worker and name != "gather":
         raise ValueError(
-            f"collective={name!r}: {coders.name} sends one worker's gradient alone; legal here: auto, gather"
+            f"collective={name!r}: {compressors.name} sends one worker's gradient alone; legal here: auto, gather"
         )
     if name in ("gather", "two_stage"):
-        return name, _of_messages(name, coders, transport, placement, account)
+        return name, _of_messages(name, compressors, transport, placement, account)
     if name == "server":
         wanted = exchange.num_aggregate or workers
         if wanted > workers:
             raise ValueError(
                 f"num_aggregate={wanted}: there are {workers} workers; legal here: 1 to {workers}, 0 for all"
             )
-        if wanted < workers and coders.memories:
+        if wanted < workers and compressors.memories:
             raise ValueError(
-                f"num_aggregate={wanted}: late messages are thrown away, and with them what {coders.name}'s feedback "
+                f"num_aggregate={wanted}: late messages are thrown away, and with them what {compressors.name}'s feedback "
                 f"takes for sent; "
                 "legal here: 0 (all), or feedback none"
             )
-        return name, Server(transport, placement, coders.codec, coders.mean_compressor, wanted, account)
+        return name, Server(transport, placement, compressors.codec, compressors.mean_compressor, wanted, account)
     if transport.group is None:
         raise ValueError(
             "collective='hierarchical' is about several machines: start it with torchrun; in one process choose gather"
@@ -122,16 +130,16 @@ def build(
     machines = Machines.of(
         transport.group, per_machine or ranks_per_machine(), transport.timeout.total_seconds(), transport.device
     )
-    inner = dataclasses.replace(exchange, collective=fewest_bytes(coders, transport, machines.count))
+    inner = dataclasses.replace(exchange, collective=fewest_bytes(compressors, transport, machines.count))
 
     def between(outer: Transport, every_machine: WorkerPlacement, inner_account: ExchangeStats) -> Collective:
-        return build(coders, inner, outer, every_machine, inner_account)[1]
+        return build(compressors, inner, outer, every_machine, inner_account)[1]
 
     return name, Hierarchical(machines, transport, placement, between, account)
 
 
 def _power(
-    coders: CompressorMap,
+    compressors: CompressorMap,
     powers: Mapping[int, MethodState],
     exchange: Exchange,
     transport: Transport,
@@ -151,18 +159,18 @@ def _power(
     fewest = exchange.collective == "auto"
     of_factors = exchange.collective if not fewest else "gather" if placement.num_workers <= 2 else "two_stage"
     rest: Collective | None = None
-    if len(powers) < len(coders.every):
-        of_rest = fewest_bytes(coders, transport, placement.num_workers) if fewest else exchange.collective
-        rest = _of_messages(of_rest, coders, transport, placement, account)
+    if len(powers) < len(compressors.every):
+        of_rest = fewest_bytes(compressors, transport, placement.num_workers) if fewest else exchange.collective
+        rest = _of_messages(of_rest, compressors, transport, placement, account)
     return Power(transport, placement, encoders, of_factors == "two_stage", rest, account)
 
 
 def _of_messages(
-    name: str, coders: CompressorMap, transport: Transport, placement: WorkerPlacement, account: ExchangeStats
+    name: str, compressors: CompressorMap, transport: Transport, placement: WorkerPlacement, account: ExchangeStats
 ) -> Collective:
     if name == "gather":
-        return Gather(transport, placement, coders.codec, account)
-    return TwoStage(transport, placement, coders.codec, coders.mean_compressor, account)
+        return Gather(transport, placement, compressors.codec, account)
+    return TwoStage(transport, placement, compressors.codec, compressors.mean_compressor, account)
 
 
 @dataclasses.dataclass

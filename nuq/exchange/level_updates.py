@@ -103,10 +103,10 @@ class LevelUpdater:
             compressor.update(merged)
 
 
-def learners(coders: CompressorMap, workers: Iterable[int]) -> list[LevelUpdater]:
+def learners(compressors: CompressorMap, workers: Iterable[int]) -> list[LevelUpdater]:
     """One for every method of the encoders that is adaptive."""
-    hosted, adaptive = list(workers), [isinstance(coder.compressor, AdaptiveQuantizer) for coder in coders.every]
-    return [LevelUpdater(coders.every[number], number, hosted) for number, yes in enumerate(adaptive) if yes]
+    hosted, adaptive = list(workers), [isinstance(coder.compressor, AdaptiveQuantizer) for coder in compressors.every]
+    return [LevelUpdater(compressors.every[number], number, hosted) for number, yes in enumerate(adaptive) if yes]
 
 
 class RankLevels:
@@ -116,8 +116,8 @@ class RankLevels:
     own.
     """
 
-    def __init__(self, coders: CompressorMap, transport: Transport, seed: int, account: ExchangeStats) -> None:
-        self.learners = learners(coders, [transport.rank])
+    def __init__(self, compressors: CompressorMap, transport: Transport, seed: int, account: ExchangeStats) -> None:
+        self.learners = learners(compressors, [transport.rank])
         self.transport, self.seed, self.account = transport, seed, account
 
     @property

@@ -42,11 +42,11 @@ def gradient(worker: int, step: int, sizes: dict[str, int]) -> torch.Tensor:
 
 
 def made(name: str, group: Any, **given: Any) -> tuple[Collective, Transport]:
-    coders = CompressorMap(name, settings_of(name, **given.pop("settings", {})), given.get("second_bits", 4))
+    compressors = CompressorMap(name, settings_of(name, **given.pop("settings", {})), given.get("second_bits", 4))
     transport = Transport(group, timeout_s=30)
     per_machine = given.pop("per_machine", 0)
     placement = WorkerPlacement.of(transport.world, transport.world)
-    return build(coders, Exchange(**given), transport, placement, ExchangeStats(), per_machine=per_machine)[
+    return build(compressors, Exchange(**given), transport, placement, ExchangeStats(), per_machine=per_machine)[
         1
     ], transport
 
@@ -64,10 +64,10 @@ def equal_simulation(group, cases):
     rank, world = dist.get_rank(group), dist.get_world_size(group)
     for name, given, collective in cases:
         exchange = Exchange(collective=collective)
-        coders = CompressorMap(name, settings_of(name, **given), exchange.second_bits)
+        compressors = CompressorMap(name, settings_of(name, **given), exchange.second_bits)
         transport = Transport(group, timeout_s=30)
-        workers = 1 if coders.single_worker else world
-        _, by = build(coders, exchange, transport, WorkerPlacement.of(workers, world), ExchangeStats())
+        workers = 1 if compressors.single_worker else world
+        _, by = build(compressors, exchange, transport, WorkerPlacement.of(workers, world), ExchangeStats())
         for step, sizes in enumerate(SHAPES):
             mean = torch.full((sum(sizes.values()),), torch.nan)
             by.mean({rank: gradient(rank, step, sizes)}, tiled(sizes), Key(SEED, step, rank), mean)
@@ -141,8 +141,8 @@ def hosts_of_several(group):
     sizes, placement = SHAPES[0], WorkerPlacement.of(5, world)
     for name in ("alq", "ecdq"):
         for collective in ("gather", "two_stage", "server"):
-            coders, transport = CompressorMap(name, settings_of(name), 4), Transport(group, timeout_s=30)
-            _, by = build(coders, Exchange(collective=collective), transport, placement, ExchangeStats())
+            compressors, transport = CompressorMap(name, settings_of(name), 4), Transport(group, timeout_s=30)
+            _, by = build(compressors, Exchange(collective=collective), transport, placement, ExchangeStats())
             mean = torch.empty(sum(sizes.values()))
             by.mean({w: gradient(w, 1, sizes) for w in placement.shares[rank]}, tiled(sizes), Key(SEED, 1, 0), mean)
             assert torch.equal(mean, simulated(name, Exchange(collective=collective), 5, sizes, 1)), (name, collective)
@@ -172,11 +172,9 @@ def machines(group):
         exact = torch.stack(of_all(group, vector)).mean(dim=0)
         error = float((out - exact).norm() / exact.norm())
         assert error < {"supersgd": 1e-6, "qsgdinf": 0.02}.get(name, 1.0), (name, error)
-        transport = [
-            transport
-            for transport in by.inner_links
-            if transport.bytes_sent["messages"] + transport.bytes_sent["means"]
-        ]  # type: ignore[attr-defined]
+        inner: Any = by
+        sent = [each.bytes_sent for each in inner.inner_transports]
+        transport = [each for each in sent if each["messages"] + each["means"]]
         assert len(transport) == (rank % 2 == 0)  # messages are the first ranks' alone
         bad = torch.full_like(vector, torch.nan) if rank == 3 else vector
         with pytest.raises(NonFiniteError, match=r"on machine 1 \(ranks 2 to 3\) is not finite"):
@@ -233,16 +231,20 @@ def counted(group):
     """Bytes of the table in nuq/exchange/collectives."""
     rank, world, n = dist.get_rank(group), dist.get_world_size(group), 6400
     for name in ("alq", "trn"):
-        coders = CompressorMap(name, settings_of(name, bucket_size=64), 4)
+        compressors = CompressorMap(name, settings_of(name, bucket_size=64), 4)
         part = [Segment("a", 0, n)]
-        first, second = coders.codec.size(part), coders.mean_compressor.size(part)
+        first, second = compressors.codec.size(part), compressors.mean_compressor.size(part)
         assert first and second
         expected = {"gather": (world - 1) * first, "two_stage": (world - 1) / world * (first + second)}
         expected["server"] = first if rank else (world - 1) * second
         for collective, wanted in expected.items():
             transport = Transport(group, timeout_s=30)
             _, by = build(
-                coders, Exchange(collective=collective), transport, WorkerPlacement.of(world, world), ExchangeStats()
+                compressors,
+                Exchange(collective=collective),
+                transport,
+                WorkerPlacement.of(world, world),
+                ExchangeStats(),
             )
             by.mean({rank: torch.randn(n)}, part, Key(0, 0, rank), torch.empty(n))
             sent = transport.bytes_sent["messages"] + transport.bytes_sent["means"]
@@ -330,18 +332,18 @@ def test_the_simulated_server_draws_who_comes_first():
     ],
 )
 def test_auto_takes_the_fewest_bytes_within_its_bound(name, bits, workers, choice):
-    coders = CompressorMap(name, settings_of(name, bits=bits), 4)
-    assert fewest_bytes(coders, Transport(None), workers) == choice
-    (second_bits,) = coders.second_bits
-    (second,) = coders.mean_compressor.every
+    compressors = CompressorMap(name, settings_of(name, bits=bits), 4)
+    assert fewest_bytes(compressors, Transport(None), workers) == choice
+    (second_bits,) = compressors.second_bits
+    (second,) = compressors.mean_compressor.every
     assert second_bits > bits if choice == "two_stage" else second_bits == 4
     assert name == "sgd" or second.settings.bits == second_bits
 
 
 def test_means_travel_in_the_bits_that_were_asked_for_at_least():
-    coders = CompressorMap("qsgdinf", settings_of("qsgdinf"), 8)
-    assert fewest_bytes(coders, Transport(None), 8) == "two_stage"
-    assert coders.second_bits == [8]
+    compressors = CompressorMap("qsgdinf", settings_of("qsgdinf"), 8)
+    assert fewest_bytes(compressors, Transport(None), 8) == "two_stage"
+    assert compressors.second_bits == [8]
 
 
 @pytest.mark.parametrize(

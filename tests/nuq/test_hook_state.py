@@ -182,9 +182,9 @@ def levels_agree(group, settings):
         merged = state._levels.learners[0].empty()
         for row in rows:
             merged.merge(Statistics.from_array(row.numpy(), merged.num_components))
-        before = [compressor.levels.values for compressor in state._coders.adaptive]
+        before = [compressor.levels.values for compressor in state._compressors.adaptive]
         update(level_updater)
-        for one, want, old in zip(state._coders.adaptive, alone.adaptive, before, strict=True):
+        for one, want, old in zip(state._compressors.adaptive, alone.adaptive, before, strict=True):
             want.update(merged)
             assert np.array_equal(one.levels.values, want.levels.values)
             assert not np.array_equal(one.levels.values, old)
@@ -240,7 +240,7 @@ def hook_is_simulation(group):
             model.zero_grad()
             backward(model, rank, step)
             assert torch.equal(gradients(model), mean), (collective, step)
-        assert np.array_equal(state._coders.adaptive[0].levels.values, alone.coders.adaptive[0].levels.values)
+        assert np.array_equal(state._compressors.adaptive[0].levels.values, alone.compressors.adaptive[0].levels.values)
         state.close()
 
 
@@ -254,7 +254,7 @@ def tampered(group):
     model, state = hooked(group, net(), method="alq", bucket_size=64, debug=True, collective="gather")
     backward(model, rank, 0)
     if rank == 1:
-        (compressor, *_) = state._coders.adaptive
+        (compressor, *_) = state._compressors.adaptive
         values = compressor.levels.values.copy()
         values[1] *= 0.999
         compressor.set_levels(Levels(values))

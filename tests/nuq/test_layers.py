@@ -218,7 +218,7 @@ def test_every_layer_is_as_with_its_method_alone() -> None:
         for step, mean in enumerate(trained(one, 5, shapes)):
             assert torch.equal(mean[name], means[step][name]), (name, step)
     assert [level_updater.encoder for level_updater in mixed.learners] == [0, 2]
-    assert mixed.coders.every[2].compressor.levels.num_levels == 16
+    assert mixed.compressors.every[2].compressor.levels.num_levels == 16
     assert (means[0]["c.weight"] != 0).sum() <= 3 * 27
 
 
@@ -229,7 +229,7 @@ def test_bits_are_of_the_bytes() -> None:
     result = mixed.exchange(drawn(0), dict.fromkeys(range(3), 0.0), 0)
     assert len(mixed.parts) == 2
     assert result.bytes_per_worker == mixed.encode(drawn(0)[0], Key(5, 0, 0)).numel()
-    assert mixed.coders.bare.size(mixed.parts) == result.bytes_per_worker == 2 * HEADER_BYTES + 4 * 46 + 6 + 8 * 71
+    assert mixed.compressors.bare.size(mixed.parts) == result.bytes_per_worker == 2 * HEADER_BYTES + 4 * 46 + 6 + 8 * 71
 
 
 def test_parameters_of_one_line_are_one_vector_with_scope_model() -> None:
@@ -298,15 +298,15 @@ def test_biases_are_dense_and_pieces_of_matrices_are_not() -> None:
 @pytest.mark.parametrize("method", ["dgc", "powersgd"])
 def test_pieces_of_a_bias_are_dense_too_whatever_its_name(method: str) -> None:
     shapes = {"w": (30, 40), "b[0]": (1000,), "v[3]": (20, 60)}
-    coders = CompressorMap(method, METHODS[method].settings(), 4)
-    coders.assign(shapes)
-    parts = coders.arrange(shapes).parts
+    compressors = CompressorMap(method, METHODS[method].settings(), 4)
+    compressors.assign(shapes)
+    parts = compressors.arrange(shapes).parts
     for shards in (cut(parts, 5), [parts]):
         total, x = torch.zeros(3400), torch.randn(3400, generator=torch.Generator().manual_seed(1))
         for shard in shards:
-            payload = coders.codec.encode(x, shard, Key(1, 0, 0))
+            payload = compressors.codec.encode(x, shard, Key(1, 0, 0))
             assert payload.numel() < 1.1 * 4 * sum(part.size for part in shard if part.name == "b[0]") + 1500
-            coders.codec.add(payload, shard, total)
+            compressors.codec.add(payload, shard, total)
         assert torch.equal(total[1200:2200], x[1200:2200]) and not torch.equal(total[:1200], x[:1200])
 
 
@@ -334,11 +334,11 @@ def hook_is_workers(group: dist.ProcessGroup, method: str, lines: list[str], set
     )
     local = wrapped(group, Convolutions())
     shapes = {name: p.shape for name, p in local.module.named_parameters()}
-    how = {"exchange": Exchange(**{**vars(state.exchange), "collective": state.collective})}
+    how: dict[str, Any] = {"exchange": Exchange(**{**vars(state.exchange), "collective": state.collective})}
     memory = Memory(state.feedback.settings(), state.feedback.momentum)
     alone = Workers(
         method, state.method_settings, world, shapes, 3, torch.device("cpu"), memory=memory, layers=lines, **how
-    )  # type: ignore[arg-type]
+    )
     for step in range(3):
         own = {}
         for worker in range(world):

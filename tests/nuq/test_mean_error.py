@@ -95,7 +95,12 @@ def test_auto_errs_little_more_than_gather(name: str, workers: int) -> None:
         for law, noise in CASES:
             vectors = workers_of(law, workers, noise)
             found, of_gather = error(auto, vectors), error(gather, vectors)
-            assert found <= BOUND * of_gather + 1e-12, (given, law.__name__, auto.coders.second_bits, found / of_gather)
+            assert found <= BOUND * of_gather + 1e-12, (
+                given,
+                law.__name__,
+                auto.compressors.second_bits,
+                found / of_gather,
+            )
 
 
 def test_eden_cuts_long_vectors_alone() -> None:

@@ -262,7 +262,7 @@ def test_against_an_oracle(warm):
             np.testing.assert_allclose(
                 found[name].numpy().reshape(out.shape), out, rtol=0, atol=1e-5 * np.abs(out).max()
             )
-            kept = of.coders.memories[0].memories[1]["residuals"][name].numpy()
+            kept = of.compressors.memories[0].memories[1]["residuals"][name].numpy()
             np.testing.assert_allclose(kept.reshape(out.shape), errors[1][name], rtol=0, atol=1e-5 * np.abs(out).max())
 
 
@@ -292,7 +292,10 @@ def test_what_arrives_and_what_is_left_add_up(how):
         momentum = [how.get("momentum", 0.0) * before + now for before, now in zip(momentum, flat, strict=True)]
         wanted += torch.stack(momentum).mean(dim=0)
     left = torch.stack(
-        [torch.cat([kept["residuals"][p.name] for p in of.parts]) for kept in of.coders.memories[0].memories.values()]
+        [
+            torch.cat([kept["residuals"][p.name] for p in of.parts])
+            for kept in of.compressors.memories[0].memories.values()
+        ]
     )
     torch.testing.assert_close(total + left.mean(dim=0), wanted, rtol=0, atol=1e-4)
 
@@ -337,7 +340,7 @@ def test_overflow_is_named():
     ):
         of.exchange(every, dict.fromkeys(every, 0.0), 0)
     assert of.compressor.starts == {} and not any(
-        kept.any() for kept in of.coders.memories[0].memories[0]["residuals"].values()
+        kept.any() for kept in of.compressors.memories[0].memories[0]["residuals"].values()
     )
 
 
@@ -357,7 +360,7 @@ def test_means_that_overflow_are_not_remembered():
                 of.exchange(every, dict.fromkeys(every, 0.0), step)
         else:
             assert of.exchange(every, dict.fromkeys(every, 0.0), step).mean.isfinite().all()
-        memory = of.coders.memories[0].memories
+        memory = of.compressors.memories[0].memories
         assert all(kept.isfinite().all() for kinds in memory.values() for kept in kinds["residuals"].values())
 
 

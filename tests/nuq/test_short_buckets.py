@@ -46,9 +46,9 @@ def test_levels_of_one_tensor_are_those_of_the_pieces_that_travel(norm: str) -> 
     x, key = torch.randn(8192, generator=torch.Generator().manual_seed(6)), Key(1, 0, 0)
     fitted = []
     for parts in ([Segment("all", 0, 8192)], list(itertools.chain.from_iterable(cut([Segment("all", 0, 8192)], 32)))):
-        coders = CompressorMap("alq", METHODS["alq"].settings(norm=norm), 4)
-        fit_levels(coders, x, parts, key)
-        fitted.append(coders.adaptive[0])
+        compressors = CompressorMap("alq", METHODS["alq"].settings(norm=norm), 4)
+        fit_levels(compressors, x, parts, key)
+        fitted.append(compressors.adaptive[0])
     pieces = x.split(256)
     errors = [error(torch.cat([one.decode(one.encode(piece, key)) for piece in pieces]), x) for one in fitted]
     assert errors[1] < (0.5 if norm == "l2" else 1.0) * errors[0]

@@ -229,9 +229,8 @@ def test_imagenet_is_evaluated_as_torchvision_does(tmp_path: Path) -> None:
     for split, folder in (("train", "train"), ("test", "val")):
         paths = sorted((tmp_path / "imagenet" / folder).rglob("*.JPEG"))
         x = torch.cat([x for x, _ in dataset.batches(split, 4)])  # type: ignore[arg-type]
-        assert torch.cat([y for _, y in dataset.batches(split, 4)]).tolist() == [
-            int("1443537" in path.name) for path in paths
-        ]  # type: ignore[arg-type]
+        labels = torch.cat([y for _, y in dataset.batches(split, 4)])  # type: ignore[arg-type]
+        assert labels.tolist() == [int("1443537" in path.name) for path in paths]
         torch.testing.assert_close(x, torch.stack([theirs(Image.open(path).convert("RGB")) for path in paths]))
 
 

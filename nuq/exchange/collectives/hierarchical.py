@@ -97,7 +97,7 @@ class Hierarchical:
         )
 
     @property
-    def inner_links(self) -> list[Transport]:
+    def inner_transports(self) -> list[Transport]:
         """Beside ``links``, what carries the bytes."""
         return self.machines.every
 
