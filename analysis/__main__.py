@@ -52,14 +52,17 @@ def _parser() -> argparse.ArgumentParser:
         default="column",
         help="of single figures: of one column or of the page (default: column)",
     )
-    against = _options("--x", nargs="+", choices=("step", "time", "epoch", "bytes"), metavar="AXIS",
-                       help="draw curves against these alone: step, time, epoch, bytes (default: all four)")  # fmt: skip
+    axes = ("step", "time", "epoch", "bytes")
+    drawn = "draw curves against these alone: step, time, epoch, bytes (default: all four)"
+    against = _options("--x", nargs="+", choices=axes, metavar="AXIS", help=drawn)
     redraw = _options("--redraw", action="store_true", help="draw again although nothing has changed")
-    target = _options("--target", type=float, metavar="PERCENT",
-                      help="validation accuracy of the figure of times to accuracy (default: a point below SuperSGD's)")  # fmt: skip
-    columns = _options("--columns", nargs="+", metavar="NAME", help="of the table, in this order: final best "
-    "difference p loss bits sent "
-                       "variance speed images seconds paper .. (default: those with numbers that fit)")  # fmt: skip
+    reached = "validation accuracy of the figure of times to accuracy (default: a point below SuperSGD's)"
+    target = _options("--target", type=float, metavar="PERCENT", help=reached)
+    shown = (
+        "of the table, in this order: final best difference p loss bits sent variance speed images seconds paper .. "
+        "(default: those with numbers that fit)"
+    )
+    columns = _options("--columns", nargs="+", metavar="NAME", help=shown)
     order = _options("--sort", metavar="NAME", help="rows by a column or a setting (default: by method)")
     order.add_argument("--descending", action="store_true", help="the largest first")
     most = _options("--most-figures", type=_count, default=None, metavar="N",

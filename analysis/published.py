@@ -200,4 +200,5 @@ def levels(settings: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
 
     Empty for a task without.
     """
-    return LEVELS.get((settings.get("data.name"), settings.get("model.name"), settings.get("method.bits")), {})  # type: ignore[arg-type]
+    task = settings.get("data.name"), settings.get("model.name"), settings.get("method.bits")
+    return LEVELS.get(task, {})  # type: ignore[arg-type]

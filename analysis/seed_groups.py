@@ -116,7 +116,7 @@ def shown(value: Any) -> str:
 _TELLING = ("method.fit", "method.solver", "method.bits", "method.bucket_size", "method.table")
 
 
-# --- seed groups --------------------------------------------------------------------------------------------------------
+# --- seed groups ---------------------------------------------------------------------------------------------------
 
 
 @functools.cache

@@ -62,7 +62,8 @@ def twenty_thousand() -> Sweep:
 
 def two_thousand() -> Sweep:
     '''2,000 runs in two resource shapes.'''
-    axes = [axis("method.bits", range(2, 7)), axis("method.bucket_size", [512, 8192]), axis("optim.lr", [.01, .02, .05, .1])]
+    bits, buckets = axis("method.bits", range(2, 7)), axis("method.bucket_size", [512, 8192])
+    axes = [bits, buckets, axis("optim.lr", [.01, .02, .05, .1])]
     needs = lambda config: {"gpus": 0, "time": "4:00:00" if config["method"]["bits"] == 6 else "1:00:00"}
     return Sweep(product(TASK, METHODS, *axes), seeds=range(1, 11), resources=needs)
 """
@@ -167,7 +168,8 @@ def history(root: Path, family: Path, bench: Path) -> None:
         word = ("done", "done", "done", "done", "done", "done", "failed", "running", "", "")[number % 10]
         if word in ("", "running"):
             queue.append(
-                f"{element}|{'RUNNING' if word else 'PENDING'}|{now - 60:.0f}|N/A|{'n1' if word else ''}|{'None' if word else 'Priority'}"
+                f"{element}|{'RUNNING' if word else 'PENDING'}|{now - 60:.0f}|N/A|"
+                f"{'n1' if word else ''}|{'None' if word else 'Priority'}"
             )
         if word:
             slurm = {"SLURM_JOB_ID": job, "SLURM_ARRAY_JOB_ID": job, "SLURM_ARRAY_TASK_ID": index}

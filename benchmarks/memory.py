@@ -61,7 +61,8 @@ def child(model_name: str, spec: str, batch: int, threads: int) -> None:
     torch.manual_seed(1)
     config = resolving.resolve({"model": model_name, "data": "text" if model_name == GPT else "cifar10"})
     shape, num_classes = ((config["data"]["length"],), NUM_CODES) if model_name == GPT else ((3, 32, 32), 10)
-    model = models.build(config, shape, num_classes).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model = models.build(config, shape, num_classes)
+    model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     compressed = nuq.CompressedTraining(model, optimizer, activations=spec)
     if model_name == GPT:

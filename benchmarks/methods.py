@@ -169,7 +169,10 @@ def measure(
     )
 
 
-HEAD = f"{'':34}{'error':>12}{'least .. largest':>24}{'bits':>9}{'encode':>9}{'decode':>9}{'eager':>9}{'encode / eager':>24}"
+HEAD = (
+    f"{'':34}{'error':>12}{'least .. largest':>24}{'bits':>9}{'encode':>9}{'decode':>9}{'eager':>9}"
+    f"{'encode / eager':>24}"
+)
 
 
 def line(row: Row) -> str:

@@ -187,7 +187,8 @@ def show(table: Table, name: str) -> None:
         for bits, cells in rows.items():
             print(f"{bits:4}" + "".join(f"{cell:>28}" for cell in cells.values()))
     print(
-        f"\n{title}{'mean':>{30 - len(title)}}{'worst ratio to the best norm':>32}{'share of cases where it is best':>34}"
+        f"\n{title}{'mean':>{30 - len(title)}}{'worst ratio to the best norm':>32}"
+        f"{'share of cases where it is best':>34}"
     )
     for norm, kinds in summary(table, name).items():
         for kind, found in kinds.items():

@@ -236,7 +236,8 @@ def print_rows(case: Case, raw_mbit: float, rows: Sequence[Mapping[str, Any]]) -
         f"{rows[0]['rounds']} rounds"
     )
     print(
-        f"  {'':9}{'step, ms (all rounds)':>26}{'exposed':>9}{'MB sent':>9}{'interface':>10}{'of fp32':>8}{'of bf16 (all rounds)':>24}"
+        f"  {'':9}{'step, ms (all rounds)':>26}{'exposed':>9}{'MB sent':>9}{'interface':>10}{'of fp32':>8}"
+        f"{'of bf16 (all rounds)':>24}"
     )
     for row in rows:
         spread = f"({row['step_low_s'] * 1e3:.0f} - {row['step_high_s'] * 1e3:.0f})"
@@ -247,7 +248,8 @@ def print_rows(case: Case, raw_mbit: float, rows: Sequence[Mapping[str, Any]]) -
             speedups[1] = f"{statistics.median(values):.2f}x ({min(values):.2f} - {max(values):.2f})"
         print(
             f"  {row['variant']:9}{row['step_s'] * 1e3:9.1f}{spread:>17}{row['exposed_s'] * 1e3:9.1f}"
-            f"{row['bytes_sent_per_step'] / 1e6:9.2f}{row['interface_bytes_per_step'] / 1e6:10.2f}{speedups[0]:>8}{speedups[1]:>24}"
+            f"{row['bytes_sent_per_step'] / 1e6:9.2f}{row['interface_bytes_per_step'] / 1e6:10.2f}"
+            f"{speedups[0]:>8}{speedups[1]:>24}"
         )
     for row in rows:
         if row["stages_s"]:

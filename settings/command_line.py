@@ -110,7 +110,9 @@ def _lines(schema: type, prefix: str) -> list[str]:
     for item in dataclasses.fields(schema):
         if not item.metadata:
             continue
-        default = item.default if item.default is not dataclasses.MISSING else item.default_factory()  # type: ignore[misc]
+        default = item.default
+        if default is dataclasses.MISSING:
+            default = item.default_factory()  # type: ignore[misc]
         shown = json.dumps(default) if not isinstance(default, str) else default or "''"
         rule = [f"one of {'|'.join(map(str, item.metadata['choices']))}"] if item.metadata["choices"] else []
         rule += [f">= {item.metadata['low']}"] if item.metadata["low"] is not None else []

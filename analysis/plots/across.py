@@ -87,7 +87,10 @@ def _number(value: Any) -> float:
 
 def _series(seed_group: SeedGroup, numbers: pd.Series) -> Series:
     own = numbers.reindex(list(seed_group.runs)).dropna()
-    points = {float(value): replace(seed_group, runs=tuple(map(str, rows.index))) for value, rows in own.groupby(own)}  # type: ignore[arg-type]
+    points = {
+        float(value): replace(seed_group, runs=tuple(map(str, rows.index)))  # type: ignore[arg-type]
+        for value, rows in own.groupby(own)
+    }
     return Series(seed_group, points)
 
 

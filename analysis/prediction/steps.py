@@ -14,7 +14,7 @@ per machine of L workers (flat: L = 1)::
     gather       encode n; (M-1) m(n) sent, directly to every other; decode M n
     two_stage    encode n in M stretches; (M-1) m(n/M); decode M (n/M), encode n/M anew; (M-1) m'(n/M); decode n
     server       encode n; rank 0 receives (M-1) m(n), decodes M n, encodes n, sends (M-1) m'(n); decode n
-    hierarchical float32 ring inside a machine; gather or two_stage among the machines' first ranks; float32 back to the others
+    hierarchical float32 ring inside a machine; gather or two_stage among the machines' first ranks; float32 back again
 
 A wire stage takes ``rounds * latency + max(bytes / B, its processor time)``, processor time being bytes / host rate +
 messages * message_s.  Left out: jitter, stragglers and congestion inside the network; the agreement on levels (one

@@ -19,9 +19,9 @@ MOST_POINTS = 120_000  # of all curves together
 MOST_PER_CURVE, FEWEST_PER_CURVE = 300, 12
 MOST_SLOTS = 40
 _DIGITS = 5
-_MARKERS = {"o": "circle", "s": "square", "^": "triangle", "v": "inverted_triangle", "<": "triangle_pin", ">": "triangle_dot",
-            "D": "diamond", "d": "plus", "p": "hex", "h": "square_pin", "8": "y", "H": "dash", "*": "star", "X": "x",
-            "P": "cross"}  # fmt: skip
+_MARKERS = {"o": "circle", "s": "square", "^": "triangle", "v": "inverted_triangle", "<": "triangle_pin",
+            ">": "triangle_dot", "D": "diamond", "d": "plus", "p": "hex", "h": "square_pin", "8": "y", "H": "dash",
+            "*": "star", "X": "x", "P": "cross"}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,8 @@ def page(
 
 def _section(part: Section) -> str:
     is_open = " open" * part.is_open
-    return f'<details id="{part.name}"{is_open}><summary><h2>{escape(part.title)}</h2></summary>\n{part.content}\n</details>'
+    title = f"<summary><h2>{escape(part.title)}</h2></summary>"
+    return f'<details id="{part.name}"{is_open}>{title}\n{part.content}\n</details>'
 
 
 def _bokeh() -> str:

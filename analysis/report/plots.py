@@ -24,8 +24,9 @@ def _plot(scale: Literal["linear", "log"], slots: int) -> Any:
     from bokeh.plotting import figure
 
     plot: Any = figure(
-        height=440, min_width=280, sizing_mode="stretch_width", y_axis_type=scale, tools="pan,box_zoom,wheel_zoom,reset,save",
-        toolbar_location="above", active_drag="box_zoom", name=scale, background_fill_color=None, border_fill_color=None,
+        height=440, min_width=280, sizing_mode="stretch_width", y_axis_type=scale, name=scale,
+        tools="pan,box_zoom,wheel_zoom,reset,save", toolbar_location="above", active_drag="box_zoom",
+        background_fill_color=None, border_fill_color=None,
     )  # fmt: skip
     items, lines, dots = [], [], []
     for slot in range(slots):

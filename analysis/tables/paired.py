@@ -55,8 +55,9 @@ def difference(values: pd.Series | np.ndarray, others: pd.Series | np.ndarray) -
 def partners(settings: pd.DataFrame, baseline: str = BASELINE) -> pd.Series:
     """For each run the baseline's run that it is to be compared with; absent where there is none, or more than one.
 
-    Partners have the same seed and agree in every setting outside the method and its memory (data, model, workers, rate, steps, trajectory
-    ...) that can change a result; one that neither reads counts as equal.  The baseline keeps all tensors in full precision.
+    Partners have the same seed and agree in every setting outside the method and its memory (data, model, workers,
+    rate, steps, trajectory ...) that can change a result; one that neither reads counts as equal.  The baseline keeps
+    all tensors in full precision.
     """
     names = [name for name in settings if not of_the_method(name) and name not in no_result_names()]
     keys = _keys(settings, ["seed", *names])

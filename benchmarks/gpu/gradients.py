@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for known in of_model(title, models[title], ages, chosen.device, time.monotonic() + chosen.seconds):
                 found |= known
                 print(json.dumps(told), flush=True)
-        except Exception as error:  # noqa: BLE001  whatever a model fails with, the other one and the ages before are told
+        except Exception as error:  # noqa: BLE001  the other model and the ages before are told
             traceback.print_exc()
             found["failed"] = f"{type(error).__name__}: {error}"[:300]
     print(json.dumps(told))

@@ -184,7 +184,8 @@ def _write_sbatch(options: argparse.Namespace, root: Path, scripts: int, resourc
         ),
     )
     print(
-        f"wrote {path.relative_to(root)} (array {batch_files.array_spec(options.run0_id, scripts, options.max_running)})"
+        f"wrote {path.relative_to(root)} "
+        f"(array {batch_files.array_spec(options.run0_id, scripts, options.max_running)})"
     )
     if options.run0_id + scripts - 1 > batch_files.LARGEST_INDEX:
         print(

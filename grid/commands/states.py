@@ -179,9 +179,12 @@ def _running(runs: Sequence[Run], view: View) -> None:
         where = state.element or "here"
         heard = f"{duration(state.age_s or 0)} ago{f': {state.reason}' if state.reason else ''}"
         rows.append(
-            (run.experiment.label, str(run.experiment.seed), f"{state.step}/{state.steps}", duration(left) if left else "",
-             _metrics(state.metrics), f"{where} {job.node if job else ''}".strip(), heard)
-        )  # fmt: skip
+            (
+                *(run.experiment.label, str(run.experiment.seed), f"{state.step}/{state.steps}"),
+                *(duration(left) if left else "", _metrics(state.metrics)),
+                *(f"{where} {job.node if job else ''}".strip(), heard),
+            )
+        )
     if rows:
         table(("RUNNING", "SEED", "STEP", "LEFT", "LATEST", "WHERE", "HEARD"), rows)
     if len(running) > FEW:

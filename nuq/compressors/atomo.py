@@ -32,10 +32,12 @@ Body of a message::
 
     kind uint8
     0, whole: float32[n]
-    1, matrix: bits uint8, by columns uint8, 1 zero byte, m, n, k, q: uint32 each; left vectors, right vectors, rows, indices of the rows
-       (``nuq.coding.index_coding``); vectors are float32, or scales float32 and packed codes (``nuq.kernels.bit_packing``).  By columns: of the transpose
-    2, entries: indices sent k, certain ones c uint32, level float32, bytes of the next part uint32; the certain ones' numbers among those
-       sent (``nuq.coding.index_coding``); their values float32[c]; signs of the others, a bit each; indices (``nuq.coding.index_coding``)
+    1, matrix: bits uint8, by columns uint8, 1 zero byte, m, n, k, q: uint32 each; left vectors, right vectors, rows,
+       indices of the rows (``nuq.coding.index_coding``); vectors are float32, or scales float32 and packed codes
+       (``nuq.kernels.bit_packing``).  By columns: of the transpose
+    2, entries: indices sent k, certain ones c uint32, level float32, bytes of the next part uint32; the certain ones'
+       numbers among those sent (``nuq.coding.index_coding``); their values float32[c]; signs of the others, a bit each;
+       indices (``nuq.coding.index_coding``)
 """
 
 from __future__ import annotations

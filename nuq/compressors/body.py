@@ -2,12 +2,13 @@
 
 ::
 
-    bucket size uint32, number of levels uint16, flags uint8, coder uint8, log2 of the rotation's block uint8, 3 zero bytes
+    bucket size uint32, number of levels uint16, flags uint8, coder uint8, log2 of the rotation's block uint8, 3 zeros
     k0, k1 uint32          where the values were rotated or dithered: the receiver repeats the sender's random numbers
     levels float32[L]      unless they are equally spaced
     scales float32         one per bucket, two under quantile normalisation
-    codes                  packed (``nuq.kernels.bit_packing``) or entropy coded (``nuq.coding.entropy``); rANS codes of 2^14 dithered coordinates or more
-                           may have the dither's leading bits as context, which saves up to .05 bits each
+    codes                  packed (``nuq.kernels.bit_packing``) or entropy coded (``nuq.coding.entropy``); rANS codes
+                           of 2^14 dithered coordinates or more may have the dither's leading bits as context, which
+                           saves up to .05 bits each
 
 For n coordinates, b bits and buckets of d, packed, that makes ``28 + 12 + 4*2^b + 4*ceil(n/d) + ceil(n*b/8)`` bytes,
 header included.

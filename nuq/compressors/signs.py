@@ -13,10 +13,13 @@ leave as fast as it comes in: its residual grows until the scale, which grows wi
 mean over t steps errs by the last residual over t.  Two workers, 2^18 normal coordinates each, the same at every step;
 squared error of the mean at t = 1, 8, 16, 32, 64, relative to the true mean's square::
 
-    mean                       .364    .0759   .0391   .0205   .0107      residuals grow as the root of t, and the error falls as 1/t
+    mean                       .364    .0759   .0391   .0205   .0107
     rms                        .405    .0475   .0170   .0060   .0020
-    mean, both stages 1 bit    .680    .125    .060    .030    .015       (not here: the mean of the messages as signs again, with a
-    rms, both stages 1 bit     .869    .077    .029    .0097   .0032      memory of its own; with rms DeepSpeed's)
+    mean, both stages 1 bit    .680    .125    .060    .030    .015
+    rms, both stages 1 bit     .869    .077    .029    .0097   .0032
+
+With ``mean``, residuals grow as the root of t, and the error falls as 1/t.  Both stages in 1 bit, which is not here,
+encode the mean of the messages as signs again, with a memory of its own; with ``rms`` that is DeepSpeed's.
 
 Of half a million coordinates of two gradients of a ResNet-18 .0433 and .0058 at t = 64.  So that no message makes a
 memory grow, ``nuq.compressors.feedback`` shortens those of ``rms`` that would.

@@ -13,9 +13,9 @@ Body::
     used uint8[ceil(2 buckets / 8)]  a bit for every bucket that has a value, above zero first
     means float32                   of the used buckets
     columns uint32[2 groups]        of a row of each group's sketch; with a sketch only
-    symbols                         ``nuq.coding.entropy``: the buckets, or the groups, of the coordinates that are not zero
+    symbols                         ``nuq.coding.entropy``: the buckets or groups of the coordinates that are not zero
     cells                           ``nuq.coding.entropy``; with a sketch only
-    indices                          ``nuq.coding.index_coding``; nothing where no coordinate is zero
+    indices                         ``nuq.coding.index_coding``; nothing where no coordinate is zero
 
 Source: Jiang, Fu, Yang, Cui: SketchML, SIGMOD 2018, followed in the quantile buckets by sign, the min on insertion and
 the max on query, the groups (Section 3.3) and the defaults (256 buckets of both signs, 8 groups, 2 rows, a fifth of the

@@ -4,12 +4,12 @@ Body of a message::
 
     flags uint8 (1: half precision, 2: keyed indices), k uint32
     scale float32                                        half precision: a power of two that the values were divided by
-    k0, k1, bucket size, indices of a whole bucket: uint32 each      keyed: the receiver draws the sender's indices again
+    k0, k1, bucket size, indices of a whole bucket: uint32 each; keyed: the receiver draws the sender's indices again
     values                                               float32[k] or float16[k]
-    indices                                               unless keyed: ``nuq.coding.index_coding``; nothing where all coordinates travel
+    indices                                              ``nuq.coding.index_coding``; nothing if keyed, or if all travel
 
 So k coordinates at random among n take about ``33 + k (4 + (1.5 + log2(n / k)) / 8)`` bytes, header included.  A choice
-has no residual:  error feedback and momentum correction are wrappers around any method.
+has no residual: error feedback and momentum correction are wrappers around any method.
 
 What limits the speed: the choice is one pass over the gradient (random-k, and DGC's threshold, too), coded indices take
 25 to 40 ns each on one core, so that above some 3 % of the coordinates ``indices=auto`` takes longer than the choice;

@@ -118,9 +118,8 @@ def build(
             )
         if wanted < workers and compressors.memories:
             raise ValueError(
-                f"num_aggregate={wanted}: late messages are thrown away, and with them what {compressors.name}'s feedback "
-                f"takes for sent; "
-                "legal here: 0 (all), or feedback none"
+                f"num_aggregate={wanted}: late messages are thrown away, and with them what {compressors.name}'s "
+                "feedback takes for sent; legal here: 0 (all), or feedback none"
             )
         return name, Server(transport, placement, compressors.codec, compressors.mean_compressor, wanted, account)
     if transport.group is None:

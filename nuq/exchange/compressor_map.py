@@ -1,4 +1,7 @@
-"""The compressors of an exchange: one for all parameters, or one for each group of layers, with their memories and encoders of means."""
+"""The compressors of an exchange: one for all parameters, or one for each group of layers.
+
+Each has its encoder of means and its memories.
+"""
 
 from __future__ import annotations
 

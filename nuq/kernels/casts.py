@@ -68,7 +68,8 @@ def _cast(vector: Tensor, codes: Tensor, format: str, words: Words, **how: int |
     )
     if vector.device.type != "cpu" or native.library() is None:
         return False
-    compiled.cast(vector.data_ptr(), vector.numel(), format, codes.data_ptr(), words, torch.get_num_threads(), **how)  # type: ignore[arg-type]
+    n, threads = vector.numel(), torch.get_num_threads()
+    compiled.cast(vector.data_ptr(), n, format, codes.data_ptr(), words, threads, **how)  # type: ignore[arg-type]
     return True
 
 

@@ -34,13 +34,14 @@ chooses by device.
 
    so a coordinate's random number depends on (seed, step, worker, parameter, index) and on nothing else.
 7. Codes are packed as ``nuq.kernels.bit_packing`` says.
-8. Decoding: ``scale * l_code``, one rounding; under quantile the two ends decode to ``-top`` and ``top``.  With subtractive dither
-   (uniform levels), ``scale * (l_code - (v - 0.5) * d)``, ``v = (h >> (32 - F)) * 2^-F`` the number that rounded the coordinate and
-   ``d = float32(2 / (L - 1))``: the error is uniform within half a step and independent of the coordinate (Roberts, 1962).
-   Added to the total with one more rounding.
-9. Hadamard rotation, in place: blocks of ``block = 2^k`` coordinates, what is left in blocks of its binary digits, largest first.
-   Signs flip where the top bit of ``h`` is set, then ``(a, b) <- (a + b, a - b)`` at distance ``1, 2, 4 .. block / 2``, then times
-   ``float32(1 / sqrt(block))``.  The inverse does the same and flips the signs last.
+8. Decoding: ``scale * l_code``, one rounding; under quantile the two ends decode to ``-top`` and ``top``.  With
+   subtractive dither (uniform levels), ``scale * (l_code - (v - 0.5) * d)``, ``v = (h >> (32 - F)) * 2^-F`` the number
+   that rounded the coordinate and ``d = float32(2 / (L - 1))``: the error is uniform within half a step and independent
+   of the coordinate (Roberts, 1962).  Added to the total with one more rounding.
+9. Hadamard rotation, in place: blocks of ``block = 2^k`` coordinates, what is left in blocks of its binary digits,
+   largest first.  Signs flip where the top bit of ``h`` is set, then ``(a, b) <- (a + b, a - b)`` at distance
+   ``1, 2, 4 .. block / 2``, then times ``float32(1 / sqrt(block))``.  The inverse does the same and flips the signs
+   last.
 
 Unbiased: ``E[decoded] = x`` for every level set that reaches from -1 to 1.  Level sets without zero turn an exact zero
 into one of the two smallest levels at random; its expectation is zero.

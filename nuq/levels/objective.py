@@ -69,7 +69,9 @@ class Objective:
         return parts.sum(axis=-1).clip(0.0)
 
     def gradient(self, edges: Array) -> Array:
-        r"""``g_i = integral over [l_{i-1}, l_i] of (r - l_{i-1}) dF - integral over [l_i, l_{i+1}] of (l_{i+1} - r) dF``;
+        r"""The derivative of Psi in every level.
+
+        ``g_i = integral over [l_{i-1}, l_i] of (r - l_{i-1}) dF - integral over [l_i, l_{i+1}] of (l_{i+1} - r) dF``;
         the first term of the innermost symmetric level is ``2 l_1 G(l_1)``.
         """
         return self._gradient(edges, self.law.interval_moments(edges))

@@ -3,8 +3,8 @@
 ::
 
     compressed = nuq.CompressedTraining(model, optimizer, weights="smaq", activations="smaq", moments="smaq")
-    ...                                                # the training loop as it was
-    print(compressed.ratios())                         # {'compression_ratio': 4.9, 'compression_ratio_forward_autograd': 4.8, ...}
+    ...                          # the training loop as it was
+    print(compressed.ratios())   # {'compression_ratio': 4.9, 'compression_ratio_forward_autograd': 4.8, ...}
 
 SmaQ: Shoghi, Bersatti, Qureshi, Kim, "SmaQ: smart quantization for DNN training by exploiting value clustering" (2021),
 whose five kinds of tensors these are, with any format of ``nuq.quantized_training.formats``.  Differences: biases,

@@ -205,7 +205,7 @@ class Normal(Adaptive):
 class SymmetricOnly(Adaptive):
     """What AMQ's variants share."""
 
-    symmetric: bool = setting(True, "levels +-p^j are symmetric by construction", choices=(True,))  # type: ignore[arg-type]
+    symmetric: bool = setting(True, "levels +-p^j are symmetric", choices=(True,))  # type: ignore[arg-type]
 
 
 @dataclass

@@ -41,7 +41,8 @@ def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
     else:
         raise _missing(config, task, dev if train.exists() else train)
     read = {"train": examples(train, splits["train"], task), "test": examples(dev, splits["test"], task)}
-    return sentences.tokenized(config["data"], read, task.num_classes, _objective(task), device)  # type: ignore[arg-type]
+    objective = _objective(task)
+    return sentences.tokenized(config["data"], read, task.num_classes, objective, device)  # type: ignore[arg-type]
 
 
 def true_size(config: Mapping[str, Any]) -> tuple[int, int, int]:

@@ -48,10 +48,11 @@ _RENAMED = {
     "untrain_std": "untrain.std",
 }
 _OTHER = """
-arch epochs niters epoch_iters lr_decay_epoch lr_decay_rate exp_lr pretrained train_accuracy num_class g_estim g_optim g_optim_start g_epoch
-g_osnap_iter g_bsnap_iter gvar_start no_batch_norm nodropout data_aug nuq_method nuq_bits nuq_bucket_size nuq_ngpu nuq_mul nuq_layer
-nuq_ig_sm_bkts nuq_truncated_interval nuq_number_of_samples nuq_cd_epochs nuq_amq_lr nuq_amq_epochs nuq_sym nuq_inv nuq_parallel
-nuq_learning_rate dist_num workers log_interval tblog_interval test_batch_size
+arch epochs niters epoch_iters lr_decay_epoch lr_decay_rate exp_lr pretrained train_accuracy num_class g_estim g_optim
+g_optim_start g_epoch g_osnap_iter g_bsnap_iter gvar_start no_batch_norm nodropout data_aug nuq_method nuq_bits
+nuq_bucket_size nuq_ngpu nuq_mul nuq_layer nuq_ig_sm_bkts nuq_truncated_interval nuq_number_of_samples nuq_cd_epochs
+nuq_amq_lr nuq_amq_epochs nuq_sym nuq_inv nuq_parallel nuq_learning_rate dist_num workers log_interval tblog_interval
+test_batch_size
 """
 _ANY = "|".join(sorted([*_RENAMED, *_OTHER.split()], key=len, reverse=True))  # of lr and lr_decay_rate the longer first
 _NAME = re.compile(rf"\d{{3,}}_(?=(?:{_ANY})_)")

@@ -16,7 +16,8 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 # What a value may hold beside plain text: a literal dollar sign, $NAME or ${NAME}, and ${NAME:-text} for one that may
 # be unset.
 _TOKEN = re.compile(
-    rf"(?P<dollar>\\\$)|\$(?P<plain>{_NAME})|\$\{{(?P<braced>{_NAME})(?P<other>:-(?:[^`\"$\\{{}}]|\${_NAME})*)?\}}|(?P<bad>[$`])|(?P<mark>[\\\"])"
+    rf"(?P<dollar>\\\$)|\$(?P<plain>{_NAME})|\$\{{(?P<braced>{_NAME})(?P<other>:-(?:[^`\"$\\{{}}]|\${_NAME})*)?\}}"
+    rf"|(?P<bad>[$`])|(?P<mark>[\\\"])"
 )
 _MODULE = re.compile(r"[\w.+@=:-][\w./+@=:-]*")
 

@@ -1,4 +1,4 @@
-"""Handing chunks of a submission over, one process at a time, and finding out what became of one whose answer was lost."""
+"""Handing over the chunks of a submission, and what became of one whose answer was lost; one process at a time."""
 
 from __future__ import annotations
 

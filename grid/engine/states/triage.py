@@ -120,7 +120,8 @@ class _Raised:
     @property
     def words(self) -> str:
         """The text, and where it was raised."""
-        return f"{self.text.strip()[: LINE_CHARACTERS - 40]}{f' ({self.place.partition(chr(32))[0]})' if self.place else ''}"
+        where = f" ({self.place.partition(' ')[0]})" if self.place else ""
+        return f"{self.text.strip()[: LINE_CHARACTERS - 40]}{where}"
 
     @property
     def signature(self) -> str:

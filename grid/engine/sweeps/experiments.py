@@ -5,7 +5,8 @@ A sweep is plain Python.  A family (``grid/nuq.py``, or any file of your own) ha
     def buckets() -> Sweep:
         \"\"\"QSGDinf against NUQSGD at three bucket sizes.\"\"\"
         methods = union(point("QSGDinf", method="qsgdinf"), point("NUQSGD", method="nuqsgd"))
-        return Sweep(product(point(data="cifar10", model="resnet8"), methods, axis("method.bucket_size=64,512,4096")), seeds=(1, 2, 3))
+        task = point(data="cifar10", model="resnet8")
+        return Sweep(product(task, methods, axis("method.bucket_size=64,512,4096")), seeds=(1, 2, 3))
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Device code of decode: unpack, look up, scale, add.  Every byte is read once, every total read and written once."""
 
 # What Triton compiles is not Python to a type checker.
-# pyright: reportGeneralTypeIssues=false, reportAttributeAccessIssue=false, reportOperatorIssue=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false, reportAttributeAccessIssue=false
+# pyright: reportOperatorIssue=false, reportCallIssue=false
 # pyright: reportArgumentType=false, reportAssignmentType=false, reportIndexIssue=false, reportReturnType=false
 
 from __future__ import annotations

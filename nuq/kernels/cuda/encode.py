@@ -1,7 +1,8 @@
 """Device code of encode: norm, normalise, round, pack.  One program reads its part of the input once."""
 
 # What Triton compiles is not Python to a type checker.
-# pyright: reportGeneralTypeIssues=false, reportAttributeAccessIssue=false, reportOperatorIssue=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false, reportAttributeAccessIssue=false
+# pyright: reportOperatorIssue=false, reportCallIssue=false
 # pyright: reportArgumentType=false, reportAssignmentType=false, reportIndexIssue=false, reportReturnType=false
 
 from __future__ import annotations

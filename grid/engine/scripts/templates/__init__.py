@@ -1,4 +1,7 @@
-"""Pieces of bash that scripts are made of, a file each: ``@name@`` is filled in, lines that begin with ``#:`` stay here."""
+"""Pieces of bash that scripts are made of, a file each.
+
+``@name@`` is filled in; lines that begin with ``#:`` are for readers of the file and do not reach the script.
+"""
 
 from __future__ import annotations
 
