@@ -89,10 +89,8 @@ def _denied(path: Path) -> str:
 def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
     """Exit code: 0 fine, 1 some runs failed, 2 bad input, 75 something waits for room in the queue,
     130 stopped by Ctrl-C; dry-run passes on that of the run."""
-    with (
-        redirect_stdout(Escaping(sys.stdout)),
-        redirect_stderr(Escaping(sys.stderr)),
-    ):  # logs and messages are others' words
+    # logs and messages are others' words
+    with redirect_stdout(Escaping(sys.stdout)), redirect_stderr(Escaping(sys.stderr)):
         return _main(argv, root)
 
 

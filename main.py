@@ -62,9 +62,8 @@ def main() -> None:
             raise ValueError("--resolve: says how --cfg shows the settings; write --cfg job --resolve")
         if words.multirun and os.environ.get("WORLD_SIZE", "1") != "1":
             raise ValueError("-m: one run after another is for a single process; start each with a torchrun of its own")
-        resolving.check_overrides(
-            [] if words.help else overrides, sweep=words.multirun
-        )  # clearer, and sooner, than Hydra would refuse
+        # clearer, and sooner, than Hydra would refuse
+        resolving.check_overrides([] if words.help else overrides, sweep=words.multirun)
     except ValueError as error:
         _end(_refuse(error, tell="mode=evaluate" not in words.overrides))
     sys.argv = [word for word in sys.argv if not word.startswith("mode=")]  # Hydra knows of none
@@ -89,9 +88,8 @@ def main() -> None:
     except (HydraException, OmegaConfBaseException) as error:
         codes.append(_refuse(ValueError(_of_hydra(error))))
     say()
-    _end(
-        max(codes, key=lambda code: (code not in (0, EXIT_HELD), code), default=0)
-    )  # a run that others have has not failed
+    # a run that others have has not failed
+    _end(max(codes, key=lambda code: (code not in (0, EXIT_HELD), code), default=0))
 
 
 def _of_hydra(error: Exception) -> str:

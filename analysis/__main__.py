@@ -130,10 +130,8 @@ def _seconds(text: str) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0; 1 where there is nothing to show; 2 for a sweep, condition or option that does not exist."""
     options = _parser().parse_args(arguments)
-    with (
-        redirect_stdout(Escaping(sys.stdout)),
-        redirect_stderr(Escaping(sys.stderr)),
-    ):  # names and notes are others' words
+    # names and notes are others' words
+    with redirect_stdout(Escaping(sys.stdout)), redirect_stderr(Escaping(sys.stderr)):
         return _main(options)
 
 

@@ -206,9 +206,8 @@ def _of_group(
     title = "Time and bytes until the validation accuracy first reaches a target."
     yield "time_to_accuracy", title, lambda group, width: time_to_accuracy(group.logs, width, target)
     for axis in axes:
-        if axis != "step" and (
-            axis != "bytes" or group.trajectory == "method"
-        ):  # nothing compressed is sent on the SGD trajectory
+        # nothing compressed is sent on the SGD trajectory
+        if axis != "step" and (axis != "bytes" or group.trajectory == "method"):
             yield from _against(means, axis)
 
 

@@ -58,10 +58,8 @@ WORKERS = (2, 4, 8)
 BAR = 0.03
 SEED = 1
 LEAST_DRAWS, NOISE, NOISIEST = 8, 0.005, 0.0075  # NOISIEST: of what counts in max_rel_err
-RECORDED = {
-    "digits": ("cnn", 32, 60, "CNN on digits"),
-    "cifar10": ("resnet8", 16, 30, "ResNet-8 on CIFAR-10"),
-}  # model, batch, step, title
+# model, batch, step, title
+RECORDED = {"digits": ("cnn", 32, 60, "CNN on digits"), "cifar10": ("resnet8", 16, 30, "ResNet-8 on CIFAR-10")}
 QUANTIZERS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("alq", {"bucket_size": 256, "norm": "l2"}),
     ("alq", {"norm": "linf"}),

@@ -157,9 +157,8 @@ def table_errors(mixture: CondTruncNorm) -> tuple[float, float]:
     """The largest error of the cdf: of our table, and of 50,000 equal bins."""
     x = np.unique(np.concatenate([np.linspace(-1, 1, 4001), np.linspace(-0.1, 0.1, 4001)]))
     exact, equal = mixture.cdf(x), np.linspace(-1, 1, 50_001)
-    near = np.unique(
-        np.clip(np.searchsorted(equal, x)[:, None] + [-1, 0, 1], 0, len(equal) - 1)
-    )  # all that is read of it
+    # all that is read of it
+    near = np.unique(np.clip(np.searchsorted(equal, x)[:, None] + [-1, 0, 1], 0, len(equal) - 1))
     flat = np.interp(x, equal[near], mixture.cdf(equal[near]))
     return float(np.abs(CondTruncNormHist(mixture).cdf(x) - exact).max()), float(np.abs(flat - exact).max())
 

@@ -68,9 +68,8 @@ def _signed(axis: Any, rows: Sequence[Row], kinds: Sequence[str]) -> None:
     for what, dash in SIZES:
         _lines(axis, rows, kinds, what, dash)
     axis.axhline(0, color="#777777", linewidth=0.8, zorder=1)
-    axis.set_yscale(
-        "symlog", linthresh=0.01, linscale=0.7
-    )  # one cluster more than the outliers' errs a hundred times as much as many do
+    # one cluster more than the outliers' errs a hundred times as much as many do
+    axis.set_yscale("symlog", linthresh=0.01, linscale=0.7)
     axis.set_yticks([-0.1, -0.01, 0, 0.01, 0.1], ["-.1", "-.01", "0", ".01", ".1"])
     axis.set_ylabel("signed error / magnitude")
 

@@ -178,10 +178,8 @@ def model_of(make: Callable[[], nn.Module], shape: tuple[int, ...], steps: int =
         future.set_result(bucket.buffer())
         return future
 
-    note.__annotations__ = {
-        "bucket": GradBucket,
-        "return": torch.futures.Future[Tensor],
-    }  # DDP compares objects, not their names
+    # DDP compares objects, not their names
+    note.__annotations__ = {"bucket": GradBucket, "return": torch.futures.Future[Tensor]}
     ddp.register_comm_hook(None, note)
     x, y, rows = torch.randn(shape), torch.randint(10, (shape[0],)), []
     for _ in range(steps):
@@ -196,9 +194,8 @@ def model_of(make: Callable[[], nn.Module], shape: tuple[int, ...], steps: int =
         end = time.perf_counter()
         shares = [(at - backward) / (after - backward) for *_, at in ready]
         rows.append((end - begin, (backward - begin) / (end - begin), (end - after) / (end - begin), *shares))
-    step_s, forward, tail, *shares = (
-        statistics.median(column) for column in zip(*rows[2:], strict=True)
-    )  # DDP rebuilds buckets at first
+    # DDP rebuilds buckets at first
+    step_s, forward, tail, *shares = (statistics.median(column) for column in zip(*rows[2:], strict=True))
     buckets = tuple(
         Bucket(size, round(share, 3), tensors) for (size, tensors, _), share in zip(ready, shares, strict=True)
     )

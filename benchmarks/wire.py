@@ -172,9 +172,8 @@ def measure(case: Case, ranks: Sequence[Rank], variants: Sequence[str], rounds: 
         for variant in variants:
             command = {"do": "measure", "variant": variant, "batch": case.batch}
             quick = case.model == "mlp" and case.rate != "100M"
-            if quick or (
-                turn == 0 and variant == "nothing"
-            ):  # not timed: memory that others used meanwhile, operators for a new batch
+            # not timed: memory that others used meanwhile, operators for a new batch
+            if quick or (turn == 0 and variant == "nothing"):
                 ask_all(ranks, {**command, "steps": 1})
             answers = ask_all(ranks, {**command, "steps": num_steps(case, variant)})
             stages = {stage for answer in answers for stage in answer["stages_s"]}

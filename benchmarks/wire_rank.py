@@ -37,9 +37,8 @@ LEVEL_UPDATE = (
 )
 TIMEOUT = timedelta(minutes=2)  # a rank that is lost ends the others
 _parameters = inspect.signature(DistributedDataParallel.__init__).parameters
-LOCAL_BUFFERS = (
-    "forward_sync_buffers" if "forward_sync_buffers" in _parameters else "broadcast_buffers"
-)  # before torch 2.13
+# before torch 2.13
+LOCAL_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _parameters else "broadcast_buffers"
 
 
 def mlp() -> nn.Module:

@@ -18,11 +18,8 @@ TEXT_BYTES = 4 * 2**20  # of a configuration, a status or a profile, which have 
 MOST_DEPTH = 64  # of lists and tables in each other
 MOST_VALUES = 200_000  # of a file, each counted as often as an alias repeats it
 LARGEST = 2**64  # of whole numbers: a seed may have 64 bits
-_KINDS = {
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}  # folders and sockets cannot be opened
+# folders and sockets cannot be opened
+_KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 
 class Unreadable(ValueError):

@@ -14,9 +14,8 @@ L2 = {"method.norm": "l2"}  # the paper's norm, which is not our default
 ORIGINAL = {**L2, "method.fit": "mixture", "method.solver": "paper", "method.weights": "norm"}
 CLOSED_FORM = {**ORIGINAL, "method.solver": "exact"}
 NORMAL = {**L2, "method.solver": "paper"}  # the -N variants have one fit, and no weights to choose
-FREE = {
-    "method.symmetric": False
-}  # every level of ALQ by itself: only so the original's solver ends at the published levels
+# every level of ALQ by itself: only so the original's solver ends at the published levels
+FREE = {"method.symmetric": False}
 
 SGD = point("SGD", method="sgd")
 SUPERSGD = point("SuperSGD", method="supersgd")

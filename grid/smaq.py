@@ -33,9 +33,8 @@ def everywhere(label: str, method: str, **own: str) -> Point:
 
 FP32 = point("FP32", method="supersgd")
 SMAQ = everywhere("SmaQ", "smaq")
-PUBLISHED = everywhere(
-    "SmaQ, zeros coded", "smaq", zeros="coded"
-)  # the paper's own: no mask, 6 or 8 bits for every number
+# the paper's own: no mask, 6 or 8 bits for every number
+PUBLISHED = everywhere("SmaQ, zeros coded", "smaq", zeros="coded")
 MASTER = product(SMAQ, point("master weights", {"tensors.master": True}))
 # Gradients have tails: what is clamped at 2.5 standard deviations is lost anew at every layer.  As many bits, in wider
 # steps.

@@ -130,9 +130,8 @@ class CompressionState:
             **vars(self.hook),
             **vars(self.feedback),
         }
-        self._told = Transport(
-            group or shared, timeout_s=self.hook.timeout_s, device=device
-        )  # apart from the buckets' messages
+        # apart from the buckets' messages
+        self._told = Transport(group or shared, timeout_s=self.hook.timeout_s, device=device)
         chosen |= {"layers": self.layers, **{f"parameter {name}": list(shape) for name, shape in self._shapes.items()}}
         agreement.check_settings(self._told, versions | chosen)
         dense = self.exchange.collective == "dense" or self.hook.gate  # all else that gloo sends is matched by tag
@@ -175,10 +174,8 @@ class CompressionState:
         self._shaped = any(codec.shaped for codec in self._compressors.codec.every)
         self._plans: dict[tuple[str, ...], Plan] = {}
         self._jobs: queue.SimpleQueue[Bucket | None] = queue.SimpleQueue()
-        self._first, self._skipped = (
-            True,
-            False,
-        )  # the next bucket is the first of its step; a bucket of this step was not finite
+        # the next bucket is the first of its step; a bucket of this step was not finite
+        self._first, self._skipped = (True, False)
         self._names = {id(p): name for name, p in parameters.items()}
         if carried is not None:
             if carried is not self._saved:
@@ -249,7 +246,7 @@ class CompressionState:
 
         By purpose in ``links.bytes_sent``.
         """
-        every = [self.transport, *getattr(self._compressing, "inner_links", ())] if self._names else []
+        every = [self.transport, *getattr(self._compressing, "inner_transports", ())] if self._names else []
         return sum(transport.bytes_sent.total() for transport in every)
 
     @property
@@ -313,13 +310,11 @@ class CompressionState:
             self._thread.start()
             self._at_exit = weakref.finalize(self, _end, self._thread, self._jobs)
         self._jobs.put(job)
-        if (
-            inside and job.last
-        ):  # an error that a future carries becomes a RuntimeError in DDP, one of the backward pass stays what it is
+        # an error that a future carries becomes a RuntimeError in DDP, one of the backward pass stays what it is
+        if inside and job.last:
             after = torch.autograd.Variable._execution_engine.queue_callback
-            after(
-                lambda: after(self._raise)
-            )  # behind DDP's own callback, which is not there yet and waits for all futures
+            # behind DDP's own callback, which is not there yet and waits for all futures
+            after(lambda: after(self._raise))
         return done.then(lambda _: self._result(job, told=inside))
 
     def _result(self, job: Bucket, *, told: bool) -> Tensor:
@@ -385,9 +380,8 @@ class CompressionState:
             self._levels.observe(vector, parts, self.step)
         try:
             self._collective.mean({self.transport.rank: vector}, parts, key, mean)
-            if (
-                self.collective == "dense" or vector.dtype != torch.float32
-            ):  # an all-reduce looks at nothing, others at float32
+            # an all-reduce looks at nothing, others at float32
+            if self.collective == "dense" or vector.dtype != torch.float32:
                 check_mean(mean, parts, vector.dtype)
         except NonFiniteError:
             if self.hook.on_non_finite == "raise":

@@ -73,9 +73,8 @@ class CompressedReduceScatter:
     """
 
     def __init__(self, method: str, name: str, *, seed: int = 0, timeout_s: float = 300.0, **settings: Any) -> None:
-        (own,) = sorted_settings(
-            method, (), settings, {}
-        )  # a reduce-scatter leaves no choice of collective, and encodes nothing twice
+        # a reduce-scatter leaves no choice of collective, and encodes nothing twice
+        (own,) = sorted_settings(method, (), settings, {})
         self._compressors = CompressorMap(method, own, Exchange.second_bits)
         self._name, self._seed, self._timeout_s = name, seed, timeout_s
         self._step = 0

@@ -94,9 +94,8 @@ def fit_levels(compressors: CompressorMap, vector: Tensor, parts: list[Segment],
     """
     if not compressors.adaptive or not bool(torch.isfinite(vector).all()):
         return
-    if (
-        min((part.size for part in parts), default=0) >= _MANY_BUCKETS * compressors.settings.bucket_size
-    ):  # sampled once, not once a part
+    # sampled once, not once a part
+    if min((part.size for part in parts), default=0) >= _MANY_BUCKETS * compressors.settings.bucket_size:
         parts = [Segment("all", 0, vector.numel())]
     statistics = Statistics.empty(compressors.settings.num_components)
     for part in parts:

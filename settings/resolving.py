@@ -108,9 +108,8 @@ def _by_section(settings: Mapping[str, Any], schemas: Mapping[str, type]) -> dic
         if not name:
             if key not in top:
                 own = [part for part, schema in schemas.items() if key in _fields(schema)]
-                meant = [
-                    f"{part}.{key}" for part in [part for part in own if part in GROUPS] or own
-                ]  # lr: the optimizer's, not untrain's
+                # lr: the optimizer's, not untrain's
+                meant = [f"{part}.{key}" for part in [part for part in own if part in GROUPS] or own]
                 raise unknown("setting", key, [*top, *GROUPS, *(f"{part}.*" for part in SECTIONS)], meant)
             given[""][key] = value
             continue

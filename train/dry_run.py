@@ -142,10 +142,8 @@ def num_updates(method: Mapping[str, Any], steps: int) -> int:
 def _updates_s(trainer: Trainer, config: dict[str, Any], full_pass_s: float) -> float:
     """Seconds of all level updates of the full run; the passes count where samples are drawn afresh."""
     workers, total_s = trainer.workers, 0.0
-    of_encoders = [
-        sections.named_method(config),
-        *(layer.settings for layer in sections.named_layers(config)),
-    ]  # the full run's, not the trial's
+    # the full run's, not the trial's
+    of_encoders = [sections.named_method(config), *(layer.settings for layer in sections.named_layers(config))]
     for level_updater in workers.learners:
         settings = of_encoders[level_updater.encoder]
         gradient, _ = trainer.gradient(0, 0, trainer.order, "dry run")
@@ -178,9 +176,8 @@ def _activations(trainer: Trainer) -> list[int]:
         return tensor.detach()  # an output that kept itself would never be freed
 
     batch_size = trainer.config["batch_size"]
-    alone = Order(
-        trainer.data.num_train, batch_size, 1, trainer.config["seed"], "dry run"
-    )  # accumulated minibatches come and go in turn
+    # accumulated minibatches come and go in turn
+    alone = Order(trainer.data.num_train, batch_size, 1, trainer.config["seed"], "dry run")
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         trainer.gradient(0, 0, alone, "dry run")
     return [-(-size // batch_size) for size in kept.values()]

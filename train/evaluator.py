@@ -56,10 +56,8 @@ class Evaluator:
             "eval_batch_size": settings.eval_batch_size,
         }
         config |= {"device": settings.device, **{key: value for key, value in chosen.items() if value}}
-        config["compute"] = config["compute"] | {
-            "cuda_graphs": False,
-            "compile": False,
-        }  # means of training, which the device may lack
+        # means of training, which the device may lack
+        config["compute"] = config["compute"] | {"cuda_graphs": False, "compile": False}
         self.splits = (
             ("test", "train")
             if settings.splits == "both" or (settings.splits == "run" and config["eval_train"])

@@ -47,9 +47,8 @@ class _Rows(NamedTuple):
 
 
 class _Content(NamedTuple):
-    data: (
-        np.ndarray
-    )  # uint8, the files end to end, and zeros so that rows may be read that are wider than the last record
+    # uint8, the files end to end, and zeros so that rows may be read that are wider than the last record
+    data: np.ndarray
     start: np.ndarray  # int64, where the bytes of each record begin, after its header
     length: np.ndarray  # int64
     file: np.ndarray  # int64, of each record
@@ -221,7 +220,6 @@ def _representatives(rows: np.ndarray, of: slice) -> np.ndarray:
     like = one_of_key[key]
     if all((column == column[like]).all() for column in columns):
         return like
-    _, first, inverse = np.unique(
-        np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True
-    )  # two had the same key
+    # two had the same key
+    _, first, inverse = np.unique(np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True)
     return first[inverse.reshape(-1)]

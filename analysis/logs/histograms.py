@@ -61,9 +61,8 @@ def read(folder: Path, tag: str) -> list[Histogram]:
 def _values(content: bytes, tag: bytes) -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray] | None]]:
     """(step, edges and counts under ``tag``) of each event that holds a value."""
     for event in _events(content):
-        if (
-            tag not in event and event[9:10] == b"\x10"
-        ):  # a step behind the wall time: a value of another tag, of which the step is enough
+        # a step behind the wall time: a value of another tag, of which the step is enough
+        if tag not in event and event[9:10] == b"\x10":
             yield signed(varint(event, 10)[0]), None
             continue
         whole = decode(event)

@@ -204,9 +204,8 @@ def _start(folder: Path) -> subprocess.Popen[bytes] | None:
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, "-m", "analysis.logs.reading", str(folder)]
     silent = subprocess.DEVNULL
-    heap = {
-        "MALLOC_TOP_PAD_": str(64 << 20)
-    }  # glibc: keep what was freed, instead of faulting the same pages in for each portion
+    # glibc: keep what was freed, instead of faulting the same pages in for each portion
+    heap = {"MALLOC_TOP_PAD_": str(64 << 20)}
     with suppress(OSError):
         return subprocess.Popen(
             command, env={**os.environ, **heap, "PYTHONPATH": path}, stdin=silent, stdout=silent, stderr=silent

@@ -83,9 +83,8 @@ class Rows:
 
     def _of_tag(self, tag: str) -> pd.DataFrame:
         spans = self.only([tag]).spans
-        first = np.flatnonzero(
-            np.append(True, np.diff(spans[:, 0]) != 0)[: len(spans)]
-        )  # the attempts of a run are neighbours
+        # the attempts of a run are neighbours
+        first = np.flatnonzero(np.append(True, np.diff(spans[:, 0]) != 0)[: len(spans)])
         runs, begins = spans[first, 0].tolist(), spans[first, 3].tolist()
         ends = spans[np.append(first[1:], len(spans))[: len(first)] - 1, 4].tolist()
         steps = [self.part.step[begin:end] for begin, end in zip(begins, ends, strict=True)]

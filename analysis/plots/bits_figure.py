@@ -81,9 +81,8 @@ def _name_blocks(
             axes.axvspan(low / 2 ** (0.6 * apart), high * 2 ** (0.6 * apart), color="#f2f2f2", linewidth=0, zorder=0)
         text = "\N{EN DASH}".join(dict.fromkeys(f"{value:.3g}" for value in (values[block[0]], values[block[-1]])))
         middle = float(np.log2(low * high)) / 2
-        row = next(
-            (row for row, last in enumerate(rows) if middle - wide * len(text) / 2 >= last), len(rows)
-        )  # numbers do not touch
+        # numbers do not touch
+        row = next((row for row, last in enumerate(rows) if middle - wide * len(text) / 2 >= last), len(rows))
         if row == _MOST_ROWS:
             continue
         rows[row : row + 1] = [middle + wide * (len(text) / 2 + 1)]

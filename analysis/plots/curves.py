@@ -182,9 +182,8 @@ def _curve(group: Group, used: _Used, tag: str, log: bool) -> _Curve:
     label = marked(seed_group.label, fewer(seed_group, len(found.runs)) if used.complete else UNFINISHED)
     step = found.step.astype(float)
     mean, low, high = mean_and_interval(found.values, geometric=log)
-    if (
-        tag == RELATIVE_VARIANCE and len(found.runs) == 1 and "relative_var_se" in group.logs.tags
-    ):  # no seeds tell its interval
+    # no seeds tell its interval
+    if tag == RELATIVE_VARIANCE and len(found.runs) == 1 and "relative_var_se" in group.logs.tags:
         error = wide(group.logs, "relative_var_se", found.runs)[found.runs[0]].reindex(found.step)
         low, high = with_own_error(mean, error.to_numpy(float))
     return _Curve(seed_group, label, used.complete, found.runs, step, step, mean, low, high)

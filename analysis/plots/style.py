@@ -126,11 +126,8 @@ class Look:
 
 
 _CYCLE = math.lcm(len(COLOURS), len(MARKERS), len(DASHES))  # so many methods have looks of their own
-_SHADES = (
-    0.0,
-    -0.4,
-    0.3,
-)  # of a method's settings, two by two: its colour, part of the way to black, part of the way to white
+# of a method's settings, two by two: its colour, part of the way to black, part of the way to white
+_SHADES = (0.0, -0.4, 0.3)
 
 
 def look(seed_group: SeedGroup, *, lines: bool = True) -> Look:
@@ -150,9 +147,8 @@ def look(seed_group: SeedGroup, *, lines: bool = True) -> Look:
     hollow = seed_group.variant % 2 == 1
     if not lines:
         marker = MARKERS[(index + 7 * seed_group.variant) % len(MARKERS)]
-        hollow ^= (
-            seed_group.variant // len(MARKERS) % 2 == 1
-        )  # the second round of markers is filled where the first was hollow
+        # the second round of markers is filled where the first was hollow
+        hollow ^= seed_group.variant // len(MARKERS) % 2 == 1
     return Look(_shaded(COLOURS[index % len(COLOURS)], _SHADES[pair % len(_SHADES)]), marker, dash, hollow, index)
 
 

@@ -28,9 +28,8 @@ _KINDS = {
     "drive": "rotated",
 }
 KINDS = ("uniform", "levels", "ternary", "rotated", "lattice", *DENSE)
-_MEASURED = tuple(
-    f"nuq.compressors.{name}:" for name in ("full_precision", "quantized", "eden")
-)  # code whose rates profiles hold
+# code whose rates profiles hold
+_MEASURED = tuple(f"nuq.compressors.{name}:" for name in ("full_precision", "quantized", "eden"))
 
 
 def predicted() -> list[str]:

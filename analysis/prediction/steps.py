@@ -167,10 +167,8 @@ def stages(
         ]
         return steps, round((workers - 1) * size)
     if collective == "two_stage":
-        share, pieces = (
-            n / workers,
-            (tensors + workers - 1) / workers,
-        )  # of one stretch: a tensor is cut where a stretch ends
+        # of one stretch: a tensor is cut where a stretch ends
+        share, pieces = (n / workers, (tensors + workers - 1) / workers)
         sizes = _payload_bytes(first, share, pieces), _payload_bytes(second, share, pieces)
         return [
             costs.encode(first, n, workers * pieces),

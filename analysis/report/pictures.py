@@ -21,9 +21,8 @@ from analysis.plots.style import WIDTHS
 MOST = 80
 MANY_GROUPS, MOST_OF_MANY = 8, 24  # a page of more groups than that has so many figures
 _DROPPED = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>|<!--.*?-->", re.DOTALL)
-_DIGITS = re.compile(
-    r"(?<![\d.])([1-9]\d*\.\d\d)\d+"
-)  # a hundredth of a point is enough for any screen; scales (0.015625) stay
+# a hundredth of a point is enough for any screen; scales (0.015625) stay
+_DIGITS = re.compile(r"(?<![\d.])([1-9]\d*\.\d\d)\d+")
 _SIZE = re.compile(r'width="([\d.]+)pt" height="([\d.]+)pt"')
 
 

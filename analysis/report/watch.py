@@ -43,9 +43,8 @@ def watch(
             of = fresh.digest(sweep_dir)  # before the logs are read: what comes meanwhile is news of the next look
             try:
                 logs = load()
-                counts = runs.counts(
-                    logs
-                )  # a state may change without a file: a run that falls silent is lost in the end
+                # a state may change without a file: a run that falls silent is lost in the end
+                counts = runs.counts(logs)
                 is_over = until_ended and bool(counts) and ENDED.issuperset(counts)
                 if (of, counts) != before or is_over:
                     path = write(logs, folder, replace(how, every_s=None if is_over else every_s))

@@ -54,9 +54,8 @@ def table(logs: Logs) -> pd.DataFrame:
         name: of_run.to_numpy(float)
         for name, of_run in of_runs(logs).where(logs.status["complete"].astype(bool)).items()
     }
-    partner = partners(
-        logs.settings.loc[complete & (logs.settings["trajectory"] != "sgd").to_numpy()]
-    )  # on SGD's all are equal
+    # on SGD's all are equal
+    partner = partners(logs.settings.loc[complete & (logs.settings["trajectory"] != "sgd").to_numpy()])
     baseline = np.full(len(place), np.nan)
     for run, other in partner.dropna().items():
         baseline[place[str(run)]] = values["final"][place[other]]

@@ -36,22 +36,8 @@ from benchmarks.gpu import processes
 CHECKED = 10_000  # coordinates under compute-sanitizer, which slows kernels a hundredfold
 MEMCHECK_FOUND = 9  # its exit code for errors; that of the program else
 NUM_ON_CPU = 12  # cases whose reference is computed on the CPU as well: seconds each
-LEVEL_COUNTS = (
-    2,
-    3,
-    4,
-    8,
-    16,
-    32,
-    64,
-    128,
-    256,
-    512,
-    5,
-    17,
-    100,
-    255,
-)  # all widths, then counts that do not fill theirs
+# all widths, then counts that do not fill theirs
+LEVEL_COUNTS = (2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 5, 17, 100, 255)
 SIZES = (64, 512, 1000, 8192, 16384, 1 << 17, 1 << 31)  # of buckets; the last is one in all
 BLOCKS = (64, 1024, 1 << 15, 1 << 20)
 KEPT = 24  # vectors: drawing one takes longer than everything that is done with it

@@ -29,9 +29,8 @@ print("FOUND " + json.dumps(found | {name: version(name) for name in ("triton", 
 FOUND = "FOUND "
 BUILT = "import sys; from nuq import native; sys.exit(native.library() is None)"
 
-Machine = dict[
-    str, Any
-]  # device (a name), gpu (None without), torch, cuda, python, triton, numpy, scipy, torchvision, commit
+# device (a name), gpu (None without), torch, cuda, python, triton, numpy, scipy, torchvision, commit
+Machine = dict[str, Any]
 
 
 class CannotBegin(Exception):

@@ -51,8 +51,7 @@ def cancel(argv: Sequence[str], root: Path) -> int:
         ):
             scheduler.cancel(sorted(elements))
             ledger.note_cancelled(root, folder, sorted(elements))
-            evidence.look(
-                [run.run_dir for run in runs], [folder], root, max_age_s=0
-            )  # `status` shows no look of before
+            # `status` shows no look of before
+            evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=0)
             print(f"cancelled {count(len(elements), 'script')}")
     return 0

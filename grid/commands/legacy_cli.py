@@ -112,9 +112,8 @@ def write(argv: Sequence[str], root: Path, epilog: str = "") -> int:
     scripts, ranks, partition = _cluster_args(options.cluster_args, len(experiments))
     resources = _resources(options, ranks, partition)
     if options.cluster == "slurm":
-        batch_files.sbatch_text(
-            options.prefix, root, options.run0_id, scripts, resources, options.max_running
-        )  # whatever it refuses
+        # whatever it refuses
+        batch_files.sbatch_text(options.prefix, root, options.run0_id, scripts, resources, options.max_running)
     runs = runs_of(experiments, root)
     if not options.submit:
         _check_prefix(options.prefix, root)

@@ -21,15 +21,8 @@ if TYPE_CHECKING:
     from grid.engine.states.runs import Run
 
 WAITING = ("pending", "new", "preempted", "lost")
-ASKED = (
-    "nodes",
-    "ranks",
-    "gpus",
-    "cpus",
-    "mem",
-    "time",
-    "partition",
-)  # what a shape is told by, where shapes differ in it
+# what a shape is told by, where shapes differ in it
+ASKED = ("nodes", "ranks", "gpus", "cpus", "mem", "time", "partition")
 SMALLEST = 16  # lines: below that a screen cannot hold a line of everything
 
 

@@ -125,9 +125,8 @@ class Atomo(Decoder):
         beyond = float(signs.side_sums(x, _SUMMED)[0].sum()) - float(largest.sum())
         level = torch.tensor(atoms.water_level(largest, max(beyond, 0.0), share.total), dtype=torch.float64)
         narrow = level.to(torch.float32)
-        narrow = torch.where(
-            narrow.double() < level, torch.nextafter(narrow, torch.tensor(torch.inf)), narrow
-        )  # within the budget
+        # within the budget
+        narrow = torch.where(narrow.double() < level, torch.nextafter(narrow, torch.tensor(torch.inf)), narrow)
         if not math.isfinite(float(narrow)):
             raise NonFiniteError("the estimate of coordinates so large would overflow float32")
         indices = atoms.tossed(x, float(narrow), key.words())

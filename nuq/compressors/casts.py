@@ -35,12 +35,8 @@ from nuq.settings.baselines import BF16, FP8, FP16
 
 TAG = b"CAST"
 _HEAD = struct.Struct("<Bxh")
-_FORMATS = (
-    torch.bfloat16,
-    torch.float16,
-    torch.float8_e4m3fn,
-    torch.float8_e5m2,
-)  # the order is part of the message format
+# the order is part of the message format
+_FORMATS = (torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2)
 _LARGEST_EXPONENT = 126  # of a factor: 2^-126 is float32's smallest normal number
 _TOP = 14  # power of two of the largest float16 after scaling, with room for rounding up
 _PART = 1 << 17  # coordinates

@@ -205,9 +205,8 @@ class Eden(Decoder):
         self.rotations = settings.rotations
         self.uniform = getattr(settings, "levels", "lloyd_max") == "uniform"
         self.mse = settings.scale == "mse"
-        self.least_part = (
-            0 if self.mse else self.LEAST_BUCKETS * size
-        )  # coordinates of an owner, ``nuq.exchange.mean_error``
+        # coordinates of an owner, ``nuq.exchange.mean_error``
+        self.least_part = 0 if self.mse else self.LEAST_BUCKETS * size
 
     def layout(self, num_coordinates: int, words: Words = (0, 0)) -> Layout:
         return Layout(num_coordinates, self.bucket_size, self.bits, self.coder, self.rotations, self.uniform, words)
@@ -298,9 +297,8 @@ def _dominated(x: Tensor, size: int) -> Tensor:
     """Which buckets few coordinates make up: bool[x.numel() / size]."""
     norms = operators.bucket_scales(x, size, "l2")
     shares = (x.view(-1, size) / norms[:, None]).nan_to_num(0.0).square().reshape(-1)
-    return (operators.bucket_dots(shares, shares, size) > max(1 / 16, 6 / size)).to(
-        x.device
-    )  # d normal coordinates have 3 / d
+    # d normal coordinates have 3 / d
+    return (operators.bucket_dots(shares, shares, size) > max(1 / 16, 6 / size)).to(x.device)
 
 
 def _round_at_random(rows: Tensor, chosen: Tensor, layout: Layout, codes: Tensor, scales: Tensor) -> None:

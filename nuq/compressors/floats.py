@@ -16,13 +16,8 @@ from nuq.compressors.message import from_bytes
 from nuq.errors import MessageError
 from nuq.native import floats as compiled
 
-FORMATS = (
-    torch.float32,
-    torch.bfloat16,
-    torch.float16,
-    torch.float8_e4m3fn,
-    torch.float8_e5m2,
-)  # the order of src/floats.h
+# the order of src/floats.h
+FORMATS = (torch.float32, torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2)
 _PART = 1 << 17  # coordinates: what stays in a cache from one operation to the next
 
 
@@ -53,8 +48,7 @@ def _read(data: Tensor, dtype: torch.dtype, total: Tensor, factor: float, accumu
             .to(torch.float32)
             .mul_(factor)
         )
-        finite = finite and (
-            math.isfinite(float(numbers.sum())) or bool(torch.isfinite(numbers).all())
-        )  # a finite sum proves it
+        # a finite sum proves it
+        finite = finite and (math.isfinite(float(numbers.sum())) or bool(torch.isfinite(numbers).all()))
         place.add_(numbers) if accumulate else place.copy_(numbers)
     return finite

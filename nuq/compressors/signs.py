@@ -71,9 +71,8 @@ class Sides(InPlace):
         check(type(settings), vars(settings), "")
         self.bucket_size = settings.bucket_size
         self.values_per_bucket = values_per_bucket
-        self.overshoots = (
-            isinstance(settings, Sign) and settings.scale == "rms"
-        )  # the least error, for less of it over steps
+        # the least error, for less of it over steps
+        self.overshoots = isinstance(settings, Sign) and settings.scale == "rms"
 
     def _bits_at(self, num_coordinates: int) -> int:
         return _bits_at(num_coordinates, self.bucket_size, self.values_per_bucket)

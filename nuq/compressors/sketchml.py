@@ -54,10 +54,8 @@ from nuq.settings.sketches import SketchML as Settings
 
 TAG = b"SKML"
 _HEAD = struct.Struct("<BBBBIIIII")
-_SAMPLED_BY = (
-    0,
-    0,
-)  # words of the sample's indices: the same for all, so that without a sketch the message depends on the gradient alone
+# words of the sample's indices: the same for all, so that without a sketch the message depends on the gradient alone
+_SAMPLED_BY = (0, 0)
 _BITMAP_FROM = 1 / 16  # of the coordinates: coded indices would be smaller by little, and take much longer
 
 

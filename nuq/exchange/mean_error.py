@@ -127,9 +127,8 @@ class FirstStage:
         """
         name, settings = second_settings(self.name, self.settings, second_bits)
         mean_compressor = method(name).load()(settings)
-        if self.seen is not None and isinstance(
-            mean_compressor, AdaptiveQuantizer
-        ):  # as in training, from the workers' gradients
+        # as in training, from the workers' gradients
+        if self.seen is not None and isinstance(mean_compressor, AdaptiveQuantizer):
             mean_compressor.update(self.seen)
         added = _squared(_decoded(mean_compressor, self.mean, Key(0, 0, 0, "mean/probe")) - self.mean)
         if not added:

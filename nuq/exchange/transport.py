@@ -163,11 +163,8 @@ class Swap:
 
     def __init__(self, transport: Transport, received: dict[int, Tensor], operations: list[Any]) -> None:
         self.works: list[tuple[int, Any]] = []
-        self._links, self._received, self._operations = (
-            transport,
-            received,
-            operations,
-        )  # the last keeps what is sent alive
+        # the last keeps what is sent alive
+        self._links, self._received, self._operations = (transport, received, operations)
 
     def wait(self) -> dict[int, Tensor]:
         """What every rank sent, by rank."""
@@ -208,9 +205,8 @@ class Transport:
         self._exchanges = itertools.count(1)
         cuda = device is not None and device.type == "cuda"
         self._nccl = cuda and group is not None and backend_of(group, "cuda") == "nccl"
-        self.device = (
-            device if self._nccl and device is not None else torch.device("cpu")
-        )  # where tensors have to lie to be sent
+        # where tensors have to lie to be sent
+        self.device = device if self._nccl and device is not None else torch.device("cpu")
         self.siblings: list[Transport] = []
         self._abandoned: list[object] = []  # what failed operations may still read or write
 
@@ -355,9 +351,8 @@ class Transport:
         why = re.sub(r"^\[[^]]*\] *", "", text).split(". ")[0]  # without the place in gloo's sources
         how = _LATE if "imed out" in why else _GONE
         if dist.get_world_size() > 2:
-            grace_s = max(
-                grace_s, min(_GRACE_S, self.timeout.total_seconds() / 4)
-            )  # shorter than others wait for this one
+            # shorter than others wait for this one
+            grace_s = max(grace_s, min(_GRACE_S, self.timeout.total_seconds() / 4))
         if first := _first_told(None if name is None else f"{name} {how}", grace_s):
             number, _, how = first.partition(" ")
             name = int(number)

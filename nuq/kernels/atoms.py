@@ -80,9 +80,8 @@ def drawn(p: Float64[Tensor, " n"], uniform: float) -> Int64[Tensor, " kept"]:
     """Atoms kept by systematic sampling, ascending; floor or ceil of ``sum p`` of them.  uniform: in [0, 1), of at most
     32 bits.
     """
-    order = p.argsort(
-        descending=True, stable=True
-    )  # certain ones first: their ends are whole numbers, which marks cannot miss
+    # certain ones first: their ends are whole numbers, which marks cannot miss
+    order = p.argsort(descending=True, stable=True)
     ends = p[order].cumsum(0)
     total = float(ends[-1]) if p.numel() else 0.0
     marks = uniform + torch.arange(math.ceil(total), dtype=torch.float64, device=p.device)

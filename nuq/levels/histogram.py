@@ -44,9 +44,8 @@ class Histogram(Distribution):
         mean = np.clip((mean - edges[:-1]) / self._width, 1e-9, 1 - 1e-9)  # within the bin, from 0 to 1
         self._slope = np.clip(6 * mean - 3, -1.0, 1.0)
         self._power = np.where(mean > 2 / 3, mean / (1 - mean), np.where(mean < 1 / 3, -(1 - mean) / mean, 0.0))
-        self._origin = float(
-            moment.sum()
-        )  # moments are summed about the mean: no digits are lost to a law far from zero
+        # moments are summed about the mean: no digits are lost to a law far from zero
+        self._origin = float(moment.sum())
         self._start = edges[:-1] - self._origin
         first = weight * (self._start + self._width * mean)
         second = square - 2 * self._origin * moment + self._origin**2 * weight

@@ -179,9 +179,8 @@ class TruncNorm(CondTruncNorm):
         """The point with these masses of the whole normal below and above it: from the smaller of the two."""
         z = np.where(below <= above, special.ndtri(np.minimum(below, 0.5)), -special.ndtri(np.minimum(above, 0.5)))
         x = np.clip(self.mean + self.sigma * z, -1.0, 1.0)
-        return np.where(
-            below <= self._lower, -1.0, np.where(above <= self._upper, 1.0, x)
-        )  # rounding aside, the ends are the ends
+        # rounding aside, the ends are the ends
+        return np.where(below <= self._lower, -1.0, np.where(above <= self._upper, 1.0, x))
 
     def mirrored(self) -> TruncNorm:
         return TruncNorm(-self.mean, self.sigma)

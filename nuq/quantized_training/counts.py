@@ -19,10 +19,8 @@ TAGS = {  # the scalars' names are SmaQ's
     "activation_gradients": "backward_autograd",
 }
 KINDS = tuple(TAGS)
-REACH, BINS = (
-    6.0,
-    240,
-)  # of histograms: standard deviations to either side; 40 bins to each, finer than any format's steps near zero
+# of histograms: standard deviations to either side; 40 bins to each, finer than any format's steps near zero
+REACH, BINS = (6.0, 240)
 EDGES: NDArray[np.float64] = np.linspace(-REACH, REACH, BINS + 1)
 
 Bytes = tuple[int, int]  # before, after

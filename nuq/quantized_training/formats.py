@@ -52,10 +52,8 @@ class Packed:
             into(self.message, numbers)
         else:
             decoded = self.compressor.decode(self.message, place.numel())
-            if self.dtype in (
-                torch.float16,
-                torch.bfloat16,
-            ):  # a number just below the largest may have been rounded up
+            # a number just below the largest may have been rounded up
+            if self.dtype in (torch.float16, torch.bfloat16):
                 decoded.clamp_(-torch.finfo(self.dtype).max, torch.finfo(self.dtype).max)
             numbers.copy_(decoded)
         return place

@@ -31,13 +31,8 @@ from nuq.quantized_training.formats import Packed
 from nuq.settings.quantized_training import OWN_EXPONENTS
 
 UNITS = {"exp_avg_sq": Tensor.sqrt, "exp_inf": Tensor.clone}  # of exp_avg, from the state tensor that is kept beside it
-SIGNED = (
-    "momentum_buffer",
-    "exp_avg",
-    "grad_avg",
-    "prev",
-    "ax",
-)  # state tensors of torch.optim that happen to have no negative values
+# state tensors of torch.optim that happen to have no negative values
+SIGNED = ("momentum_buffer", "exp_avg", "grad_avg", "prev", "ax")
 
 Pack = Callable[[Tensor, str], "Packed | PackedLogarithms"]
 
@@ -57,9 +52,8 @@ class PackedLogarithms:
         """``pack`` is called with the logarithms."""
         zeros = tensor == 0
         like = torch.empty_like(tensor, device="meta")
-        wide = torch.promote_types(
-            tensor.dtype, torch.float32
-        )  # a small square of float64 is zero in float32, its logarithm is not
+        # a small square of float64 is zero in float32, its logarithm is not
+        wide = torch.promote_types(tensor.dtype, torch.float32)
         if not bool(zeros.any()):
             return cls(pack(tensor.to(wide).log2()), None, like)
         bits = bit_packing.pack_codes(zeros.reshape(-1).to(torch.uint8), 1)
@@ -168,9 +162,8 @@ class PackedMoments:
 
     def _decoded(self, parameter: Tensor) -> dict[str, Tensor]:
         moments = {key: packed.unpack() for key, packed in self._packed.get(parameter, {}).items()}
-        if (
-            "max_exp_avg_sq" in moments and "exp_avg_sq" in moments
-        ):  # roundings apart, it is none the less the larger one
+        # roundings apart, it is none the less the larger one
+        if "max_exp_avg_sq" in moments and "exp_avg_sq" in moments:
             moments["max_exp_avg_sq"] = moments["max_exp_avg_sq"].maximum(moments["exp_avg_sq"])
         return absolute(moments) if self._in_units else moments
 
@@ -180,9 +173,8 @@ class PackedMoments:
             self._optimizer.state[parameter].update(self._decoded(parameter))
 
     def _hand_out(self, saved: dict[str, Any]) -> None:
-        saved["state"] = {
-            number: dict(state) for number, state in saved["state"].items()
-        }  # the optimizer's own are emptied
+        # the optimizer's own are emptied
+        saved["state"] = {number: dict(state) for number, state in saved["state"].items()}
         self.hide()
 
     def _whole(self) -> dict[str, Any]:

@@ -274,9 +274,8 @@ class CompressedTraining:
                 self._moments.show()
             return
         if "gradients" in self.formats:
-            scale = getattr(
-                optimizer, "grad_scale", None
-            )  # a GradScaler's, which a fused optimizer takes off by itself
+            # a GradScaler's, which a fused optimizer takes off by itself
+            scale = getattr(optimizer, "grad_scale", None)
             for parameter, name in self._names.items():
                 gradient = parameter.grad
                 if gradient is not None and gradient.layout == torch.strided and self._is_large(gradient):

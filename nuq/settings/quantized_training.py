@@ -11,12 +11,8 @@ from typing import Any
 
 from nuq.settings import setting
 
-FORMATS = (
-    "weights",
-    "activations",
-    "activation_gradients",
-    "moments",
-)  # of the settings below; the gradients' format is the method
+# of the settings below; the gradients' format is the method
+FORMATS = ("weights", "activations", "activation_gradients", "moments")
 FULL = ("fp32", "supersgd")  # keep what they are given
 MIN_SIZE = 1024
 OWN_EXPONENTS = ("supersgd", "bf16", "natural")  # have an exponent for each coordinate that reaches as far as float32's

@@ -39,9 +39,8 @@ class Augmentation:
         bordered = torch.nn.functional.pad(images.permute(0, 2, 3, 1).contiguous(), (0, 0) + (self.padding,) * 4).view(
             -1
         )
-        rows = bordered.as_strided(
-            (bordered.numel() - width * channels + 1, width * channels), (1, 1)
-        )  # one begins at every byte
+        # one begins at every byte
+        rows = bordered.as_strided((bordered.numel() - width * channels + 1, width * channels), (1, 1))
         number = torch.arange(batch, device=drawn.device)
         row = (number * (height + 2 * self.padding) + top)[:, None] + torch.arange(height, device=drawn.device)
         begin = (row * (width + 2 * self.padding) + left[:, None]) * channels

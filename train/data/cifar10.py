@@ -11,9 +11,8 @@ from . import cifar
 from .dataset import DataSet, Normalization
 from .sources import Origin
 
-NORMALIZATION = Normalization(
-    mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010)
-)  # the original's: std within one image
+# the original's: std within one image
+NORMALIZATION = Normalization(mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010))
 CIFAR10 = cifar.Cifar(
     "CIFAR-10",
     Origin("cifar10", "CIFAR10", size_mb=170),

@@ -13,9 +13,8 @@ from .dataset import DataSet, Normalization
 from .picture_set import PictureSet
 from .sources import first_existing, missing
 
-NORMALIZATION = Normalization(
-    mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)
-)  # torchvision's, and the original's
+# torchvision's, and the original's
+NORMALIZATION = Normalization(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 SIZE = 224
 SHORT_SIDE = 256
 ARCHIVES = {"train": "ILSVRC2012_img_train.tar", "val": "ILSVRC2012_img_val.tar"}

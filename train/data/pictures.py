@@ -133,9 +133,8 @@ def decode(path: str, plan: Plan, *, fast: bool = False) -> np.ndarray:
             picture.load()
             rgb = picture if picture.mode == "RGB" else picture.convert("RGB")
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        if (
-            isinstance(error, OSError) and error.errno is not None
-        ):  # the system's error, not Pillow's for a damaged picture
+        # the system's error, not Pillow's for a damaged picture
+        if isinstance(error, OSError) and error.errno is not None:
             raise
         raise damaged(Path(path), "a whole JPEG or PNG picture", error) from error
     if factor > 1:

@@ -39,11 +39,8 @@ SKIPPED = {
     ),  # packages of their own in some distributions, or gone
     *("encodings", "pydoc_data"),  # tables and generated text
 }
-GENERATED = (
-    "_sysconfigdata",
-    "site.py",
-    "sysconfig",
-)  # how a name begins that differs from one installation to the next
+# how a name begins that differs from one installation to the next
+GENERATED = ("_sysconfigdata", "site.py", "sysconfig")
 TEST_BELOW = 32  # of 256: one file in eight is a test file
 
 _CODES = np.full(256, NUM_CODES - 1, dtype=np.uint8)

@@ -21,9 +21,8 @@ from tensorboardX.proto import event_pb2
 from tensorboardX.record_writer import masked_crc32c
 
 EVENT: Any = event_pb2  # its names exist at run time only
-logging.getLogger("tensorboardX.x2num").setLevel(
-    logging.ERROR
-)  # "NaN or Inf found", of what and when those who log it say better
+# "NaN or Inf found", of what and when those who log it say better
+logging.getLogger("tensorboardX.x2num").setLevel(logging.ERROR)
 
 
 class EventFile:

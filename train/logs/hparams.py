@@ -21,13 +21,8 @@ PLUGIN: Any = plugin_hparams_pb2
 SUMMARY: Any = summary_pb2
 
 METRICS = ("Vacc", "Vloss", "est_var", "comm/bits_per_coordinate")
-FIRST = (
-    "method.name",
-    "method.bits",
-    "method.bucket_size",
-    "optim.lr",
-    "workers",
-)  # what the tab shows before it is asked for more
+# what the tab shows before it is asked for more
+FIRST = ("method.name", "method.bits", "method.bucket_size", "optim.lr", "workers")
 SECTIONS = ("method", "model", "optim", "schedule")
 NAMES = ("data.name", "model.name", "optim.name", "schedule.name")
 TOP = (
@@ -74,9 +69,8 @@ def started(config: Mapping[str, Any], at_s: float) -> Iterator[Any]:
     kinds = {bool: API.DATA_TYPE_BOOL, int: API.DATA_TYPE_FLOAT64, float: API.DATA_TYPE_FLOAT64}
     infos = [API.HParamInfo(name=name, type=kinds.get(kind, API.DATA_TYPE_STRING)) for name, kind in names().items()]
     for info in infos[: len(FIRST)]:
-        info.MergeFromString(
-            b"\x38\x01"
-        )  # "differs" (field 7), which the tab puts first; younger than tensorboardX's definitions
+        # "differs" (field 7), which the tab puts first; younger than tensorboardX's definitions
+        info.MergeFromString(b"\x38\x01")
     metrics = [API.MetricInfo(name=API.MetricName(tag=tag)) for tag in METRICS]
     yield _record("experiment", experiment=API.Experiment(hparam_infos=infos, metric_infos=metrics))
     start = PLUGIN.SessionStartInfo(group_name=group(config), start_time_secs=at_s)

@@ -37,9 +37,8 @@ __all__ = [
 ]
 
 Shape = tuple[int, ...]
-Make = Callable[
-    [Mapping[str, Any], Shape, int], nn.Module
-]  # of settings, the shape of an input and the number of classes
+# of settings, the shape of an input and the number of classes
+Make = Callable[[Mapping[str, Any], Shape, int], nn.Module]
 
 
 @dataclass(frozen=True)
@@ -61,9 +60,8 @@ def _is_colour_image(shape: Shape) -> bool:
 
 
 def _fits_lenet(shape: Shape) -> bool:
-    return (
-        len(shape) == 3 and min(shape[1:]) >= 16 and max(shape[1:]) < 64
-    )  # below 16 nothing is left, from 64 on 10^7 parameters
+    # below 16 nothing is left, from 64 on 10^7 parameters
+    return len(shape) == 3 and min(shape[1:]) >= 16 and max(shape[1:]) < 64
 
 
 def _for_colour_images(make: Make) -> Model:

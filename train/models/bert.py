@@ -92,11 +92,8 @@ SIZES = {
     "num_attention_heads",
 }
 REST = {"hidden_act", "layer_norm_eps", "type_vocab_size", "pad_token_id", "initializer_range"}
-OTHERS = {
-    "is_decoder": False,
-    "add_cross_attention": False,
-    "position_embedding_type": "absolute",
-}  # what other networks say here
+# what other networks say here
+OTHERS = {"is_decoder": False, "add_cross_attention": False, "position_embedding_type": "absolute"}
 
 
 def _sizes(folder: Path, num_tokens: int, length: int) -> dict[str, Any]:

@@ -64,12 +64,8 @@ class AlexNet(nn.Module):
 
 
 VGG_CHANNELS = (64, 128, 256, 512, 512)
-VGG_COUNTS = {
-    11: (1, 1, 2, 2, 2),
-    13: (2, 2, 2, 2, 2),
-    16: (2, 2, 3, 3, 3),
-    19: (2, 2, 4, 4, 4),
-}  # convolutions of each stage
+# convolutions of each stage
+VGG_COUNTS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 
 
 class VGG(nn.Module):

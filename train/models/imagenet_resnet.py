@@ -14,10 +14,8 @@ from torch.func import functional_call
 
 from train.torchvision_import import torchvision
 
-TWO_HEADED = (
-    "googlenet",
-    "inception_v3",
-)  # built without their auxiliary classifiers, whose loss this trainer does not add
+# built without their auxiliary classifiers, whose loss this trainer does not add
+TWO_HEADED = ("googlenet", "inception_v3")
 
 
 def build(name: str, num_classes: int, input_shape: tuple[int, ...] | None = None) -> nn.Module:

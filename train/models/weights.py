@@ -14,11 +14,8 @@ from torch import Tensor, nn
 
 from train.process.checkpoint import UNREADABLE, reason
 
-AUXILIARY = (
-    "aux1.",
-    "aux2.",
-    "AuxLogits.",
-)  # torchvision's files of GoogLeNet and Inception hold classifiers that only training had
+# torchvision's files of GoogLeNet and Inception hold classifiers that only training had
+AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")
 FLAG = "transform_input"  # of these two: pictures are taken as those weights know them
 
 
@@ -76,9 +73,8 @@ def load_weights(model: nn.Module, name: str, path: Path) -> None:
     if hasattr(model, FLAG) and any(key.startswith(AUXILIARY) for key in weights):
         weights = {key: value for key, value in weights.items() if not key.startswith(AUXILIARY)}
         state = {FLAG: True}
-    counters = {
-        key: value for key, value in own.items() if key.endswith("num_batches_tracked")
-    }  # torchvision's oldest files lack them
+    # torchvision's oldest files lack them
+    counters = {key: value for key, value in own.items() if key.endswith("num_batches_tracked")}
     weights = {**counters, **weights}
     absent, strange = sorted(set(own) - set(weights)), sorted(set(weights) - set(own))
     if absent or strange:

@@ -151,17 +151,15 @@ def _join(backend: str, rank: int, ranks: int, timeout_s: float, stop: StopSigna
         lambda: dist.init_process_group(backend, timeout=timeout, store=its, rank=rank, world_size=ranks)
     )
     everybody = [f"here/{other}" for other in range(ranks)]
-    while not over() and not (
-        group.done() and (group.exception() or store.check(everybody))
-    ):  # NCCL's waits for nobody
+    # NCCL's waits for nobody
+    while not over() and not (group.done() and (group.exception() or store.check(everybody))):
         if store.check(["refused"]):
             refused = Refused(**json.loads(store.get("refused")))
             _know(store, GRACE_S)
             raise refused
         time.sleep(LOOK_S)
-    failure = (
-        group.exception() if _done(group, 1.0) else None
-    )  # what it prints when its time is over comes before what is said here
+    # what it prints when its time is over comes before what is said here
+    failure = group.exception() if _done(group, 1.0) else None
     if failure and not over():
         raise failure
     missing = [key.removeprefix("here/") for key in everybody if not store.check([key])]

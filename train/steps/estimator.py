@@ -79,9 +79,8 @@ class Moments:
         }
 
 
-SPREAD_COORDINATES = (
-    2**19
-)  # that ``Rows`` keeps of every sample, 2 MB; of a longer gradient the error is rather too large than too small
+# that ``Rows`` keeps of every sample, 2 MB; of a longer gradient the error is rather too large than too small
+SPREAD_COORDINATES = 2**19
 
 
 class Rows:

@@ -68,9 +68,8 @@ def restore(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
     groups = optimizer.state_dict()["param_groups"]
     if [group["params"] for group in saved["param_groups"]] != [group["params"] for group in groups]:
         raise ValueError("its optimizer's groups are of other parameters")
-    if any(
-        "step" in of and not float(of["step"]) >= 0 for of in saved["state"].values()
-    ):  # it divides by 1 - beta^(step + 1)
+    # it divides by 1 - beta^(step + 1)
+    if any("step" in of and not float(of["step"]) >= 0 for of in saved["state"].values()):
         raise ValueError("its optimizer has taken a number of steps below 0")
     optimizer.load_state_dict({**saved, "param_groups": groups})
 

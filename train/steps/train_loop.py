@@ -120,9 +120,8 @@ class _Attempt:
             self.log.scalars(trainer.step, scalars)
             self.status.tell(scalars)
             self._forget_times()
-        return result.stop or (
-            trainer.fp32_workers.transport.world == 1 and trainer.stop_requested()
-        )  # who is alone asks nobody
+        # who is alone asks nobody
+        return result.stop or (trainer.fp32_workers.transport.world == 1 and trainer.stop_requested())
 
     def _forget_times(self) -> None:
         self._seconds, self._steps, self._spent = 0.0, 0, self.account.seconds.copy()

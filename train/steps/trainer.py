@@ -79,9 +79,8 @@ class Trainer:
         self.workers = self._workers(
             config["method"]["name"], sections.named_method(config), sections.named_exchange(config)
         )
-        self.fp32_workers = self._workers(
-            "supersgd", None
-        )  # for measurements: all workers' gradients, in full precision
+        # for measurements: all workers' gradients, in full precision
+        self.fp32_workers = self._workers("supersgd", None)
         self.trains_on_method = config["trajectory"] == "method"
         self.trained = self.workers if self.trains_on_method else self._workers("sgd", None)
         self.order = self._order(self.trained.num_workers, "train")

@@ -45,9 +45,8 @@ def read(folder: Path) -> dict[str, Any]:
                 options = parse(read_bytes(place / name).decode(errors="replace"))
             except (OSError, ValueError):
                 continue
-            if isinstance(options, dict) and isinstance(
-                items := options.get("dictitems"), dict
-            ):  # a dict of a class of its own
+            # a dict of a class of its own
+            if isinstance(options, dict) and isinstance(items := options.get("dictitems"), dict):
                 options = items
             if isinstance(options, dict) and ("compression_cls" in options or "compress" in options):
                 return {"system": SYSTEM, **_settings(options)}

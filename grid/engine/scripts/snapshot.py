@@ -28,15 +28,8 @@ MANIFEST = ".snapshot.json"  # what the snapshot holds: commit, dirty, digest, a
 LIBRARY = "nuq/native/libnuq.so"  # built from files of the snapshot, so no part of the digest
 LINKED = ("runs", "data", "figures", ".venv")  # linked even where the checkout does not have them yet
 GENERATED = {*LINKED, "jobs", "build", "dist"}  # of the top level
-CACHES = {
-    "__pycache__",
-    ".git",
-    ".pytest_cache",
-    ".ruff_cache",
-    ".mypy_cache",
-    ".hypothesis",
-    ".ipynb_checkpoints",
-}  # of any level
+# of any level
+CACHES = {"__pycache__", ".git", ".pytest_cache", ".ruff_cache", ".mypy_cache", ".hypothesis", ".ipynb_checkpoints"}
 UNREAD = {".md", ".rst", ".pdf", ".ipynb", ".log"}  # what people write and no run reads: no part of the code
 LARGEST_UNTRACKED_BYTES = 20 * 2**20
 ABANDONED_S = 3600.0  # what a killed process left half-built is removed after this time

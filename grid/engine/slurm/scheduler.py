@@ -47,9 +47,8 @@ NEVER_S = 3600.0  # the age given to an id that accounting alone was asked for: 
 # character that nobody types.
 _QUEUE = "%i|%T|%V|%S|%e|%N|%r\x1f%j\x1f%o"
 _HISTORY = "JobID,State,ExitCode,Start,End,NodeList,JobName"
-Marks = Mapping[
-    str, Collection[str]
-]  # array id -> the names that its job may have, and ends of the path of its sbatch file; all are ours
+# array id -> the names that its job may have, and ends of the path of its sbatch file; all are ours
+Marks = Mapping[str, Collection[str]]
 NO_MARKS: Marks = {}
 _CONF = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf")
 

@@ -90,9 +90,8 @@ class Answer:
     error: str = ""
     ids: frozenset[str] = frozenset()  # asked for
     cluster: str = ""
-    missed: Mapping[str, float] = field(
-        default_factory=dict
-    )  # element or id -> when it was first looked for in vain; see ``gone``
+    # element or id -> when it was first looked for in vain; see ``gone``
+    missed: Mapping[str, float] = field(default_factory=dict)
     keeps_s: float = 0.0  # an ended job stays in the queue's list at least so long
 
     def gone(self, element: str) -> float:
@@ -126,9 +125,8 @@ class Known:
     """One cluster's section of the file, in the form it is written."""
 
     ids: dict[str, tuple[float, dict[str, Job]]] = field(default_factory=dict)  # array id -> when asked, its jobs
-    missed: dict[str, dict[str, float]] = field(
-        default_factory=dict
-    )  # array id -> when it, and when an element, was first not there
+    # array id -> when it, and when an element, was first not there
+    missed: dict[str, dict[str, float]] = field(default_factory=dict)
     history: dict[str, float] = field(default_factory=dict)  # array id -> when accounting was asked
     failures: tuple[int, float, str] = (0, 0.0, "")  # in a row, when the last one was, its words
     facts: tuple[float, Facts] | None = None

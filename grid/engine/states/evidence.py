@@ -29,9 +29,8 @@ class View:
     jobs: Mapping[str, Job] = field(default_factory=dict)  # run folder -> the scheduler's word on its array element
     answer: Answer | None = None  # None: there was nothing to ask
     submissions: Sequence[Submission] = ()
-    others: Mapping[str, State] = field(
-        default_factory=dict
-    )  # of runs that were submitted in these folders and not asked for
+    # of runs that were submitted in these folders and not asked for
+    others: Mapping[str, State] = field(default_factory=dict)
 
 
 def look(

@@ -90,9 +90,8 @@ class Claim:
 
 
 Record = Mapping[str, Any] | Damaged | None
-Alive = Callable[
-    [str, int], bool | None
-]  # (host, pid): whether the process exists; None where that cannot be told from here
+# (host, pid): whether the process exists; None where that cannot be told from here
+Alive = Callable[[str, int], bool | None]
 
 
 def judge(
@@ -218,9 +217,8 @@ def _verdict(seen: _Seen | None, claim: Claim | None, job: Job | None, answer: A
             return State("running")
         return State("unknown", "sbatch was asked to run it, and its answer got lost")
     mine = seen is not None and seen.element == claim.element
-    later = (
-        seen is not None and not mine and seen.start > claim.submitted_at + LAG_S
-    )  # by other means, after it was submitted
+    # by other means, after it was submitted
+    later = seen is not None and not mine and seen.start > claim.submitted_at + LAG_S
     if seen is not None and seen.beats and not mine:
         return State("running", "" if later else f"started before job {claim.element} was submitted for it")
     standing, why = _standing(claim, job, answer)
@@ -390,9 +388,8 @@ def _when_over(
     )
     ended = job.end if job and job.end is not None else gone
     spoke = seen if mine or later else None
-    is_ours = (
-        job is None and spoke is not None and spoke.process is False
-    )  # of this machine, whose files we see at once
+    # of this machine, whose files we see at once
+    is_ours = job is None and spoke is not None and spoke.process is False
     is_settled = ended is None or now - ended > _settling_s(job) or is_ours
     if spoke is not None and spoke.word != "running":
         if mine and word == "CANCELLED" and spoke.word == "preempted":

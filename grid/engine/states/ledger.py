@@ -25,9 +25,8 @@ from grid.engine.states.run_files import Claim, read_ledger, write_text
 
 RECORD = "submission.json"
 CANCELLED = "cancelled"
-NEVER_REACHED = re.compile(
-    "unable to contact|connection refused|connect failure|temporarily un", re.IGNORECASE
-)  # it cannot have taken it
+# it cannot have taken it
+NEVER_REACHED = re.compile("unable to contact|connection refused|connect failure|temporarily un", re.IGNORECASE)
 STATES = WRITTEN, ASKED, SUBMITTED, REFUSED = ("written", "asked", "submitted", "refused")
 CONDITIONS = ("afterok", "afterany")
 
@@ -69,9 +68,8 @@ class Submission:
     folder: str  # of the runs, below runs/
     id: str
     title: str
-    code: Mapping[
-        str, Any
-    ]  # digest, commit, dirty, and path (the snapshot that the jobs run; empty: the checkout itself)
+    # digest, commit, dirty, and path (the snapshot that the jobs run; empty: the checkout itself)
+    code: Mapping[str, Any]
     parallel: int
     chunks: Sequence[Chunk]
     is_part: bool = (
@@ -132,10 +130,8 @@ class Submission:
     def save(self, root: Path) -> None:
         """Write the record, and have it on the disk when this returns."""
         self.place(root).mkdir(parents=True, exist_ok=True)
-        values = {
-            **vars(self),
-            "chunks": [vars(chunk) for chunk in self.chunks],
-        }  # asdict copies every run's name, at every step
+        # asdict copies every run's name, at every step
+        values = {**vars(self), "chunks": [vars(chunk) for chunk in self.chunks]}
         text = json.dumps({"version": 1, **values})
         write_text(self.place(root) / RECORD, text)
         with (self.place(root) / RECORD).open() as file:

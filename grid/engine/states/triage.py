@@ -68,9 +68,8 @@ _RANK = re.compile(r"^\[(rank|default)\d+\]:\s?", re.MULTILINE)
 _FRAME = re.compile(r'^\s+File "(.+)", line (\d+), in (.+)$')
 _LINE_NUMBER = re.compile(r":\d+(?= in )")
 _LAST = re.compile(r"^((?:[A-Za-z_][\w]*\.)*[A-Z]\w*)(?:: (.*))?$")
-_BEGUN = re.compile(
-    r"^.+: \S+, \S+ on .+, \d+ workers$\n?", re.MULTILINE
-)  # the first line of every attempt that got under way
+# the first line of every attempt that got under way
+_BEGUN = re.compile(r"^.+: \S+, \S+ on .+, \d+ workers$\n?", re.MULTILINE)
 _WRAPPERS = {"ChildFailedError", "SystemExit", "KeyboardInterrupt", "SignalException", "Preempted"}
 _SITE = re.compile(r"^(site profile \S.*?) on \S+: (.+)$", re.MULTILINE)  # see preamble.py: the script ends with it
 _STARTED = re.compile(r"^[\d-]+ [\d:]+ start (.+?)(?: in slot \d+)?$", re.MULTILINE)
@@ -182,9 +181,8 @@ def classify(
         return found("node_failure", word or "NODE_FAIL", state.reason)
     if own := [item for item in raised if item.kind == "code"]:
         return found("code", own[-1].signature, own[-1].words)
-    closed = all(
-        re.search("closed|reset|pipe|is gone", item.text) for item in raised
-    )  # what the end of a job does to those who still talk
+    # what the end of a job does to those who still talk
+    closed = all(re.search("closed|reset|pipe|is gone", item.text) for item in raised)
     ending = _ending(word, notices)
     said = None if raised else _by_log(text)
     if is_innocent and closed and not ending and (said is None or said[0] == "network_timeout"):

@@ -27,18 +27,11 @@ from nuq.settings import unknown
 from settings.data import DATA
 from settings.text import OnDisk
 
-CHECKS = (
-    "time",
-    "data",
-    "folders",
-    "disk",
-    "opinion",
-    "build",
-)  # what --ignore takes; each may be wrong about somebody's cluster
+# what --ignore takes; each may be wrong about somebody's cluster
+CHECKS = ("time", "data", "folders", "disk", "opinion", "build")
 FREE_BYTES = 200 * 2**20  # beside what the runs are expected to write
-LITTLE_BYTES = (
-    20 * 2**20
-)  # left for each run: worth a word where nothing tells what they need; small models leave as much
+# left for each run: worth a word where nothing tells what they need; small models leave as much
+LITTLE_BYTES = 20 * 2**20
 SIBLINGS = 20  # so many finished runs are measured
 MEASURED = "dry_run.json"  # what `dry-run` measured, beside the submissions of the sweep
 

@@ -100,9 +100,8 @@ def hand_over(
         try:
             item = settling.hand_over_one(item, chunk, root, write, sbatch.submit, note)
         except sbatch.TooLarge:
-            largest = (
-                limits(Site(), root, max_age_s=0).max_array_size - 1
-            )  # the cluster's own word, whatever the profile says
+            # the cluster's own word, whatever the profile says
+            largest = limits(Site(), root, max_age_s=0).max_array_size - 1
             if not 1 <= largest < fits:
                 raise
         except (sbatch.TooMany, Full) as error:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-Matrices = Sequence[
-    tuple[int, int]
-]  # (rows, columns) of every parameter: a kernel's as (outputs, all else), a vector's as (1, all)
+# (rows, columns) of every parameter: a kernel's as (outputs, all else), a vector's as (1, all)
+Matrices = Sequence[tuple[int, int]]
 WHOLE = 3  # a matrix whose factors take more than one in so many of its bits travels whole (nuq.compressors.atomo)
 
 

@@ -42,9 +42,8 @@ class Server:
     account: ExchangeStats = field(default_factory=ExchangeStats)
 
     def __post_init__(self) -> None:
-        behind = (
-            MOST_BEHIND if self.num_aggregate < self.placement.num_workers else 0
-        )  # where all are waited for, all are there to read
+        # where all are waited for, all are there to read
+        behind = MOST_BEHIND if self.num_aggregate < self.placement.num_workers else 0
         self._arrivals = Arrivals(self.transport, most_behind=behind) if self.transport.world > 1 else None
 
     def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:

@@ -243,9 +243,8 @@ def encode_kernel(
         first = out + start // UNIT * BYTES
         codes = codes.to(tl.uint32, bitcast=True)
         if full:
-            words = packed_words(
-                codes, BITS, UNIT
-            )  # in both branches: before them, the compiler keeps more numbers in registers at once
+            # in both branches: before them, the compiler keeps more numbers in registers at once
+            words = packed_words(codes, BITS, UNIT)
             if ALIGNED and (BYTES == 1 or BYTES == 2 or BYTES == 4):
                 TYPE: tl.constexpr = tl.uint8 if BYTES == 1 else (tl.uint16 if BYTES == 2 else tl.uint32)
                 tl.store(first.to(tl.pointer_type(TYPE)) + group, words.to(TYPE))

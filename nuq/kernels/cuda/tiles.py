@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 BLOCK = 1024  # coordinates in one tree of the sum of squares (step 2)
 LARGEST = 16384  # coordinates of a bucket that one program holds in registers
-OPTIONS = {
-    "enable_fp_fusion": False
-}  # of every launch: a fused multiply-add rounds once where the specification rounds twice
+# of every launch: a fused multiply-add rounds once where the specification rounds twice
+OPTIONS = {"enable_fp_fusion": False}
 
 
 def power_of_two(number: int) -> int:
