@@ -77,8 +77,7 @@ class Config:
     threads: int = setting(
         1,
         "CPU threads of one process (and OMP_NUM_THREADS, if unset): 1 in slots side by side, never more than cores, "
-        "which made a "
-        "step 1.6 times as long; more than 1 gives other last bits, so results are compared at 1",
+        "which made a step 1.6 times as long; more than 1 gives other last bits, so results are compared at 1",
         low=1,
     )
     device: str = setting(

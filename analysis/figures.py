@@ -194,8 +194,8 @@ def _of_group(
             lambda group, width: _single(width, lambda axes: bits_against_accuracy(axes, group)),
         )
         title = (
-            "Final accuracy against the measured compression ratio, where all kinds of tensors are kept in a "
-            "format or none is."
+            "Final accuracy against the measured compression ratio, where all kinds of tensors are kept in a format "
+            "or none is."
         )
         yield (
             "ratio_accuracy",

@@ -322,8 +322,8 @@ def print_header(title: str, size: int) -> None:
     print(f"\n{title} ({size:,} coordinates)")
     print(
         f"  {'n':>2} {'method':14}{'bits':>10}{'R':>7}{'w1':>9}{'w2':>9} "
-        f"|{'gather':>9}{'measured':>10}{'error':>8}{'noise':>7}"
-        f" |{'two stages':>11}{'measured':>10}{'error':>8}{'noise':>7}{'w2 of m':>9}{'draws':>6}"
+        f"|{'gather':>9}{'measured':>10}{'error':>8}{'noise':>7} "
+        f"|{'two stages':>11}{'measured':>10}{'error':>8}{'noise':>7}{'w2 of m':>9}{'draws':>6}"
     )
 
 

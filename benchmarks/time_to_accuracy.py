@@ -160,8 +160,8 @@ def print_table(found: dict[str, Row], task: Task, num_seeds: int) -> None:
         steps = with_range(one["steps"], 0)
         print(
             f"| {title(method)} | {seconds} | {with_range(one['ratio'], 2, 'x')} | {steps} | "
-            f"{with_range(one['step_ms'], 0)} "
-            f"| {one['bytes_per_step'] / 1e6:.2f} | {with_range(one['final_accuracy'], 1)} |"
+            f"{with_range(one['step_ms'], 0)} | {one['bytes_per_step'] / 1e6:.2f} | "
+            f"{with_range(one['final_accuracy'], 1)} |"
         )
 
 

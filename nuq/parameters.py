@@ -34,8 +34,7 @@ def trained(model: nn.Module) -> dict[str, nn.Parameter]:
     if found := [name for name, p in parameters.items() if id(p) in sparse]:
         raise ValueError(
             f"sparse=True: the gradient of {found[0]!r} is sparse, and dense ones are compressed; build its module "
-            f"with sparse=False, "
-            "or freeze it"
+            "with sparse=False, or freeze it"
         )
     return parameters
 

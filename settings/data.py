@@ -8,16 +8,16 @@ from nuq.settings import setting
 from settings.text import Glue, Imdb, OnDisk
 
 CUTOUT = (
-    "side in pixels of a square that is blanked at a random place of each training image (0: none; 8 in "
-    "ResNet-9's recipe)"
+    "side in pixels of a square that is blanked at a random place of each training image (0: none; 8 in ResNet-9's "
+    "recipe)"
 )
 VERIFY = (
-    "hold original archives, and SVHN's .mat files, against torchvision's checksums; false reads others of the "
-    "same form"
+    "hold original archives, and SVHN's .mat files, against torchvision's checksums; false reads others of the same "
+    "form"
 )
 DECODE = (
-    "full: as torchvision does; fast: a JPEG at least twice as large as needed is decoded at 1/2, 1/4 or 1/8, "
-    "nearly the same picture"
+    "full: as torchvision does; fast: a JPEG at least twice as large as needed is decoded at 1/2, 1/4 or 1/8, nearly "
+    "the same picture"
 )
 
 

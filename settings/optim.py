@@ -15,8 +15,8 @@ from nuq.settings import setting
 from nuq.settings.feedback import check_nesterov
 
 DECAY_NORMS = (
-    "false: weight decay leaves out biases and the parameters of normalization layers; read with "
-    "weight_decay above 0 only"
+    "false: weight decay leaves out biases and the parameters of normalization layers; read with weight_decay above 0 "
+    "only"
 )
 CLIP_NORM = "the mean gradient, as it comes out of the exchange, is shortened to this norm where it is longer (0: not)"
 CLIP_VALUE = "each of its coordinates is first cut off at this size (0: not)"

@@ -44,10 +44,8 @@ class Compute:
     precision: str = setting(
         "fp32",
         "of the passes (autocast; parameters, exchange and evaluation stay in float32): bf16 took 1/1.5 of the time "
-        "on a CPU with bf16 "
-        "instructions (ResNet-8); fp16 scales the loss and skips steps that overflow (logged as "
-        "compute/skipped_steps), "
-        "for GPUs older than bf16: on that CPU it took 80 times as long",
+        "on a CPU with bf16 instructions (ResNet-8); fp16 scales the loss and skips steps that overflow (logged as "
+        "compute/skipped_steps), for GPUs older than bf16: on that CPU it took 80 times as long",
         choices=("fp32", "bf16", "fp16"),
         identity="unless default",
     )

@@ -146,6 +146,6 @@ def check_text(config: Mapping[str, Any]) -> None:
         )
     if model.get("weights") and data.get("tokenizer") == "":
         raise ValueError(
-            f"model.weights={model['weights']!r}: these weights know the tokens of their own vocab.txt, "
-            f"and data.tokenizer='' learns others; set data.tokenizer to its folder, customarily the same"
+            f"model.weights={model['weights']!r}: these weights know the tokens of their own vocab.txt, and "
+            "data.tokenizer='' learns others; set data.tokenizer to its folder, customarily the same"
         )

@@ -220,8 +220,8 @@ def _unwritable(error: OSError, run_dir: Path) -> OSError:
     else:
         where = "" if error.filename else f"{run_dir}: "
         words = (
-            f"{where}{statuses.describe(error)}; what was saved before is whole, and started again the run goes "
-            f"on from it"
+            f"{where}{statuses.describe(error)}; what was saved before is whole, and started again the run goes on "
+            "from it"
         )
     return type(error)(words).with_traceback(error.__traceback__)
 

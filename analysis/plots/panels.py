@@ -96,8 +96,8 @@ def draw(width: float, panels: Sequence[Panel], fill: Callable[[Axes, Panel, Cou
     counts = Counts()
     if len(panels) > _MOST:
         return (
-            f"{len(panels)} panels (by {', '.join(panels[0].group.differs)}) are too many for one figure: keep "
-            f"fewer of the runs"
+            f"{len(panels)} panels (by {', '.join(panels[0].group.differs)}) are too many for one figure: keep fewer "
+            "of the runs"
         )
     problems = []
     kept: list[tuple[Axes, Panel]] = []

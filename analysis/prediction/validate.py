@@ -161,8 +161,8 @@ def statement(validation: Mapping[str, Any], workers: int, bandwidth: float = 0.
     """How far the model is to be trusted: the sentence before any prediction."""
     if not validation:
         return (
-            "This profile has not been validated: python -m analysis predict --validate FILE --keep does, with "
-            "runs of benchmarks.wire."
+            "This profile has not been validated: python -m analysis predict --validate FILE --keep does, with runs "
+            "of benchmarks.wire."
         )
     ranks = [int(count) for count in validation["ranks"]]
     links = f"{validation['slowest_mbit']:,} to {validation['fastest_mbit']:,} Mbit/s"

@@ -239,7 +239,6 @@ def curves(found: Curves) -> str:
         f'<div class="tools">{picks}</div><div class="plot" id="curves-linear"></div><div class="plot" '
         f'id="curves-log" hidden></div>'
         + paragraph("Mean over seeds with its 95 % interval; dashed lines: drops of the learning rate. Click a name "
-        "to hide its curve, "
-                    "hover over a point for its values, drag to zoom.", "small soft")
+        "to hide its curve, hover over a point for its values, drag to zoom.", "small soft")
         + f'{notes}<script type="application/octet-stream" id="curves-packed">{data}</script>'
     )  # fmt: skip

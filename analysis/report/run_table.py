@@ -60,8 +60,8 @@ def _tools(own: list[str]) -> str:
     )
     return (
         '<div class="tools"><label>Filter <input type="search" id="run-filter" placeholder="method=alq,amq '
-        'state=failed" '
-        f'spellcheck="false" autocomplete="off"></label><output id="run-count" for="run-filter"></output>{toggle}</div>'
+        'state=failed" spellcheck="false" autocomplete="off"></label><output id="run-count" '
+        f'for="run-filter"></output>{toggle}</div>'
     )
 
 
@@ -69,8 +69,7 @@ def _head(name: str, heading: str, kind: str = "text", is_own: bool = False) -> 
     classes = _class(" ".join(["number"] * (kind == "number") + ["own"] * is_own))
     return (
         f'<th scope="col" data-name="{escape(name)}" data-kind="{kind}" aria-sort="none" '
-        f'title="{escape(name)}"{classes}>'
-        f'<button type="button">{escape(heading)}</button></th>'
+        f'title="{escape(name)}"{classes}><button type="button">{escape(heading)}</button></th>'
     )
 
 

@@ -77,8 +77,7 @@ COLUMNS = (
         "variance",
         2,
         "variance: of the gradient estimate relative to SuperSGD's on the same minibatches, last quarter of the "
-        "measurements, in brackets "
-        "the 95 % interval of these measurements",
+        "measurements, in brackets the 95 % interval of these measurements",
         4,
     ),
     Column(
@@ -97,8 +96,8 @@ COLUMNS = (
 )
 
 _ALWAYS = (
-    "+-: 95 % interval (t) of the mean over seeds, n where it has fewer values than seeds; seeds: complete "
-    "runs, of all where some are not"
+    "+-: 95 % interval (t) of the mean over seeds, n where it has fewer values than seeds; seeds: complete runs, of "
+    "all where some are not"
 )
 
 

@@ -119,8 +119,8 @@ STEPS = (
     ),
     Step(
         "gradients",
-        "Gradients of a ResNet-50 and of a GPT of 124 million parameters at three ages: error and bits of the "
-        "main methods.",
+        "Gradients of a ResNet-50 and of a GPT of 124 million parameters at three ages: error and bits of the main "
+        "methods.",
         tuple(
             _module(105, "gpu.gradients", f"--device cuda --model {model} --seconds {{seconds}}")
             for model in ("resnet", "gpt")
@@ -132,8 +132,8 @@ STEPS = (
     ),
     Step(
         "paper",
-        "The paper's CIFAR-10 runs of a ResNet-32, in as many steps as fit, side by side on one device: accuracy "
-        "and seconds.",
+        "The paper's CIFAR-10 runs of a ResNet-32, in as many steps as fit, side by side on one device: accuracy and "
+        "seconds.",
         (_module(120, "gpu.paper", "--device cuda --steps 400 --seconds {seconds}"),),
         (
             _module(

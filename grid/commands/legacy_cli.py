@@ -157,8 +157,7 @@ def _write_scripts(
         enough = ",".join([str(len(runs)), *options.cluster_args.split(",")[1:]])
         print(
             f"hint: {scripts - len(runs)} scripts are empty, jobs/{options.prefix}_{first + len(runs)}.sh and on: the "
-            f"sweep has "
-            f"{count(len(runs), 'experiment')}, and the original too writes as many scripts as it is told; "
+            f"sweep has {count(len(runs), 'experiment')}, and the original too writes as many scripts as it is told; "
             f"--cluster_args {enough} would do"
         )
     return shares
@@ -183,8 +182,8 @@ def _write_sbatch(options: argparse.Namespace, root: Path, scripts: int, resourc
         ),
     )
     print(
-        f"wrote {path.relative_to(root)} "
-        f"(array {batch_files.array_spec(options.run0_id, scripts, options.max_running)})"
+        f"wrote {path.relative_to(root)} (array "
+        f"{batch_files.array_spec(options.run0_id, scripts, options.max_running)})"
     )
     if options.run0_id + scripts - 1 > batch_files.LARGEST_INDEX:
         print(
@@ -212,8 +211,8 @@ def _check_queue(runs: Sequence[Run], root: Path) -> None:
         )
         raise ValueError(
             f"{count(len(taken), 'run')} of this sweep {'is' if len(taken) == 1 else 'are'} queued or running already "
-            f"({taken[0].word}; "
-            f"job {jobs}): nothing was submitted; `python grid_run.py cancel GRID RUN_NAME` takes them out of the queue"
+            f"({taken[0].word}; job {jobs}): nothing was submitted; `python grid_run.py cancel GRID RUN_NAME` takes "
+            "them out of the queue"
         )
 
 
@@ -237,8 +236,7 @@ def _check_prefix(prefix: str, root: Path) -> None:
         if alive:
             raise ValueError(
                 f"--prefix {prefix}: job {alive[0].element.partition('_')[0]} of {item.title} still runs "
-                f"jobs/{prefix}_*.sh "
-                f"({alive[0].word}); choose another prefix, or wait for it"
+                f"jobs/{prefix}_*.sh ({alive[0].word}); choose another prefix, or wait for it"
             )
 
 

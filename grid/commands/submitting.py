@@ -208,8 +208,7 @@ def submit(argv: Sequence[str], root: Path) -> int:
             look = again("plan", parsed.grid, parsed.run_name)
             raise ValueError(
                 f"things are not as they were when the plan was made: {'; '.join([*found, *doubts(made.view)])}. "
-                f"Nothing was submitted; "
-                f"look again: {look}"
+                f"Nothing was submitted; look again: {look}"
             )
         made = planning.with_id(made, before.id)
         if not made.plan.submit and not made.plan.cancel:

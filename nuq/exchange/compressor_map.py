@@ -202,8 +202,8 @@ class CompressorMap:
                 kept = "" if feedback.kind == "momentum" else ", with feedback='momentum', which keeps theirs"
                 raise ValueError(
                     f"skip_1d=True: the momentum of {name!r} acts in its method, {coder.name}, which it may then not "
-                    f"pass by; leave "
-                    f"skip_1d out, and give such tensors a line of layers, as in layers=['*bias = supersgd']{kept}"
+                    "pass by; leave skip_1d out, and give such tensors a line of layers, as in layers=['*bias = "
+                    f"supersgd']{kept}"
                 )
 
     def arrange(

@@ -42,8 +42,7 @@ def of_gate(asked: bool, measured: Mapping[str, float], num_coordinates: int, ch
     saved = abs(dense - compressed) * num_coordinates / max(probed, 1) * steps
     return (
         f"The gate measured {1e3 * compressed:.3g} ms by {name} and {1e3 * dense:.3g} ms in bfloat16 for {probed:,} "
-        f"coordinates: "
-        f"{word}, which saved about {saved:.3g} s of exchange in {steps} steps."
+        f"coordinates: {word}, which saved about {saved:.3g} s of exchange in {steps} steps."
     )
 
 

@@ -144,8 +144,7 @@ def apart(group: dist.ProcessGroup) -> dist.ProcessGroup:
     if dist.get_world_size(group) < dist.get_world_size():
         raise ValueError(
             f"a group of {dist.get_world_size(group)} of the {dist.get_world_size()} ranks, which others may use: "
-            f"make a second one by "
-            "torch.distributed.new_group for this state alone and give it as group"
+            "make a second one by torch.distributed.new_group for this state alone and give it as group"
         )
     made = dist.new_group(backend=dist.get_backend(group))
     assert isinstance(made, dist.ProcessGroup)

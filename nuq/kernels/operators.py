@@ -23,14 +23,11 @@ from nuq.kernels.spec import Key, Words, check_block, check_input, words_of
 _LIBRARY = torch.library.Library("nuq", "DEF")
 SCHEMAS = {
     "encode_": "(Tensor vector, Tensor levels, Tensor(a!) scales, Tensor(b!) packed, int bucket_size, str norm, float "
-    "multiple, "
-    "int packing, int k0, int k1, bool stochastic) -> ()",
+    "multiple, int packing, int k0, int k1, bool stochastic) -> ()",
     "encode_uniform_": "(Tensor vector, int num_levels, Tensor(a!) scales, Tensor(b!) packed, int bucket_size, str "
-    "norm, "
-    "float multiple, int packing, int k0, int k1) -> ()",
+    "norm, float multiple, int packing, int k0, int k1) -> ()",
     "decode_": "(Tensor packed, Tensor scales, Tensor levels, Tensor(a!) total, int bucket_size, int packing, bool "
-    "accumulate, "
-    "bool dither, int k0, int k1) -> ()",
+    "accumulate, bool dither, int k0, int k1) -> ()",
     "hadamard_": "(Tensor(a!) vector, int block, int k0, int k1, bool inverse) -> ()",
 }
 

@@ -157,8 +157,8 @@ def check_scales(scales: Tensor, norm: str) -> None:
     if not bool(finite.all()):
         bad = int((~finite).nonzero()[0])
         raise NonFiniteError(
-            f"the {norm} norm of bucket {bad // scales_per_bucket(norm)} is {float(scales[bad])}: "
-            "the gradient is not finite or overflows float32"
+            f"the {norm} norm of bucket {bad // scales_per_bucket(norm)} is {float(scales[bad])}: the gradient is not "
+            "finite or overflows float32"
         )
 
 

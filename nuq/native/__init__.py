@@ -48,8 +48,7 @@ def library() -> ctypes.CDLL | None:
                 return loaded
     warnings.warn(
         f"nuq runs without its C++ kernels ({reason}): results are the same, learned levels to about nine digits, 20 "
-        f"to 90 times slower; "
-        "with a C++17 compiler, `python -m nuq.native` builds them",
+        "to 90 times slower; with a C++17 compiler, `python -m nuq.native` builds them",
         RuntimeWarning,
         stacklevel=2,
     )

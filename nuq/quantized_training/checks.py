@@ -67,14 +67,12 @@ def check_parts(model: object, optimizer: object, attached: Iterable[object]) ->
         if other is optimizer:
             raise ValueError(
                 "this optimizer's steps are compressed already: attach once, to a module whose own forward calls all "
-                "models "
-                "(activations are packed in no other passes), or give each model its own optimizer"
+                "models (activations are packed in no other passes), or give each model its own optimizer"
             )
         if isinstance(other, nn.Module) and (other in inside or model in other.modules()):
             raise ValueError(
                 f"a {type(other).__name__} {'inside' if other in inside else 'around'} this model is compressed "
-                f"already: attach once, "
-                "to the outer one"
+                "already: attach once, to the outer one"
             )
 
 
@@ -95,8 +93,8 @@ def check_stepped(
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError(
             "the optimizer is LBFGS, whose step computes gradients itself, by a closure, so that they cannot be "
-            "compressed before it; "
-            "legal: optimizer=None with activations and activation_gradients, or another optimizer"
+            "compressed before it; legal: optimizer=None with activations and activation_gradients, or another "
+            "optimizer"
         )
     named = {parameter: name for name, parameter in model.named_parameters()}
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -111,8 +109,7 @@ def check_stepped(
         if master and parameter.dtype in HALVES and parameter.numel() >= min_size:
             raise ValueError(
                 f"master=True: {name!r} is of {parameter.dtype}, in which the optimizer computes its updates; keep "
-                f"the model in float32, "
-                "passes may be in half precision by torch.autocast"
+                "the model in float32, passes may be in half precision by torch.autocast"
             )
     if "moments" in formats:
         if type(optimizer) is torch.optim.SGD and not any(group["momentum"] for group in optimizer.param_groups):

@@ -57,8 +57,7 @@ def _unpack(saved: Any) -> Tensor:
         if saved.tensor._version != saved.version:
             raise RuntimeError(
                 f"a tensor of shape {tuple(saved.tensor.shape)} that the backward pass needs was changed in place: it "
-                f"is at version "
-                f"{saved.tensor._version}, and {saved.version} was saved"
+                f"is at version {saved.tensor._version}, and {saved.version} was saved"
             )
         return saved.tensor
     if not isinstance(saved, _Saved):

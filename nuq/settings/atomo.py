@@ -30,8 +30,7 @@ class ATOMO:
     svd: str = setting(
         "auto",
         "exact: all singular values; randomized: those of a sketch of a few more than the budget, what it leaves "
-        "being sent by rows, also "
-        "unbiased; auto: exact up to 64 rows or columns",
+        "being sent by rows, also unbiased; auto: exact up to 64 rows or columns",
         choices=("auto", "exact", "randomized"),
         read_if=_SVD,
     )

@@ -22,8 +22,7 @@ class Scoped:
 
 _ROUNDING = (
     "nearest: the least error, biased, the same bytes under every key; stochastic: up or down at random, unbiased, "
-    "about twice the "
-    "squared error"
+    "about twice the squared error"
 )
 
 
@@ -46,8 +45,7 @@ class Sign(Signs):
     scale: str = setting(
         "mean",
         "mean: of the sizes, EF-signSGD's, the least error of one message; rms: 1-bit Adam's, with error feedback the "
-        "least error of the "
-        "mean over many steps (nuq/compressors/signs.py)",
+        "least error of the mean over many steps (nuq/compressors/signs.py)",
         choices=("mean", "rms"),
         identity="unless default",
     )
@@ -66,8 +64,7 @@ class Block8(Scoped):
     table: str = setting(
         "dynamic",
         "dynamic: the paper's 256 values, seven decades with ever more digits; linear: 255 equally spaced ones, the "
-        "least error for blocks "
-        "without outliers",
+        "least error for blocks without outliers",
         choices=("dynamic", "linear"),
     )
     rounding: str = setting("nearest", _ROUNDING, choices=("nearest", "stochastic"))
@@ -109,7 +106,6 @@ class FP16(BF16):
     scale: str = setting(
         "power",
         "power: times the power of two that brings the largest coordinate to 2^14 .. 2^15, so that nothing overflows "
-        "and little vanishes; "
-        "none: as it is, clamped at 65504, and below 3e-8 zero",
+        "and little vanishes; none: as it is, clamped at 65504, and below 3e-8 zero",
         choices=("power", "none"),
     )

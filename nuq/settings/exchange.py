@@ -14,20 +14,16 @@ class Exchange:
     collective: str = setting(
         "gather",
         "gather: every message to every process; two_stage: shards to their owners, whose means are encoded again, "
-        "less to send from "
-        "three workers on; server: to worker 0, who answers all; hierarchical: dense inside a machine, messages "
-        "between machines; "
-        "auto: the fewest bytes whose mean errs at most 1.5 times as much as gather's.  PowerSGD averages factors by "
-        "the first two, each "
-        "of which then gives the same bits",
+        "less to send from three workers on; server: to worker 0, who answers all; hierarchical: dense inside a "
+        "machine, messages between machines; auto: the fewest bytes whose mean errs at most 1.5 times as much as "
+        "gather's.  PowerSGD averages factors by the first two, each of which then gives the same bits",
         choices=("auto", "gather", "two_stage", "server", "hierarchical"),
         identity="unless default",
     )
     second_bits: int = setting(
         4,
         "bits of the means that are encoded again; their error is not divided by the number of workers, so more than "
-        "bits; auto takes more "
-        "where its bound on the error asks for it",
+        "bits; auto takes more where its bound on the error asks for it",
         low=1,
         high=8,
         identity="unless default",
@@ -50,8 +46,7 @@ class HookExchange(Exchange):
     collective: str = setting(
         "auto",
         "auto: the fewest bytes whose mean errs at most 1.5 times as much as gather's; gather, two_stage, server, "
-        "hierarchical: as in "
-        "main.py; dense: bfloat16 by the backend's own all-reduce",
+        "hierarchical: as in main.py; dense: bfloat16 by the backend's own all-reduce",
         choices=("auto", "gather", "two_stage", "server", "hierarchical", "dense"),
     )
 
@@ -80,8 +75,7 @@ class Hook:
     on_non_finite: str = setting(
         "raise",
         "raise: a gradient that is not finite ends the step on all ranks, by name; propagate: the mean becomes NaN, "
-        "for a gradient scaler "
-        "to skip the step",
+        "for a gradient scaler to skip the step",
         choices=("raise", "propagate"),
     )
     seed: int = setting(0, "seed of the roundings", low=0, high=2**63 - 1)

@@ -13,13 +13,11 @@ from nuq.settings.quantizers import Uncompressed
 KINDS = ("auto", "none", "error", "momentum")
 KIND = (
     "error: it is added to the next gradient; momentum: the optimizer's momentum acts in the workers, before the "
-    "compression, and what "
-    "was not sent of it is kept (DGC's momentum correction); auto: as in the method's paper"
+    "compression, and what was not sent of it is kept (DGC's momentum correction); auto: as in the method's paper"
 )
 BOTH = (
     "true: who encodes means remembers too, for collectives that encode means; 1-bit SGD's two-sided feedback, but "
-    "that the means of "
-    "onebit and sign travel in second_bits by qsgdinf, not in one bit"
+    "that the means of onebit and sign travel in second_bits by qsgdinf, not in one bit"
 )
 MASKING = "what was sent leaves the momentum too (DGC's factor masking)"
 CLIP_NORM = "gradients are first clipped to this norm over sqrt(workers), vector by vector (0: not)"
@@ -113,8 +111,8 @@ def check_memory(settings: Feedback | HookFeedback, methods: Sequence[str], coll
     ]
     if factors and collective != "server":
         raise ValueError(
-            f"{both}: the means of {factors[0]}'s factors are exact, so that there is nothing to remember; "
-            f"legal with {where}collective=server"
+            f"{both}: the means of {factors[0]}'s factors are exact, so that there is nothing to remember; legal with "
+            f"{where}collective=server"
         )
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from nuq.settings import setting
 
 _ROUNDING = (
-    "stochastic: up or down at random, so that errors cancel over steps; nearest: the least error, the same "
-    "bytes under every key"
+    "stochastic: up or down at random, so that errors cancel over steps; nearest: the least error, the same bytes "
+    "under every key"
 )
 _NEAREST = (
-    "nearest: the least error, the same bytes under every key; stochastic: up or down at random, unbiased, "
-    "about twice the squared error"
+    "nearest: the least error, the same bytes under every key; stochastic: up or down at random, unbiased, about "
+    "twice the squared error"
 )
 
 
@@ -56,8 +56,8 @@ class SmaQ(Tensorwise):
     zeros: str = setting(
         "masked",
         "masked: ours, a bit each where they are many or all others have one sign, so that ratios may exceed the "
-        "format's own 32 / "
-        "bits_inlier; coded: the published format, like all others, and most come back as other numbers",
+        "format's own 32 / bits_inlier; coded: the published format, like all others, and most come back as other "
+        "numbers",
         choices=("masked", "coded"),
         identity="unless default",
     )

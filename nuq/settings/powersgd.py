@@ -14,8 +14,7 @@ class PowerSGD:
     scope: str = setting(
         "tensor",
         "tensor: every parameter is a matrix, its first dimension against all others, as in the paper; model: the "
-        "gradient is one nearly "
-        "square matrix, without the structure that makes low ranks good",
+        "gradient is one nearly square matrix, without the structure that makes low ranks good",
         choices=("tensor", "model"),
     )
     rank: int = setting(
@@ -27,8 +26,7 @@ class PowerSGD:
     warm_start: bool = setting(
         True,
         "true: every step's iteration begins where the last one ended, as in the paper; read by the collective that "
-        "averages factors "
-        "(power), where that is the same for all workers; a message by itself begins at random",
+        "averages factors (power), where that is the same for all workers; a message by itself begins at random",
     )
     iterations: int = setting(
         1, "power iterations a step; more come nearer to the best approximation and send as much again", low=1, high=8

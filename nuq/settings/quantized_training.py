@@ -43,8 +43,7 @@ class Tensors:
     moments: str = setting(
         "",
         "the optimizer's momentum or running means are held packed between steps; where the format needs it mean "
-        "squares as logarithms,"
-        " and Adam's means in units of their roots",
+        "squares as logarithms, and Adam's means in units of their roots",
         identity="unless default",
     )
     master: bool = setting(

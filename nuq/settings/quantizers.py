@@ -45,8 +45,7 @@ class Bucketed:
     rotation: str = setting(
         "none",
         "hadamard: a random rotation in blocks of 1024 before the buckets, undone after them: coordinates become "
-        "normal, which helps "
-        "fixed levels and takes from adaptive ones what they know",
+        "normal, which helps fixed levels and takes from adaptive ones what they know",
         choices=("none", "hadamard"),
     )
     coding: str = setting(
@@ -64,8 +63,7 @@ class Bits(Bucketed):
 
 _DITHER = (
     "subtractive: the receiver takes the random number of the rounding off again, which leaves an error of step^2/12, "
-    "independent of the "
-    "gradient; none: plain stochastic rounding"
+    "independent of the gradient; none: plain stochastic rounding"
 )
 
 
@@ -126,10 +124,9 @@ class Adaptive(Bits):
     norm: str = setting(
         "linf",
         "scale of a bucket: linf has the least error on recorded gradients, in the geometric mean over 2 to 8 bits "
-        "and buckets of 256 to "
-        "16384 .0105 where l2, the paper's, has .0365 (ALQ; ALQ-N .034, .45; AMQ .018, .039; AMQ-N .025, .043: "
-        "benchmarks.norms); "
-        "quantile: about the 95 % quantile for the inner levels, the largest coordinate for the outermost",
+        "and buckets of 256 to 16384 .0105 where l2, the paper's, has .0365 (ALQ; ALQ-N .034, .45; AMQ .018, .039; "
+        "AMQ-N .025, .043: benchmarks.norms); quantile: about the 95 % quantile for the inner levels, the largest "
+        "coordinate for the outermost",
         choices=("l2", "linf", "quantile"),
     )
     fit: str = setting(
@@ -141,8 +138,7 @@ class Adaptive(Bits):
     solver: str = setting(
         "exact",
         "exact: the minimiser of the expected variance under the fit; paper: the original code's iterations, which "
-        "stop "
-        "before they converge and reproduce the published levels",
+        "stop before they converge and reproduce the published levels",
         choices=("exact", "paper"),
     )
     symmetric: bool = setting(
@@ -159,8 +155,8 @@ class Adaptive(Bits):
     update_at: list[int] = setting(
         [0, 100, 2000],
         "steps at which the levels are updated; 0: to the first gradient, before it is sent, or the first that is "
-        "finite and not zero, "
-        "without which real gradients meet levels of a normal law until the next update; the paper's list is 100, 2000",
+        "finite and not zero, without which real gradients meet levels of a normal law until the next update; the "
+        "paper's list is 100, 2000",
         low=0,
     )
     update_every: int = setting(
@@ -265,8 +261,7 @@ class EDEN(DRIVE):
     levels: str = setting(
         "lloyd_max",
         "lloyd_max: the 2^bits centroids of least error; uniform: EDEN's own form for an entropy coder, the nearest "
-        "multiple of the step "
-        "that brings the codes to so many bits: less error at the same length",
+        "multiple of the step that brings the codes to so many bits: less error at the same length",
         choices=("lloyd_max", "uniform"),
         identity="unless default",
         read_if=("coding", ("huffman", "rans")),

@@ -42,8 +42,7 @@ class CASQ(Sketch):
     outlier_percentile: float = setting(
         95.0,
         "magnitudes above this percentile of their sign are a cluster of their own (100: there is none); the "
-        "original's value; 99 or 100 "
-        "err a third as much, or less, on the gradients of benchmarks.lss",
+        "original's value; 99 or 100 err a third as much, or less, on the gradients of benchmarks.lss",
         low=1,
         high=100,
     )
@@ -77,8 +76,7 @@ class SketchML(Sketch):
     groups: int = setting(
         4,
         "groups of quantiles of either sign, each with a sketch of its own, so that none is taken for one of another "
-        "group; at most "
-        "buckets; the paper's 8 are those of both",
+        "group; at most buckets; the paper's 8 are those of both",
         low=1,
         high=128,
         read_if=("rows", _SKETCHED),

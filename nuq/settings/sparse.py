@@ -13,8 +13,7 @@ _RATIO = "share of the coordinates that travel: max(1, ceil(ratio * coordinates)
 _BUCKET = "coordinates among which are chosen (0: all of the tensor or model)"
 _SELECTION = (
     "exact: the k largest; sampled: at most k, the largest, by a threshold from the top-k of one coordinate in a "
-    "hundred, lowered by .8 up "
-    "to ten times until .8 k reach it (DGC's)"
+    "hundred, lowered by .8 up to ten times until .8 k reach it (DGC's)"
 )
 
 
@@ -37,8 +36,7 @@ class Sparse(Values):
     indices: str = setting(
         "auto",
         "how the indices travel; auto: the smallest of all; int32: 4 bytes each; bitmap: a bit for every coordinate; "
-        "delta: gaps by Rice "
-        "codes or rANS",
+        "delta: gaps by Rice codes or rANS",
         choices=("auto", "int32", "bitmap", "delta"),
     )
 

@@ -189,8 +189,7 @@ def _read_pictures(kind: Cifar, home: Path, data_dir: Path) -> dict[str, Arrays]
             fewest = int(np.argmin(tree.counts))
             raise ValueError(
                 f"{tree.root / tree.classes[fewest]}: {tree.counts[fewest]} pictures where another class has "
-                f"{max(tree.counts)}; "
-                f"{kind.title} has equally many in each: {remedy}"
+                f"{max(tree.counts)}; {kind.title} has equally many in each: {remedy}"
             )
     pictures.same_classes(trees["train"], trees["test"])
 

@@ -71,8 +71,8 @@ def _trees(config: Mapping[str, Any]) -> dict[str, pictures.Tree]:
     data_dir, path = Path(config["data_dir"]), config["data"]["path"]
     home = data_dir / path
     remedy = (
-        f"set data.path (now {path!r}) to the folder that holds train/ and test/ (or val/), seen from data_dir "
-        f"(now {data_dir})"
+        f"set data.path (now {path!r}) to the folder that holds train/ and test/ (or val/), seen from data_dir (now "
+        f"{data_dir})"
     )
     test = first_existing((home / "test", home / "val"))
     if test is None:

@@ -81,8 +81,8 @@ def _missing(config: Mapping[str, Any], task: Task, path: Path) -> FileNotFoundE
     if task is TASKS["mrpc"]:
         what += f" (or {PARAPHRASES} and {DEV_IDS})"
     remedy = (
-        f"set data_dir (now {config['data_dir']}) to the folder that holds glue/{task.folder}; nothing is "
-        f"downloaded here"
+        f"set data_dir (now {config['data_dir']}) to the folder that holds glue/{task.folder}; nothing is downloaded "
+        "here"
     )
     return missing(f"GLUE's {config['data']['task']}", what, remedy)
 

@@ -34,8 +34,8 @@ def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
         archive = first_existing((home / name, data_dir / name))
         if archive and not (home / split).is_dir():
             unpacking = (
-                f"unpack {archive} once: torchvision.datasets.ImageNet({str(archive.parent)!r}, "
-                f"split={split!r}) does it"
+                f"unpack {archive} once: torchvision.datasets.ImageNet({str(archive.parent)!r}, split={split!r}) does "
+                "it"
             )
             raise missing("ImageNet's pictures", f"{home}/{split}/<class>/<picture>.JPEG", unpacking)
     if not home.is_dir():

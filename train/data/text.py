@@ -114,8 +114,8 @@ def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
         else:
             raise ValueError(
                 f"data.num_{split}={count} windows of data.length={length} need {needed} characters, and the "
-                f"{len(files[split])} {split} "
-                f"files below {home} have {found} (legal: data.num_{split} at most {max(found - 1, 0) // length})"
+                f"{len(files[split])} {split} files below {home} have {found} (legal: data.num_{split} at most "
+                f"{max(found - 1, 0) // length})"
             )
         splits[split] = np.concatenate(parts)[:needed]
     return Text(settings["name"], splits["train"], splits["test"], length, device)

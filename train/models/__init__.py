@@ -203,8 +203,7 @@ def without_weights_file(config: Mapping[str, Any], input_shape: Shape, num_clas
     if model.tokens != tokens or not model.takes(shape):
         raise ValueError(
             f"model={name} needs {model.needs}, but data={config['data']['name']} has the shape "
-            f"{'x'.join(map(str, shape))} "
-            f"(legal: {', '.join(legal_models(shape, tokens=tokens))})"
+            f"{'x'.join(map(str, shape))} (legal: {', '.join(legal_models(shape, tokens=tokens))})"
         )
     made = model.make({**settings, "num_tokens": data.num_tokens(config)}, shape, num_classes)
     if settings.get("zero_init"):

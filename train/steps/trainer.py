@@ -345,8 +345,8 @@ class Trainer:
         """
         if words := checkpoint.other_data(state, self.data.name, self.data.fingerprint):
             way_out = (
-                "go on with the files that it began with (data_dir, NUQ_DATA; of data=text: the Python), or "
-                "choose another run_dir"
+                "go on with the files that it began with (data_dir, NUQ_DATA; of data=text: the Python), or choose "
+                "another run_dir"
             )
             raise checkpoint.CheckpointError(words, way_out)
         checkpoint.check_values(state, self._outline(), self.config["steps"])

@@ -120,8 +120,8 @@ def _marks(root: Path) -> dict[str, str]:
         if not tracked and stat.S_ISREG(status.st_mode) and status.st_size > LARGEST_UNTRACKED_BYTES:
             advice = "name it in .gitignore or move it to data/" if listed is not None else "move it to data/"
             raise ValueError(
-                f"{path}: {status.st_size / 2**20:.0f} MB, and every submission would keep a copy of it; "
-                f"untracked files may have {LARGEST_UNTRACKED_BYTES // 2**20} MB: {advice}"
+                f"{path}: {status.st_size / 2**20:.0f} MB, and every submission would keep a copy of it; untracked "
+                f"files may have {LARGEST_UNTRACKED_BYTES // 2**20} MB: {advice}"
             )
         if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
             marks[name] = _mark(status, _contents(path, status))

@@ -19,8 +19,8 @@ def check_sbatch() -> None:
     """FileNotFoundError where nothing can be submitted."""
     if shutil.which("sbatch") is None:
         raise FileNotFoundError(
-            "there is no sbatch on this machine: submit on a login node of the cluster "
-            "(the original command without --submit writes the files, to call sbatch there yourself)"
+            "there is no sbatch on this machine: submit on a login node of the cluster (the original command without "
+            "--submit writes the files, to call sbatch there yourself)"
         )
 
 
@@ -77,8 +77,8 @@ def too_long(partition: str | None, time_s: int) -> str:
     able = [name for name, limit in limits.items() if limit >= time_s]
     others = f"partitions that give more: {', '.join(able)}" if able else "no partition gives more"
     return (
-        f"partition {','.join(names)} ends jobs after {time_text(int(max(asked)))}, and time={time_text(time_s)} "
-        f"is asked for ({others})"
+        f"partition {','.join(names)} ends jobs after {time_text(int(max(asked)))}, and time={time_text(time_s)} is "
+        f"asked for ({others})"
     )
 
 

@@ -74,8 +74,7 @@ def settle(submission: Submission, root: Path, find: Callable[[str, float], str 
             elif chunk.error and not NEVER_REACHED.search(chunk.error) and wait_s > 0:
                 raise ValueError(
                     f"sbatch gave no answer {SETTLE_S - wait_s:.0f} s ago ({chunk.error}), and SLURM may still take "
-                    f"{chunk.name} of "
-                    f"{submission.id}: the same command can tell in {wait_s:.0f} s"
+                    f"{chunk.name} of {submission.id}: the same command can tell in {wait_s:.0f} s"
                 )
             else:
                 chunk = dataclasses.replace(chunk, state=WRITTEN, at=0.0, error="")

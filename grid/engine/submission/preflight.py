@@ -95,8 +95,7 @@ def _too_short(plan: Plan, site: Site) -> list[str]:
     asked = dict.fromkeys(time for chunk in plan.chunks if (time := chunk.resources.get("time")))
     return [
         f"time={time} is {seconds(time)} s, and jobs are warned signal_s={site.signal_s} s before their time limit: "
-        f"it must be longer "
-        "than that; ask for more time, or set a smaller signal_s in the site's file"
+        "it must be longer than that; ask for more time, or set a smaller signal_s in the site's file"
         for time in asked
         if seconds(time) <= site.signal_s
     ]

@@ -111,13 +111,12 @@ def _of_other_data(here: str, runs: Sequence[Run], states: Mapping[str, State], 
         if here and states[run.run_dir].data != here:
             others.setdefault(states[run.run_dir].data, []).append(run)
     way_out = (
-        "name the folder that they were made on (--set data_dir=..., NUQ_DATA), or move their run folders away "
-        "to make them anew"
+        "name the folder that they were made on (--set data_dir=..., NUQ_DATA), or move their run folders away to "
+        "make them anew"
     )
     return [
         f"{_some(found)} made steps on other data: data={found[0].experiment.config['data']['name']} had the "
-        f"fingerprint {which}, "
-        f"and in {places[found[0].run_dir]} lies {here}: {way_out}"
+        f"fingerprint {which}, and in {places[found[0].run_dir]} lies {here}: {way_out}"
         for which, found in others.items()
     ]
 
