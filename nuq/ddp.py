@@ -15,9 +15,6 @@ from __future__ import annotations
 
 import functools
 import math
-import queue
-import threading
-import weakref
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -31,6 +28,7 @@ from nuq.compressors.feedback import keep_fitting
 from nuq.compressors.message import VERSION
 from nuq.errors import NonFiniteError
 from nuq.exchange import agreement, gate, saved_state, summary
+from nuq.exchange.bucket_thread import BucketThread
 from nuq.exchange.collective_factory import Dense, build
 from nuq.exchange.collectives.collective import ExchangeStats, WorkerPlacement
 from nuq.exchange.compressor_map import CompressorMap, by_encoder, sorted_settings
@@ -92,11 +90,10 @@ class CompressionState:
                     f"running"
                 )
         self.step = self._begun = 0  # the latter: of the training at which this process began
-        self.error: BaseException | None = None
         self.gate_s: dict[str, float] = {}  # what the gate measured: seconds by collective
         self._saved: dict[str, Any] | None = None
         self._names: dict[int, str] = {}  # of the parameters by identity; empty: not attached
-        self._thread: threading.Thread | None = None
+        self._thread = BucketThread(self._exchange_all, lambda: self._waits or self._begins)
         if model is not None:
             self.attach(model, group)
 
@@ -123,13 +120,7 @@ class CompressionState:
         shared = getattr(model, "process_group", None) or dist.group.WORLD
         assert isinstance(shared, dist.ProcessGroup)
         versions = {"message version": VERSION, "torch": torch.__version__}
-        chosen = {
-            "method": self.method,
-            **vars(self.method_settings),
-            **vars(self.exchange),
-            **vars(self.hook),
-            **vars(self.feedback),
-        }
+        chosen = {"method": self.method, **self._settings}
         # apart from the buckets' messages
         self._told = Transport(group or shared, timeout_s=self.hook.timeout_s, device=device)
         chosen |= {"layers": self.layers, **{f"parameter {name}": list(shape) for name, shape in self._shapes.items()}}
@@ -153,29 +144,20 @@ class CompressionState:
         self._dense = Dense(self.transport, account=self.account)
         self.collective, self._collective = "dense", self._dense
         if self.exchange.collective != "dense":
-            placement = WorkerPlacement.of(
-                1 if self._compressors.single_worker else self.transport.world, self.transport.world
-            )
-            found = build(
-                self._compressors,
-                self.exchange,
-                self.transport,
-                placement,
-                self.account,
-                per_machine=self.hook.per_machine,
-            )
+            workers = 1 if self._compressors.single_worker else self.transport.world
+            placement = WorkerPlacement.of(workers, self.transport.world)
+            machines = {"per_machine": self.hook.per_machine}
+            found = build(self._compressors, self.exchange, self.transport, placement, self.account, **machines)
             self.collective, self._collective = found
         self._compressing = self._collective  # also where the gate turns to the dense one
         self._agreed = False
         self._levels = RankLevels(self._compressors, self.transport, self.hook.seed, self.account)
-        self._waits = self.exchange.collective != "dense" and any(
-            coder.scope == "model" for coder in self._compressors.every
-        )
+        of_model = any(each.scope == "model" for each in self._compressors.every)
+        self._waits = self.exchange.collective != "dense" and of_model
         self._shaped = any(codec.shaped for codec in self._compressors.codec.every)
         self._plans: dict[tuple[str, ...], Plan] = {}
-        self._jobs: queue.SimpleQueue[Bucket | None] = queue.SimpleQueue()
         # the next bucket is the first of its step; a bucket of this step was not finite
-        self._first, self._skipped = (True, False)
+        self._first, self._skipped = True, False
         self._names = {id(p): name for name, p in parameters.items()}
         if carried is not None:
             if carried is not self._saved:
@@ -187,9 +169,12 @@ class CompressionState:
                 raise
         self._saved = None
 
+    @property
+    def _settings(self) -> dict[str, Any]:
+        return vars(self.method_settings) | vars(self.exchange) | vars(self.hook) | vars(self.feedback)
+
     def __getstate__(self) -> dict[str, Any]:
-        settings = vars(self.method_settings) | vars(self.exchange) | vars(self.hook) | vars(self.feedback)
-        return {"method": self.method, "layers": self.layers, "settings": settings, "state": self.state_dict()}
+        return {"method": self.method, "layers": self.layers, "settings": self._settings, "state": self.state_dict()}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         CompressionState.__init__(self, method=saved["method"], layers=saved.get("layers", ()), **saved["settings"])
@@ -235,6 +220,11 @@ class CompressionState:
     # --- what it does and what it costs ---
 
     @property
+    def error(self) -> BaseException | None:
+        """What ended an exchange; None as long as all went well."""
+        return self._thread.error
+
+    @property
     def levels(self) -> list[float]:
         """The method's levels in use, from -1 to 1; empty for methods without a level set."""
         levels = getattr(self._compressors.compressor, "levels", None) if self._names else None
@@ -242,10 +232,7 @@ class CompressionState:
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes that this rank has handed to the network, beside what carries them.
-
-        By purpose in ``links.bytes_sent``.
-        """
+        """Bytes that this rank has handed to the network; by purpose in ``transport.bytes_sent``."""
         every = [self.transport, *getattr(self._compressing, "inner_transports", ())] if self._names else []
         return sum(transport.bytes_sent.total() for transport in every)
 
@@ -255,16 +242,12 @@ class CompressionState:
         return dict(self.account.seconds) if self._names else {}
 
     def summary(self) -> str:
-        """What the exchanges since ``attach`` took and saved, this rank's word: collective, gate, bytes, time; to print
-        at the end.
-        """
+        """What the exchanges since ``attach`` took and saved, by this rank: collective, gate, bytes, time."""
         if not self._names:
             return f"{self.method}: without a model, nothing has been exchanged."
         size, steps = sum(self._sizes.values()), self.step - self._begun
-        first = (
-            f"{self.method} by {self.collective}: {steps} steps of {size:,} coordinates on {self.transport.world} "
-            f"ranks."
-        )
+        world = self.transport.world
+        first = f"{self.method} by {self.collective}: {steps} steps of {size:,} coordinates on {world} ranks."
         of_gate = summary.of_gate(self.hook.gate, self.gate_s, size, self.collective, self.step - gate.STEP)
         return (
             f"{first} {summary.of_bytes(self.bytes_sent, size, self.transport.world, steps)} {of_gate} "
@@ -273,11 +256,7 @@ class CompressionState:
 
     def close(self) -> None:
         """End the thread, after what it was given."""
-        if self._thread is not None:
-            self._jobs.put(None)
-            self._thread.join()
-            self._at_exit.detach()
-            self._thread = None
+        self._thread.close()
         settle = getattr(self._compressing, "settle", None) if self._names else None
         if settle is not None and self.error is None:
             settle()
@@ -305,11 +284,7 @@ class CompressionState:
         done: torch.futures.Future[None] = torch.futures.Future(devices=[buffer.device] if cuda else [])
         inside = torch._C._current_graph_task_id() != -1  # of a backward pass, unlike in DDP's join
         job = Bucket(buffer, names, bucket.is_last(), done, ready)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, daemon=True, name="nuq exchange")
-            self._thread.start()
-            self._at_exit = weakref.finalize(self, _end, self._thread, self._jobs)
-        self._jobs.put(job)
+        self._thread.put(job)
         # an error that a future carries becomes a RuntimeError in DDP, one of the backward pass stays what it is
         if inside and job.last:
             after = torch.autograd.Variable._execution_engine.queue_callback
@@ -326,36 +301,9 @@ class CompressionState:
         if self.error is not None:
             raise self.error
 
-    def _work(self) -> None:
-        """The thread: bucket after bucket, in the order in which DDP gives them, which is the same on all ranks."""
-        stream: torch.cuda.Stream | None = None
-        jobs: list[Bucket] = []  # that are exchanged together
-        while (job := self._jobs.get()) is not None:
-            jobs.append(job)
-            if (self._waits or self._begins) and not job.last and self.error is None:
-                continue
-            if job.ready is not None:
-                stream = stream or torch.cuda.Stream(job.buffer.device)
-            try:
-                with torch.no_grad(), torch.cuda.stream(stream):
-                    for one in jobs:
-                        if stream is not None and one.ready is not None:
-                            stream.wait_event(one.ready)
-                    if self.error is None:
-                        self._exchange_all(jobs)
-                    for one in jobs:
-                        one.done.set_result(None)
-            except BaseException as error:  # noqa: BLE001  whatever it is, the backward pass waits for it
-                self.error = error
-                for one in jobs:
-                    one.done.set_result(None)
-            jobs = []
-
     @property
     def _begins(self) -> bool:
-        """Whether levels are fitted to the gradient of this step, so that all of it must be there before any of it is
-        sent.
-        """
+        """Whether levels are fitted to the gradient of this step, which must be whole before any of it is sent."""
         return self.collective != "dense" and self._levels.begins
 
     def _exchange_all(self, jobs: list[Bucket]) -> None:
@@ -396,18 +344,14 @@ class CompressionState:
         self.step += last
 
     def _exact(self, name: str, whole: bool) -> bool:
-        """Whether a parameter travels in full precision; whole: else within one vector with others, where its size is
-        no matter.
-        """
+        """Whether a parameter travels in full precision; whole: else in one vector with others, whatever its size."""
         shape = self._shapes[name]
         if self._compressors.corrects_momentum(name, self.feedback.settings()):
             return False
         return (not whole and self._sizes[name] < self.hook.min_size) or (self.hook.skip_1d and len(shape) < 2)
 
     def _plan(self, names: tuple[str, ...]) -> Plan:
-        """Of a bucket: one part per parameter, small neighbours together in full precision; or of all buckets, in the
-        model's order.
-        """
+        """The vector of a bucket, with small neighbours together; or of all buckets, in the model's order."""
         if names not in self._plans:
             arrange = functools.partial(self._compressors.arrange, exact=self._exact)
             self._plans[names] = made(names, self._parameters, arrange, waits=self._waits, shaped=self._shaped)
@@ -444,12 +388,6 @@ class CompressionState:
             part.name: (vector, part) for jobs, plan in plans for vector in [plan.vector(jobs)] for part in plan.parts
         }
         self._levels.begin([found[name] for name in self._vectors if name in found], self.step)
-
-
-def _end(thread: threading.Thread, jobs: queue.SimpleQueue[Bucket | None]) -> None:
-    """Before the interpreter goes, which a thread that comes back from C++ afterwards would end by an abort."""
-    jobs.put(None)
-    thread.join(2.0)
 
 
 def compress_hook(state: CompressionState, bucket: GradBucket) -> torch.futures.Future[Tensor]:

@@ -16,8 +16,8 @@ from types import FrameType
 
 from grid.engine.local.machine import Machine, Share, ranks_of
 from grid.engine.local.progress import Bars, Display, Lines, title
-from grid.engine.states.judge import HELD
 from grid.engine.states.runs import Run, prepare
+from grid.engine.states.state import HELD
 
 POLL_S = 0.1
 GRACE_S = 30.0  # between SIGTERM and SIGKILL: time to write a checkpoint

@@ -8,85 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from grid.engine.slurm.scheduler_cache import FAILURES, LIVE, NODE_FAILURES, STOPPED, WAITING, Answer, Job
 from grid.engine.states.record_values import data_told, number, number_text, own_element, process_alive, text
+from grid.engine.states.state import CODES, ENDED, HELD, LIVES_ON, STALE_S, SUSPENDED, Claim, Damaged, State
 from settings import run
 
-STALE_S = 600.0  # a running experiment refreshes its heartbeat about every 2 s; this leaves room for long passes
 # How old what we see may be: files of other nodes appear up to a minute late, and clocks differ by as much.
 LAG_S = run.lag_s(os.environ.get("NUQ_LAG_S"))
 MARGIN_S = 5.0  # a heartbeat this much later than a look was written after it, as far as clocks agree
-WORDS = ("new", "pending", "running", "done", "failed", "diverged", "preempted", "cancelled", "lost", "unknown")
-SUSPENDED = "suspended"  # how the reason begins
-LIVES_ON = "it lives on"  # how the reason begins where a run outlives its script, or the life of its job that began it
-ENDED = {"done", "failed", "diverged", "preempted"}
-STARTABLE = {"new", "failed", "diverged", "preempted", "cancelled", "lost"}  # the others may be alive: leave them alone
-HELD = 4  # the exit code of run.sh where another process has the folder: no end of the run
-CODES = {3: "diverged", 75: "preempted", 130: "preempted"}  # exit codes of run.sh; others than 0 are failures
-
-
-@dataclass(frozen=True)
-class State:
-    """What is known of a run: one word, the reason for it in doubtful cases, and its own words."""
-
-    word: str  # one of WORDS
-    reason: str = ""
-    step: int = 0
-    steps: int = 0
-    seconds: float = 0.0
-    attempt: int = 0
-    held: bool = False  # its job may start it again by itself
-    age_s: float | None = None  # since it last got on (its process may live and be stuck), where it says that it runs
-    element: str = ""  # the array element or job that runs it, is to run it, or ran it last
-    metrics: Mapping[str, float] = field(default_factory=dict)  # the latest it told
-    code: str = ""  # the digest of the code it ran
-    data: str = ""  # fingerprint and sizes of what its steps were made on (``data_told``)
-    memory_bytes: float = 0.0  # what its processes took at most; 0 where it does not tell
-    wait_s: float = 0.0  # what its job's end means will be certain in so many seconds
-
-    @property
-    def may_start(self) -> bool:
-        """Nothing of this run can be alive or queued."""
-        return self.word in STARTABLE and not self.held
-
-    @property
-    def stale(self) -> bool:
-        """Running as far as can be told, yet silent for long."""
-        return self.word == "running" and self.age_s is not None and self.age_s > STALE_S and not self.suspended
-
-    @property
-    def suspended(self) -> bool:
-        """Its job is stopped where it was, by somebody with ``scontrol suspend`` or by the scheduler."""
-        return self.reason.startswith(SUSPENDED)
-
-    @property
-    def lives_on(self) -> bool:
-        """It beats, although its script noted its end or its job has begun anew."""
-        return self.word == "running" and self.reason.startswith(LIVES_ON)
-
-
-@dataclass(frozen=True)
-class Damaged:
-    """A status file that cannot be read, and why."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class Claim:
-    """The submission that is to run this run."""
-
-    element: str | None  # the array element "123_4"; None: sbatch was asked and its reply is not known
-    submitted_at: float
-    first: bool = True  # the first run of its script
-    ended_code: int | None = None  # the last exit code that the script noted for it (see read_ledger)
-    cluster: str = ""
-    recalled: bool = False  # cancelled from here: SLURM does not start it again
-    ended_life: int = 0  # the restart count of the life of its job that noted it
-    ended_at: float = 0.0  # when that note was last added to, in the time of the file system
 
 
 Record = Mapping[str, Any] | Damaged | None

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from files.plain import Unreadable, opened, read_json
 from grid.engine.slurm.scheduler_cache import array_id
-from grid.engine.states.judge import STALE_S, STARTABLE, WORDS, Claim, Damaged, Record, State, judge
+from grid.engine.states.judge import Record, judge
 from grid.engine.states.record_values import own_element
+from grid.engine.states.state import STALE_S, STARTABLE, WORDS, Claim, Damaged, State
 
 __all__ = [
     "STALE_S",

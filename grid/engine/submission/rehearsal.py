@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from grid.engine.slurm.site import Site
-from grid.engine.states.judge import State
 from grid.engine.states.record_values import data_told
 from grid.engine.states.runs import Run
+from grid.engine.states.state import State
 from settings.data import DATA
 from settings.text import OnDisk
 
