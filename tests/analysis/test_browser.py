@@ -74,8 +74,10 @@ def opened(browser: Any, path: Path, end: str = "") -> None:
 def column(browser: Any, name: str) -> list[str]:
     """The texts of a column, in the order and with the rows that are shown."""
     script = """
-      const index = [...document.querySelectorAll('#run-table thead th')].findIndex((head) => head.dataset.name === arguments[0]);
-      return [...document.querySelectorAll('#run-table tbody tr:not([hidden])')].map((row) => row.cells[index].textContent);"""
+      const heads = [...document.querySelectorAll('#run-table thead th')];
+      const index = heads.findIndex((head) => head.dataset.name === arguments[0]);
+      const rows = [...document.querySelectorAll('#run-table tbody tr:not([hidden])')];
+      return rows.map((row) => row.cells[index].textContent);"""
     return browser.execute_script(script, name)
 
 

@@ -47,8 +47,12 @@ def test_ours_stand_in_their_rows_and_a_dash_where_there_are_none(
     write_run: Write, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     experiments = {item.label: item for item in sweep_named("dgc", "imagenet_resnet50").experiments()}
-    for label, accuracies in (("gpus=8 DGC wm5", (76.0, 77.0)), ("gpus=64 as 8 nodes DGC wm5", (75.5,)), ("gpus=32 DGC wm0", (1.0,)),
-                              ("gpus=8 SuperSGD", (76.2,))):  # fmt: skip
+    for label, accuracies in (
+        ("gpus=8 DGC wm5", (76.0, 77.0)),
+        ("gpus=64 as 8 nodes DGC wm5", (75.5,)),
+        ("gpus=32 DGC wm0", (1.0,)),
+        ("gpus=8 SuperSGD", (76.2,)),
+    ):
         for seed, accuracy in enumerate(accuracies, 1):
             write_run(published.DGC_SWEEPS[0], {**experiments[label].settings, "seed": seed}, [("Vacc", 5, accuracy)])
     found = dgc_table.table(tmp_path / "runs")

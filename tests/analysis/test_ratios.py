@@ -199,7 +199,8 @@ def test_ours_stand_in_their_rows_and_a_dash_where_there_are_none(
     assert main(["smaq", "--runs", str(tmp_path / "runs")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split() == [
-        "SmaQ", "84.74", "84.50", "+-", "6.35", "(n=2)", "4.92", "4.90", "+-", "0.00", "(n=2)", "0.794", "-", "4.95", "-",
+        "SmaQ", "84.74", "84.50", "+-", "6.35", "(n=2)", "4.92", "4.90", "+-", "0.00", "(n=2)",
+        "0.794", "-", "4.95", "-",
     ]  # fmt: skip
     assert lines[3].split() == ["S2FP8", "20.32", "-", "3.87", "-", "-", "-", "-", "-"]
     assert "zeros=coded" in lines[-1] and "5.33" in lines[-1]

@@ -304,8 +304,8 @@ def test_every_relative_variance_has_the_interval_of_its_measurements(
     write_run: Callable[..., Path], tmp_path: Path
 ) -> None:
     for seed in (1, 2):
-        measurements = [(tag, step, value) for step in (0, 10, 20, 30, 40, 50, 60, 70)
-                        for tag, value in (("est_var", 8.0), ("super_var", 2.0), ("relative_var_se", 0.1 * seed))]  # fmt: skip
+        values = (("est_var", 8.0), ("super_var", 2.0), ("relative_var_se", 0.1 * seed))
+        measurements = [(tag, step, value) for step in range(0, 80, 10) for tag, value in values]
         write_run("s", {"method": "sgd", "seed": seed}, [*measurements, ("Vacc", 70, 80.0)])
     write_run("s", {"method": "alq"}, [("est_var", 10, 3.0), ("super_var", 10, 2.0), ("Vacc", 70, 80.0)])
     logs = load(tmp_path / "runs", "s")

@@ -18,9 +18,12 @@ from benchmarks.network import Counters, counters_of
 from benchmarks.wire import Case, Rank
 
 TABLE = """Inter-|   Receive                                                |  Transmit
- face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
-    lo:    5000      50    0    0    0     0          0         0     5000      50    0    0    0     0       0          0
-  wire:    7777      77    0    0    0     0          0         0  1066000    1000    0    0    0     0       0          0
+ face |bytes    packets errs drop fifo frame compressed multicast|\
+bytes    packets errs drop fifo colls carrier compressed
+    lo:    5000      50    0    0    0     0          0         0 \
+    5000      50    0    0    0     0       0          0
+  wire:    7777      77    0    0    0     0          0         0 \
+ 1066000    1000    0    0    0     0       0          0
 """
 PROTOCOLS = """Ip: Forwarding DefaultTTL
 Ip: 1 64

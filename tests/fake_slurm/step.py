@@ -233,7 +233,8 @@ def _start(step: Step, task: int) -> subprocess.Popen[Any]:
     names["A"] = os.environ.get("SLURM_ARRAY_JOB_ID", names["j"])
     files: dict[str, Any] = {"stdin": None if task == 0 else subprocess.DEVNULL}
     if "output" in step.options:
-        files |= {"stdout": open(file_name(step.options["output"], names), "ab"), "stderr": subprocess.STDOUT}  # noqa: SIM115
+        files["stdout"] = open(file_name(step.options["output"], names), "ab")  # noqa: SIM115
+        files["stderr"] = subprocess.STDOUT
     if "error" in step.options:
         files["stderr"] = open(file_name(step.options["error"], names), "ab")  # noqa: SIM115
     return subprocess.Popen(step.command, env=environ, cwd=step.options.get("chdir"), **files)

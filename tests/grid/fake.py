@@ -28,9 +28,11 @@ behaviour = json.load(open("behaviour.json")).get(settings["seed"], 0)
 attempt = os.path.getsize(folder + "/started") if os.path.exists(folder + "/started") else 0
 if isinstance(behaviour, list):
     behaviour = behaviour[min(attempt, len(behaviour) - 1)]
-status = {"state": "running", "host": socket.gethostname(), "pid": os.getpid(), "heartbeat": time.time(), "step": 3, "steps": 7}
+status = {"state": "running", "host": socket.gethostname(), "pid": os.getpid(), "heartbeat": time.time()}
+status |= {"step": 3, "steps": 7}
 ids = ("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT")
-status |= {"start": time.time(), "attempt": attempt + 1, "slurm": {name: os.environ[name] for name in ids if name in os.environ}}
+slurm = {name: os.environ[name] for name in ids if name in os.environ}
+status |= {"start": time.time(), "attempt": attempt + 1, "slurm": slurm}
 
 def leave_code(code):
     if "NUQ_EXIT_CODE" in os.environ:

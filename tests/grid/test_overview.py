@@ -20,7 +20,8 @@ from grid.engine.sweep import Sweep, axis, point, product
 def large() -> Sweep:
     bits = axis("method.bits=2,3,4,5")
     points = product(point("QSGD", method="qsgd"), bits, axis("optim.lr", [0.001 * (1 + i) for i in range({points})]))
-    return Sweep(points, seeds=range(1, 6), resources=lambda config: {{"gpus": 0, "time": f"{{config['method']['bits']}}:00:00"}})
+    needs = lambda config: {{"gpus": 0, "time": f"{{config['method']['bits']}}:00:00"}}
+    return Sweep(points, seeds=range(1, 6), resources=needs)
 
 def odd() -> Sweep:
     return Sweep([point("a\\nb" + 200 * "x", method="qsgd"), point("\\x1b[31mred", method="alq")], folder="odd")

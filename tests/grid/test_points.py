@@ -166,8 +166,14 @@ def test_values_read_as_main_reads_them(values: list[Any]) -> None:
             r"unknown setting of any method 'method\.bist'; did you mean 'method\.bits'\?",
         ),
         (lambda: where_read({"workers": 2}), r"where_read: 'workers' is no setting of the method"),
-        (lambda: product(METHODS, "steps=1,2"), r"product: 'steps=1,2' must be a point or a list of points"),  # type: ignore[arg-type]
-        (lambda: union(when("method=alq", axis("steps=1"))), r"union: when\(\) looks at the points before it"),  # type: ignore[arg-type]
+        (
+            lambda: product(METHODS, "steps=1,2"),  # type: ignore[arg-type]
+            r"product: 'steps=1,2' must be a point or a list of points",
+        ),
+        (
+            lambda: union(when("method=alq", axis("steps=1"))),  # type: ignore[arg-type]
+            r"union: when\(\) looks at the points before it",
+        ),
     ],
 )
 def test_mistakes_are_one_sentence(make: Callable[[], object], sentence: str) -> None:

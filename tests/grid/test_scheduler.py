@@ -220,7 +220,8 @@ def test_two_clusters_share_a_folder(slurm: Commands, tmp_path: Path, monkeypatc
     "text",
     ["", "{", "[]", "3", '{"format": 1, "clusters": 3}', '{"format": 99}',
      '{"format":1,"clusters":{"here":{"ids":{"47":{"asked":1e99,"jobs":3}}}}}',
-     '{"format":1,"clusters":{"here":{"ids":{"47":{"asked":1795279999.0,"jobs":{"47_0":{"word":7}}}},"failures":["a",1],"facts":{"asked":1.0}}}}'],
+     '{"format":1,"clusters":{"here":{"ids":{"47":{"asked":1795279999.0,"jobs":{"47_0":{"word":7}}}},'
+     '"failures":["a",1],"facts":{"asked":1.0}}}}'],
 )  # fmt: skip
 def test_a_damaged_cache_costs_one_question(slurm: Commands, tmp_path: Path, clock: list[float], text: str) -> None:
     cache = tmp_path / "scheduler.json"

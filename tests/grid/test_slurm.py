@@ -115,8 +115,9 @@ def test_chunks_below_awkward_roots() -> None:
 
 def test_defaults_of_a_script() -> None:
     text = sbatch_text("exp", Path("/r"), 0, 38, Resources(partition="p100")).splitlines()
-    for line in ("array=0-37", "partition=p100", "ntasks=1", "gpus-per-node=1", "cpus-per-task=3", "mem=18GB", "nodes=1", "requeue",
-                 "open-mode=append", "signal=B:USR2@120", "output=/r/jobs/logs/exp_%A_%a.log", "job-name=exp"):  # fmt: skip
+    for line in ("array=0-37", "partition=p100", "ntasks=1", "gpus-per-node=1", "cpus-per-task=3", "mem=18GB",
+                 "nodes=1", "requeue", "open-mode=append", "signal=B:USR2@120", "output=/r/jobs/logs/exp_%A_%a.log",
+                 "job-name=exp"):  # fmt: skip
         assert f"#SBATCH --{line}" in text
     assert not any(
         word in line

@@ -156,6 +156,7 @@ MINE = {"SLURM_ARRAY_JOB_ID": "123", "SLURM_ARRAY_TASK_ID": "4", "SLURM_JOB_ID":
 OTHER = {**MINE, "SLURM_ARRAY_JOB_ID": "99"}
 ASKED = Answer(NOW - 10, {}, source="squeue", ids=frozenset({"123", "99", "130"}), cluster="here", keeps_s=300.0)
 FORGETFUL = replace(ASKED, keeps_s=2.0, missed={"123": NOW - 3000, "123_4": NOW - 100})
+UNSEEN = replace(ASKED, keeps_s=0.0)
 DOWN = replace(ASKED, reachable=False, error="connect failure")
 
 
@@ -169,6 +170,10 @@ def _record(state: str, age_s: float = 5.0, slurm: dict[str, str] | None = MINE,
         "slurm": slurm,
         **more,
     }
+
+
+def _ended(code: int, **more: Any) -> Claim:
+    return replace(CLAIM, ended_code=code, **more)
 
 
 def _job(word: str, ago_s: float = 1000.0, **more: Any) -> Job:
@@ -186,6 +191,10 @@ NOTED = replace(CLAIM, ended_code=137, ended_at=NOW - 4)  # about when FRESH bea
 OUTLIVED, LONG_NOTED = replace(NOTED, ended_at=NOW - 60), replace(NOTED, ended_at=NOW - 130)
 QUEUED = _job("PENDING", queued=NOW - 100)
 BEFORE = {"start": BEGUN}  # of the job's life before it was queued again
+PENDING = _job("PENDING")
+SHELL = {"SLURM_JOB_ID": "130"}
+EARLIER_RUNS = _record("running", slurm=OTHER) | OLDER
+NO_SCRIPT = _job("FAILED", reason="NonZeroExitCode")
 AFTER, QUIET = _record("running", 90.0), _record("running", 130.0)
 Evidence = tuple[Any, Any, Any, Any, str, bool, str]
 
@@ -193,7 +202,7 @@ TABLE: dict[str, Evidence] = {
     # evidence: (record, claim, job, answer) -> (word, whether it may start, a part of the reason)
     "nothing": (None, None, None, None, "new", True, ""),
     "done": (_record("done"), CLAIM, RUNNING, ASKED, "done", False, ""),
-    "done, whoever asks": (_record("done", slurm=OTHER), CLAIM, _job("PENDING"), DOWN, "done", False, ""),
+    "done, whoever asks": (_record("done", slurm=OTHER), CLAIM, PENDING, DOWN, "done", False, ""),
     "done, though its job failed": (_record("done"), CLAIM, _job("FAILED"), ASKED, "done", False, ""),
     "damaged": (Damaged("cut"), CLAIM, None, ASKED, "unknown", False, "cut"),
     "a word of nobody's": ({"state": "paused"}, CLAIM, RUNNING, ASKED, "unknown", False, "no state"),
@@ -206,14 +215,20 @@ TABLE: dict[str, Evidence] = {
     "waits": (None, CLAIM, _job("PENDING", reason="Priority"), ASKED, "pending", False, "Priority"),
     "held": (None, CLAIM, _job("RESV_DEL_HOLD"), ASKED, "pending", False, "RESV_DEL_HOLD"),
     "waits again": (PREEMPTED, CLAIM, _job("PENDING", reason="BeginTime"), ASKED, "pending", False, "BeginTime"),
-    "waits again, killed a moment ago": (FRESH, CLAIM, _job("PENDING"), ASKED, "pending", False, ""),
-    "waits, as an older look has it": (FRESH, CLAIM, _job("PENDING"), replace(ASKED, asked=NOW - 32), "running", False, ""),
-    "waits again, killed before the look": (_record("running", 32.0), CLAIM, _job("PENDING"), ASKED, "pending", False, ""),
-    "waits again, and it steps on": (FRESH | BEFORE, CLAIM, QUEUED, replace(ASKED, asked=NOW), "running", False, "earlier life"),
-    "waits again, and it beat a while longer": (_record("running", 50.0) | BEFORE, CLAIM, QUEUED, ASKED, "pending", False, ""),
-    "failed, and is retried": (EARLIER, CLAIM, _job("PENDING"), ASKED, "pending", False, ""),
-    "runs elsewhere meanwhile": (ELSEWHERE, CLAIM, _job("PENDING"), ASKED, "running", False, ""),
-    "an earlier job's run lives": (_record("running", slurm=OTHER) | OLDER, CLAIM, _job("PENDING"), ASKED, "running", False, "before"),
+    "waits again, killed a moment ago": (FRESH, CLAIM, PENDING, ASKED, "pending", False, ""),
+    "waits, as an older look has it": (FRESH, CLAIM, PENDING, replace(ASKED, asked=NOW - 32), "running", False, ""),
+    "waits again, killed before the look": (_record("running", 32.0), CLAIM, PENDING, ASKED, "pending", False, ""),
+    "waits again, and it steps on": (
+        FRESH | BEFORE, CLAIM, QUEUED, replace(ASKED, asked=NOW),
+        "running", False, "earlier life",
+    ),
+    "waits again, and it beat a while longer": (
+        _record("running", 50.0) | BEFORE, CLAIM, QUEUED, ASKED,
+        "pending", False, "",
+    ),
+    "failed, and is retried": (EARLIER, CLAIM, PENDING, ASKED, "pending", False, ""),
+    "runs elsewhere meanwhile": (ELSEWHERE, CLAIM, PENDING, ASKED, "running", False, ""),
+    "an earlier job's run lives": (EARLIER_RUNS, CLAIM, PENDING, ASKED, "running", False, "before"),
     # its job runs
     "runs": (FRESH, CLAIM, RUNNING, ASKED, "running", False, ""),
     "is silent": (SILENT, CLAIM, RUNNING, ASKED, "running", False, "no heartbeat for 2000 s"),
@@ -221,22 +236,28 @@ TABLE: dict[str, Evidence] = {
     "begins": (None, FIRST, RUNNING, ASKED, "pending", False, "its job begins on n1"),
     "its turn comes": (None, CLAIM, RUNNING, ASKED, "pending", False, "its turn comes"),
     "steps on beside its job's next life": (FRESH | BEFORE, FIRST, RUNNING, ASKED, "running", False, "earlier life"),
-    "its job's next life began just now": (FRESH | BEFORE, FIRST, replace(RUNNING, start=NOW - 30), ASKED, "pending", False, "begins"),
-    "it beat when that began": (AFTER | BEFORE, FIRST, replace(RUNNING, start=NOW - 100), ASKED, "pending", False, "begins"),
+    "its job's next life began just now": (
+        FRESH | BEFORE, FIRST, replace(RUNNING, start=NOW - 30), ASKED,
+        "pending", False, "begins",
+    ),
+    "it beat when that began": (
+        AFTER | BEFORE, FIRST, replace(RUNNING, start=NOW - 100), ASKED,
+        "pending", False, "begins",
+    ),
     "its turn comes again": (SILENT | BEFORE, CLAIM, RUNNING, ASKED, "pending", False, "its turn comes"),
     "failed, its job goes on": (FAILED, CLAIM, RUNNING, ASKED, "failed", False, "why"),
-    "failed for good": (FAILED, replace(CLAIM, ended_code=1), RUNNING, ASKED, "failed", True, "why"),
+    "failed for good": (FAILED, _ended(1), RUNNING, ASKED, "failed", True, "why"),
     "failed in an earlier life": (FAILED | BEFORE, CLAIM, RUNNING, ASKED, "pending", False, ""),
     "diverged": (DIVERGED, CLAIM, RUNNING, ASKED, "diverged", False, ""),
     "checkpointed": (PREEMPTED, CLAIM, RUNNING, ASKED, "pending", False, "checkpointed"),
     # cancelled from here, and not yet gone
     "recalled": (FRESH, RECALLED, RUNNING, ASKED, "cancelled", False, "being cancelled"),
     "recalled, checkpointed": (PREEMPTED, RECALLED, _job("COMPLETING"), ASKED, "cancelled", False, "being cancelled"),
-    "recalled, waits in an older look": (None, RECALLED, _job("PENDING"), ASKED, "cancelled", False, "being cancelled"),
+    "recalled, waits in an older look": (None, RECALLED, PENDING, ASKED, "cancelled", False, "being cancelled"),
     "recalled, had failed": (FAILED, RECALLED, RUNNING, ASKED, "failed", False, "why"),
     "recalled, over": (PREEMPTED, RECALLED, _job("CANCELLED"), ASKED, "cancelled", True, "CANCELLED"),
     # the script's ledger
-    "killed without a word": (SILENT, replace(CLAIM, ended_code=137), RUNNING, ASKED, "failed", True, "exit code 137"),
+    "killed without a word": (SILENT, _ended(137), RUNNING, ASKED, "failed", True, "exit code 137"),
     "killed a moment ago": (FRESH, NOTED, RUNNING, ASKED, "failed", False, "exit code 137"),
     "run.sh was killed, and it beats": (FRESH, OUTLIVED, RUNNING, ASKED, "running", False, "137; its last heartbeat "
     "is 5 s"),
@@ -252,25 +273,34 @@ TABLE: dict[str, Evidence] = {
     "killed, and an older word is here": (SILENT, NOTED, RUNNING, ASKED, "failed", False, "exit code 137"),
     "run.sh was killed, and it ended well": (_record("done"), OUTLIVED, _job("FAILED"), ASKED, "done", False, ""),
     "run.sh was killed, and it failed": (FAILED, OUTLIVED, _job("FAILED"), ASKED, "failed", True, "why"),
-    "run.sh was killed, and it was checkpointed": (PREEMPTED, OUTLIVED, _job("TIMEOUT"), ASKED, "preempted", True, "137"),
-    "checkpointed in an earlier life, and killed": (PREEMPTED, replace(LONG_NOTED, ended_life=1), None, ASKED, "failed", True, "137"),
-    "its end is of another life": (FRESH, replace(CLAIM, ended_code=2, ended_life=1), RUNNING, ASKED, "running", False, "5 s old"),
-    "it is, and its job is over": (FRESH, replace(CLAIM, ended_code=137, ended_life=1), _job("FAILED"), ASKED, "running", False, "137"),
-    "it is, and it fell silent": (SILENT, replace(CLAIM, ended_code=2, ended_life=1), None, ASKED, "failed", True, "exit code 2"),
-    "it lives on beside its job's next life": (AFTER | BEFORE, FIRST, _job("FAILED", 130), ASKED, "unknown", False, "90 s old"),
+    "run.sh was killed, and it was checkpointed": (
+        PREEMPTED, OUTLIVED, _job("TIMEOUT"), ASKED,
+        "preempted", True, "137",
+    ),
+    "checkpointed in an earlier life, and killed": (
+        PREEMPTED, replace(LONG_NOTED, ended_life=1), None, ASKED,
+        "failed", True, "137",
+    ),
+    "its end is of another life": (FRESH, _ended(2, ended_life=1), RUNNING, ASKED, "running", False, "5 s old"),
+    "it is, and its job is over": (FRESH, _ended(137, ended_life=1), _job("FAILED"), ASKED, "running", False, "137"),
+    "it is, and it fell silent": (SILENT, _ended(2, ended_life=1), None, ASKED, "failed", True, "exit code 2"),
+    "it lives on beside its job's next life": (
+        AFTER | BEFORE, FIRST, _job("FAILED", 130), ASKED,
+        "unknown", False, "90 s old",
+    ),
     "a life before, and it fell silent": (SILENT | BEFORE, FIRST, _job("FAILED"), ASKED, "failed", True, "FAILED"),
-    "in other hands": (FRESH, replace(CLAIM, ended_code=4), RUNNING, ASKED, "running", False, ""),
-    "in other hands, over": (FRESH | BEFORE, replace(CLAIM, ended_code=4), _job("COMPLETED"), ASKED, "unknown", False, "5 s old"),
-    "never got under way": (None, replace(CLAIM, ended_code=2), RUNNING, DOWN, "failed", True, "exit code 2"),
-    "diverged by its code": (SILENT, replace(CLAIM, ended_code=3), None, DOWN, "diverged", True, "exit code 3"),
-    "interrupted": (PREEMPTED, replace(CLAIM, ended_code=130), None, ASKED, "preempted", True, "exit code 130"),
-    "checkpointed by its code": (PREEMPTED, replace(CLAIM, ended_code=75), _job("PENDING"), ASKED, "pending", False, ""),
-    "0, its word is not here yet": (FRESH, replace(CLAIM, ended_code=0), RUNNING, ASKED, "unknown", False, "not here yet"),
-    "0, and no word ever": (None, replace(CLAIM, ended_code=0), None, ASKED, "lost", True, "exit code 0"),
-    "0, a moment ago": (None, replace(CLAIM, ended_code=0, ended_at=NOW - 100), None, ASKED, "unknown", False, "not here yet"),
-    "0, its file of the future": (None, replace(CLAIM, ended_code=0, ended_at=NOW + 30), _job("COMPLETED"), ASKED, "unknown", False, ""),
-    "0, and it had failed before": (EARLIER, replace(CLAIM, ended_code=0, ended_at=NOW - 100), None, ASKED, "unknown", False, ""),
-    "0, but it beats": (FRESH, replace(CLAIM, ended_code=0), None, ASKED, "unknown", False, "not here yet"),
+    "in other hands": (FRESH, _ended(4), RUNNING, ASKED, "running", False, ""),
+    "in other hands, over": (FRESH | BEFORE, _ended(4), _job("COMPLETED"), ASKED, "unknown", False, "5 s old"),
+    "never got under way": (None, _ended(2), RUNNING, DOWN, "failed", True, "exit code 2"),
+    "diverged by its code": (SILENT, _ended(3), None, DOWN, "diverged", True, "exit code 3"),
+    "interrupted": (PREEMPTED, _ended(130), None, ASKED, "preempted", True, "exit code 130"),
+    "checkpointed by its code": (PREEMPTED, _ended(75), PENDING, ASKED, "pending", False, ""),
+    "0, its word is not here yet": (FRESH, _ended(0), RUNNING, ASKED, "unknown", False, "not here yet"),
+    "0, and no word ever": (None, _ended(0), None, ASKED, "lost", True, "exit code 0"),
+    "0, a moment ago": (None, _ended(0, ended_at=NOW - 100), None, ASKED, "unknown", False, "not here yet"),
+    "0, its file of the future": (None, _ended(0, ended_at=NOW + 30), _job("COMPLETED"), ASKED, "unknown", False, ""),
+    "0, and it had failed before": (EARLIER, _ended(0, ended_at=NOW - 100), None, ASKED, "unknown", False, ""),
+    "0, but it beats": (FRESH, _ended(0), None, ASKED, "unknown", False, "not here yet"),
     # nobody answers
     "down": (None, CLAIM, None, DOWN, "unknown", False, "connect failure"),
     "down, but it beats": (FRESH, CLAIM, None, DOWN, "running", False, ""),
@@ -288,7 +318,7 @@ TABLE: dict[str, Evidence] = {
     "gone": (None, CLAIM, None, ASKED, "lost", True, "no longer in the queue"),
     "gone since a moment": (None, CLAIM, None, FORGETFUL, "unknown", False, "since moments"),
     "gone since two minutes": (None, replace(CLAIM, element="123_5"), None, FORGETFUL, "lost", True, ""),
-    "gone, and nobody looked before": (None, CLAIM, None, replace(ASKED, keeps_s=0.0), "unknown", False, "since moments"),
+    "gone, and nobody looked before": (None, CLAIM, None, UNSEEN, "unknown", False, "since moments"),
     "cancelled from here, gone since a moment": (None, CLAIM, Job("CANCELLED"), FORGETFUL, "cancelled", False, ""),
     "gone, silent": (SILENT, CLAIM, None, ASKED, "lost", True, "no longer in the queue"),
     "gone, but it beats": (FRESH, CLAIM, None, ASKED, "unknown", False, "5 s old"),
@@ -304,12 +334,18 @@ TABLE: dict[str, Evidence] = {
     "time limit, before its turn": (None, CLAIM, _job("TIMEOUT"), ASKED, "lost", True, "TIMEOUT"),
     "time limit, before its turn came again": (SILENT | BEFORE, CLAIM, _job("TIMEOUT"), ASKED, "lost", True, "TIMEOUT"),
     "time limit, it had failed": (FAILED, CLAIM, _job("TIMEOUT"), ASKED, "failed", True, "why"),
-    "could not begin": (None, FIRST, _job("FAILED", reason="NonZeroExitCode"), ASKED, "failed", True, "FAILED NonZeroExitCode"),
+    "could not begin": (None, FIRST, NO_SCRIPT, ASKED, "failed", True, "FAILED NonZeroExitCode"),
     "out of memory": (SILENT, CLAIM, _job("OUT_OF_MEMORY"), ASKED, "failed", True, "OUT_OF_MEMORY"),
     "node failed": (SILENT, CLAIM, _job("NODE_FAIL"), ASKED, "failed", True, "NODE_FAIL"),
-    "node failed, may live on": (_record("running", 500.0), CLAIM, _job("NODE_FAIL", 510), ASKED, "unknown", False, "NODE_FAIL"),
+    "node failed, may live on": (
+        _record("running", 500.0), CLAIM, _job("NODE_FAIL", 510), ASKED,
+        "unknown", False, "NODE_FAIL",
+    ),
     "node failed, lives on": (FRESH, CLAIM, _job("NODE_FAIL"), ASKED, "unknown", False, "5 s old"),
-    "outlived its job, and is silent": (_record("running", 700.0), CLAIM, _job("TIMEOUT"), ASKED, "failed", True, "TIMEOUT"),
+    "outlived its job, and is silent": (
+        _record("running", 700.0), CLAIM, _job("TIMEOUT"), ASKED,
+        "failed", True, "TIMEOUT",
+    ),
     "outlives its job": (FRESH, CLAIM, _job("TIMEOUT"), ASKED, "unknown", False, "5 s old"),
     "cancelled": (SILENT, CLAIM, _job("CANCELLED"), ASKED, "cancelled", True, ""),
     "cancelled while it waited": (None, CLAIM, _job("CANCELLED"), ASKED, "cancelled", True, ""),
@@ -318,17 +354,20 @@ TABLE: dict[str, Evidence] = {
     "cancelled, running a moment ago": (FRESH, CLAIM, _job("CANCELLED", 60), ASKED, "cancelled", False, ""),
     "preempted for good": (SILENT, CLAIM, _job("PREEMPTED"), ASKED, "preempted", True, ""),
     "completed without a word": (SILENT, CLAIM, _job("COMPLETED"), ASKED, "lost", True, "COMPLETED"),
-    "accounting knows, though the controller is down": (SILENT, CLAIM, _job("TIMEOUT"), DOWN, "failed", True, "TIMEOUT"),
+    "accounting knows, though the controller is down": (
+        SILENT, CLAIM, _job("TIMEOUT"), DOWN,
+        "failed", True, "TIMEOUT",
+    ),
     # submitted by hand: the record makes the claim
     "by hand, runs": (SILENT, None, RUNNING, ASKED, "running", False, "no heartbeat"),
-    "by hand, waits again": (PREEMPTED, None, _job("PENDING"), ASKED, "pending", False, ""),
+    "by hand, waits again": (PREEMPTED, None, PENDING, ASKED, "pending", False, ""),
     "by hand, gone": (SILENT, None, None, ASKED, "lost", True, ""),
     "by hand, down": (SILENT, None, None, DOWN, "unknown", False, "connect failure"),
     "by hand, nobody asked": (SILENT, None, None, None, "unknown", False, "was not asked"),
     "by hand, checkpointed, nobody asked": (PREEMPTED, None, None, None, "preempted", False, ""),
     "by hand, failed, nobody asked": (FAILED, None, None, None, "failed", True, "why"),
-    "in an open shell, failed": (_record("failed", slurm={"SLURM_JOB_ID": "130"}), None, RUNNING, ASKED, "failed", True, ""),
-    "in an open shell, stopped": (_record("preempted", slurm={"SLURM_JOB_ID": "130"}), None, RUNNING, ASKED, "preempted", True, ""),
+    "in an open shell, failed": (_record("failed", slurm=SHELL), None, RUNNING, ASKED, "failed", True, ""),
+    "in an open shell, stopped": (_record("preempted", slurm=SHELL), None, RUNNING, ASKED, "preempted", True, ""),
 }  # fmt: skip
 
 

@@ -100,8 +100,12 @@ CASES: dict[str, Case] = {
     "cuda": (BEGUN + CUDA_OOM, {}, FAILED, "FAILED", "cuda_oom", "OutOfMemoryError at trainer.py in train_step: CUDA "
     "out of memory."),
     "cuda, then the time limit": (BEGUN + CUDA_OOM, {}, FAILED, "TIMEOUT", "cuda_oom", "OutOfMemoryError"),
-    "cuda on one rank, the others lose it": (f"{CUDA_OOM}{CLOSED}{CLOSED}{ELASTIC}", {}, FAILED, "FAILED", "cuda_oom", "OutOfMemoryError"),
-    "cuda, from a rank": ("".join(f"[rank3]: {line}\n" for line in CUDA_OOM.splitlines()), {}, FAILED, "", "cuda_oom", "trainer.py in"),
+    "cuda on one rank, the others lose it": (
+        f"{CUDA_OOM}{CLOSED}{CLOSED}{ELASTIC}", {}, FAILED, "FAILED", "cuda_oom", "OutOfMemoryError",
+    ),
+    "cuda, from a rank": (
+        "".join(f"[rank3]: {line}\n" for line in CUDA_OOM.splitlines()), {}, FAILED, "", "cuda_oom", "trainer.py in",
+    ),
     "oom kill": (BEGUN + STEPD_OOM, {}, FAILED, "FAILED", "host_oom", "oom_kill event"),
     "oom kill, said by SLURM alone": (BEGUN, {}, FAILED, "OUT_OF_MEMORY", "host_oom", "OUT_OF_MEMORY"),
     "oom kill of one rank": (CLOSED + STEPD_OOM, {}, FAILED, "FAILED", "host_oom", "oom_kill"),
@@ -125,8 +129,13 @@ CASES: dict[str, Case] = {
     "gloo closed": (BEGUN + CLOSED, {}, FAILED, "FAILED", "network_timeout", "Connection closed by peer"),
     "gloo timed out": (GLOO_TIMEOUT, {}, FAILED, "", "network_timeout", ""),
     "a store that never came": (STORE_TIMEOUT, {}, FAILED, "TIMEOUT", "network_timeout", ""),
-    "disk": (FRAMES + "OSError: [Errno 28] No space left on device: 'checkpoint.pt'\n", {}, FAILED, "FAILED", "disk", "No space left"),
-    "quota": ("mkdir: cannot create directory 'x': Disk quota exceeded\n", {}, FAILED, "", "disk", "Disk quota exceeded"),
+    "disk": (
+        FRAMES + "OSError: [Errno 28] No space left on device: 'checkpoint.pt'\n", {}, FAILED, "FAILED",
+        "disk", "No space left",
+    ),
+    "quota": (
+        "mkdir: cannot create directory 'x': Disk quota exceeded\n", {}, FAILED, "", "disk", "Disk quota exceeded",
+    ),
     "device": (FRAMES + "OSError: [Errno 5] Input/output error\n", {}, FAILED, "", "disk", "Input/output error"),
     "a crash": (BEGUN + KEY_ERROR, {}, FAILED, "FAILED", "code", "KeyError at trainer.py in train_step: "
     "'conv1.weight'"),
@@ -146,7 +155,9 @@ CASES: dict[str, Case] = {
         "main.py: method.bits=9: ...\n", SETTINGS, FAILED, "",
         "settings", "ValueError: bits=N",
     ),
-    "settings, by the script's code": ("main.py: bits=9: legal are 1..8\n", {}, REFUSED, "", "settings", "bad settings"),
+    "settings, by the script's code": (
+        "main.py: bits=9: legal are 1..8\n", {}, REFUSED, "", "settings", "bad settings",
+    ),
     "not finite": ("", {"state": "diverged"}, NAN, "", "non_finite", "step N: the loss of worker N"),
     "cancelled": (BEGUN, {}, State("cancelled", "job 1_2 ended: CANCELLED"), "CANCELLED", "cancelled", "CANCELLED"),
     "no word at all": ("", {}, State("lost", "job 1_2 ended: COMPLETED"), "COMPLETED", "lost", "job N_N ended: "
@@ -161,7 +172,8 @@ CASES: dict[str, Case] = {
     "a program that may not run": ("", {}, State("failed", "exit code 126"), "", "settings", "exit code 126"),
     "a crash that ends with 127": (BEGUN + KEY_ERROR, {}, State("failed", "exit code 127"), "", "code", "KeyError"),
     "an end of an earlier attempt": (
-        BEGUN, {"state": "running", "failure": {"signature": "ValueError", "message": "old"}}, FAILED, "TIMEOUT", "time_limit", "TIMEOUT",
+        BEGUN, {"state": "running", "failure": {"signature": "ValueError", "message": "old"}}, FAILED, "TIMEOUT",
+        "time_limit", "TIMEOUT",
     ),
 }  # fmt: skip
 

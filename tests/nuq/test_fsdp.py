@@ -27,7 +27,8 @@ def sharded(group: dist.ProcessGroup) -> nn.Module:
 
 def whole(model: nn.Module) -> torch.Tensor:
     """All gradients, gathered from their shards."""
-    return torch.cat([p.grad.full_tensor().reshape(-1) for p in model.parameters() if p.grad is not None])  # type: ignore[attr-defined]
+    grads = [p.grad for p in model.parameters() if p.grad is not None]
+    return torch.cat([grad.full_tensor().reshape(-1) for grad in grads])  # type: ignore[attr-defined]
 
 
 def against_plain(group, method, settings, tolerance):

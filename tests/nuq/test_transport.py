@@ -193,7 +193,8 @@ import torch, torch.distributed as dist
 from torch import nn
 import nuq, nuq.exchange.transport
 
-nuq.exchange.transport._STORE_STAYS_S = 0.1  # so that the store, which the first rank keeps, has gone when the late one comes
+# so that the store, which the first rank keeps, has gone when the late one comes
+nuq.exchange.transport._STORE_STAYS_S = 0.1
 dist.init_process_group("gloo")
 model = nn.parallel.DistributedDataParallel(nn.Linear(50, 50))
 state = nuq.CompressionState(model, method="qsgdinf", collective=sys.argv[1], min_size=0, timeout_s=2.0)

@@ -43,7 +43,8 @@ restart, node = environ.get("SLURM_RESTART_COUNT", "0"), environ.get("SLURMD_NOD
 begun = time.time()
 kept = ("JOB_ID", "TASK_ID", "RESTART_COUNT", "CLUSTER_NAME")
 status = {
-    "state": "running", "attempt": attempt, "host": os.uname().nodename, "pid": os.getpid(), "start": begun, "step": 3, "steps": 7,
+    "state": "running", "attempt": attempt, "host": os.uname().nodename, "pid": os.getpid(), "start": begun,
+    "step": 3, "steps": 7,
     "slurm": {key: value for key, value in environ.items() if key.startswith("SLURM_") and key.endswith(kept)},
     "code": os.path.basename(environ.get("NUQ_CODE", "")), "exit_code": None, "failure": None,
 }
@@ -56,7 +57,8 @@ def note(what):
 
 
 def tell(state, code):
-    status.update(state=state, exit_code=code, heartbeat=time.time(), seconds=before.get("seconds", 0) + time.time() - begun)
+    now = time.time()
+    status.update(state=state, exit_code=code, heartbeat=now, seconds=before.get("seconds", 0) + now - begun)
     with open(folder + "/aside", "w") as file:
         json.dump(status, file)
     os.replace(folder + "/aside", folder + ("/late" if word == "late" else "/status.json"))

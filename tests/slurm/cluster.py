@@ -339,7 +339,8 @@ def _write_settings(folder: Path, accounting: bool, requeue_delay_s: int, min_jo
         for node, port in zip(NODES, node_ports, strict=True)
     )
     storage = (
-        f"AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=127.0.0.1\nAccountingStoragePort={dbd_port}\n"
+        "AccountingStorageType=accounting_storage/slurmdbd\n"
+        f"AccountingStorageHost=127.0.0.1\nAccountingStoragePort={dbd_port}\n"
         f"AccountingStoragePass=socket={folder}/munge.socket\nAccountingStorageEnforce=limits\n"
     )
     facts = {

@@ -109,7 +109,8 @@ import sys
 from pathlib import Path
 from tests.slurm import cluster
 with cluster.started(Path(sys.argv[1]), accounting=sys.argv[3] == "accounting") as slurm:
-    slurm.run("sbatch", "--output=/dev/null", "--wrap", "trap '' TERM; echo $$ > pid; sleep 987 & wait; sleep 987", cwd=Path(sys.argv[2]))
+    deaf = "trap '' TERM; echo $$ > pid; sleep 987 & wait; sleep 987"
+    slurm.run("sbatch", "--output=/dev/null", "--wrap", deaf, cwd=Path(sys.argv[2]))
     slurm.wait_until((Path(sys.argv[2]) / "pid").exists, 20)
     print(*(child.pid for child in slurm.children.values()), flush=True)
     sys.stdin.read()

@@ -29,7 +29,8 @@ from grid.engine.sweep import Sweep, point
 
 def task(steps):
     settings = {{"optim.lr": 0.01, "method.bits": 3, "method.bucket_size": 512, "method.update_at": [10, 30]}}
-    return point("ALQ", settings, method="alq", data="digits", model="mlp", workers=2, batch_size=8, eval_every=steps, steps=steps)
+    training = {{"workers": 2, "batch_size": 8, "eval_every": steps, "steps": steps}}
+    return point("ALQ", settings, method="alq", data="digits", model="mlp", **training)
 
 
 def nodes() -> Sweep:

@@ -41,7 +41,8 @@ def test_correlations_are_scipys_and_zero_where_it_has_none(pairs: list[tuple[in
 @given(TWO)
 def test_scores_of_two_classes_are_scikit_learns(pairs: list[tuple[int, int]]) -> None:
     predicted, true = columns(pairs)
-    assert objective.f1(predicted, true) == pytest.approx(metrics.f1_score(true, predicted, zero_division=0.0))  # type: ignore[arg-type]
+    f1 = metrics.f1_score(true, predicted, zero_division=0.0)  # type: ignore[arg-type]
+    assert objective.f1(predicted, true) == pytest.approx(f1)
     expected = metrics.matthews_corrcoef(true, predicted) if len(set(true) | set(predicted)) > 1 else 0
     assert objective.matthews(predicted, true) == pytest.approx(expected, abs=1e-9)
 

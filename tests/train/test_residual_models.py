@@ -46,7 +46,8 @@ def test_stems_for_small_images_leave_the_customary_number_of_parameters(depth: 
     with torch.device("meta"):
         model = build(f"cifar_resnet{depth}")
     assert size(model) == published
-    assert isinstance(next(iter(model.blocks)), cifar_stem_resnet.Block if depth < 50 else cifar_stem_resnet.Bottleneck)  # type: ignore[arg-type]
+    kind = cifar_stem_resnet.Block if depth < 50 else cifar_stem_resnet.Bottleneck
+    assert isinstance(next(iter(model.blocks)), kind)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("depth", list(cifar_stem_resnet.BLOCKS))

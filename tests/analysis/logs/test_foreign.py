@@ -153,7 +153,8 @@ def test_the_original_without_a_log_has_its_name(tmp_path: Path) -> None:
     shared = "optim_sgd,arch_resnet32,batch_size_128,lr_0.1,momentum_0.9,weight_decay_0.0001"
     quantized = "nuq_bits_3,nuq_bucket_size_8192,nuq_ngpu_4,dist_num_50,nuq_layer_,nuq_ig_sm_bkts_"
     names = {
-        "alq": f"exp_003_{shared},g_optim_,g_estim_nuq,{quantized},nuq_method_alq_nb,nuq_cd_epochs_30,nuq_sym_,nuq_inv_",
+        "alq": f"exp_003_{shared},g_optim_,g_estim_nuq,{quantized},"
+        "nuq_method_alq_nb,nuq_cd_epochs_30,nuq_sym_,nuq_inv_",
         "sgd": f"my_run_2_1000_{shared},g_estim_sgd",
         "amq": f"exp_004_{shared},g_osnap_iter_0,80000,80000,g_estim_nuq,{quantized},nuq_method_amq,nuq_amq_lr_0.7",
     }
