@@ -2,17 +2,15 @@
 
 Everything lives in one folder with ports, sockets and keys of its own; ``/etc/slurm`` and servers that already run are
 not touched.  Root is needed, and Debian's packages (``install.sh`` beside this file).  What it offers: nodes n1 and n2
-with 8 CPUs, 64 GB and 2 GPUs each (pretended: nothing is bound), and the partitions of ``PARTITIONS``.
+with 8 CPUs, 64 GB and 2 GPUs each (pretended: nothing is bound), and the partitions of ``configuration.PARTITIONS``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -21,87 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.slurm import processes
+from tests.slurm.configuration import NODES, write_settings
 
-NODES = ("n1", "n2")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
 ACCOUNTING_PROGRAMS = ("slurmdbd", "mariadbd", "mariadb-install-db", "mariadb", "sacctmgr")
-
-# Jobs of `high` displace jobs of `low`: SIGTERM to the steps at once and to the batch shell after GraceTime seconds,
-# SIGKILL after KillWait more, then back into the queue.
-PARTITIONS = """\
-PartitionName=p100 Nodes=ALL Default=YES PriorityTier=5 PreemptMode=OFF
-PartitionName=cpu Nodes=ALL PriorityTier=5 PreemptMode=OFF
-PartitionName=short Nodes=ALL MaxTime=1 DefaultTime=1 PriorityTier=5 PreemptMode=OFF
-PartitionName=low Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE GraceTime=6
-PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF
-"""
-
-# Without cgroups SLURM itself samples the memory of jobs, every 30 s or as --acctg-freq has it, and kills what has too
-# much.  cred_expire is also how long a requeued job waits before it may start again: 120 s unless it is named.
-SLURM_CONF = """\
-ClusterName=throwaway
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={ctld_port}
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket,cred_expire={requeue_delay_s}
-CredType=cred/munge
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool/%n
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd-%n.pid
-SlurmctldLogFile={folder}/log/slurmctld.log
-SlurmdLogFile={folder}/log/slurmd-%n.log
-PlugStackConfig={folder}/plugstack.conf
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SwitchType=switch/none
-MpiDefault=none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core_Memory
-DefMemPerCPU=100
-PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
-PriorityType=priority/basic
-JobRequeue=1
-GresTypes=gpu
-ReturnToService=2
-SlurmctldTimeout=10
-SlurmdTimeout=10
-KillWait=8
-MinJobAge={min_job_age_s}
-InactiveLimit=0
-MessageTimeout=5
-BatchStartTimeout=10
-CompleteWait=0
-OverTimeLimit=0
-SchedulerType=sched/backfill
-SchedulerParameters=sched_interval=1,sched_min_interval=0,batch_sched_delay=0,bf_interval=1,bf_continue,defer_batch
-SlurmdParameters=config_overrides
-JobAcctGatherType=jobacct_gather/linux
-JobAcctGatherFrequency=30
-JobAcctGatherParams=OverMemoryKill
-AccountingStoreFlags=job_comment
-{accounting}
-{nodes}
-{partitions}"""
-
-DBD_CONF = """\
-DbdHost=localhost
-DbdAddr=127.0.0.1
-DbdPort={dbd_port}
-SlurmUser=root
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
-LogFile={folder}/log/slurmdbd.log
-PidFile={folder}/slurmdbd.pid
-StorageType=accounting_storage/mysql
-StorageHost=localhost
-StorageUser=root
-StorageLoc=slurm
-"""
-
 SCHEDULER_VARIABLES = ("SLURM", "SBATCH", "SQUEUE", "SACCT", "SCANCEL", "SALLOC", "SRUN", "SINFO")
 
 
@@ -268,7 +189,7 @@ def up(folder: Path, accounting: bool = True, requeue_delay_s: int = 5, min_job_
         )
     for part in ("state", "spool", "log", "db", "home"):
         (folder / part).mkdir(parents=True, exist_ok=True)
-    _write_settings(folder, accounting, requeue_delay_s, min_job_age_s)
+    write_settings(folder, accounting, requeue_delay_s, min_job_age_s)
     slurm = Slurm(folder, accounting, environment(folder))
     try:
         slurm._start(
@@ -330,47 +251,6 @@ def environment(folder: Path) -> dict[str, str]:
     return {**kept, "PATH": _path(), "SLURM_CONF": str(folder.resolve() / "slurm.conf")}
 
 
-def _write_settings(folder: Path, accounting: bool, requeue_delay_s: int, min_job_age_s: int) -> None:
-    ctld_port, dbd_port, *node_ports = _free_ports(2 + len(NODES))
-    host = socket.gethostname().partition(".")[0]
-    nodes = "\n".join(
-        f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=64000 Gres=gpu:2 "
-        f"State=UNKNOWN"
-        for node, port in zip(NODES, node_ports, strict=True)
-    )
-    storage = (
-        "AccountingStorageType=accounting_storage/slurmdbd\n"
-        f"AccountingStorageHost=127.0.0.1\nAccountingStoragePort={dbd_port}\n"
-        f"AccountingStoragePass=socket={folder}/munge.socket\nAccountingStorageEnforce=limits\n"
-    )
-    facts = {
-        "folder": folder,
-        "host": host,
-        "ctld_port": ctld_port,
-        "dbd_port": dbd_port,
-        "requeue_delay_s": requeue_delay_s,
-        "min_job_age_s": min_job_age_s,
-        "nodes": nodes,
-        "partitions": PARTITIONS,
-        "accounting": storage + "AccountingStorageTRES=gres/gpu"
-        if accounting
-        else "AccountingStorageType=accounting_storage/none",
-    }
-    (folder / "slurm.conf").write_text(SLURM_CONF.format(**facts))
-    (folder / "gres.conf").write_text(f"AutoDetect=off\nName=gpu File={folder}/gpu[0-1] Flags=nvidia_gpu_env\n")
-    for number in range(2):
-        (folder / f"gpu{number}").touch()
-    (folder / "cgroup.conf").write_text("")
-    (folder / "plugstack.conf").write_text("")
-    _write_secret(folder / "slurmdbd.conf", DBD_CONF.format(**facts).encode())
-    _write_secret(folder / "munge.key", secrets.token_bytes(128))
-
-
-def _write_secret(path: Path, content: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
-
-
 def _start_accounting(slurm: Slurm) -> None:
     folder = slurm.folder
     server = folder / "db.socket"
@@ -415,14 +295,6 @@ def _start_accounting(slurm: Slurm) -> None:
     slurm.run("sacctmgr", "-i", "add", "cluster", "throwaway")
     slurm.run("sacctmgr", "-i", "add", "account", "research", "cluster=throwaway")
     slurm.run("sacctmgr", "-i", "add", "user", "root", "account=research", "cluster=throwaway")
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def _path() -> str:
