@@ -16,8 +16,8 @@ from typing import Any
 from grid.engine.scripts.script import run_script
 from grid.engine.sweep import Experiment
 from settings import resolving
+from tests.train.archive_files import write_cifar100, write_svhn
 from tests.train.glue_files import write_imdb, write_task
-from tests.train.test_archives import write_cifar100, write_svhn
 from tests.train.test_data import write_cifar, write_mnist
 from tests.train.test_picture_sets import write_folder
 from tests.train.test_pictures import write_imagenet

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from settings import resolving
-from tests.train.test_archives import draws, write_binary
+from tests.train.archive_files import draws, write_binary
 from tests.train.test_data import load
 from tests.train.test_pictures import write_imagenet, write_tree
 from train import data
