@@ -8,7 +8,8 @@ from analysis.logs.load import Logs, load
 from analysis.seed_groups import seed_groups, select
 from analysis.tables import result_table
 from tests.analysis.conftest import Rows, write_events
-from tests.analysis.logs.test_foreign import HPARAMS, original
+from tests.analysis.logs.test_foreign import original
+from tests.analysis.logs.test_smaq_logs import HPARAMS
 
 
 def left(folder: Path, rows: Rows) -> None:
