@@ -1,4 +1,4 @@
-"""The cost model: its arithmetic by hand, what must rise or fall, break-even, and what is said to wrong questions."""
+"""The cost model: what must rise or fall, break-even, and what is said to wrong questions."""
 
 from __future__ import annotations
 
@@ -11,186 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from analysis.__main__ import main
 from analysis.prediction import profile, validate
 from analysis.prediction import steps as predict
 from analysis.prediction.command import bandwidths_of, rows_of, workers_of
-from analysis.prediction.message_size import DENSE, KINDS, Format, format_of, predicted, second_format
-from analysis.prediction.profile import Bucket, Codec, Model, Profile
+from analysis.prediction.message_size import DENSE, Format, predicted
+from analysis.prediction.profile import Bucket, Model
 from analysis.prediction.question import shown_bandwidth
-from analysis.prediction.steps import Network, Stage, Variant, break_even, ddp_buckets, schedule, stages
-from nuq.kernels.spec import Key
-from nuq.registry import METHODS
+from analysis.prediction.steps import Network, Variant, break_even, ddp_buckets
+from tests.analysis.prediction.known_cases import BF16, MILLION, MS, PLAIN, UNIFORM
 
-MS = 1e-3
-# 1 GB/s encodes a million coordinates of 4 bytes in 4 ms.  No call has a price of its own, the network's processor
-# hardly any.
-FREE = Codec(1e12, 1e12)
-PLAIN = Profile(
-    about="made up",
-    shared_core=False,
-    cores=1,
-    latency_s=1 * MS,
-    message_s=0.0,
-    host_gb_s=1e9,
-    compute_s=0.1,
-    codecs={**{kind: Codec(1.0, 2.0) for kind in KINDS}, "fp32": FREE, "bf16": FREE},
-)
-UNIFORM = Variant(Format("uniform", 3, 10**9), Format("uniform", 4, 10**9))  # one scale a message
-BF16 = Variant(Format("bf16", 16), Format("bf16", 16))
-MILLION = Bucket(10**6, 1.0)
 ROWS = Path(__file__).with_name("wire_rows.jsonl")
-
-
-def seconds(found: list[Stage]) -> list[float]:
-    return [stage.seconds for stage in found]
-
-
-# --- bytes --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", predicted())
-@pytest.mark.parametrize("size", [1, 1000, 20_001, 100_000])
-def test_messages_have_the_length_of_real_ones(name: str, size: int) -> None:
-    vector = torch.randn(size, generator=torch.Generator().manual_seed(size))
-    method = METHODS[name]
-    real = method.load()(method.settings()).encode(vector, Key(0, 0, 0)).to_bytes().numel()
-    by_formula = format_of(name).message_bytes(size)
-    assert by_formula == (pytest.approx(real, rel=0.02, abs=110) if name == "ecdq" else real)
-
-
-def test_means_are_encoded_by_the_method_that_the_table_names() -> None:
-    assert second_format("alq", 4) == Format("levels", 4)
-    assert second_format("trn", 4) == Format("uniform", 4)
-    assert second_format("drive", 5, 1024) == Format("rotated", 5, 1024)
-    with pytest.raises(ValueError, match=r"method 'fp8': no profile holds rates of it \(legal: sgd, .*drive\)"):
-        format_of("fp8")
-
-
-# --- collectives --------------------------------------------------------------------------------------------------
-
-
-def test_ring_by_hand() -> None:
-    # 1e6 bf16 coordinates, 4 workers: 2 * 3/4 * 2e6 bytes = 3e6, at 1e9 bit/s 24 ms, and 6 rounds of 1 ms
-    found, sent = stages("ring", BF16, MILLION, Network(4, 1e9), PLAIN)
-    assert sent == 3_000_000
-    assert seconds(found) == pytest.approx([0, 30 * MS, 0], abs=1e-9)
-
-
-def test_tree_by_hand() -> None:
-    # 2 * 2e6 bytes, 32 ms, and 2 * ceil(log2 5) = 6 rounds
-    found, sent = stages("tree", BF16, MILLION, Network(5, 1e9), PLAIN)
-    assert sent == 4_000_000
-    assert seconds(found) == pytest.approx([0, 38 * MS, 0], abs=1e-9)
-
-
-def test_gather_by_hand() -> None:
-    # a message of 28 + 12 + 4 + 375000 bytes to each of 3; encoding 4 ms, decoding 4 of them at 2 ms
-    found, sent = stages("gather", UNIFORM, MILLION, Network(4, 1e9), PLAIN)
-    assert sent == 3 * 375_044
-    assert seconds(found) == pytest.approx([4 * MS, 1 * MS + 3 * 375_044 * 8e-9, 8 * MS])
-
-
-def test_two_stage_by_hand() -> None:
-    # 4 stretches of 250,000 coordinates: 93,794 bytes at 3 bits and 125,044 at 4
-    found, sent = stages("two_stage", UNIFORM, MILLION, Network(4, 1e9), PLAIN)
-    assert sent == 3 * (93_794 + 125_044)
-    wires = [1 * MS + 3 * size * 8e-9 for size in (93_794, 125_044)]
-    assert seconds(found) == pytest.approx([4 * MS, wires[0], 2 * MS, 1 * MS, wires[1], 2 * MS])
-
-
-def test_server_by_hand() -> None:
-    # rank 0 takes 3 messages of 3 bits, decodes 4, encodes one of 4 bits and sends it to 3, everyone decodes it
-    found, sent = stages("server", UNIFORM, MILLION, Network(4, 1e9), PLAIN)
-    assert sent == 3 * 500_044
-    wires = [1 * MS + 3 * size * 8e-9 for size in (375_044, 500_044)]
-    assert seconds(found) == pytest.approx([4 * MS, wires[0], 8 * MS, 4 * MS, wires[1], 2 * MS])
-
-
-def test_hierarchical_by_hand() -> None:
-    # 2 machines of 2 at 10 Gbit/s inside: a ring of 4e6 bytes in 2 rounds, gather between 2, 4e6 bytes back
-    found, sent = stages("hierarchical", UNIFORM, MILLION, Network(4, 1e9, 2, 1e10), PLAIN)
-    assert sent == 4_000_000 + 375_044 + 4_000_000
-    local = 4e6 * 8e-10
-    assert seconds(found) == pytest.approx(
-        [2 * MS + local, 0, 4 * MS, 1 * MS + 375_044 * 8e-9, 4 * MS, 1 * MS + local], abs=1e-9
-    )
-
-
-def test_workers_of_a_machine_share_its_link() -> None:
-    # 2 local workers each send to the 2 outside: four messages through one link; a ring crosses it once
-    network = Network(4, 1e9, 2, 1e10)
-    assert stages("gather", UNIFORM, MILLION, network, PLAIN)[0][1].seconds == pytest.approx(
-        1 * MS + 4 * 375_044 * 8e-9
-    )
-    assert stages("ring", BF16, MILLION, network, PLAIN)[0][1].seconds == pytest.approx(6 * MS + 3e6 * 8e-9)
-
-
-def test_messages_and_bytes_cost_processor_time() -> None:
-    costly = replace(
-        PLAIN, message_s=2 * MS, host_gb_s=0.1, codecs={**PLAIN.codecs, "uniform": Codec(1.0, 2.0, 5 * MS, 7 * MS)}
-    )
-    bucket = replace(MILLION, tensors=10)
-    encode, wire, decode = stages("gather", UNIFORM, bucket, Network(3, 1e12), costly)[0]
-    size = 10 * (28 + 12 + 4 + 37_500)
-    assert encode.seconds == pytest.approx(4 * MS + 10 * 5 * MS)
-    assert wire.cpu_s == pytest.approx(2 * size / 1e8 + 2 * 2 * MS)
-    assert wire.seconds == pytest.approx(1 * MS + wire.cpu_s)  # the link is quicker than the processor
-    assert decode.seconds == pytest.approx(3 * 2 * MS + 30 * 7 * MS)
-    assert stages("gather", UNIFORM, bucket, Network(3, 1e12), costly, busy=2)[0][0].seconds == pytest.approx(
-        2 * encode.seconds
-    )
-
-
-# --- overlap ------------------------------------------------------------------------------------------------------
-
-TWO = Model((Bucket(1, 0.5), Bucket(1, 1.0)), forward=0.2, tail=0.1)  # of 10 s: ready at 5.5 and 9, then 1 s of tail
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "shared", "step"),
-    [
-        (Stage(3, 0), Stage(2, 0), False, 12.0),  # the first hides
-        (Stage(5, 0), Stage(2, 0), False, 13.5),  # the second waits for it
-        (Stage(3, 3), Stage(2, 2), False, 12.0),
-        (Stage(1, 1), Stage(2, 2), True, 13.0),  # 5.5 .. 7.5 taking turns, the computation ends at 10
-        (
-            Stage(4, 4),
-            Stage(1, 1),
-            True,
-            15.0,
-        ),  # 3.5 s of computation and 4 of the lane take 7 + .5; then 1, then the tail
-        (Stage(2, 0.5), Stage(0, 0), True, 10.5),  # a quarter of the core for 2 s
-        (Stage(0, 0), Stage(0, 0), True, 10.0),
-    ],
-)
-def test_schedules_by_hand(first: Stage, second: Stage, shared: bool, step: float) -> None:
-    assert schedule(TWO, 10.0, [[first], [second]], shared_core=shared) == pytest.approx(step)
-
-
-@given(
-    st.lists(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 1)), max_size=4), min_size=1, max_size=5),
-    st.floats(0, 10),
-    st.floats(0, 0.8),
-)
-def test_no_schedule_beats_its_parts(
-    buckets: list[list[tuple[float, float]]], compute_s: float, forward: float
-) -> None:
-    """Processor work adds up on a shared core, the lane's stages add up anywhere; and nothing takes longer than one
-    after another.
-    """
-    model = Model(tuple(Bucket(1, (number + 1) / len(buckets)) for number in range(len(buckets))), forward, 0.1)
-    lanes = [[Stage(length, length * use) for length, use in bucket] for bucket in buckets]
-    lane = sum(stage.seconds for bucket in lanes for stage in bucket)
-    cpu = sum(stage.cpu_s for bucket in lanes for stage in bucket)
-    apart, shared = (schedule(model, compute_s, lanes, shared_core=flag) for flag in (False, True))
-    slack = 1e-9 * (1 + compute_s + lane)
-    assert max(compute_s, lane) - slack <= apart <= shared + slack
-    assert compute_s + cpu - slack <= shared <= compute_s + lane + slack
 
 
 # --- whole steps --------------------------------------------------------------------------------------------------
