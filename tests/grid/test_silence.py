@@ -12,8 +12,9 @@ import pytest
 from grid.engine.slurm.scheduler_cache import Job
 from grid.engine.states.judge import judge
 from tests.grid import bench, fake
+from tests.grid.any_record import NOW
 from tests.grid.bench import Bench
-from tests.grid.test_state import ASKED, CLAIM, FAILED, FRESH, NOW, SILENT
+from tests.grid.test_state import ASKED, CLAIM, FAILED, FRESH, SILENT
 
 
 @pytest.fixture
