@@ -1,4 +1,4 @@
-"""Entropy coding: round trips, the size against the entropy, the library against the reference, and damaged bytes."""
+"""Entropy coding: round trips, the library against the reference, contexts, and damaged bytes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nuq import native
-from nuq.coding import entropy, entropy_reference, entropy_tables
+from nuq.coding import entropy, entropy_reference
 from nuq.coding.entropy import CODERS, decode, encode, encoded_bound
 from nuq.native import entropy as entropy_cpu
+from tests.nuq.skewed_codes import MILLION, skewed_codes
 
-MILLION = 10**6
 SETS = native.instruction_sets()
 needs_library = pytest.mark.skipif(not SETS, reason="the library is not built, or is off")
 
@@ -29,20 +29,6 @@ def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     else:
         with native.using(request.param):
             yield request.param
-
-
-def _codes(num_codes: int, num_symbols: int, decay: float, seed: int = 0) -> np.ndarray:
-    """Codes whose probability falls by exp(-decay) from one symbol to the next, the symbols shuffled."""
-    rng = np.random.default_rng((seed, num_codes, num_symbols))
-    weights = np.exp(-decay * np.arange(num_symbols))
-    ranks = np.searchsorted(np.cumsum(weights) / weights.sum(), rng.random(num_codes))
-    codes = rng.permutation(num_symbols)[np.minimum(ranks, num_symbols - 1)]
-    return codes.astype(np.uint8 if num_symbols <= 256 else np.uint16)
-
-
-def _entropy_bits(codes: np.ndarray) -> float:
-    counts = np.unique(codes, return_counts=True)[1]
-    return float(-np.sum(counts * np.log2(counts / codes.size)))
 
 
 def _is_round_trip(codes: np.ndarray, num_symbols: int, coder: str) -> None:
@@ -65,14 +51,14 @@ def _is_round_trip(codes: np.ndarray, num_symbols: int, coder: str) -> None:
     st.integers(0, 9),
 )
 def test_round_trip(coder: str, num_symbols: int, num_codes: int, decay: float, seed: int) -> None:
-    _is_round_trip(_codes(num_codes, num_symbols, decay, seed), num_symbols, coder)
+    _is_round_trip(skewed_codes(num_codes, num_symbols, decay, seed), num_symbols, coder)
 
 
 @pytest.mark.parametrize("coder", CODERS)
 def test_lengths_around_lanes_and_pieces(kernels: str, coder: str) -> None:
     edges = [0, 8, 16, 32, 64, 992, 8192, 4 * 8192, 5 * 8192] + ([] if kernels == "reference" else [2 * 8192, 3 * 8192])
     for num_codes in sorted({max(0, edge + step) for edge, step in product(edges, (-1, 0, 1))}):
-        _is_round_trip(_codes(num_codes, 5, 1.0), 5, coder)
+        _is_round_trip(skewed_codes(num_codes, 5, 1.0), 5, coder)
 
 
 @pytest.mark.parametrize("coder", CODERS)
@@ -84,11 +70,11 @@ def test_alphabets(kernels: str, coder: str, num_symbols: int) -> None:
         _is_round_trip(codes[:1], num_symbols, coder)
         assert encode(codes, num_symbols, coder).size <= 3
     for decay in (0.0, 0.01, 0.1, 5.0):
-        _is_round_trip(_codes(9000, num_symbols, decay), num_symbols, coder)
+        _is_round_trip(skewed_codes(9000, num_symbols, decay), num_symbols, coder)
 
 
 def test_several_chunks_with_a_short_last_one(kernels: str) -> None:
-    codes = _codes(700_001, 40, 0.1)
+    codes = skewed_codes(700_001, 40, 0.1)
     data = encode(codes, 40, "rans")
     chunks = int.from_bytes(data[2:4].tobytes(), "little")
     assert data[0] == entropy.RANS and chunks > 2 and codes.size % chunks
@@ -96,7 +82,7 @@ def test_several_chunks_with_a_short_last_one(kernels: str) -> None:
 
 
 def test_wide_codes_of_a_small_alphabet() -> None:
-    codes = _codes(5000, 8, 1.0)
+    codes = skewed_codes(5000, 8, 1.0)
     for coder in CODERS:
         assert encode(codes.astype(np.uint16), 8, coder).tobytes() == encode(codes, 8, coder).tobytes()
         assert encode(np.repeat(codes, 2)[::2], 8, coder).tobytes() == encode(codes, 8, coder).tobytes()  # strided
@@ -133,105 +119,6 @@ def test_long_raw(kernels: str) -> None:
         decode(np.array([entropy.RAW, 6], dtype=np.uint8), 1, 6, "rans")
 
 
-# --- size ---------------------------------------------------------------------------------------------------------
-
-DECAYS = {
-    4: (0.3, 1.0, 3.0),
-    8: (0.3, 1.0, 3.0),
-    16: (0.2, 1.0),
-    64: (0.03, 0.3),
-    255: (0.01, 0.1),
-    511: (0.005, 0.05, 0.5),
-}
-
-
-@pytest.mark.parametrize(
-    ("num_symbols", "decay"), [(symbols, decay) for symbols, decays in DECAYS.items() for decay in decays]
-)
-def test_rans_is_within_2_percent_of_the_entropy(num_symbols: int, decay: float) -> None:
-    codes = _codes(MILLION, num_symbols, decay)
-    data = encode(codes, num_symbols, "rans")
-    assert data[0] == entropy.RANS
-    assert _entropy_bits(codes) < 8 * data.size < 1.004 * _entropy_bits(codes)  # .4 %, tables and all
-    np.testing.assert_array_equal(decode(data, MILLION, num_symbols, "rans"), codes)
-
-
-def test_rans_on_skewed_codes() -> None:
-    for num_symbols in (4, 511):
-        rng = np.random.default_rng(num_symbols)
-        codes = np.where(rng.random(MILLION) < 0.95, 7 % num_symbols, rng.integers(0, num_symbols, MILLION)).astype(
-            np.uint16
-        )
-        assert 8 * encode(codes, num_symbols, "rans").size < 1.02 * _entropy_bits(codes)
-
-
-@pytest.mark.parametrize(("num_symbols", "decay"), [(8, 0.7), (16, 0.2), (64, 0.03), (255, 0.01), (511, 0.05)])
-def test_huffman_is_within_2_percent_where_a_prefix_code_can_be(num_symbols: int, decay: float) -> None:
-    codes = _codes(MILLION, num_symbols, decay)
-    data = encode(codes, num_symbols, "huffman")
-    assert data[0] == entropy.HUFFMAN
-    assert 8 * data.size < 1.02 * _entropy_bits(codes)
-
-
-def _optimal_prefix_bits(counts: np.ndarray) -> int:
-    """Huffman's construction, without a limit on lengths: every merge costs its weight."""
-    weights, total = sorted(counts[counts > 0].tolist()), 0
-    while len(weights) > 1:
-        merged = weights[0] + weights[1]
-        total += merged
-        weights = sorted([*weights[2:], merged])
-    return total
-
-
-@pytest.mark.parametrize(("num_symbols", "decay"), [(2, 1.0), (4, 3.0), (8, 1.0), (64, 0.3), (511, 0.05), (511, 0.5)])
-def test_huffman_is_within_2_percent_of_the_optimal_prefix_code(num_symbols: int, decay: float) -> None:
-    codes = _codes(MILLION, num_symbols, decay)
-    data = encode(codes, num_symbols, "huffman")
-    assert 8 * data.size < 1.02 * _optimal_prefix_bits(np.bincount(codes)) or data[0] == entropy.RAW
-
-
-@settings(deadline=None)
-@given(st.lists(st.integers(0, 10**6), min_size=2, max_size=512), st.integers(0, 40))
-def test_tables(counts: list[int], shift: int) -> None:
-    array = np.array(counts, dtype=np.int64) << (shift // 4)
-    if np.count_nonzero(array) < 2:
-        return
-    for bits in (12, 14):
-        frequencies = entropy_tables.quantised(array, bits)
-        assert frequencies.sum() == 1 << bits and ((frequencies > 0) == (array > 0)).all()
-        written = entropy_tables.write_table(frequencies, mantissas=True)
-        read, size = entropy_tables.read_frequencies(np.frombuffer(written + b"x", np.uint8), len(counts), bits)
-        assert size == len(written) and (read == frequencies).all()
-    lengths = entropy_tables.huffman_lengths(array)
-    assert ((lengths > 0) == (array > 0)).all() and lengths.max() <= entropy_tables.HUFFMAN_BITS
-    written = entropy_tables.write_table(lengths, mantissas=False)
-    read, size = entropy_tables.read_lengths(
-        np.frombuffer(written + b"x", np.uint8), len(counts)
-    )  # and checks Kraft's sum
-    assert size == len(written) and (read == lengths).all()
-
-
-def test_lengths_are_optimal_where_the_limit_does_not_bind() -> None:
-    rng = np.random.default_rng(5)
-    for num_symbols in (2, 3, 7, 30, 300):
-        counts = rng.integers(50, 1000, num_symbols)
-        assert np.sum(counts * entropy_tables.huffman_lengths(counts)) == _optimal_prefix_bits(counts)
-
-
-def test_lengths_are_limited() -> None:
-    fibonacci = np.array([1, 1] + [0] * 23)
-    for k in range(2, 25):
-        fibonacci[k] = fibonacci[k - 1] + fibonacci[k - 2]  # Huffman's own code would take 24 bits
-    lengths = entropy_tables.huffman_lengths(fibonacci)
-    assert lengths.max() == 12
-    assert np.sum(fibonacci * lengths) < 1.005 * _optimal_prefix_bits(fibonacci)
-
-
-def test_logarithms_are_exact_to_their_last_bit() -> None:
-    exact = np.log2(np.arange(1, 1 + (1 << 14))) * 65536
-    assert np.abs(entropy_tables.log2_table()[1:] - exact + 0.5).max() < 0.51 + 16 / 65536
-
-
 # --- the library against the reference -----------------------------------------------------------------------------
 
 
@@ -252,7 +139,7 @@ def test_logarithms_are_exact_to_their_last_bit() -> None:
 def test_same_bytes(
     monkeypatch: pytest.MonkeyPatch, num_codes: int, num_symbols: int, decay: float, coder: str
 ) -> None:
-    codes = _codes(num_codes, num_symbols, decay)
+    codes = skewed_codes(num_codes, num_symbols, decay)
     contexts = (np.arange(num_codes) % 3).astype(np.uint8) if coder == "rans" else None
     for given_contexts in (None, contexts):
         with monkeypatch.context() as patch:
@@ -306,7 +193,7 @@ def test_contexts_gain_what_the_dither_tells(kernels: str) -> None:
 
 
 def test_contexts_that_never_occur_or_know_the_code(kernels: str) -> None:
-    codes = _codes(3000, 8, 0.5)
+    codes = skewed_codes(3000, 8, 0.5)
     for contexts in (codes, np.full(3000, 5, dtype=np.uint8), (codes > 2).astype(np.uint8) * 15):
         data = encode(codes, 8, "rans", contexts)
         np.testing.assert_array_equal(decode(data, 3000, 8, "rans", contexts), codes)
@@ -330,7 +217,7 @@ def _never_crashes(data: np.ndarray, codes: np.ndarray, num_symbols: int, coder:
 
 @pytest.mark.parametrize("coder", CODERS)
 def test_cut_short_or_too_long(kernels: str, coder: str) -> None:
-    codes = _codes(3000, 9, 0.4)
+    codes = skewed_codes(3000, 9, 0.4)
     data = encode(codes, 9, coder)
     for size in [*range(min(60, data.size)), *range(60, data.size, 41)]:
         assert _never_crashes(data[:size], codes, 9, coder), size
@@ -346,7 +233,7 @@ def test_cut_short_or_too_long(kernels: str, coder: str) -> None:
 @pytest.mark.parametrize("coder", CODERS)
 def test_flipped_bits_and_random_bytes(kernels: str, coder: str) -> None:
     rng = np.random.default_rng(17)
-    codes = _codes(200 if kernels == "reference" else 2000, 9, 0.4)
+    codes = skewed_codes(200 if kernels == "reference" else 2000, 9, 0.4)
     data = encode(codes, 9, coder)
     found = 0
     for trial in range(300):
@@ -379,7 +266,7 @@ def test_any_bytes(data: bytes, num_codes: int, num_symbols: int, coder: str) ->
 
 
 def test_errors_say_what_is_wrong(kernels: str) -> None:
-    codes, contexts = _codes(100, 8, 0.5), np.zeros(100, dtype=np.uint8)
+    codes, contexts = skewed_codes(100, 8, 0.5), np.zeros(100, dtype=np.uint8)
     with pytest.raises(ValueError, match="code 7: must be below num_symbols=7"):
         encode(np.array([0, 7, 1], dtype=np.uint8), 7, "rans")
     with pytest.raises(ValueError, match="code 600: must be below"):
