@@ -44,6 +44,7 @@ FILES = (
     "tests/nuq/test_distributions.py",
     "tests/nuq/test_fsdp.py",
     "tests/nuq/test_hook.py",
+    "tests/nuq/test_interrupted_passes.py",
     "tests/nuq/test_library.py",
     "tests/nuq/test_message.py",
     "tests/nuq/test_ops.py",
