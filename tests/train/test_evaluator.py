@@ -7,9 +7,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,26 +17,13 @@ import torch
 
 from analysis.logs.load import load
 from settings import command_line, resolving
+from tests.train.evaluated_runs import SETTINGS, STEPS, logged, results
 from train import evaluator
 from train.evaluator import Evaluator, follow, run
 from train.launch import launch
 from train.process import checkpoint
 from train.process.run_folder import only_process_in
 
-ROOT = Path(__file__).parents[2]
-STEPS = 6
-SETTINGS: dict[str, Any] = {
-    "data": "digits",
-    "model": "cnn",
-    "method": "alq",
-    "method.bucket_size": 1024,
-    "batch_size": 8,
-    "workers": 2,
-    "steps": STEPS,
-    "eval_every": 2,
-    "checkpoint_every": 2,
-    "eval_train": False,
-}
 NAMES = ("Vloss", "Vacc", "Vcorrect", "Vwrong", "Verror")
 
 
@@ -66,16 +50,6 @@ def told(run_dir: Path, **values: Any) -> None:
     """The run's status with other values."""
     path = run_dir / "status.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
-
-
-def results(run_dir: Path) -> dict[int, dict[str, float]]:
-    return {row.pop("step"): row for row in json.loads((run_dir / evaluator.FOLDER / evaluator.RESULTS).read_text())}
-
-
-def logged(run_dir: Path, tag: str) -> dict[int, float]:
-    """What analysis makes of a run's logs."""
-    table = load(run_dir.parents[1], run_dir.parent.name, cache=False).of_tag(tag)
-    return table[run_dir.name].to_dict()
 
 
 def files(run_dir: Path) -> dict[str, bytes]:
@@ -348,80 +322,3 @@ def test_configurations_older_than_a_setting_get_its_default(run_dir: Path) -> N
     before = evaluator.read_config(run_dir)
     path.write_text(path.read_text().replace("label_smoothing: 0.0\n", ""))
     assert evaluator.read_config(run_dir) == before
-
-
-# --- the command line ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["mode=evaluate"], "run='': mode=evaluate needs the folder of a run"),
-        (["mode=evalute", "run=x"], "unknown mode 'evalute'; did you mean 'evaluate'? (legal: evaluate, train)"),
-        (
-            ["mode=evaluate", "run=x", "workers=4"],
-            "unknown setting of mode=evaluate, which takes all else from the run, 'workers'",
-        ),
-        (["mode=evaluate", "run=x", "method.bits=4"], "'method.bits' (legal: data_dir, device"),
-        (["mode=evaluate", "run=x", "threads=-1"], "threads=-1: must be at least 0"),
-        (["mode=evaluate", "run=x", "once=maybe"], "once='maybe': must be of type bool"),
-        (["mode=evaluate", "mode=train"], "main.py does one thing at a time"),
-        (["-m", "mode=evaluate", "run=x"], "-m and --cfg are for training"),
-        (["run=x"], "unknown setting 'run'"),
-    ],
-)
-def test_what_the_mode_does_not_read_is_refused(
-    words: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    import main
-
-    monkeypatch.setattr(sys, "argv", ["main.py", *words])
-    with pytest.raises(SystemExit) as ended:
-        main.main()
-    assert ended.value.code == 2
-    assert message in capsys.readouterr().err
-
-
-def test_help_shows_the_mode() -> None:
-    text = command_line.help_text()
-    for name, reason in {
-        "run=''": "folder of the run",
-        "patience_s=3600.0": "without a sign",
-        "once=false": "the newest checkpoint",
-    }.items():
-        assert f"\n  {name}" in text and reason in text
-    assert "mode=evaluate run=" in text
-
-
-def test_from_another_process_beside_a_run(tmp_path: Path) -> None:
-    """With eval_every=0 the run itself evaluates nothing; mode=train is what there is without a mode."""
-    run_dir = tmp_path / "runs" / "sweep" / "run"
-    more = {
-        "eval_every": 0,
-        "run_dir": run_dir,
-        "steps": 400,
-        "workers": 1,
-        "optim.lr": 0.001,
-    }  # at .1 it diverges after 55 steps
-    words = [f"{name}={value}" for name, value in (SETTINGS | more).items()]
-    with subprocess.Popen([sys.executable, str(ROOT / "main.py"), "mode=train", *words], cwd=ROOT) as training:
-        try:
-            deadline = time.monotonic() + 120
-            while not (run_dir / "config.yaml").exists() and time.monotonic() < deadline:
-                time.sleep(0.1)
-            command = [
-                sys.executable,
-                str(ROOT / "main.py"),
-                "mode=evaluate",
-                f"run={run_dir}",
-                "poll_s=0.1",
-                "patience_s=60",
-            ]
-            done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False)
-            assert done.returncode == 0, done.stderr
-            assert training.wait(10) == 0
-        finally:
-            training.send_signal(signal.SIGKILL)
-    steps = sorted(results(run_dir))
-    assert steps[-1] == 400 and all(step % 2 == 0 for step in steps)
-    assert sorted(logged(run_dir, "Vacc")) == steps
