@@ -1,5 +1,7 @@
 """Small runs, written by the library that training writes with."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -8,6 +10,8 @@ import pytest
 import yaml
 from tensorboardX import SummaryWriter
 
+from analysis.logs.load import Logs, load
+from analysis.seed_groups import Group, groups
 from settings import resolving, run_identity
 
 Rows = Sequence[tuple[str, int, float]]
@@ -64,3 +68,35 @@ def measured(level: float, steps: Sequence[int], seed: int = 1) -> Rows:
             ),
         ]
     return rows
+
+
+def everything(level: float, steps: Sequence[int], seed: int = 1) -> Rows:
+    """``measured``, and what else a curve or an axis needs; an epoch has 25 steps."""
+    rows = list(measured(level, steps, seed))
+    for step in steps:
+        wave = 1 + 0.1 * ((step * 7 + seed * 3) % 5)
+        rows += [
+            ("est_nvar", step, 0.01 * level * wave),
+            ("est_snr", step, wave),
+            ("norm_var", step, 1e-3 * level * wave),
+        ]
+        rows += [("time/step_s", step, 0.02 * level), ("Vpearson", step, 1 - 0.01 * level - 5 / (step + 10))]
+        rows += [("epoch", step, (step - 1) // 25), ("batch_idx", step, (step - 1) % 25)] if step else []
+    return rows
+
+
+@pytest.fixture
+def one(write_run: Callable[..., Path], tmp_path: Path) -> Callable[..., tuple[Logs, Group]]:
+    """A sweep of some methods and seeds, and its only group."""
+
+    def made(
+        methods: list[str], seeds: int = 2, steps: tuple[int, ...] = (0, 51, 102), **settings: object
+    ) -> tuple[Logs, Group]:
+        for level, method in enumerate(methods, 1):
+            for seed in range(1, seeds + 1):
+                write_run("s", {"method": method, "seed": seed, **settings}, everything(level, steps, seed))
+        logs = load(tmp_path / "runs", "s")
+        (group,) = groups(logs)
+        return logs, group
+
+    return made
