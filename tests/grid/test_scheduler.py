@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
@@ -10,81 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grid.engine.slurm import scheduler, scheduler_cache
+from grid.engine.slurm import scheduler
 from grid.engine.slurm.scheduler import Unreachable, ask, expand, facts, find, history
-from grid.engine.slurm.scheduler_cache import Answer, Facts, Job, Known
-
-# Printed by squeue -h -a -t all -o '%i|%T|%V|%S|%e|%N|%r' (and name and script after \x1f) with times as seconds.
-QUEUE = """\
-47_[6,9%2]|PENDING|1795278260|N/A|N/A||JobArrayTaskLimit
-47_0|RUNNING|1795278260|1795278269|1826814269|n1|None
-47_3|COMPLETING|1795278260|1795278269|1795278271|n1|None
-22_0|FAILED|1795278190|1795278191|1795278191|n1|NonZeroExitCode
-79|PENDING|N/A|1826814269|N/A||Nodes required for job are DOWN, DRAINED or reserved | see admin
-55|CANCELLED|1795278190|1795278320|1795278320||JobHeldUser
-"""
-# Printed by sacct -X -P -n -o JobID,State,ExitCode,Start,End,NodeList,JobName.
-ACCOUNTS = """\
-16_8|CANCELLED by 1000|0:0|1795278231|1795278239|n2|exp
-16_9|TIMEOUT|0:0|1795278231|1795278239|n2|exp
-22_0|FAILED|3:0|1795278191|1795278191|n1|exp
-27|FAILED|0:9|1795278195|1795278195|n1|exp
-45_[0-2]|CANCELLED by 0|0:0|None|1795278239|None assigned|exp
-46_1|OUT_OF_ME+|0:125|2026-11-21T16:25:02|2026-11-21T16:25:09|n1|exp
-46_0|RUNNING|0:0|1795278269|Unknown|n1|exp
-"""
-CONFIG = """\
-Configuration data as of 2026-11-21T16:24:30
-AccountingStorageType   = accounting_storage/slurmdbd
-ClusterName             = throwaway
-MaxArraySize            = 2001
-MaxJobCount             = 10000
-MinJobAge               = 300 sec
-SLURM_VERSION           = 22.05.8
-TaskPluginParam         = (null type)
-"""
-
-
-class Commands:
-    """Stand-ins for SLURM's commands."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def say(self, name: str, text: str, code: int = 0, error: str = "") -> None:
-        """From now on the command prints this."""
-        (self.folder / f"{name}.out").write_text(text)
-        (self.folder / f"{name}.err").write_text(error)
-        path = self.folder / name
-        path.write_text(
-            f'#!/bin/sh\nd="{self.folder}"\nprintf "%s " {name} "$@" >>"$d/calls"\necho >>"$d/calls"\nenv >"$d/env"\n'
-            f'cat "$d/{name}.out"\ncat "$d/{name}.err" >&2\nexit {code}\n'
-        )
-        path.chmod(0o755)
-
-    @property
-    def calls(self) -> list[str]:
-        path = self.folder / "calls"
-        return [line.strip() for line in path.read_text().splitlines()] if path.exists() else []
-
-
-@pytest.fixture
-def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
-    folder = tmp_path / "bin with 'quote"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    for name in ("SLURM_CLUSTERS", "SLURM_CLUSTER_NAME"):
-        monkeypatch.delenv(name, raising=False)
-    conf = tmp_path / "slurm.conf"
-    conf.write_text("# ClusterName=no\n clustername = here # the name\n")
-    monkeypatch.setenv("SLURM_CONF", str(conf))
-    made = Commands(folder)
-    made.say("squeue", QUEUE)
-    made.say("sacct", ACCOUNTS)
-    made.say("scontrol", CONFIG)
-    made.say("scancel", "")
-    return made
-
+from grid.engine.slurm.scheduler_cache import Facts, Job
+from tests.grid.slurm_answers import CONFIG, Commands
 
 # --- the queue ----------------------------------------------------------------------------------------------------
 
@@ -154,107 +82,6 @@ def test_a_controller_that_hangs_is_unreachable(slurm: Commands, monkeypatch: py
     (slurm.folder / "squeue").write_text("#!/bin/sh\nexec sleep 20\n")
     monkeypatch.setattr(scheduler, "TIMEOUT_S", 0.2)
     assert "no answer within" in ask(["47"]).error
-
-
-# --- the cache ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    now = [1_795_280_000.0]
-    monkeypatch.setattr(time, "time", lambda: now[0])
-    return now
-
-
-def test_a_young_answer_serves_every_command_and_ends_are_kept(
-    slurm: Commands, tmp_path: Path, clock: list[float]
-) -> None:
-    cache = tmp_path / "jobs" / "scheduler.json"
-    first = ask(["47", "22"], cache=cache)
-    clock[0] += 39
-    again = ask(["47"], cache=cache)
-    assert again.source == "cache" and again.asked == first.asked and again.jobs["47_0"] == first.jobs["47_0"]
-    assert len(slurm.calls) == 1
-    assert ask(["47", "55"], cache=cache).source == "squeue", "another id was never asked for"
-    slurm.say("squeue", "")
-    now = ask(["47", "22"], cache=cache, max_age_s=0)
-    assert now.source == "squeue"
-    assert now.jobs.keys() == {"22_0"}, "what ended stays known; what was alive is gone"
-    slurm.say("squeue", "22_0|PENDING|N/A|N/A|N/A||BeginTime\n")
-    assert ask(["22"], cache=cache, max_age_s=0).jobs["22_0"].word == "PENDING", "somebody queued it again"
-
-
-def test_it_backs_off(slurm: Commands, tmp_path: Path, clock: list[float]) -> None:
-    cache = tmp_path / "scheduler.json"
-    slurm.say("squeue", "", 1, "slurm_load_jobs error: Unable to contact slurm controller\n")
-    asked_at, began = [], clock[0]
-    while clock[0] - began < 1500:
-        before = len(slurm.calls)
-        assert not ask(["47"], cache=cache).reachable
-        if len(slurm.calls) > before:
-            asked_at.append(clock[0] - began)
-        clock[0] += 20
-    assert asked_at == [0, 40, 120, 280, 580, 880, 1180, 1480]
-    assert "not asked again for 280 s" in ask(["47"], cache=cache).error
-    before = len(slurm.calls)
-    slurm.say("squeue", QUEUE)
-    assert ask(["47"], cache=cache, max_age_s=0).reachable, "whoever must know asks now"
-    assert len(slurm.calls) == before + 1
-    clock[0] += 41
-    assert ask(["47"], cache=cache).source == "squeue", "and the failures are forgotten"
-
-
-def test_two_clusters_share_a_folder(slurm: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = tmp_path / "scheduler.json"
-    ask(["47"], cache=cache)
-    monkeypatch.setenv("SLURM_CLUSTERS", "there")
-    slurm.say("squeue", "CLUSTER: there\n")
-    other = ask(["47"], cache=cache)
-    assert other.cluster == "there" and other.jobs == {}
-    monkeypatch.delenv("SLURM_CLUSTERS")
-    assert ask(["47"], cache=cache).jobs.keys() >= {"47_0"}
-    assert len(slurm.calls) == 2
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "{", "[]", "3", '{"format": 1, "clusters": 3}', '{"format": 99}',
-     '{"format":1,"clusters":{"here":{"ids":{"47":{"asked":1e99,"jobs":3}}}}}',
-     '{"format":1,"clusters":{"here":{"ids":{"47":{"asked":1795279999.0,"jobs":{"47_0":{"word":7}}}},'
-     '"failures":["a",1],"facts":{"asked":1.0}}}}'],
-)  # fmt: skip
-def test_a_damaged_cache_costs_one_question(slurm: Commands, tmp_path: Path, clock: list[float], text: str) -> None:
-    cache = tmp_path / "scheduler.json"
-    cache.write_text(text)
-    assert ask(["47"], cache=cache).jobs["47_0"].word == "RUNNING"
-    assert ask(["47"], cache=cache).source == "cache"
-    assert len(slurm.calls) == 1
-
-
-def test_a_cache_that_cannot_be_written_is_no_error(slurm: Commands, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    assert ask(["47"], cache=tmp_path / "file" / "scheduler.json").reachable
-    assert ask(["47"], cache=tmp_path).reachable, "a folder in its place"
-    assert not list(tmp_path.glob(".*"))
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.text(max_size=3),
-    lambda part: st.dictionaries(st.text(max_size=4), part),
-    max_leaves=5,
-)
-
-
-@given(
-    st.dictionaries(
-        st.sampled_from(["ids", "history", "failures", "facts"]),
-        JSON | st.just({"47": {"asked": 1.0, "jobs": {"47_1": {}}}}),
-    )
-)
-def test_any_section_is_read(section: dict[str, object]) -> None:
-    known = scheduler_cache._known(json.loads(json.dumps(section)))
-    assert isinstance(known, Known)
-    assert all(isinstance(job, Job) for _, jobs in known.ids.values() for job in jobs.values())
 
 
 # --- accounting, facts, names -------------------------------------------------------------------------------------
@@ -394,15 +221,3 @@ def test_a_scancel_that_never_began_is_told_as_such(monkeypatch: pytest.MonkeyPa
         Unreachable, match=r"scancel gave no answer within .* not known whether the jobs were cancelled: look again"
     ):
         scheduler.cancel(["5_1"])
-
-
-def test_an_answer_of_a_thousand_elements_is_kept_small(tmp_path: Path) -> None:
-    known = Known()
-    known.put(5.0, ["1"], {f"1_{index}": Job("RUNNING", node="n1", start=5.0, queued=5.0) for index in range(1000)})
-    path = tmp_path / "scheduler.json"
-    scheduler_cache.write(path, "here", known, 5.0)
-    assert path.stat().st_size < 70_000
-    assert scheduler_cache.read(path, "here").ids == known.ids
-    assert scheduler_cache.read(path, "here").answer(["1"], "cache", "here") == Answer(
-        5.0, known.ids["1"][1], True, "cache", "", frozenset({"1"}), "here", {"1": 5.0}
-    )  # fmt: skip
