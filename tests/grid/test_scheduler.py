@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grid.engine.slurm import scheduler
+from grid.engine.slurm import commands, scheduler
 from grid.engine.slurm.scheduler import Unreachable, ask, expand, facts, find, history
 from grid.engine.slurm.scheduler_cache import Facts, Job
 from tests.grid.slurm_answers import CONFIG, Commands
@@ -80,7 +80,7 @@ def test_no_slurm_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_a_controller_that_hangs_is_unreachable(slurm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     (slurm.folder / "squeue").write_text("#!/bin/sh\nexec sleep 20\n")
-    monkeypatch.setattr(scheduler, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(commands, "TIMEOUT_S", 0.2)
     assert "no answer within" in ask(["47"]).error
 
 
@@ -216,7 +216,7 @@ def test_a_scancel_that_never_began_is_told_as_such(monkeypatch: pytest.MonkeyPa
     assert "not known" not in str(caught.value)
     (tmp_path / "scancel").write_text("#!/bin/sh\nwhile :; do :; done\n")
     (tmp_path / "scancel").chmod(0o755)
-    monkeypatch.setattr(scheduler, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(commands, "TIMEOUT_S", 0.2)
     with pytest.raises(
         Unreachable, match=r"scancel gave no answer within .* not known whether the jobs were cancelled: look again"
     ):
