@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from analysis.plots.style import FORMATS, RC, WIDTHS
 from analysis.plots.tensor_histograms import tensor_histograms
 from analysis.seed_groups import Group, begun, groups, shown
 from analysis.time_to_accuracy import time_to_accuracy
+from files.atomic import aside
 
 _RATIO = 0.72  # height of a panel over its width
 _TALLEST = 3.2  # inches
@@ -313,10 +313,8 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for extension in FORMATS:
-        path = folder / f"{name}.{extension}"
-        aside = folder / f".{name}.{extension}.tmp"
-        with rc_context(LAID_OUT):
-            figure.savefig(aside, format=extension, metadata={"CreationDate": None} if extension == "pdf" else None)
-        os.replace(aside, path)
-        paths.append(path)
+        paths.append(folder / f"{name}.{extension}")
+        undated = {"CreationDate": None} if extension == "pdf" else None
+        with rc_context(LAID_OUT), aside(paths[-1]) as place:
+            figure.savefig(place, format=extension, metadata=undated)
     return paths

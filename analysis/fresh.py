@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.logs import discovery
+from files.atomic import write_text
 
 STAMP = ".drawn.json"
 _OWN = ("*.py", "*.js", "*.css", "*.json")
@@ -51,6 +52,4 @@ def drawn_before(folder: Path, of: str, arguments: Sequence[str]) -> tuple[list[
 def remember(folder: Path, of: str, arguments: Sequence[str], paths: Sequence[str], notes: Sequence[str]) -> None:
     """Leave the stamp; call it after the last figure is written."""
     text = json.dumps({"digest": of, "arguments": list(arguments), "paths": list(paths), "notes": list(notes)})
-    aside = folder / f"{STAMP}.tmp"
-    aside.write_text(text)
-    aside.replace(folder / STAMP)
+    write_text(folder / STAMP, text)

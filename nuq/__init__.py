@@ -1,17 +1,12 @@
 """Gradient compression for data-parallel SGD: QSGD, NUQSGD, TernGrad, ALQ, AMQ, measured in bytes that travel;
 quantized training.
 
-``nuq.registry`` holds the table of methods and imports no torch; levels, distributions and adapt are NumPy; the rest is
-PyTorch::
+A method encodes a vector into a message and decodes what another worker sent::
 
-    from nuq.registry import METHODS
-    from nuq.kernels.operators import Key
-    from nuq.compressors.message import parse
-
-    method = METHODS["alq"]
+    method = nuq.METHODS["alq"]
     compressor = method.load()(method.settings(bits=3, bucket_size=8192))
-    data = compressor.encode(gradient, Key(seed=1, step=0, worker=0, parameter="model")).to_bytes()
-    restored = compressor.decode(parse(data))
+    data = compressor.encode(gradient, nuq.Key(seed=1, step=0, worker=0, parameter="model")).to_bytes()
+    restored = compressor.decode(nuq.parse(data))
 
 Between real processes::
 
@@ -24,24 +19,61 @@ Every large tensor of training in a compressed format, on one's own model and op
 
     compressed = nuq.CompressedTraining(model, optimizer, weights="smaq", activations="smaq", moments="smaq")
 
-These names bring torch in when they are first used; ``import nuq`` alone does not.
+The names of ``__all__`` are the public ones.  They bring torch in when they are first used; ``import nuq`` and
+``nuq.METHODS`` do not.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nuq.compressors.message import Message, parse
+    from nuq.ddp import CompressionState, compress_hook
+    from nuq.errors import MessageError, NonFiniteError, RankLost
+    from nuq.fsdp import compress_fsdp
+    from nuq.functional import all_reduce
+    from nuq.kernels.spec import Key
+    from nuq.quantized_training.training import CompressedTraining
+    from nuq.registry import METHODS
+
+__all__ = [
+    "METHODS",
+    "CompressedTraining",
+    "CompressionState",
+    "Key",
+    "Message",
+    "MessageError",
+    "NonFiniteError",
+    "RankLost",
+    "all_reduce",
+    "compress_fsdp",
+    "compress_hook",
+    "parse",
+]
 
 _LAZY = {
+    "CompressedTraining": "nuq.quantized_training.training",
     "CompressionState": "nuq.ddp",
-    "compress_hook": "nuq.ddp",
+    "Key": "nuq.kernels.spec",
+    "METHODS": "nuq.registry",
+    "Message": "nuq.compressors.message",
+    "MessageError": "nuq.errors",
+    "NonFiniteError": "nuq.errors",
+    "RankLost": "nuq.errors",
     "all_reduce": "nuq.functional",
     "compress_fsdp": "nuq.fsdp",
-    "CompressedTraining": "nuq.quantized_training.training",
+    "compress_hook": "nuq.ddp",
+    "parse": "nuq.compressors.message",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
-        raise AttributeError(f"module 'nuq' has no attribute {name!r}")
+        raise AttributeError(f"module 'nuq' has no attribute {name!r}; its names: {', '.join(__all__)}")
     return getattr(importlib.import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

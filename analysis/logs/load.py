@@ -25,6 +25,7 @@ from analysis.logs.discovery import CONFIG, STATUS, Run, find
 from analysis.logs.reading import merged as merged
 from analysis.logs.rows import Rows, rows
 from files.plain import Unreadable, checked, read_json, read_yaml
+from settings.dotted import dotted
 
 _JUST_NOW_NS = 10**9  # two changes so close may leave a file with the same time
 
@@ -238,7 +239,7 @@ def _seen(run: Run, kind: str, old: Seen | None, now: int) -> Seen:
     if kind == "status" and about:
         content = _mapping(run.folder / STATUS, notes)
     elif kind == "settings" and CONFIG in run.files:
-        content = _plain(_flat(_mapping(run.folder / CONFIG, notes)))
+        content = _plain(dotted(_mapping(run.folder / CONFIG, notes)))
     elif kind == "settings":
         found = foreign.settings(run.folder)
         try:
@@ -262,16 +263,6 @@ def _mapping(path: Path, notes: list[str]) -> dict[str, Any]:
         notes.append(f"{path.name} holds no table of settings")
         return {}
     return content
-
-
-def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in nested.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
 
 
 def _plain(value: Any) -> Any:

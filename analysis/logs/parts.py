@@ -15,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from files.atomic import write_text
+
 COLUMNS = {"step": np.dtype("<i8"), "wall_time": np.dtype("<f8"), "value": np.dtype("<f8")}
 _SPANS = np.dtype("<i8")
 
@@ -106,9 +108,7 @@ def write(folder: Path, name: str, pieces: Pieces) -> None:
                 array.tofile(file)
         sums[column] = sum(_sum(array) for array in arrays) % (1 << 64)
     text = json.dumps({"num_runs": len(pieces), "tags": tags, "sums": sums})
-    aside = folder / f"{name}.json.tmp"
-    aside.write_text(text)
-    aside.replace(folder / f"{name}.json")
+    write_text(folder / f"{name}.json", text)
 
 
 def opened(folder: Path, name: str, *, verify: bool = True) -> Part | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.prediction.message_size import KINDS
+from files.atomic import write_text
 
 DEFAULT = Path(__file__).with_name("profile.json")
 
@@ -137,7 +138,5 @@ def _check(profile: Profile, path: Path) -> None:
 
 
 def write(profile: Profile, path: Path) -> None:
-    """Write it aside, then rename."""
-    aside = path.with_name(path.name + ".new")
-    aside.write_text(json.dumps(asdict(profile), indent=2) + "\n")
-    aside.replace(path)
+    """Write the profile as JSON."""
+    write_text(path, json.dumps(asdict(profile), indent=2) + "\n")

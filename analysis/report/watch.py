@@ -16,6 +16,7 @@ from analysis import fresh
 from analysis.logs.load import Logs
 from analysis.report import runs
 from analysis.report.write import How, write
+from files.atomic import write_text
 
 ENDED = {"done", "failed", "diverged", "cancelled", "lost"}  # none of these goes on by itself
 
@@ -80,6 +81,4 @@ def _settle(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     begin = text.find("<body data-every=")
     if begin >= 0:
-        aside = path.with_name(f".{path.name}.tmp")
-        aside.write_text(text[:begin] + "<body" + text[text.index(">", begin) :], encoding="utf-8")
-        aside.replace(path)
+        write_text(path, text[:begin] + "<body" + text[text.index(">", begin) :])

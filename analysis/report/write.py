@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from analysis.report.page import Section
 from analysis.report.run_table import run_table
 from analysis.report.sections import counted, failures, notes, origin, results, settings, states, summary
 from analysis.tables import result_table
+from files.atomic import write_text
 
 NAME = "report.html"
 BUDGET_BYTES = 9_500_000
@@ -39,12 +39,8 @@ def write(logs: Logs, folder: Path, how: How | None = None) -> Path:
     """Write the report of these runs; written aside first, so that a browser never sees half of it."""
     folder.mkdir(parents=True, exist_ok=True)
     text = report(logs, folder, how or How())
-    path, aside = folder / NAME, folder / f".{NAME}.{os.getpid()}.tmp"
-    try:
-        aside.write_text(text, encoding="utf-8", errors="backslashreplace")  # names of folders may be no UTF-8
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    path = folder / NAME
+    write_text(path, text.encode(errors="backslashreplace").decode())  # names of folders may be no UTF-8
     return path
 
 

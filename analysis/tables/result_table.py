@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from analysis.results import of_runs
 from analysis.seed_groups import SeedGroup, begun, seed_groups, shown
 from analysis.tables.columns import COLUMNS, PAGE, WIDTH, Column, column_named, left_out, legend, shown_columns, written
 from analysis.tables.paired import difference, partners
+from files.atomic import write_text
 from files.escaped import escaped
 
 __all__ = ["COLUMNS", "WIDTH", "arranged", "latex", "left_out", "legend", "rich_table", "table", "text", "write"]
@@ -262,8 +262,6 @@ def write(found: pd.DataFrame, folder: Path, columns: Sequence[str] | None = Non
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, stream in made.items():
-        path, aside = folder / name, folder / f".{name}.tmp"
-        aside.write_text(stream.getvalue())
-        os.replace(aside, path)
-        paths.append(path)
+        paths.append(folder / name)
+        write_text(paths[-1], stream.getvalue())
     return paths

@@ -134,8 +134,8 @@ def _write_scripts(
     options: argparse.Namespace, root: Path, sweep: Sweep, runs: Sequence[Run], scripts: int, ranks: int
 ) -> list[list[str]]:
     """The run folders and the job scripts; the runs of each script."""
+    from files.atomic import write_text
     from grid.engine.scripts.script import from_script, job_script
-    from grid.engine.states.run_files import write_text
     from grid.engine.states.runs import prepare, shared, sign
     from grid.engine.submission.plan import deal
 
@@ -171,8 +171,8 @@ def _resources(options: argparse.Namespace, ranks: int, partition: str | None) -
 
 
 def _write_sbatch(options: argparse.Namespace, root: Path, scripts: int, resources: Resources, code: str = "") -> Path:
+    from files.atomic import write_text
     from grid.engine.slurm import batch_files
-    from grid.engine.states.run_files import write_text
 
     path = root / "jobs" / f"{options.prefix}_slurm.sbatch"
     write_text(

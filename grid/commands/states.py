@@ -332,9 +332,9 @@ def collect(argv: Sequence[str], root: Path) -> int:
     import csv
     import io
 
+    from files.atomic import write_text
     from grid.engine.states import evidence
     from grid.engine.states.collecting import rows_of
-    from grid.engine.states.run_files import write_text
 
     as_planned(parsed, root)
     runs = runs_named(parsed, root)

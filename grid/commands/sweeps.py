@@ -136,7 +136,7 @@ def pjobs(argv: Sequence[str], root: Path) -> int:
     argparse.ArgumentParser(
         prog="grid_run.py pjobs", description="Write the paper's tasks to pjobs/ as ready bash files."
     ).parse_args(argv)
-    from grid.engine.states.run_files import write_text
+    from files.atomic import write_text
 
     (root / "pjobs").mkdir(exist_ok=True)
     for name, text in task_texts().items():

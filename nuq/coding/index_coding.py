@@ -22,7 +22,6 @@ some hundred bytes smaller, which is nothing beside so many values.
 
 from __future__ import annotations
 
-import math
 from types import ModuleType
 from typing import NamedTuple
 
@@ -63,11 +62,6 @@ def bound_up_to(k: int, n: int, form: str, exactly: bool) -> int:
     beside values that take 2 bytes or more each.
     """
     return bound(k, n, form) if exactly or k < n else max(bound(k, n, form), bound(n - 1, n, form))
-
-
-def entropy_bits(k: int, n: int) -> float:
-    """log2 of the number of sets of k indices among n."""
-    return (math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)) / math.log(2)
 
 
 class _Gaps(NamedTuple):

@@ -98,8 +98,8 @@ def test_the_digest_is_of_contents_alone(tree: Path) -> None:
     os.utime(tree / "main.py", (1, 1))
     for name in ("runs/b", "jobs/y.sh", "data/c", "figures/g", ".venv/d", "train/__pycache__/e"):
         (tree / name).write_text("more")
-    (tree / "nuq" / "cpu").mkdir(parents=True)
-    (tree / "nuq" / "cpu" / "libnuq.so").write_text("built")
+    (tree / "nuq" / "native").mkdir(parents=True)
+    (tree / "nuq" / "native" / "libnuq.so").write_text("built")
     assert _digest(tree) == before
     (tree / "main.py").chmod(0o755)
     executable = _digest(tree)
@@ -171,13 +171,13 @@ def test_a_snapshot_is_used_again_and_repaired(tree: Path) -> None:
 
 
 def test_the_library_goes_along_and_follows_a_new_build(tree: Path) -> None:
-    (tree / "nuq" / "cpu").mkdir(parents=True)
-    (tree / "nuq" / "cpu" / "code.cpp").write_text("")
+    (tree / "nuq" / "native").mkdir(parents=True)
+    (tree / "nuq" / "native" / "code.cpp").write_text("")
     _, name = snapshot(tree)
     for text in ("built", "built again"):
-        (tree / "nuq" / "cpu" / "libnuq.so").write_text(text)
+        (tree / "nuq" / "native" / "libnuq.so").write_text(text)
         assert snapshot(tree)[1] == name
-        assert (tree / name / "nuq" / "cpu" / "libnuq.so").read_text() == text
+        assert (tree / name / "nuq" / "native" / "libnuq.so").read_text() == text
 
 
 def test_a_failed_copy_leaves_nothing(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from files.atomic import write_text
 from grid.engine.states import run_files as states
-from grid.engine.states.run_files import RunFolder, write_text
+from grid.engine.states.run_files import RunFolder
 from tests.grid.any_record import JSON, KEYS, NOW, WORDS
 
 LEGAL = {"new", "running", "done", "failed", "diverged", "preempted", "lost", "unknown"}

@@ -55,7 +55,7 @@ def test_without_library_one_warning_and_the_same_messages(tmp_path: Path) -> No
     done = subprocess.run([sys.executable, __file__], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["package"] == str(tmp_path / "nuq" / "cpu")
+    assert found["package"] == str(tmp_path / "nuq" / "native")
     assert len(found["warnings"]) == 1
     assert "they are not built" in found["warnings"][0] and "`python -m nuq.native` builds them" in found["warnings"][0]
     assert found["messages"] == messages()

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+
+from files.atomic import aside
 
 from .pictures import Tree
 
@@ -71,12 +72,5 @@ def _read(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:
 
 def _write(path: Path, array: np.ndarray) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.save(file, array, allow_pickle=False)
-        os.chmod(aside, 0o644)  # mkstemp's own mode would hide the file from the other users of the folder
-        os.replace(aside, path)
-    except BaseException:
-        os.unlink(aside)
-        raise
+    with aside(path) as place, open(place, "wb") as file:
+        np.save(file, array, allow_pickle=False)

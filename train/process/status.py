@@ -17,10 +17,11 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from files import atomic
 from train.process import footprint
 from train.process.regular import text
 from train.process.terminal import complain
@@ -46,16 +47,9 @@ STATES = {EXIT_DONE: "done", EXIT_REQUEUE: "preempted", EXIT_INTERRUPTED: "preem
 
 def write_text(path: Path, text: str) -> None:
     """Write aside, flush to disk, rename.  OSError, with the path, leaves the old file and nothing beside it."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(aside, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
+        atomic.write_text(path, text, durable=True)
     except OSError as error:
-        with suppress(OSError):
-            aside.unlink()
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from files import plain
+from files.atomic import aside, write_text
 
 FOLDER = "jobs/code"
 DIGITS = 12
@@ -246,7 +247,7 @@ def _complete(root: Path, folder: Path, code: Code, marks: Mapping[str, str]) ->
             (folder / name).symlink_to(os.path.relpath(root.resolve() / name, folder.resolve()))
     library = root / LIBRARY
     if library.is_file() and (folder / LIBRARY).parent.is_dir() and not _same_times(library, folder / LIBRARY):
-        with _aside(folder / LIBRARY) as path:
+        with aside(folder / LIBRARY) as path:
             shutil.copy2(library, path)
 
 
@@ -277,7 +278,7 @@ def _copy(root: Path, name: str, mark: str, folder: Path) -> None:
     if _mark(status, contents) != mark:
         raise _Changed(name)
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    with _aside(folder / name) as path:
+    with aside(folder / name) as path:
         if mark.startswith("link "):
             path.symlink_to(_target(root, name, folder))
         else:
@@ -286,21 +287,9 @@ def _copy(root: Path, name: str, mark: str, folder: Path) -> None:
                 path.chmod(path.stat().st_mode | stat.S_IMODE(status.st_mode) & 0o111)
 
 
-@contextlib.contextmanager
-def _aside(path: Path) -> Iterator[Path]:
-    """A name beside ``path``; what stands there in the end replaces ``path`` at once."""
-    aside = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}.tmp")
-    try:
-        yield aside
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
-
-
 def _write_manifest(folder: Path, code: Code, marks: Mapping[str, str]) -> None:
     record = {"digest": code.digest, "commit": code.commit, "dirty": code.dirty, "files": dict(marks)}
-    with _aside(folder / MANIFEST) as path:
-        path.write_text(json.dumps(record, indent=0))
+    write_text(folder / MANIFEST, json.dumps(record, indent=0))
 
 
 def _target(root: Path, name: str, folder: Path) -> str:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from files import plain
+from files.atomic import write_text
 
 FORMAT = 1
 KEEP_S = 60 * 86400.0  # ids that nobody asked for in so long are dropped
@@ -185,14 +185,9 @@ def write(path: Path | None, cluster: str, known: Known, now: float) -> None:
         "facts": {"asked": known.facts[0], **asdict(known.facts[1])} if known.facts else None,
     }
     text = json.dumps({"format": FORMAT, "clusters": {**_sections(path), cluster: section}}, separators=(",", ":"))
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with contextlib.suppress(OSError):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            aside.write_text(text)
-            os.replace(aside, path)
-        finally:
-            aside.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, text)
 
 
 def _sections(path: Path | None) -> dict[str, Any]:

@@ -6,11 +6,12 @@ For analysis, a spreadsheet, or `diff`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from grid.engine.states.evidence import View
 from grid.engine.states.runs import Run
+from settings.dotted import as_set
 
 
 def rows_of(runs: Sequence[Run], view: View) -> list[dict[str, Any]]:
@@ -34,23 +35,12 @@ def rows_of(runs: Sequence[Run], view: View) -> list[dict[str, Any]]:
             "job": state.element,
             "code": state.code,
         }
-        row.update({f"setting.{name}": _cell(value) for name, value in _flat(run.experiment.config)})
+        row.update({f"setting.{name}": _cell(value) for name, value in as_set(run.experiment.config).items()})
         row.update({f"metric.{name}": value for name, value in state.metrics.items()})
         rows.append(row)
     columns = list(dict.fromkeys(name for row in rows for name in row))
     order = sorted(columns, key=lambda name: (name.startswith("setting."), name.startswith("metric.")))
     return [{name: row.get(name, "") for name in order} for row in rows]
-
-
-def _flat(config: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Dotted names; a group's choice under the group's own name."""
-    flat: list[tuple[str, Any]] = []
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            flat += [(key if name == "name" else f"{key}.{name}", part) for name, part in value.items()]
-        else:
-            flat.append((key, value))
-    return flat
 
 
 def _cell(value: Any) -> Any:

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from files import plain
+from files.atomic import write_text
 from grid.engine.states import records
-from grid.engine.states.run_files import Claim, read_ledger, write_text
+from grid.engine.states.run_files import Claim, read_ledger
 
 RECORD = "submission.json"
 CANCELLED = "cancelled"

@@ -30,24 +30,10 @@ __all__ = [
     "own_element",
     "read_ledger",
     "tail",
-    "write_text",
 ]
 
 TAIL_BYTES = 16384
 _NOTED = re.compile(r"([0-9]{1,9})(?:@([0-9]{1,9}))? (.+)")
-
-
-def write_text(path: Path, text: str, *, executable: bool = False) -> None:
-    """Write aside, then rename: a reader sees the old file or the new one."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        aside.write_text(text)
-        if executable:
-            aside.chmod(0o755)
-        os.replace(aside, path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from files import plain
+from files.atomic import write_text
 from files.plain import Unreadable, read_yaml
 from grid.engine.scripts.script import from_script, run_script
-from grid.engine.states.run_files import RunFolder, State, write_text
+from grid.engine.states.run_files import RunFolder, State
 from grid.engine.sweeps.experiments import Experiment, Sweep
 from grid.engine.sweeps.families import load, parse_seeds
 from settings import command_line

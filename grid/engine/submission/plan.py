@@ -23,6 +23,7 @@ from grid.engine.states.run_files import State
 from grid.engine.states.runs import Run
 from grid.engine.sweeps.experiments import Settings
 from grid.engine.sweeps.resources import Resources
+from settings.dotted import dotted
 
 Item = TypeVar("Item")
 FRESH = {"new", "lost", "preempted", "cancelled"}  # what a submission starts; what failed is for `retry`
@@ -234,22 +235,13 @@ def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str
     from settings import run_identity
 
     try:
-        before = _flat(run_identity.result_settings(old))
+        before = dotted(run_identity.result_settings(old))
     except KeyError:  # of a method, model or data set that is no more
-        before = _flat(old)
-    after = _flat(run_identity.result_settings(new))
+        before = dotted(old)
+    after = dotted(run_identity.result_settings(new))
     names = [*after, *(name for name in before if name not in after)]
     both = [(name, before.get(name, _value(old, name)), after.get(name, _value(new, name))) for name in names]
     return [(name, was, now) for name, was, now in both if was != now]
-
-
-def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        flat.update(
-            {f"{key}.{name}": part for name, part in value.items()} if isinstance(value, Mapping) else {key: value}
-        )
-    return flat
 
 
 # --- what is left to do -------------------------------------------------------------------------------------------

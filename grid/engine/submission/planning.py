@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from files import plain
+from files.atomic import write_text
 from grid.engine.scripts import snapshot
 from grid.engine.scripts.script import from_script, job_script
 from grid.engine.slurm import batch_files, sbatch, scheduler
@@ -21,7 +22,7 @@ from grid.engine.slurm.site_yaml import load_site
 from grid.engine.states import evidence, ledger, records
 from grid.engine.states.evidence import View
 from grid.engine.states.ledger import Chunk, Submission
-from grid.engine.states.run_files import State, write_text
+from grid.engine.states.run_files import State
 from grid.engine.states.runs import Run, named, others, prepare, runs_of, sign
 from grid.engine.submission import waves
 from grid.engine.submission.plan import FRESH, Cancelled, Plan, Planned, arrays, differences, digest

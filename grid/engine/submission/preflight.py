@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from files import plain
+from files.atomic import write_text
 from grid.engine.slurm import sbatch
 from grid.engine.slurm.scheduler_cache import Full, Unreachable
 from grid.engine.slurm.site import Site
 from grid.engine.states.ledger import folder_of
-from grid.engine.states.run_files import State, write_text
+from grid.engine.states.run_files import State
 from grid.engine.states.runs import Run
 from grid.engine.submission.plan import Plan
 from grid.engine.submission.rehearsal import data_place, rehearse

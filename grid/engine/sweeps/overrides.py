@@ -10,6 +10,7 @@ from typing import Any
 import args
 from grid.engine.sweeps.experiments import Experiment
 from settings import run_identity
+from settings.dotted import as_set
 
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*\Z")
 _RESERVED = {"true", "false", "null", "none", "inf", "nan", "yes", "no", "on", "off"}
@@ -69,10 +70,5 @@ def _overrides(settings: Mapping[str, Any]) -> list[str]:
 def _flat(experiment: Experiment) -> dict[str, Any]:
     """Dotted names of the settings that change results, and of those that the sweep sets."""
     result = run_identity.result_settings(experiment.config)
-    flat: dict[str, Any] = {group: result[group]["name"] for group in args.GROUPS}
-    for key, value in result.items():
-        if isinstance(value, Mapping):
-            flat.update({f"{key}.{name}": part for name, part in value.items() if name != "name"})
-        else:
-            flat[key] = value
+    flat = {group: result[group]["name"] for group in args.GROUPS} | as_set(result)
     return {**experiment.settings, **flat}
