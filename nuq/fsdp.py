@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from nuq.exchange.agreement import check_settings
 from nuq.exchange.compressor_map import CompressorMap, sorted_settings
-from nuq.exchange.payload import Segment
+from nuq.exchange.payload import Segment, told_plainly
 from nuq.exchange.transport import Transport
 from nuq.functional import fit_levels
 from nuq.kernels.spec import Key
@@ -116,8 +116,9 @@ class CompressedReduceScatter:
             sizes = {rank: lengths[rank][transport.rank] for rank in others}
         received = transport.swap({rank: mine[rank] for rank in others}, sizes, "messages")
         total = torch.zeros(size, dtype=torch.float32, device=flat.device)
-        for rank in range(transport.world):
-            codec.add(mine[rank] if rank == transport.rank else received[rank], whole, total)
+        with told_plainly():
+            for rank in range(transport.world):
+                codec.add(mine[rank] if rank == transport.rank else received[rank], whole, total)
         total *= torch.tensor(_factor(op, transport.world), dtype=torch.float32)
         output_tensor.copy_(total.view_as(output_tensor))
         return None

@@ -15,7 +15,7 @@ from nuq.exchange.agreement import check_settings
 from nuq.exchange.collective_factory import build
 from nuq.exchange.collectives.collective import ExchangeStats, WorkerPlacement
 from nuq.exchange.compressor_map import CompressorMap, sorted_settings
-from nuq.exchange.payload import Segment, cut
+from nuq.exchange.payload import Segment, cut, told_plainly
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
@@ -79,7 +79,8 @@ def all_reduce(
     name, collective = build(compressors, exchange, transport, placement, ExchangeStats(), per_machine=1)
     sent = list(chain.from_iterable(cut(parts, transport.world))) if name == "two_stage" else parts
     fit_levels(compressors, flat, sent, key)
-    collective.mean({transport.rank: flat}, parts, key, out)
+    with told_plainly():
+        collective.mean({transport.rank: flat}, parts, key, out)
     settle = getattr(collective, "settle", None)
     if settle is not None:
         settle()

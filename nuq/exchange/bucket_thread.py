@@ -10,6 +10,7 @@ from collections.abc import Callable
 import torch
 
 from nuq.exchange.ddp_buckets import Bucket
+from nuq.exchange.payload import told_plainly
 
 
 class BucketThread:
@@ -57,7 +58,7 @@ class BucketThread:
             if job.ready is not None:
                 stream = stream or torch.cuda.Stream(job.buffer.device)
             try:
-                with torch.no_grad(), torch.cuda.stream(stream):
+                with told_plainly(), torch.no_grad(), torch.cuda.stream(stream):
                     for one in jobs:
                         if stream is not None and one.ready is not None:
                             stream.wait_event(one.ready)

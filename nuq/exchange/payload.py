@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -191,6 +192,15 @@ def check_mean(mean: Tensor, parts: Sequence[Segment], dtype: torch.dtype = torc
             raise NonFiniteError(
                 f"the mean gradient of {part.name!r} is not finite or overflows {str(dtype).removeprefix('torch.')}"
             )
+
+
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    """A RemoteNonFinite as the NonFiniteError that users know, which can be pickled, with its words."""
+    try:
+        yield
+    except RemoteNonFinite as error:
+        raise NonFiniteError(str(error)) from None
 
 
 class RemoteNonFinite(NonFiniteError):

@@ -111,6 +111,8 @@ def check(settings: type, values: Mapping[str, Any], where: str) -> None:
         rule, value = item.metadata, values[item.name]
         shown = f"{where}{item.name}={value!r}"
         default = item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
+        if rule.get("choices") and value not in rule["choices"]:
+            raise ValueError(f"{shown}: must be one of {', '.join(map(str, rule['choices']))}")
         if rule.get("read_if") and value != default:
             other, needed = rule["read_if"]
             readers = needed if isinstance(needed, tuple | range) else (needed,)
@@ -122,8 +124,6 @@ def check(settings: type, values: Mapping[str, Any], where: str) -> None:
                 raise ValueError(
                     f"{shown}: has no effect with {where}{other}={values[other]!r}; it is read with {other}{legal} only"
                 )
-        if rule.get("choices") and value not in rule["choices"]:
-            raise ValueError(f"{shown}: must be one of {', '.join(map(str, rule['choices']))}")
         if rule.get("items") and len(value) < rule["items"]:
             raise ValueError(f"{shown}: must have at least {rule['items']} value{'s' * (rule['items'] > 1)}")
         for number in value if isinstance(value, list | tuple) else [value]:

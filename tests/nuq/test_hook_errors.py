@@ -135,7 +135,7 @@ def raises(group, collective):
         model.module[2].weight.register_hook(lambda gradient: gradient.index_fill(0, torch.tensor([3]), math.nan))
     with pytest.raises(NonFiniteError, match=rf"the gradient of '2\.weight' on {where} is not finite") as raised:
         backward(model, rank, 1)
-    assert state.error is raised.value
+    assert state.error is raised.value and type(raised.value) is NonFiniteError
     with pytest.raises(RuntimeError, match="an earlier exchange failed: the gradient of"):
         backward(model, rank, 2)
 
