@@ -209,7 +209,7 @@ def test_one_process_a_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         return real([sys.executable, "-c", ends[command[command.index("--alone") + 1]]], **options)
 
     monkeypatch.setattr(paper.subprocess, "run", run)
-    assert paper.main(["--runs", *ends, "--at-once", "4", "--seconds", "2", "--device", "cpu"]) == 1
+    assert paper.main(["--runs", *ends, "--at-once", "4", "--seconds", "8", "--device", "cpu"]) == 1
     told = json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]
     assert list(told) == list(ends), "in the order that was asked for"
     assert [row.get("failed") for row in told.values()] == [
