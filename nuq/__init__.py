@@ -1,5 +1,6 @@
-"""Gradient compression for data-parallel SGD: QSGD, NUQSGD, TernGrad, ALQ, AMQ, measured in bytes that travel;
-quantized training.
+"""Gradient compression for data-parallel SGD (QSGD, NUQSGD, TernGrad, ALQ, AMQ) and quantized training.
+
+Every method is measured in the bytes that travel.
 
 A method encodes a vector into a message and decodes what another worker sent::
 

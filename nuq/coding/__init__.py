@@ -1,5 +1,4 @@
-"""Lossless coding of integers and numbers: Huffman and rANS, positions of coordinates, blocks of base and deltas,
-finite floats.
+"""Lossless coding of codes (Huffman, rANS), of sorted indices, and of blocks of fixed-point words.
 
 May import ``nuq.kernels``, ``nuq.native`` and ``nuq.errors``.
 """

@@ -29,7 +29,7 @@ from nuq.native import base_delta as compiled
 
 
 def num_blocks(num_coordinates: int) -> int:
-    """ceil(num_coordinates / BLOCK)"""
+    """The number of blocks: ceil(num_coordinates / BLOCK)."""
     return -(-num_coordinates // BLOCK)
 
 
@@ -38,7 +38,9 @@ def _native(vector: Tensor) -> bool:
 
 
 def encode(vector: Tensor, bits: int, words: Words | None) -> tuple[Tensor, Tensor, Tensor]:
-    """vector: float32[n], finite; words: of the key, None rounds to the nearest.
+    """Encode a vector as blocks of fixed-point words.
+
+    vector: float32[n], finite; words: of the key, None rounds to the nearest.
 
     Returns kinds and exponents as uint8[blocks], and the bytes of all blocks in turn.
     """
@@ -53,8 +55,9 @@ def encode(vector: Tensor, bits: int, words: Words | None) -> tuple[Tensor, Tens
 
 
 def decode(kinds: Tensor, exponents: Tensor, data: Tensor, bits: int, total: Tensor, *, accumulate: bool) -> bool:
-    """Into the total float32[n], or added to it; False where the bytes are damaged, the total being as it was.  n is
-    not 0.
+    """Decode into the total float32[n], or add to it; False, and an unchanged total, where the bytes are damaged.
+
+    n is not 0.
     """
     kind, width = kinds & 0xF0, kinds & 0x0F
     if int(width.max()) > bits or int(kind.max()) > MIXED or int(exponents.min()) < LEAST_EXPONENT + BIAS:

@@ -1,4 +1,4 @@
-"""Blocks of base and deltas in plain PyTorch, on any device: what ``nuq.coding.base_delta`` specifies."""
+"""The reference of ``nuq.coding.base_delta`` in plain PyTorch, on any device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BYTES = BLOCK // 8  # of one bit of every word
 
 
 def encode(vector: Tensor, bits: int, words: Words | None) -> tuple[Tensor, Tensor, Tensor]:
-    """``nuq.coding.base_delta.encode``."""
+    """The same as ``nuq.coding.base_delta.encode``."""
     size = BLOCK * _PORTION
     parts = []
     for first in range(0, vector.numel(), size):
@@ -30,8 +30,9 @@ def encode(vector: Tensor, bits: int, words: Words | None) -> tuple[Tensor, Tens
 
 
 def decode(kind: Tensor, width: Tensor, exponents: Tensor, starts: Tensor, data: Tensor, bits: int) -> Tensor:
-    """float32[64 * blocks]; kind and width: uint8[blocks], from the kinds' bytes; starts: int64[blocks], of each block
-    in the data.
+    """The values of all blocks: float32[64 * blocks].
+
+    kind and width: uint8[blocks], from the kinds' bytes; starts: int64[blocks], where each block begins in the data.
     """
     based, mixed = kind >= BASE, kind == MIXED
     base = torch.zeros(len(kind), dtype=torch.uint8, device=kind.device)
@@ -48,7 +49,10 @@ def decode(kind: Tensor, width: Tensor, exponents: Tensor, starts: Tensor, data:
 
 
 def _words(rows: Tensor, bits: int, words: Words | None, first: int) -> tuple[Tensor, Tensor]:
-    """int8[blocks, 64], and the exponents + 127 as uint8[blocks].  first: the number of the first coordinate."""
+    """The words int8[blocks, 64], and the exponents + 127 as uint8[blocks].
+
+    first: the number of the first coordinate.
+    """
     most = 2.0 ** (bits - 1) - 1
     largest = rows.abs().amax(dim=1)
     exponents = torch.where(largest > 0, torch.frexp(largest)[1], LEAST_EXPONENT).clamp_min(LEAST_EXPONENT)
@@ -66,18 +70,18 @@ def _words(rows: Tensor, bits: int, words: Words | None, first: int) -> tuple[Te
 
 
 def _codes(deltas: Tensor) -> Tensor:
-    """int8 as uint8."""
+    """Words int8 as codes uint8: small magnitudes of either sign become small codes."""
     return ((deltas << 1) ^ (deltas >> 7)).view(torch.uint8)
 
 
 def _width(codes: Tensor) -> Tensor:
-    """The bits that all of every row need: int16[blocks]."""
+    """The number of bits that hold every word of a row: int16[blocks]."""
     most = codes.amax(dim=1)
     return torch.stack([most >> bit > 0 for bit in range(8)]).sum(0, dtype=torch.int16)
 
 
 def _blocks(words: Tensor, bits: int) -> tuple[Tensor, Tensor]:
-    """words: int8[blocks, 64].  Kinds uint8[blocks], and all blocks' bytes."""
+    """The kinds uint8[blocks] of the words int8[blocks, 64], and the bytes of all blocks."""
     plain = _codes(words)
     width = _width(plain)
     kind, size, base = torch.zeros_like(width), _BYTES * width, torch.zeros_like(words[:, 0])
@@ -121,24 +125,24 @@ def _blocks(words: Tensor, bits: int) -> tuple[Tensor, Tensor]:
 
 
 def _behind_base(starts: Tensor, kind: Tensor) -> Tensor:
-    """Where every block's codes begin."""
+    """The place where the codes of every block begin."""
     return starts + (kind >= BASE) + _BYTES * (kind == MIXED)
 
 
 def _places(starts: Tensor, which: Tensor, length: int) -> Tensor:
-    """Of some blocks' parts of that length: int64[of them, length]."""
+    """The indices of the parts of so many bytes of the selected blocks: int64[selected blocks, length]."""
     return starts[which][:, None] + torch.arange(length, device=starts.device)
 
 
 def _packed(numbers: Tensor, bits: int) -> Tensor:
-    """The low bits of uint8[blocks, 64]: uint8[blocks, 8 * bits]."""
+    """The low bits of uint8[blocks, 64], packed: uint8[blocks, 8 * bits]."""
     each = (numbers.unsqueeze(-1) >> torch.arange(bits, dtype=torch.uint8, device=numbers.device)) & 1
     rows = each.view(len(numbers), 8 * bits, 8)
     return (rows << torch.arange(8, dtype=torch.uint8, device=rows.device)).sum(-1, dtype=torch.uint8)
 
 
 def _unpacked(data: Tensor, bits: int) -> Tensor:
-    """uint8[blocks, 8 * bits] as uint8[blocks, 64]."""
+    """The inverse of ``_packed``: uint8[blocks, 8 * bits] as uint8[blocks, 64]."""
     each = (data.view(-1, 8 * bits, 1) >> torch.arange(8, dtype=torch.uint8, device=data.device)) & 1
     rows = each.reshape(-1, BLOCK, bits)
     return (rows << torch.arange(bits, dtype=torch.uint8, device=rows.device)).sum(-1, dtype=torch.uint8)

@@ -1,5 +1,6 @@
-"""Entropy coding of codes: Huffman, and rANS, which comes within 2 % of the entropy where Huffman stops at one bit a
-code.
+"""Entropy coding of codes by Huffman or rANS.
+
+rANS comes within 2 % of the entropy; Huffman cannot take less than one bit a code.
 
 An encoding is read with nothing but its bytes, the number of codes and the number of symbols (and the contexts, where
 it was written with them).  It is little-endian, and begins with a byte that says how it goes on:
@@ -70,12 +71,12 @@ def _kernels() -> ModuleType:
 
 
 def packed_bytes(num_codes: int, num_symbols: int) -> int:
-    """Bytes of the codes in raw form, without the byte that says so."""
+    """The number of bytes of the codes in raw form, without the byte that says so."""
     return -(-num_codes // 5) if num_symbols == 3 else -(-num_codes * (num_symbols - 1).bit_length() // 8)
 
 
 def encoded_bound(num_codes: int, num_symbols: int) -> int:
-    """The most bytes that ``encode`` gives."""
+    """The largest number of bytes that ``encode`` returns."""
     return 1 + packed_bytes(num_codes, num_symbols)
 
 
@@ -146,7 +147,7 @@ def decode(
     num_contexts: int = MAX_CONTEXTS,
     threads: int = 0,
 ) -> Codes:
-    """The codes, uint8[num_codes], or uint16[num_codes] where there are more than 256 symbols.
+    """The decoded codes: uint8[num_codes], or uint16[num_codes] for more than 256 symbols.
 
     Everything but ``data`` as in ``encode``.  ValueError for bytes that are no whole encoding of so many codes; memory
     and time are bounded by ``num_codes``, whatever the bytes.
@@ -185,7 +186,7 @@ def _numbers(values: int | Ints, dtype: str) -> Bytes:
 
 
 def _read(data: Bytes, num: int, dtype: str) -> tuple[Ints, Bytes]:
-    """``num`` numbers and what follows them."""
+    """The first ``num`` numbers, and the bytes that follow them."""
     size = num * np.dtype(dtype).itemsize
     if data.size < size:
         raise Damaged(f"{data.size} bytes where {size} are needed: the encoding is cut short")
@@ -193,7 +194,7 @@ def _read(data: Bytes, num: int, dtype: str) -> tuple[Ints, Bytes]:
 
 
 def _read_sizes(data: Bytes, num: int, dtype: str) -> tuple[Ints, Bytes]:
-    """The sizes of ``num`` parts, the last one's being what is left, and the parts."""
+    """The sizes of ``num`` parts, and the parts; the size of the last part is what is left."""
     sizes, rest = _read(data, num - 1, dtype)
     last = rest.size - int(sizes.sum())
     if last < 0:
@@ -237,7 +238,7 @@ def _chunk_codes(num_codes: int, chunks: int) -> int:
 
 
 def _layout(num_codes: int, coded_bytes: int) -> tuple[int, int]:
-    """log2 of the lanes, and chunks, for codes that take about so many bytes."""
+    """log2 of the number of lanes, and the number of chunks, for codes that take about so many bytes."""
     by_size = (coded_bytes // _LANE_BYTES).bit_length() - 1
     by_steps = ((num_codes - 1) // _LANE_CODES).bit_length()
     log_lanes = min(max(by_size, by_steps, 0), _MAX_LANES.bit_length() - 1)
@@ -247,7 +248,7 @@ def _layout(num_codes: int, coded_bytes: int) -> tuple[int, int]:
 
 
 class _Plan(NamedTuple):
-    """Quantised frequencies int64[contexts, symbols], as bytes, and the bits that the codes take under them."""
+    """Quantised frequencies int64[contexts, symbols], their bytes, and the bits that the codes take under them."""
 
     table_bits: int
     frequencies: Ints

@@ -1,5 +1,6 @@
-"""The entropy coders in NumPy: what the C++ kernels (nuq/native/src/simd/rans.cpp, huffman.cpp) must reproduce byte for
-byte.
+"""The entropy coders in NumPy, which the C++ kernels must reproduce byte for byte.
+
+The kernels are nuq/native/src/simd/rans.cpp and huffman.cpp.
 
 Steps through the positions of a lane or of a piece; everything beside one another in the format is one vector
 operation.  ``nuq.native.entropy`` has the same functions; ``threads`` is for them.  Arguments are checked by
@@ -19,7 +20,10 @@ RANS_LOW = 1 << 15  # states live in [2^15, 2^31); a state below reads one 16-bi
 
 
 def count(codes: Codes, num_symbols: int, contexts: Bytes | None, num_contexts: int, threads: int) -> Ints:
-    """int64[num_contexts, num_symbols]; ValueError where a code or a context is too large."""
+    """The counts of all codes by context: int64[num_contexts, num_symbols].
+
+    ValueError where a code or a context is too large.
+    """
     if codes.size and int(codes.max()) >= num_symbols:
         raise ValueError(f"code {int(codes.max())}: must be below num_symbols={num_symbols}")
     if contexts is None:
@@ -31,7 +35,7 @@ def count(codes: Codes, num_symbols: int, contexts: Bytes | None, num_contexts: 
 
 
 def _laid_out(values: NDArray, chunk: int, lanes: int) -> NDArray:
-    """[n] -> [chunks, positions, lanes], zeros behind the end."""
+    """The vector [n] laid out as [chunks, positions, lanes], padded with zeros."""
     chunks = -(-values.size // chunk)
     padded = np.zeros(chunks * chunk, dtype=np.int64)
     padded[: values.size] = values
@@ -41,8 +45,9 @@ def _laid_out(values: NDArray, chunk: int, lanes: int) -> NDArray:
 def rans_encode(
     codes: Codes, frequencies: Ints, table_bits: int, lanes: int, chunk: int, contexts: Bytes | None, threads: int
 ) -> tuple[Ints, Bytes]:
-    """Bytes of every chunk, and the chunks one after another: states uint32[lanes], words uint16
-    (``nuq.coding.entropy``).
+    """The number of bytes of every chunk, and the chunks one after another.
+
+    A chunk is its states uint32[lanes] and its words uint16 (``nuq.coding.entropy``).
 
     frequencies: [num_contexts, num_symbols]; chunk: codes, a multiple of lanes (the last chunk may be shorter).
     """
@@ -131,7 +136,7 @@ def rans_decode(
 
 
 def pack(codes: Codes, num_symbols: int, threads: int) -> Bytes:
-    """The codes in fixed width, or five ternary ones to a byte: the layout of ``nuq.kernels.bit_packing``."""
+    """Pack the codes in fixed width, or five ternary codes to a byte: the layout of ``nuq.kernels.bit_packing``."""
     bits, parts = (num_symbols - 1).bit_length(), [np.empty(0, dtype=np.uint8)]
     for at in range(0, codes.size, _BLOCK):
         block = codes[at : at + _BLOCK]
@@ -174,7 +179,7 @@ def pack_bits(values: Ints, widths: Ints) -> Bytes:
 
 
 def huffman_encode(codes: Codes, lengths: Ints, piece: int, threads: int) -> tuple[Ints, Bytes]:
-    """Bytes of every piece of ``piece`` codes, and the pieces one after another, each padded to a byte."""
+    """The bytes of every piece of ``piece`` codes, and the pieces one after another, each padded to a byte."""
     words = huffman_words(lengths)
     parts = [
         pack_bits(word & 0xFFFF, word >> 16)

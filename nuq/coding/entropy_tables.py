@@ -21,7 +21,7 @@ HUFFMAN_BITS = 12  # the longest code: its decoding table (8 KiB) stays in the f
 
 
 class Damaged(ValueError):
-    """Bytes that are no whole encoding."""
+    """The error for bytes that are not a whole encoding."""
 
 
 @cache
@@ -38,12 +38,12 @@ def log2_table() -> Ints:
 
 
 def rans_bits(counts: Ints, frequencies: Ints, table_bits: int) -> int:
-    """Bits that rANS takes for symbols with these counts under these frequencies, without tables and states."""
+    """The bits that rANS takes for symbols with these counts under these frequencies, without tables and states."""
     return int(np.sum(counts * (table_bits * LOG_ONE - log2_table()[frequencies]))) // LOG_ONE
 
 
 def quantised(counts: Ints, table_bits: int) -> Ints:
-    """Frequencies that sum to ``2^table_bits``, about in proportion to the counts, at least 1 where there is a count.
+    """Frequencies that sum to ``2^table_bits``, nearly proportional to the counts, at least 1 for a positive count.
 
     Symbols too rare for their share get 1; the rest share what is left, by largest remainder (ties: the lower symbol).
     """
@@ -66,7 +66,7 @@ def quantised(counts: Ints, table_bits: int) -> Ints:
 
 
 def huffman_lengths(counts: Ints) -> Ints:
-    """Lengths of an optimal prefix code with none above ``HUFFMAN_BITS``; at least two symbols must have a count.
+    """Lengths of an optimal prefix code, none above ``HUFFMAN_BITS``; at least two symbols must have a count.
 
     Package-merge (Larmore and Hirschberg, J. ACM 1990): coins of the symbols' counts at every length, pairs of a length
     being coins of the length before it; the cheapest 2(n - 1) coins at length 1 say how often each symbol is taken.
@@ -93,7 +93,7 @@ def huffman_lengths(counts: Ints) -> Ints:
 
 @cache
 def _reversed_bits() -> Ints:
-    """The HUFFMAN_BITS bits of every window in the other order."""
+    """The HUFFMAN_BITS bits of every window in reverse order."""
     windows = np.arange(1 << HUFFMAN_BITS)
     return np.sum([(windows >> bit & 1) << (HUFFMAN_BITS - 1 - bit) for bit in range(HUFFMAN_BITS)], axis=0)
 
@@ -109,7 +109,7 @@ def huffman_words(lengths: Ints) -> Ints:
 
 
 def huffman_windows(lengths: Ints) -> NDArray[np.uint16]:
-    """For the next 12 bits (first bit lowest) the symbol that they begin with, and its length << 12.
+    """The symbol at the start of each window of 12 bits (first bit lowest), and its length << 12.
 
     The code is complete.
     """
@@ -120,7 +120,7 @@ def huffman_windows(lengths: Ints) -> NDArray[np.uint16]:
 
 
 def write_table(values: Ints, mantissas: bool) -> bytes:
-    """A table as a little-endian bit stream, padded to a byte.
+    """Write a table as a little-endian bit stream, padded to a byte.
 
     A value is 4 bits, its bit length, and the bits below its highest one (frequencies: ``mantissas``), or simply 4 bits
     (lengths).  A zero (4 zero bits) is followed by 4 bits: how many more zeros follow, 0 to 15.
@@ -144,8 +144,9 @@ def write_table(values: Ints, mantissas: bool) -> bytes:
 
 
 def read_table(data: Bytes, num_symbols: int, mantissas: bool) -> tuple[Ints, int]:
-    """The inverse of ``write_table``: the values and the bytes that they took; Damaged where the table does not end
-    well.
+    """The inverse of ``write_table``: the values, and the number of bytes that they took.
+
+    Damaged where the table does not end well.
     """
     available = data[: (18 * num_symbols + 7) // 8].tobytes()  # a value takes 4 + 14 bits at most
     stream, filled = int.from_bytes(available, "little"), 0
@@ -170,7 +171,7 @@ def read_table(data: Bytes, num_symbols: int, mantissas: bool) -> tuple[Ints, in
 
 
 def read_frequencies(data: Bytes, num_symbols: int, table_bits: int) -> tuple[Ints, int]:
-    """A rANS table and its bytes: the frequencies sum to ``2^table_bits``, or to 0 (a context that never occurs)."""
+    """Read a rANS table: its frequencies, which sum to ``2^table_bits`` or (an unused context) to 0, and its bytes."""
     frequencies, size = read_table(data, num_symbols, mantissas=True)
     if frequencies.sum() not in (0, 1 << table_bits):
         raise Damaged(f"frequencies sum to {frequencies.sum()}, not to {1 << table_bits}: the encoding is damaged")
@@ -178,7 +179,7 @@ def read_frequencies(data: Bytes, num_symbols: int, table_bits: int) -> tuple[In
 
 
 def read_lengths(data: Bytes, num_symbols: int) -> tuple[Ints, int]:
-    """A Huffman table and its bytes: the lengths are those of a complete code (Kraft sum 1)."""
+    """Read a Huffman table: the lengths of a complete code (Kraft sum 1), and the number of its bytes."""
     lengths, size = read_table(data, num_symbols, mantissas=False)
     if lengths.max() > HUFFMAN_BITS or np.sum(1 << (HUFFMAN_BITS - lengths[lengths > 0])) != 1 << HUFFMAN_BITS:
         raise Damaged("the code lengths are no complete prefix code: the encoding is damaged")

@@ -1,4 +1,4 @@
-r"""The indices of k coordinates among n, ascending, as the fewest bytes.
+r"""Coding of k ascending indices among n coordinates in the fewest bytes.
 
 Nothing at all where k is 0 or n.  Else one byte for the form and
 
@@ -51,21 +51,22 @@ def _bits() -> ModuleType:
 
 
 def bound(k: int, n: int, form: str = "auto") -> int:
-    """The most bytes that ``encode`` gives."""
+    """The largest number of bytes that ``encode`` returns."""
     if k in (0, n):
         return 0
     return 1 + {"auto": min(4 * k, -(-n // 8)), "bitmap": -(-n // 8)}.get(form, 4 * k)
 
 
 def bound_up_to(k: int, n: int, form: str, exactly: bool) -> int:
-    """The most for k indices, or (where not ``exactly``) for fewer too,
-    beside values that take 2 bytes or more each.
+    """The largest number of bytes for k indices, or (where not ``exactly``) for k indices or fewer.
+
+    The indices travel beside values that take 2 bytes or more each.
     """
     return bound(k, n, form) if exactly or k < n else max(bound(k, n, form), bound(n - 1, n, form))
 
 
 class _Gaps(NamedTuple):
-    """Gaps int64[k] and what their codes need of them by block."""
+    """Gaps int64[k] and, by block, what their codes need."""
 
     gaps: Ints
     parameters: Bytes  # of Rice, uint8[blocks]
@@ -73,12 +74,12 @@ class _Gaps(NamedTuple):
 
     @property
     def widths(self) -> Bytes:
-        """Low bits of every gap under Rice: uint8[k]."""
+        """The number of low bits of every gap under Rice: uint8[k]."""
         return np.repeat(self.parameters, BLOCK)[: self.gaps.size]
 
 
 def encode(indices: Tensor, n: int, form: str = "auto") -> Tensor:
-    """uint8[bytes], at most ``bound``, on the device of the indices.
+    """Encode the indices as uint8[bytes], at most ``bound`` bytes, on the device of the indices.
 
     indices: int32[k], ascending, below n (at most 2^31).  form: auto: the smallest; int32; bitmap; delta: Rice or rANS
     (or int32, for few indices far apart, where that is smaller).  ValueError for indices that do not ascend or lie
@@ -120,7 +121,10 @@ def _encode(raw: Ints, n: int, form: str) -> Bytes:
 
 
 def decode(data: Tensor, k: int, n: int) -> Tensor:
-    """The indices, int32[k], ascending, below n; MessageError for bytes that are no whole encoding of so many."""
+    """Decode the indices: int32[k], ascending, below n.
+
+    MessageError for bytes that are not a whole encoding of k indices.
+    """
     if k in (0, n):
         if data.numel():
             raise MessageError(f"{data.numel()} bytes of indices where {k} of {n} need none")
@@ -166,7 +170,7 @@ def _decode_bitmap(body: Bytes, k: int, n: int) -> Ints:
 
 
 def _exactly(bitmap: Bytes, k: int) -> Ints:
-    """The bits that are set: k of them."""
+    """The k bits that are set; MessageError for another number of them."""
     found = _bits().find_bits(np.ascontiguousarray(bitmap), k)
     if found is None or found.size != k:
         raise MessageError(f"a bitmap that has not {k} bits set: damaged")
@@ -257,7 +261,7 @@ def _classes(gaps: Ints) -> tuple[Bytes, Bytes]:
 
 
 def _spread(contexts: Bytes, k: int) -> Bytes:
-    """The context of every gap's block."""
+    """The context of every gap, which is that of its block."""
     return np.repeat(contexts, BLOCK)[:k]
 
 
@@ -266,7 +270,10 @@ def _context_of(gaps: _Gaps) -> Bytes:
 
 
 def _rans_estimate(gaps: _Gaps) -> int:
-    """About the bytes of the form rANS, from one block in so many, in integers, so that every machine chooses alike."""
+    """The approximate number of bytes of the form rANS, from a sample of the blocks.
+
+    It is computed in integers, so that every machine chooses alike.
+    """
     every = max(gaps.gaps.size // _ESTIMATED, 1)
     whole = gaps.gaps.size // BLOCK
     rows = gaps.gaps[: whole * BLOCK].reshape(whole, BLOCK)[::every]

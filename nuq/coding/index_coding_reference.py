@@ -1,5 +1,6 @@
-"""Bitmaps and streams of numbers of various widths, in NumPy: what ``nuq.native.bits`` does where the library is not
-built.
+"""Bitmaps and streams of numbers of various widths in NumPy.
+
+They replace ``nuq.native.bits`` where the library is not built.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from nuq.coding.entropy_tables import Bytes, Ints
 
 
 def set_bits(indices: Ints, num_bits: int) -> Bytes:
-    """A bitmap with these bits set, the first one lowest: uint8[ceil(num_bits / 8)]."""
+    """A bitmap in which these bits are set, the first one lowest: uint8[ceil(num_bits / 8)]."""
     bitmap = np.zeros(num_bits, dtype=bool)
     bitmap[indices] = True
     return np.packbits(bitmap, bitorder="little")
 
 
 def find_bits(bitmap: Bytes, most: int) -> Ints | None:
-    """The bits that are set, ascending; None where there are more than ``most``."""
+    """The bits that are set, ascending; None for more than ``most``."""
     indices = np.flatnonzero(np.unpackbits(bitmap, bitorder="little"))
     return None if indices.size > most else indices
 
@@ -28,7 +29,7 @@ def _starts(widths: Bytes) -> Ints:
 
 
 def pack(values: NDArray[np.uint32], widths: Bytes) -> Bytes:
-    """value j in widths[j] (0 .. 31) bits, one after another, the first bits lowest."""
+    """Pack value j into widths[j] (0 .. 31) bits, one value after another, the first bits lowest."""
     bits = np.zeros(int(widths.sum(dtype=np.int64)), dtype=np.uint8)
     starts = _starts(widths)
     for bit in range(int(widths.max(initial=0))):

@@ -93,7 +93,7 @@ def test_the_others_pass_where_their_work_is_done(seen: set[str], monkeypatch: p
     low_rank.orthonormal(torch.randn(2, 8))
     assert seen == {"factor"}
     seen.clear()
-    monkeypatch.setattr("nuq.kernels.statistics.cpu.library", lambda: None)  # as for a tensor that is not a CPU's
+    monkeypatch.setattr("nuq.native.library", lambda: None)  # as for a tensor that is not a CPU's
     Statistics.empty(8).add([gradient(N)], 64, "linf", moments=False)
     assert seen == {"statistics"}
 
