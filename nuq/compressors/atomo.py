@@ -1,5 +1,6 @@
-r"""ATOMO (Wang et al., NeurIPS 2018, arXiv 1806.04090): a gradient as a sum of atoms, few of which travel, larger ones
-more likely.
+r"""ATOMO: a gradient as a sum of atoms, of which a few travel, larger ones with higher probability.
+
+Wang et al., NeurIPS 2018, arXiv 1806.04090.
 
 ``nuq.kernels.atoms`` has the mathematics: the probabilities of least error under a budget, exactly (the paper's code
 clips them once), singular atoms exact or randomized, and why the estimate stays unbiased; the differences from the
@@ -69,7 +70,10 @@ _SUMMED = 1 << 16  # coordinates of one sum of magnitudes
 
 
 class Atomo(Decoder):
-    """settings: see ``nuq.settings.atomo``, whose ranges hold here too."""
+    """The ATOMO compressor.
+
+    settings: see ``nuq.settings.atomo``, whose ranges hold here too.
+    """
 
     shaped = True  # encode takes a parameter's own shape where scope=tensor
     exact_bytes = False
@@ -79,7 +83,7 @@ class Atomo(Decoder):
         self.settings = settings
 
     def encode(self, tensor: Tensor, key: Key) -> Message:
-        """tensor: float32, bfloat16 or float16 of any shape.
+        """Encode a tensor: float32, bfloat16 or float16 of any shape.
 
         NonFiniteError for one not finite, and where an estimate would not be.
         """
@@ -93,14 +97,15 @@ class Atomo(Decoder):
         return self._matrix(x, m, n, key)
 
     def _whole(self, m: int, n: int, size: int) -> bool:
-        """Whether ``size`` coordinates in m rows and n columns travel as they are: atoms are not worth it, or would be
-        no fewer bytes.
+        """Whether ``size`` coordinates in m rows and n columns travel as they are.
+
+        They do where atoms are not worth it, or would take as many bytes.
         """
         vectors, total = self._atoms_bytes(m, n)
         return _WORTH * vectors >= 4 * m * n or total >= 4 * size
 
     def _atoms_bytes(self, m: int, n: int) -> tuple[int, int]:
-        """The most that the vectors of as many atoms as the budget take, and that the body with them takes."""
+        """Upper bounds in bytes of the vectors of a full budget of atoms, and of the body that holds them."""
         budget, bits, rows = self.settings.svd_rank, self.settings.bits, min(m, n)
         vectors = _coded_bytes(budget, m, bits) + _coded_bytes(budget, n, bits)
         return vectors, _MATRIX.size + vectors + index_coding.bound_up_to(min(budget, rows), rows, "auto", False)
@@ -162,7 +167,7 @@ class Atomo(Decoder):
         return total
 
     def _add(self, message: Message, total: Tensor) -> None:
-        """Of entries at their indices alone."""
+        """Add the message; entries are added at their indices alone."""
         kind, rest = _opened(message)
         if kind == ENTRIES:
             selection.scatter(*_read_entries(rest, message.num_coordinates), total, accumulate=True)
@@ -170,7 +175,7 @@ class Atomo(Decoder):
             super()._add(message, total)
 
     def message_bytes(self, num_coordinates: int) -> int:
-        """The most, over all shapes: a matrix with few rows travels whole (svd)."""
+        """The largest length of a message over all shapes; with svd, a matrix with few rows travels whole."""
         n, head = num_coordinates, HEADER_BYTES + _KIND.size
         if self.settings.atoms == "svd" or not n:
             return head + 4 * n
@@ -178,7 +183,10 @@ class Atomo(Decoder):
         return head + _ENTRIES.size + 4 * self._budget(n) + signs + 2 * indices
 
     def usual_bytes(self, num_coordinates: int) -> int:
-        """About: svd: the most of a nearly square matrix; entries: of the budget, all of them certain."""
+        """The approximate length of a message.
+
+        svd: the bound for a nearly square matrix; entries: the budget, with every entry certain.
+        """
         n, head = num_coordinates, HEADER_BYTES + _KIND.size
         if self.settings.atoms == "entries" and n:
             return head + _ENTRIES.size + 4 * self._budget(n) + index_coding.bound(self._budget(n), n)
@@ -186,7 +194,7 @@ class Atomo(Decoder):
         return head + (4 * n if self._whole(rows, columns, n) else self._atoms_bytes(rows, columns)[1])
 
     def _budget(self, num_coordinates: int) -> int:
-        """Entries."""
+        """The budget: the number of entries."""
         return Share.of(num_coordinates, 0, self.settings.ratio).total
 
 
@@ -202,7 +210,7 @@ def _message(num_coordinates: int, parts: list[Tensor]) -> Message:
 
 
 def _opened(message: Message) -> tuple[int, Reader]:
-    """The kind of a message, and what follows it."""
+    """The kind of a message, and a reader of what follows it."""
     body = message.body
     if message.tag != TAG or not body.numel() or int(body[0]) > ENTRIES:
         raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of atoms ({TAG!r})")
@@ -213,7 +221,8 @@ def _opened(message: Message) -> tuple[int, Reader]:
 
 
 def _buckets(length: int) -> tuple[int, int]:
-    """Buckets of a vector, of at most 512 and nearly equal, and their size; a last one that is shorter is padded."""
+    """The number and the size of the nearly equal buckets, of at most 512, of a vector; a shorter last one is padded.
+    """
     count = max(-(-length // _BUCKET), 1)
     return count, max(-(-length // count), 1)
 
@@ -226,7 +235,7 @@ def _coded_bytes(count: int, length: int, bits: int) -> int:
 
 
 def _coded(vectors: Tensor, bits: int, words: Words) -> list[Tensor]:
-    """float32[count, length] as float32, or as scales and codes."""
+    """The bytes of float32[count, length]: the float32 numbers, or scales and codes."""
     if not bits:
         return [as_bytes(vectors)]
     count, length = vectors.shape
@@ -239,7 +248,7 @@ def _coded(vectors: Tensor, bits: int, words: Words) -> list[Tensor]:
 
 
 def _decoded(data: Reader, count: int, length: int, bits: int) -> Tensor:
-    """float32[count, length]"""
+    """The inverse of ``_coded``: float32[count, length]."""
     if not bits:
         return data.floats(count * length).view(count, length)
     buckets, size = _buckets(length)
@@ -255,7 +264,7 @@ def _decoded(data: Reader, count: int, length: int, bits: int) -> Tensor:
 
 
 def _read_matrix(data: Reader, size: int) -> tuple[Kept, bool]:
-    """What was kept, and whether of the transpose."""
+    """The atoms that were kept, and whether they are those of the transpose."""
     bits, by_columns, m, n, k, q = data.numbers(_MATRIX)
     if bits > 8 or by_columns > 1 or k > m or q > m or not 0 < m <= n or not 0 <= m * n - size < n:
         raise MessageError(f"{bits} bits, {k} atoms and {q} rows of {m} x {n} for {size} coordinates: damaged")
@@ -264,7 +273,7 @@ def _read_matrix(data: Reader, size: int) -> tuple[Kept, bool]:
 
 
 def _read_entries(data: Reader, n: int) -> tuple[Tensor, Tensor]:
-    """Indices int32[k] and values float32[k]."""
+    """The indices int32[k] and the values float32[k] of the entries."""
     k, num_certain, level, size = data.numbers(_ENTRIES)
     if num_certain > k or k > n or not 0 <= level <= torch.finfo(torch.float32).max:
         raise MessageError(f"{k} entries of {n}, {num_certain} of them certain, level {level}: damaged")

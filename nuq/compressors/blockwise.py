@@ -1,4 +1,4 @@
-"""One byte per coordinate: the place of a value in a fixed table, in units of the bucket's largest ``|x|``.
+"""One byte per coordinate: the index of a value in a fixed table, in units of the bucket's largest ``|x|``.
 
 - ``block8``: 8-bit block-wise quantization (Dettmers et al., ICLR 2022, there of optimizer states), with their dynamic
   tree code or equally spaced values;
@@ -46,12 +46,15 @@ _TABLES = tuple(code_tables.TABLES)
 
 @cache
 def _on(device: torch.device, name: str, which: str) -> Tensor:
-    """float32: ``code_tables.values`` or ``code_tables.thresholds`` of a table."""
+    """The ``code_tables.values`` or ``code_tables.thresholds`` of a table, as float32 on the device."""
     return torch.tensor(getattr(code_tables, which)(name), dtype=torch.float32, device=device)
 
 
 class Blockwise(InPlace):
-    """settings: see ``nuq.settings.baselines``, whose ranges hold here too."""
+    """The compressor of one table.
+
+    settings: see ``nuq.settings.baselines``, whose ranges hold here too.
+    """
 
     exact_bytes = True
 
@@ -62,7 +65,7 @@ class Blockwise(InPlace):
         self.table = "dynamic to -1" if self.stochastic and settings.table == "dynamic" else settings.table
 
     def encode(self, vector: Tensor, key: Key) -> Message:
-        """NonFiniteError for a gradient that is not finite."""
+        """Encode a gradient; NonFiniteError where it is not finite."""
         vector = vector.contiguous()
         codes_at = _HEAD.size + 4 * spec.num_buckets(vector.numel(), self.bucket_size)
         message = Message.room_for(TAG, vector.numel(), codes_at + vector.numel(), vector.device)
@@ -99,7 +102,7 @@ class Blockwise(InPlace):
 
 
 def fp8(settings: FP8) -> InPlace:
-    """e4m3 or e5m2, in units of the bucket's largest coordinate or as it is."""
+    """The fp8 method: e4m3 or e5m2, in units of the bucket's largest coordinate or unscaled."""
     if settings.scale == "bucket":
         return Blockwise(settings)
     return HalfCast(settings, torch.float8_e4m3fn if settings.table == "e4m3" else torch.float8_e5m2, "none")

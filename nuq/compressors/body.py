@@ -41,7 +41,7 @@ _UNIFORM, _TWO_SCALES, _DITHERED = 1, 2, 4
 
 @dataclass(frozen=True)
 class Layout:
-    """Everything about a body but its levels, scales and codes.
+    """The layout of a body: everything about it but its levels, scales and codes.
 
     block: of the Hadamard rotation, 1: none.  words: of the sender's key, (0, 0) where nothing needs them.
     """
@@ -66,7 +66,7 @@ class Layout:
 
     @property
     def packing(self) -> int:
-        """Of the codes as the operators write and read them: packed, or raw where a coder stands between."""
+        """The packing in which the operators write and read codes: packed, or raw where an entropy coder follows."""
         return (
             bit_packing.packing(self.num_levels) if self.coder == "packed" else bit_packing.raw_packing(self.num_levels)
         )
@@ -84,7 +84,7 @@ class Layout:
         return self.scales_at + 4 * self.num_scales
 
     def body_bytes(self) -> int:
-        """Length of a packed body; the most that a coded one can take."""
+        """The length of a packed body, or the largest length of an entropy-coded one."""
         n = self.num_coordinates
         packed = bit_packing.packed_bytes(n, bit_packing.packing(self.num_levels))
         return self.codes_at + (packed if self.coder == "packed" else entropy.encoded_bound(n, self.num_levels))
@@ -137,7 +137,7 @@ class Layout:
         return cls(**{**vars(layout), "words": _WORDS.unpack(head[_FIXED.size :])})
 
     def levels(self, body: Tensor) -> Tensor:
-        """float32[num_levels]"""
+        """The levels that the body holds or implies: float32[num_levels]."""
         if self.uniform:
             return torch.tensor(
                 level_sets.equally_spaced(self.num_levels).values, dtype=torch.float32, device=body.device
@@ -148,18 +148,18 @@ class Layout:
         return levels
 
     def scales(self, body: Tensor) -> Tensor:
-        """float32[num_scales]"""
+        """The scales that the body holds: float32[num_scales]."""
         return finite(from_bytes(body[self.scales_at : self.codes_at], torch.float32), "scale")
 
     def _contexts(self) -> dict[str, Any]:
-        """What the coder is told beside the codes."""
+        """The contexts that the entropy coder is given beside the codes."""
         if self.coder != "rans" or not self.dither or self.num_coordinates < _CONTEXTS_FROM:
             return {}
         bits = operators.leading_bits(self.num_coordinates, self.words, CONTEXT_BITS)
         return {"contexts": bits.numpy(), "num_contexts": 1 << CONTEXT_BITS}
 
     def coded(self, codes: Tensor) -> Tensor:
-        """Raw codes, as this layout's ``packing`` has them, entropy coded: uint8 bytes on the CPU."""
+        """Entropy coding of raw codes in this layout's ``packing``: uint8 bytes on the CPU."""
         symbols = numpy_of(codes, "codes").view(np.uint8 if self.packing == 8 else np.uint16)
         threads = torch.get_num_threads()
         return torch.from_numpy(
@@ -167,7 +167,7 @@ class Layout:
         )
 
     def codes(self, body: Tensor) -> Tensor:
-        """The codes in this layout's ``packing``: uint8 bytes."""
+        """The codes of a body in this layout's ``packing``: uint8 bytes."""
         data = body[self.codes_at :]
         if self.coder == "packed":
             return data

@@ -1,4 +1,4 @@
-"""CASQ, the clustered sketch of LSS: which cluster every value is in, and means of the coordinates that share a cell.
+"""CASQ, the clustered sketch of LSS: the cluster of every value, and means of the coordinates that share a cell.
 
 Values are clustered by magnitude, above and below zero apart: k-means on a sample, what lies above its 95th percentile
 being a cluster of its own (``nuq.kernels.sketches.clusters``).  The coordinates of a cluster are hashed by index into
@@ -58,7 +58,10 @@ _Refreshed = tuple[int, Tensor]  # the period of the refresh, and its thresholds
 
 
 class Casq(Decoder):
-    """settings: see ``nuq.settings.sketches``, whose ranges hold here too."""
+    """The CASQ compressor.
+
+    settings: see ``nuq.settings.sketches``, whose ranges hold here too.
+    """
 
     exact_bytes = False
 
@@ -71,8 +74,10 @@ class Casq(Decoder):
     # --- clusters ---
 
     def thresholds(self, x: Tensor, key: Key) -> clusters.Thresholds:
-        """Those of this vector: found from it where a refresh is due, else the worker's and parameter's last ones.  x:
-        finite.
+        """The thresholds for this vector.
+
+        They are computed from it where a refresh is due, and are otherwise the last ones of this worker and parameter.
+        x: finite.
         """
         every, period = self.settings.refresh_every, key.step // self.settings.refresh_every
         of_worker = self._clusters.setdefault(key.worker, {}) if every > 1 else {}
@@ -85,7 +90,7 @@ class Casq(Decoder):
         return found
 
     def cells_per_cluster(self, num_coordinates: int) -> int:
-        """Of a cluster with as many coordinates or more."""
+        """The number of cells of a cluster with so many coordinates or more."""
         return self.settings.cells or max(
             1, -(-num_kept(num_coordinates, self.settings.cells_ratio) // (2 * self.settings.clusters))
         )
@@ -93,7 +98,7 @@ class Casq(Decoder):
     # --- messages ---
 
     def encode(self, tensor: Tensor, key: Key) -> Message:
-        """NonFiniteError for a gradient that is not finite."""
+        """Encode a gradient; NonFiniteError where it is not finite."""
         x, words = flat(tensor), key.words()
         most, threads = cells.largest(x), torch.get_num_threads()
         thresholds = self.thresholds(x, key)
@@ -118,7 +123,7 @@ class Casq(Decoder):
         return message
 
     def _cells(self, ids: Tensor) -> Ints:
-        """How many cells each number has: int64[2 K + 1], none for zeros."""
+        """The number of cells of each cluster number: int64[2 K + 1], none for zeros."""
         counts = cells.counted(ids, 2 * self.settings.clusters + 1)
         sizes = np.minimum(counts, self.cells_per_cluster(ids.numel()))
         sizes[0] = 0
@@ -153,7 +158,7 @@ class Casq(Decoder):
             raise MessageError(str(error)) from error
 
     def message_bytes(self, num_coordinates: int) -> int:
-        """The most: where the cells are as many as they may be, and no coder helps."""
+        """The largest length of a message: the most cells possible, and no gain by the entropy coder."""
         numbers = 2 * self.settings.clusters
         most_cells = min(numbers * self.cells_per_cluster(num_coordinates), num_coordinates)
         head = HEADER_BYTES + _HEAD.size + _SCALE.size * self.half + 4 * numbers
@@ -162,8 +167,9 @@ class Casq(Decoder):
     # --- state ---
 
     def state_dict(self) -> dict[str, Any]:
-        """by_worker: worker -> parameter -> [number of the refresh, thresholds], as plain numbers; nothing where
-        nothing is kept.
+        """The thresholds by worker and parameter as plain numbers; nothing where none are kept.
+
+        by_worker: worker -> parameter -> [number of the refresh, thresholds].
         """
         if self.settings.refresh_every == 1:
             return {}

@@ -1,4 +1,4 @@
-"""Two bytes per coordinate: bfloat16 and float16; one byte: float8 without a scale.
+"""Casts to two bytes per coordinate (bfloat16, float16) or to one byte (float8 without a scale).
 
 Rounded to the nearest (the default: biased, a contraction) or at random (``nuq.kernels.casts``: unbiased).  Neither
 gives an infinity for a finite gradient: ``bf16`` clamps at 3.39e38; ``fp16`` multiplies the vector by a power of two
@@ -44,7 +44,10 @@ _BELOW_TOP = 0x77FF  # the largest float16 below 2^(_TOP + 1)
 
 
 class HalfCast(InPlace):
-    """dtype: one of _FORMATS; scale: power (of float16 alone) or none."""
+    """A cast to one floating-point format.
+
+    dtype: one of _FORMATS; scale: power (of float16 alone) or none.
+    """
 
     exact_bytes = True
 
@@ -55,7 +58,7 @@ class HalfCast(InPlace):
         self.scaled = scale == "power"
 
     def encode(self, vector: Tensor, key: Key) -> Message:
-        """NonFiniteError for a gradient that is not finite."""
+        """Encode a gradient; NonFiniteError where it is not finite."""
         n = vector.numel()
         largest = float(operators.bucket_scales(vector.contiguous(), max(n, 1), "linf").amax()) if n else 0.0
         vector = vector.to(torch.float32).contiguous()
@@ -76,7 +79,7 @@ class HalfCast(InPlace):
         return message
 
     def _round(self, vector: Tensor, codes: Tensor, largest: float, exponent: int) -> None:
-        """The nearest number of every coordinate."""
+        """Round every coordinate to the nearest number of the format."""
         limit = 2.0 ** (_TOP + 1) - 16 if self.scaled and largest >= 2.0**127 else torch.finfo(self.dtype).max
         beyond = largest * 2.0**exponent > limit
         rounded = codes.view(self.dtype)
@@ -106,15 +109,15 @@ class HalfCast(InPlace):
 
 
 def _parts(num_coordinates: int) -> list[slice]:
-    """Pieces that stay in a cache from one operation to the next."""
+    """Pieces that are small enough to stay in a cache from one operation to the next."""
     return [slice(start, min(start + _PART, num_coordinates)) for start in range(0, num_coordinates, _PART)]
 
 
 def bf16(settings: BF16) -> HalfCast:
-    """bfloat16: float32's range, 8 bits of precision."""
+    """The bf16 method: bfloat16, which has float32's range and 8 bits of precision."""
     return HalfCast(settings, torch.bfloat16, "none")
 
 
 def fp16(settings: FP16) -> HalfCast:
-    """float16: 11 bits of precision, over 2^40."""
+    """The fp16 method: float16, which has 11 bits of precision over a range of 2^40."""
     return HalfCast(settings, torch.float16, settings.scale)

@@ -1,6 +1,4 @@
-"""What decoders share: a limit to what a message may claim, decoding into memory of the caller's,
-and having no state.
-"""
+"""The parts that decoders share: a limit to the claimed size, decoding into given memory, and an empty state."""
 
 from __future__ import annotations
 
@@ -19,24 +17,28 @@ Write = Callable[..., None]  # (total float32[n], *, accumulate): the total beco
 
 
 class Decoder(ABC):
-    """``decode`` within a limit, ``add`` by it."""
+    """A base class that decodes within a limit, and adds by decoding."""
 
     @abstractmethod
     def _decoded(self, message: Message) -> Tensor:
-        """float32[n] of a message whose count is checked.
+        """Decode a message whose count is checked: float32[n].
 
         Memory is asked for where the body can hold what it claims.
         """
 
     def decode(self, message: Message, max_coordinates: int | None = None) -> Tensor:
-        """float32[n]; MessageError for a damaged message, and for more coordinates than ``Message.check_count`` lets
-        through.
+        """Decode a message: float32[n].
+
+        MessageError for a damaged message, and for more coordinates than ``Message.check_count`` lets through.
         """
         message.check_count(max_coordinates)
         return self._decoded(message)
 
     def add(self, message: Message, total: Tensor) -> None:
-        """total += decode(message).  total: float32[n]."""
+        """Add the decoded message: total += decode(message).
+
+        total: float32[n].
+        """
         message.check_fits(total)
         self._add(message, total)
 
@@ -51,11 +53,11 @@ class Decoder(ABC):
 
 
 class InPlace(Decoder):
-    """``decode`` and ``add`` by one function that writes or adds."""
+    """A base class whose ``decode`` and ``add`` use one function that writes or adds."""
 
     @abstractmethod
     def _opened(self, message: Message) -> Write:
-        """MessageError where the body does not hold what it claims.
+        """The function that writes or adds; MessageError where the body does not hold what it claims.
 
         The function may raise ValueError for damage that it meets.
         """
@@ -67,7 +69,10 @@ class InPlace(Decoder):
         return total
 
     def decode_into(self, message: Message, total: Tensor) -> None:
-        """total = decode(message), in the caller's memory.  total: float32[n]."""
+        """Decode into the caller's memory: total = decode(message).
+
+        total: float32[n].
+        """
         message.check_fits(total)
         _run(self._opened(message), total, accumulate=False)
 
@@ -76,12 +81,12 @@ class InPlace(Decoder):
 
 
 def write_constant(value: float, total: Tensor, *, accumulate: bool) -> None:
-    """A ``Write`` of one number everywhere."""
+    """A ``Write`` of one number to every coordinate."""
     total.add_(value) if accumulate else total.fill_(value)
 
 
 def careful(write: Write) -> Write:
-    """The same, for finite numbers so large that what they make may not be: MessageError then."""
+    """The same ``Write``, with a MessageError where finite numbers give a result that is not finite."""
 
     def checked(total: Tensor, *, accumulate: bool) -> None:
         decoded = torch.empty_like(total)
@@ -93,7 +98,7 @@ def careful(write: Write) -> Write:
 
 
 def largest(scales: Tensor) -> float:
-    """The largest magnitude, 0 of none."""
+    """The largest magnitude, or 0 where there is none."""
     return float(scales.abs().amax()) if scales.numel() else 0.0
 
 

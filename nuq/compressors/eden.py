@@ -1,4 +1,6 @@
-r"""EDEN (Vargaftik et al., ICML 2022) and, at one bit, DRIVE (Vargaftik et al., NeurIPS 2021).
+r"""EDEN and, at one bit, DRIVE: rotation, nearest levels, and an unbiased scale.
+
+Vargaftik et al., ICML 2022 and NeurIPS 2021.
 
 Per bucket of d coordinates: a random rotation ``y = R x`` makes every coordinate nearly normal, whatever the gradient,
 so each goes to the nearest centroid ``q`` of the Lloyd-Max quantizer of N(0, |x|^2 / d); the receiver turns ``S q``
@@ -83,7 +85,7 @@ _CODERS = dict(enumerate([(name, False) for name in CODINGS])) | {
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything lies in a body of ``num_coordinates``."""
+    """The layout of a body of ``num_coordinates``."""
 
     num_coordinates: int
     bucket_size: int
@@ -104,18 +106,19 @@ class Layout:
 
     @property
     def levels(self) -> np.ndarray:
-        """What the codes stand for, in standard deviations, smallest first: float64[num_levels]."""
+        """The values of the codes, in standard deviations, smallest first: float64[num_levels]."""
         return self.reach * equally_spaced(self.num_levels).values if self.uniform else lloyd_max.centroids(self.bits)
 
     @property
     def padded(self) -> int:
-        """Coordinates that are rotated and coded."""
+        """The number of coordinates that are rotated and coded."""
         return -(-self.num_coordinates // LEAST_ROTATED) * LEAST_ROTATED
 
     @property
     def runs(self) -> list[tuple[int, int, int]]:
-        """(first coordinate, bucket size, number of buckets): the whole buckets,
-        then the powers of two that are left.
+        """The runs of equal buckets: (first coordinate, bucket size, number of buckets).
+
+        The whole buckets come first, then the powers of two that are left.
         """
         whole = self.padded // self.bucket_size
         rest = [(start, size, 1) for start, size in spec.hadamard_blocks(self.padded, self.bucket_size)]
@@ -127,7 +130,7 @@ class Layout:
 
     @property
     def packing(self) -> int:
-        """Of the codes as the operators write and read them: packed, or raw where a coder stands between."""
+        """The packing in which the operators write and read codes: packed, or raw where an entropy coder follows."""
         return self.bits if self.coder == "packed" else bit_packing.raw_packing(self.num_levels)
 
     @property
@@ -135,7 +138,7 @@ class Layout:
         return _HEAD.size + 4 * self.num_scales
 
     def body_bytes(self) -> int:
-        """Length of a packed body; the most that a coded one can take."""
+        """The length of a packed body, or the largest length of an entropy-coded one."""
         if self.coder == "packed":
             return self.codes_at + bit_packing.packed_bytes(self.padded, self.bits)
         return self.codes_at + entropy.encoded_bound(self.padded, self.num_levels)
@@ -176,7 +179,7 @@ class Layout:
         return layout
 
     def codes(self, body: Tensor) -> Tensor:
-        """The codes in this layout's ``packing``: uint8 bytes."""
+        """The codes of a body in this layout's ``packing``: uint8 bytes."""
         data = body[self.codes_at :]
         if self.coder == "packed":
             return data
@@ -190,7 +193,10 @@ class Layout:
 
 
 class Eden(Decoder):
-    """settings: see ``nuq.settings.quantizers.EDEN``, whose ranges hold here too; the bucket size is a power of two."""
+    """The EDEN compressor.
+
+    settings: see ``nuq.settings.quantizers.EDEN``, whose ranges hold here too; the bucket size is a power of two.
+    """
 
     LEAST_BUCKETS = 8
 
@@ -259,24 +265,31 @@ class Eden(Decoder):
         return y if reach * largest(scales) < MOST else finite(y, "coordinate")
 
     def message_bytes(self, num_coordinates: int) -> int:
-        """Length of its messages; with entropy coding, the most it can be."""
+        """The length of a message; with entropy coding, its largest length."""
         return HEADER_BYTES + self.layout(num_coordinates).body_bytes()
 
     def usual_bytes(self, num_coordinates: int) -> int:
-        """The same, but with uniform levels what normal coordinates take, and rotated ones are nearly normal."""
+        """The usual length of a message; uniform levels are counted as for normal coordinates.
+
+        Rotated coordinates are nearly normal.
+        """
         layout = self.layout(num_coordinates)
         coded = layout.codes_at + bit_packing.packed_bytes(layout.padded, self.bits)
         return HEADER_BYTES + (coded if self.uniform else layout.body_bytes())
 
 
 def _parts(layout: Layout, codes: Tensor) -> list[tuple[int, int, int, Tensor]]:
-    """The layout's runs with their bytes of codes: every run is a multiple of 8 codes, so it ends with a byte."""
+    """The layout's runs with the bytes of their codes.
+
+    Every run is a multiple of 8 codes, so it ends with a byte.
+    """
     ends = [bit_packing.packed_bytes(start, layout.packing) for start, _, _ in layout.runs] + [codes.numel()]
     return [(*run, codes[begin:end]) for run, begin, end in zip(layout.runs, ends[:-1], ends[1:], strict=True)]
 
 
 def _quantize(y: Tensor, size: int, layout: Layout, codes: Tensor, mse: bool) -> Tensor:
-    """The nearest level of every coordinate into ``codes``; the scale of every bucket: float32[y.numel() / size]."""
+    """Write the nearest level of every coordinate into ``codes``; the scales float32[y.numel() / size] of the buckets.
+    """
     # The operator divides by the L2 norm, so N(0, 1/d) is the law, and takes the inner levels as thresholds.
     middles = 0.5 * (layout.levels[1:] + layout.levels[:-1]) * size**-0.5
     borders = torch.tensor([-1.0, *middles, 1.0], dtype=torch.float32, device=y.device)
@@ -294,7 +307,7 @@ def _quantize(y: Tensor, size: int, layout: Layout, codes: Tensor, mse: bool) ->
 
 
 def _dominated(x: Tensor, size: int) -> Tensor:
-    """Which buckets few coordinates make up: bool[x.numel() / size]."""
+    """The buckets that few coordinates dominate: bool[x.numel() / size]."""
     norms = operators.bucket_scales(x, size, "l2")
     shares = (x.view(-1, size) / norms[:, None]).nan_to_num(0.0).square().reshape(-1)
     # d normal coordinates have 3 / d
@@ -302,7 +315,10 @@ def _dominated(x: Tensor, size: int) -> Tensor:
 
 
 def _round_at_random(rows: Tensor, chosen: Tensor, layout: Layout, codes: Tensor, scales: Tensor) -> None:
-    """Codes and (negative) scales of the chosen buckets anew.  rows: float32[buckets, size]; chosen: bool[buckets]."""
+    """Code the chosen buckets anew, at random: their codes and (negative) scales.
+
+    rows: float32[buckets, size]; chosen: bool[buckets].
+    """
     y, packing = rows[chosen].reshape(-1), layout.packing
     packed = torch.empty(bit_packing.packed_bytes(y.numel(), packing), dtype=torch.uint8, device=y.device)
     largest = torch.empty(int(chosen.sum()), dtype=torch.float32, device=y.device)
@@ -324,7 +340,7 @@ def _round_at_random(rows: Tensor, chosen: Tensor, layout: Layout, codes: Tensor
 
 
 def _values(codes: Tensor, scales: Tensor, size: int, layout: Layout, out: Tensor) -> None:
-    """scale * level of every coordinate into ``out``."""
+    """Write scale * level of every coordinate into ``out``."""
     table = torch.tensor(layout.levels, dtype=torch.float32, device=out.device)
     operators.decode_(codes, scales, table, out, bucket_size=size, packing=layout.packing, accumulate=False)
     random = scales < 0
@@ -339,10 +355,10 @@ def _values(codes: Tensor, scales: Tensor, size: int, layout: Layout, out: Tenso
 
 
 def eden(settings: EDEN) -> Eden:
-    """EDEN of 1 to 8 bits: Lloyd-Max centroids, or uniform steps."""
+    """The EDEN method of 1 to 8 bits: Lloyd-Max centroids, or uniform steps."""
     return Eden(settings)
 
 
 def drive(settings: DRIVE) -> Eden:
-    """DRIVE: the sign of every rotated coordinate."""
+    """The DRIVE method: the sign of every rotated coordinate."""
     return Eden(settings)

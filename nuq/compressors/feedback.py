@@ -1,4 +1,4 @@
-"""Memory of workers: error feedback and momentum correction, around any method.
+"""The memory of a worker around any method: error feedback and momentum correction.
 
 **Error feedback** (Seide et al., 2014; Karimireddy et al., ICML 2019): with p = gradient + residual and q =
 decoded(encoded(p)), the message stands for beta q and the residual becomes p - beta q, where beta = <p, q> / <q, q>
@@ -41,7 +41,9 @@ Memory = dict[str, dict[str, Tensor]]  # kind -> parameter -> float32[size]
 
 @dataclass(frozen=True)
 class Owed:
-    """wanted: float32, of the gradient's shape; after: what the memory, the residual apart, becomes; memory: where that
+    """What a worker owes: the vector that it should send, and the memory that follows.
+
+    wanted: float32, of the gradient's shape; after: what the memory, the residual apart, becomes; memory: where that
     lies.
     """
 
@@ -51,7 +53,9 @@ class Owed:
 
 
 class ErrorFeedback:
-    """Any method with a memory.  sizes: coordinates of every parameter that has one; others are encoded without.
+    """Any method with a memory.
+
+    sizes: coordinates of every parameter that has one; others are encoded without.
 
     A message is 32 bytes longer than the method's own: its factor travels with it.  Every worker has a memory of its
     own (``memories``, by the key's worker).  Where a vector is a piece of a parameter
@@ -70,7 +74,7 @@ class ErrorFeedback:
         self.may_undo = False
 
     def _place(self, key: Key, vector: Tensor) -> dict[str, Tensor]:
-        """The memory of this vector by kind: a piece of its parameter's, zeros at first."""
+        """The memory of this vector by kind: a view of a piece of its parameter's memory, which starts at zero."""
         name, first = key.parameter, 0
         if name not in self.sizes:  # no parameter's own name, but perhaps that of a piece of one
             place = _PLACE.fullmatch(name)
@@ -85,19 +89,19 @@ class ErrorFeedback:
         return {kind: memory[kind][name][first : first + vector.numel()] for kind in self.kinds}
 
     def _wanted(self, vector: Tensor, memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """What should be sent, float32; and what the memory becomes, the residual apart, once it is."""
+        """The vector float32 that should be sent, and what the memory, the residual apart, becomes once it is sent."""
         return vector + memory["residuals"].view(vector.shape), {}
 
     def _masked(self, after: dict[str, Tensor], message: Message) -> None:
-        """Nothing: a residual is what was not sent already."""
+        """Mask the sent coordinates in ``after``; nothing to do here, as a residual holds only what was not sent."""
 
     def owed(self, vector: Tensor, key: Key) -> Owed:
-        """What should be sent of a gradient; nothing is remembered before ``keep``."""
+        """The vector that should be sent of a gradient; nothing is remembered before ``keep``."""
         memory = self._place(key, vector)
         return Owed(*self._wanted(vector, memory), memory)
 
     def keep(self, owed: Owed, sent: Tensor, message: Message | None = None) -> None:
-        """Remember what was owed beside ``sent`` float32[n], in ``message``, if any."""
+        """Remember the difference between what was owed and ``sent`` float32[n], in ``message``, if any."""
         if self.may_undo:
             self._before += [(place, place.clone()) for place in owed.memory.values()]
         if message is not None:
@@ -118,7 +122,7 @@ class ErrorFeedback:
         return Message(TAG, vector.numel(), torch.cat([head.to(vector.device), message.to_bytes()]))
 
     def settle(self, *, undo: bool = False) -> None:
-        """The messages since the last call have counted, or (undo) were thrown away on all ranks."""
+        """Settle the messages since the last call: they have counted, or (undo) were thrown away on all ranks."""
         for place, before in reversed(self._before) if undo else ():
             place.copy_(before)
         self._before = []
@@ -143,14 +147,17 @@ class ErrorFeedback:
         return HEADER_BYTES + _FACTOR.size + self.inner.message_bytes(num_coordinates)
 
     def memory(self) -> dict[str, Any]:
-        """kinds: what is remembered; workers: a copy of it by worker, kind and parameter."""
+        """A copy of the memories.
+
+        kinds: what is remembered; workers: a copy of it by worker, kind and parameter.
+        """
         return {
             "kinds": list(self.kinds),
             "workers": {worker: _copied(memory) for worker, memory in self.memories.items()},
         }
 
     def load_memory(self, saved: Mapping[str, Any], device: torch.device | None = None) -> None:
-        """Go on from a copy of ``memory``'s.
+        """Continue from a copy that ``memory`` returned.
 
         ValueError where it is of other kinds, or of parameters of other sizes.
         """
@@ -177,7 +184,7 @@ class ErrorFeedback:
 
 
 def _dot(x: Tensor, y: Tensor) -> float:
-    """Of float32 vectors; in float64 where squares might overflow or vanish."""
+    """The scalar product of float32 vectors, in float64 where squares might overflow or vanish."""
     product = float(torch.dot(x, y))
     return product if 1e-16 < abs(product) < 1e36 else float(torch.dot(x.double(), y.double()))
 
@@ -190,7 +197,7 @@ def _copied(memory: Memory, device: torch.device | None = None) -> Memory:
 
 
 def keep_fitting(encoders: Sequence[Mapping[str, Any]], sizes: Mapping[str, int]) -> None:
-    """Drop from the memories in the encoders' states what is of parameters that are gone or have another size."""
+    """Drop the memories of parameters that are gone or have another size from the encoders' states."""
     for memory in (
         of_worker for own in encoders for saved in own.get("memories", ()) for of_worker in saved["workers"].values()
     ):
@@ -201,7 +208,7 @@ def keep_fitting(encoders: Sequence[Mapping[str, Any]], sizes: Mapping[str, int]
 
 
 class MomentumCorrection(ErrorFeedback):
-    """Error feedback whose residual takes in momentum instead of gradients.
+    """Momentum correction: error feedback whose residual accumulates momentum instead of gradients.
 
     momentum: m in [0, 1); masking: what was sent leaves the momentum too, where the method says which coordinates it
     sent (``inner.indices(message)``: int64 positions, or None for all).  clip_norm, clip_value: 0 for no clipping;

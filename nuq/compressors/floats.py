@@ -22,7 +22,7 @@ _PART = 1 << 17  # coordinates: what stays in a cache from one operation to the 
 
 
 def read_(data: Tensor, dtype: torch.dtype, total: Tensor, *, factor: float = 1.0, accumulate: bool = False) -> None:
-    """``factor`` times the numbers into ``total`` float32[n], or added to it.
+    """Write ``factor`` times the numbers into ``total`` float32[n], or add them to it.
 
     data: uint8, the bytes of n numbers of ``dtype``, one of FORMATS; factor: a power of two.  MessageError where a
     product is not finite: the total then holds nothing of use.

@@ -1,4 +1,4 @@
-"""SGD and SuperSGD: float32 as it is.  The body is the 4n bytes of the vector."""
+"""SGD and SuperSGD: uncompressed float32.  The body is the 4n bytes of the vector."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ TAG = b"FP32"
 
 
 class FullPrecision(InPlace):
-    """Bits per coordinate: 32, and a header."""
+    """The uncompressed method: 32 bits per coordinate, and a header."""
 
     def __init__(self, settings: Any = None) -> None:
         del settings
 
     def encode(self, vector: Tensor, key: Key) -> Message:
-        """NonFiniteError for a gradient that is not finite.
+        """Encode a gradient; NonFiniteError where it is not finite.
 
         One copy, which is what limits the speed: its memory is fresh.
         """

@@ -1,4 +1,4 @@
-"""The bytes that travel from one worker to the others, and nothing else.
+"""The message: the bytes that travel from one worker to the others, and nothing else.
 
 A message is a 28-byte header and a body whose layout belongs to the method::
 
@@ -34,8 +34,9 @@ UNASKED_COORDINATES, UNASKED_PER_BYTE = 1 << 24, 1 << 10  # what a message may c
 
 
 def flat(tensor: Tensor) -> Tensor:
-    """A tensor as a message takes it: float32[n], contiguous; ValueError for another type and for more coordinates than
-    it holds.
+    """A tensor in the form that a message takes: float32[n], contiguous.
+
+    ValueError for another type and for more coordinates than a message holds.
     """
     if tensor.dtype not in DTYPES:
         raise ValueError(f"a tensor of {tensor.dtype}: must be one of {', '.join(map(str, DTYPES))}")
@@ -52,7 +53,7 @@ def as_bytes(*tensors: Tensor) -> Tensor:
 
 
 def from_bytes(data: Tensor, dtype: torch.dtype) -> Tensor:
-    """uint8 memory as a tensor of ``dtype`` (copied, so that it is aligned)."""
+    """The uint8 memory as a tensor of ``dtype`` (copied, so that it is aligned)."""
     return data.clone().view(dtype)
 
 
@@ -62,7 +63,10 @@ def unpacked(layout: struct.Struct, data: Tensor) -> tuple[Any, ...]:
 
 
 def finite(values: Tensor, what: str) -> Tensor:
-    """The values themselves; MessageError where one is not finite.  what: one of them."""
+    """The values themselves; MessageError where one is not finite.
+
+    what: the name of one value in the error.
+    """
     if not bool(torch.isfinite(values).all()):
         raise MessageError(f"a {what} that is not finite: damaged")
     return values
@@ -70,7 +74,10 @@ def finite(values: Tensor, what: str) -> Tensor:
 
 @dataclass(frozen=True)
 class Message:
-    """tag: four letters naming the body's layout; body: uint8 on the device of the gradient."""
+    """A message: the tag of its layout, its number of coordinates, and its body.
+
+    tag: four letters naming the body's layout; body: uint8 on the device of the gradient.
+    """
 
     tag: bytes
     num_coordinates: int
@@ -88,7 +95,7 @@ class Message:
         return HEADER_BYTES + self.body.numel()
 
     def check_count(self, max_coordinates: int | None = None) -> None:
-        """MessageError where it claims more than ``max_coordinates``, or than any message may.
+        """Check the claimed size: MessageError for more than ``max_coordinates``, or than any message may have.
 
         Few bytes may truly stand for many coordinates (a constant, a few indices among zeros), so a receiver should say
         how many it expects.  One that does not lets 2^24 coordinates through, 64 MiB of float32, or 1024 for every byte
@@ -110,7 +117,7 @@ class Message:
             )
 
     def check_fits(self, total: Tensor) -> None:
-        """MessageError unless it claims as many coordinates as the total has."""
+        """Check the claimed size: MessageError unless it is the number of coordinates of the total."""
         if self.num_coordinates != total.numel():
             raise MessageError(f"{self.num_coordinates} coordinates where {total.numel()} are expected")
 
@@ -120,7 +127,7 @@ class Message:
         return crc32(body.ctypes.data, body.size, zlib.crc32(covered))
 
     def to_bytes(self) -> Tensor:
-        """uint8[num_bytes]"""
+        """The whole message: uint8[num_bytes]."""
         packed = _HEADER.pack(b"NQ", VERSION, 0, self.tag, self._checksum(), self.num_coordinates, self.body.numel())
         header = torch.frombuffer(bytearray(packed), dtype=torch.uint8)
         if self.whole is None:
@@ -130,7 +137,10 @@ class Message:
 
 
 class Reader:
-    """The parts of a body in turn; MessageError where it is cut short, or too long.  at: the first byte to read."""
+    """A reader of the parts of a body in turn; MessageError where the body is too short or too long.
+
+    at: the first byte to read.
+    """
 
     def __init__(self, body: Tensor, at: int = 0) -> None:
         self.body, self.at = body, at
@@ -140,7 +150,7 @@ class Reader:
         return self.body.numel() - self.at
 
     def take(self, size: int) -> Tensor:
-        """uint8[size]"""
+        """The next ``size`` bytes: uint8[size]."""
         if size > self.left:
             raise MessageError(f"{self.left} bytes where {size} are needed: the message is cut short")
         self.at += size
@@ -150,14 +160,14 @@ class Reader:
         return self.take(self.left)
 
     def array(self, size: int) -> NDArray[np.uint8]:
-        """Coded bytes, which the processor reads."""
+        """The next coded bytes, as an array that the processor reads."""
         return np.ascontiguousarray(numpy_of(self.take(size), "codes"))
 
     def numbers(self, layout: struct.Struct) -> tuple[Any, ...]:
         return unpacked(layout, self.take(layout.size))
 
     def floats(self, count: int) -> Tensor:
-        """float32[count], finite."""
+        """The next ``count`` numbers: float32[count], finite."""
         return finite(from_bytes(self.take(4 * count), torch.float32), "number")
 
     def end(self) -> None:

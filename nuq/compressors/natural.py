@@ -1,5 +1,6 @@
-"""Natural compression (Horvath et al., 2019): every coordinate becomes one of the two powers of two around it, at
-random.
+"""Natural compression: every coordinate becomes one of the two powers of two around it, at random.
+
+Horvath et al., 2019.
 
 Unbiased; for a coordinate of ``2^e (1 + m)`` the variance is ``4^e m (1 - m) <= x^2 / 8`` (their Theorem 1: the second
 moment is at most 9/8 of the square), whatever the vector: no norm, no buckets.  On N(0, 1) it is .0817 of ``|x|^2``.
@@ -39,7 +40,10 @@ _LARGEST_LEAST = 254 - casts.MOST_POWERS + 1
 
 
 class NaturalCompression(InPlace):
-    """settings: nothing that the encoder reads."""
+    """The natural compressor.
+
+    settings: nothing that the encoder reads.
+    """
 
     exact_bytes = True
 
@@ -47,7 +51,7 @@ class NaturalCompression(InPlace):
         check(type(settings), vars(settings), "")
 
     def encode(self, vector: Tensor, key: Key) -> Message:
-        """NonFiniteError for a gradient that is not finite, or has a coordinate above 2^127."""
+        """Encode a gradient; NonFiniteError where it is not finite, or has a coordinate above 2^127."""
         n = vector.numel()
         largest = float(operators.bucket_scales(vector.contiguous(), max(n, 1), "linf").amax()) if n else 0.0
         least = casts.smallest_power(largest) if largest else 1

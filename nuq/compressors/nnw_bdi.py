@@ -1,4 +1,4 @@
-"""NNW-BDI: blocks of 64 fixed-point words, each as deltas from zero or from one base in as few bits as the block needs.
+"""NNW-BDI: blocks of 64 fixed-point words, stored as deltas from zero or from one base in as few bits as needed.
 
 After Bersatti et al. (MEMSYS 2020), who quantize a network's weights and adjust base-delta-immediate compression
 (Pekhimenko et al., 2012) to them.  Theirs are the quantization, the blocks and the two bases, one of which is zero
@@ -44,7 +44,10 @@ _HEAD = struct.Struct("<BBxxf")
 
 
 class NNWBDI(InPlace):
-    """settings: see ``nuq.settings.formats``, whose ranges hold here too."""
+    """The NNW-BDI compressor.
+
+    settings: see ``nuq.settings.formats``, whose ranges hold here too.
+    """
 
     exact_bytes = False
 
@@ -54,7 +57,7 @@ class NNWBDI(InPlace):
         self.stochastic = settings.rounding == "stochastic"
 
     def encode(self, vector: Tensor, key: Key) -> Message:
-        """NonFiniteError for a tensor that is not finite."""
+        """Encode a tensor; NonFiniteError where it is not finite."""
         x = flat(vector)
         n = x.numel()
         lowest, highest = (float(end) for end in x.aminmax()) if n else (0.0, 0.0)
@@ -90,5 +93,5 @@ class NNWBDI(InPlace):
         return write if int(exponents.max()) < 120 + bits + BIAS else careful(write)
 
     def message_bytes(self, num_coordinates: int) -> int:
-        """The most: words, no deltas."""
+        """The largest length of a message: every block stores words instead of deltas."""
         return HEADER_BYTES + _HEAD.size + base_delta.num_blocks(num_coordinates) * (2 + BLOCK // 8 * self.bits)

@@ -1,5 +1,6 @@
-"""PowerSGD (Vogels, Karimireddy, Jaggi, NeurIPS 2019, arXiv 1905.13727): a gradient matrix as a product of two thin
-ones.
+"""PowerSGD: a gradient matrix as a product of two thin matrices.
+
+Vogels, Karimireddy, Jaggi, NeurIPS 2019, arXiv 1905.13727.
 
 With M of rows x columns and Q of columns x rank, P = orthonormal(M Q), Q = M^T P, and M is decoded as P Q^T = P P^T M:
 a projection, so that the error is |M|^2 - |Q|^2, a contraction.  Matrices are as ``nuq.kernels.low_rank.columns_of``
@@ -63,8 +64,10 @@ _LEAST_EXPONENT, _MOST_EXPONENT = -126, 126
 
 
 class PowerSGD(InPlace):
-    """starts: by vector, right factors float32[rank, columns] at which the collective's next iteration begins: the same
-    on all ranks.
+    """The PowerSGD compressor, with the starts of the power iteration.
+
+    starts: by vector, right factors float32[rank, columns] at which the collective's next iteration begins: the same on
+    all ranks.
     """
 
     shaped = True  # encode takes a parameter's own shape where scope=tensor
@@ -77,8 +80,9 @@ class PowerSGD(InPlace):
         self.starts: dict[str, Tensor] = {}
 
     def columns(self, shape: Sequence[int], dims: int) -> int:
-        """Columns of a tensor's matrix; 0 where it travels whole.  dims: of the parameter, also where this is a flat
-        piece of it.
+        """The number of columns of a tensor's matrix; 0 where the tensor travels whole.
+
+        dims: of the parameter, also where this is a flat piece of it.
         """
         if self.settings.scope == "tensor" and self.settings.dense_1d and dims <= 1:
             return 0
@@ -108,12 +112,15 @@ class PowerSGD(InPlace):
         return _opened(message)
 
     def message_bytes(self, num_coordinates: int) -> int:
-        """Exact with scope=model.  Of tensors it depends on their shapes: no more than this."""
+        """The length of a message: exact with scope=model, else an upper bound.
+
+        The exact length depends on the tensors' shapes.
+        """
         whole = HEADER_BYTES + _HEAD.size + 4 * num_coordinates
         return self.usual_bytes(num_coordinates) if self.exact_bytes else whole
 
     def usual_bytes(self, num_coordinates: int) -> int:
-        """Of a nearly square matrix."""
+        """The length of a message of a nearly square matrix."""
         columns = self.columns((num_coordinates,), 2)
         if not columns:
             return HEADER_BYTES + _HEAD.size + 4 * num_coordinates
@@ -176,7 +183,8 @@ def _opened(message: Message) -> Write:
 
 
 def _longest(factor: Tensor) -> float:
-    """The largest norm of what one coordinate takes from a factor float32[rank, ...]:
-    at most 1 of an orthonormal one.
+    """The largest norm of what one coordinate takes from a factor float32[rank, ...].
+
+    It is at most 1 for an orthonormal factor.
     """
     return float(torch.linalg.vector_norm(factor, dim=0, dtype=torch.float64).amax())

@@ -1,4 +1,4 @@
-"""The QSGD .. ALQ family as data: a level set, a norm, and (for some) a rule that updates the levels.
+"""The QSGD .. ALQ family as data: a level set, a norm, and (for some methods) a rule that updates the levels.
 
 Three options compose with every member: ``rotation`` (a Hadamard rotation before, its inverse after), ``coding``
 (entropy coding of the codes) and, on equally spaced levels, subtractive ``dither``.  ``nuq.compressors.body`` lays out
@@ -94,7 +94,7 @@ class Quantizer(InPlace):
         )
 
     def rotated(self, vector: Tensor, key: Key) -> Tensor:
-        """What is cut into buckets: the vector itself, or its rotation; clipped where the method clips."""
+        """The vector that is cut into buckets: the gradient or its rotation, clipped where the method clips."""
         if self.block > 1:
             vector = vector.to(torch.float32, copy=True)
             operators.hadamard_(vector, self.block, spec.rotation_words(key.words()))
@@ -119,7 +119,7 @@ class Quantizer(InPlace):
         return message
 
     def _write(self, vector: Tensor, key: Key, layout: Layout, body: Tensor, codes: Tensor) -> None:
-        """Everything before the codes into ``body``, the codes into ``codes``."""
+        """Write everything before the codes into ``body``, and the codes into ``codes``."""
         body[: layout.levels_at] = layout.head()
         scales = body[layout.scales_at : layout.codes_at].view(torch.float32)
         how: dict[str, Any] = {
@@ -147,11 +147,11 @@ class Quantizer(InPlace):
         return write if reach * largest(scales) < MOST else careful(write)
 
     def message_bytes(self, num_coordinates: int) -> int:
-        """Length of its messages; with entropy coding, the most it can be."""
+        """The length of a message; with entropy coding, its largest length."""
         return HEADER_BYTES + self._layout(num_coordinates).body_bytes()
 
     def usual_bytes(self, num_coordinates: int) -> int:
-        """Of normal coordinates, where that is known; ``message_bytes``, else."""
+        """The length of a message of normal coordinates, where it is known, else ``message_bytes``."""
         return (
             self.message_bytes(num_coordinates)
             if self.rate is None
@@ -166,7 +166,7 @@ class Quantizer(InPlace):
 
 
 def _write_rotated(write: Write, layout: Layout, total: Tensor, *, accumulate: bool) -> None:
-    """What was rotated is rotated back before it is added."""
+    """Write or add the decoded vector, rotated back."""
     rotated = torch.empty_like(total) if accumulate else total
     write(rotated, accumulate=False)
     operators.hadamard_(rotated, layout.block, spec.rotation_words(layout.words), inverse=True)
@@ -175,7 +175,7 @@ def _write_rotated(write: Write, layout: Layout, total: Tensor, *, accumulate: b
 
 
 class AdaptiveQuantizer(Quantizer):
-    """Levels that follow the gradients: ``update(statistics)`` fits a law to them and solves for better levels.
+    """A quantizer whose levels follow the gradients: ``update(statistics)`` fits a distribution and solves for levels.
 
     Before the first update the levels are those of a normal law with the spread that any bucket of this size has:
     sigma = 1/sqrt(bucket size) after division by the L2 norm, 1/sqrt(2 ln(bucket size)) after Linf and quantile; a
@@ -214,13 +214,13 @@ class AdaptiveQuantizer(Quantizer):
         return self._short[size].encode(vector, key)
 
     def observe(self, vector: Tensor, key: Key, statistics: Statistics) -> None:
-        """Take one vector into the statistics behind the next update, as it is cut into buckets."""
+        """Add one vector, as it is cut into buckets, to the statistics behind the next update."""
         statistics.add(
             [self.rotated(vector, key)], self.bucket_size, self.norm, moments=self.settings.fit != "histogram"
         )
 
     def update(self, statistics: Statistics) -> None:
-        """Better levels; where every sampled gradient was zero the levels stay."""
+        """Update the levels; they stay where every sampled gradient was zero."""
         if statistics.empty_of(self.settings.fit):
             return
         reach = statistics.reach
@@ -238,7 +238,8 @@ class AdaptiveQuantizer(Quantizer):
 
 
 def clip(vector: Tensor, bucket_size: int, num_sigmas: float) -> Tensor:
-    """Every coordinate clamped to num_sigmas standard deviations of its bucket (TernGrad, Section 3.2): biased."""
+    """Clamp every coordinate to num_sigmas standard deviations of its bucket (TernGrad, Section 3.2), which is biased.
+    """
     if not vector.numel():
         return vector
     buckets = reference.bucketed(vector, bucket_size)
@@ -258,7 +259,7 @@ def _uniform(settings: QSGD, norm: str) -> Quantizer:
 
 
 def qsgd(settings: QSGD) -> Quantizer:
-    """Uniform levels, L2 norm.
+    """QSGD: uniform levels, L2 norm.
 
     ``form=magnitude`` is QSGD's own level set with a zero, ``signed`` the one of ALQ's code.
     """
@@ -266,13 +267,14 @@ def qsgd(settings: QSGD) -> Quantizer:
 
 
 def qsgdinf(settings: QSGD) -> Quantizer:
-    """Uniform levels, Linf norm (the variant that QSGD's authors run)."""
+    """QSGD-inf: uniform levels, Linf norm (the variant that QSGD's authors run)."""
     return _uniform(settings, "linf")
 
 
 def ecdq(settings: ECDQ) -> Quantizer:
-    """Entropy-coded dithered quantization: a lattice whose step is a multiple of the bucket's rms, as wide as it has to
-    be.
+    """Entropy-coded dithered quantization: a lattice whose step is a multiple of the bucket's rms.
+
+    The lattice is as wide as it has to be.
 
     511 points around zero; the step follows from the rate (``nuq.levels.lattice``) and grows where a bucket's largest
     coordinate lies beyond them.  With subtractive dither the error is uniform, of variance step^2 / 12, whatever the
@@ -287,12 +289,18 @@ def ecdq(settings: ECDQ) -> Quantizer:
 
 
 def nuqsgd(settings: NUQSGD) -> Quantizer:
-    """Levels +-p^j, L2 norm.  As in ALQ's code there is no zero level; NUQSGD's paper has one."""
+    """NUQSGD: levels +-p^j, L2 norm.
+
+    As in ALQ's code there is no zero level; NUQSGD's paper has one.
+    """
     return Quantizer(level_sets.exponential(settings.bits, settings.p), settings, "l2", multiplier=settings.p)
 
 
 def trn(settings: TRN) -> Quantizer:
-    """TernGrad: levels -1, 0, 1, Linf norm per bucket (the paper: per layer); clipping is off unless asked for."""
+    """TernGrad: levels -1, 0, 1, Linf norm per bucket (the paper: per layer).
+
+    Clipping is off unless asked for.
+    """
     return Quantizer(level_sets.ternary(), settings, "linf", uniform=True, clip_sigma=settings.clip_sigma)
 
 
@@ -315,7 +323,8 @@ def alq_g(settings: Adaptive) -> AdaptiveQuantizer:
 
 
 def optimal(settings: Optimal) -> AdaptiveQuantizer:
-    """The global optimum, of any number of levels (QUIVER, NeurIPS 2024): what the others' ``gap`` is measured from."""
+    """The globally optimal levels, of any number (QUIVER, NeurIPS 2024): the reference of the other methods' ``gap``.
+    """
     num_levels = settings.num_levels or 2**settings.bits
     return AdaptiveQuantizer(
         settings, lambda law, _: update_rules.optimal(law, num_levels, symmetric=settings.symmetric)

@@ -1,4 +1,6 @@
-"""S2FP8: a byte per coordinate, e5m2 of a power of the coordinate (Cambier et al., ICLR 2020, "shifted and squeezed").
+"""S2FP8: one byte per coordinate, the e5m2 of a power of the coordinate ("shifted and squeezed").
+
+Cambier et al., ICLR 2020.
 
 With m the mean and M the largest of log2 |x| over the nonzeros, ``alpha = 15 / (M - m)`` and ``beta = -alpha m``, a
 coordinate travels as e5m2 of ``y = +- 2^(alpha log2 |x| + beta)``, whose logarithms have mean 0 and maximum 15;
@@ -50,7 +52,7 @@ _SIZES = np.array([y for y in code_tables.float8(5, 2, infinities=True) * 57344 
 
 @lru_cache(maxsize=16)
 def _table(reach: float, nearest: bool) -> Tensor:
-    """float32, rising from -1 to 1: the values of the codes, or (nearest) the thresholds between them."""
+    """The values of the codes, or (nearest) the thresholds between them: float32, rising from -1 to 1."""
     sizes = np.concatenate([(_SIZES[1:] + _SIZES[:-1]) / 2, [2.0**_TOP]]) if nearest else _SIZES
     sizes = np.concatenate([_SIZES[:1] / 2, sizes]) if nearest else sizes
     positive = np.exp2((np.log2(sizes) - _TOP) * (reach / _TOP))
@@ -58,7 +60,10 @@ def _table(reach: float, nearest: bool) -> Tensor:
 
 
 class S2FP8(InPlace):
-    """settings: see ``nuq.settings.formats``, whose ranges hold here too."""
+    """The S2FP8 compressor.
+
+    settings: see ``nuq.settings.formats``, whose ranges hold here too.
+    """
 
     exact_bytes = True
 
@@ -67,7 +72,7 @@ class S2FP8(InPlace):
         self.stochastic = settings.rounding == "stochastic"
 
     def encode(self, vector: Tensor, key: Key) -> Message:
-        """NonFiniteError for a tensor that is not finite."""
+        """Encode a tensor; NonFiniteError where it is not finite."""
         vector = vector.contiguous().to(torch.float32)
         n = vector.numel()
         how: dict[str, Any] = {"bucket_size": max(n, 1), "norm": "linf"}

@@ -1,5 +1,6 @@
-"""One bit per coordinate, and one or two float32 values per bucket: biased, and contractions, so they want error
-feedback.
+"""Sign methods: one bit per coordinate, and one or two float32 values per bucket.
+
+They are biased, and contractions, so they want error feedback.
 
 - ``sign``: the compressor of EF-signSGD (Karimireddy et al., ICML 2019), ``(|x|_1 / d) sign(x)``.  Its error is
   ``|x|_2^2 - |x|_1^2 / d``, the least that any scale gives: .3634 of ``|x|_2^2`` on N(0, 1).  ``scale=rms`` is
@@ -63,7 +64,10 @@ _HEAD = struct.Struct("<IB3x")
 
 
 class Sides(InPlace):
-    """values_per_bucket: 1: plus or minus the scale; 2: the mean of either side."""
+    """A compressor by signs.
+
+    values_per_bucket: 1: plus or minus the scale; 2: the mean of either side.
+    """
 
     exact_bytes = True
 
@@ -78,7 +82,7 @@ class Sides(InPlace):
         return _bits_at(num_coordinates, self.bucket_size, self.values_per_bucket)
 
     def encode(self, vector: Tensor, key: Key) -> Message:
-        """NonFiniteError for a gradient that is not finite."""
+        """Encode a gradient; NonFiniteError where it is not finite."""
         del key
         vector = vector.to(torch.float32).contiguous()
         n, bits_at = vector.numel(), self._bits_at(vector.numel())
@@ -91,7 +95,7 @@ class Sides(InPlace):
         return message
 
     def _values(self, vector: Tensor) -> Tensor:
-        """float32[buckets] or float32[buckets, 2]"""
+        """The values of every bucket: float32[buckets] or float32[buckets, 2]."""
         lengths = reference.bucket_lengths(vector.numel(), self.bucket_size, vector.device)
         if self.overshoots:
             return (operators.bucket_scales(vector, self.bucket_size, "l2") / lengths.sqrt()).to(torch.float32)
@@ -129,10 +133,10 @@ def _bits_at(num_coordinates: int, bucket_size: int, values_per_bucket: int) -> 
 
 
 def sign(settings: Sign) -> Sides:
-    """EF-signSGD's compressor: the mean of ``|x|``, with signs; or 1-bit Adam's: the root mean square."""
+    """The sign method: signs times the mean of ``|x|`` (EF-signSGD) or the root mean square (1-bit Adam)."""
     return Sides(settings, 1)
 
 
 def onebit(settings: Signs) -> Sides:
-    """1-bit SGD's: the mean of either side of zero."""
+    """The onebit method (1-bit SGD): the mean of either side of zero."""
     return Sides(settings, 2)

@@ -1,4 +1,4 @@
-"""SketchML: the quantile that every value is in, exactly or through a min-max sketch.
+"""SketchML: the quantile bucket of every value, exactly or through a min-max sketch.
 
 The magnitudes of either sign are cut into buckets of as many values (quantiles of a sample,
 ``nuq.kernels.sketches.clusters``); a value is decoded to the mean of its bucket.  With ``rows = 0`` each coordinate's
@@ -60,7 +60,10 @@ _BITMAP_FROM = 1 / 16  # of the coordinates: coded indices would be smaller by l
 
 
 class SketchML(Decoder):
-    """settings: see ``nuq.settings.sketches``, whose ranges hold here too; no more groups than buckets are made."""
+    """The SketchML compressor.
+
+    settings: see ``nuq.settings.sketches``, whose ranges hold here too; no more groups than buckets are made.
+    """
 
     exact_bytes = False
 
@@ -70,7 +73,7 @@ class SketchML(Decoder):
         self.groups = min(settings.groups, settings.buckets)
 
     def encode(self, tensor: Tensor, key: Key) -> Message:
-        """NonFiniteError for a gradient that is not finite."""
+        """Encode a gradient; NonFiniteError where it is not finite."""
         x, device = flat(tensor), tensor.device
         n, buckets, most = x.numel(), self.settings.buckets, cells.largest(x)
         indices = torch.empty(0, dtype=torch.uint8, device=device)
@@ -105,7 +108,7 @@ class SketchML(Decoder):
         return message
 
     def _sketched(self, ids: Tensor, counts: Ints, words: tuple[int, int]) -> tuple[Ints, np.ndarray, np.ndarray]:
-        """Columns of the groups' sketches, the coded symbols and the coded cells."""
+        """The number of columns of the groups' sketches, the coded symbols and the coded cells."""
         coder, threads = self.settings.coding, torch.get_num_threads()
         nothing = np.empty(0, dtype=np.uint8)
         if not self.settings.rows:
@@ -166,7 +169,7 @@ class SketchML(Decoder):
         return total
 
     def message_bytes(self, num_coordinates: int) -> int:
-        """The most: where no coder helps, and indices take a bit each."""
+        """The largest length of a message: no gain by the entropy coder, and one bit for each index."""
         n, settings = num_coordinates, self.settings
         head = (
             HEADER_BYTES
@@ -186,7 +189,8 @@ class SketchML(Decoder):
 
 
 def _groups(buckets: int, groups: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """The group of every id, and the number within it, uint8[256] each; and the most buckets of a group."""
+    """The group of every id, and the number within it, uint8[256] each; and the largest number of buckets of a group.
+    """
     each = -(-buckets // groups)
     ids = np.arange(2 * buckets)
     side, place = ids // buckets, ids % buckets
@@ -198,7 +202,7 @@ def _groups(buckets: int, groups: int) -> tuple[np.ndarray, np.ndarray, int]:
 def _unsketched(
     symbols: Tensor, sketches: Sketches, coded: np.ndarray, coder: str, buckets: int, groups: int
 ) -> Tensor:
-    """The buckets that the sketches tell: uint8[k]; ValueError for damage."""
+    """The buckets that the sketches return: uint8[k]; ValueError for damage."""
     each, present = -(-buckets // groups), cells.counted(symbols, 2 * groups) > 0
     num_cells = sketches.num_cells
     if (

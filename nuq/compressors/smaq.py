@@ -1,4 +1,4 @@
-"""SmaQ: short codes near the mean, longer ones for outliers, in units of the tensor's standard deviation.
+"""SmaQ: short codes near the mean and longer ones for outliers, in units of the tensor's standard deviation.
 
 A coordinate within one standard deviation of the mean takes 6 bits, one of them its class and one its sign, in steps of
 1/15; an outlier takes 8, in steps of 1.5/63 from 1 to 2.5 standard deviations, where it is clamped.  Rounded at random.
@@ -53,8 +53,9 @@ _MASKED = 1
 
 
 class SmaQ(InPlace):
-    """settings: see ``nuq.settings.formats``, whose ranges hold here too; ValueError also for settings that leave
-    outliers no room.
+    """The SmaQ compressor; ValueError for settings that leave outliers no room.
+
+    settings: see ``nuq.settings.formats``, whose ranges hold here too.
     """
 
     exact_bytes = False
@@ -77,7 +78,7 @@ class SmaQ(InPlace):
         self.masks = settings.zeros == "masked"
 
     def encode(self, vector: Tensor, key: Key) -> Message:
-        """NonFiniteError for a tensor that is not finite."""
+        """Encode a tensor; NonFiniteError where it is not finite."""
         vector, n, words, codes = vector.detach().contiguous(), vector.numel(), key.words(), self.codes
         if n > MAX_COORDINATES:
             raise ValueError(f"num_coordinates={n}: one message holds at most 2^31 coordinates; cut it into several")
@@ -129,7 +130,7 @@ class SmaQ(InPlace):
         return write
 
     def message_bytes(self, num_coordinates: int) -> int:
-        """The most: every coordinate an outlier, all but one of them not zero."""
+        """The largest length of a message: every coordinate an outlier, and all but one of them nonzero."""
         low, extra = self.codes.low_bits, self.codes.extra_bits
 
         def block(n: int) -> int:

@@ -1,4 +1,4 @@
-"""Some of the coordinates, as they are: top-k, random-k, two thresholds, and Deep Gradient Compression's choice.
+"""Sparse methods: top-k, random-k, two thresholds, and Deep Gradient Compression's choice of coordinates.
 
 Body of a message::
 
@@ -50,7 +50,7 @@ Select = Callable[[Tensor, Key], Tensor]
 
 
 class Sparse(Decoder):
-    """A choice of indices, and their values.
+    """A compressor that sends a choice of indices, and their values.
 
     select: float32[n] and the key to indices int32[k].  most: the most indices of n coordinates; exactly so many where
     ``counted``.  exact_bytes: whether ``message_bytes`` is the length of every message, or the most it can be.
@@ -88,12 +88,12 @@ class Sparse(Decoder):
         return total
 
     def _add(self, message: Message, total: Tensor) -> None:
-        """At the message's indices alone."""
+        """Add the values at the message's indices alone."""
         indices, values = _read(message)
         selection.scatter(indices, values, total, accumulate=True)
 
     def indices(self, message: Message) -> Tensor | None:
-        """The indices that a message holds values of, int64[k]; None for all."""
+        """The indices whose values a message holds, int64[k]; None for all."""
         indices, _ = _read(message)
         return None if indices.numel() == message.num_coordinates else indices.long()
 
@@ -106,8 +106,9 @@ class Sparse(Decoder):
 
 
 class Keyed(Sparse):
-    """Indices from the key without the worker: the same on all, so that the receiver draws them too and sums stay
-    sparse.
+    """A sparse compressor whose indices come from the key without the worker, and so are the same on all workers.
+
+    The receiver draws them too, and sums stay sparse.
     """
 
     def __init__(self, settings: RandomK) -> None:
@@ -142,9 +143,7 @@ class Keyed(Sparse):
 
 
 class Dgc(Sparse):
-    """Deep Gradient Compression's choice: a ratio that follows the step, and tensors of one dimension that travel
-    whole.
-    """
+    """Deep Gradient Compression's choice: a ratio that follows the step, and one-dimensional tensors travel whole."""
 
     shaped = True  # encode takes a parameter's own shape where scope=tensor
 
@@ -165,8 +164,9 @@ class Dgc(Sparse):
         )
 
     def usual_bytes(self, num_coordinates: int) -> int:
-        """Of a tensor of several dimensions after the warm-up, about:
-        what ``message_bytes`` allows for is a dense one.
+        """The approximate length of a message for a tensor of several dimensions after the warm-up.
+
+        ``message_bytes`` allows for a dense tensor.
         """
         k = selection.num_kept(num_coordinates, self.settings.ratio)
         return (
@@ -176,7 +176,7 @@ class Dgc(Sparse):
         )
 
     def ratio_at(self, step: int) -> float:
-        """``warmup_ratios[i]`` for ``warmup_every`` steps each, then ``ratio``."""
+        """The ratio at a step: ``warmup_ratios[i]`` for ``warmup_every`` steps each, then ``ratio``."""
         every = self.settings.warmup_every
         return self._stages[min(step // every, len(self._stages) - 1)] if every else self._stages[-1]
 
@@ -203,7 +203,7 @@ def _shared_words(key: Key) -> tuple[int, int]:
 
 
 def _factors(share: Share, device: torch.device) -> Tensor:
-    """Coordinates of the bucket / indices of the bucket, for every value: float32[total]."""
+    """The ratio bucket's coordinates / bucket's indices for every value: float32[total]."""
     whole = share.num_buckets - 1
     last = share.num_coordinates - whole * share.bucket_size
     factors = torch.full((share.total,), share.bucket_size / share.k, dtype=torch.float32, device=device)
@@ -212,7 +212,7 @@ def _factors(share: Share, device: torch.device) -> Tensor:
 
 
 def _read(message: Message) -> tuple[Tensor, Tensor]:
-    """Indices int32[k] and values float32[k]; MessageError where the body cannot be of this family."""
+    """The indices int32[k] and the values float32[k]; MessageError where the body cannot be of this family."""
     body, n = message.body, message.num_coordinates
     if message.tag != TAG or body.numel() < _HEAD.size:
         raise MessageError(
@@ -238,7 +238,7 @@ def _read(message: Message) -> tuple[Tensor, Tensor]:
 
 
 def _share_of(n: int, k: int, bucket_size: int, each: int) -> Share:
-    """What the sender chose by; MessageError where the numbers do not fit one another."""
+    """The share that the sender chose by; MessageError where its numbers do not fit one another."""
     if not n:  # and so no value
         return Share(0, 1, 0, 0)
     whole = -(-n // max(bucket_size, 1)) - 1
@@ -254,7 +254,7 @@ def _top(x: Tensor, ratio: float, how: str) -> Tensor:
 
 
 def topk(settings: TopK) -> Sparse:
-    """The k = max(1, ceil(ratio n)) largest magnitudes, ties to the first.
+    """The topk method: the k = max(1, ceil(ratio n)) largest magnitudes, the first ones of equal magnitudes.
 
     Contractive: ``|x - C(x)|^2 <= (1 - k/n) |x|^2`` (exact).
     """
@@ -272,7 +272,7 @@ def topk(settings: TopK) -> Sparse:
 
 
 def randomk(settings: RandomK) -> Keyed:
-    """k indices at random, from (seed, step, parameter) alone.
+    """The randomk method: k random indices, from (seed, step, parameter) alone.
 
     Scaled by n/k it is unbiased, with an error of ``(n/k - 1) |x|^2`` (fp16 values are rounded to the nearest, which is
     not).  Unscaled it leaves ``(1 - k/n) |x|^2`` on average, but not always less than everything: it may meet zeros
@@ -282,7 +282,10 @@ def randomk(settings: RandomK) -> Keyed:
 
 
 def thresholdv(settings: ThresholdV) -> Sparse:
-    """All with |x| >= threshold: perhaps all, perhaps nothing, so it is not contractive."""
+    """The thresholdv method: all coordinates with |x| >= threshold.
+
+    These may be all coordinates or none, so the method is not contractive.
+    """
     check(type(settings), vars(settings), "")
     return Sparse(
         lambda x, key: selection.at_least(x, settings.threshold),
@@ -294,7 +297,7 @@ def thresholdv(settings: ThresholdV) -> Sparse:
 
 
 def adaptive_threshold(settings: AdaptiveThreshold) -> Sparse:
-    """All with 2 |x| >= the largest magnitude; contractive.
+    """The adaptive_threshold method: all coordinates with 2 |x| >= the largest magnitude; contractive.
 
     Of zeros it sends nothing, where the formula asks for all.
     """
@@ -310,8 +313,9 @@ def adaptive_threshold(settings: AdaptiveThreshold) -> Sparse:
 
 
 def nonzero(settings: settings_of.Sparse) -> Sparse:
-    """All that are not zero, so nothing is lost (but by fp16): for means of sparse messages, which a second choice
-    would thin out again.
+    """The nonzero method: all coordinates that are not zero, so nothing is lost (but by fp16).
+
+    It is for means of sparse messages, which a second choice would thin out again.
     """
     check(type(settings), vars(settings), "")
     return Sparse(
@@ -324,8 +328,9 @@ def nonzero(settings: settings_of.Sparse) -> Sparse:
 
 
 def dgc(settings: DGC) -> Dgc:
-    """Top-k by a sampled threshold, with the warm-up and the dense tensors of Deep Gradient Compression (Sections 3.1
-    and 3.3).
+    """The dgc method: top-k by a sampled threshold, with Deep Gradient Compression's warm-up and dense tensors.
+
+    Sections 3.1 and 3.3 of the paper.
 
     Its memory (momentum correction, factor masking, local clipping) is a wrapper.  The warm-up's stages are steps here,
     epochs there.
