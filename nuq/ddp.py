@@ -46,7 +46,7 @@ _OTHER_DEFAULTS: dict[str, Any] = {"scope": "tensor", "update_at": [0, 10, 100, 
 
 
 class CompressionState:
-    """What ``compress_hook`` keeps between steps: settings, levels, residuals, and the thread that exchanges.
+    """The state of ``compress_hook`` between steps: settings, levels, residuals, and the thread that exchanges.
 
     model: the DistributedDataParallel module (or what it wraps); it gives the parameters' names.  Building a state is a
     collective call:  every rank makes it, with the same settings.  settings: those of the method (``bits=3``,
@@ -100,9 +100,10 @@ class CompressionState:
     # --- what a process has and a file has not ---
 
     def attach(self, model: nn.Module, group: dist.ProcessGroup | None = None) -> None:
-        """Bind the state to a model and its ranks, where it was not when it was built, or comes from a file; or anew,
-        where parameters were added, frozen or unfrozen: what it has learned stays, but for the residuals of parameters
-        that changed.  A collective call.
+        """Bind the state to a model and its ranks.  A collective call.
+
+        It is needed once, and again where parameters were added, frozen or unfrozen.  What the state has learned stays,
+        but for the residuals of parameters that changed.
         """
         carried = self._saved
         if self._names:
@@ -181,8 +182,9 @@ class CompressionState:
         self._saved = saved["state"]
 
     def state_dict(self) -> dict[str, Any]:
-        """This rank's state as plain numbers and tensors: residuals and samples differ from rank to rank, so every rank
-        saves its own.
+        """The state of this rank as plain numbers and tensors; every rank saves its own.
+
+        Residuals and samples differ from rank to rank.
         """
         if not self._names:
             return self._saved or {}
@@ -197,8 +199,9 @@ class CompressionState:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a ``state_dict`` of this rank, all of the same step; residuals are in the units of gradients, or a
-        gradient scaler's.
+        """Continue from a ``state_dict`` of this rank; all ranks' states are of the same step.
+
+        Residuals are in the units of gradients, or a gradient scaler's.
 
         Where nothing is remembered another rank's state will do: levels are alike, statistics begin anew.  ValueError,
         with nothing changed, for one of another method, other settings or another rank, and for entries that
@@ -221,7 +224,7 @@ class CompressionState:
 
     @property
     def error(self) -> BaseException | None:
-        """What ended an exchange; None as long as all went well."""
+        """The error that ended an exchange; None as long as all went well."""
         return self._thread.error
 
     @property
@@ -238,11 +241,11 @@ class CompressionState:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """What the exchanging thread spent its time on: encode, wire, decode, levels."""
+        """The seconds that the exchanging thread spent on encode, wire, decode and levels."""
         return dict(self.account.seconds) if self._names else {}
 
     def summary(self) -> str:
-        """What the exchanges since ``attach`` took and saved, by this rank: collective, gate, bytes, time."""
+        """Sentences on what the exchanges since ``attach`` took and saved on this rank: collective, gate, bytes, time."""
         if not self._names:
             return f"{self.method}: without a model, nothing has been exchanged."
         size, steps = sum(self._sizes.values()), self.step - self._begun
@@ -255,7 +258,7 @@ class CompressionState:
         )
 
     def close(self) -> None:
-        """End the thread, after what it was given."""
+        """End the thread, after it has exchanged what it was given."""
         self._thread.close()
         settle = getattr(self._compressing, "settle", None) if self._names else None
         if settle is not None and self.error is None:
@@ -264,7 +267,7 @@ class CompressionState:
     # --- in the backward pass ---
 
     def submit(self, bucket: GradBucket) -> torch.futures.Future[Tensor]:
-        """Hand a bucket to the thread; the future of its mean, in the bucket's own memory."""
+        """Hand a bucket to the thread; returns the future of its mean, in the bucket's own memory."""
         if not self._names:
             raise ValueError(
                 "this CompressionState has no model: build it with CompressionState(ddp, ...), or call attach(ddp) on "
@@ -303,11 +306,11 @@ class CompressionState:
 
     @property
     def _begins(self) -> bool:
-        """Whether levels are fitted to the gradient of this step, which must be whole before any of it is sent."""
+        """Whether levels are fitted to this step's gradient, which must be whole before any of it is sent."""
         return self.collective != "dense" and self._levels.begins
 
     def _exchange_all(self, jobs: list[Bucket]) -> None:
-        """What has come together: as one vector where a method's is one, else bucket by bucket."""
+        """Exchange the buckets at hand: as one vector where a method's is one, else bucket by bucket."""
         if self._first:
             self._before_step(jobs[0].buffer.device)
             self._skipped = False
@@ -318,7 +321,7 @@ class CompressionState:
             self._exchange(some)
 
     def _exchange(self, jobs: list[Bucket]) -> None:
-        """The mean of one vector over all ranks, into the memory of its buckets."""
+        """Write the mean of one vector over all ranks into the memory of its buckets."""
         self._first = last = jobs[-1].last
         plan = self._plan(tuple(name for job in jobs for name in job.names))
         parts, vector = plan.parts, plan.vector(jobs)
@@ -344,14 +347,17 @@ class CompressionState:
         self.step += last
 
     def _exact(self, name: str, whole: bool) -> bool:
-        """Whether a parameter travels in full precision; whole: else in one vector with others, whatever its size."""
+        """Whether a parameter travels in full precision.
+
+        whole: else in one vector with others, whatever its size.
+        """
         shape = self._shapes[name]
         if self._compressors.corrects_momentum(name, self.feedback.settings()):
             return False
         return (not whole and self._sizes[name] < self.hook.min_size) or (self.hook.skip_1d and len(shape) < 2)
 
     def _plan(self, names: tuple[str, ...]) -> Plan:
-        """The vector of a bucket, with small neighbours together; or of all buckets, in the model's order."""
+        """The plan for a bucket, with small neighbours together, or for all buckets, in the model's order."""
         if names not in self._plans:
             arrange = functools.partial(self._compressors.arrange, exact=self._exact)
             self._plans[names] = made(names, self._parameters, arrange, waits=self._waits, shaped=self._shaped)
@@ -382,7 +388,7 @@ class CompressionState:
                 agreement.check_same(self.transport, f"step {self.step}: the levels", levels)
 
     def _begin(self, several: list[list[Bucket]]) -> None:
-        """Fit levels to this step's gradient, in the model's order, whatever DDP's is."""
+        """Fit levels to this step's gradient in the model's order, whatever order DDP has."""
         plans = [(jobs, self._plan(tuple(name for job in jobs for name in job.names))) for jobs in several]
         found = {
             part.name: (vector, part) for jobs, plan in plans for vector in [plan.vector(jobs)] for part in plan.parts
@@ -391,7 +397,7 @@ class CompressionState:
 
 
 def compress_hook(state: CompressionState, bucket: GradBucket) -> torch.futures.Future[Tensor]:
-    """For ``DistributedDataParallel.register_comm_hook``: the ranks' mean gradient, from compressed messages."""
+    """The hook for ``DistributedDataParallel.register_comm_hook``: the ranks' mean gradient by compressed messages."""
     return state.submit(bucket)
 
 

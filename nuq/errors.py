@@ -4,15 +4,15 @@ from __future__ import annotations
 
 
 class NonFiniteError(ArithmeticError):
-    """A loss, gradient or bucket norm that is infinite or not a number."""
+    """The error for a loss, gradient or bucket norm that is infinite or not a number."""
 
 
 class MessageError(ValueError):
-    """Bytes that are not a whole, undamaged message."""
+    """The error for bytes that are not a whole, undamaged message."""
 
 
 class RankLost(RuntimeError):
-    """Another rank died or fell silent.
+    """The error for another rank that died or fell silent.
 
     The group of the exchange is closed with that, lest others wait for this rank: who goes on without the lost one
     makes a new group.

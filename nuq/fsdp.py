@@ -1,4 +1,4 @@
-"""FSDP2: every rank's shard of the mean gradient, from compressed messages.
+"""FSDP2: compressed messages give every rank its shard of the mean gradient.
 
 ``fully_shard`` reduces gradients by a reduce-scatter, which is the first half of a two-stage all-reduce: each rank
 encodes the shard of every other rank and sends it there, and the owner decodes and averages.  Nothing is encoded a
@@ -26,7 +26,7 @@ from nuq.settings.exchange import Exchange
 def compress_fsdp(
     model: nn.Module, method: str = "alq", *, seed: int = 0, timeout_s: float = 300.0, **settings: Any
 ) -> list[CompressedReduceScatter]:
-    """Compress the reduce-scatter of every FSDP module in ``model``; what was installed, one per module.
+    """Compress the reduce-scatter of every FSDP module in ``model``; returns what was installed, one per module.
 
     ValueError where there is no FSDP2 module, or where this torch has no custom reduce-scatter.
     """
@@ -53,7 +53,7 @@ def compress_fsdp(
 
 
 def _factor(op: Any, world: int) -> float:
-    """What FSDP wants the sum of the ranks multiplied by."""
+    """The factor by which FSDP wants the sum of the ranks multiplied."""
     if op == dist.ReduceOp.AVG:
         return 1.0 / world
     if op == dist.ReduceOp.SUM:
@@ -64,8 +64,9 @@ def _factor(op: Any, world: int) -> float:
 
 
 class CompressedReduceScatter:
-    """What ``FSDPModule.set_custom_reduce_scatter`` takes.  name: keys the random roundings, one per module; settings:
-    of the method.
+    """The compressed reduce-scatter that ``FSDPModule.set_custom_reduce_scatter`` takes.
+
+    name: keys the random roundings, one per module; settings: of the method.
 
     Adaptive methods fit their levels to each gradient as it is sent.  Nothing is remembered of what messages leave out.
     A shard whose mean overflows float32 is infinite, as it is under FSDP alone: an error on the rank that owns it would
@@ -86,7 +87,7 @@ class CompressedReduceScatter:
     def __call__(
         self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, op: Any, async_op: bool = False
     ) -> dist.Work | None:
-        """output = this rank's shard of the ranks' mean (or sum, as ``op`` says)."""
+        """Compute output = this rank's shard of the ranks' mean (or sum, as ``op`` says)."""
         del async_op  # what is done when the call returns needs no waiting for
         if self.transport is None:
             self.transport = Transport(group, timeout_s=self._timeout_s, device=input_tensor.device)

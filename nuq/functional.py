@@ -1,5 +1,6 @@
-"""One tensor's mean over the ranks, from compressed messages: for DiLoCo-style outer loops and whatever is no DDP
-training.
+"""The mean of one tensor over the ranks, from compressed messages.
+
+It serves DiLoCo-style outer loops and other training without DDP.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def all_reduce(
     timeout_s: float = 300.0,
     **settings: Any,
 ) -> Tensor:
-    """The mean of the ranks' tensors, the same bits on every rank, as a new float32 tensor of the same shape.
+    """The mean of the ranks' tensors as a new float32 tensor of the same shape, with the same bits on every rank.
 
     tensor: float32, bfloat16 or float16, any shape, alike on all ranks.  step: a number that differs from call to call
     and is the same on all ranks; with seed it keys the random roundings.  settings: of the method (``bits=4``) and of
@@ -88,8 +89,9 @@ def all_reduce(
 
 
 def fit_levels(compressors: CompressorMap, vector: Tensor, parts: list[Segment], key: Key) -> None:
-    """Adaptive methods' levels, from the vector that is about to be sent; one that is not finite is left to the encoder
-    to name.
+    """Fit adaptive methods' levels to the vector that is about to be sent.
+
+    A vector that is not finite is left to the encoder, which names it.
 
     parts: as they are encoded, since the coordinates of shorter buckets have another law.
     """

@@ -8,7 +8,7 @@ from nuq.kernels.spec import DTYPES
 
 
 def dense(tensor: Tensor) -> bool:
-    """Whether its numbers lie in one stretch of memory, in whatever order."""
+    """Whether a tensor's numbers lie in one stretch of memory, in whatever order."""
     expected = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size != 1 and stride != expected:
@@ -40,8 +40,9 @@ def trained(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def named(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The trained parameters, by their names without what DDP and torch.compile put before them, where that leaves them
-    apart.
+    """The trained parameters by name, without the prefixes of DDP and torch.compile.
+
+    The prefixes stay where the names would coincide without them.
     """
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     plain = {_plain(name): p for name, p in trained}

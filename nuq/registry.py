@@ -39,7 +39,10 @@ from nuq.settings.sparse import DGC, AdaptiveThreshold, RandomK, Sparse, Thresho
 
 @dataclass(frozen=True)
 class Method:
-    """One line of the table: ``code`` is ``module:function``, called with the settings; claims are tested."""
+    """One line of the table of methods.
+
+    ``code`` is ``module:function``, called with the settings; claims are tested.
+    """
 
     title: str  # the paper's name, used in figures and tables
     settings: type
@@ -144,8 +147,9 @@ def method(name: str) -> Method:
 
 
 def legal_formats() -> list[str]:
-    """The methods that a tensor alone decides the bytes of: what tensors can be kept in
-    (``nuq.quantized_training.formats``).
+    """The methods whose bytes depend on a tensor alone, so that tensors can be kept in them.
+
+    They are formats of ``nuq.quantized_training.formats``.
     """
     return [
         name

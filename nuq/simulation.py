@@ -1,4 +1,4 @@
-"""The workers that this process hosts, and their exchange with all others.
+"""The simulation of workers: those that this process hosts, and their exchange with all others.
 
 M workers are dealt to the processes in contiguous blocks: all of them to one process (the paper's simulation), one to
 each (``torchrun --nproc-per-node=M``), or anything between.  Every worker's gradient becomes a payload of messages; a
@@ -41,7 +41,7 @@ from nuq.settings.feedback import Feedback
 
 @dataclass(frozen=True)
 class Exchanged:
-    """What one exchange gave: the mean gradient as one flat float32 vector, and what it took.
+    """The result of one exchange: the mean gradient as one flat float32 vector, and what the exchange took.
 
     bytes_per_worker: of the messages, and of the means in a second encoding, that the first worker encoded, however
     often they travelled: the same in every split.  means_bytes: the means' share of them.
@@ -59,13 +59,14 @@ class Exchanged:
 
     @property
     def means_bits_per_coordinate(self) -> float:
-        """The means' share of ``bits_per_coordinate``."""
+        """The share of the means in ``bits_per_coordinate``."""
         return 8 * self.means_bytes / max(self.mean.numel(), 1)
 
 
 class BadGradientError(NonFiniteError):
-    """Some worker's gradient or loss is not finite: all processes know before anything is encoded, so no memory has
-    changed.
+    """The error for a worker's gradient or loss that is not finite.
+
+    All processes know before anything is encoded, so no memory has changed.
 
     losses: of all workers; stop: whether any process was asked to stop.
     """
@@ -77,7 +78,10 @@ class BadGradientError(NonFiniteError):
 
 @dataclass(frozen=True)
 class Memory:
-    """What the workers remember; momentum, nesterov: the optimizer's, where it acts in the workers."""
+    """The memory of the workers.
+
+    momentum, nesterov: the optimizer's, where it acts in the workers.
+    """
 
     feedback: Feedback
     momentum: float = 0.0
@@ -85,7 +89,9 @@ class Memory:
 
 
 class Workers:
-    """parameters: name -> shape of every parameter, in order; group: None for one process that hosts all workers.
+    """The workers that this process hosts, and their exchange with those of other processes.
+
+    parameters: name -> shape of every parameter, in order; group: None for one process that hosts all workers.
 
     layers: lines of ``nuq.settings.layers`` for parameters with a method of their own; the others take ``name`` and
     ``settings``.  exchange: the collective and what it reads; gather, unless told otherwise.  timeout_s: after which a
@@ -139,7 +145,7 @@ class Workers:
 
     @property
     def compressor(self) -> Any:
-        """Of the parameters without a method of their own."""
+        """The compressor of the parameters without a method of their own."""
         return self.compressors.compressor
 
     @property
@@ -147,18 +153,18 @@ class Workers:
         return sum(shape.numel() for shape in self.parameters.values())
 
     def encode(self, gradient: Gradient, key: Key) -> Tensor:
-        """One worker's payload: uint8[bytes]."""
+        """The payload of one worker: uint8[bytes]."""
         return self.compressors.bare.encode(self._vector(gradient), self.parts, key)
 
     def _vector(self, gradient: Gradient) -> Tensor:
         return joined(self.layout.arranged(gradient))
 
     def _restored(self, vector: Tensor) -> Tensor:
-        """In the model's order."""
+        """A vector in the model's order."""
         return self.layout.restored(vector, [shape.numel() for shape in self.parameters.values()])
 
     def average(self, payloads: Sequence[Tensor]) -> Tensor:
-        """Decoded payloads, added in worker order and multiplied once by float32(1/M)."""
+        """The mean of payloads: decoded, added in worker order and multiplied once by float32(1/M)."""
         total = torch.zeros(self.num_coordinates, dtype=torch.float32, device=self.device)
         for payload in payloads:
             self.compressors.bare.add(payload, self.parts, total)
@@ -166,8 +172,9 @@ class Workers:
         return self._restored(total)
 
     def vectors(self, gradient: Gradient, encoder: int = 0) -> dict[str, Tensor]:
-        """The vectors that one encoder is given: one under the name ``model`` (``Layer.vector_name``), or one per
-        parameter.
+        """The vectors that one encoder is given, by name.
+
+        There is one named ``model`` (``Layer.vector_name``), or one per parameter.
         """
         flat = self._vector(gradient)
         return {part.name: flat[part.start : part.start + part.size] for part in self.parts if part.encoder == encoder}
@@ -213,8 +220,8 @@ class Workers:
     def _agree(
         self, bad: list[int | None], losses: list[float], stop: bool
     ) -> tuple[list[int | None], list[float], bool]:
-        """All workers' first parameter that is not finite and losses, in worker order, and whether any process was
-        asked to stop.
+        """The first non-finite parameter and the loss of every worker, in worker order, and whether any process should
+        stop.
         """
         if self.group is None:
             return bad, losses, stop
@@ -245,8 +252,9 @@ class Workers:
         ]
 
     def _shape_of(self, mine: dict[int, Tensor]) -> tuple[list[int], torch.dtype]:
-        """Shape and dtype of the gathered tensors, also where this process hosts no worker:
-        told by the first process.
+        """The shape and the dtype of the gathered tensors, which the first process tells.
+
+        They are known also where this process hosts no worker.
         """
         sample = mine[self.hosted[0]] if self.hosted else torch.empty(0)
         shape, dtype = json.loads(
@@ -255,13 +263,13 @@ class Workers:
         return shape, getattr(torch, dtype.removeprefix("torch."))
 
     def settle(self) -> None:
-        """Before the ranks part: read what a server left unread.  Every process calls it, after the same exchange."""
+        """Read what a server left unread.  Every process calls it after the same exchange, before the ranks part."""
         if isinstance(self.collective, Server):
             self.collective.settle()
 
     @property
     def network_bytes(self) -> int:
-        """Bytes that this process has handed to the network for exchanges and levels, beside what carries them."""
+        """The bytes that this process has handed to the network for exchanges and levels, beside what carries them."""
         every = [
             self.transport,
             *(self.collective.inner_transports if isinstance(self.collective, Hierarchical) else ()),
@@ -272,7 +280,7 @@ class Workers:
 
     @property
     def adaptive(self) -> bool:
-        """Whether any method here is: ``learners`` has one for each."""
+        """Whether any method is adaptive: ``learners`` has one entry for each that is."""
         return bool(self.learners)
 
     def next_update(self, step: int) -> int | None:
@@ -288,8 +296,8 @@ class Workers:
     def observe(
         self, gradients: Mapping[int, Gradient], step: int, learners: Sequence[LevelUpdater] | None = None
     ) -> None:
-        """Take the hosted workers' gradients of a step into the statistics behind the next update of these methods, or
-        of all.
+        """Add the hosted workers' gradients of a step to the statistics behind the next update of these methods, or of
+        all.
 
         One that is left out adds nothing.  One that is not finite makes them useless: ``update_levels`` says so, on all
         processes together.
@@ -306,8 +314,9 @@ class Workers:
                     statistics.totals[:] = math.nan, _largest_parameter(gradient) if bad is None else bad, 0.0
 
     def update_levels(self, learners: Sequence[LevelUpdater] | None = None) -> str | None:
-        """Merge all workers' statistics in worker order, on every process alike, and update the levels of these
-        methods, or of all.
+        """Merge all workers' statistics on every process alike, and update the levels of these methods, or of all.
+
+        They are merged in worker order.
 
         Where a gradient behind the statistics was not finite the levels stay, and its parameter and worker are
         returned.
@@ -329,7 +338,7 @@ class Workers:
     # --- checkpoints ---
 
     def state_dict(self) -> dict[str, Any]:
-        """The same in every split; every process must call it, since it gathers."""
+        """The state, the same in every split; every process must call it, since it gathers."""
         state = self.compressors.state_dict()
         for coder, own in zip(self.compressors.every, by_encoder(state), strict=True):
             own["statistics"] = []
@@ -344,7 +353,7 @@ class Workers:
         return state
 
     def _gathered_memory(self, around: ErrorFeedback) -> dict[str, Any]:
-        """Every worker's memory, on every process alike: zeros where it has none yet."""
+        """The memory of every worker, on every process alike; zeros where a worker has none yet."""
         found: dict[int, dict[str, dict[str, Tensor]]] = {
             w: {kind: {} for kind in around.kinds} for w in range(self.num_workers)
         }
@@ -359,7 +368,7 @@ class Workers:
         return {"kinds": list(around.kinds), "workers": found}
 
     def _of_every_worker(self, kept: dict[int, Any]) -> dict[int, Any]:
-        """What methods keep for the hosted workers, and for all others; on every process alike."""
+        """The states that methods keep for the hosted workers and for all others, on every process alike."""
         told = self.transport.texts(
             json.dumps({worker: kept[worker] for worker in self.hosted if worker in kept}), "control"
         )

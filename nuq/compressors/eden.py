@@ -1,6 +1,6 @@
-r"""EDEN and, at one bit, DRIVE: rotation, nearest levels, and an unbiased scale.
+r"""EDEN and, at one bit, DRIVE: random rotations, the nearest of few levels, and one scale per bucket.
 
-Vargaftik et al., ICML 2022 and NeurIPS 2021.
+Vargaftik et al., ICML 2022 (EDEN) and NeurIPS 2021 (DRIVE).
 
 Per bucket of d coordinates: a random rotation ``y = R x`` makes every coordinate nearly normal, whatever the gradient,
 so each goes to the nearest centroid ``q`` of the Lloyd-Max quantizer of N(0, |x|^2 / d); the receiver turns ``S q``
@@ -288,8 +288,7 @@ def _parts(layout: Layout, codes: Tensor) -> list[tuple[int, int, int, Tensor]]:
 
 
 def _quantize(y: Tensor, size: int, layout: Layout, codes: Tensor, mse: bool) -> Tensor:
-    """Write the nearest level of every coordinate into ``codes``; the scales float32[y.numel() / size] of the buckets.
-    """
+    """Write the nearest level of every coordinate into ``codes``; the scales float32[y.numel() / size] of the buckets."""
     # The operator divides by the L2 norm, so N(0, 1/d) is the law, and takes the inner levels as thresholds.
     middles = 0.5 * (layout.levels[1:] + layout.levels[:-1]) * size**-0.5
     borders = torch.tensor([-1.0, *middles, 1.0], dtype=torch.float32, device=y.device)

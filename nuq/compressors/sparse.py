@@ -203,7 +203,7 @@ def _shared_words(key: Key) -> tuple[int, int]:
 
 
 def _factors(share: Share, device: torch.device) -> Tensor:
-    """The ratio bucket's coordinates / bucket's indices for every value: float32[total]."""
+    """The ratio of a bucket's coordinates to its indices, for every value: float32[total]."""
     whole = share.num_buckets - 1
     last = share.num_coordinates - whole * share.bucket_size
     factors = torch.full((share.total,), share.bucket_size / share.k, dtype=torch.float32, device=device)

@@ -1,5 +1,4 @@
-"""The exchange of gradients: transport, agreement of the ranks, the flat layout, payloads, level updates, and the
-collectives.
+"""The exchange of gradients between ranks: transport, flat layout, payloads, level updates, and collectives.
 
 May import every room of ``nuq`` but ``quantized_training``.
 """

@@ -1,4 +1,4 @@
-"""What all ranks have to agree on before and while they exchange: settings, versions, parameters, levels, results."""
+"""The agreement of all ranks on settings, versions, parameters, levels and results, before and during an exchange."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nuq.native.checksum import crc32
 
 
 def check_settings(transport: Transport, mine: dict[str, Any]) -> None:
-    """ValueError, on all ranks alike, that names two ranks and what they differ in.
+    """Check that all ranks have the same settings; ValueError, on all ranks alike, names two ranks and the difference.
 
     A collective call: every rank makes it.
     """
@@ -27,7 +27,7 @@ def check_settings(transport: Transport, mine: dict[str, Any]) -> None:
 
 
 def check_same(transport: Transport, what: str, tensor: Tensor) -> None:
-    """RuntimeError, on all ranks alike, where the ranks hold other bits; what debug mode asks for."""
+    """Check that all ranks hold the same bits (debug mode); RuntimeError, on all ranks alike, where they do not."""
     data = tensor.detach().cpu().contiguous()
     rows = [row[0] for row in transport.numbers([crc32(data.data_ptr(), data.numel() * data.element_size())], "debug")]
     for rank, row in enumerate(rows):

@@ -14,7 +14,7 @@ from nuq.exchange.payload import told_plainly
 
 
 class BucketThread:
-    """Exchanges buckets in the order in which DDP gives them, which is the same on all ranks.
+    """A thread that exchanges buckets in the order in which DDP gives them, which is the same on all ranks.
 
     exchange: buckets that go together, whose means it writes into their memory.  waits: whether buckets of a step are
     kept until its last one is there.  error: the first one of an exchange; nothing is exchanged after it, and every
@@ -33,7 +33,7 @@ class BucketThread:
         return self._thread is not None
 
     def put(self, job: Bucket) -> None:
-        """Hand a bucket over."""
+        """Hand a bucket to the thread."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, daemon=True, name="nuq exchange")
             self._thread.start()
@@ -41,7 +41,7 @@ class BucketThread:
         self._jobs.put(job)
 
     def close(self) -> None:
-        """End the thread, after what it was given."""
+        """End the thread, after it has exchanged what it was given."""
         if self._thread is not None:
             self._jobs.put(None)
             self._thread.join()
@@ -74,6 +74,9 @@ class BucketThread:
 
 
 def _end(thread: threading.Thread, jobs: queue.SimpleQueue[Bucket | None]) -> None:
-    """Before the interpreter goes, which a thread that comes back from C++ afterwards would end by an abort."""
+    """End all threads before the interpreter exits.
+
+    A thread that returned from C++ afterwards would end the process by an abort.
+    """
     jobs.put(None)
     thread.join(2.0)

@@ -1,4 +1,4 @@
-"""From a method's name and settings to the collective that exchanges its messages."""
+"""The choice of the collective that exchanges a method's messages, from its name and settings."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from nuq.settings.exchange import Exchange
 
 
 def fewest_bytes(compressors: CompressorMap, transport: Transport, num_workers: int) -> str:
-    """gather or two_stage, by what one rank sends (``nuq.exchange.collectives``); gather, which errs less,
-    where they are alike.
+    """The collective, gather or two_stage, for which one rank sends fewer bytes (``nuq.exchange.collectives``).
+
+    Where they are alike it is gather, which errs less.
 
     Two stages encode means in as many bits as it takes to err little more than gather (``nuq.exchange.mean_error``),
     and in ``second_bits`` at least; the coders take that over where it is chosen.  A collective call: every rank makes
@@ -55,7 +56,7 @@ def fewest_bytes(compressors: CompressorMap, transport: Transport, num_workers: 
 
 
 def _pays(compressors: CompressorMap, seconds: Sequence[PayloadCodec], num_workers: int) -> bool:
-    """Whether one rank sends less in two stages, the second one by these, than in one."""
+    """Whether one rank sends less in two stages, the second one with these codecs, than in one."""
     first, mean_compressor = (
         sum(share * _usual_bytes(codec) for codec, share in zip(codecs, compressors.shares, strict=True))
         for codecs in ([coder.codec for coder in compressors.every], seconds)
@@ -64,12 +65,12 @@ def _pays(compressors: CompressorMap, seconds: Sequence[PayloadCodec], num_worke
 
 
 def _usual_bytes(codec: PayloadCodec) -> float:
-    """Of a long payload of one encoder's; the most it can be, where a method does not say better."""
+    """The usual bytes of a long payload of one encoder, or their upper bound where a method states no usual number."""
     return getattr(within(codec.compressor), "usual_bytes", codec.compressor.message_bytes)(_LONG)
 
 
 def ranks_per_machine() -> int:
-    """As torchrun says; 1 where nothing does."""
+    """The number of ranks per machine that torchrun states; 1 where it states none."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
@@ -82,7 +83,9 @@ def build(
     *,
     per_machine: int = 0,
 ) -> tuple[str, Collective]:
-    """The collective of these settings, and its name where ``auto`` chose.  A collective call: every rank makes it.
+    """The collective of these settings, and its name where ``auto`` chose.
+
+    A collective call: every rank makes it.
 
     ValueError for a collective that these ranks, this backend or this method cannot do.
     """
@@ -145,7 +148,7 @@ def _power(
     placement: WorkerPlacement,
     account: ExchangeStats,
 ) -> Power:
-    """The means of factors, and of other methods' parts, by the collective of the settings."""
+    """The collective of PowerSGD, with the collective of the settings for the factors and for other methods' parts."""
     if any(len(coder.memories) > 1 for coder in powers.values()):
         raise ValueError(
             "both=True: the means of powersgd's factors are exact, so that there is nothing to remember; legal here: "
@@ -174,7 +177,10 @@ def _of_messages(
 
 @dataclasses.dataclass
 class Dense:
-    """No compression: the backend's own all-reduce, in bfloat16 unless told otherwise; bits as PyTorch's own hook."""
+    """The dense collective: the backend's own all-reduce, in bfloat16 unless told otherwise.
+
+    Its bits are those of PyTorch's own hook.
+    """
 
     transport: Transport
     dtype: torch.dtype = torch.bfloat16

@@ -26,8 +26,9 @@ from nuq.settings.layers import Layer, matched
 def sorted_settings(
     name: str, others: Sequence[type], given: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> list[Any]:
-    """The settings of a method, then those of ``others``, from one list of keywords; ValueError for one that none of
-    them reads.
+    """The settings of a method and those of ``others``, sorted from one list of keywords.
+
+    ValueError for a keyword that none of them reads.
 
     defaults: where they are not the schemas' own.
     """
@@ -46,7 +47,7 @@ def sorted_settings(
 
 
 class MethodState:
-    """The two encoders of one method: of workers' gradients, and of means; ``remember`` gives them a memory."""
+    """The two encoders of one method, for workers' gradients and for means; ``remember`` gives them a memory."""
 
     def __init__(self, name: str, settings: Any, second_bits: int) -> None:
         self.name, self.settings = name, settings
@@ -55,12 +56,12 @@ class MethodState:
         self.mean_compressor = self.encoder_of_means(second_bits)
 
     def encoder_of_means(self, second_bits: int) -> PayloadCodec:
-        """Means in so many bits, by an encoder without a memory."""
+        """The encoder of means in so many bits, without a memory."""
         mean_compressor, settings = second_settings(self.name, self.settings, second_bits)
         return PayloadCodec(method(mean_compressor).load()(settings), settings)
 
     def encode_means_by(self, mean_compressor: PayloadCodec) -> None:
-        """From now on; a memory of means stays around it."""
+        """Encode means by another encoder from now on; a memory of means stays around it."""
         around = self.mean_compressor.compressor
         if isinstance(around, ErrorFeedback):
             around.inner = mean_compressor.compressor
@@ -75,8 +76,9 @@ class MethodState:
         momentum: float = 0.0,
         nesterov: bool = False,
     ) -> None:
-        """Put the memory of the settings around the encoders; ``bare`` stays the method itself.  sizes: coordinates of
-        its vectors.
+        """Put the memory of the settings around the encoders; ``bare`` stays the method itself.
+
+        sizes: coordinates of its vectors.
         """
         kind = self.memory_kind(feedback)
         if kind == "none":
@@ -98,12 +100,12 @@ class MethodState:
             self.memories.append(around)
 
     def memory_kind(self, feedback: Feedback) -> str:
-        """none, error or momentum; auto is the method's."""
+        """The kind of memory: none, error or momentum; auto is the method's."""
         return method(self.name).feedback if feedback.kind == "auto" else feedback.kind
 
     @property
     def compressor(self) -> Any:
-        """The method itself, without a memory."""
+        """The compressor of the method itself, without a memory."""
         return self.bare.compressor
 
     @property
@@ -113,7 +115,7 @@ class MethodState:
         return [compressor for compressor in both if isinstance(compressor, AdaptiveQuantizer)]
 
     def state_dict(self) -> dict[str, Any]:
-        """The encoders' own states, and the memories around them; copies."""
+        """The encoders' own states, and the memories around them, as copies."""
         own = {
             "compressor": self.compressor.state_dict(),
             "second": within(self.mean_compressor.compressor).state_dict(),
@@ -128,7 +130,7 @@ class MethodState:
 
     @property
     def scope(self) -> str:
-        """One vector for every tensor, or one for all of them (model); methods without the choice do not care."""
+        """The scope of the vectors: one per tensor, or (model) one for all; methods without the choice ignore it."""
         return getattr(self.settings, "scope", "model")
 
 
@@ -161,14 +163,14 @@ class CompressorMap:
         )
 
     def encode_means_by(self, seconds: Sequence[PayloadCodec], second_bits: Sequence[int]) -> None:
-        """Other encoders of means, one for each of ``every``, and their bits."""
+        """Encode means by other encoders, one for each of ``every``, in so many bits."""
         for coder, mean_compressor in zip(self.every, seconds, strict=True):
             coder.encode_means_by(mean_compressor)
         self.second_bits = list(second_bits)
         self._join()
 
     def assign(self, shapes: Mapping[str, Sequence[int]]) -> None:
-        """Tell all parameters, in the model's order; ValueError for a line of the list that is left none of them."""
+        """Assign all parameters, in the model's order; ValueError for a line of the list that is left none of them."""
         self._encoders = matched(self.layers, shapes)
         sizes = {name: math.prod(shape) for name, shape in shapes.items()}
         of = [
@@ -209,7 +211,7 @@ class CompressorMap:
     def arrange(
         self, shapes: Mapping[str, Sequence[int]], exact: Callable[[str, bool], bool] = lambda name, whole: False
     ) -> FlatLayout:
-        """The vector of some of these parameters, or all.
+        """The flat layout of the vector of some of these parameters, or all.
 
         exact(name, whole): whether a parameter travels in full precision; whole: it would be part of one vector with
         others.
@@ -227,8 +229,9 @@ class CompressorMap:
         momentum: float = 0.0,
         nesterov: bool = False,
     ) -> None:
-        """Put the memory of the settings around the encoders; ``bare`` stays the methods themselves.  parts: all
-        vectors that have one.
+        """Put the memory of the settings around the encoders; ``bare`` stays the methods themselves.
+
+        parts: all vectors that have a memory.
         """
         for number, coder in enumerate(self.every):
             sizes = {part.name: part.size for part in parts if part.encoder == number and not part.exact}
@@ -237,7 +240,7 @@ class CompressorMap:
 
     @property
     def compressor(self) -> Any:
-        """The method of all other layers itself, without a memory."""
+        """The compressor of all other layers, without a memory."""
         return self.every[0].compressor
 
     @property
@@ -250,7 +253,7 @@ class CompressorMap:
         return [compressor for coder in self.every for compressor in coder.adaptive]
 
     def state_dict(self) -> dict[str, Any]:
-        """The method's own state (``MethodState.state_dict``), and under ``layers`` those of the list's."""
+        """The method's own state (``MethodState.state_dict``), and under ``layers`` the states of the list's methods."""
         first, *others = (coder.state_dict() for coder in self.every)
         return {**first, "layers": others} if others else first
 
@@ -260,7 +263,7 @@ class CompressorMap:
 
 
 def by_encoder(state: dict[str, Any]) -> list[dict[str, Any]]:
-    """A state of ``CompressorMap`` as those of its encoders."""
+    """The state of a ``CompressorMap`` as a list of the states of its encoders."""
     return [state, *state.get("layers", ())]
 
 

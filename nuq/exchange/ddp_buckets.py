@@ -1,4 +1,4 @@
-"""DDP's buckets as vectors: whose gradients lie in them, and in which order these are exchanged."""
+"""DDP's buckets as vectors: the parameters whose gradients lie in them, and the order of their exchange."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nuq.parameters import dense
 
 @dataclass
 class Bucket:
-    """One bucket on its way."""
+    """One bucket on its way through the exchange."""
 
     buffer: Tensor
     names: tuple[str, ...]
@@ -27,7 +27,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Plan:
-    """The vector that some buckets are exchanged as.
+    """The vector in whose form some buckets are exchanged.
 
     order: its parameters, or None for the one bucket's buffer as it lies.  parameters: the model's, whose memory
     formats a buffer has.
@@ -38,7 +38,7 @@ class Plan:
     parameters: Mapping[str, nn.Parameter]
 
     def vector(self, buckets: Sequence[Bucket]) -> Tensor:
-        """float[n]: the buffer itself, or a copy of the gradients, each row after row."""
+        """The vector float[n]: the buffer itself, or a copy of the gradients, each row after row."""
         if self.order is None:
             (bucket,) = buckets
             return bucket.buffer
@@ -46,7 +46,7 @@ class Plan:
         return torch.cat([gradients[name].reshape(-1) for name in self.order])
 
     def spread(self, mean: Tensor, buckets: Sequence[Bucket]) -> None:
-        """The mean into the buckets."""
+        """Write the mean into the buckets."""
         if self.order is not None:
             gradients = self._gradients(buckets)
             of = [gradients[name] for name in self.order]
@@ -56,8 +56,9 @@ class Plan:
             buckets[0].buffer.copy_(mean)
 
     def _gradients(self, buckets: Sequence[Bucket]) -> dict[str, Tensor]:
-        """Views of the buffers by name, as DDP fills them: in a parameter's own memory format,
-        if that leaves no gaps.
+        """Views of the buffers by name, as DDP fills them.
+
+        They have a parameter's own memory format, if that leaves no gaps.
         """
         views = {}
         for bucket in buckets:
@@ -78,8 +79,9 @@ def made(
     waits: bool,
     shaped: bool,
 ) -> Plan:
-    """Of a bucket: one part per parameter, small neighbours together in full precision; or (waits) of all buckets, in
-    the model's order.
+    """The plan of a bucket or (waits) of all buckets in the model's order.
+
+    A bucket has one part per parameter, with small neighbours together in full precision.
 
     shaped: the encoders look at matrices, whose rows must lie one after another.
     """

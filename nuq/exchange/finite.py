@@ -1,4 +1,4 @@
-"""Gradients that are not finite: found in one pass, named by their parameter."""
+"""Checks for gradients that are not finite: they are found in one pass, and named by their parameter."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from torch import Tensor
 
 
 def surely_finite(vectors: Sequence[Tensor]) -> bool:
-    """Whether every coordinate is finite: a finite sum proves it.  False may also mean that only the sum overflows."""
+    """Whether every coordinate is surely finite: a finite sum proves it.
+
+    False may also mean that only the sum overflows.
+    """
     return not vectors or bool(torch.isfinite(torch.stack([vector.sum() for vector in vectors])).all())
 
 
 def non_finite_parameter(gradient: Gradient) -> int | None:
-    """The number of the first parameter whose gradient is not finite."""
+    """The number of the first parameter whose gradient is not finite, or None."""
     return next((number for number, part in enumerate(gradient) if not bool(torch.isfinite(part).all())), None)
 
 
@@ -29,7 +32,7 @@ Gradient = Sequence[Tensor]  # one tensor per parameter, in the model's order
 
 
 def joined(gradient: Gradient) -> Tensor:
-    """All parts as one vector; without a copy where they already lie one after another in memory."""
+    """The gradient as one vector, without a copy where its tensors already lie one after another in memory."""
     first, end = gradient[0], gradient[0].storage_offset()
     memory = first.untyped_storage().data_ptr()
     for part in gradient:

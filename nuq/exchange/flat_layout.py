@@ -1,4 +1,4 @@
-"""Where every parameter lies in the flat vector that is exchanged, and in which part of it.
+"""The place of every parameter in the flat vector that is exchanged, and its part of the vector.
 
 A method with scope=tensor gets one part per parameter, with scope=model one part of all its parameters.  Where those
 are no neighbours in the model (``nuq.settings.layers``: they are those of one line), the vector lists the parameters in
@@ -19,17 +19,23 @@ from nuq.exchange.payload import Segment
 
 @dataclass(frozen=True)
 class FlatLayout:
-    """order: of the vector's parameters, as their numbers in the model; None where it is the model's own."""
+    """The order of the parameters in a flat vector, and the vector's parts.
+
+    order: of the vector's parameters, as their numbers in the model; None where it is the model's own.
+    """
 
     parts: list[Segment]
     order: tuple[int, ...] | None = None
 
     def arranged(self, of_parameters: Sequence[Any]) -> Sequence[Any]:
-        """Whatever there is one of for every parameter, from the model's order into the vector's."""
+        """Items, one for every parameter, from the model's order into the vector's order."""
         return of_parameters if self.order is None else [of_parameters[number] for number in self.order]
 
     def restored(self, vector: Tensor, sizes: Sequence[int]) -> Tensor:
-        """A vector in the model's order, from one in this order; sizes: coordinates of the model's parameters."""
+        """A vector in the model's order, from one in this order.
+
+        sizes: coordinates of the model's parameters.
+        """
         if self.order is None:
             return vector
         pieces = dict(zip(self.order, vector.split([sizes[number] for number in self.order]), strict=True))
@@ -42,9 +48,11 @@ def arranged(
     vector_names: Sequence[str | None],
     exact: Callable[[str], bool] = lambda name: False,
 ) -> FlatLayout:
-    """shapes: of the parameters, in the model's order.  encoders: the number of every parameter's encoder.
-    vector_names: by encoder, the name of the one vector of scope=model, None for scope=tensor.  exact: whether a
-    parameter travels in full precision, whatever its encoder; such neighbours are one part.
+    """The flat layout of some parameters, given the encoder of each.
+
+    shapes: of the parameters, in the model's order.  encoders: the number of every parameter's encoder. vector_names:
+    by encoder, the name of the one vector of scope=model, None for scope=tensor.  exact: whether a parameter travels in
+    full precision, whatever its encoder; such neighbours are one part.
     """
     numbers = {name: number for number, name in enumerate(shapes)}
     groups: dict[str, list[str]] = {}  # parameters by the part they are in

@@ -1,4 +1,4 @@
-"""Whether compressing pays on this link: measured, not assumed."""
+"""The gate: a measurement of whether compression saves time on this link."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _ROUNDS = 3
 def seconds(
     collectives: list[Collective], transport: Transport, num_coordinates: int, device: torch.device
 ) -> list[float]:
-    """What one mean of random coordinates takes by each of the collectives, in turns: the slowest rank's median, alike
-    on all ranks.
+    """The median seconds of one mean of random coordinates by each collective, measured in turns.
+
+    It is the slowest rank's median, alike on all ranks.
 
     A collective call: every rank makes it.
     """

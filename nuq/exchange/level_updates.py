@@ -1,6 +1,4 @@
-"""The gradients behind an adaptive method's next levels: statistics of the workers hosted here, and when they become
-levels.
-"""
+"""Updates of adaptive methods' levels: their schedule, and statistics of the gradients of the workers hosted here."""
 
 from __future__ import annotations
 
@@ -24,8 +22,9 @@ from nuq.levels import schedule
 
 
 class LevelUpdater:
-    """One adaptive method's: of all parameters, or of the layers that have it (``nuq.settings.layers``); encoder: its
-    number among the encoders.
+    """The level updates of one adaptive method, for all parameters or for the layers that have it.
+
+    Layers: ``nuq.settings.layers``.  encoder: its number among the encoders.
     """
 
     def __init__(self, coder: MethodState, encoder: int, workers: Iterable[int]) -> None:
@@ -37,7 +36,7 @@ class LevelUpdater:
         return Statistics.empty(self.settings.num_components)
 
     def forget(self) -> None:
-        """Begin anew, as after every update."""
+        """Empty the statistics, as after every update."""
         self.statistics = {worker: self.empty() for worker in self.workers}
 
     def has(self, part: Segment) -> bool:
@@ -54,8 +53,9 @@ class LevelUpdater:
 
     @property
     def begins(self) -> bool:
-        """Whether the levels are to be fitted to the gradients at hand, before these are sent, as soon as there are any
-        to fit them to.
+        """Whether the levels are to be fitted to the present gradients, before these are sent.
+
+        They are fitted as soon as there are gradients to fit them to.
 
         So at step 0 of a schedule that lists it, and after it as long as gradients are zero or not finite.
         """
@@ -71,7 +71,9 @@ class LevelUpdater:
         return due is not None and self.settings.statistics == "running" and step > due - self.settings.num_samples
 
     def observe(self, vector: Tensor, parts: Iterable[Segment], key: Key) -> None:
-        """Take one worker's gradient into its statistics: float[n], in parts.  key: of seed, step and worker.
+        """Add one worker's gradient float[n], in parts, to its statistics.
+
+        key: of seed, step and worker.
 
         NonFiniteError for one that is not finite.
         """
@@ -82,20 +84,23 @@ class LevelUpdater:
                 self.compressor.observe(piece, key.of(part.name), self.statistics[key.worker])
 
     def rows(self, device: torch.device) -> dict[int, Tensor]:
-        """Every hosted worker's statistics as numbers: float64[length]."""
+        """The statistics of every hosted worker as numbers: float64[length]."""
         return {
             worker: torch.from_numpy(statistics.to_array()).to(device) for worker, statistics in self.statistics.items()
         }
 
     def read(self, row: Tensor) -> Statistics:
-        """One of ``rows``.  ValueError where it is none: no law has weights below zero."""
+        """The statistics in one of ``rows``.
+
+        ValueError where it holds none: no distribution has weights below zero.
+        """
         found = Statistics.from_array(row.cpu().clone().view(torch.float64).numpy(), self.empty().num_components)
         if (found.histogram[0] < 0).any():
             raise ValueError("a worker's statistics have a weight below zero")
         return found
 
     def update(self, everyone: Sequence[Statistics]) -> None:
-        """Better levels from all workers' statistics, in worker order."""
+        """Update the levels from all workers' statistics, in worker order."""
         merged = self.empty()
         for statistics in everyone:
             merged.merge(statistics)
@@ -104,13 +109,13 @@ class LevelUpdater:
 
 
 def learners(compressors: CompressorMap, workers: Iterable[int]) -> list[LevelUpdater]:
-    """One for every method of the encoders that is adaptive."""
+    """The level updaters, one for every adaptive method of the encoders."""
     hosted, adaptive = list(workers), [isinstance(coder.compressor, AdaptiveQuantizer) for coder in compressors.every]
     return [LevelUpdater(compressors.every[number], number, hosted) for number, yes in enumerate(adaptive) if yes]
 
 
 class RankLevels:
-    """The levels of one rank's methods, where a step's gradient comes in several vectors, each seen once (``nuq.ddp``).
+    """The levels of one rank's methods, where several vectors make up a step's gradient, each seen once (``nuq.ddp``).
 
     An update comes before a step, from the gradients of steps before it; only the first levels are fitted to the step's
     own.
@@ -126,7 +131,7 @@ class RankLevels:
         return any(level_updater.begins for level_updater in self.learners)
 
     def begin(self, pieces: Sequence[tuple[Tensor, Segment]], step: int) -> None:
-        """Fit the first levels to the gradients of this step, but for ranks where it is not finite.
+        """Fit the first levels to the gradients of this step, without the ranks where they are not finite.
 
         Collective, as ``update``.
         """
@@ -140,14 +145,14 @@ class RankLevels:
             self._update(level_updater)
 
     def observe(self, vector: Tensor, parts: Sequence[Segment], step: int) -> None:
-        """Take this rank's gradient into the statistics behind the updates before the next steps."""
+        """Add this rank's gradient to the statistics behind the updates before the next steps."""
         for level_updater in self.learners:
             if level_updater.collects(step + 1) and not level_updater.begins:
                 with suppress(NonFiniteError):  # encoding it says so, to all ranks
                     self._observe(level_updater, vector, parts, step)
 
     def update(self, step: int) -> None:
-        """The updates that are due before this step.  A collective call: every rank makes it."""
+        """Make the updates that are due before this step.  A collective call: every rank makes it."""
         for level_updater in self.learners if step > 0 else ():
             if level_updater.next_update(step) == step:
                 self._update(level_updater)
@@ -157,7 +162,10 @@ class RankLevels:
             level_updater.observe(vector, parts, Key(self.seed, step, self.transport.rank))
 
     def _update(self, level_updater: LevelUpdater) -> None:
-        """Every rank's statistics, one small message each, merged in rank order: the same levels on all ranks."""
+        """Update the levels from every rank's statistics, merged in rank order: the same levels on all ranks.
+
+        Each rank sends its statistics in one small message.
+        """
         with self.account.time("levels"):
             data = level_updater.rows(self.transport.device)[self.transport.rank].view(torch.uint8)
             level_updater.forget()
@@ -169,12 +177,12 @@ class RankLevels:
             )
 
     def rows(self, device: torch.device) -> dict[int, Tensor]:
-        """This rank's statistics by the number of the encoder, to be saved."""
+        """The statistics of this rank by the number of the encoder, to be saved."""
         return {
             level_updater.encoder: level_updater.rows(device)[self.transport.rank] for level_updater in self.learners
         }
 
     def go_on(self, statistics: Sequence[Statistics]) -> None:
-        """From what each of ``learners`` has seen."""
+        """Continue from the statistics that each of ``learners`` has seen."""
         for level_updater, found in zip(self.learners, statistics, strict=True):
             level_updater.statistics = {self.transport.rank: found}

@@ -1,4 +1,4 @@
-"""How finely two stages have to encode the mean a second time, so that the mean errs little more than gather's.
+"""The error of the second encoding of a mean: the least bits with which two stages err little more than gather.
 
 With M workers, w1 and w2 the relative variances of the two encodings and R = mean |x_i|^2 / |mean x|^2
 (``nuq.exchange.collectives``), two stages err 1 + w2 (1 + M / (w1 R)) times as much as gather: most where R =
@@ -73,8 +73,10 @@ _known: dict[tuple[str, str, int, int], int] = {}  # by method, settings, fewest
 
 
 def least_bits(name: str, settings: Any, fewest: int, num_workers: int, num_coordinates: int) -> int | None:
-    """Bits of ``second_settings``, from ``fewest`` on, with which two stages err at most BOUND times as much as gather;
-    None for none.
+    """The least bits, from ``fewest`` on, with which two stages err at most BOUND times as much as gather; None for
+    none.
+
+    They are bits of ``second_settings``.
 
     num_coordinates: of the whole vector.
     """
@@ -101,8 +103,9 @@ def least_bits(name: str, settings: Any, fewest: int, num_workers: int, num_coor
 
 
 class FirstStage:
-    """What a second encoding is given: the mean of the messages of workers that nearly agree, with coordinates of one
-    of the laws.
+    """The input of a second encoding: the mean of messages of workers that nearly agree.
+
+    Their coordinates follow one of the laws.
     """
 
     def __init__(self, name: str, settings: Any, num_workers: int, law: Law) -> None:
@@ -121,7 +124,7 @@ class FirstStage:
         self.error = _squared(self.mean - torch.stack(vectors).mean(dim=0)) * simulated / num_workers
 
     def error_factor(self, second_bits: int) -> float:
-        """By how much two stages err more than gather.
+        """The error of two stages relative to that of gather.
 
         A biased second encoding's error is taken to add to the first's in length, an unbiased one's in square.
         """
@@ -138,7 +141,7 @@ class FirstStage:
 
 
 def _drawn(law: Law, number: int) -> Tensor:
-    """float32[_SIDE^2], the same for the same law and number."""
+    """Random coordinates float32[_SIDE^2], the same for the same law and number."""
     return law(torch.randn(4, _SIDE**2, generator=torch.Generator().manual_seed(number)))
 
 

@@ -1,4 +1,4 @@
-"""One worker's gradient as the bytes that it sends: the messages of its parts, one after another.
+"""The payload: one worker's gradient as bytes, the messages of its parts one after another.
 
 A flat vector is tiled by parts: the whole of it under the name ``model``, or one part per parameter.  Parts marked
 ``exact`` travel in full precision (small tensors, whose headers and norms would cost more than they save).  A
@@ -32,8 +32,9 @@ _ALIGNMENT = 64  # coordinates: shards begin where packed codes and vector regis
 
 @dataclass(frozen=True)
 class Segment:
-    """``size`` coordinates from ``start`` on of a flat vector; first: the number of the first one within ``name``, -1
-    for the whole.
+    """A segment of a flat vector: ``size`` coordinates from ``start`` on.
+
+    first: the number of the first one within ``name``, -1 for the whole.
 
     encoder: the number of the one that encodes it (``PayloadCodec``).  shape: of the parameter, row after row; None for
     vectors of several.
@@ -49,17 +50,19 @@ class Segment:
 
     @property
     def key_name(self) -> str:
-        """What its random numbers depend on: the parameter's name, and the place within it where it was cut."""
+        """The name that keys the random numbers: the parameter's name, and the place within it where it was cut."""
         return self.name if self.first < 0 else f"{self.name}[{self.first}]"
 
 
 def num_coordinates(parts: Sequence[Segment]) -> int:
-    """Of all parts together."""
+    """The number of coordinates of all parts together."""
     return sum(part.size for part in parts)
 
 
 def cut(parts: Sequence[Segment], num_stretches: int) -> list[list[Segment]]:
-    """The parts of so many shards of nearly equal length; the last ones may be empty where there is little to cut."""
+    """Cut the parts into so many shards of nearly equal length; the last ones may be empty where there is little to
+    cut.
+    """
     total = num_coordinates(parts)
     bounds = [min(-(-total * i // num_stretches // _ALIGNMENT) * _ALIGNMENT, total) for i in range(num_stretches)] + [
         total
@@ -79,7 +82,7 @@ def cut(parts: Sequence[Segment], num_stretches: int) -> list[list[Segment]]:
 
 
 def joined(pieces: Sequence[Tensor], device: torch.device) -> Tensor:
-    """uint8 tensors one after another, without a copy where there is only one."""
+    """The uint8 tensors one after another, without a copy where there is only one."""
     if len(pieces) == 1:
         return pieces[0]
     return torch.cat(list(pieces)) if pieces else torch.empty(0, dtype=torch.uint8, device=device)
@@ -91,7 +94,7 @@ def within(compressor: Any) -> Any:
 
 
 class PayloadCodec:
-    """A method and its settings, as payloads: encode, decode, and their length where it is known beforehand.
+    """A method and its settings as a codec of payloads: encode, decode, and the length where it is known beforehand.
 
     others: of the parts with encoder 1, 2, ..., where layers have methods of their own.
     """
@@ -106,7 +109,7 @@ class PayloadCodec:
 
     @property
     def every(self) -> tuple[PayloadCodec, ...]:
-        """By the number of the encoder; those after the first are without others."""
+        """The codecs by the number of the encoder; those after the first have no others."""
         return (self, *self.others)
 
     @property
@@ -121,13 +124,13 @@ class PayloadCodec:
         return self._exact if part.exact else self._by(part).compressor
 
     def size(self, parts: Sequence[Segment]) -> int | None:
-        """Bytes of a payload; None where they depend on the values."""
+        """The number of bytes of a payload; None where they depend on the values."""
         if not all(part.exact or self._by(part)._own_fixed for part in parts):
             return None
         return sum(self._of(part).message_bytes(part.size) for part in parts)
 
     def encode(self, vector: Tensor, parts: Sequence[Segment], key: Key) -> Tensor:
-        """uint8[bytes].  NonFiniteError for a gradient that is not finite."""
+        """Encode a gradient: uint8[bytes].  NonFiniteError where it is not finite."""
         return joined([self._encoded(vector, part, key) for part in parts], vector.device)
 
     def _encoded(self, vector: Tensor, part: Segment, key: Key) -> Tensor:
@@ -150,14 +153,16 @@ class PayloadCodec:
         return joined(messages, vector.device)
 
     def marker(self, worker: int, number: int, parts: Sequence[Segment], device: torch.device) -> Tensor:
-        """What travels in place of a payload of ``parts`` whose part ``number`` is not finite on ``worker``."""
+        """The bytes that replace a payload of ``parts`` whose part ``number`` is not finite on ``worker``."""
         marker = Message(MARKER, worker << 32 | number, torch.empty(0, dtype=torch.uint8)).to_bytes()
         padded = torch.zeros(self.size(parts) or HEADER_BYTES, dtype=torch.uint8, device=device)
         padded[:HEADER_BYTES] = marker
         return padded
 
     def add(self, payload: Tensor, parts: Sequence[Segment], total: Tensor, *, base: int = 0) -> None:
-        """Decode and add.  total: float32, its first coordinate is number ``base`` of the vector.
+        """Decode a payload and add it to the total.
+
+        total: float32, its first coordinate is number ``base`` of the vector.
 
         MessageError for a payload that is damaged or of other parts; RemoteNonFinite where it is a marker.
         """
@@ -181,8 +186,9 @@ class PayloadCodec:
 
 
 def check_mean(mean: Tensor, parts: Sequence[Segment], dtype: torch.dtype = torch.float32) -> None:
-    """NonFiniteError, alike on all ranks that hold the same mean, where finite gradients add up to one beyond
-    ``dtype``.
+    """Check that a mean is finite in ``dtype``; NonFiniteError, alike on all ranks that hold the same mean, if not.
+
+    Finite gradients may add up to a mean beyond ``dtype``.
     """
     mean = mean.to(dtype)
     if math.isfinite(float(mean.sum(dtype=torch.float32))):  # a finite sum has finite terms: one pass
@@ -204,7 +210,7 @@ def told_plainly() -> Iterator[None]:
 
 
 class RemoteNonFinite(NonFiniteError):
-    """Somebody's marker: that worker's gradient of that part is not finite."""
+    """The error for a marker in place of a payload: that worker's gradient of that part is not finite."""
 
     def __init__(self, worker: int, number: int, parts: Sequence[Segment]) -> None:
         self.worker, self.number = worker, number

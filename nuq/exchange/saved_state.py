@@ -1,4 +1,4 @@
-"""What a state must be for the DDP hook to go on from it: everything is looked at before anything is taken over.
+"""Checks of a saved state for the DDP hook: everything is looked at before anything is taken over.
 
 A state comes from a file, and the file perhaps from another model, another rank or a broken disk.  ValueError, in one
 sentence, names the entry, what it is and what it must be.
@@ -29,7 +29,10 @@ _OWN = (
 
 
 def check_head(state: Any, method: str, layers: list[str]) -> None:
-    """What can be told without a model.  method, layers: of the state that is to go on."""
+    """Check what needs no model.
+
+    method, layers: of the state that is to go on.
+    """
     _require(isinstance(state, dict), "", state, "what state_dict gave")
     if missing := [key for key in _KEYS if key not in state]:
         raise ValueError(f"a state without {', '.join(missing)}: it takes what state_dict gave")
@@ -50,8 +53,9 @@ def check_head(state: Any, method: str, layers: list[str]) -> None:
 def checked(
     state: dict[str, Any], present: Mapping[str, Any], sizes: Mapping[str, int], rank: int, *, second: bool
 ) -> dict[str, Any]:
-    """The encoders' states, once all else is checked.  present: what ``state_dict`` gives now; sizes: coordinates of
-    every encoded vector.
+    """The encoders' states, once all else is checked.
+
+    present: what ``state_dict`` gives now; sizes: coordinates of every encoded vector.
 
     second: whether the encoders of means must be those of the state.  Where ``auto`` decides, they may have other bits
     with other ranks:  then those of other levels stay as they are.
@@ -83,7 +87,7 @@ def checked(
 
 
 def rank_of(state: Mapping[str, Any]) -> int | None:
-    """The rank that a checked state is of; None where it says nothing."""
+    """The rank to which a checked state belongs; None where it does not say."""
     workers = [
         worker
         for own in by_encoder(state["coders"])
@@ -94,7 +98,7 @@ def rank_of(state: Mapping[str, Any]) -> int | None:
 
 
 def statistics(state: Mapping[str, Any], learners: Sequence[LevelUpdater], rank: int) -> list[Statistics]:
-    """What each of the learners has seen, of a checked state; nothing where it is another rank's."""
+    """The statistics that each level updater has seen, from a checked state; none where it is another rank's."""
     if rank_of(state) not in (None, rank):
         return [level_updater.empty() for level_updater in learners]
     rows = _rows(state)
@@ -102,7 +106,7 @@ def statistics(state: Mapping[str, Any], learners: Sequence[LevelUpdater], rank:
 
 
 def _rows(state: Mapping[str, Any]) -> Any:
-    """Statistics by encoder; there was one alone before there were layers."""
+    """The statistics by encoder, also from states older than layers, which have one alone."""
     return {0: state["statistics"]} if isinstance(state["statistics"], Tensor) else state["statistics"]
 
 
@@ -128,7 +132,7 @@ def _check_encoder(
 
 
 def _kinds(state: Mapping[str, Any]) -> str:
-    """What a saved state remembers, in words: empty for nothing."""
+    """The kinds of memory in a saved state, in words; empty for none."""
     return ", then ".join(" and ".join(memory["kinds"]) for memory in state.get("memories", ()))
 
 
@@ -170,7 +174,7 @@ def _check_compressor(saved: Any, present: Mapping[str, Any], where: str, *, as_
 
 
 def _are_thresholds(rows: Any) -> bool:
-    """Of clusters (``nuq.kernels.sketches.clusters``), which may be infinite."""
+    """Whether these are thresholds of clusters (``nuq.kernels.sketches.clusters``), which may be infinite."""
     if not (_is_list_of(list, rows) and len(rows) == 2 and len(rows[0]) == len(rows[1])):
         return False
     return all(_is_list_of(float, row) and not any(math.isnan(number) for number in row) for row in rows)
@@ -193,7 +197,7 @@ def _check_memory(memory: Mapping[str, Any], sizes: Mapping[str, int], where: st
 
 
 def _remembers(own: Mapping[str, Any]) -> bool:
-    """Whether an encoder's state holds what is of one rank alone."""
+    """Whether an encoder's state holds what belongs to one rank alone."""
     return bool(own["compressor"].get("by_worker")) or any(memory["workers"] for memory in own.get("memories", ()))
 
 

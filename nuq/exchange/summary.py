@@ -1,4 +1,4 @@
-"""What a training's exchanges cost and what they saved, as the sentences of ``CompressionState.summary``."""
+"""The sentences of ``CompressionState.summary``: the costs and the savings of a training's exchanges."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from nuq.exchange import gate
 
 
 def ring_bytes(num_coordinates: int, world: int, bytes_each: int) -> int:
-    """What one rank sends for one all-reduce by a ring."""
+    """The bytes that one rank sends for one all-reduce by a ring."""
     return 2 * (world - 1) * num_coordinates * bytes_each // world
 
 
 def of_bytes(sent: int, num_coordinates: int, world: int, steps: int) -> str:
-    """Bytes that this rank has sent, beside those of plain all-reduces."""
+    """The sentence on the bytes that this rank has sent, compared with those of plain all-reduces."""
     if not steps or world == 1:
         return f"This rank sent {_bytes(sent)}."
     plain = {name: steps * ring_bytes(num_coordinates, world, each) for name, each in (("float32", 4), ("bfloat16", 2))}
@@ -25,8 +25,9 @@ def of_bytes(sent: int, num_coordinates: int, world: int, steps: int) -> str:
 
 
 def of_gate(asked: bool, measured: Mapping[str, float], num_coordinates: int, chosen: str, steps: int) -> str:
-    """What the gate decided.  measured: seconds of a mean by collective, ``dense`` last; num_coordinates: of a step;
-    steps: since then.
+    """The sentence on the gate's decision.
+
+    measured: seconds of a mean by collective, ``dense`` last; num_coordinates: of a step; steps: since then.
     """
     if not asked:
         return "Time against bfloat16 was not measured (gate=True does)."
@@ -47,7 +48,7 @@ def of_gate(asked: bool, measured: Mapping[str, float], num_coordinates: int, ch
 
 
 def of_seconds(spent: Mapping[str, float]) -> str:
-    """Where the exchanging thread's time went."""
+    """The sentence on where the exchanging thread's time went."""
     return f"Spent: {', '.join(f'{what} {seconds:.3g} s' for what, seconds in spent.items()) or 'nothing'}."
 
 

@@ -1,4 +1,4 @@
-"""Bytes from rank to rank, counted where they are handed to the network, over any torch.distributed backend.
+"""The transport of bytes from rank to rank, over any torch.distributed backend, counted as they reach the network.
 
 Everything that the collectives of this library send goes through ``Transport.swap``: every rank sends to and receives
 from others directly.  An operation that fails therefore fails with a certain rank.  That one may only have given up on
@@ -38,8 +38,9 @@ _asked: list[int] = []  # whether this process has, once it missed a rank
 
 
 class Absence:
-    """How long this process took from one exchange to the next: a rank that the others have given up by then knows it
-    from that.
+    """The time that this process took from one exchange to the next.
+
+    A rank that the others have given up by then knows it from that.
     """
 
     def __init__(self) -> None:
@@ -47,11 +48,11 @@ class Absence:
         self.seconds = 0.0
 
     def ends(self) -> None:
-        """An exchange begins."""
+        """End the absence: an exchange begins."""
         self.seconds = time.monotonic() - self._ended
 
     def begins(self) -> None:
-        """An exchange has ended well."""
+        """Begin an absence: an exchange has ended well."""
         self._ended = time.monotonic()
 
 
@@ -59,7 +60,7 @@ absence = Absence()
 
 
 def _ask_store(ask: Callable[[Store], str]) -> str:
-    """What the group's store answers; empty where it does not.
+    """The answer of the group's store; empty where it gives none.
 
     It may have died or fallen silent with the rank that kept it, and its timeout is no limit then: a thread asks it.
     """
@@ -79,8 +80,9 @@ def _ask_store(ask: Callable[[Store], str]) -> str:
 
 
 def _first_told(mine: str | None, grace_s: float) -> str:
-    """Who is lost and how, on all ranks the same; ``mine``: whom this rank misses ("2 is gone"), None where it cannot
-    tell.
+    """The lost rank and how it was lost, the same on all ranks.
+
+    ``mine``: whom this rank misses ("2 is gone"), None where it cannot tell.
 
     It may miss one that has only given up on another in its turn.  So each rank writes whom it misses, leaves the
     others ``grace_s`` to do so, and follows what they wrote; the first one's answer is everyone's.
@@ -107,7 +109,9 @@ def _first_told(mine: str | None, grace_s: float) -> str:
 
 
 def culprit(start: int, missed_by: Callable[[int], str]) -> str:
-    """From whom ``start`` misses to whom that one misses, and so on, to the rank that misses nobody: "2 is gone".
+    """The rank at the end of the chain of ranks that miss one another, and how it is missed ("2 is gone").
+
+    The chain leads from whom ``start`` misses to whom that one misses, and so on, to the rank that misses nobody.
 
     missed_by: the same of any rank, empty for one that has not said.  A rank that was late finds that the others have
     gone: it is blamed.
@@ -123,7 +127,10 @@ def culprit(start: int, missed_by: Callable[[int], str]) -> str:
 
 
 def _until_all_have_asked() -> None:
-    """For the first rank, with which the store may end: until all but the lost one have asked, or for some seconds."""
+    """Wait until all ranks but the lost one have asked the store, or for some seconds.
+
+    The first rank calls it, as the store may end with that rank.
+    """
 
     def ask(store: Store) -> str:
         until = time.monotonic() + _STORE_STAYS_S
@@ -135,7 +142,7 @@ def _until_all_have_asked() -> None:
 
 
 def apart(group: dist.ProcessGroup) -> dist.ProcessGroup:
-    """All ranks once more, as a group of their own.  A collective call: every rank makes it.
+    """A new group of all ranks.  A collective call: every rank makes it.
 
     A backend matches collectives by their order, so what a thread of ours issues must not share a group with what
     another thread does (DDP's own in the backward pass: its map of unused parameters, synchronised batch norm).
@@ -152,7 +159,7 @@ def apart(group: dist.ProcessGroup) -> dist.ProcessGroup:
 
 
 def backend_of(group: dist.ProcessGroup, device: str) -> str:
-    """gloo, nccl, ...: what carries tensors of a device; a group may have one backend for each."""
+    """The backend (gloo, nccl, ...) that carries tensors of a device; a group may have one backend for each."""
     listed = dict(pair.split(":") for pair in dist.get_backend_config(group).split(",") if ":" in pair)
     return listed.get(device, str(dist.get_backend(group)))
 
@@ -166,7 +173,7 @@ class Swap:
         self._links, self._received, self._operations = (transport, received, operations)
 
     def wait(self) -> dict[int, Tensor]:
-        """What every rank sent, by rank."""
+        """Wait for the exchange: what every rank sent, by rank."""
         for rank, work in self.works:
             try:
                 if rank < 0:
@@ -181,7 +188,7 @@ class Swap:
 
 
 class Transport:
-    """The ranks of a process group (None: this process alone).
+    """The transport between the ranks of a process group (None: this process alone).
 
     timeout_s: how long to wait for a rank before it counts as lost.  device: where the gradients lie (the CPU, unless
     told otherwise).  bytes_sent: by purpose, this rank's own.  siblings: others, of other groups, that are of no use
@@ -213,7 +220,7 @@ class Transport:
         return (self._number << _TAG_BITS) | (next(self._exchanges) % ((1 << _TAG_BITS) - _FIRST_TAG) + _FIRST_TAG)
 
     def abandon(self, swap: Swap) -> None:
-        """Keep what a failed exchange may still read or write."""
+        """Keep the memory that a failed exchange may still read or write."""
         self._abandoned.append(swap)
 
     def swap(self, outgoing: Mapping[int, Tensor], sizes: Mapping[int, int], purpose: str) -> dict[int, Tensor]:
@@ -224,7 +231,7 @@ class Transport:
         return self.post(outgoing, sizes, purpose).wait()
 
     def post(self, outgoing: Mapping[int, Tensor], sizes: Mapping[int, int], purpose: str) -> Swap:
-        """The same, without waiting: what is received is there after ``wait``."""
+        """Start a ``swap`` without waiting: what is received is there after ``wait``."""
         tag = self.next_tag()
         absence.ends()
         received = {rank: torch.empty(size, dtype=torch.uint8, device=self.device) for rank, size in sizes.items()}
@@ -247,8 +254,9 @@ class Transport:
         return swap
 
     def to_all(self, data: Tensor, sizes: list[int], purpose: str) -> list[Tensor]:
-        """The same bytes to every rank: what all ranks sent, in rank order, this one's included.  sizes:
-        of every rank.
+        """Send the same bytes to every rank: what all ranks sent, in rank order, this one's included.
+
+        sizes: of every rank.
         """
         others = [rank for rank in range(self.world) if rank != self.rank]
         received = self.swap(dict.fromkeys(others, data), {rank: sizes[rank] for rank in others}, purpose)
@@ -262,7 +270,7 @@ class Transport:
         ]
 
     def broadcast(self, tensor: Tensor, purpose: str) -> None:
-        """The first rank's numbers to all, in place."""
+        """Broadcast the first rank's numbers to all ranks, in place."""
         data = tensor.contiguous().view(-1).view(torch.uint8)
         if self.rank == 0:
             self.swap(dict.fromkeys(range(1, self.world), data), {}, purpose)
@@ -270,22 +278,22 @@ class Transport:
             tensor.copy_(self.swap({}, {0: data.numel()}, purpose)[0].view(tensor.dtype).view(tensor.shape))
 
     def barrier(self) -> None:
-        """Nobody goes on before all are here."""
+        """Wait until all ranks are here."""
         self.numbers([0], "control")
 
     def numbers(self, mine: list[int], purpose: str) -> list[list[int]]:
-        """Every rank's integers, as many from each."""
+        """The integers of every rank, equally many from each."""
         data = torch.tensor(mine, dtype=torch.int64, device=self.device).view(torch.uint8)
         return [row.view(torch.int64).tolist() for row in self.to_all(data, [data.numel()] * self.world, purpose)]
 
     def texts(self, mine: str, purpose: str) -> list[str]:
-        """Every rank's text."""
+        """The text of every rank."""
         data = torch.frombuffer(bytearray(mine.encode() or b" "), dtype=torch.uint8).to(self.device)
         sizes = [row[0] for row in self.numbers([data.numel()], purpose)]
         return [bytes(row.cpu().numpy()).decode() for row in self.to_all(data, sizes, purpose)]
 
     def dense_sum(self, tensor: Tensor, purpose: str) -> None:
-        """The backend's own all-reduce, in place; its bytes are counted as a ring sends them."""
+        """Sum over the ranks by the backend's own all-reduce, in place; its bytes are counted as a ring sends them."""
         self.bytes_sent[purpose] += 2 * (self.world - 1) * tensor.numel() * tensor.element_size() // self.world
         if self.world == 1:
             return
@@ -302,8 +310,9 @@ class Transport:
         absence.begins()
 
     def _missing(self) -> int | None:
-        """The rank that does not answer, after an operation of all ranks that does not tell which one broke it; None:
-        not to be found.
+        """The rank that does not answer, after an operation of all ranks that broke; None where it cannot be found.
+
+        The operation does not tell which rank broke it.
         """
         if self._nccl:  # after an error it cannot be used again
             return None
@@ -322,8 +331,9 @@ class Transport:
         return others[0]
 
     def _hang_up(self) -> None:
-        """Close this rank's connections in the group, which the lost one has broken: who waits for this rank then asks
-        the store, too.
+        """Close this rank's connections in the group, which the lost rank has broken.
+
+        Whoever waits for this rank then asks the store, too.
 
         Without that, such a rank would notice first when this process ends, and the store may end with it.
         """
@@ -337,8 +347,9 @@ class Transport:
                     work.wait(timedelta(milliseconds=1))
 
     def lost(self, rank: int | None, error: BaseException, *, grace_s: float = 0.0) -> RankLost:
-        """The error that names the rank which was found missing first, by its number among all, as far as the store
-        still tells.
+        """The error that names the rank which was found missing first, by its number among all ranks.
+
+        The name is right as far as the store still tells.
 
         rank: with which an operation failed; None: it does not say, so the ranks are called one by one.
         grace_s: time left to that rank to say first whom it misses itself.

@@ -1,4 +1,4 @@
-"""What a collective is: the workers that a process hosts, what an exchange costs, and bytes to everyone."""
+"""The interface of a collective: the placement of workers, the statistics of an exchange, and bytes to everyone."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Vectors = Mapping[int, Tensor]  # of every worker that this process hosts: float
 
 @dataclass(frozen=True)
 class WorkerPlacement:
-    """Which workers every rank hosts, in contiguous blocks."""
+    """The workers that every rank hosts, in contiguous blocks."""
 
     shares: tuple[range, ...]
 
     @classmethod
     def of(cls, num_workers: int, world: int) -> WorkerPlacement:
-        """Workers dealt to ranks; a single worker lives on rank 0."""
+        """The placement of workers on ranks in nearly equal blocks; a single worker lives on rank 0."""
         bounds = [num_workers * rank // world for rank in range(world + 1)]
         if bounds[1] == 0:
             bounds = [0] + [num_workers] * world
@@ -42,14 +42,15 @@ class WorkerPlacement:
 
     @property
     def most(self) -> int:
-        """Workers of the rank that hosts most."""
+        """The largest number of workers on one rank."""
         return max(len(share) for share in self.shares)
 
 
 @dataclass
 class ExchangeStats:
-    """What exchanges took.  seconds: by encode, wire, decode, local, levels.  encoded: bytes of the first worker's
-    messages, and means.
+    """The time and the bytes that exchanges took.
+
+    seconds: by encode, wire, decode, local, levels. encoded: bytes of the first worker's messages, and means.
     """
 
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -68,7 +69,9 @@ class ExchangeStats:
 
 
 class Collective(Protocol):
-    """mean(vectors, parts, key, out): the workers' mean into ``out``, float32[n], which may be the memory of a vector.
+    """A collective writes the workers' mean into ``out``, by mean(vectors, parts, key, out).
+
+    out: float32[n], which may be the memory of a vector.
 
     key: seed and step; the worker is filled in.  The errors of decoding (MessageError, RemoteNonFinite), of
     ``Transport`` (RankLost), and NonFiniteError where the mean overflows.
@@ -78,19 +81,22 @@ class Collective(Protocol):
 
 
 def of_worker(key: Key, worker: int) -> Key:
-    """The same step's key of a worker."""
+    """The key of a worker at the same step."""
     return replace(key, worker=worker)
 
 
 def padded(numbers: list[int], length: int) -> list[int]:
-    """Zeros behind, so that every rank tells as many."""
+    """The numbers padded with zeros, so that every rank sends equally many."""
     return numbers + [0] * (length - len(numbers))
 
 
 def to_everyone(
     transport: Transport, placement: WorkerPlacement, mine: Sequence[Tensor], sizes: Sequence[int | None], purpose: str
 ) -> list[Tensor]:
-    """Every worker's payload, in worker order.  sizes: of every worker's; told first where one is not known (None)."""
+    """The payloads of all workers on every rank, in worker order.
+
+    sizes: of every worker's; told first where one is not known (None).
+    """
     if transport.world == 1:
         return list(mine)
     per_rank = sizes_by_rank(transport, placement, mine, sizes)
@@ -101,7 +107,7 @@ def to_everyone(
 def sizes_by_rank(
     transport: Transport, placement: WorkerPlacement, mine: Sequence[Tensor], sizes: Sequence[int | None]
 ) -> dict[int, list[int]]:
-    """The bytes of every worker's payload, by rank."""
+    """The number of bytes of every worker's payload, by rank."""
     if None in sizes:
         told = transport.numbers(padded([payload.numel() for payload in mine], placement.most), "control")
         return {rank: told[rank][: len(share)] for rank, share in enumerate(placement.shares)}

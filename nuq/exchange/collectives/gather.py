@@ -1,4 +1,4 @@
-"""Gather: every worker's message to every rank."""
+"""Gather: the message of every worker goes to every rank."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nuq.kernels.spec import Key
 
 @dataclass
 class Gather:
-    """Every message to everyone."""
+    """The collective that sends every message to every rank."""
 
     transport: Transport
     placement: WorkerPlacement

@@ -1,4 +1,4 @@
-"""Machines of several ranks: full precision inside a machine, messages between machines.
+"""Hierarchical exchange: full precision inside a machine of several ranks, messages between machines.
 
 The ranks of a machine add their gradients densely (links inside a machine are fast), its first rank takes part in a
 collective of the machines, and the mean goes back to all ranks of the machine as it is: one message per machine and
@@ -30,7 +30,7 @@ _KINDS: dict[str, type[Exception]] = {
 
 @dataclass
 class Machines:
-    """The ranks of this rank's machine and, on the first rank of each, those first ranks."""
+    """The ranks of this rank's machine and, on the first rank of each machine, those first ranks."""
 
     local: Transport
     # the same ranks, for what follows the exchange between the machines: the others wait longer than the first ranks
@@ -41,7 +41,7 @@ class Machines:
 
     @classmethod
     def of(cls, group: dist.ProcessGroup, per_machine: int, timeout_s: float, device: torch.device) -> Machines:
-        """Ranks in contiguous blocks of ``per_machine``.  A collective call: every rank makes it."""
+        """The machines as contiguous blocks of ``per_machine`` ranks.  A collective call: every rank makes it."""
         world, rank = dist.get_world_size(group), dist.get_rank(group)
         if world < dist.get_world_size():  # the others would have to take part in making the groups
             raise ValueError(
@@ -68,7 +68,7 @@ class Machines:
 
     @property
     def every(self) -> list[Transport]:
-        """What this rank has of them."""
+        """The transports of this rank: inside its machine, and (on first ranks) between machines."""
         return [transport for transport in (self.local, self.told, self.leaders) if transport is not None]
 
 
@@ -79,7 +79,7 @@ def _links(group: object, timeout_s: float, device: torch.device) -> Transport:
 
 @dataclass
 class Hierarchical:
-    """The machines' collective between a dense sum and a dense broadcast inside each machine.
+    """A collective between machines, between a dense sum and a dense broadcast inside each machine.
 
     between: makes the collective of the machines, of which each counts as one worker.
     """
@@ -98,7 +98,7 @@ class Hierarchical:
 
     @property
     def inner_transports(self) -> list[Transport]:
-        """Beside ``links``, what carries the bytes."""
+        """The transports that carry bytes beside ``transport``."""
         return self.machines.every
 
     def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
@@ -126,8 +126,9 @@ class Hierarchical:
         out.copy_(total)
 
     def _told(self, failure: Exception | None) -> None:
-        """Raise, on every rank of the machine, what failed on its first one,
-        which alone takes part between machines.
+        """Raise on every rank of the machine an error of its first rank.
+
+        That rank alone takes part between machines.
         """
         kind = type(failure).__name__
         told = self.machines.told.texts("" if failure is None else f"{kind}: {failure}", "control")[0].strip()
@@ -138,7 +139,7 @@ class Hierarchical:
             raise _KINDS.get(kind, RuntimeError)(text)
 
     def _spread(self, total: Tensor) -> None:
-        """The first rank's numbers to all ranks of the machine, as they are."""
+        """Broadcast the first rank's numbers unchanged to all ranks of the machine."""
         local = self.machines.told
         data = total.view(torch.uint8)
         if local.rank == 0:

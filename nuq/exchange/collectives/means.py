@@ -1,4 +1,4 @@
-"""A mean, encoded again for everyone."""
+"""The second encoding: a mean of messages, encoded again for everyone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nuq.kernels.statistics import Statistics
 
 
 def encoded_mean(mean_compressor: PayloadCodec, mean: Tensor, parts: Sequence[Segment], key: Key) -> Tensor:
-    """A mean as the payload that goes to everyone.
+    """Encode a mean as the payload that goes to everyone.
 
     Until their first update the levels of an adaptive encoder are those of a normal law.  Single gradients bear that,
     since their errors average out; a mean's does not, and trainings diverged: so until then they are fitted to each
@@ -47,7 +47,7 @@ def _unfitted(codec: PayloadCodec) -> bool:
 
 
 def _fitted(codec: PayloadCodec, mean: Tensor, parts: Sequence[Segment], key: Key) -> Compressor:
-    """The encoder, or a copy of it with levels for this mean."""
+    """The encoder, or a copy of it whose levels are fitted to this mean."""
     around = codec.compressor
     if not _unfitted(codec):
         return around
@@ -67,5 +67,5 @@ def _fitted(codec: PayloadCodec, mean: Tensor, parts: Sequence[Segment], key: Ke
 
 
 def scale(total: Tensor, num_workers: int) -> None:
-    """total *= float32(1/M), the one rounding that all splits share."""
+    """Turn a sum into a mean: total *= float32(1/M), the one rounding that all splits share."""
     total *= torch.tensor(1.0 / num_workers, dtype=torch.float32)

@@ -1,4 +1,4 @@
-"""Rank 0 as a server that does not wait for everyone: messages in the order in which they arrive.
+"""Rank 0 as a parameter server that takes messages in the order of their arrival and does not wait for everyone.
 
 Every message is told with the exchange it belongs to, so a late one is recognised and thrown away when it comes.
 Nobody waits for what he sent to be read: a rank that lags finds the answers in order, up to ``MOST_BEHIND`` of them.
@@ -24,8 +24,9 @@ _HEAD_BYTES = 32  # exchange, rank, worker, payload's bytes: int64
 
 
 class Arrivals:
-    """Both ends: ``ask`` on the workers' ranks, ``first`` and ``answer`` on rank 0, in turns and alike often on all
-    ranks.
+    """Both ends of the parameter server: ``ask`` on the workers' ranks, ``first`` and ``answer`` on rank 0.
+
+    They take turns, equally often on all ranks.
     """
 
     def __init__(self, transport: Transport, *, most_behind: int = MOST_BEHIND) -> None:
@@ -54,7 +55,10 @@ class Arrivals:
         return rank, work, data
 
     def _receive(self, rank: int | None, size: int, tag: int, *, suspects: Iterable[int] = ()) -> Tensor:
-        """From that rank, or from whichever comes first; suspects: who may be to blame if none does."""
+        """Receive from the given rank, or from whichever comes first.
+
+        suspects: who may be to blame if none does.
+        """
         data = torch.empty(size, dtype=torch.uint8)
         source = {} if rank is None else {"group_src": rank}
         try:
@@ -69,7 +73,7 @@ class Arrivals:
     # --- the workers' ranks ---
 
     def ask(self, payloads: Mapping[int, Tensor]) -> Tensor:
-        """Send this rank's payloads, by worker; the answer to everyone."""
+        """Send this rank's payloads, by worker, and receive the answer to everyone."""
         sent = []
         absence.ends()
         for worker, payload in payloads.items():
@@ -89,7 +93,10 @@ class Arrivals:
     # --- rank 0 ---
 
     def first(self, count: int, ranks: Mapping[int, int]) -> dict[int, Tensor]:
-        """The first ``count`` payloads of this exchange to arrive, by worker.  ranks: of the workers of other ranks."""
+        """The first ``count`` payloads of this exchange to arrive, by worker.
+
+        ranks: of the workers of other ranks.
+        """
         self._hosted = {rank: list(ranks.values()).count(rank) for rank in set(ranks.values())}
         found: dict[int, Tensor] = {}
         absence.ends()
@@ -117,7 +124,7 @@ class Arrivals:
         return exchange, worker, self._receive(rank, size, self._payloads)
 
     def answer(self, reply: Tensor) -> None:
-        """To all other ranks, without waiting for them."""
+        """Send the answer to all other ranks, without waiting for them."""
         size = torch.tensor([reply.numel()], dtype=torch.int64).view(torch.uint8)
         others = range(1, self._links.world)
         self._pending.append([self._send(rank, data, self._replies) for rank in others for data in (size, reply)])
@@ -128,7 +135,7 @@ class Arrivals:
     # --- the end ---
 
     def settle(self) -> None:
-        """Read what came late, and wait for what was sent."""
+        """Read what came late, and wait until the sends are complete."""
         while late := self._owing(0):
             self._next(late)
         self._wait(0)

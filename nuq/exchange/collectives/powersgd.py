@@ -1,5 +1,6 @@
-"""The collective of PowerSGD: the workers' factors are averaged, not their messages (Vogels et al., NeurIPS 2019,
-algorithms 1 and 2).
+"""The collective of PowerSGD: it averages the workers' factors instead of their messages.
+
+Vogels et al., NeurIPS 2019, algorithms 1 and 2.
 
 With M_i the matrix that worker i owes (gradient plus residual) and Q the same on all ranks, two rounds of means::
 
@@ -45,7 +46,7 @@ Debts = Mapping[int, Mapping[int, Owed]]  # by worker and number of the part
 
 @dataclass(frozen=True)
 class Encoder:
-    """A method that brings this collective: its settings and starts, and the workers' memory, if there is one."""
+    """A method that uses this collective: its settings and starts, and the workers' memory, if there is one."""
 
     method: PowerSGD
     memory: ErrorFeedback | None
@@ -53,7 +54,10 @@ class Encoder:
 
 @dataclass
 class _Matrix:
-    """Segment ``number`` and its factors; columns 0: it travels whole, and ``left`` is its mean."""
+    """The matrix of segment ``number``, with its factors.
+
+    columns 0: it travels whole, and ``left`` is its mean.
+    """
 
     number: int
     part: Segment
@@ -72,17 +76,17 @@ class _Matrix:
 
     @property
     def half(self) -> bool:
-        """Whether its numbers travel in half precision."""
+        """Whether the matrix's numbers travel in half precision."""
         return bool(self.columns and self.encoder and self.encoder.method.half)
 
     def length(self, side: str) -> int:
-        """Numbers that a round sends."""
+        """The count of numbers that one round sends."""
         if not self.columns:
             return self.part.size
         return self.right.numel() if side == "right" else self.right.shape[0] * num_rows(self.part.size, self.columns)
 
     def factor(self, wanted: Tensor, side: str) -> Tensor:
-        """A worker's share of the mean, flat."""
+        """The share of one worker in the mean of a factor, as a flat vector."""
         if not self.columns:
             return wanted
         made = (
@@ -93,7 +97,7 @@ class _Matrix:
         return made.reshape(-1)
 
     def take(self, mean: Tensor, side: str) -> None:
-        """The factor from the workers' mean."""
+        """Set a factor from the workers' mean."""
         if not self.columns:
             self.left = mean
         elif side == "left":
@@ -104,8 +108,10 @@ class _Matrix:
 
 @dataclass
 class Power:
-    """encoders: by the number that ``Segment.encoder`` names.  two_stage: how the factors travel.  rest: the collective
-    of all other parts.
+    """The collective of PowerSGD, with the collectives of the factors and of all other parts.
+
+    encoders: by the number that ``Segment.encoder`` names. two_stage: how the factors travel. rest: the collective of
+    all other parts.
     """
 
     transport: Transport
@@ -151,7 +157,7 @@ class Power:
     def _mean_of_others(
         self, vectors: Vectors, others: list[Segment], key: Key, device: torch.device
     ) -> list[tuple[Segment, Tensor]]:
-        """By the other collective, of the other methods' parts alone, one after another."""
+        """The mean of the other methods' parts, by the other collective, one part after another."""
         if not others:
             return []
         assert self.rest is not None
@@ -166,7 +172,7 @@ class Power:
         return list(zip(others, mean.split([part.size for part in others]), strict=True))
 
     def _begun(self, number: int, part: Segment, key: Key, device: torch.device) -> _Matrix:
-        """With the last step's right factor, or a random one: the same on all ranks."""
+        """The matrices, which begin with the last step's right factor or a random one: the same on all ranks."""
         nothing = torch.empty(0, device=device)
         encoder = None if part.exact else self.encoders[part.encoder]
         shape = part.shape if part.shape is not None and part.first < 0 else (part.size,)
@@ -182,7 +188,7 @@ class Power:
         return _Matrix(number, part, encoder, columns, nothing, right)
 
     def _owed(self, ours: Sequence[_Matrix], vector: Tensor, key: Key) -> dict[int, Owed]:
-        """What a worker wants sent of every part, and how to remember the rest."""
+        """The debt of a worker in every part: what it wants sent, and how to remember the rest."""
         found: dict[int, Owed] = {}
         for matrix in ours:
             memory = matrix.encoder.memory if matrix.encoder else None
@@ -235,7 +241,7 @@ class Power:
 
     @staticmethod
     def _remember(matrix: _Matrix, debts: Debts, key: Key, mean: Tensor) -> None:
-        """What was not sent, and where the next step starts."""
+        """Remember what was not sent, and where the next step starts."""
         if matrix.encoder is None:
             return
         method, memory = matrix.encoder.method, matrix.encoder.memory

@@ -1,4 +1,4 @@
-"""A server: every message to rank 0, who averages the first to arrive and answers."""
+"""A server: every message goes to rank 0, who averages the first ones to arrive and answers."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ from nuq.kernels.spec import Key
 
 @dataclass
 class Server:
-    """Every message to rank 0, who averages the first ``num_aggregate`` to arrive and answers all (ATOMO's parameter
-    server).
+    """The collective in which rank 0 averages the first ``num_aggregate`` messages to arrive and answers all.
+
+    It is ATOMO's parameter server.
 
     Late messages are thrown away, as are their gradients.  In a simulation the order of arrival is drawn, from seed and
     step.  With num_aggregate = M everything is waited for and added in worker order.
@@ -63,7 +64,7 @@ class Server:
             self.mean_compressor.add(reply, parts, out)
 
     def settle(self) -> None:
-        """Read what came late: before the ranks part."""
+        """Read what came late; to be called before the ranks part."""
         if self._arrivals is not None:
             self._arrivals.settle()
 

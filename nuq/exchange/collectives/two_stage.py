@@ -1,4 +1,4 @@
-"""Two stages: shards of the messages to their owners, and the owners' means, encoded again, to everyone."""
+"""Two stages: shards of the messages go to their owners, and the owners' means, encoded again, to everyone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHARD = 1 << 19  # coordinates of a shard, at least, where a vector is long enou
 
 @dataclass
 class TwoStage:
-    """Shard by shard to the shard's owner, and the owner's mean, encoded again, to everyone.
+    """The collective that sends each shard to its owner, and the owner's mean, encoded again, to everyone.
 
     Long vectors go in several rounds: while one is on the wire, the one before is decoded, averaged and encoded.
     """
@@ -64,7 +64,7 @@ class TwoStage:
 
 
 class _Round:
-    """One shard of every worker, through both stages."""
+    """One shard of every worker, on its way through both stages."""
 
     def __init__(self, how: TwoStage, shards: list[list[Segment]], key: Key) -> None:
         self.how, self.shards, self.key = how, shards, key
@@ -75,7 +75,7 @@ class _Round:
         self.swap: Swap | None = None
 
     def send(self, vectors: Vectors) -> None:
-        """Encode, and start sending to the owners."""
+        """Encode the shards, and start sending them to their owners."""
         how, shares = self.how, self.how.placement.shares
         with how.account.time("encode"):
             for worker in self.mine:
@@ -113,7 +113,7 @@ class _Round:
         }
 
     def average(self, device: torch.device) -> None:
-        """The means of the shards that are owned here, and start sending them to everyone."""
+        """Average the shards that this rank owns, and start sending the means to everyone."""
         how = self.how
         if self.swap is not None:
             with how.account.time("wire"):
@@ -153,7 +153,7 @@ class _Round:
             return encoded_mean(how.mean_compressor, mean, at_zero, replace(self.key, worker=owner))
 
     def receive(self, out: Tensor) -> None:
-        """Everyone's means into their indices."""
+        """Receive everyone's means, and write each into its place in the vector."""
         how, payloads = self.how, self.means
         if self.swap is not None:
             with how.account.time("wire"):
