@@ -102,8 +102,8 @@ class CompressionState:
     def attach(self, model: nn.Module, group: dist.ProcessGroup | None = None) -> None:
         """Bind the state to a model and its ranks.  A collective call.
 
-        It is needed once, and again where parameters were added, frozen or unfrozen.  What the state has learned stays,
-        but for the residuals of parameters that changed.
+        It is for a state that was built without a model or comes from a file, and again where parameters were added,
+        frozen or unfrozen: what the state has learned then stays, but for the residuals of parameters that changed.
         """
         carried = self._saved
         if self._names:
@@ -182,10 +182,7 @@ class CompressionState:
         self._saved = saved["state"]
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of this rank as plain numbers and tensors; every rank saves its own.
-
-        Residuals and samples differ from rank to rank.
-        """
+        """This rank's state as plain numbers and tensors; every rank saves its own, as residuals and samples differ."""
         if not self._names:
             return self._saved or {}
         return {
@@ -201,11 +198,9 @@ class CompressionState:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a ``state_dict`` of this rank; all ranks' states are of the same step.
 
-        Residuals are in the units of gradients, or a gradient scaler's.
-
-        Where nothing is remembered another rank's state will do: levels are alike, statistics begin anew.  ValueError,
-        with nothing changed, for one of another method, other settings or another rank, and for entries that
-        ``state_dict`` cannot have given.
+        Residuals are in the units of gradients, or a gradient scaler's.  Where nothing is remembered another rank's
+        state will do: levels are alike, statistics begin anew.  ValueError, with nothing changed, for one of another
+        method, other settings or another rank, and for entries that ``state_dict`` cannot have given.
         """
         saved_state.check_head(state, self.method, self.layers)
         if not self._names:
@@ -245,7 +240,7 @@ class CompressionState:
         return dict(self.account.seconds) if self._names else {}
 
     def summary(self) -> str:
-        """Sentences on what the exchanges since ``attach`` took and saved on this rank: collective, gate, bytes, time."""
+        """Sentences on what the exchanges since ``attach`` took and saved here: collective, gate, bytes, time."""
         if not self._names:
             return f"{self.method}: without a model, nothing has been exchanged."
         size, steps = sum(self._sizes.values()), self.step - self._begun
@@ -347,10 +342,7 @@ class CompressionState:
         self.step += last
 
     def _exact(self, name: str, whole: bool) -> bool:
-        """Whether a parameter travels in full precision.
-
-        whole: else in one vector with others, whatever its size.
-        """
+        """Whether a parameter travels in full precision; whole: else in one vector with others, whatever its size."""
         shape = self._shapes[name]
         if self._compressors.corrects_momentum(name, self.feedback.settings()):
             return False

@@ -220,9 +220,7 @@ class Workers:
     def _agree(
         self, bad: list[int | None], losses: list[float], stop: bool
     ) -> tuple[list[int | None], list[float], bool]:
-        """The first non-finite parameter and the loss of every worker, in worker order, and whether any process should
-        stop.
-        """
+        """Every worker's first non-finite parameter and loss, in worker order, and whether any process should stop."""
         if self.group is None:
             return bad, losses, stop
         empty = [0] * (self.placement.most - len(bad))
@@ -296,11 +294,10 @@ class Workers:
     def observe(
         self, gradients: Mapping[int, Gradient], step: int, learners: Sequence[LevelUpdater] | None = None
     ) -> None:
-        """Add the hosted workers' gradients of a step to the statistics behind the next update of these methods, or of
-        all.
+        """Add the hosted workers' gradients of a step to the statistics of these methods, or of all.
 
-        One that is left out adds nothing.  One that is not finite makes them useless: ``update_levels`` says so, on all
-        processes together.
+        The statistics are those behind the next update.  A gradient that is left out adds nothing.  One that is not
+        finite makes them useless: ``update_levels`` says so, on all processes together.
         """
         for level_updater in self.learners if learners is None else learners:
             for worker, statistics in level_updater.statistics.items():

@@ -221,7 +221,7 @@ def _opened(message: Message) -> tuple[int, Reader]:
 
 
 def _buckets(length: int) -> tuple[int, int]:
-    """The number and the size of the nearly equal buckets, of at most 512, of a vector; a shorter last one is padded."""
+    """The number and the size of a vector's nearly equal buckets, of at most 512; a shorter last one is padded."""
     count = max(-(-length // _BUCKET), 1)
     return count, max(-(-length // count), 1)
 

@@ -238,7 +238,7 @@ class AdaptiveQuantizer(Quantizer):
 
 
 def clip(vector: Tensor, bucket_size: int, num_sigmas: float) -> Tensor:
-    """Clamp every coordinate to num_sigmas standard deviations of its bucket (TernGrad, Section 3.2), which is biased."""
+    """Clamp every coordinate to num_sigmas standard deviations of its bucket (TernGrad, Section 3.2): biased."""
     if not vector.numel():
         return vector
     buckets = reference.bucketed(vector, bucket_size)
@@ -322,7 +322,7 @@ def alq_g(settings: Adaptive) -> AdaptiveQuantizer:
 
 
 def optimal(settings: Optimal) -> AdaptiveQuantizer:
-    """The globally optimal levels, of any number (QUIVER, NeurIPS 2024): the reference of the other methods' ``gap``."""
+    """The globally optimal levels, of any number (QUIVER, NeurIPS 2024), to which other methods' ``gap`` refers."""
     num_levels = settings.num_levels or 2**settings.bits
     return AdaptiveQuantizer(
         settings, lambda law, _: update_rules.optimal(law, num_levels, symmetric=settings.symmetric)

@@ -189,7 +189,7 @@ class SketchML(Decoder):
 
 
 def _groups(buckets: int, groups: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """The group of every id, and the number within it, uint8[256] each; and the largest number of buckets of a group."""
+    """The group of every id and the number within it, uint8[256] each, and the most buckets of a group."""
     each = -(-buckets // groups)
     ids = np.arange(2 * buckets)
     side, place = ids // buckets, ids % buckets

@@ -253,7 +253,7 @@ class CompressorMap:
         return [compressor for coder in self.every for compressor in coder.adaptive]
 
     def state_dict(self) -> dict[str, Any]:
-        """The method's own state (``MethodState.state_dict``), and under ``layers`` the states of the list's methods."""
+        """The method's own state (``MethodState.state_dict``), and under ``layers`` those of the list's methods."""
         first, *others = (coder.state_dict() for coder in self.every)
         return {**first, "layers": others} if others else first
 

@@ -55,9 +55,8 @@ class LevelUpdater:
     def begins(self) -> bool:
         """Whether the levels are to be fitted to the present gradients, before these are sent.
 
-        They are fitted as soon as there are gradients to fit them to.
-
-        So at step 0 of a schedule that lists it, and after it as long as gradients are zero or not finite.
+        They are fitted as soon as there are gradients to fit them to: at step 0 of a schedule that lists it, and after
+        it as long as gradients are zero or not finite.
         """
         return 0 in self.settings.update_at and not self.compressor.fitted
 

@@ -73,12 +73,9 @@ _known: dict[tuple[str, str, int, int], int] = {}  # by method, settings, fewest
 
 
 def least_bits(name: str, settings: Any, fewest: int, num_workers: int, num_coordinates: int) -> int | None:
-    """The least bits, from ``fewest`` on, with which two stages err at most BOUND times as much as gather; None for
-    none.
+    """The least bits, from ``fewest`` on, with which two stages err at most BOUND times as much as gather.
 
-    They are bits of ``second_settings``.
-
-    num_coordinates: of the whole vector.
+    They are bits of ``second_settings``; None where no number of bits will do.  num_coordinates: of the whole vector.
     """
     if num_coordinates < num_workers * getattr(method(name).load()(settings), "least_part", 0):
         return None

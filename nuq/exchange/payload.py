@@ -60,9 +60,7 @@ def num_coordinates(parts: Sequence[Segment]) -> int:
 
 
 def cut(parts: Sequence[Segment], num_stretches: int) -> list[list[Segment]]:
-    """Cut the parts into so many shards of nearly equal length; the last ones may be empty where there is little to
-    cut.
-    """
+    """Cut the parts into shards of nearly equal length; the last ones may be empty where there is little to cut."""
     total = num_coordinates(parts)
     bounds = [min(-(-total * i // num_stretches // _ALIGNMENT) * _ALIGNMENT, total) for i in range(num_stretches)] + [
         total
