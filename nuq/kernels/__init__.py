@@ -1,5 +1,4 @@
-"""What is computed on every coordinate: the operators and their dispatch, the reference in PyTorch, and the kernels
-beside it.
+"""The computations on every coordinate: the operators, their reference in PyTorch, and their kernels.
 
 ``spec`` says what the bits are and imports none of the others.  May import ``nuq.levels``, ``nuq.native`` and
 ``nuq.errors``.

@@ -1,5 +1,6 @@
-r"""A matrix or vector as a sum of atoms, of which few are kept at random so that the expectation is the whole (ATOMO's
-mathematics).
+r"""The mathematics of ATOMO: a matrix or vector as a sum of atoms, of which a few are kept at random.
+
+The expectation of what is kept is the whole.
 
 ``A = sum_i lambda_i a_i`` with ``|a_i| = 1``; an atom that is kept, with probability p_i, counts ``1 / p_i`` times.
 For atoms that are orthogonal to one another the expected squared error is ``sum_i lambda_i^2 (1 / p_i - 1)``, whatever
@@ -56,7 +57,7 @@ _BLOCK = 128  # rows of the Gram matrix at a time
 
 
 def water_level(largest: Float64[Tensor, " k"], beyond: float, budget: float) -> float:
-    """The level above which atoms are certain: ``p_i = min(1, size_i / level)``; 0 where all that are not zero are.
+    """The level above which atoms are certain: ``p_i = min(1, size_i / level)``; 0 where all nonzero atoms are.
 
     largest: the ceil(budget) largest sizes or more, falling.  beyond: the sum of all others.  budget: above 0.
     """
@@ -69,16 +70,18 @@ def water_level(largest: Float64[Tensor, " k"], beyond: float, budget: float) ->
 
 
 def keep_probabilities(sizes: Float64[Tensor, " n"], budget: float) -> Float64[Tensor, " n"]:
-    """The probabilities of least expected error: of sizes >= 0, any order; their sum is the budget or the number of
-    sizes above zero.
+    """The probabilities of least expected error for sizes >= 0 in any order.
+
+    Their sum is the budget or the number of sizes above zero.
     """
     level = water_level(sizes.sort(descending=True).values, 0.0, budget)
     return (sizes / level).clamp(max=1.0) if level > 0 else (sizes > 0).double()
 
 
 def drawn(p: Float64[Tensor, " n"], uniform: float) -> Int64[Tensor, " kept"]:
-    """Atoms kept by systematic sampling, ascending; floor or ceil of ``sum p`` of them.  uniform: in [0, 1), of at most
-    32 bits.
+    """The atoms that systematic sampling keeps, ascending: floor or ceil of ``sum p`` of them.
+
+    uniform: in [0, 1), of at most 32 bits.
     """
     # certain ones first: their ends are whole numbers, which marks cannot miss
     order = p.argsort(descending=True, stable=True)
@@ -89,8 +92,9 @@ def drawn(p: Float64[Tensor, " n"], uniform: float) -> Int64[Tensor, " kept"]:
 
 
 def tossed(x: Float32[Tensor, " n"], level: float, words: Words) -> Int32[Tensor, " kept"]:
-    """Coordinates kept, each by a coin of its own, ascending: where ``h 2^-32 level < |x|``, ``h`` being step 6 of
-    ``nuq.kernels.operators``.
+    """The coordinates kept, each by a coin of its own, ascending: those where ``h 2^-32 level < |x|``.
+
+    ``h`` is step 6 of ``nuq.kernels.operators``.
     """
     if x.device.type == "cpu" and native.library() is not None:
         return torch.from_numpy(kernels.tossed(x.numpy(), level * 2.0**-32, words, torch.get_num_threads()))
@@ -102,7 +106,7 @@ def tossed(x: Float32[Tensor, " n"], level: float, words: Words) -> Int32[Tensor
 
 
 def matrix_shape(shape: Sequence[int], form: str = "rows") -> tuple[int, int]:
-    """Rows and columns of a tensor of this shape, read in its own order; a vector becomes nearly square (``_folded``).
+    """The rows and columns of a tensor of this shape, read in its own order; a vector becomes nearly square.
 
     form: rows: o x (i h w), one row a filter; pairs: (o i / 2) x (2 h w), as the paper's code (o i x h w where o i is
     odd).
@@ -118,8 +122,9 @@ def matrix_shape(shape: Sequence[int], form: str = "rows") -> tuple[int, int]:
 
 @cache
 def _folded(size: int) -> tuple[int, int]:
-    """Sides of which one is a divisor near sqrt(size), at least 2/3 of it; where there is none, sqrt(size) rows, padded
-    by zeros.
+    """The sides of a nearly square matrix for ``size`` numbers.
+
+    One is a divisor near sqrt(size), at least 2/3 of it; where there is none, sqrt(size) rows, padded by zeros.
     """
     root = max(math.isqrt(size), 1)
     rows = next((rows for rows in range(root, 2 * root // 3, -1) if size % rows == 0), root)
@@ -140,7 +145,7 @@ class Kept:
     rows: Tensor
 
     def check(self, error: type[Exception] = NonFiniteError) -> Kept:
-        """The error where the estimate could be beyond float32."""
+        """Check the estimate: the error where it could be beyond float32."""
         sums = (
             self.left.double().abs().amax(1) @ self.right.double().abs().amax(1) if len(self.left) else torch.zeros(())
         )
@@ -151,7 +156,9 @@ class Kept:
 
 
 def estimate(matrix: Float32[Tensor, "m n"], budget: int, how: str, key: Key) -> Kept:
-    """Atoms kept of a matrix with m <= n.  how: exact, randomized, or auto: exact up to 64 rows.
+    """The atoms kept of a matrix with m <= n.
+
+    how: exact, randomized, or auto: exact up to 64 rows.
 
     NonFiniteError for one not finite.
     """
@@ -178,7 +185,7 @@ def _exact(matrix: Tensor, budget: int, uniform: float) -> Kept:
 
 
 def _gram(wide: Tensor) -> Tensor:
-    """The lower triangle of ``wide wide^T``, all that ``eigh`` reads, and some of the rest."""
+    """The lower triangle of ``wide wide^T``, which is all that ``eigh`` reads, and some of the rest."""
     m = len(wide)
     gram = wide.new_zeros(m, m)
     for first in range(0, m, _BLOCK):
@@ -188,14 +195,15 @@ def _gram(wide: Tensor) -> Tensor:
 
 
 def _unit(largest: float) -> float:
-    """A power of two that brings the largest coordinate near 1 and stays a normal number, as does its product with unit
-    vectors.
+    """A power of two that brings the largest coordinate near 1.
+
+    It stays a normal number, as does its product with unit vectors.
     """
     return 2.0 ** min(max(-math.frexp(largest)[1], -100), 126)
 
 
 def _randomized(matrix: Tensor, budget: int, words: Words, uniform: float, unit: float) -> Kept:
-    """All products are in terms of ``unit * matrix``, so that no square overflows."""
+    """The randomized estimate; all products are in terms of ``unit * matrix``, so that no square overflows."""
     m, n = matrix.shape
     columns = min(budget + OVERSAMPLED, m)
     signs = operators.leading_bits(n * columns, words, 1).to(matrix.device).to(torch.float32)
@@ -217,8 +225,9 @@ def _randomized(matrix: Tensor, budget: int, words: Words, uniform: float, unit:
 
 
 def product_sum(left: Float32[Tensor, "k m"], right: Float32[Tensor, "k n"]) -> Float32[Tensor, "m n"]:
-    """``left^T right``, the products added in the order of k with one rounding for each operation: the same bits
-    everywhere.
+    """The product ``left^T right``, added in the order of k with one rounding for each operation.
+
+    The bits are the same everywhere.
     """
     if left.device.type == "cpu" and native.library() is not None:
         return torch.from_numpy(
@@ -246,5 +255,5 @@ def _without_noise(sizes: Tensor) -> Tensor:
 
 
 def _orthonormal(y: Tensor) -> Tensor:
-    """A basis of the columns, float32."""
+    """An orthonormal basis of the columns, float32."""
     return torch.linalg.qr(y.double()).Q.float()

@@ -1,4 +1,4 @@
-"""Codes as packed bytes: b bits each, or five ternary codes to a byte.
+"""Packing of codes into bytes: b bits each, or five ternary codes to a byte.
 
 A packing is a number: 0 for ternary, else the bits of one code.  Code ``i`` of width ``b`` fills bits
 ``[i*b, (i+1)*b)`` of a little-endian bit stream; five ternary codes are the base-3 digits of one byte, lowest first.
@@ -18,7 +18,7 @@ _POWERS_OF_3 = (1, 3, 9, 27, 81)
 
 
 def code_bits(num_levels: int) -> int:
-    """Bits that tell ``num_levels`` codes apart."""
+    """The number of bits that tell ``num_levels`` codes apart."""
     if not 2 <= num_levels <= MAX_LEVELS:
         raise ValueError(f"num_levels={num_levels}: must be between 2 and {MAX_LEVELS}")
     return (num_levels - 1).bit_length()
@@ -35,12 +35,12 @@ def raw_packing(num_levels: int) -> int:
 
 
 def packed_bytes(num_codes: int, packing: int) -> int:
-    """Bytes of ``num_codes`` packed codes."""
+    """The number of bytes of ``num_codes`` packed codes."""
     return -(-num_codes // _PER_BYTE) if packing == TERNARY else -(-num_codes * packing // 8)
 
 
 def check_packing(packing: int, num_codes: int = 0) -> None:
-    """ValueError unless it is a packing, and one that holds ``num_codes`` different codes."""
+    """Check a packing: ValueError unless it is one, and holds ``num_codes`` different codes."""
     if not 0 <= packing <= 16:
         raise ValueError(f"packing={packing}: must be between 0 and 16")
     if num_codes > (3 if packing == TERNARY else 1 << packing):
@@ -48,14 +48,14 @@ def check_packing(packing: int, num_codes: int = 0) -> None:
 
 
 def check_size(packed: UInt8[Tensor, " bytes"], num_codes: int, packing: int) -> None:
-    """ValueError unless there are as many bytes as ``num_codes`` codes take."""
+    """Check a size: ValueError unless there are as many bytes as ``num_codes`` codes take."""
     size = packed_bytes(num_codes, packing)
     if packed.numel() != size:
         raise ValueError(f"{packed.numel()} packed bytes: {num_codes} codes take {size}")
 
 
 def pack_codes(codes: Integer[Tensor, " n"], packing: int) -> UInt8[Tensor, " bytes"]:
-    """Codes [n] of any integer type, each within the packing -> uint8[packed_bytes(n, packing)]."""
+    """Pack codes [n] of any integer type, each within the packing, into uint8[packed_bytes(n, packing)]."""
     size = packed_bytes(codes.numel(), packing)
     if packing == TERNARY:
         digits = torch.nn.functional.pad(codes.to(torch.uint8), (0, -codes.numel() % _PER_BYTE)).view(-1, _PER_BYTE)
@@ -75,7 +75,10 @@ def pack_codes(codes: Integer[Tensor, " n"], packing: int) -> UInt8[Tensor, " by
 
 
 def unpack_codes(packed: UInt8[Tensor, " bytes"], num_codes: int, num_levels: int, packing: int) -> Int32[Tensor, " n"]:
-    """The inverse of ``pack_codes``: int32[num_codes]; ValueError where sizes do not fit or a code is no level's."""
+    """The inverse of ``pack_codes``: int32[num_codes].
+
+    ValueError where sizes do not fit or a code is no level's.
+    """
     check_size(packed, num_codes, packing)
     codes = _unpacked(packed, packing)[:num_codes]
     if bool((codes >= num_levels).any()) or (packing == TERNARY and bool((packed > 242).any())):

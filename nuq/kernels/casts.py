@@ -1,4 +1,4 @@
-"""float32 as shorter floating-point numbers, rounded at random.
+"""Casts of float32 to shorter floating-point numbers, rounded at random.
 
 Plain PyTorch on any device, C++ where it is built: the same bits.
 
@@ -36,8 +36,9 @@ MOST_POWERS = 127
 
 
 def smallest_power(largest: float) -> int:
-    """natural's ``least`` for a vector whose largest ``|x|`` is 2^-126 or more: 127 powers of two, up to one that is
-    not smaller.
+    """The ``least`` of natural for a vector whose largest ``|x|`` is 2^-126 or more.
+
+    There are 127 powers of two, up to one that is not smaller.
 
     0 where that one is 2^128, which float32 does not hold.
     """
@@ -56,7 +57,7 @@ def natural_values(least: int, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def _cast(vector: Tensor, codes: Tensor, format: str, words: Words, **how: int | float) -> bool:
-    """In C++, where it can be."""
+    """Cast in C++, where that is possible."""
     assert (
         vector.dtype == torch.float32
         and vector.is_contiguous()
@@ -74,7 +75,7 @@ def _cast(vector: Tensor, codes: Tensor, format: str, words: Words, **how: int |
 
 
 def _sign(vector: Tensor, place: int) -> Tensor:
-    """The sign bit at another place, of int32."""
+    """The sign bit of float32, moved to another place of an int32."""
     return (vector.view(torch.int32) >> (31 - place)) & (1 << place)
 
 
@@ -88,12 +89,15 @@ def _random(words: Words, vector: Tensor, count: int) -> Tensor:
 
 
 def _stored(codes: Tensor, into: Tensor) -> None:
-    """int32 below 2^16 as int16 of the same bits."""
+    """The int32 numbers below 2^16 as int16 of the same bits."""
     into.copy_(torch.where(codes >= 1 << 15, codes - (1 << 16), codes))
 
 
 def to_bfloat16_(vector: Tensor, codes: Tensor, words: Words) -> None:
-    """vector: float32[n]; codes: int16[n], the bits of bfloat16."""
+    """Cast vector float32[n] to bfloat16.
+
+    codes: int16[n], the bits of bfloat16.
+    """
     if _cast(vector, codes, "bf16", words, most=MOST_BF16):
         return
     rounded = (_size_bits(vector) + _random(words, vector, 16)).clamp_max(MOST_BF16 << 16 | 0xFFFF)
@@ -101,7 +105,10 @@ def to_bfloat16_(vector: Tensor, codes: Tensor, words: Words) -> None:
 
 
 def to_float16_(vector: Tensor, codes: Tensor, words: Words, scale: float = 1.0, most: int = MOST_FP16) -> None:
-    """vector: float32[n]; codes: int16[n], the bits of float16; scale: a power of two."""
+    """Cast vector float32[n] to float16.
+
+    codes: int16[n], the bits of float16; scale: a power of two.
+    """
     if _cast(vector, codes, "fp16", words, scale=scale, most=most):
         return
     y = (vector * scale).abs()
@@ -115,7 +122,10 @@ def to_float16_(vector: Tensor, codes: Tensor, words: Words, scale: float = 1.0,
 
 
 def to_float8_(vector: Tensor, codes: Tensor, words: Words, format: torch.dtype) -> None:
-    """vector: float32[n]; codes: uint8[n], the bits of the format, float8_e4m3fn or float8_e5m2."""
+    """Cast vector float32[n] to an 8-bit format, float8_e4m3fn or float8_e5m2.
+
+    codes: uint8[n], the bits of the format.
+    """
     mantissa, most = 2 if format == torch.float8_e5m2 else 3, MOST_FP8[format]
     if _cast(vector, codes, "fp8", words, most=most, least=mantissa):
         return
@@ -130,7 +140,10 @@ def to_float8_(vector: Tensor, codes: Tensor, words: Words, format: torch.dtype)
 
 
 def to_natural_(vector: Tensor, codes: Tensor, words: Words, least: int) -> None:
-    """vector: float32[n]; codes: uint8[n], a sign and seven bits; least: from ``smallest_power``."""
+    """Cast vector float32[n] to powers of two.
+
+    codes: uint8[n], a sign and seven bits; least: from ``smallest_power``.
+    """
     scale = 2.0 ** (127 - least)
     if _cast(vector, codes, "natural", words, scale=scale, least=least):
         return

@@ -1,5 +1,6 @@
-"""The operators of ``nuq.kernels.operators`` on CPU tensors in C++ (``src/quantize.cpp``, ``src/hadamard.cpp``): the
-bits of ``nuq.kernels.reference``.
+"""The operators of ``nuq.kernels.operators`` on CPU tensors in C++, with the bits of ``nuq.kernels.reference``.
+
+The sources are ``src/quantize.cpp`` and ``src/hadamard.cpp``.
 
 Every size is checked before an address goes to C++.  Tensors that are not contiguous are copied.  Threads:
 ``torch.get_num_threads()``; their number changes no bit.  Where an encoder raises NonFiniteError, scales and packed
@@ -66,7 +67,7 @@ _function = functions(_SIGNATURES)
 
 
 def _in_place(tensor: Tensor) -> Tensor:
-    """The tensor itself, or a contiguous copy that its owner has to copy back."""
+    """The tensor itself, or a contiguous copy that the caller has to copy back."""
     return tensor if tensor.is_contiguous() else tensor.contiguous()
 
 
@@ -127,8 +128,9 @@ def encode_(
     k1: int,
     stochastic: bool,
 ) -> None:
-    """``ops.encode_``; ValueError for a size, type or packing that does not fit, NonFiniteError for a scale that is not
-    finite.
+    """The operator ``ops.encode_``.
+
+    ValueError for a size, type or packing that does not fit, NonFiniteError for a scale that is not finite.
     """
     check_tensor(levels, "levels", _CPU, torch.float32)
     levels = levels.contiguous()
@@ -147,14 +149,14 @@ def encode_uniform_(
     k0: int,
     k1: int,
 ) -> None:
-    """``ops.encode_uniform_``; errors as ``encode_``."""
+    """The operator ``ops.encode_uniform_``; errors as ``encode_``."""
     _encode(vector, None, num_levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1, True)
 
 
 def bucket_scales(
     vector: Float[Tensor, " n"], bucket_size: int, norm: str, multiple: float = 0.0
 ) -> Float32[Tensor, " scales"]:
-    """``ops.bucket_scales``: step 2 alone; errors as ``encode_``."""
+    """The operator ``ops.bucket_scales``: step 2 alone; errors as ``encode_``."""
     check_input(vector, bucket_size, norm)
     scales = torch.empty(num_buckets(vector.numel(), bucket_size) * scales_per_bucket(norm))
     _encode(vector, None, 2, scales, None, bucket_size, norm, multiple, 1, 0, 0, True)
@@ -173,8 +175,9 @@ def decode_(
     k0: int,
     k1: int,
 ) -> None:
-    """``ops.decode_``; ValueError for a size or type that does not fit and for codes beyond the levels (nothing is
-    written then).
+    """The operator ``ops.decode_``.
+
+    ValueError for a size or type that does not fit and for codes beyond the levels (nothing is written then).
     """
     check_tensor(total, "a total", _CPU, torch.float32)
     check_decode(total, packed, scales, levels, bucket_size, packing)
@@ -203,7 +206,10 @@ def decode_(
 
 
 def hadamard_(vector: Float32[Tensor, " n"], block: int, k0: int, k1: int, inverse: bool) -> None:
-    """``ops.hadamard_``; ValueError for another type than float32 and for a block that is no power of two."""
+    """The operator ``ops.hadamard_``.
+
+    ValueError for another type than float32 and for a block that is no power of two.
+    """
     check_tensor(vector, "a vector", _CPU, torch.float32)
     check_block(block)
     rotated = _in_place(vector)
@@ -215,14 +221,14 @@ def hadamard_(vector: Float32[Tensor, " n"], block: int, k0: int, k1: int, inver
 
 
 def leading_bits(num_coordinates: int, k0: int, k1: int, count: int) -> UInt8[Tensor, " n"]:
-    """``ops.leading_bits``."""
+    """The operator ``ops.leading_bits``."""
     bits = torch.empty(num_coordinates, dtype=torch.uint8)
     _function("nuq_leading_bits")(num_coordinates, k0, k1, count, bits.data_ptr(), torch.get_num_threads())
     return bits
 
 
 def bucket_dots(a: Float32[Tensor, " n"], b: Float32[Tensor, " n"], bucket_size: int) -> Float64[Tensor, " buckets"]:
-    """``ops.bucket_dots``."""
+    """The operator ``ops.bucket_dots``."""
     n = a.numel()
     check_tensor(a, "a vector", _CPU, torch.float32)
     check_tensor(b, "a vector", _CPU, torch.float32, n)

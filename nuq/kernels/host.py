@@ -1,5 +1,6 @@
-"""What leaves a GPU for the host, because its work is done by the processor: told once each, and listed in
-docs/wire.md.
+"""Copies of GPU tensors to the host, for work that the processor does.
+
+Each is told once, and listed in docs/wire.md.
 
 Everything that grows with a vector passes through ``numpy_of``.  What does not, the heads of messages
 (``nuq.compressors.message.unpacked``), levels and single numbers, is read where it is needed: tens of bytes, and a wait
@@ -30,7 +31,10 @@ PASSES: Final = {
 
 
 def numpy_of(tensor: Tensor, passes: str) -> NDArray[Any]:
-    """The tensor's numbers, copied from a GPU; of a CPU's tensor its own memory.  passes: one of PASSES."""
+    """The tensor's numbers in NumPy: copied from a GPU, or the memory of a CPU tensor.
+
+    passes: one of PASSES.
+    """
     if tensor.is_cuda:
         _tell(passes)
     return tensor.cpu().numpy()

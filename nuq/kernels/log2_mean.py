@@ -26,7 +26,10 @@ def _fractions(device: torch.device) -> Tensor:
 
 
 def mean_log2(vector: Tensor) -> float:
-    """vector: float32[n], contiguous; 0 for one of zeros."""
+    """The mean of log2 |x| over the nonzeros; 0 for a vector of zeros.
+
+    vector: float32[n], contiguous.
+    """
     assert vector.dtype == torch.float32 and vector.is_contiguous()
     loaded = native.library() if vector.device.type == "cpu" else None
     if loaded is None:
@@ -44,7 +47,7 @@ def mean_log2(vector: Tensor) -> float:
 
 
 def _sums(vector: Tensor) -> tuple[int, int]:
-    """The logarithms' sum in units of 2^-16, and their number."""
+    """The sum of the logarithms in units of 2^-16, and their number."""
     total = count = 0
     for part in vector.split(_PART):
         bits = part.view(torch.int32) & 0x7FFFFFFF

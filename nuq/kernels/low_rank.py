@@ -1,4 +1,4 @@
-"""Matrices and their factors: what PowerSGD computes.
+"""Matrices and their low-rank factors: the computations of PowerSGD.
 
 Plain PyTorch on any device, C++ where it is built: the same bits on the CPU.
 
@@ -35,7 +35,7 @@ _DEPENDENT = 1e-5  # of its own norm that a vector has left beside the others: n
 
 
 def columns_of(shape: Sequence[int]) -> int:
-    """Columns of a tensor as a matrix.
+    """The number of columns of a tensor as a matrix.
 
     From two dimensions on the first one is the rows (a layer's outputs) and all others are the columns, as in the
     paper; a flat vector becomes as nearly square as can be.  0 for an empty tensor.
@@ -47,7 +47,7 @@ def columns_of(shape: Sequence[int]) -> int:
 
 
 def num_rows(size: int, columns: int) -> int:
-    """Of a matrix of ``size`` coordinates."""
+    """The number of rows of a matrix of ``size`` coordinates."""
     return -(-size // columns)
 
 
@@ -63,13 +63,13 @@ def _in_cpp(*tensors: Tensor) -> bool:
 
 
 def _padded(matrix: Tensor, columns: int) -> Tensor:
-    """float32[rows, columns]"""
+    """The matrix float32[rows, columns], padded with zeros."""
     missing = -matrix.numel() % columns
     return (torch.nn.functional.pad(matrix, (0, missing)) if missing else matrix).view(-1, columns)
 
 
 def left_product(matrix: Tensor, columns: int, right: Tensor) -> Tensor:
-    """M Q: float32[size] and float32[rank, columns] -> float32[rank, rows]."""
+    """The product M Q: float32[size] and float32[rank, columns] -> float32[rank, rows]."""
     size, rank = matrix.numel(), right.shape[0]
     if _in_cpp(matrix, right):
         left = torch.empty(rank, num_rows(size, columns))
@@ -93,7 +93,7 @@ def left_product(matrix: Tensor, columns: int, right: Tensor) -> Tensor:
 
 
 def right_product(matrix: Tensor, columns: int, left: Tensor) -> Tensor:
-    """M^T P: float32[size] and float32[rank, rows] -> float32[rank, columns]."""
+    """The product M^T P: float32[size] and float32[rank, rows] -> float32[rank, columns]."""
     size, rank = matrix.numel(), left.shape[0]
     if _in_cpp(matrix, left):
         right = torch.empty(rank, columns)
@@ -114,7 +114,7 @@ def right_product(matrix: Tensor, columns: int, left: Tensor) -> Tensor:
 
 
 def outer_product(left: Tensor, right: Tensor, total: Tensor, *, accumulate: bool = False) -> None:
-    """``total`` float32[size] becomes, or grows by, P Q^T."""
+    """Write P Q^T into ``total`` float32[size], or add it."""
     size, (rank, columns) = total.numel(), right.shape
     if _in_cpp(total, left, right):
         threads = torch.get_num_threads()
@@ -136,8 +136,9 @@ def outer_product(left: Tensor, right: Tensor, total: Tensor, *, accumulate: boo
 
 
 def orthonormal(factor: Tensor) -> Tensor:
-    """The rows of ``factor`` float32[rank, length], made orthonormal one after another (Gram-Schmidt, twice, in
-    float64).
+    """The rows of ``factor`` float32[rank, length], made orthonormal one after another.
+
+    Gram-Schmidt, twice, in float64.
 
     A row that lies in the span of those before it, or is zero, becomes zero.  Computed in NumPy's order of sums by one
     thread, on the CPU also for a GPU's factors: the same bits on all ranks of one kind of machine.
@@ -154,23 +155,24 @@ def orthonormal(factor: Tensor) -> Tensor:
 
 
 def _norm(row: np.ndarray) -> float:
-    """Without overflow or underflow: the squares of float32 numbers are float64 numbers."""
+    """The norm without overflow or underflow: the squares of float32 numbers are float64 numbers."""
     return float(np.sqrt((row * row).sum()))
 
 
 def start(columns: int, rank: int, key: Key, device: torch.device | None = None) -> Tensor:
-    """Orthonormal rows float32[rank, columns] at random, from the key alone: where the first power iteration begins."""
+    """Random orthonormal rows float32[rank, columns], from the key alone, to begin the first power iteration."""
     return orthonormal(_random(columns, rank, key, device))
 
 
 def _random(columns: int, rank: int, key: Key, device: torch.device | None) -> Tensor:
-    """Uniform in [-1, 1)."""
+    """Uniform random numbers in [-1, 1)."""
     return (hash_bits(rank * columns, key.of("start"), device).to(torch.float32) * 2.0**-31).view(rank, columns)
 
 
 def started_again(right: Tensor, key: Key) -> Tensor:
-    """Orthonormal rows that span those of ``right``, the result of the step before; random ones for what it lacks of
-    its rank.
+    """Orthonormal rows that span those of ``right``, the result of the step before.
+
+    Random rows replace what it lacks of its rank.
     """
     found = orthonormal(right)
     missing = ~found.any(dim=1)

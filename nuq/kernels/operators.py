@@ -56,7 +56,7 @@ def _on_cuda(name: str) -> Callable[..., None]:
 
 
 def _nothing(*arguments: Any) -> None:
-    """On tensors without data: the operators return nothing and change no shape."""
+    """The operator on tensors without data: it returns nothing and changes no shape."""
     del arguments
 
 
@@ -83,7 +83,7 @@ def encode_(
     multiple: float = 0.0,
     stochastic: bool = True,
 ) -> None:
-    """Steps 1 to 4, 6 and 7 into ``scales`` and ``packed``.
+    """Encode by steps 1 to 4, 6 and 7 into ``scales`` and ``packed``.
 
     vector: float32, bfloat16 or float16 [n], contiguous.  levels: float32[L], rising from -1 to 1, 2 <= L <= 512.
     scales: float32[ceil(n / bucket_size) * scales_per_bucket(norm)].  packed: uint8[coding.packed_bytes(n, packing)].
@@ -107,7 +107,10 @@ def encode_uniform_(
     key: Key | Words,
     multiple: float = 0.0,
 ) -> None:
-    """Steps 1 to 3 and 5 to 7: as ``encode_`` for ``num_levels`` equally spaced levels; norm: l2, linf or rms."""
+    """Encode by steps 1 to 3 and 5 to 7: as ``encode_`` for ``num_levels`` equally spaced levels.
+
+    norm: l2, linf or rms.
+    """
     check_input(vector, bucket_size, norm)
     if norm == "quantile":
         raise ValueError(
@@ -129,22 +132,26 @@ def decode_(
     accumulate: bool,
     dither: Key | Words | None = None,
 ) -> None:
-    """Step 8 into ``total`` float32[n], or added to it.  dither: the encoder's key; ValueError for codes beyond the
-    levels.
+    """Decode by step 8 into ``total`` float32[n], or add to it.
+
+    dither: the encoder's key; ValueError for codes beyond the levels.
     """
     k0, k1 = words_of(dither) if dither else (0, 0)
     torch.ops.nuq.decode_(packed, scales, levels, total, bucket_size, packing, accumulate, dither is not None, k0, k1)
 
 
 def hadamard_(vector: Tensor, block: int, key: Key | Words, *, inverse: bool = False) -> None:
-    """Step 9 in place.  vector: float32[n], contiguous, any n; block: a power of two."""
+    """Rotate by step 9 in place.
+
+    vector: float32[n], contiguous, any n; block: a power of two.
+    """
     check_block(block)
     k0, k1 = words_of(key)
     torch.ops.nuq.hadamard_(vector, block, k0, k1, inverse)
 
 
 def bucket_scales(vector: Tensor, bucket_size: int, norm: str, multiple: float = 0.0) -> Tensor:
-    """Step 2 alone: float32[ceil(n / bucket_size) * scales_per_bucket(norm)]; errors as ``encode_``."""
+    """The scales of step 2: float32[ceil(n / bucket_size) * scales_per_bucket(norm)]; errors as ``encode_``."""
 
     check_input(vector, bucket_size, norm)
     return (_cpu_kernels() if vector.device.type == "cpu" else reference).bucket_scales(
@@ -153,7 +160,7 @@ def bucket_scales(vector: Tensor, bucket_size: int, norm: str, multiple: float =
 
 
 def bucket_dots(a: Tensor, b: Tensor, bucket_size: int) -> Tensor:
-    """Scalar product of every bucket, summed as in step 2: two float32[n] -> float64[ceil(n / bucket_size)]."""
+    """The scalar product of every bucket, summed as in step 2: two float32[n] -> float64[ceil(n / bucket_size)]."""
     return (_cpu_kernels() if a.device.type == "cpu" else reference).bucket_dots(a, b, bucket_size)
 
 

@@ -1,5 +1,6 @@
-"""The operators of ``nuq.kernels.operators`` in plain PyTorch: any device, no compiler, the bits that every other
-implementation must give.
+"""The operators of ``nuq.kernels.operators`` in plain PyTorch, whose bits every other implementation must give.
+
+They run on any device, without a compiler.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ def _signed(word: int) -> int:
 
 
 def _shift(x: Tensor, count: int) -> Tensor:
-    """Logical right shift of int32."""
+    """The logical right shift of int32."""
     return (x >> count) & ((1 << (32 - count)) - 1)
 
 
 def hash_bits(
     num_coordinates: int, key: Key | tuple[int, int], device: torch.device | None = None
 ) -> Int32[Tensor, " n"]:
-    """Step 6's ``h`` for coordinates 0 .. num_coordinates-1: int32[num_coordinates] holding 32 random bits each."""
+    """The ``h`` of step 6 for coordinates 0 .. num_coordinates-1: int32[num_coordinates] of 32 random bits each."""
     if num_coordinates > MAX_COORDINATES:
         raise ValueError(
             f"num_coordinates={num_coordinates}: one vector holds at most 2^31 coordinates; cut it into several"
@@ -48,7 +49,7 @@ def hash_bits(
 
 
 def hashed(indices: Int32[Tensor, " n"], key: Key | tuple[int, int]) -> Int32[Tensor, " n"]:
-    """Step 6's ``h`` for some coordinates."""
+    """The ``h`` of step 6 for some coordinates."""
     k0, k1 = key.words() if isinstance(key, Key) else key
     x = indices ^ _signed(k0)
     x ^= _shift(x, 16)
@@ -68,12 +69,12 @@ def uniforms(
 
 
 def leading_bits(num_coordinates: int, k0: int, k1: int, count: int) -> UInt8[Tensor, " n"]:
-    """``ops.leading_bits``."""
+    """The operator ``ops.leading_bits``."""
     return _shift(hash_bits(num_coordinates, (k0, k1)), 32 - count).to(torch.uint8)
 
 
 def fraction_bits(num_levels: int) -> int:
-    """Step 5's F."""
+    """The number F of step 5."""
     return min(24, 30 - bit_packing.code_bits(num_levels))
 
 
@@ -91,7 +92,7 @@ def bucketed(vector: Float[Tensor, " n"], bucket_size: int) -> Float32[Tensor, "
 def bucket_lengths(
     num_coordinates: int, bucket_size: int, device: torch.device | None = None
 ) -> Float64[Tensor, " buckets"]:
-    """Coordinates in every bucket."""
+    """The number of coordinates in every bucket."""
     starts = torch.arange(0, num_coordinates, bucket_size, dtype=torch.float64, device=device)
     return (num_coordinates - starts).clamp_max(bucket_size)
 
@@ -105,7 +106,7 @@ def _halve(values: Float64[Tensor, "rows n"]) -> Float64[Tensor, " rows"]:
 
 
 def tree_sum(values: Float64[Tensor, "rows n"]) -> Float64[Tensor, " rows"]:
-    """Step 2's sum over the last dimension: by halving within blocks of 1024, then over the blocks."""
+    """The sum of step 2 over the last dimension: by halving within blocks of 1024, then over the blocks."""
     rows = values.shape[0]
     size = 1 << max(values.shape[-1] - 1, 0).bit_length()
     values = torch.nn.functional.pad(values, (0, size - values.shape[-1]))
@@ -117,7 +118,10 @@ def tree_sum(values: Float64[Tensor, "rows n"]) -> Float64[Tensor, " rows"]:
 def bucket_scales(
     vector: Float[Tensor, " n"], bucket_size: int, norm: str, multiple: float = 0.0
 ) -> Float32[Tensor, " scales"]:
-    """Step 2: float32[num_buckets], under quantile (scale, top) of one bucket after the other; NonFiniteError."""
+    """The scales of step 2: float32[num_buckets]; NonFiniteError.
+
+    Under quantile they are (scale, top) of one bucket after the other.
+    """
     buckets = bucketed(vector, bucket_size)
     if not buckets.numel():
         return buckets.new_zeros(0)
@@ -142,13 +146,14 @@ def bucket_scales(
 
 
 def bucket_dots(a: Float32[Tensor, " n"], b: Float32[Tensor, " n"], bucket_size: int) -> Float64[Tensor, " buckets"]:
-    """``ops.bucket_dots``."""
+    """The operator ``ops.bucket_dots``."""
     return tree_sum(bucketed(a, bucket_size).to(torch.float64) * bucketed(b, bucket_size).to(torch.float64))
 
 
 def _lane_quantile(buckets: Float32[Tensor, "buckets size"], last: int, num_lanes: int) -> Float32[Tensor, " buckets"]:
-    """The smallest of the lanes' maxima; a lane of the last bucket without a coordinate (it has ``last`` of them) is
-    left out.
+    """The smallest of the lanes' maxima.
+
+    A lane of the last bucket without a coordinate (it has ``last`` of them) is left out.
     """
     padded = torch.nn.functional.pad(buckets.abs(), (0, -buckets.shape[1] % num_lanes))
     maxima = padded.view(len(buckets), -1, num_lanes).amax(dim=1)
@@ -160,7 +165,7 @@ def _lane_quantile(buckets: Float32[Tensor, "buckets size"], last: int, num_lane
 def normalized(
     vector: Float[Tensor, " n"], scales: Float32[Tensor, " scales"], bucket_size: int
 ) -> tuple[Float32[Tensor, " n"], Float32[Tensor, " n"] | None]:
-    """Step 3: every coordinate in units of its bucket's scale, clamped; and t, where it is not 1 everywhere."""
+    """The coordinates of step 3 in units of their bucket's scale, clamped; and t, where it is not 1 everywhere."""
     buckets = bucketed(vector, bucket_size)
     scale, top = _split(scales, len(buckets))
     inverse = torch.where(scale > 0, 1.0 / scale, torch.zeros_like(scale))
@@ -189,7 +194,7 @@ def quantize(
     key: Key | tuple[int, int],
     stochastic: bool = True,
 ) -> Int32[Tensor, " n"]:
-    """Step 4: the code of every coordinate."""
+    """The code of every coordinate by step 4."""
     r, t = normalized(vector, scales, bucket_size)
     k = torch.bucketize(r, levels[1:-1], right=True, out_int32=True)
     if not stochastic:
@@ -209,7 +214,7 @@ def quantize_uniform(
     bucket_size: int,
     key: Key | tuple[int, int],
 ) -> Int32[Tensor, " n"]:
-    """Step 5: the code of every coordinate."""
+    """The code of every coordinate by step 5."""
     r, _ = normalized(vector, scales, bucket_size)
     bits = fraction_bits(num_levels)
     half = (num_levels - 1) << (bits - 1)
@@ -234,7 +239,7 @@ def encode_(
     k1: int,
     stochastic: bool,
 ) -> None:
-    """``torch.ops.nuq.encode_``: see ``nuq.kernels.operators.encode_``."""
+    """The operator ``torch.ops.nuq.encode_``: see ``nuq.kernels.operators.encode_``."""
     scales.copy_(bucket_scales(vector, bucket_size, norm, multiple))
     _store(quantize(vector, levels, scales, bucket_size, (k0, k1), stochastic), packing, packed)
 
@@ -251,7 +256,7 @@ def encode_uniform_(
     k0: int,
     k1: int,
 ) -> None:
-    """``torch.ops.nuq.encode_uniform_``: see ``nuq.kernels.operators.encode_uniform_``."""
+    """The operator ``torch.ops.nuq.encode_uniform_``: see ``nuq.kernels.operators.encode_uniform_``."""
     scales.copy_(bucket_scales(vector, bucket_size, norm, multiple))
     _store(quantize_uniform(vector, num_levels, scales, bucket_size, (k0, k1)), packing, packed)
 
@@ -271,7 +276,7 @@ def decode_(
     k0: int,
     k1: int,
 ) -> None:
-    """``torch.ops.nuq.decode_``: see ``nuq.kernels.operators.decode_``."""
+    """The operator ``torch.ops.nuq.decode_``: see ``nuq.kernels.operators.decode_``."""
     n = total.numel()
     codes = bit_packing.unpack_codes(packed, n, len(levels), packing)
     repeats = min(bucket_size, max(n, 1))  # a bucket may be larger than the vector
@@ -296,7 +301,7 @@ def decode_(
 
 
 def hadamard_(vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> None:
-    """``torch.ops.nuq.hadamard_``: see ``nuq.kernels.operators.hadamard_``."""
+    """The operator ``torch.ops.nuq.hadamard_``: see ``nuq.kernels.operators.hadamard_``."""
     n = vector.numel()
     flipped = hash_bits(n, (k0, k1), vector.device) < 0
     if not inverse:

@@ -1,4 +1,4 @@
-"""Which coordinates a sparse method sends: indices, ascending, int32[k].
+"""The selection of the coordinates that a sparse method sends: indices, ascending, int32[k].
 
 On the CPU in C++ where it is built (``nuq/native/src/select.cpp``), else in PyTorch on any device: the same indices.
 Ties go to the lowest indices.  Every function raises NonFiniteError where a coordinate is not finite.
@@ -26,13 +26,16 @@ _NOT_FINITE = 0x7F800000  # the bits of infinity
 
 
 def num_kept(num_coordinates: int, ratio: float) -> int:
-    """max(1, ceil(ratio * n)), exactly for the decimal number that ``ratio`` is written as; 0 of none."""
+    """The number of coordinates kept: max(1, ceil(ratio * n)); 0 of none.
+
+    It is exact for the decimal number that ``ratio`` is written as.
+    """
     return min(num_coordinates, max(1, math.ceil(Fraction(repr(float(ratio))) * num_coordinates)))
 
 
 @dataclass(frozen=True)
 class Share:
-    """How many of every bucket's coordinates travel."""
+    """The share of every bucket's coordinates that travels."""
 
     num_coordinates: int
     bucket_size: int
@@ -41,7 +44,10 @@ class Share:
 
     @classmethod
     def of(cls, num_coordinates: int, bucket_size: int, ratio: float) -> Share:
-        """bucket_size: 0 for one bucket of all."""
+        """The share of a vector's buckets.
+
+        bucket_size: 0 for one bucket of all.
+        """
         size = min(bucket_size or num_coordinates, num_coordinates) or 1
         last = num_coordinates - (-(-num_coordinates // size) - 1) * size if num_coordinates else 0
         return cls(num_coordinates, size, num_kept(size, ratio), num_kept(last, ratio))
@@ -56,7 +62,10 @@ class Share:
 
 
 def top(x: Tensor, share: Share) -> Tensor:
-    """The largest |x| of every bucket.  x: float32[n], contiguous."""
+    """The coordinates with the largest |x| of every bucket.
+
+    x: float32[n], contiguous.
+    """
     if share.total == x.numel():
         check_finite(x)
         return torch.arange(x.numel(), dtype=torch.int32, device=x.device)
@@ -68,8 +77,9 @@ def top(x: Tensor, share: Share) -> Tensor:
 
 
 def chosen(share: Share, words: Words, device: torch.device) -> Tensor:
-    """Of every bucket the coordinates whose random numbers (``nuq.kernels.operators``, step 6) are smallest: every set
-    of k is as likely.
+    """The coordinates of every bucket whose random numbers are smallest: every set of k is as likely.
+
+    The random numbers are those of ``nuq.kernels.operators``, step 6.
     """
     n = share.num_coordinates
     if share.total == n:
@@ -81,7 +91,7 @@ def chosen(share: Share, words: Words, device: torch.device) -> Tensor:
 
 
 def at_least(x: Tensor, threshold: float) -> Tensor:
-    """All with |x| >= threshold, which is a number of 64 bits, not negative."""
+    """The coordinates with |x| >= threshold, which is a number of 64 bits, not negative."""
     nearest = torch.tensor(threshold, dtype=torch.float32)
     if float(nearest) < threshold:
         nearest = torch.nextafter(nearest, torch.tensor(math.inf))
@@ -89,8 +99,9 @@ def at_least(x: Tensor, threshold: float) -> Tensor:
 
 
 def half_of_largest(x: Tensor, bucket_size: int) -> Tensor:
-    """All with 2|x| >= the largest |x| of their bucket; nothing of a bucket of zeros.  bucket_size: 0 for one bucket of
-    all.
+    """The coordinates with 2|x| >= the largest |x| of their bucket; none of a bucket of zeros.
+
+    bucket_size: 0 for one bucket of all.
     """
     if not x.numel():
         return torch.empty(0, dtype=torch.int32, device=x.device)
@@ -104,8 +115,9 @@ def half_of_largest(x: Tensor, bucket_size: int) -> Tensor:
 
 
 def sampled(x: Tensor, ratio: float) -> Tensor:
-    """About the k = max(1, ceil(ratio n)) largest |x|, at most k, from the threshold that a strided sample tells (DGC,
-    Section 3).
+    """About the k = max(1, ceil(ratio n)) largest |x|, at most k, by the threshold of a strided sample.
+
+    DGC, Section 3.
 
     The sample takes one coordinate in 100 or more; the threshold is its own top-k's smallest.  Where fewer than .8 k
     coordinates reach it, it is lowered by .8, at most ten times; where more than k do, the largest k of them are sent.
@@ -135,7 +147,10 @@ def sampled(x: Tensor, ratio: float) -> Tensor:
 
 
 def scatter(indices: Tensor, values: Tensor, total: Tensor, *, accumulate: bool) -> None:
-    """total[indices] += values, or =.  indices: int32[k], all different, within the total; float32[k], float32[n]."""
+    """Write or add values at indices: total[indices] += values, or =.
+
+    indices: int32[k], all different, within the total; float32[k], float32[n].
+    """
     if _native(total):
         kernels.scatter(indices.numpy(), values.contiguous().numpy(), total.numpy(), accumulate)
     elif accumulate:
@@ -145,7 +160,7 @@ def scatter(indices: Tensor, values: Tensor, total: Tensor, *, accumulate: bool)
 
 
 def check_finite(x: Tensor) -> None:
-    """NonFiniteError where a coordinate is not finite."""
+    """Check a vector: NonFiniteError where a coordinate is not finite."""
     if math.isfinite(float(x.sum())):  # proves it; the sum of finite ones may still overflow
         return
     if _native(x):
@@ -165,7 +180,7 @@ def _finite(indices: kernels.Indices | None) -> Tensor:
 
 
 def _magnitudes(x: Tensor) -> Tensor:
-    """int64 keys that rise with |x|: the bits of the float32."""
+    """Integer keys int64 that rise with |x|: the bits of the float32."""
     return x.view(torch.int32).to(torch.int64) & 0x7FFFFFFF
 
 
@@ -177,7 +192,7 @@ def _at_least_bits(x: Tensor, bits: int) -> Tensor:
 
 
 def _largest_keys(keys: Tensor, share: Share) -> Tensor:
-    """Indices of the largest keys int64[n] of every bucket."""
+    """The indices of the largest keys int64[n] of every bucket."""
     if not share.num_coordinates:
         return torch.empty(0, dtype=torch.int32, device=keys.device)
     padding = share.num_buckets * share.bucket_size - share.num_coordinates

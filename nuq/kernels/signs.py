@@ -1,4 +1,4 @@
-"""One bit per coordinate: on which side of zero it is.
+"""The sides of coordinates: one bit each, for the side of zero.
 
 Plain PyTorch on any device, C++ where it is built: the same bits.
 
@@ -24,7 +24,10 @@ def _in_cpp(tensor: Tensor) -> bool:
 
 
 def pack_(vector: Tensor, bits: Tensor) -> None:
-    """vector: float32[n], contiguous; bits: uint8[ceil(n / 8)], overwritten."""
+    """Pack one bit per coordinate.
+
+    vector: float32[n], contiguous; bits: uint8[ceil(n / 8)], overwritten.
+    """
     assert vector.is_contiguous() and vector.dtype == torch.float32 and bits.is_contiguous()
     bit_packing.check_size(bits, vector.numel(), 1)
     if _in_cpp(vector):
@@ -34,7 +37,7 @@ def pack_(vector: Tensor, bits: Tensor) -> None:
 
 
 def side_sums(vector: Tensor, bucket_size: int) -> tuple[Tensor, Tensor]:
-    """Per bucket, sums of ``|x|`` above zero and below it, and how many coordinates are not below it.
+    """The sums of ``|x|`` above zero and below it per bucket, and the number of coordinates not below it.
 
     vector: float32[n], contiguous -> float64[buckets, 2], int64[buckets].  NonFiniteError for a coordinate that is not
     finite.
@@ -63,7 +66,7 @@ def side_sums(vector: Tensor, bucket_size: int) -> tuple[Tensor, Tensor]:
 
 
 def write_(bits: Tensor, values: Tensor, total: Tensor, *, bucket_size: int, accumulate: bool) -> None:
-    """``total`` becomes, or grows by, every coordinate's value.
+    """Write every coordinate's value into ``total``, or add it.
 
     bits: uint8[ceil(n / 8)]; values: float32[buckets, 2], of coordinates below zero and of the others; total:
     float32[n].

@@ -1,4 +1,4 @@
-r"""SmaQ's codes: 6 bits within a standard deviation of the mean, 8 bits beyond, and the specification of their bits.
+r"""SmaQ's codes: 6 bits near the mean, 8 bits beyond one standard deviation, and the specification of their bits.
 
 Three implementations give the same bytes: plain PyTorch (``nuq.kernels.smaq_reference``: any device), C++
 (``nuq/native``: CPU) and Triton (``nuq/kernels/cuda``: GPU).  A vector of n coordinates, widened to float32, is cut
@@ -52,7 +52,7 @@ _LARGE, _LEAST_STD = 2.0**126, 2.0**-126
 
 @dataclass(frozen=True)
 class Codes:
-    """What the settings say of the codes; threshold and limit are float32."""
+    """The codes that the settings ask for; threshold and limit are float32."""
 
     bits_inlier: int
     bits_outlier: int
@@ -78,7 +78,7 @@ class Codes:
 
 @dataclass(frozen=True)
 class Law:
-    """What a tensor's numbers are in units of: all float32, as Python floats."""
+    """The units of a tensor's numbers: all float32, as Python floats."""
 
     mean: float
     std: float
@@ -91,7 +91,7 @@ class Law:
 
 
 def num_blocks(num_coordinates: int) -> int:
-    """ceil(num_coordinates / BLOCK)"""
+    """The number of blocks: ceil(num_coordinates / BLOCK)."""
     return -(-num_coordinates // BLOCK)
 
 
@@ -100,12 +100,12 @@ def _native(vector: Tensor) -> bool:
 
 
 def _portable(vector: Tensor) -> ModuleType:
-    """What runs where C++ does not."""
+    """The module that runs where C++ does not."""
     return smaq_kernels if vector.is_cuda else smaq_reference
 
 
 def _measure(vector: Tensor, pivot: float) -> tuple[float, float, int, float, float]:
-    """Step 1: sum, squares, zeros, lowest, highest."""
+    """Measure a vector by step 1: sum, squares, zeros, lowest, highest."""
     if not _native(vector):
         return _portable(vector).measure(vector, pivot)
     return compiled.measure(_job(vector), pivot, torch.get_num_threads())
@@ -121,7 +121,7 @@ def _float32(value: float) -> float:
 
 
 def law(vector: Tensor, bits_inlier: int, samples: int, words: Words, *, masks: bool = True) -> tuple[Law, bool]:
-    """Steps 1 and 2: of a vector that is not empty; and whether its zeros are masked.
+    """The units of steps 1 and 2 for a vector that is not empty, and whether its zeros are masked.
 
     NonFiniteError for one not finite.
     """
@@ -148,15 +148,16 @@ def law(vector: Tensor, bits_inlier: int, samples: int, words: Words, *, masks: 
 
 
 def _moments(total: float, squares: float, count: int, pivot: float, zeros: int) -> tuple[float, float]:
-    """Mean and variance from the sums of x - pivot and its square, to which so many zeros are still to be added."""
+    """The mean and variance from the sums of x - pivot and its square, to which so many zeros are still to be added."""
     total, squares = total - zeros * pivot, squares + zeros * pivot * pivot
     mean = total / count
     return pivot + mean, max(squares / count - mean * mean, 0.0)
 
 
 def _sampled(vector: Tensor, samples: int, masked: bool, words: Words) -> tuple[float, float] | None:
-    """Mean and variance of as many coordinates from random indices, zeros left out where they are masked; None where
-    all are alike.
+    """The mean and variance of as many coordinates from random indices; None where all are alike.
+
+    Zeros are left out where they are masked.
     """
     hashes = reference.hash_bits(samples, Key(*words, 0, "samples")).to(torch.int64) & 0xFFFFFFFF
     taken = numpy_of(vector[((hashes * vector.numel()) >> 32).to(vector.device)].to(torch.float64), "sample").tolist()
@@ -170,7 +171,9 @@ def _sampled(vector: Tensor, samples: int, masked: bool, words: Words) -> tuple[
 def encode(
     vector: Tensor, codes: Codes, law: Law, masked: bool, words: Words | None
 ) -> tuple[Tensor, int, Callable[[Tensor], None]]:
-    """Steps 3 to 5.  words: of the key; None rounds to the nearest.
+    """Encode by steps 3 to 5.
+
+    words: of the key; None rounds to the nearest.
 
     Returns the numbers of codes and of outliers of every block as int16[2, blocks] on the vector's device, the number
     of bytes of all blocks, and a function that writes them to uint8 memory of that size.
@@ -215,7 +218,9 @@ def _encode(vector: Tensor, codes: Tensor, outliers: Tensor, **fields: Any) -> t
 def decode(
     data: Tensor, counts: Tensor, codes: Codes, law: Law, masked: bool, total: Tensor, *, accumulate: bool
 ) -> bool:
-    """Step 6 into the total float32[n], or added to it; False where the bytes are damaged, the total being as it was.
+    """Decode by step 6 into the total float32[n], or add to it.
+
+    Returns False where the bytes are damaged, the total being as it was.
 
     data: the blocks' bytes; counts: int16[2, blocks], or [1, blocks] where no zeros are masked.
     """
@@ -233,7 +238,7 @@ def _decode(data: Tensor, codes: Tensor, outliers: Tensor, table: Tensor, total:
 
 @cache
 def _levels(codes: Codes) -> np.ndarray:
-    """float64[256]: the signed level of every byte of low part, other bits and class (the top bit)."""
+    """The signed level of every byte of low part, other bits and class (the top bit): float64[256]."""
     code = np.arange(256)
     size_bits = codes.low_bits - 1
     high = (code >> codes.low_bits) & ((1 << codes.extra_bits) - 1)
@@ -244,6 +249,6 @@ def _levels(codes: Codes) -> np.ndarray:
 
 
 def values(codes: Codes, law: Law) -> Tensor:
-    """Step 6's float32[256] by code: low part, other bits, class."""
+    """The float32[256] of step 6 by code: low part, other bits, class."""
     table = np.clip(law.mean + _levels(codes) * law.std, law.lowest, law.highest)
     return torch.from_numpy(table.astype(np.float32))

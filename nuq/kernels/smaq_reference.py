@@ -1,4 +1,4 @@
-"""``nuq.kernels.smaq`` in plain PyTorch: any device, the bits that C++ and Triton must give.
+"""SmaQ (``nuq.kernels.smaq``) in plain PyTorch, on any device, whose bits C++ and Triton must give.
 
 Works through a vector some blocks at a time.
 """
@@ -19,7 +19,7 @@ LANES = 16  # of the sums
 
 
 def _rows(vector: Tensor, first: int) -> tuple[Tensor, Tensor]:
-    """Some blocks as float32[blocks, BLOCK], padded with zeros, and which indices are coordinates."""
+    """The blocks from ``first`` on as float32[blocks, BLOCK], padded with zeros, and which indices are coordinates."""
     piece = vector[first * BLOCK : (first + _PORTION) * BLOCK].to(torch.float32)
     padding = -piece.numel() % BLOCK
     inside = torch.ones_like(piece, dtype=torch.bool)
@@ -32,7 +32,7 @@ def _portions(vector: Tensor) -> range:
 
 
 def measure(vector: Tensor, pivot: float) -> tuple[float, float, int, float, float]:
-    """Step 1: sum, squares, zeros, lowest, highest."""
+    """Measure a vector by step 1: sum, squares, zeros, lowest, highest."""
     sums, squares, zeros, bounds = [], [], 0, []
     for first in _portions(vector):
         rows, inside = _rows(vector, first)
@@ -48,7 +48,7 @@ def measure(vector: Tensor, pivot: float) -> tuple[float, float, int, float, flo
 
 
 def _lane_sums(wide: Tensor) -> Tensor:
-    """float64[blocks] of float64[blocks, BLOCK]."""
+    """The sums of the blocks float64[blocks, BLOCK], by lanes: float64[blocks]."""
     lanes = wide.view(len(wide), -1, LANES)
     total = torch.zeros_like(lanes[:, 0])
     for step in range(lanes.shape[1]):
@@ -57,7 +57,7 @@ def _lane_sums(wide: Tensor) -> Tensor:
 
 
 def _tree(blocks: Tensor) -> float:
-    """By halving all of them, whatever their number."""
+    """The sum of blocks of any number, by halving all of them."""
     size = 1 << (len(blocks) - 1).bit_length()
     blocks = torch.nn.functional.pad(blocks, (0, size - len(blocks)))
     while len(blocks) > 1:
@@ -71,13 +71,13 @@ def _bits(bytes_: Tensor, count: int) -> Tensor:
 
 
 def _packed(bits: Tensor) -> Tensor:
-    """uint8[rows, m] of 0 and 1 as bytes, lowest first."""
+    """Pack uint8[rows, m] of 0 and 1 into bytes, lowest first."""
     bits = torch.nn.functional.pad(bits, (0, -bits.shape[1] % 8)).view(len(bits), -1, 8)
     return (bits << torch.arange(8, dtype=torch.uint8, device=bits.device)).sum(-1, dtype=torch.uint8)
 
 
 def _front(rows: Tensor, kept: Tensor) -> Tensor:
-    """What is kept of every row, moved to its front; zeros behind."""
+    """The kept entries of every row, moved to its front, with zeros behind."""
     indices = kept.cumsum(1) - 1
     moved = torch.zeros_like(rows)
     number = torch.arange(len(rows), device=rows.device)[:, None].expand_as(rows)
@@ -86,12 +86,12 @@ def _front(rows: Tensor, kept: Tensor) -> Tensor:
 
 
 def _below(counts: Tensor, size: int) -> Tensor:
-    """bool[rows, size]: the first ``counts`` of every row."""
+    """A mask of the first ``counts`` entries of every row: bool[rows, size]."""
     return torch.arange(size, device=counts.device) < counts[:, None]
 
 
 def encode(vector: Tensor, codes: Tensor, outliers: Tensor, **fields: Any) -> tuple[int, Callable[[Tensor], None]]:
-    """As ``nuq.native.smaq.encode``."""
+    """The same as ``nuq.native.smaq.encode``."""
     pieces = []
     for first in _portions(vector):
         rows, inside = _rows(vector, first)
@@ -127,13 +127,13 @@ def encode(vector: Tensor, codes: Tensor, outliers: Tensor, **fields: Any) -> tu
 
 
 def _hashes(first: int, rows: Tensor, fields: dict[str, Any]) -> Tensor:
-    """``h >> 8`` of the indices of some blocks: int32[blocks, BLOCK]."""
+    """The random numbers ``h >> 8`` of the indices of some blocks: int32[blocks, BLOCK]."""
     index = torch.arange(first * BLOCK, (first + len(rows)) * BLOCK, device=rows.device)
     return ((reference.hashed(index.to(torch.int32), (fields["k0"], fields["k1"])) >> 8) & 0xFFFFFF).view(rows.shape)
 
 
 def _codes(rows: Tensor, hashes: Tensor | None, fields: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
-    """Steps 3 and 4: the low part and the other bits of every code, uint8, and which are outliers."""
+    """The codes of steps 3 and 4: low part and other bits of every code, uint8, and which coordinates are outliers."""
 
     def number(name: str) -> Tensor:
         return torch.tensor(fields[name], dtype=torch.float32, device=rows.device)
@@ -150,7 +150,7 @@ def _codes(rows: Tensor, hashes: Tensor | None, fields: dict[str, Any]) -> tuple
 
 
 class Layout(NamedTuple):
-    """Where the codes of all blocks lie."""
+    """The layout of the codes of all blocks."""
 
     codes: Tensor  # int64[blocks]: how many each has
     outliers: Tensor  # int64[blocks]: how many of them are long
@@ -160,8 +160,9 @@ class Layout(NamedTuple):
 
 
 def layout(n: int, codes: Tensor, outliers: Tensor, fields: dict[str, Any]) -> Layout:
-    """Of a vector of n coordinates, from the numbers int16[blocks] that its message lists (codes: read where zeros are
-    masked).
+    """The layout for n coordinates, from the numbers int16[blocks] that the message lists.
+
+    codes: read where zeros are masked.
     """
     lengths = reference.bucket_lengths(n, BLOCK, outliers.device).to(torch.int64)
     counts = codes.to(torch.int64) & 0xFFFF if fields["masked"] else lengths
@@ -174,7 +175,7 @@ def layout(n: int, codes: Tensor, outliers: Tensor, fields: dict[str, Any]) -> L
 
 
 def decode(data: Tensor, codes: Tensor, outliers: Tensor, table: Tensor, total: Tensor, **fields: Any) -> bool:
-    """As ``nuq.native.smaq.decode``."""
+    """The same as ``nuq.native.smaq.decode``."""
     n = total.numel()
     found = layout(n, codes, outliers, fields)
     if not bool(found.sound) or (int(found.ends[-1]) if n else 0) != data.numel():
@@ -203,7 +204,7 @@ def _section(data: Tensor, starts: Tensor, sizes: Tensor, bits: int) -> Tensor:
 
 
 def _numbers(section: Tensor, bits: int) -> Tensor:
-    """uint8[blocks, BLOCK] of so many bits each."""
+    """The numbers uint8[blocks, BLOCK] of so many bits each."""
     if not bits:
         return torch.zeros(len(section), BLOCK, dtype=torch.uint8, device=section.device)
     each = _bits(section, 8).view(len(section), BLOCK, bits)
@@ -213,7 +214,10 @@ def _numbers(section: Tensor, bits: int) -> Tensor:
 def _values(
     data: Tensor, starts: Tensor, sizes: Tensor, counts: Tensor, long: Tensor, table: Tensor, fields: dict[str, Any]
 ) -> Tensor | None:
-    """Step 6 of some blocks: float32[blocks, BLOCK]; None where a bitmap holds another number than it should."""
+    """The values of step 6 for some blocks: float32[blocks, BLOCK].
+
+    None where a bitmap holds another number than it should.
+    """
     low_bits, extra_bits = fields["low_bits"], fields["extra_bits"]
     if fields["constant"]:
         values = table[:1].expand(len(counts), BLOCK)

@@ -69,7 +69,7 @@ _MASK = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class Key:
-    """What the random numbers of one vector depend on.
+    """The key of one vector: all that its random numbers depend on.
 
     piece_of: dimensions of the parameter that a vector is a flat piece of (2 where it is of several); 0: its own are
     those that count.  For methods that treat vectors and matrices differently; no random number depends on it.
@@ -82,7 +82,7 @@ class Key:
     piece_of: int = 0
 
     def of(self, parameter: str) -> Key:
-        """The key of one vector; a purpose that is already there becomes a prefix."""
+        """The key of one vector of this name; a purpose that is already there becomes a prefix."""
         return replace(self, parameter=f"{self.parameter}/{parameter}" if self.parameter else parameter)
 
     def words(self) -> tuple[int, int]:
@@ -103,41 +103,42 @@ Words = tuple[int, int]
 
 
 def words_of(key: Key | Words) -> Words:
-    """(k0, k1) of a key, or as they came in a message."""
+    """The words (k0, k1) of a key, or as they came in a message."""
     return key.words() if isinstance(key, Key) else key
 
 
 def rotation_words(words: Words) -> Words:
-    """The words behind a rotation's signs, mixed once more from those behind the rounding:
-    a receiver has only these.
+    """The words behind a rotation's signs, mixed once more from those behind the rounding.
+
+    A receiver has only these.
     """
     return Key(words[0], words[1], 0, "rotation").words()
 
 
 def num_buckets(num_coordinates: int, bucket_size: int) -> int:
-    """ceil(num_coordinates / bucket_size)"""
+    """The number of buckets: ceil(num_coordinates / bucket_size)."""
     return -(-num_coordinates // bucket_size)
 
 
 def scales_per_bucket(norm: str) -> int:
-    """float32 numbers that travel per bucket: 2 under quantile, else 1."""
+    """The number of float32 numbers that travel per bucket: 2 under quantile, else 1."""
     return 2 if norm == "quantile" else 1
 
 
 def check_bucket_size(bucket_size: int) -> None:
-    """ValueError for a bucket without a coordinate."""
+    """Check a bucket size: ValueError for a bucket without a coordinate."""
     if bucket_size < 1:
         raise ValueError(f"bucket_size={bucket_size}: must be at least 1")
 
 
 def check_block(block: int) -> None:
-    """ValueError unless step 9 covers the block."""
+    """Check a block: ValueError unless step 9 covers it."""
     if block < 1 or block & (block - 1):
         raise ValueError(f"block={block}: must be a power of two")
 
 
 def check_input(vector: Tensor, bucket_size: int, norm: str) -> None:
-    """ValueError unless the specification covers the vector, the bucket size and the norm."""
+    """Check a vector, its bucket size and its norm: ValueError unless the specification covers them."""
     if norm not in NORMS:
         raise ValueError(f"norm={norm!r}: must be one of {', '.join(NORMS)}")
     if vector.dtype not in DTYPES:
@@ -152,7 +153,7 @@ def check_input(vector: Tensor, bucket_size: int, norm: str) -> None:
 
 
 def check_scales(scales: Tensor, norm: str) -> None:
-    """NonFiniteError where a bucket's scale is infinite or not a number."""
+    """Check scales: NonFiniteError where one is infinite or not a number."""
     finite = torch.isfinite(scales)
     if not bool(finite.all()):
         bad = int((~finite).nonzero()[0])
@@ -163,13 +164,13 @@ def check_scales(scales: Tensor, norm: str) -> None:
 
 
 def lanes(bucket_size: int, num_coordinates: int) -> int:
-    """Step 2's number of lanes under quantile."""
+    """The number of lanes of step 2 under quantile."""
     size = min(bucket_size, num_coordinates)
     return min(max(1 << int(math.log2(max(size // 32, 1))), 1), 64)
 
 
 def hadamard_blocks(num_coordinates: int, block: int) -> list[tuple[int, int]]:
-    """Step 9's (start, size) of the blocks after the last whole one: the binary digits of the rest."""
+    """The (start, size) of step 9's blocks after the last whole one: the binary digits of the rest."""
     start, rest = num_coordinates // block * block, num_coordinates % block
     blocks = []
     while rest:
@@ -183,7 +184,7 @@ def hadamard_blocks(num_coordinates: int, block: int) -> list[tuple[int, int]]:
 
 
 def check_tensor(tensor: Tensor, what: str, device: torch.device, dtype: torch.dtype, size: int | None = None) -> None:
-    """ValueError unless the tensor is on that device, of that type and (where given) of that many elements."""
+    """Check a tensor: ValueError unless it is on that device, of that type and (where given) of that many elements."""
     if tensor.device != device:
         raise ValueError(f"{what} on {tensor.device}: must be on {device}")
     if tensor.dtype != dtype:
@@ -202,8 +203,9 @@ def check_encode(
     packing: int,
     stochastic: bool,
 ) -> None:
-    """ValueError for a size, type, device or packing that does not fit.  packed:
-    None where only the scales are wanted.
+    """Check the arguments of encode: ValueError for a size, type, device or packing that does not fit.
+
+    packed: None where only the scales are wanted.
     """
     check_input(vector, bucket_size, norm)
     n, device = vector.numel(), vector.device
@@ -215,7 +217,7 @@ def check_encode(
 
 
 def check_decode(total: Tensor, packed: Tensor, scales: Tensor, levels: Tensor, bucket_size: int, packing: int) -> None:
-    """ValueError for a size, type, device or packing that does not fit."""
+    """Check the arguments of decode: ValueError for a size, type, device or packing that does not fit."""
     check_bucket_size(bucket_size)
     bit_packing.code_bits(levels.numel())
     bit_packing.check_packing(packing)

@@ -1,4 +1,4 @@
-r"""What an update of the levels needs to know about the gradients, in a fixed-size summary per worker.
+r"""Statistics of the gradients for an update of the levels, in a summary of fixed size per worker.
 
 - A histogram of the normalised coordinates, weighted by norm^2 (the weight that the quantization error ``norm^2 * Psi``
   gives them), in 64 bins an octave: what ``fit=histogram`` takes.  A sample of some 2^14 coordinates a vector, of some
@@ -45,7 +45,9 @@ def bin_edges() -> Array:
 
 
 def _histogram(r: Array, weights: Array) -> Array:
-    """float64[3, NUM_BINS]: per bin the sums of weight, weight * r, weight * r^2.  r: float32[n] in [-1, 1].
+    """The sums per bin of weight, weight * r, weight * r^2: float64[3, NUM_BINS].
+
+    r: float32[n] in [-1, 1].
 
     The bits of a float32 are its logarithm, so a bin is found by a shift: exactly, and alike on every machine.
     """
@@ -58,14 +60,16 @@ def _histogram(r: Array, weights: Array) -> Array:
 
 
 def _in_order(terms: Array) -> float:
-    """Their sum, added one after another (NumPy's own adds in pairs)."""
+    """The sum of the terms, added one after another (NumPy's own adds in pairs)."""
     return float(np.bincount(np.zeros(len(terms), dtype=np.int64), terms, 1)[0])
 
 
 @dataclass
 class Statistics:
-    """components: float64[k, 3] of (norm, mean, sigma), largest norm first; totals: float64[3] of sum of coordinates,
-    sum of var * (len - 1), number of coordinates; histogram: float64[3, NUM_BINS]; tops: float64[2], the weight of the
+    """The summary of the gradients seen so far by one worker.
+
+    components: float64[k, 3] of (norm, mean, sigma), largest norm first; totals: float64[3] of sum of coordinates, sum
+    of var * (len - 1), number of coordinates; histogram: float64[3, NUM_BINS]; tops: float64[2], the weight of the
     histogram and the sum of weight * top / scale (``nuq.kernels.operators``, step 2; 1 but under quantile).
     """
 
@@ -80,7 +84,7 @@ class Statistics:
         return cls(num_components, np.zeros((0, 3)), np.zeros(3), np.zeros((3, NUM_BINS)), np.zeros(2))
 
     def add(self, vectors: Sequence[Tensor], bucket_size: int, norm: str, *, moments: bool = True) -> None:
-        """Take in one gradient, as the vectors that are cut into buckets.
+        """Add one gradient to the statistics, as the vectors that are cut into buckets.
 
         Moments: also what normal and mixture need.
         """
@@ -91,8 +95,9 @@ class Statistics:
                     self._add_moments(vector, bucket_size, norm)
 
     def _add_sample(self, vector: Tensor, bucket_size: int, norm: str) -> None:
-        """Every so many buckets, and of them every so many coordinates: an odd number, lest it fall in step with a
-        layer's shape.
+        """Sample every so many buckets, and of them every so many coordinates.
+
+        That is an odd number, lest it fall in step with a layer's shape.
         """
         n, count = vector.numel(), spec.num_buckets(vector.numel(), bucket_size)
         stride = max(1, count // SAMPLED_BUCKETS)
@@ -164,7 +169,7 @@ class Statistics:
         )
 
     def empty_of(self, kind: str) -> bool:
-        """Whether there is nothing to fit a law of this kind to: every bucket so far had norm zero."""
+        """Whether there is nothing to fit a distribution of this kind to: every bucket so far had norm zero."""
         return not self.histogram[0].any() if kind == "histogram" else self.totals[2] == 0
 
     # --- as the law of the normalised coordinates ---
@@ -186,7 +191,7 @@ class Statistics:
         return float(edges[min(np.searchsorted(edges, mean * (1 - 1e-9)), _SIDE)])
 
     def fit(self, kind: str, weights: str = "norm2", *, reach: float = 1.0) -> Distribution:
-        """The law of r / reach, clamped to [-1, 1].
+        """Fit the distribution of r / reach, clamped to [-1, 1].
 
         kind: normal, mixture or histogram (see ``nuq.registry.Adaptive.fit``).  weights of the mixture: norm2 or norm.
         reach: an edge of the histogram.  ValueError where every sampled bucket had norm zero.

@@ -15,7 +15,7 @@ from nuq.kernels.cuda.pieces import hash_bits, pick
 
 @triton.jit
 def _load(pointer, mask, FULL: tl.constexpr):
-    """Without a mask where all of it is there, so that neighbours are loaded together."""
+    """Load, without a mask where all of it is there, so that neighbours are loaded together."""
     if FULL:
         value = tl.load(pointer)
     else:
@@ -25,7 +25,7 @@ def _load(pointer, mask, FULL: tl.constexpr):
 
 @triton.jit
 def _ternary(packed, start, indices, valid, FULL: tl.constexpr):
-    """Base-3 digits of the coordinates at ``start + indices``: (codes int32, whether their bytes hold five digits)."""
+    """The base-3 digits at ``start + indices``: (codes int32, whether their bytes hold five digits)."""
     at = (start % 5).to(tl.uint32) + indices.to(tl.uint32)
     byte = _load(packed + start // 5 + (at // 5).to(tl.int32), valid, FULL).to(tl.uint32)
     digit = at % 5
@@ -37,7 +37,7 @@ def _ternary(packed, start, indices, valid, FULL: tl.constexpr):
 
 @triton.jit
 def _anywhere(packed, start, indices, valid, num_bytes, BITS: tl.constexpr, FULL: tl.constexpr):
-    """Codes of BITS bits at any bit position: int32, from one or two bytes each."""
+    """The codes of BITS bits at any bit position: int32, from one or two bytes each."""
     bit = ((start * BITS) & 7).to(tl.int32) + indices * BITS
     first = (start * BITS) >> 3
     at = bit >> 3
@@ -50,7 +50,7 @@ def _anywhere(packed, start, indices, valid, num_bytes, BITS: tl.constexpr, FULL
 
 @triton.jit
 def _eights(packed, group, bytes_left, BITS: tl.constexpr, ALIGNED: tl.constexpr, FULL: tl.constexpr):
-    """Eight codes each from the BITS bytes at ``packed + group * BITS``: int32[ROWS, groups, 8]."""
+    """Groups of eight codes from the BITS bytes at ``packed + group * BITS``: int32[ROWS, groups, 8]."""
     if FULL and ALIGNED and (BITS == 1 or BITS == 2 or BITS == 4):
         TYPE: tl.constexpr = tl.uint8 if BITS == 1 else (tl.uint16 if BITS == 2 else tl.uint32)
         whole = tl.load(packed.to(tl.pointer_type(TYPE)) + group).to(tl.uint32)
@@ -99,7 +99,10 @@ def _decode(
     PIECES: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """A tile.  FULL: all its indices are coordinates of the vector."""
+    """Decode a tile.
+
+    FULL: all its indices are coordinates of the vector.
+    """
     row = tl.arange(0, ROWS)[:, None]
     offset = tl.arange(0, WIDTH)[None, :]
     indices = row * BUCKET + offset
@@ -180,7 +183,7 @@ def decode_kernel(
     PIECES: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """Step 8 for a tile.
+    """The kernel of step 8, for one tile.
 
     GROUPS: eight codes fill whole bytes; CHECKED: a code may be no level's, then ``damaged`` becomes 1.
     """

@@ -26,8 +26,9 @@ from nuq.kernels.cuda.pieces import (
 
 @triton.jit
 def _start(n, BUCKET: tl.constexpr, ROWS: tl.constexpr, PIECES: tl.constexpr, WIDTH: tl.constexpr):
-    """Where this program's tile begins in its bucket and in the vector (int64), and how many coordinates follow, at
-    most its own.
+    """The start of this program's tile in its bucket and in the vector (int64), and the number of its coordinates.
+
+    The number is that of the coordinates that follow, at most the tile's own.
     """
     pid = tl.program_id(0)
     piece = (pid % PIECES) * WIDTH
@@ -38,8 +39,9 @@ def _start(n, BUCKET: tl.constexpr, ROWS: tl.constexpr, PIECES: tl.constexpr, WI
 
 @triton.jit
 def _offsets(UNIT: tl.constexpr, ROWS: tl.constexpr, R: tl.constexpr, NB: tl.constexpr, K: tl.constexpr):
-    """(row, offset within it) of a tile's coordinates, UNIT of them together: [1, R * ROWS * NB, 1] and [1, R * ROWS *
-    NB, K / UNIT].
+    """The (row, offset within it) of a tile's coordinates, UNIT of them together.
+
+    Shapes: [1, R * ROWS * NB, 1] and [1, R * ROWS * NB, K / UNIT].
     """
     run = tl.arange(0, R * ROWS * NB)[None, :, None]
     block = run % (ROWS * NB)
@@ -55,13 +57,13 @@ def _valid(row, offset, piece, left, BUCKET: tl.constexpr):
 
 @triton.jit
 def _of_runs(values, R: tl.constexpr, ROWS: tl.constexpr, NB: tl.constexpr):
-    """One number per row -> one per run of K coordinates, as [1, R * ROWS * NB, 1]."""
+    """Repeat one number per row as one per run of K coordinates: [1, R * ROWS * NB, 1]."""
     return tl.reshape(tl.broadcast_to(values[None, :, None], (R, ROWS, NB)), (1, R * ROWS * NB, 1))
 
 
 @triton.jit
 def _maxima(x, ROWS: tl.constexpr, R: tl.constexpr, NB: tl.constexpr, K: tl.constexpr, LANES: tl.constexpr):
-    """Bits of the largest |x| of every lane: int32[ROWS, LANES]."""
+    """The bits of the largest |x| of every lane: int32[ROWS, LANES]."""
     bits = tl.max(tl.reshape(magnitudes(x), (R, ROWS * NB, K)), axis=0)
     bits = tl.max(tl.reshape(bits, (ROWS * NB, K // LANES, LANES)), axis=1)
     return tl.max(tl.reshape(bits, (ROWS, NB, LANES)), axis=1)
@@ -122,7 +124,7 @@ def _intervals(levels, t, L: tl.constexpr, ENDS: tl.constexpr):
 
 @triton.jit
 def _fractions(r, k, t, levels, lower, width, L: tl.constexpr, COUNT: tl.constexpr, ENDS: tl.constexpr):
-    """Step 4's q: where r lies in its interval, the k-th.
+    """The q of step 4: the position of r within its interval, the k-th.
 
     ENDS: the outermost levels are -t and t, which the tables do not say.
     """
@@ -171,7 +173,10 @@ def encode_kernel(
     NB: tl.constexpr,
     K: tl.constexpr,
 ):
-    """Scales (unless GIVEN) and codes of a tile; BITS 1..8: packed, 0: one code to an element of ``out``."""
+    """The kernel of encode: the scales (unless GIVEN) and the codes of a tile.
+
+    BITS 1..8: packed, 0: one code to an element of ``out``.
+    """
     WIDTH: tl.constexpr = R * NB * K
     COUNT: tl.constexpr = ROWS * WIDTH
     EVEN: tl.constexpr = BUCKET % WIDTH == 0  # the tile has no indices beyond the buckets
@@ -282,8 +287,9 @@ def partial_kernel(
     NB: tl.constexpr,
     K: tl.constexpr,
 ):
-    """Of one piece of a large bucket: its blocks' sums of squares (float64[buckets, BLOCKS]), its lanes' maxima (int32,
-    as bits).
+    """The partial norms of one piece of a large bucket: its blocks' sums of squares and its lanes' maxima.
+
+    The sums are float64[buckets, BLOCKS], the maxima int32, as bits.
     """
     piece, start, left = _start(n, BUCKET, ROWS, PIECES, R * NB * K)
     row, offset = _offsets(1, ROWS, R, NB, K)
@@ -303,8 +309,9 @@ def partial_kernel(
 
 @triton.jit(do_not_specialize=["n", "num_bytes"])
 def pack_kernel(codes, out, n, num_bytes, PACKING: tl.constexpr, SIZE: tl.constexpr):
-    """One byte of packed codes per element, any packing and any position: for shapes whose buckets do not end on a
-    byte.
+    """The kernel of packing, one byte of packed codes per element, for any packing and any position.
+
+    It serves shapes whose buckets do not end on a byte.
     """
     at = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
     byte = tl.zeros((SIZE,), tl.int32)

@@ -1,4 +1,4 @@
-"""The operators of ``nuq.kernels.operators`` on a GPU: arguments as in ``nuq.kernels.reference``, the same bits.
+"""The operators of ``nuq.kernels.operators`` on a GPU: the arguments and the bits of ``nuq.kernels.reference``.
 
 The host side of the Triton kernels.
 
@@ -144,8 +144,9 @@ def _encode(
 
 
 def _stride(n: int, bucket_size: int, tiles: Tile) -> int:
-    """The bucket size that kernels are compiled for: of a single bucket, whatever its length, the power of two that
-    holds it.
+    """The bucket size that kernels are compiled for.
+
+    For a single bucket, whatever its length, it is the power of two that holds it.
     """
     return bucket_size if n > bucket_size else tiles.width * tiles.pieces
 
@@ -158,7 +159,7 @@ def _bytewise(n: int, bucket_size: int, packing: int, tiles: Tile) -> bool:
 def _destination(
     packed: Tensor, n: int, bucket_size: int, packing: int, num_levels: int, tiles: Tile
 ) -> tuple[int, Tensor]:
-    """What encode_kernel writes: (bits of a packed code, or 0 for one element per code; the tensor)."""
+    """The output of encode_kernel: (bits of a packed code, or 0 for one element per code; the tensor)."""
     if _bytewise(n, bucket_size, packing, tiles):
         return packing, packed
     if packing == 8:
@@ -170,7 +171,10 @@ def _destination(
 
 
 def _large_scales(device: Modules, vector: Tensor, bucket_size: int, norm: str, multiple: float) -> Tensor:
-    """Step 2 for buckets above LARGEST: partial sums and maxima by a kernel, the rest, small, by PyTorch."""
+    """The scales of step 2 for buckets above LARGEST.
+
+    A kernel computes partial sums and maxima; PyTorch does the rest, which is small.
+    """
     n = vector.numel()
     buckets = num_buckets(n, bucket_size)
     tiles = tile(n, bucket_size, itemsize=vector.itemsize, whole=False)
@@ -339,7 +343,7 @@ def _rotate(
     *,
     tail: bool,
 ) -> None:
-    """All distances within blocks of at most LARGEST; a tail knows its factors itself."""
+    """Rotate over all distances within blocks of at most LARGEST; a tail knows its factors itself."""
     layout = rotation_tile(block, size, tail=tail)
     device.rotate.hadamard_kernel[(programs,)](
         vector,
@@ -358,7 +362,10 @@ def _rotate(
 
 
 def _rotate_outer(device: Modules, vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> None:
-    """The distances from LARGEST on, of the blocks that have them: the whole ones, and the large ones of the rest."""
+    """Rotate over the distances from LARGEST on, in the blocks that have them.
+
+    These are the whole blocks, and the large ones of the rest.
+    """
     n = vector.numel()
     spans = [
         (0, block, n // block),

@@ -1,4 +1,4 @@
-"""What every launch of a kernel needs: the device code, the right device, and arguments that Triton takes."""
+"""The needs of every kernel launch: the device code, the right device, and arguments that Triton takes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 class Modules(NamedTuple):
-    """The device code, a module to each kind."""
+    """The device code, with one module for each kind."""
 
     encode: ModuleType
     decode: ModuleType
@@ -45,5 +45,5 @@ def signed(word: int) -> int:
 
 
 def on(tensor: Tensor) -> Any:
-    """Triton launches on the current device: make it the tensor's."""
+    """Make the tensor's device the current one, on which Triton launches."""
     return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()

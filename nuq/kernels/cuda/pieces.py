@@ -1,6 +1,4 @@
-"""Device code that the kernels share: the hash, the search among the levels, sums and maxima in a fixed order, packed
-words.
-"""
+"""Device code that the kernels share: hash, search among levels, sums and maxima in a fixed order, packed words."""
 
 # What Triton compiles is not Python to a type checker.
 # pyright: reportGeneralTypeIssues=false, reportAttributeAccessIssue=false
@@ -20,7 +18,7 @@ FACTOR = tl.constexpr(QUANTILE_FACTOR)
 
 @triton.jit
 def hash_bits(start, indices, k0, k1, ALIGNED: tl.constexpr):
-    """Step 6's h of the coordinates ``start + indices``: uint32, under the two words of the key (any 32-bit integers).
+    """The h of step 6 for the coordinates ``start + indices``: uint32, under the key's two words (32-bit integers).
 
     ALIGNED: start is a multiple of a power of two that is at most 2^16 and above every place.  Then the upper half of
     the index is the same for the whole tile, and the first two steps of the hash need one instruction per coordinate
@@ -44,7 +42,7 @@ def hash_bits(start, indices, k0, k1, ALIGNED: tl.constexpr):
 
 @triton.jit
 def halve(s, ROWS: tl.constexpr, SIZE: tl.constexpr):
-    """Step 2's tree over the last dimension: [ROWS, SIZE] -> [ROWS], s[i] += s[i + h] for h = SIZE / 2 .. 1."""
+    """The tree of step 2 over the last dimension: [ROWS, SIZE] -> [ROWS], s[i] += s[i + h] for h = SIZE / 2 .. 1."""
     for step in tl.static_range(SIZE.bit_length() - 1):
         s = tl.sum(tl.reshape(s, (ROWS, 2, SIZE >> (step + 1))), axis=1)  # two terms: one addition, whatever the order
     return tl.reshape(s, (ROWS,))
@@ -52,8 +50,9 @@ def halve(s, ROWS: tl.constexpr, SIZE: tl.constexpr):
 
 @triton.jit
 def block_sums(x, R: tl.constexpr, BLOCKS: tl.constexpr, K: tl.constexpr):
-    """float64[BLOCKS] sums of squares of x float32[1, R * BLOCKS, K], coordinate r * K + k of each block,
-    by the tree.
+    """The sums of squares of x float32[1, R * BLOCKS, K] by the tree: float64[BLOCKS].
+
+    Coordinate r * K + k of each block.
     """
     wide = x.to(tl.float64)
     s = wide * wide
@@ -64,28 +63,29 @@ def block_sums(x, R: tl.constexpr, BLOCKS: tl.constexpr, K: tl.constexpr):
 
 @triton.jit
 def magnitudes(x):
-    """Bits of |x| as int32: they are ordered as the magnitudes are, and a NaN lies above infinity, so a maximum keeps
-    it.
+    """The bits of |x| as int32, which are ordered as the magnitudes are.
+
+    A NaN lies above infinity, so a maximum keeps it.
     """
     return x.to(tl.int32, bitcast=True) & 0x7FFFFFFF
 
 
 @triton.jit
 def inverse(scale):
-    """1 / scale, 0 for a zero bucket."""
+    """The inverse 1 / scale, or 0 for a zero bucket."""
     some = scale > 0
     return tl.where(some, tl.div_rn(1.0, tl.where(some, scale, 1.0)), 0.0)
 
 
 @triton.jit
 def pick(table, index, COUNT: tl.constexpr):
-    """table[index] for a table in registers [S] and an index tensor of COUNT elements and any shape."""
+    """Look up table[index] for a table in registers [S] and an index tensor of COUNT elements and any shape."""
     return tl.reshape(tl.gather(table, tl.reshape(index, (COUNT,)), 0), index.shape)
 
 
 @triton.jit
 def pick_pair(first, second, index, COUNT: tl.constexpr):
-    """(first[index], second[index]) of two float32 tables, by one 64-bit look-up."""
+    """Look up (first[index], second[index]) in two float32 tables, by one 64-bit look-up."""
     low = first.to(tl.uint32, bitcast=True).to(tl.uint64)
     high = second.to(tl.uint32, bitcast=True).to(tl.uint64)
     both = pick(low | (high << 32), index, COUNT)
@@ -94,7 +94,7 @@ def pick_pair(first, second, index, COUNT: tl.constexpr):
 
 @triton.jit
 def _threshold(levels, PLACE: tl.constexpr, L: tl.constexpr):
-    """Level PLACE, or infinity where it is not an interior one."""
+    """The level PLACE as a threshold, or infinity where it is not an interior level."""
     if PLACE < L - 1:
         level = tl.load(levels + PLACE)
     else:
@@ -104,7 +104,7 @@ def _threshold(levels, PLACE: tl.constexpr, L: tl.constexpr):
 
 @triton.jit
 def interval(r, levels, L: tl.constexpr, COUNT: tl.constexpr):
-    """Step 4's k: how many interior levels are <= r, int32 of r's shape.
+    """The k of step 4: the number of interior levels <= r, int32 of r's shape.
 
     Binary search for the last place whose level is <= r among 0 (always <= r), the interior levels and infinities up to
     a power of two.  The first two probes are among three numbers and come from registers, the others are looked up.
@@ -129,7 +129,7 @@ def interval(r, levels, L: tl.constexpr, COUNT: tl.constexpr):
 
 @triton.jit
 def packed_words(codes, BITS: tl.constexpr, UNIT: tl.constexpr):
-    """UNIT codes each, [A, B, K] -> [A, B, K / UNIT], as one word of UNIT * BITS bits: uint32 or uint64.
+    """Pack UNIT codes each, [A, B, K] -> [A, B, K / UNIT], into one word of UNIT * BITS bits: uint32 or uint64.
 
     UNIT: 4 for 8 bits, else 8.
     """

@@ -15,14 +15,14 @@ from nuq.kernels.cuda.pieces import hash_bits
 
 @triton.jit
 def _flip(x, start, i, k0, k1, ALIGNED: tl.constexpr):
-    """-x where the top bit of the coordinate's h is set."""
+    """Flip the sign of x where the top bit of the coordinate's h is set."""
     sign = hash_bits(start, i, k0, k1, ALIGNED) & 0x80000000
     return (x.to(tl.uint32, bitcast=True) ^ sign).to(tl.float32, bitcast=True)
 
 
 @triton.jit
 def _within(x, D: tl.constexpr, SIZE: tl.constexpr):
-    """(a, b) <- (a + b, a - b) at distance D of x float32[SIZE], for pairs in one thread.
+    """The butterfly (a, b) <- (a + b, a - b) at distance D of x float32[SIZE], for pairs in one thread.
 
     A - b as the sum of a and -b.
     """
@@ -35,8 +35,9 @@ def _within(x, D: tl.constexpr, SIZE: tl.constexpr):
 
 @triton.jit
 def _across(x, D: tl.constexpr, LANES: tl.constexpr):
-    """(a, b) <- (a + b, a - b) between rows D apart of x [A, LANES, B, C]: the partner comes from another thread of the
-    warp.
+    """The butterfly (a, b) <- (a + b, a - b) between rows D apart of x [A, LANES, B, C].
+
+    The partner comes from another thread of the warp.
     """
     lane = tl.arange(0, LANES)[None, :, None, None]
     partner = tl.gather(x, tl.broadcast_to(lane ^ D, x.shape), 1)
@@ -45,7 +46,7 @@ def _across(x, D: tl.constexpr, LANES: tl.constexpr):
 
 @triton.jit
 def _tail_factors(size_bits, BITS: tl.constexpr):
-    """float32(1 / sqrt(2^floor(log2(size_bits)))), the factor of the tail block that a coordinate is in."""
+    """The factor of the tail block that a coordinate is in: float32(1 / sqrt(2^floor(log2(size_bits))))."""
     factor = tl.full(size_bits.shape, 1.0, tl.float32)
     for bit in tl.static_range(BITS):
         factor = tl.where((size_bits >> bit) == 1, (2.0**-0.5) ** (bit % 2) * 0.5 ** (bit // 2), factor)
@@ -68,7 +69,9 @@ def hadamard_kernel(
     LANES: tl.constexpr,
     J: tl.constexpr,
 ):
-    """Blocks of BLOCK coordinates.  TAIL: what follows the last whole block, in blocks of its binary digits.
+    """The kernel that rotates blocks of BLOCK coordinates.
+
+    TAIL: what follows the last whole block, in blocks of its binary digits.
 
     A tile is [NB, LANES, R, J]: J neighbours, and R of them a row of LANES * J coordinates apart, lie in one thread's
     registers; LANES threads of a warp hold a row; so a warp holds a block of up to 1024, NB of which (or, of a larger

@@ -1,4 +1,4 @@
-"""Device code of ``nuq.kernels.smaq``: one program takes a block of 4096 coordinates (several, where it measures)."""
+"""Device code of ``nuq.kernels.smaq``: one program takes a block of 4096 coordinates, or measures several."""
 
 # What Triton compiles is not Python to a type checker.
 # pyright: reportGeneralTypeIssues=false, reportAttributeAccessIssue=false
@@ -20,7 +20,7 @@ ROOM = tl.constexpr(smaq_reference.BLOCK // 8 + 2 * smaq_reference.BLOCK)  # byt
 
 @triton.jit
 def _lengths(n, num_codes, MASKED: tl.constexpr):
-    """This program's block: its first coordinate (int64), its coordinates, and those of them that have codes."""
+    """The block of this program: its first coordinate (int64), its coordinates, and those of them that have codes."""
     block = tl.program_id(0).to(tl.int64)
     length = tl.minimum(n.to(tl.int64) - block * BLOCK, BLOCK).to(tl.int32)
     count = length
@@ -34,8 +34,9 @@ def _lengths(n, num_codes, MASKED: tl.constexpr):
 
 @triton.jit(do_not_specialize=["n", "stride"])
 def measure_kernel(vector, pivot, found, n, stride, BLOCKS: tl.constexpr, LANES: tl.constexpr):
-    """Step 1 of BLOCKS blocks, into float64[5, stride]: sum, squares, number of zeros, lowest,
-    -highest of every block.
+    """The kernel of step 1, for BLOCKS blocks, into float64[5, stride].
+
+    The rows are the sum, squares, number of zeros, lowest and -highest of every block.
     """
     block = tl.program_id(0).to(tl.int64) * BLOCKS + tl.arange(0, BLOCKS)
     first = block[:, None] * BLOCK + tl.arange(0, LANES)[None, :]
@@ -89,8 +90,9 @@ def code_kernel(
     EXTRA_BITS: tl.constexpr,
     STOCHASTIC: tl.constexpr,
 ):
-    """Steps 3 and 4 into ROOM bytes: the mask, a byte for every code (low part, the class above), one for every
-    outlier's other bits.
+    """The kernel of steps 3 and 4 into ROOM bytes.
+
+    They hold the mask, a byte for every code (low part, the class above), one for every outlier's other bits.
     """
     pid = tl.program_id(0).to(tl.int64)
     start = pid * BLOCK
@@ -135,7 +137,7 @@ def code_kernel(
 
 @triton.jit
 def _pack(codes, count, to, SHIFT: tl.constexpr, BITS: tl.constexpr):
-    """BITS bits of each of ``count`` bytes, from bit SHIFT on, one after another to ``to``; where they end."""
+    """Pack BITS bits of each of ``count`` bytes, from bit SHIFT on, one after another to ``to``; returns the end."""
     group = tl.arange(0, GROUPS)
     j = group[:, None] * 8 + tl.arange(0, 8)[None, :]
     code = tl.load(codes + j, mask=(group * 8 < count)[:, None], other=0).to(tl.uint32)
@@ -161,7 +163,7 @@ def join_kernel(
     LOW_BITS: tl.constexpr,
     EXTRA_BITS: tl.constexpr,
 ):
-    """Step 5: what code_kernel left of every block, to its place in the message."""
+    """The kernel of step 5: copy what code_kernel left of every block to its place in the message."""
     start, length, count = _lengths(n, num_codes, MASKED)
     block = start // BLOCK
     room += block * ROOM
@@ -190,8 +192,9 @@ def _bits_set(bitmap, num_bytes):
 
 @triton.jit(do_not_specialize=["n"])
 def check_kernel(data, starts, num_codes, outliers, damaged, n, MASKED: tl.constexpr, CONSTANT: tl.constexpr):
-    """``damaged`` becomes 1 where a bitmap holds another number than it should; nothing is read where it is that
-    already.
+    """The kernel that sets ``damaged`` to 1 where a bitmap holds another number than it should.
+
+    Nothing is read where it is 1 already.
     """
     start, length, count = _lengths(n, num_codes, MASKED)
     block = start // BLOCK
@@ -235,8 +238,9 @@ def decode_kernel(
     EXTRA_BITS: tl.constexpr,
     ACCUMULATE: tl.constexpr,
 ):
-    """Step 6, unless ``damaged``: every coordinate finds its code by counting the coordinates before it that have
-    one.
+    """The kernel of step 6, unless ``damaged``.
+
+    Every coordinate finds its code by counting the coordinates before it that have one.
     """
     start, length, count = _lengths(n, num_codes, MASKED)
     if tl.load(damaged) == 0:

@@ -1,4 +1,4 @@
-"""``nuq.kernels.smaq`` on a GPU: arguments as in ``nuq.kernels.smaq_reference``, the same bits.
+"""SmaQ (``nuq.kernels.smaq``) on a GPU: the arguments and the bits of ``nuq.kernels.smaq_reference``.
 
 The host side of the Triton kernels.
 
@@ -25,7 +25,7 @@ NUMBERS = ("factor", "mean", "inverse", "threshold", "small_slope", "large_slope
 
 
 def measure(vector: Tensor, pivot: float) -> tuple[float, float, int, float, float]:
-    """Step 1: sum, squares, zeros, lowest, highest."""
+    """Measure a vector by step 1: sum, squares, zeros, lowest, highest."""
     device = device_code()
     if device is None:
         return smaq_reference.measure(vector, pivot)
@@ -40,7 +40,7 @@ def measure(vector: Tensor, pivot: float) -> tuple[float, float, int, float, flo
 
 
 def encode(vector: Tensor, codes: Tensor, outliers: Tensor, **fields: Any) -> tuple[int, Callable[[Tensor], None]]:
-    """As ``nuq.native.smaq.encode``."""
+    """The same as ``nuq.native.smaq.encode``."""
     device = device_code()
     if device is None:
         return smaq_reference.encode(vector, codes, outliers, **fields)
@@ -72,7 +72,7 @@ def encode(vector: Tensor, codes: Tensor, outliers: Tensor, **fields: Any) -> tu
 
 
 def decode(data: Tensor, codes: Tensor, outliers: Tensor, table: Tensor, total: Tensor, **fields: Any) -> bool:
-    """As ``nuq.native.smaq.decode``."""
+    """The same as ``nuq.native.smaq.decode``."""
     device = device_code()
     if device is None:
         return smaq_reference.decode(data, codes, outliers, table, total, **fields)
@@ -103,5 +103,5 @@ def decode(data: Tensor, codes: Tensor, outliers: Tensor, table: Tensor, total: 
 
 
 def _kind(fields: dict[str, Any]) -> dict[str, Any]:
-    """What kernels are compiled for."""
+    """The kind of vector for which kernels are compiled."""
     return {name.upper(): fields[name] for name in ("masked", "constant", "low_bits", "extra_bits")}

@@ -1,4 +1,4 @@
-"""Which part of a vector one program takes, and how it is laid out in registers."""
+"""Tiles: the part of a vector that one program takes, and its layout in registers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def power_of_two(number: int) -> int:
 
 @dataclass(frozen=True)
 class Tile:
-    """``rows`` whole buckets of at most ``width`` coordinates, or (``pieces`` > 1) one of the pieces of a bucket.
+    """A tile: ``rows`` whole buckets of at most ``width`` coordinates, or (``pieces`` > 1) one of a bucket's pieces.
 
     In registers a tile is [1, R * blocks, K], so that one warp reads K neighbouring coordinates at once and a block of
     1024 (a tree of the norm) stays inside one warp: run r of block b stands at r * blocks + b, and there are as many
@@ -43,7 +43,10 @@ class Tile:
 
     @property
     def warps(self) -> int:
-        """32 coordinates to a thread: several loads in flight, and float64 squares that still fit into registers."""
+        """The number of warps: 32 coordinates to a thread.
+
+        So several loads are in flight, and float64 squares still fit into registers.
+        """
         return min(max(self.rows * self.width // BLOCK, 1), 16)
 
 
@@ -62,8 +65,9 @@ def tile(num_coordinates: int, bucket_size: int, *, itemsize: int = 4, size: int
 
 
 def rotation_tile(block: int, size: int, *, tail: bool) -> dict[str, int]:
-    """How ``size`` coordinates of a rotation by blocks of ``block`` lie in threads: [NB, LANES, R, J] of
-    rotate.hadamard_kernel.
+    """The layout in threads of ``size`` coordinates that are rotated by blocks of ``block``.
+
+    It is [NB, LANES, R, J] of rotate.hadamard_kernel.
 
     The one tail is spread over more warps, as its comparisons need registers and nothing waits for it.
     """

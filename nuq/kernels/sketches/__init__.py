@@ -1,4 +1,4 @@
-"""What sketches of many values are made of: clusters, cells, and min-max tables.
+"""The parts of sketches of many values: clusters, cells, and min-max tables.
 
 May import ``nuq.kernels`` and ``nuq.native``.
 """

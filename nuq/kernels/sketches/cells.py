@@ -1,4 +1,4 @@
-"""Coordinates in clusters and cells: which cluster a value is in, the mean of every cell, and the means written back.
+"""Coordinates in clusters and cells: the cluster of every value, the mean of every cell, and the means written back.
 
 A coordinate has a number ``id``, uint8: ``first + j`` in cluster j of the positive values, ``first + K + j`` of the
 negative ones (K clusters of either sign).  With ``first = 1`` a zero has number 0.  Number ``i`` has ``cells[i]``
@@ -32,7 +32,7 @@ Ints = NDArray[np.int64]
 
 
 def largest(x: Tensor) -> float:
-    """The largest |x|, 0 of nothing; NonFiniteError where a coordinate is not finite."""
+    """The largest |x|, or 0 of an empty vector; NonFiniteError where a coordinate is not finite."""
     if not x.numel():
         return 0.0
     low, high = torch.aminmax(x)  # not a number where one is not
@@ -43,8 +43,9 @@ def largest(x: Tensor) -> float:
 
 
 def numbers(x: Tensor, thresholds: Thresholds, first: int) -> Tensor:
-    """Which cluster every coordinate is in: uint8[n].  thresholds: float32[2, K - 1],
-    ``nuq.kernels.sketches.clusters``.
+    """The number of every coordinate's cluster: uint8[n].
+
+    thresholds: float32[2, K - 1], ``nuq.kernels.sketches.clusters``.
     """
     clusters = thresholds.shape[1] + 1
     assert first + 2 * clusters <= 256
@@ -56,15 +57,16 @@ def numbers(x: Tensor, thresholds: Thresholds, first: int) -> Tensor:
 
 
 def counted(ids: Tensor, num_numbers: int) -> Ints:
-    """How many coordinates have each number: int64[num_numbers]."""
+    """The number of coordinates with each cluster number: int64[num_numbers]."""
     if _native(ids):
         return kernels.counted(ids.numpy(), num_numbers, torch.get_num_threads())
     return torch.bincount(ids, minlength=num_numbers).cpu().numpy()
 
 
 def sum_scales(thresholds: Thresholds, most: float, first: int, num_coordinates: int) -> NDArray[np.float64]:
-    """For every number the power of two that values are multiplied by before they become integers.  most: the largest
-    |x|.
+    """The power of two, for every number, that values are multiplied by before they become integers.
+
+    most: the largest |x|.
     """
     above = np.concatenate([thresholds, np.full((2, 1), np.inf, dtype=np.float32)], axis=1).ravel()
     tops = np.concatenate([np.zeros(first), np.minimum(above, most)])
@@ -72,7 +74,10 @@ def sum_scales(thresholds: Thresholds, most: float, first: int, num_coordinates:
 
 
 def means(x: Tensor, ids: Tensor, cells: Ints, scales: NDArray[np.float64], words: Words) -> Tensor:
-    """The mean of every cell, float32[sum of cells]; 0 of an empty one.  A number without cells takes part in none."""
+    """The mean of every cell, float32[sum of cells]; 0 of an empty one.
+
+    A number without cells takes part in none.
+    """
     if _native(x):
         sums, counts = map(
             torch.from_numpy, kernels.sums(x.numpy(), ids.numpy(), cells, scales, words, torch.get_num_threads())
@@ -96,7 +101,7 @@ def _sums(x: Tensor, ids: Tensor, cells: Ints, scales: NDArray[np.float64], word
 
 
 def _places(ids: Tensor, cells: Ints, words: Words) -> Tensor:
-    """The cell of every coordinate in the table of all: int64[n]."""
+    """The index of every coordinate's cell in the table of all cells: int64[n]."""
     wide, starts = ids.long(), np.cumsum(cells) - cells
     hashes = reference.hash_bits(ids.numel(), words, ids.device).to(torch.int64) & 0xFFFFFFFF
     of_number, start = (torch.from_numpy(values).to(ids.device) for values in (cells, starts))
@@ -104,7 +109,7 @@ def _places(ids: Tensor, cells: Ints, words: Words) -> Tensor:
 
 
 def spread(ids: Tensor, cells: Ints, table: Tensor, words: Words) -> Tensor:
-    """Every coordinate's cell of the table, 0 for number 0 where that has none: float32[n].
+    """The value of every coordinate's cell in the table, or 0 for number 0 where that has none: float32[n].
 
     ValueError where another number has no cells, or a number is beyond them.
     """
@@ -124,8 +129,9 @@ def spread(ids: Tensor, cells: Ints, table: Tensor, words: Words) -> Tensor:
 
 
 def power(values: Tensor) -> float:
-    """The power of two, itself a normal number, that brings the largest value below 2^15, so that float16 does not
-    overflow.
+    """The power of two, itself a normal number, that brings the largest value below 2^15.
+
+    Then float16 does not overflow.
     """
     most = float(values.abs().max()) if values.numel() else 0.0
     return math.ldexp(1.0, max(math.frexp(most)[1] - 15, -126)) if most else 2.0**-126

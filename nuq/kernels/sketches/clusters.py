@@ -1,4 +1,4 @@
-"""Where values are cut into clusters: thresholds on the magnitudes of either sign, found from a sample.
+"""The thresholds that cut values into clusters: on the magnitudes of either sign, found from a sample.
 
 Thresholds are float32[2, clusters - 1], rising, for coordinates above and below zero; cluster ``j`` of a sign holds the
 magnitudes in ``(t[j - 1], t[j]]``, the last one all above.  A sign without a value in the sample has thresholds of
@@ -22,8 +22,9 @@ _Values = NDArray[np.float64]
 
 
 def sample(x: Tensor, size: int, words: Words) -> NDArray[np.float32]:
-    """One coordinate from each of ``size`` equal stretches of x, at a place drawn from the words; all of x where it has
-    no more.
+    """A sample of one coordinate from each of ``size`` equal stretches of x, at a place drawn from the words.
+
+    It is all of x where x has no more.
     """
     n = x.numel()
     if n > size:
@@ -34,8 +35,9 @@ def sample(x: Tensor, size: int, words: Words) -> NDArray[np.float32]:
 
 
 def trained(values: NDArray[np.float32], clusters: int, percentile: float) -> Thresholds:
-    """k-means on the magnitudes of either sign (Lloyd's sweeps from quantiles, until nothing moves), what lies above
-    the percentile apart.
+    """The thresholds by k-means on the magnitudes of either sign, what lies above the percentile apart.
+
+    Lloyd's sweeps from quantiles, until nothing moves.
 
     values: finite.  percentile: in (0, 100]; the outliers beyond it are the last of the ``clusters``; with 100 all are
     k-means'.
@@ -44,12 +46,12 @@ def trained(values: NDArray[np.float32], clusters: int, percentile: float) -> Th
 
 
 def quantiles(values: NDArray[np.float32], buckets: int) -> Thresholds:
-    """Thresholds that part the sample's magnitudes of either sign into ``buckets`` of as many values."""
+    """The thresholds that part the sample's magnitudes of either sign into ``buckets`` of equally many values."""
     return np.stack([_quantiles(np.sort(side), buckets) for side in _sides(values)])
 
 
 def _sides(values: NDArray[np.float32]) -> tuple[_Values, _Values]:
-    """Magnitudes above and below zero."""
+    """The magnitudes above and below zero."""
     wide = values.astype(np.float64)
     return wide[wide > 0], -wide[wide < 0]
 
@@ -70,7 +72,7 @@ def _trained(rising: _Values, clusters: int, percentile: float) -> Thresholds:
 
 
 def _k_means(rising: _Values, count: int) -> _Values:
-    """The middles between ``count`` means, each of the values that are nearest to it: float64[count - 1].
+    """The midpoints between ``count`` means, each of the values that are nearest to it: float64[count - 1].
 
     A mean without values stays where it is.
     """

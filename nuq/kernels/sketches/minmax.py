@@ -1,4 +1,4 @@
-"""Min-max sketches: small numbers of many coordinates in few cells, so that what comes back is never too large.
+"""Min-max sketches: small numbers of many coordinates in few cells, which never return too large a number.
 
 Of every group of coordinates the sketch has ``rows`` rows of ``columns`` cells.  In each row a coordinate is hashed to
 one cell, which keeps the least number of all that are hashed there; the answer for a coordinate is the largest of its
@@ -27,14 +27,17 @@ from nuq.native import cells as kernels
 
 @dataclass(frozen=True)
 class Sketches:
-    """columns: int64[groups], of a row; words: of each row's hash."""
+    """The min-max sketches of groups.
+
+    columns: int64[groups], of a row; words: of each row's hash.
+    """
 
     columns: NDArray[np.int64]
     words: tuple[Words, ...]
 
     @classmethod
     def of(cls, columns: NDArray[np.int64], rows: int, words: Words) -> Sketches:
-        """Rows hashed by words mixed from one pair, which a receiver has."""
+        """The sketches whose rows are hashed by words mixed from one pair, which a receiver has."""
         return cls(columns, tuple(Key(words[0], words[1], row, "row").words() for row in range(rows)))
 
     @property
@@ -44,7 +47,7 @@ class Sketches:
     def insert(
         self, ids: Tensor, group_of: NDArray[np.uint8], within: NDArray[np.uint8], most: int
     ) -> tuple[Tensor, Tensor]:
-        """The cells, uint8[num_cells], ``most`` where they are empty; and the coordinates' groups, uint8[n].
+        """The cells, uint8[num_cells], ``most`` where they are empty, and the coordinates' groups, uint8[n].
 
         ids: uint8[n].  group_of, within: uint8[256], the group and the number within it, at most ``most``, of every id.
         """
@@ -62,7 +65,10 @@ class Sketches:
         return cells, groups
 
     def query(self, groups: Tensor, cells: Tensor) -> Tensor:
-        """Of every coordinate the largest of its cells: uint8[n].  groups: uint8[n], each with columns of its own."""
+        """The largest cell of every coordinate: uint8[n].
+
+        groups: uint8[n], each with columns of its own.
+        """
         if _native(groups):
             words = np.array(self.words, dtype=np.uint32)
             found = kernels.query(
@@ -75,7 +81,7 @@ class Sketches:
         return found
 
     def _places(self, groups: Tensor, row: int) -> Tensor:
-        """The cell of every coordinate in one row of its group: int64[n]."""
+        """The index of every coordinate's cell in one row of its group: int64[n]."""
         wide = groups.long()
         starts = (np.cumsum(self.columns) - self.columns) * len(self.words) + row * self.columns
         start, columns = (torch.from_numpy(values).to(groups.device)[wide] for values in (starts, self.columns))
