@@ -1,4 +1,4 @@
-"""Level sets and what they are fitted to: distributions, histograms, the objective, solvers and update rules.
+"""Level sets, the distributions that they are fitted to, the objective, solvers and update rules.
 
 NumPy in float64.  May import ``nuq.settings`` and ``nuq.native``; imports no torch.
 """

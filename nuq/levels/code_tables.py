@@ -1,4 +1,4 @@
-"""The values of 8-bit codes, smallest first, in units of the largest: what block-wise 8-bit and scaled fp8 round to."""
+"""The values of 8-bit codes, smallest first, in units of the largest, for block-wise 8-bit and scaled fp8."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Array = np.ndarray
 
 
 def float8(exponent_bits: int, mantissa_bits: int, *, infinities: bool) -> Array:
-    """Every finite value of a floating-point format of 8 bits, divided by the largest: float64.
+    """The finite values of a floating-point format of 8 bits, divided by the largest: float64.
 
     infinities: the uppermost exponent is theirs, as in IEEE 754 (e5m2); else only its last mantissa is no number (e4m3,
     Micikevicius et al., 2022).
@@ -36,7 +36,10 @@ def dynamic() -> Array:
 
 
 def _dynamic_to_the_ends() -> Array:
-    """``dynamic`` with its lowest value moved to -1: what rounding at random needs, to have a value on either side."""
+    """The table ``dynamic`` with its lowest value moved to -1.
+
+    Rounding at random needs it, to have a value on either side.
+    """
     values = dynamic()
     values[0] = -1.0
     return values
@@ -53,15 +56,16 @@ TABLES: dict[str, Callable[[], Array]] = {  # the order is part of the message f
 
 @cache
 def values(name: str) -> Array:
-    """One of TABLES: rising, within [-1, 1], with a 0."""
+    """The values of one of TABLES: rising, within [-1, 1], with a 0."""
     table = TABLES[name]()
     table.setflags(write=False)
     return table
 
 
 def thresholds(name: str) -> Array:
-    """The middles between neighbouring values, and -1 and 1 around them: levels whose codes are those of the nearest
-    value.
+    """The midpoints between neighbouring values, with -1 and 1 around them.
+
+    They are levels whose codes are those of the nearest value.
     """
     table = values(name)
     return np.concatenate([[-1.0], (table[1:] + table[:-1]) / 2, [1.0]])

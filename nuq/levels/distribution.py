@@ -1,4 +1,4 @@
-r"""What a law of a bucket-normalised coordinate r in [-1, 1] can tell, and the law of |r|.
+r"""The interface of the distribution of a bucket-normalised coordinate r in [-1, 1], and the distribution of |r|.
 
 ``Distribution`` derives every quantity from two formulas, ``pdf`` and ``interval_moments``; a subclass states those and
 whatever it knows in closed form.  All methods broadcast over arrays and work in float64.  Tails are mirrored: the mass
@@ -20,17 +20,17 @@ NUM_KNOTS = 513
 
 
 class Distribution(Protocol):
-    """A law on [begin, end], a part of [-1, 1]."""
+    """A distribution on [begin, end], a part of [-1, 1]."""
 
     begin: float
     end: float
 
     def pdf(self, x: ArrayLike) -> Array:
-        """Density at x; 0 outside the support."""
+        """The density at x; 0 outside the support."""
         ...
 
     def interval_moments(self, edges: Array) -> Array:
-        r"""``m[k, ..., i] = integral over [e_i, e_{i+1}] of (r - e_i)^k dF``, k = 0, 1, 2.
+        r"""The moments of intervals: ``m[k, ..., i] = integral over [e_i, e_{i+1}] of (r - e_i)^k dF``, k = 0, 1, 2.
 
         edges: float64[..., n + 1] within the support, rising along the last axis.  Returns float64[3, ..., n].  Moments
         about an edge, not about zero: for a level interval they are as small as its error, and keep their digits.
@@ -38,21 +38,24 @@ class Distribution(Protocol):
         ...
 
     def knots(self, num_knots: int = NUM_KNOTS) -> Array:
-        """Increasing points from begin to end, dense where the law has detail: what inversion and tables start from."""
+        """Increasing points from begin to end, dense where the distribution has detail.
+
+        Inversion and tables start from them.
+        """
         ...
 
     def mirrored(self) -> Distribution:
-        """The law of -r."""
+        """The distribution of -r."""
         ...
 
     @cached_property
     def table(self) -> tuple[Array, Array, Array]:
-        """knots, cdf at the knots, sf at the knots."""
+        """The table: knots, cdf at the knots, sf at the knots."""
         points = self.knots()
         return points, self.cdf(points), self.sf(points)
 
     def partial_moment(self, order: int, a: ArrayLike, b: ArrayLike) -> Array:
-        """``integral over [a, b] of r^order dF``, order 0, 1 or 2; a <= b, broadcast together."""
+        """The partial moment ``integral over [a, b] of r^order dF``, order 0, 1 or 2; a <= b, broadcast together."""
         if order not in (0, 1, 2):
             raise ValueError(f"order={order!r}: partial moments exist for order 0, 1 and 2")
         edges = np.clip(np.stack(np.broadcast_arrays(a, b), axis=-1), self.begin, self.end)
@@ -61,11 +64,11 @@ class Distribution(Protocol):
         return (m0, m1 + left * m0, m2 + 2 * left * m1 + left**2 * m0)[order]
 
     def cdf(self, x: ArrayLike) -> Array:
-        """Mass at or below x."""
+        """The mass at or below x."""
         return self.partial_moment(0, self.begin, np.maximum(x, self.begin))
 
     def sf(self, x: ArrayLike) -> Array:
-        """Mass above x."""
+        """The mass above x."""
         return self.partial_moment(0, np.minimum(x, self.end), self.end)
 
     def ppf(self, u: ArrayLike) -> Array:
@@ -77,20 +80,20 @@ class Distribution(Protocol):
         return _nearer_tail(self, check_probability(u), upper=True)
 
     def folded(self) -> Distribution:
-        """The law of |r|, on [0, 1]."""
+        """The distribution of |r|, on [0, 1]."""
         return Folded(self)
 
     def compiled(self) -> kernels.Law | None:
-        """The arrays that the C++ solvers take; None for a law that they do not know."""
+        """The arrays that the C++ solvers take; None for a distribution that they do not know."""
         return None
 
     def tabulated(self) -> Distribution:
-        """The same law at a price per call that does not depend on the number of its components."""
+        """The same distribution at a price per call that does not depend on the number of its components."""
         return self
 
 
 def check_probability(u: ArrayLike) -> Array:
-    """``u`` as float64; ValueError unless all of it lies in [0, 1]."""
+    """Check a probability: ``u`` as float64; ValueError unless all of it lies in [0, 1]."""
     u = np.asarray(u, dtype=np.float64)
     inside = (u >= 0) & (u <= 1)
     if not inside.all():
@@ -99,7 +102,7 @@ def check_probability(u: ArrayLike) -> Array:
 
 
 def _nearer_tail(law: Distribution, u: Array, *, upper: bool) -> Array:
-    """``invert`` by the smaller of the two tails."""
+    """The result of ``invert`` by the smaller of the two tails."""
     x = np.empty(u.shape)
     small = u <= 0.5
     if small.any():
@@ -141,7 +144,7 @@ def invert(law: Distribution, u: Array, *, upper: bool) -> Array:
 
 
 class Folded(Distribution):
-    """The law of |r|: density f(r) + f(-r) on [0, 1]."""
+    """The distribution of |r|: density f(r) + f(-r) on [0, 1]."""
 
     begin, end = 0.0, 1.0
 

@@ -1,4 +1,4 @@
-"""The law of measured coordinates, from sums over bins."""
+"""The distribution of measured coordinates, from sums over bins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nuq.native import levels as kernels
 
 
 class Histogram(Distribution):
-    r"""The law of measured coordinates, from sums over bins.
+    r"""The distribution of measured coordinates, from sums over bins.
 
     edges: float64[B + 1], increasing, in [-1, 1]; w0, w1, w2: float64[B], per bin the sums of weight, weight * r and
     weight * r^2, of any common scale.  ValueError where shapes, order or signs are wrong, or no weight is left.
@@ -58,7 +58,7 @@ class Histogram(Distribution):
         self._median = float(self.ppf(0.5))
 
     def _shape(self, bins: Array, t: Array) -> tuple[Array, Array, Array]:
-        """Integrals over [0, t] of the bin's density times 1, t, t^2; t is the place in the bin, 0 to 1."""
+        """The integrals over [0, t] of the bin's density times 1, t, t^2; t is the place in the bin, 0 to 1."""
         s, power = self._slope[bins], self._power[bins]
         g0, g1, g2 = t * (1 - s + s * t), t * t * ((1 - s) / 2 + s * t * (2 / 3)), t**3 * ((1 - s) / 3 + s * t / 2)
         if not power.any():
@@ -76,7 +76,7 @@ class Histogram(Distribution):
         return np.where(linear, g0, p0), np.where(linear, g1, p1), np.where(linear, g2, p2)
 
     def _inside(self, bins: Array, t: Array) -> Array:
-        """Moments about the origin of the part of each bin that lies left of its place t: float64[3, ...]."""
+        """The moments about the origin of the part of each bin that lies left of its place t: float64[3, ...]."""
         g0, g1, g2 = self._shape(bins, t)
         w, d, h = self._sums[0, bins], self._start[bins], self._width[bins]
         return np.stack(
@@ -142,8 +142,9 @@ class Histogram(Distribution):
         return Histogram(-self.edges[::-1], w0[::-1], -w1[::-1], w2[::-1])
 
     def folded(self) -> Histogram:
-        """A histogram again: masses and means of bins of -r are added to those of r, on the edges of both or finer
-        ones.
+        """The histogram of |r|: masses and means of bins of -r are added to those of r.
+
+        It is on the edges of both or finer ones.
         """
         return self._magnitude
 
@@ -179,6 +180,6 @@ class Histogram(Distribution):
         )
 
     def _raw(self) -> Array:
-        """The sums about zero."""
+        """The sums of powers about zero."""
         w0, first, second = self._sums
         return np.stack([w0, first + self._origin * w0, second + 2 * self._origin * first + self._origin**2 * w0])

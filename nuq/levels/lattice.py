@@ -36,7 +36,7 @@ def code_probabilities(step: float, known_bits: int = 0) -> np.ndarray:
 
 
 def rate_of_step(step: float, known_bits: int = 0) -> float:
-    """Bits per coordinate after ideal entropy coding.
+    """The bits per normal coordinate after ideal entropy coding.
 
     >>> round(rate_of_step(1.0), 3), round(rate_of_step(1.0, known_bits=8), 3)
     (2.158, 2.105)
@@ -55,7 +55,7 @@ def step_of_rate(bits: float, known_bits: int = 0) -> float:
 
 
 def nearest_points(step: float) -> int:
-    """How many multiples of the step, zero in their middle, reach eight standard deviations.
+    """The number of multiples of the step, zero in their middle, that reach eight standard deviations.
 
     At most ``MOST_POINTS``.
     """
@@ -63,8 +63,9 @@ def nearest_points(step: float) -> int:
 
 
 def rate_of_nearest(step: float) -> float:
-    """Bits per normal coordinate, rounded to the nearest of ``nearest_points(step)`` multiples, after ideal entropy
-    coding.
+    """The bits per normal coordinate, rounded to a multiple of the step, after ideal entropy coding.
+
+    It is rounded to the nearest of ``nearest_points(step)`` multiples.
 
     >>> round(rate_of_nearest(0.5224), 3)
     3.0
@@ -78,8 +79,9 @@ def rate_of_nearest(step: float) -> float:
 
 @cache
 def step_of_nearest(bits: float) -> float:
-    """The step, in standard deviations, at which normal coordinates, rounded to the nearest multiple, take ``bits``
-    bits (1 to 8) each.
+    """The step, in standard deviations, at which rounded normal coordinates take ``bits`` bits (1 to 8) each.
+
+    They are rounded to the nearest multiple.
     """
     log_step: Any = optimize.brentq(
         lambda log: rate_of_nearest(np.exp(log)) - bits, np.log(0.01), np.log(50.0), xtol=1e-12

@@ -27,7 +27,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """A checked level set.
+    """A level set whose rules are checked when it is built.
 
     values: float64[L], 2 <= L <= 512, finite, strictly increasing (as float32 too: that is how levels travel), first
     -1, last 1; kept as a read-only copy.  ValueError names the value and the rule.
@@ -77,14 +77,14 @@ class Levels:
 
 
 def check_bits(bits: int, low: int = 1) -> int:
-    """``bits``; ValueError unless it is an integer from ``low`` to 8."""
+    """Check a number of bits: ``bits``; ValueError unless it is an integer from ``low`` to 8."""
     if isinstance(bits, bool) or not isinstance(bits, int | np.integer) or not low <= bits <= MAX_BITS:
         raise ValueError(f"bits={bits!r}: must be an integer from {low} to {MAX_BITS}")
     return int(bits)
 
 
 def check_num_levels(num_levels: int) -> int:
-    """``num_levels``; ValueError unless it is an integer from 2 to 256."""
+    """Check a number of levels: ``num_levels``; ValueError unless it is an integer from 2 to 256."""
     if (
         isinstance(num_levels, bool)
         or not isinstance(num_levels, int | np.integer)
@@ -95,7 +95,7 @@ def check_num_levels(num_levels: int) -> int:
 
 
 def uniform(bits: int) -> Levels:
-    """2^bits equally spaced levels, no zero (QSGD as in ALQ's code).
+    """The set of 2^bits equally spaced levels without zero (QSGD as in ALQ's code).
 
     >>> uniform(2).values.round(4).tolist()
     [-1.0, -0.3333, 0.3333, 1.0]
@@ -104,7 +104,9 @@ def uniform(bits: int) -> Levels:
 
 
 def uniform_magnitude(bits: int) -> Levels:
-    """2^bits - 1 equally spaced levels with zero: sign and magnitude, as in QSGD's own paper (Section 3.1).  bits >= 2.
+    """The set of 2^bits - 1 equally spaced levels with zero: sign and magnitude.  bits >= 2.
+
+    QSGD's own paper, Section 3.1.
 
     >>> uniform_magnitude(2).values.tolist()
     [-1.0, 0.0, 1.0]
@@ -114,7 +116,9 @@ def uniform_magnitude(bits: int) -> Levels:
 
 
 def equally_spaced(num_levels: int) -> Levels:
-    """num_levels equally spaced levels, with a zero where the number is odd: the lattice of dithered quantizers.
+    """The set of num_levels equally spaced levels, with a zero where the number is odd.
+
+    It is the lattice of dithered quantizers.
 
     >>> equally_spaced(5).values.tolist()
     [-1.0, -0.5, 0.0, 0.5, 1.0]
@@ -125,7 +129,7 @@ def equally_spaced(num_levels: int) -> Levels:
 
 
 def exponential(bits: int, p: float = 0.5) -> Levels:
-    """{+-p^j, j = 0 .. 2^(bits-1) - 1}, 0 < p < 1 (NUQSGD with p = 1/2, AMQ with p learned).
+    """The set {+-p^j, j = 0 .. 2^(bits-1) - 1}, 0 < p < 1 (NUQSGD with p = 1/2, AMQ with p learned).
 
     ValueError where p lies outside, or where the smallest level would vanish as float32.
     """
@@ -136,7 +140,7 @@ def exponential(bits: int, p: float = 0.5) -> Levels:
 
 
 def ternary() -> Levels:
-    """-1, 0, 1 (TernGrad).
+    """The set -1, 0, 1 (TernGrad).
 
     >>> ternary().includes_zero
     True
@@ -145,7 +149,7 @@ def ternary() -> Levels:
 
 
 def quantile(bits: int, distribution: Distribution, *, symmetric: bool = False) -> Levels:
-    """2^bits levels at equally spaced probabilities of a law on [-1, 1], the two ends put at -1 and 1.
+    """The set of 2^bits levels at equally spaced probabilities of a law on [-1, 1], the two ends put at -1 and 1.
 
     symmetric: quantiles of the law of |r| instead, mirrored; the same set where the law is symmetric.  Quantiles that
     coincide (a law with atoms) are moved apart by one float32 each.
@@ -157,7 +161,9 @@ def quantile(bits: int, distribution: Distribution, *, symmetric: bool = False) 
 
 
 def companded(bits: int, distribution: Distribution, *, symmetric: bool = False) -> Levels:
-    r"""2^bits levels whose density follows ``f(r)^(1/3)``, f the density of the law; symmetric as in ``quantile``.
+    r"""The set of 2^bits levels whose density follows ``f(r)^(1/3)``, f the density of the law.
+
+    It is symmetric as in ``quantile``.
 
     With many levels an interval of width w adds ``f w^3 / 6`` to the variance, and this density minimises the sum
     (Panter and Dite, 1951, for the error of rounding to the nearest level, which differs by a constant).
@@ -185,14 +191,15 @@ def from_positive(positive: Array | Sequence[float]) -> Levels:
 
 
 def stretched(levels: Levels, factor: float) -> Levels:
-    """The interior levels times ``factor``, within (-1, 1); the ends stay: from units of the typical largest coordinate
-    to others.
+    """The set with its interior levels times ``factor``, within (-1, 1); the ends stay.
+
+    It turns units of the typical largest coordinate into others.
     """
     return spread(np.concatenate([[-1.0], np.clip(levels.values[1:-1] * factor, -1.0, 1.0), [1.0]]))
 
 
 def spread(values: Array, *, symmetric: bool = False) -> Levels:
-    """Levels from values that never fall but may coincide; the last one is put at 1, the first at -1.
+    """The set from values that never fall but may coincide; the last one is put at 1, the first at -1.
 
     symmetric: the values are the positive levels.  Where neighbours coincide as float32, they move apart by one float32
     each.

@@ -31,7 +31,7 @@ def _density(t: Array) -> Array:
 
 
 def _cells(c: Array) -> tuple[Array, Array, Array]:
-    """Probability and residual g of every cell: [m]; the density at the edges between them: [m - 1]."""
+    """The probability and the residual g of every cell, [m], and the density at the edges between them, [m - 1]."""
     t = np.concatenate([[0.0], 0.5 * (c[1:] + c[:-1]), [np.inf]])
     above, density = ndtr(-t), _density(t)
     mass = above[:-1] - above[1:]
@@ -90,7 +90,7 @@ def thresholds(bits: int) -> Array:
 
 
 def distortion(bits: int) -> float:
-    """E (g - c(g))^2 for g of N(0, 1): what 1 falls short of by the mean square of the centroids.
+    """The mean squared error E (g - c(g))^2 for g of N(0, 1): 1 less the mean square of the centroids.
 
     >>> round(distortion(1), 9)
     0.363380228

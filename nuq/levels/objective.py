@@ -21,9 +21,10 @@ from nuq.native import levels as kernels
 
 
 class Derivatives(NamedTuple):
-    """Psi float64[...]; gradient and diagonal of the Hessian float64[..., n - 1] in the inner edges; masses
-    float64[..., n] of the intervals: the Hessian's entry for edges i, i + 1 is minus the mass between them, and all
-    others are zero.
+    """Psi and its derivatives in the inner edges.
+
+    Psi float64[...]; gradient and diagonal of the Hessian float64[..., n - 1] in the inner edges; masses float64[...,
+    n] of the intervals: the Hessian's entry for edges i, i + 1 is minus the mass between them, and all others are zero.
     """
 
     value: Array
@@ -54,7 +55,7 @@ class Objective:
         return spread(edges[1:] if self.symmetric else edges, symmetric=self.symmetric)
 
     def value(self, edges: Array) -> Array:
-        """Psi: float64[...]."""
+        """The value of Psi: float64[...]."""
         law = self.law.compiled()
         psi = None if law is None else kernels.psi(law, edges, symmetric=self.symmetric)
         return psi if psi is not None else self._value(edges, self.law.interval_moments(edges))

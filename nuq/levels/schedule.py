@@ -1,4 +1,4 @@
-"""When the levels of an adaptive method are updated."""
+"""The schedule by which the levels of an adaptive method are updated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Solvers that converge: levels at which Psi has a minimum.
+r"""Solvers that converge to levels at which Psi has a minimum.
 
 ``descend`` is ALQ: sweeps of the closed form (Faghri et al., NeurIPS 2020, Section 3; Eq. 8 in the original's code),
 then Newton's method, since sweeps alone need some n^2 rounds for n levels.  ``projected_descent`` is ALQ-G,
@@ -39,7 +39,7 @@ def occupied(law: Distribution, edges: Array) -> Array:
 
 
 def coordinate_sweep(objective: Objective, edges: Array) -> Array:
-    r"""Every inner edge moved once to the exact minimiser between its neighbours: first the odd, then the even ones.
+    r"""Move every inner edge once to the exact minimiser between its neighbours: first the odd, then the even ones.
 
     ``F(l_i) = F(l_{i+1}) - integral over [l_{i-1}, l_{i+1}] of (r - l_{i-1}) / (l_{i+1} - l_{i-1}) dF``; the innermost
     symmetric level is a root instead (``_innermost``).  Edges of one parity do not see each other, so Psi never rises.
@@ -58,8 +58,9 @@ def coordinate_sweep(objective: Objective, edges: Array) -> Array:
 
 
 def _between(law: Distribution, left: Array, right: Array) -> Array:
-    """The minimiser between fixed neighbours; where no mass lies there, a quarter of the way from the side of the
-    median.
+    """The minimiser between fixed neighbours.
+
+    Where no mass lies there, it is a quarter of the way from the side of the median.
     """
     width = right - left
     m0, m1, _ = law.interval_moments(np.stack([left, right], axis=-1))[..., 0]
@@ -91,7 +92,7 @@ def _innermost(law: Distribution, x: Array, right: Array) -> Array:
 
 
 def descend(objective: Objective, edges: Array) -> tuple[Array, Array]:
-    """ALQ: edges float64[S, n + 1] and Psi float64[S] at minima of Psi, one for each start.
+    """The minima that ALQ descends to: edges float64[S, n + 1] and Psi float64[S], one for each start.
 
     Newton's steps solve with the tridiagonal Hessian.  One that would make edges meet or Psi rise is replaced by a
     sweep, and the Hessian's diagonal is raised for the next (Levenberg).  Ends where a step promises a relative change
@@ -134,7 +135,7 @@ def _in_cpp(objective: Objective, edges: Array, *, projected: bool) -> tuple[Arr
 
 
 def _newton_step(at: Derivatives, damping: Array) -> Array:
-    """-H^-1 g with ``damping`` times (diagonal + neighbouring masses) added to the diagonal of H."""
+    """The Newton step -H^-1 g, with ``damping`` times (diagonal + neighbouring masses) added to the diagonal of H."""
     scale = np.abs(at.diagonal) + at.masses[:, :-1] + at.masses[:, 1:]
     scale = np.where(scale > 0, scale, 1.0)
     bands = np.zeros((3, *at.diagonal.shape))
@@ -157,8 +158,9 @@ def _room(edges: Array, step: Array) -> Array:
 
 
 def projected_descent(objective: Objective, edges: Array) -> tuple[Array, Array]:
-    r"""ALQ-G: ``l_i <- l_i - sign(g_i) min(rate |g_i| / h_i, half the smaller gap)``, all levels at once, to
-    convergence.
+    r"""The minima of ALQ-G, which moves all levels at once, to convergence.
+
+    A step is ``l_i <- l_i - sign(g_i) min(rate |g_i| / h_i, half the smaller gap)``.
 
     g is the gradient of Psi, h_i the Hessian's diagonal plus the masses beside it (without it, steps of one rate for
     levels in the centre and in the tails take 1e5 rounds).  The rate is Barzilai and Borwein's, halved until Psi is no
@@ -193,7 +195,7 @@ def projected_descent(objective: Objective, edges: Array) -> tuple[Array, Array]
 
 
 def _choose(rows: Array, new: Derivatives, old: Derivatives) -> Derivatives:
-    """``new`` in these rows, ``old`` in the others."""
+    """The result of ``new`` in these rows, and of ``old`` in the others."""
     return Derivatives(*(np.where(rows.reshape(-1, *[1] * (a.ndim - 1)), a, b) for a, b in zip(new, old, strict=True)))
 
 
@@ -203,7 +205,7 @@ def lowest_multiplier(bits: int) -> float:
 
 
 def multiplier_edges(p: Array, bits: int) -> Array:
-    """0 and p^j, j = 2^(bits-1) - 1 .. 0, for each p: float64[S, 2^(bits-1) + 1]."""
+    """The edges 0 and p^j, j = 2^(bits-1) - 1 .. 0, for each p: float64[S, 2^(bits-1) + 1]."""
     return np.concatenate([np.zeros((len(p), 1)), p[:, None] ** np.arange(2 ** (bits - 1))[::-1]], axis=1)
 
 
@@ -219,7 +221,7 @@ def multiplier_derivatives(objective: Objective, p: Array, bits: int) -> tuple[A
 
 
 def multiplier(objective: Objective, bits: int) -> tuple[float, float]:
-    """AMQ: the p in (0, 1) that minimises Psi of the levels +-p^j, and the start it came from.
+    """The p in (0, 1) that minimises Psi of AMQ's levels +-p^j, and the start it came from.
 
     Psi in p has several minima: it is taken at 64 starts, evenly spaced in log(p / (1 - p)), and every local minimum
     among them is refined by Newton's method on dPsi/dp inside its bracket.  ``objective`` holds the law of |r|, so any

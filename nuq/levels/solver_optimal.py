@@ -28,7 +28,9 @@ _NEARBY = np.array([0.0, 1 / 16, 1 / 8, 1 / 4, 1 / 2])  # of the gap to the next
 
 
 def optima(solve: Solve, objective: Objective, first: float, intervals: int, starts: Array) -> Array:
-    """Edges float64[S + 2 or S + 1, intervals + 1] from ``first`` to 1: the optimum is the best of them.
+    """The edges of the optima from ``first`` to 1: float64[S + 2 or S + 1, intervals + 1].
+
+    The optimum is the best of them.
 
     The ``starts`` (float64[S, intervals + 1], S >= 0) and the best edges of a grid are descended by ``solve`` to the
     minima beside them; a second program on points close around the best of those combines what is good in each.
@@ -53,7 +55,9 @@ def _around(edges: Array) -> Array:
 
 
 def candidates(law: Distribution, first: float, intervals: int) -> Array:
-    """Points from ``first`` to 1 that levels may take: the law's knots, each gap divided evenly until there are enough.
+    """Points from ``first`` to 1 that levels may take.
+
+    They are the law's knots, each gap divided evenly until there are enough.
 
     Of more than 8192 knots those stay at which ``f^(1/3)``, the density of many good levels, rises evenly.
     """
@@ -72,8 +76,9 @@ def candidates(law: Distribution, first: float, intervals: int) -> Array:
 
 
 def prefix_sums(objective: Objective, points: Array) -> tuple[Array, Array]:
-    """Points about an origin, float64[M], and the integrals of ``(r - origin)^k dF``, k = 0, 1, 2, up to each point,
-    float64[3, M].
+    """Points about an origin, float64[M], and their prefix sums, float64[3, M].
+
+    The sums are the integrals of ``(r - origin)^k dF``, k = 0, 1, 2, up to each point.
 
     The sums start at the origin (0 for symmetric levels, else near the median) and are negative before it: they are
     smallest where the intervals are, so that differences keep their digits.
@@ -91,7 +96,7 @@ def prefix_sums(objective: Objective, points: Array) -> tuple[Array, Array]:
 
 
 def best_places(points: Array, sums: Array, intervals: int, *, centred: bool) -> Array:
-    """int64[intervals + 1], rising from 0 to M - 1: places of the edges of least total cost.  M > intervals >= 1.
+    """The indices of the edges of least total cost: int64[intervals + 1], rising from 0 to M - 1.  M > intervals >= 1.
 
     centred: the first interval [0, x] stands for [-x, x].
     """
@@ -127,8 +132,9 @@ def best_places(points: Array, sums: Array, intervals: int, *, centred: bool) ->
 def _smallest(
     offsets: Array, slopes: Array, points: Array, x: Array, weights: Array, low: Array, high: Array
 ) -> tuple[Array, Array]:
-    """For each row the first i in [low, high) at which ``offsets_i + x slopes_i + weight points_i`` is least, and the
-    least.
+    """The first i in [low, high), for each row, that minimises a sum, and the minimum.
+
+    The sum is ``offsets_i + x slopes_i + weight points_i``.
     """
     lengths = high - low
     starts = np.cumsum(lengths) - lengths

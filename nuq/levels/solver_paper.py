@@ -44,7 +44,7 @@ AMQ_N_START = 0.6
 
 
 def finite_difference_sweeps(law: Distribution, edges: Array, num_sweeps: int = NUM_SWEEPS) -> Array:
-    r"""ALQ as published: ``x <- x - (c(x + eps) - c(x - eps)) / (2 eps)``, ten times per coordinate and sweep.
+    r"""ALQ's sweeps as published: ``x <- x - (c(x + eps) - c(x - eps)) / (2 eps)``, ten times per coordinate and sweep.
 
     c(x) is the variance of the two intervals at x, eps their joint length / 1000.
     edges: float64[S, n + 1], S starts, rising, the first and last column fixed.  Returns the edges after the sweeps.
@@ -53,7 +53,9 @@ def finite_difference_sweeps(law: Distribution, edges: Array, num_sweeps: int = 
 
 
 def projected_sweeps(law: Distribution, edges: Array, num_sweeps: int = NUM_SWEEPS) -> Array:
-    r"""ALQ-G as published: ``x <- x - sign(g) min(|g| / 10, half the smaller gap)``, once per coordinate and sweep.
+    r"""ALQ-G's sweeps as published, with one step per coordinate and sweep.
+
+    The step is ``x <- x - sign(g) min(|g| / 10, half the smaller gap)``.
 
     g is the gradient of Psi at x between its neighbours of the moment.  Edges as in ``finite_difference_sweeps``.
     """
@@ -68,7 +70,9 @@ def projected_sweeps(law: Distribution, edges: Array, num_sweeps: int = NUM_SWEE
 
 
 def _sweeps(move: Callable[[Array, Array, Array], Array], edges: Array, num_sweeps: int) -> Array:
-    """Every inner edge moved between its neighbours, ``move(left, x, right)``, from left to right, sweep after sweep.
+    """Move every inner edge between its neighbours, from left to right, sweep after sweep.
+
+    The move is ``move(left, x, right)``.
 
     Coordinate i of sweep k needs only i - 1 of sweep k and i + 1 of sweep k - 1: all (i, k) of one i + 2k are updated
     at once, in n + 2 num_sweeps rounds, with the result of the sequential order.
@@ -101,13 +105,16 @@ def _steps(law: Distribution, left: Array, x: Array, right: Array) -> Array:
 
 
 def multiplier_starts(previous: float | None, *, norm_less: bool) -> Array:
-    """Where AMQ's descents begin.  previous: the p of the update before, None at the first; norm_less: of AMQ-N."""
+    """The starts of AMQ's descents.
+
+    previous: the p of the update before, None at the first; norm_less: of AMQ-N.
+    """
     more = [previous] if previous is not None else [AMQ_N_START] if norm_less else []
     return np.array([*AMQ_STARTS, *more])
 
 
 def multipliers(law: Distribution, bits: int, starts: Array) -> tuple[Array, Array]:
-    """AMQ as published: the p that each start ends at, and its cost (positive half, without the centre)."""
+    """The p that each start of AMQ as published ends at, and its cost (positive half, without the centre)."""
     p = starts
     for _ in range(AMQ_STEPS):
         p = np.clip(p - AMQ_RATE * _slope(law, p, bits), -1.0, 1 - 1e-6)

@@ -1,4 +1,4 @@
-"""Laws that the adaptive levels are fitted to: truncated normals, their mixtures, and the mixture tabulated.
+"""Distributions that the adaptive levels are fitted to: truncated normals, their mixtures, and tabulated mixtures.
 
 Source: Faghri et al. (NeurIPS 2020, Section 3) and their code, whose names these are.  ``Distribution``
 (``nuq.levels.distribution``) and ``Histogram`` (``nuq.levels.histogram``) are at home here too, for those who use them.
@@ -25,7 +25,7 @@ _ROOT_2_PI = np.sqrt(2 * np.pi)
 
 
 class CondTruncNorm(Distribution):
-    r"""Mixture of normals truncated to [-1, 1]: ``F = sum_k w_k N(mean_k, sigma_k^2 | -1 <= r <= 1)``.
+    r"""A mixture of normals truncated to [-1, 1]: ``F = sum_k w_k N(mean_k, sigma_k^2 | -1 <= r <= 1)``.
 
     One component per bucket.  means: float64[K] in [-1, 1]; sigmas: float64[K] >= 0; weights: float64[K] >= 0, of any
     scale:  norm^2 of the buckets follows from E[norm^2 Psi]; the original code takes the norm.
@@ -91,9 +91,11 @@ class CondTruncNorm(Distribution):
         return np.minimum(mass, 1.0)
 
     def interval_moments(self, edges: Array) -> Array:
-        r"""With z = (r - mean)/sigma, phi the normal density and Phi its integral, per component and interval [a, b]:
-        ``integral of phi = Phi(b) - Phi(a)``, ``of z phi = phi(a) - phi(b)``,
-        ``of z^2 phi = Phi(b) - Phi(a) + a phi(a) - b phi(b)``, combined to powers of z - a.
+        r"""The moments of every interval [a, b], per component.
+
+        With z = (r - mean)/sigma, phi the normal density and Phi its integral: ``integral of phi = Phi(b) - Phi(a)``,
+        ``of z phi = phi(a) - phi(b)``, ``of z^2 phi = Phi(b) - Phi(a) + a phi(a) - b phi(b)``, combined to powers of z
+        - a.
         """
         edges = np.asarray(edges, dtype=np.float64)
         if edges.ndim == 1:
@@ -115,7 +117,7 @@ class CondTruncNorm(Distribution):
         return moments
 
     def knots(self, num_knots: int = NUM_KNOTS) -> Array:
-        r"""Odd number of points, symmetric about 0 (so that a table folds onto itself).
+        r"""An odd number of points, symmetric about 0 (so that a table folds onto itself).
 
         Their density is that of ``sum_k v_k asinh(z_k / 1.5)``, z_k the distance from +-mean_k in units of sigma_k, out
         to 14 (what lies beyond weighs 1e-44), plus a twentieth spread evenly; v_k is half the component's weight, half
@@ -187,8 +189,9 @@ class TruncNorm(CondTruncNorm):
 
 
 class CondTruncNormHist(Histogram):
-    """A mixture tabulated once, so that levels are found at the cost of table look-ups, whatever the number of
-    components.
+    """A mixture tabulated once, so that levels are found by table look-ups.
+
+    Their cost does not depend on the number of components.
 
     num_bins: even.  The bins lie where the mixture has detail (``CondTruncNorm.knots``) and hold its exact mass and
     moments.  The original uses 50,000 equal bins (100,000 in its last version), each with the mass of its normals and
@@ -212,5 +215,8 @@ def _bell(z: Array) -> Array:
 
 
 def _mass(a: Array, b: Array, tail_a: Array, tail_b: Array) -> Array:
-    """Phi(b) - Phi(a) from the tails Phi(-|a|), Phi(-|b|): without cancellation where both lie on one side of zero."""
+    """The mass Phi(b) - Phi(a) from the tails Phi(-|a|), Phi(-|b|).
+
+    There is no cancellation where both lie on one side of zero.
+    """
     return np.where(a >= 0, tail_a - tail_b, np.where(b <= 0, tail_b - tail_a, 1 - tail_a - tail_b))

@@ -1,4 +1,6 @@
-r"""Levels that fit a law: ALQ, ALQ-G and AMQ (Faghri et al., NeurIPS 2020, Section 3), and the optimum.
+r"""The update rules that fit levels to a distribution: ALQ, ALQ-G and AMQ, and the optimum.
+
+Faghri et al., NeurIPS 2020, Section 3.
 
 All minimise Psi (``nuq.levels.objective``), the expected variance of stochastic rounding under the fitted law, the
 interval around zero included.  ``solver="exact"`` runs to a minimum; ``solver="paper"`` runs the original code's
@@ -26,8 +28,10 @@ SOLVERS = ["exact", "paper"]
 
 @dataclass(frozen=True)
 class Fitted:
-    """levels; their Psi under the law they were fitted to; p, the multiplier of levels +-p^j (AMQ, else None); start,
-    the initial levels or multiplier that led to them.
+    """The result of an update rule.
+
+    levels; their Psi under the law they were fitted to; p, the multiplier of levels +-p^j (AMQ, else None); start, the
+    initial levels or multiplier that led to them.
     """
 
     levels: Levels
@@ -50,7 +54,7 @@ def expected_variance(levels: Levels, distribution: Distribution) -> float:
 
 
 def alq(distribution: Distribution, bits: int, *, symmetric: bool = True, solver: str = "exact") -> Fitted:
-    """ALQ: 2^bits levels of smallest Psi, from quantile, uniform and exponential starts, the best kept.
+    """The levels of ALQ: 2^bits levels of smallest Psi, from quantile, uniform and exponential starts, the best kept.
 
     distribution: a law on [-1, 1].  bits: 1 to 8.  symmetric: levels come in pairs +-l and are fitted to the law of
     |r|; else every level moves by itself.  solver: exact (coordinate descent to convergence, also from companded levels
@@ -65,7 +69,7 @@ def alq(distribution: Distribution, bits: int, *, symmetric: bool = True, solver
 
 
 def alq_gradient(distribution: Distribution, bits: int, *, symmetric: bool = True, solver: str = "exact") -> Fitted:
-    """ALQ-G: as ``alq``, by projected gradient descent, steps at most half the smaller gap.
+    """The levels of ALQ-G: as ``alq``, by projected gradient descent, steps at most half the smaller gap.
 
     The exact solver moves all levels at once and reaches those of ``alq``; the paper solver takes 30 sweeps of one step
     of rate .1 a level.
@@ -109,8 +113,9 @@ def amq(
 
 
 def optimal(distribution: Distribution, num_levels: int, *, symmetric: bool = True) -> Fitted:
-    """The level set of ``num_levels`` with the smallest Psi on a fine grid, by dynamic programming, polished
-    (``nuq.levels.solver_optimal``).
+    """The level set of ``num_levels`` with the smallest Psi on a fine grid, by dynamic programming, polished.
+
+    See ``nuq.levels.solver_optimal``.
 
     The optimum of every law of the reference to 4e-10; polishing is local, so on coarse, random histograms another
     minimum can lie lower (1.1 % at worst in 7,000 of them, 4e-5 on histograms of ``nuq.kernels.statistics``).
@@ -134,7 +139,7 @@ def _with_zero(edges: Array) -> Levels:
 
 
 def gap(fitted: Fitted, distribution: Distribution, *, symmetric: bool = True) -> float:
-    """How far the levels are from the best of their number: Psi / Psi_optimal - 1 under ``distribution``, 0 or more.
+    """The excess of Psi over the best of as many levels: Psi / Psi_optimal - 1 under ``distribution``, 0 or more.
 
     symmetric: the best among the sets +-l; else among all.  A law that both serve without error counts as 0.
     """
@@ -149,13 +154,13 @@ def _check(bits: int, solver: str) -> None:
 
 
 def _unmoved(distribution: Distribution) -> Fitted:
-    """One bit: the levels are -1 and 1, whatever the law."""
+    """The levels of one bit, which are -1 and 1, whatever the law."""
     levels = level_sets.uniform(1)
     return Fitted(levels, expected_variance(levels, distribution), None, "uniform")
 
 
 def _starts(law: Distribution, bits: int, symmetric: bool) -> dict[str, Levels]:
-    """The original's three starts."""
+    """The three starts of the original."""
     return {
         "quantile": level_sets.quantile(bits, law, symmetric=symmetric),
         "uniform": level_sets.uniform(bits),
@@ -164,12 +169,12 @@ def _starts(law: Distribution, bits: int, symmetric: bool) -> dict[str, Levels]:
 
 
 def exact_starts(law: Distribution, bits: int, symmetric: bool) -> dict[str, Levels]:
-    """With one more, which lies nearer the optimum at many bits."""
+    """The three starts of the original and one more, which lies nearer the optimum at many bits."""
     return _starts(law, bits, symmetric) | {"companded": level_sets.companded(bits, law, symmetric=symmetric)}
 
 
 def _exact(solve: solver_optimal.Solve, distribution: Distribution, num_levels: int, symmetric: bool) -> Fitted:
-    """The best of what ``solve`` makes of the starts (of 2^bits levels) and of the dynamic program's answers."""
+    """The best of the results of ``solve`` from the starts (for 2^bits levels) and the dynamic program's answers."""
     if num_levels == 2:
         return _unmoved(distribution)
     law = distribution.tabulated()
@@ -188,7 +193,10 @@ def _exact(solve: solver_optimal.Solve, distribution: Distribution, num_levels: 
 def _paper(
     solve: Callable[[Distribution, Array], Array], distribution: Distribution, bits: int, symmetric: bool
 ) -> Fitted:
-    """The original's set-up: under the law of r, the positive half with a phantom level at 0, or all levels."""
+    """The result of the original's set-up under the law of r.
+
+    It has the positive half with a phantom level at 0, or all levels.
+    """
     if bits == 1:
         return _unmoved(distribution)
     law = distribution.tabulated()

@@ -28,7 +28,10 @@ LIBRARY = Path(__file__).parent / "libnuq.so"
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The library, loaded once; None where it is off, or (after one RuntimeWarning) missing, stale or not ours."""
+    """The library, loaded once.
+
+    None where it is off, or (after one RuntimeWarning) missing, stale or not ours.
+    """
     asked = os.environ.get("NUQ_CPU", "")
     if asked not in ("", "off", *SETS):
         raise ValueError(f"NUQ_CPU={asked!r}: must be off, or one of {', '.join(SETS)}")
@@ -56,8 +59,9 @@ def library() -> ctypes.CDLL | None:
 
 
 def functions(signatures: Mapping[str, tuple[list[Any], Any]]) -> Callable[[str], Any]:
-    """The library's functions by name, each told its arguments' and its result's ctypes once; RuntimeError where there
-    is no library.
+    """The library's functions by name, with the ctypes of their arguments and results; RuntimeError without a library.
+
+    Each function is told its ctypes once.
     """
 
     @cache
@@ -73,7 +77,7 @@ def functions(signatures: Mapping[str, tuple[list[Any], Any]]) -> Callable[[str]
 
 
 def call(name: str, signature: Signature, *arguments: NDArray[Any] | float) -> Any:
-    """The function's result; arrays go as pointers to their memory."""
+    """Call a function and return its result; arrays go as pointers to their memory."""
     loaded = library()
     assert loaded is not None
     function = getattr(loaded, name)
@@ -84,7 +88,7 @@ def call(name: str, signature: Signature, *arguments: NDArray[Any] | float) -> A
 
 
 def _unusable(loaded: ctypes.CDLL) -> str:
-    """Why the loaded file is not this version's library, or nothing."""
+    """The reason why the loaded file is not this version's library, or an empty text."""
     from nuq.native.build import digest
 
     try:
@@ -102,14 +106,17 @@ def _choose(loaded: ctypes.CDLL, name: str) -> None:
 
 
 def instruction_sets() -> list[str]:
-    """Those that the library was built for and this processor has, slowest first; empty without the library."""
+    """The instruction sets that the library was built for and this processor has, slowest first.
+
+    There are none without the library.
+    """
     loaded = library()
     return [name for place, name in enumerate(SETS) if loaded.nuq_isas() >> place & 1] if loaded else []
 
 
 @contextmanager
 def using(name: str) -> Iterator[None]:
-    """One instruction set for a while: how the tests hold them against each other."""
+    """Use one instruction set for a while; the tests compare instruction sets with each other this way."""
     loaded = library()
     assert loaded is not None
     before = SETS[loaded.nuq_chosen_isa()]

@@ -1,6 +1,4 @@
-"""``python -m nuq.native``: (re)build the C++ kernels of this checkout and say which instruction sets this machine
-runs.
-"""
+"""The command ``python -m nuq.native``: (re)build this checkout's C++ kernels and print the instruction sets."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from nuq.native import build
 
 
 def main() -> int:
-    """Exit code 0, or 1 where there is no compiler."""
+    """Build and report; returns the exit code 0, or 1 where there is no compiler."""
     try:
         target = build.build()
     except build.CompilerError as error:

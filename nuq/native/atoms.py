@@ -1,4 +1,4 @@
-"""ATOMO's two passes over all coordinates in C++ (``src/atoms.cpp``): the bits of ``nuq.kernels.atoms``.
+"""The two passes of ATOMO over all coordinates in C++ (``src/atoms.cpp``): the bits of ``nuq.kernels.atoms``.
 
 Arrays must be contiguous; ``nuq.kernels.atoms`` checks what it passes.
 """
@@ -26,7 +26,7 @@ def _call(name: str, *arguments: NDArray[Any] | float) -> Any:
 
 
 def product_sum(left: Floats, right: Floats, threads: int) -> Floats:
-    """float32[k, m] and float32[k, n] -> float32[m, n]"""
+    """The sum of products: float32[k, m] and float32[k, n] -> float32[m, n]."""
     (k, m), n = left.shape, right.shape[1]
     total = np.empty((m, n), dtype=np.float32)
     _call("nuq_product_sum", left, right, k, m, n, total, threads)
@@ -34,6 +34,6 @@ def product_sum(left: Floats, right: Floats, threads: int) -> Floats:
 
 
 def tossed(x: Floats, unit: float, words: tuple[int, int], threads: int) -> NDArray[np.int32]:
-    """Indices with ``h * unit < |x|``."""
+    """The indices with ``h * unit < |x|``."""
     room = np.empty(x.size, dtype=np.int32)  # what is not written costs no memory
     return room[: _call("nuq_tossed", x, x.size, unit, *words, room, threads)].copy()

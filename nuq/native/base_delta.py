@@ -20,7 +20,7 @@ _function = functions(_SIGNATURES)
 
 
 def room_bytes(num_coordinates: int, bits: int) -> int:
-    """What ``encode`` needs to write."""
+    """The number of bytes that ``encode`` needs to write."""
     return _function("nuq_base_delta_room")(num_coordinates, bits)
 
 
@@ -34,8 +34,9 @@ def encode(
     data: int,
     threads: int,
 ) -> int:
-    """float32[n] -> uint8[blocks] kinds and exponents, and the blocks' bytes in ``data`` (``room_bytes``): how many
-    these are.
+    """Encode float32[n] and return the number of bytes in ``data``.
+
+    The kinds and exponents are uint8[blocks], the blocks' bytes go to ``data`` (``room_bytes``).
 
     words: of the key; None rounds to the nearest.
     """
@@ -57,7 +58,7 @@ def decode(
     accumulate: bool,
     threads: int,
 ) -> None:
-    """Into the total float32[n], or added to it.
+    """Decode into the total float32[n], or add to it.
 
     starts: int64[blocks], where in ``data`` every block begins; the caller has checked kinds and exponents, and that
     all of it is there.

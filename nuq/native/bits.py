@@ -1,5 +1,6 @@
-"""Bitmaps and streams of numbers of various widths, in C++ (``src/bits.cpp``): the bytes that
-``nuq.coding.index_coding``' NumPy writes.
+"""Bitmaps and streams of numbers of various widths in C++ (``src/bits.cpp``).
+
+The bytes are those of ``nuq.coding.index_coding_reference``.
 """
 
 from __future__ import annotations
@@ -32,21 +33,21 @@ def _call(name: str, result: Any, *arguments: NDArray[Any] | int) -> Any:
 
 
 def set_bits(indices: NDArray[np.int64], num_bits: int) -> Bytes:
-    """A bitmap with these bits set, the first one lowest: uint8[ceil(num_bits / 8)]."""
+    """A bitmap in which these bits are set, the first one lowest: uint8[ceil(num_bits / 8)]."""
     bitmap = np.zeros(-(-num_bits // 8), dtype=np.uint8)
     _call("nuq_set_bits", None, indices, indices.size, bitmap)
     return bitmap
 
 
 def find_bits(bitmap: Bytes, most: int) -> NDArray[np.int64] | None:
-    """The bits that are set, ascending; None where there are more than ``most``."""
+    """The bits that are set, ascending; None for more than ``most``."""
     indices = np.empty(most, dtype=np.int64)
     found = _call("nuq_find_bits", ctypes.c_int64, bitmap, bitmap.size, most, indices)
     return None if found < 0 else indices[:found]
 
 
 def pack(values: NDArray[np.uint32], widths: Bytes) -> Bytes:
-    """value j in widths[j] (0 .. 31) bits, one after another, the first bits lowest."""
+    """Pack value j into widths[j] (0 .. 31) bits, one value after another, the first bits lowest."""
     size = -(-int(widths.sum(dtype=np.int64)) // 8)
     data = np.empty(size + _SPARE, dtype=np.uint8)
     _call("nuq_pack_widths", None, values, widths, values.size, data)

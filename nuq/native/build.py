@@ -1,4 +1,4 @@
-"""Builds the C++ kernels into one shared library, with any C++17 compiler and nothing but the standard library.
+"""The build of the C++ kernels into one shared library, with any C++17 compiler and only the standard library.
 
 ``setup.py`` calls it at install, ``python -m nuq.native`` and ``make setup`` in a checkout.  The files of ``src/`` are
 compiled once; those of ``src/simd/`` once for every instruction set, in a namespace of that name (``src/isa.h``), and
@@ -47,11 +47,14 @@ INSTRUCTION_SETS = {
 
 
 class CompilerError(RuntimeError):
-    """There is no C++17 compiler, or it failed: the text says which and how."""
+    """The error for a C++17 compiler that is missing or failed; the text says which and how."""
 
 
 def digest() -> str:
-    """16 hex digits of everything that the library is built from: what tells a stale library from a fresh one."""
+    """A digest, in 16 hex digits, of everything that the library is built from.
+
+    It tells a stale library from a fresh one.
+    """
     content = hashlib.sha256(repr((FLAGS, INSTRUCTION_SETS)).encode())
     for path in sorted(SOURCE.rglob("*.*")):
         content.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -59,7 +62,7 @@ def digest() -> str:
 
 
 def compiler() -> str:
-    """$CXX, else the first of c++, g++ and clang++ on the path."""
+    """The compiler: $CXX, else the first of c++, g++ and clang++ on the path."""
     named = os.environ.get("CXX")
     found = shutil.which(named) if named else next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
     if found is None:

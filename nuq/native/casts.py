@@ -34,7 +34,7 @@ def cast(
     most: int = 0,
     least: int = 1,
 ) -> None:
-    """float32[n] -> n codes, bytes of natural and fp8, else uint16.
+    """Cast float32[n] to n codes: bytes for natural and fp8, else uint16.
 
     vector, codes: addresses of contiguous CPU memory of that size; scale, most, least: see ``src/casts.h``.
     """

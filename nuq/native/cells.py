@@ -1,5 +1,6 @@
-"""Clusters, cells and min-max sketches in C++ (``src/cells.cpp``): the bits of ``nuq.kernels.sketches.cells`` and
-``nuq.kernels.sketches.minmax``.
+"""Clusters, cells and min-max sketches in C++ (``src/cells.cpp``).
+
+The bits are those of ``nuq.kernels.sketches.cells`` and ``nuq.kernels.sketches.minmax``.
 
 Arrays must be contiguous; the callers check what they pass.
 """
@@ -47,7 +48,7 @@ def numbers(x: Floats, thresholds: Floats, first: int, threads: int) -> Bytes:
 
 
 def counted(ids: Bytes, num_numbers: int, threads: int) -> Ints:
-    """int64[num_numbers]"""
+    """The number of coordinates with each cluster number: int64[num_numbers]."""
     counts = np.zeros(256, dtype=np.int64)
     _call("nuq_cell_counted", ids, ids.size, counts, threads)
     return counts[:num_numbers]
@@ -56,7 +57,7 @@ def counted(ids: Bytes, num_numbers: int, threads: int) -> Ints:
 def sums(
     x: Floats, ids: Bytes, cells: Ints, scales: NDArray[np.float64], words: tuple[int, int], threads: int
 ) -> tuple[Ints, Ints]:
-    """Integer sums and counts of all cells."""
+    """The integer sums and counts of all cells."""
     total = int(cells.sum())
     found = np.zeros((total, 2), dtype=np.int64)
     _call("nuq_cell_sums", x, ids, x.size, _padded(cells), _padded(scales), total, *words, found, threads)
@@ -64,7 +65,7 @@ def sums(
 
 
 def spread(ids: Bytes, cells: Ints, table: Floats, words: tuple[int, int], threads: int) -> Floats | None:
-    """The cell of every coordinate; None where a number other than 0 has none."""
+    """The value of every coordinate's cell; None where a number other than 0 has no cells."""
     out = np.empty(ids.size, dtype=np.float32)
     bad = _call("nuq_cell_spread", ids, ids.size, _padded(cells), table, *words, out, threads)
     return None if bad else out
@@ -105,5 +106,5 @@ def query(groups: Bytes, columns: Ints, words: NDArray[np.uint32], cells: Bytes,
 
 
 def _padded(values: NDArray[Any]) -> NDArray[Any]:
-    """To 256, so that no number reads beyond them."""
+    """The values padded to 256, so that no number reads beyond them."""
     return np.concatenate([values, np.zeros(256 - values.size, dtype=values.dtype)])

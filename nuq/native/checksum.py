@@ -21,7 +21,7 @@ def _compiled() -> Callable[[int, int, int], int] | None:
 
 
 def crc32(address: int, num_bytes: int, start: int = 0) -> int:
-    """``zlib.crc32(data, start)`` of the ``num_bytes`` bytes at ``address`` (a CPU tensor's ``data_ptr()``).
+    """The checksum ``zlib.crc32(data, start)`` of ``num_bytes`` bytes at ``address`` (a CPU tensor's ``data_ptr()``).
 
     The caller keeps the memory alive and says its true length.  Without the library, zlib does it.
     """

@@ -16,7 +16,7 @@ from nuq.native import library
 
 
 def _call(name: str, *arguments: NDArray | int | None) -> int:
-    """Arrays as pointers (they must be contiguous), None as null, integers as 64 bits or less."""
+    """Call a function: arrays as pointers (contiguous ones), None as null, integers as 64 bits or less."""
     loaded = library()
     assert loaded is not None
     passed: list[Any] = []
@@ -41,7 +41,10 @@ def _joined(scratch: Bytes, stride: int, at_end: bool, sizes: NDArray[np.uint64]
 
 
 def count(codes: Codes, num_symbols: int, contexts: Bytes | None, num_contexts: int, threads: int) -> Ints:
-    """int64[num_contexts, num_symbols]; ValueError where a code or a context is too large."""
+    """The counts of all codes by context: int64[num_contexts, num_symbols].
+
+    ValueError where a code or a context is too large.
+    """
     counts = np.zeros((num_contexts, num_symbols), dtype=np.int64)
     if not _call(
         "nuq_entropy_count",
@@ -62,7 +65,7 @@ def count(codes: Codes, num_symbols: int, contexts: Bytes | None, num_contexts: 
 
 
 def pack(codes: Codes, num_symbols: int, threads: int) -> Bytes:
-    """The codes in fixed width, or five ternary ones to a byte: the layout of ``nuq.kernels.bit_packing``."""
+    """Pack the codes in fixed width, or five ternary codes to a byte: the layout of ``nuq.kernels.bit_packing``."""
     bits = 0 if num_symbols == 3 else (num_symbols - 1).bit_length()
     packed = np.empty(-(-codes.size * bits // 8) if bits else -(-codes.size // 5), dtype=np.uint8)
     _call("nuq_pack", codes, codes.itemsize == 2, codes.size, bits, packed, threads)
@@ -81,7 +84,7 @@ def unpack(data: Bytes, num_codes: int, num_symbols: int, threads: int) -> Codes
 def rans_encode(
     codes: Codes, frequencies: Ints, table_bits: int, lanes: int, chunk: int, contexts: Bytes | None, threads: int
 ) -> tuple[Ints, Bytes]:
-    """Bytes of every chunk, and the chunks one after another."""
+    """The number of bytes of every chunk, and the chunks one after another."""
     num_contexts, num_symbols = frequencies.shape
     table = np.ascontiguousarray(frequencies, dtype=np.uint32)
     sizes = np.zeros(-(-codes.size // chunk), dtype=np.uint64)
@@ -122,7 +125,7 @@ def rans_decode(
 
 
 def huffman_encode(codes: Codes, lengths: Ints, piece: int, threads: int) -> tuple[Ints, Bytes]:
-    """Bytes of every piece of ``piece`` codes, and the pieces one after another, each padded to a byte."""
+    """The bytes of every piece of ``piece`` codes, and the pieces one after another, each padded to a byte."""
     words = huffman_words(lengths).astype(np.uint32)
     sizes = np.zeros(-(-codes.size // piece), dtype=np.uint64)
     stride = piece * HUFFMAN_BITS // 8 + 16  # whole words are written

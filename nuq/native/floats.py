@@ -1,4 +1,4 @@
-"""Floating-point numbers of a message in C++ (``src/floats.cpp``): the bits of ``nuq.compressors.floats``."""
+"""The floating-point numbers of a message in C++ (``src/floats.cpp``): the bits of ``nuq.compressors.floats``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _function = functions({"nuq_read_floats": ([_POINTER, _LONG, _INT, _FLOAT, _POIN
 def read(
     numbers: int, num_coordinates: int, format: int, factor: float, total: int, accumulate: bool, threads: int
 ) -> bool:
-    """Into the total float32[n], or added to it; False where a number, times the factor, is not finite.
+    """Read into the total float32[n], or add to it; False where a number, times the factor, is not finite.
 
     numbers, total: addresses of contiguous CPU memory of that size, the numbers' need not be aligned; format: a place
     in ``nuq.compressors.floats.FORMATS``.

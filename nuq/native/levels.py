@@ -44,7 +44,7 @@ class _Law(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Law:
-    """``nuq::Law`` and the arrays that it points into."""
+    """The C++ record ``nuq::Law`` and the arrays that it points into."""
 
     raw: _Law
     arrays: dict[str, Array] = field(repr=False)
@@ -56,7 +56,7 @@ def _pointers(arrays: dict[str, Array]) -> tuple[dict[str, Array], dict[str, int
 
 
 def of_bins(origin: float, median: float, **arrays: Array) -> Law:
-    """A histogram, by the arrays of ``nuq.levels.histogram.Histogram``."""
+    """The law of a histogram, by the arrays of ``nuq.levels.histogram.Histogram``."""
     kept, pointers = _pointers(arrays)
     edges = kept["edges"]
     bins = _Bins(count=len(edges) - 1, origin=origin, median=median, **pointers)
@@ -64,13 +64,13 @@ def of_bins(origin: float, median: float, **arrays: Array) -> Law:
 
 
 def of_normals(means: Array, sigmas: Array, scales: Array, begin: float) -> Law:
-    """``sum_j scale_j N(mean_j, sigma_j^2)`` on [begin, 1]; the solvers take one or two of them."""
+    """The law ``sum_j scale_j N(mean_j, sigma_j^2)`` on [begin, 1]; the solvers take one or two normals."""
     kept, pointers = _pointers({"means": means, "sigmas": sigmas, "scales": scales})
     return Law(_Law(normals=_Normals(count=len(means), **pointers), begin=begin, end=1.0), kept)
 
 
 def side_by_side(one: Law | None, other: Law | None) -> Law | None:
-    """Two laws of normals added up on [0, 1]: a law and its mirror image make the law of the magnitude."""
+    """The sum of two laws of normals on [0, 1]; a law and its mirror image make the law of the magnitude."""
     if (
         one is None
         or other is None
@@ -88,7 +88,7 @@ _off = ContextVar("_off", default=False)
 
 @contextmanager
 def switched_off() -> Iterator[None]:
-    """NumPy alone for a while: how the tests and benchmarks hold the two against each other."""
+    """Use NumPy alone for a while; the tests and benchmarks compare the two this way."""
     token = _off.set(True)
     try:
         yield
@@ -117,7 +117,7 @@ def _loaded() -> ctypes.CDLL | None:
 
 
 def mixture_moments(law: Law, edges: Array) -> Array | None:
-    """``Distribution.interval_moments`` of any number of normals: float64[3, n] for edges float64[n + 1]."""
+    """The ``Distribution.interval_moments`` of any number of normals: float64[3, n] for edges float64[n + 1]."""
     loaded = _library()
     if loaded is None:
         return None
@@ -128,8 +128,9 @@ def mixture_moments(law: Law, edges: Array) -> Array | None:
 
 
 def descend(law: Law, edges: Array, *, symmetric: bool, projected: bool) -> tuple[Array, Array] | None:
-    """``solver_exact.descend`` (projected: ``projected_descent``) for starts float64[S, n + 1]: the edges and Psi they
-    end at.
+    """The descent ``solver_exact.descend`` (projected: ``projected_descent``) for starts float64[S, n + 1].
+
+    It returns the edges and Psi they end at.
     """
     loaded = _library()
     if loaded is None:
@@ -141,7 +142,7 @@ def descend(law: Law, edges: Array, *, symmetric: bool, projected: bool) -> tupl
 
 
 def psi(law: Law, edges: Array, *, symmetric: bool) -> Array | None:
-    """``Objective.value`` of edges float64[..., n + 1]: float64[...]."""
+    """The value ``Objective.value`` of edges float64[..., n + 1]: float64[...]."""
     loaded = _library()
     if loaded is None:
         return None
@@ -152,7 +153,7 @@ def psi(law: Law, edges: Array, *, symmetric: bool) -> Array | None:
 
 
 def multiplier(law: Law, bits: int, lowest: float) -> tuple[float, float] | None:
-    """``solver_exact.multiplier`` for 2 bits or more: p and the start it came from."""
+    """The multiplier of ``solver_exact.multiplier`` for 2 bits or more: p and the start it came from."""
     loaded = _library()
     if loaded is None:
         return None
@@ -162,7 +163,10 @@ def multiplier(law: Law, bits: int, lowest: float) -> tuple[float, float] | None
 
 
 def grid_levels(points: Array, sums: Array, intervals: int, *, centred: bool) -> Array | None:
-    """``solver_optimal.best_places``: int64[intervals + 1] indices among points float64[M] with sums float64[3, M]."""
+    """The indices of ``solver_optimal.best_places``: int64[intervals + 1].
+
+    They are among points float64[M] with sums float64[3, M].
+    """
     loaded = _library()
     if loaded is None:
         return None

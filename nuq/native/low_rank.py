@@ -1,4 +1,4 @@
-"""A matrix times few vectors and back in C++ (``src/low_rank.cpp``): the bits of ``nuq.kernels.low_rank``.
+"""A matrix times few vectors, and back, in C++ (``src/low_rank.cpp``): the bits of ``nuq.kernels.low_rank``.
 
 Arguments are addresses of contiguous CPU memory, whose sizes the caller vouches for.
 """
@@ -20,17 +20,17 @@ _function = functions({name: (arguments, None) for name, arguments in _SIGNATURE
 
 
 def left_product(matrix: int, size: int, columns: int, right: int, rank: int, left: int, threads: int) -> None:
-    """float32[size], float32[rank, columns] -> float32[rank, rows]"""
+    """The product M Q: float32[size], float32[rank, columns] -> float32[rank, rows]."""
     _function("nuq_low_rank_left")(matrix, size, columns, right, rank, left, threads)
 
 
 def right_product(matrix: int, size: int, columns: int, left: int, rank: int, right: int, threads: int) -> None:
-    """float32[size], float32[rank, rows] -> float32[rank, columns]"""
+    """The product M^T P: float32[size], float32[rank, rows] -> float32[rank, columns]."""
     _function("nuq_low_rank_right")(matrix, size, columns, left, rank, right, threads)
 
 
 def outer_product(
     left: int, right: int, size: int, columns: int, rank: int, total: int, accumulate: bool, threads: int
 ) -> None:
-    """float32[rank, rows], float32[rank, columns] -> float32[size], or added to it"""
+    """Write P Q^T or add it: float32[rank, rows], float32[rank, columns] -> float32[size]."""
     _function("nuq_low_rank_outer")(left, right, size, columns, rank, total, accumulate, threads)

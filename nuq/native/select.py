@@ -1,5 +1,6 @@
-"""Selection of coordinates in C++ (``src/select.cpp``): the indices that ``nuq.kernels.selection``'s PyTorch finds, in
-one or two passes.
+"""Selection of coordinates in one or two passes in C++ (``src/select.cpp``).
+
+The indices are those that ``nuq.kernels.selection``'s PyTorch finds.
 
 Arrays must be contiguous; ``nuq.kernels.selection`` checks what it passes.
 """
@@ -32,44 +33,53 @@ def _call(name: str, *arguments: NDArray[Any] | int) -> Any:
 
 
 def top(x: Floats, bucket: int, k: int, k_last: int, total: int, threads: int) -> Indices | None:
-    """The k largest of every bucket (k_last of the last), ``total`` in all; None where a coordinate is not finite."""
+    """The indices of the k largest of every bucket (k_last of the last), ``total`` in all.
+
+    None where a coordinate is not finite.
+    """
     indices = np.empty(total, dtype=np.int32)
     return indices if _call("nuq_top_magnitudes", x, x.size, bucket, k, k_last, indices, threads) else None
 
 
 def chosen(n: int, bucket: int, k: int, k_last: int, total: int, words: tuple[int, int], threads: int) -> Indices:
-    """The k of every bucket with the smallest random numbers."""
+    """The indices of the k of every bucket with the smallest random numbers."""
     indices = np.empty(total, dtype=np.int32)
     _call("nuq_top_hashes", n, bucket, k, k_last, *words, indices, threads)
     return indices
 
 
 def at_least(x: Floats, bits: int, threads: int) -> Indices | None:
-    """All whose |x| has at least these bits; None where a coordinate is not finite."""
+    """The indices whose |x| has at least these bits; None where a coordinate is not finite."""
     room = np.empty(x.size, dtype=np.int32)  # what is not written costs no memory
     return _kept(room, _call("nuq_at_least", x, x.size, bits, room, threads))
 
 
 def half_of_largest(x: Floats, bucket: int, threads: int) -> Indices | None:
-    """All with 2|x| >= the largest |x| of their bucket; None where a coordinate is not finite."""
+    """The indices with 2|x| >= the largest |x| of their bucket; None where a coordinate is not finite."""
     room = np.empty(x.size, dtype=np.int32)
     return _kept(room, _call("nuq_half_of_largest", x, x.size, bucket, room, threads))
 
 
 def _kept(room: Indices, count: int) -> Indices | None:
-    """The indices found; a copy, which gives back the rest of the room, unless they take most of it."""
+    """The indices found.
+
+    They are a copy, which gives back the rest of the room, unless they take most of it.
+    """
     if count < 0:
         return None
     return room[:count] if 2 * count > room.size else room[:count].copy()
 
 
 def top_of(x: Floats, indices: Indices, k: int) -> Indices:
-    """The k largest of these indices."""
+    """The k of these indices with the largest values."""
     kept = np.empty(k, dtype=np.int32)
     _call("nuq_top_of", x, indices, indices.size, k, kept)
     return kept
 
 
 def scatter(indices: Indices, values: Floats, total: Floats, accumulate: bool) -> None:
-    """total[indices] += values, or =.  The indices differ and lie within the total."""
+    """Write or add values at indices: total[indices] += values, or =.
+
+    The indices differ and lie within the total.
+    """
     _call("nuq_scatter", indices, values, indices.size, total, accumulate)

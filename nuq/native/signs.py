@@ -20,17 +20,20 @@ _function = functions({name: (arguments, None) for name, arguments in _SIGNATURE
 
 
 def pack_sides(vector: int, num_coordinates: int, bits: int, threads: int) -> None:
-    """float32[n] -> uint8[ceil(n / 8)]"""
+    """Pack the sides of coordinates: float32[n] -> uint8[ceil(n / 8)]."""
     _function("nuq_pack_sides")(vector, num_coordinates, bits, threads)
 
 
 def sum_sides(vector: int, num_coordinates: int, bucket_size: int, sums: int, counts: int, threads: int) -> None:
-    """float32[n] -> float64[buckets, 2] and int64[buckets]; the bucket size is at most n."""
+    """Sum each side of every bucket: float32[n] -> float64[buckets, 2] and int64[buckets].
+
+    The bucket size is at most n.
+    """
     _function("nuq_sum_sides")(vector, num_coordinates, bucket_size, sums, counts, threads)
 
 
 def write_sides(
     bits: int, values: int, num_coordinates: int, bucket_size: int, total: int, accumulate: bool, threads: int
 ) -> None:
-    """uint8[ceil(n / 8)] and float32[buckets, 2] -> float32[n]"""
+    """Write the values of sides: uint8[ceil(n / 8)] and float32[buckets, 2] -> float32[n]."""
     _function("nuq_write_sides")(bits, values, num_coordinates, bucket_size, total, accumulate, threads)

@@ -23,8 +23,9 @@ _function = functions(_SIGNATURES)
 
 
 class Job(ctypes.Structure):
-    """``src/smaq.h``'s record.  dtype: the place in ``nuq.kernels.spec.DTYPES``; the others as ``nuq.kernels.smaq``
-    names them.
+    """The record of ``src/smaq.h``.
+
+    dtype: the place in ``nuq.kernels.spec.DTYPES``; the others as ``nuq.kernels.smaq`` names them.
     """
 
     _fields_ = [
@@ -52,19 +53,19 @@ class Job(ctypes.Structure):
 
 
 def measure(job: Job, pivot: float, threads: int) -> tuple[float, float, int, float, float]:
-    """Step 1 of a vector: sum, squares, zeros, lowest, highest."""
+    """Measure a vector by step 1: sum, squares, zeros, lowest, highest."""
     sums, bounds = (_DOUBLE * 2)(), (_FLOAT * 2)()
     zeros = _function("nuq_smaq_measure")(ctypes.byref(job), pivot, sums, bounds, threads)
     return sums[0], sums[1], zeros, bounds[0], bounds[1]
 
 
 def room_bytes(num_coordinates: int) -> int:
-    """What ``encode`` needs to write."""
+    """The number of bytes that ``encode`` needs to write."""
     return _function("nuq_smaq_room")(num_coordinates)
 
 
 def encode(job: Job, codes: int, outliers: int, room: int, sizes: int, threads: int) -> int:
-    """Steps 3 to 5 into ``room`` (``room_bytes``), with gaps; returns the bytes without them.
+    """Encode by steps 3 to 5 into ``room`` (``room_bytes``), with gaps; returns the bytes without them.
 
     codes, outliers: uint16[blocks], what every block has of them; sizes: int64[blocks], for ``join``.
     """
@@ -72,10 +73,10 @@ def encode(job: Job, codes: int, outliers: int, room: int, sizes: int, threads: 
 
 
 def join(num_coordinates: int, room: int, sizes: int, to: int, threads: int) -> None:
-    """What ``encode`` left in ``room``, without its gaps."""
+    """The bytes that ``encode`` left in ``room``, without its gaps."""
     _function("nuq_smaq_join")(num_coordinates, room, sizes, to, threads)
 
 
 def decode(job: Job, codes: int, outliers: int, data: int, num_bytes: int, threads: int) -> bool:
-    """Step 6; False where the bytes are damaged, the total being as it was."""
+    """Decode by step 6; False where the bytes are damaged, the total being as it was."""
     return not _function("nuq_smaq_decode")(ctypes.byref(job), codes, outliers, data, num_bytes, threads)

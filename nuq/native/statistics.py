@@ -24,7 +24,7 @@ def histogram(
     lowest: int,
     side: int,
 ) -> tuple[Array, Array]:
-    """Sums float64[3, 2 * side] and tops float64[2] of every ``every``-th coordinate.
+    """The sums float64[3, 2 * side] and tops float64[2] of every ``every``-th coordinate.
 
     address: of float32[num_coordinates]; scales: float32[buckets, 1 or 2].
     """

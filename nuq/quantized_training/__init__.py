@@ -1,5 +1,6 @@
-"""Training with large tensors in a compressed format: weights, activations, moments and gradients of any model and
-optimizer.
+"""Training with large tensors (weights, activations, moments, gradients) in a compressed format.
+
+It works with any model and optimizer.
 
 May import ``nuq.compressors`` and the rooms below it; knows nothing of ``nuq.exchange``.
 """

@@ -1,5 +1,6 @@
-"""Outputs of a model's layers (modules without children): their gradients through a format, and in inference the
-outputs themselves.
+"""Hooks that put the gradients of layers' outputs, and in inference the outputs themselves, through a format.
+
+Layers are the model's modules without children.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ PASSING = (nn.Identity, nn.Flatten, nn.Unflatten)
 
 
 def leaves(model: nn.Module) -> list[nn.Module]:
-    """The modules that have no modules inside; those whose output is another's, in a new shape or not, are none of
-    them.
+    """The modules that have no modules inside.
+
+    Those whose output is another's, in a new shape or not, are none of them.
     """
     return [
         module
@@ -33,7 +35,7 @@ def _drops_nothing(module: nn.Module) -> bool:
 
 
 class LeafOutputs:
-    """Attach to ``model``'s layers.
+    """The hooks on the layers of ``model``.
 
     gradient: called in the forward pass for an output whose gradient will come, gives the function that this gradient
     goes through;  output: the function that outputs go through in eval mode where no gradient is wanted; None: neither.
@@ -75,6 +77,6 @@ class LeafOutputs:
         self._handles: list[RemovableHandle] = [module.register_forward_hook(Hook(hook)) for module in leaves(model)]
 
     def remove(self) -> None:
-        """Detach; gradients on their way still go through."""
+        """Detach the hooks; gradients on their way still go through."""
         for handle in self._handles:
             handle.remove()

@@ -1,5 +1,6 @@
-"""What ``nuq.CompressedTraining`` may be given: every misuse is a ValueError of one sentence, before anything is
-attached or changed.
+"""Checks of what ``nuq.CompressedTraining`` is given; every misuse is a ValueError of one sentence.
+
+They are made before anything is attached or changed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def formats(specs: Mapping[str, object]) -> dict[str, Format]:
 def check_values(
     formats: Mapping[str, Format], *, seed: object, min_size: object, master: object, inference: object
 ) -> None:
-    """ValueError for numbers and switches that are none, or have no effect."""
+    """Check numbers and switches: ValueError for those that are none, or have no effect."""
     for name, number, low in (("seed", seed, 0), ("min_size", min_size, 1)):
         if isinstance(number, bool) or not isinstance(number, int):
             raise ValueError(f"{name}={number!r}: must be of type int")
@@ -47,7 +48,9 @@ def check_values(
 
 
 def check_parts(model: object, optimizer: object, attached: Iterable[object]) -> None:
-    """attached: the models and optimizers that are already.
+    """Check the model and the optimizer.
+
+    attached: the models and optimizers that are already.
 
     A module inside another one has its outputs' gradients rounded by both.
     """
@@ -84,7 +87,7 @@ def check_stepped(
     min_size: int,
     master: bool,
 ) -> None:
-    """ValueError where the optimizer's part cannot be done."""
+    """Check the optimizer: ValueError where its part cannot be done."""
     stepped = [f"{kind}={formats[kind].spec!r}" for kind in ("weights", "gradients", "moments") if kind in formats]
     if optimizer is None:
         if stepped:
@@ -118,8 +121,9 @@ def check_stepped(
 
 
 def check_groups(optimizer: torch.optim.Optimizer, moments: Format) -> None:
-    """ValueError for groups' settings with which moments must not be rounded: those that are added, loaded or set
-    later, too.
+    """Check groups' settings: ValueError for those with which moments must not be rounded.
+
+    Groups that are added, loaded or set later are checked, too.
     """
     shown = f"moments={moments.spec!r}"
     if any(group.get("centered") for group in optimizer.param_groups):
@@ -132,8 +136,9 @@ def check_groups(optimizer: torch.optim.Optimizer, moments: Format) -> None:
 
 
 def _check_betas(optimizer: torch.optim.Optimizer, shown: str) -> None:
-    """ValueError where a mean outlives what it is divided by: their ratio has no bound then, nor a step after its
-    rounding.
+    """Check betas: ValueError where a mean outlives what it is divided by.
+
+    Their ratio has no bound then, nor a step after its rounding.
     """
     for group in optimizer.param_groups:
         adamax = isinstance(optimizer, torch.optim.Adamax)
@@ -150,7 +155,7 @@ def _check_betas(optimizer: torch.optim.Optimizer, shown: str) -> None:
 
 
 def none_packed(kind: str, spec: str, min_size: int) -> str:
-    """What is said of a format that has packed nothing."""
+    """The warning about a format that has packed nothing."""
     reach = {
         "activations": "those of passes through the attached module's own forward, of {}: call the module that you "
         "attach to",
@@ -163,7 +168,7 @@ def none_packed(kind: str, spec: str, min_size: int) -> str:
 
 
 def check_saved(saved: object, own: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> None:
-    """ValueError where what is to be loaded was not saved by such a training.
+    """Check a saved state: ValueError where such a training did not save it.
 
     own: what this one would save; parameters: the optimizer's, by name.  A seed, formats and min_size are compared
     where there are any.

@@ -1,6 +1,4 @@
-"""What quantized training keeps count of: bytes before and after by kind of tensor,
-and the laws of their coordinates.
-"""
+"""The counts of quantized training: bytes before and after by kind of tensor, and their coordinates' laws."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ Bytes = tuple[int, int]  # before, after
 
 
 class Counts:
-    """Bytes of the step under way, and of the last whole one."""
+    """The bytes of the step under way, and of the last whole one."""
 
     def __init__(self) -> None:
         self._now: dict[str, Bytes] = {}
@@ -35,26 +33,30 @@ class Counts:
 
     @property
     def latest(self) -> dict[str, Bytes]:
-        """Of the last whole step; where none has ended, as without an optimizer, of all passes so far."""
+        """The counts of the last whole step; where none has ended, as without an optimizer, of all passes so far."""
         return self.last or self._now
 
     def add(self, kind: str, before: int, after: int) -> None:
-        """One tensor that went through its format."""
+        """Count one tensor that went through its format."""
         sums = self._now.get(kind, (0, 0))
         self._now[kind] = (sums[0] + before, sums[1] + after)
 
     def start(self) -> None:
-        """What was counted since the last whole step belongs to none: a measurement's passes."""
+        """Begin to count anew; what was counted since the last whole step belongs to none.
+
+        It is of a measurement's passes.
+        """
         self._now = {}
 
     def finish(self) -> None:
-        """The step is whole."""
+        """Finish the step, which is whole."""
         self.last, self._now = self._now, {}
 
 
 def ratios(counts: Mapping[str, Bytes]) -> dict[str, float]:
-    """``compression_ratio`` over all kinds, and ``compression_ratio_<tag>`` of each: bytes before over bytes after;
-    empty without any.
+    """The ratios of bytes before over bytes after; empty without any.
+
+    ``compression_ratio`` is over all kinds, ``compression_ratio_<tag>`` of each.
     """
     there = {kind: sums for kind, sums in counts.items() if sums[1]}
     if not there:
@@ -66,7 +68,9 @@ def ratios(counts: Mapping[str, Bytes]) -> dict[str, float]:
 
 
 class Laws:
-    """Histograms of z = (x - mean) / std by kind, each tensor with its own mean and std, of all tensors that are added.
+    """Histograms of z = (x - mean) / std by kind, over all tensors that are added.
+
+    Each tensor has its own mean and std.
 
     masses: coordinates between ``EDGES``, those beyond in the outermost; moments: (weight, mean, std) of every tensor
     in turn, the weight being its number of coordinates.  Tensors whose coordinates are all alike are left out.
@@ -77,7 +81,7 @@ class Laws:
         self.moments: dict[str, list[tuple[int, float, float]]] = {}
 
     def add(self, kind: str, tensor: Tensor) -> None:
-        """Any shape and floating type."""
+        """Add a tensor of any shape and floating type."""
         x = tensor.detach().to(torch.float32)
         std, mean = (float(value) for value in torch.std_mean(x, correction=0))
         if not 0 < std < float("inf"):
@@ -88,6 +92,6 @@ class Laws:
         self.moments.setdefault(kind, []).append((tensor.numel(), mean, std))
 
     def fits(self, kind: str) -> tuple[float, float]:
-        """Mean and std of a kind's tensors, averaged over its coordinates."""
+        """The mean and std of a kind's tensors, averaged over its coordinates."""
         weights, means, stds = zip(*self.moments[kind], strict=True)
         return float(np.average(means, weights=weights)), float(np.average(stds, weights=weights))

@@ -1,4 +1,4 @@
-"""Tensors of any shape, type and memory order in the bytes of a method: what training keeps in place of float32.
+"""Formats: tensors of any shape, type and memory order as a method's bytes, which training keeps instead of float32.
 
 A format is a method of METHODS that a tensor alone decides the bytes of (``nuq.registry.legal_formats``), with its
 settings in one string::
@@ -28,8 +28,9 @@ from nuq.settings.layers import parsed_format
 
 @dataclass(frozen=True)
 class Packed:
-    """One tensor as the bytes of a message, on the tensor's device.  stride: of the tensor that ``unpack`` gives,
-    without gaps.
+    """One tensor as the bytes of a message, on the tensor's device.
+
+    stride: of the tensor that ``unpack`` gives, without gaps.
     """
 
     message: Message
@@ -40,7 +41,7 @@ class Packed:
 
     @property
     def nbytes(self) -> int:
-        """Every byte that is held: codes, scales, masks and the message's header."""
+        """The number of bytes that are held: codes, scales, masks and the message's header."""
         return self.message.num_bytes
 
     def unpack(self) -> Tensor:
@@ -60,8 +61,9 @@ class Packed:
 
 
 class Format:
-    """spec: ``smaq``, ``smaq samples=16 bits_outlier=8``: the grammar of ``layers=``; ``fp32`` keeps tensors as they
-    are.
+    """A format for tensors: a method and its settings.
+
+    spec: ``smaq``, ``smaq samples=16 bits_outlier=8``: the grammar of ``layers=``; ``fp32`` keeps tensors as they are.
 
     where: what errors call it.  ValueError for a method that is no format, and for its settings as everywhere.
     """
@@ -75,8 +77,9 @@ class Format:
         return f"Format({self.spec!r})"
 
     def pack(self, tensor: Tensor, key: Key) -> Packed:
-        """tensor: of any floating dtype (float64 goes through float32); one without gaps in memory is read as it lies
-        there.
+        """Pack a tensor of any floating dtype (float64 goes through float32).
+
+        One without gaps in memory is read as it lies there.
 
         NonFiniteError for a tensor that is not finite; TypeError for one that is not of floating-point numbers.
         """
@@ -94,13 +97,13 @@ class Format:
         return Packed(_compact(message), tuple(tensor.shape), tensor.stride(), tensor.dtype, self.compressor)
 
     def roundtrip(self, tensor: Tensor, key: Key) -> tuple[Tensor, int]:
-        """What ``pack`` and ``unpack`` make of a tensor, and the bytes between them."""
+        """The tensor that ``pack`` and ``unpack`` make of a tensor, and the number of bytes between them."""
         packed = self.pack(tensor, key)
         return packed.unpack(), packed.nbytes
 
 
 def _in_memory_order(tensor: Tensor) -> Tensor:
-    """A dense tensor's numbers as they lie in memory: a view [n]."""
+    """The numbers of a dense tensor as they lie in memory: a view [n]."""
     return tensor.as_strided((tensor.numel(),), (1,))
 
 
@@ -111,8 +114,9 @@ def _sizes_in_memory_order(tensor: Tensor) -> tuple[int, ...]:
 
 
 def _compact(message: Message) -> Message:
-    """The message in memory of its own, where its body is a small part of a larger piece (entropy coders reserve the
-    most).
+    """The message in memory of its own, where its body is a small part of a larger piece.
+
+    Entropy coders reserve the most that they may need.
     """
     held = message.body.untyped_storage().nbytes()
     if held <= message.num_bytes:

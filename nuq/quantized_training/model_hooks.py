@@ -1,4 +1,4 @@
-"""Hooks on modules that belong to this process and this model: pickled and deep copies go without them."""
+"""Hooks on modules of this process and this model, without which pickled and deep copies go."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 
 class Hook:
-    """What a module calls; functions that are defined on the spot cannot be pickled, and would take a whole optimizer
-    along.
+    """A hook that a module calls.
+
+    Functions that are defined on the spot cannot be pickled, and would take a whole optimizer along.
     """
 
     def __init__(self, call: Callable[..., Any]) -> None:
@@ -26,5 +27,5 @@ def _without() -> Callable[..., None]:
 
 
 def nothing(*args: Any) -> None:
-    """The hook of a copy of a model that hooks were attached to."""
+    """The hook of a copy of a model to which hooks were attached: it does nothing."""
     del args

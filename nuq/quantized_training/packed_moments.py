@@ -39,8 +39,9 @@ Pack = Callable[[Tensor, str], "Packed | PackedLogarithms"]
 
 @dataclass(frozen=True)
 class PackedLogarithms:
-    """A tensor without negative values.  zeros: a bit each, None where there is none; packed: log2 of the others, in
-    order.
+    """A packed tensor without negative values.
+
+    zeros: a bit each, None where there is none; packed: log2 of the others, in order.
     """
 
     packed: Packed
@@ -49,7 +50,7 @@ class PackedLogarithms:
 
     @classmethod
     def of(cls, tensor: Tensor, pack: Callable[[Tensor], Packed]) -> PackedLogarithms:
-        """``pack`` is called with the logarithms."""
+        """Pack a tensor; ``pack`` is called with its logarithms."""
         zeros = tensor == 0
         like = torch.empty_like(tensor, device="meta")
         # a small square of float64 is zero in float32, its logarithm is not
@@ -61,11 +62,11 @@ class PackedLogarithms:
 
     @property
     def nbytes(self) -> int:
-        """Every byte that is held."""
+        """The number of bytes that are held."""
         return self.packed.nbytes + (self.zeros.numel() if self.zeros is not None else 0)
 
     def unpack(self) -> Tensor:
-        """No number that was not zero is zero, or infinite, afterwards."""
+        """Unpack the tensor: no number that was not zero is zero, or infinite, afterwards."""
         info = torch.finfo(self.like.dtype)
         values = self.packed.unpack().exp2_().clamp_(info.tiny, info.max)
         if self.zeros is None:
@@ -86,8 +87,9 @@ def needs_logarithms(name: str, tensor: Tensor, key: str = "") -> bool:
 
 
 def relative(moments: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """One parameter's state tensors, with exp_avg in units of what it is divided by; zero where that is zero, too small
-    to be squared.
+    """One parameter's state tensors, with exp_avg in units of what it is divided by.
+
+    It is zero where that is zero, too small to be squared.
     """
     unit = _unit(moments)
     if unit is None:
@@ -106,7 +108,7 @@ def absolute(moments: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _unit(moments: Mapping[str, Tensor]) -> Tensor | None:
-    """In float32 at least."""
+    """The unit of exp_avg, in float32 at least."""
     for key, root in UNITS.items():
         if key in moments and "exp_avg" in moments:
             return root(moments[key].to(torch.promote_types(moments[key].dtype, torch.float32)))
@@ -114,7 +116,7 @@ def _unit(moments: Mapping[str, Tensor]) -> Tensor | None:
 
 
 class PackedMoments:
-    """Attach to ``optimizer``; ``unpack`` before its step and ``pack`` after it.
+    """The packed state of ``optimizer``: call ``unpack`` before its step and ``pack`` after it.
 
     names: of the parameters; pack: called with a state tensor and its name, ``exp_avg/fc.weight``, an exp_avg being in
     units of the root beside it where in_units is true.  Every floating state tensor of its parameter's shape and at
@@ -142,7 +144,7 @@ class PackedMoments:
         vars(optimizer)["__getstate__"] = self._whole  # which copy and pickle ask an instance for
 
     def pack(self) -> None:
-        """Pack what the step left, and let go of it."""
+        """Pack the state that the step left, and let go of it."""
         for parameter, state in self._optimizer.state.items():
             name = self._names.get(parameter, "a parameter")
             large = {key: value for key, value in state.items() if self._is_large(value, parameter)}
@@ -151,7 +153,7 @@ class PackedMoments:
         self.hide()
 
     def unpack(self) -> None:
-        """Put decoded tensors in the packed ones' indices."""
+        """Put the decoded tensors in the places of the packed ones."""
         self.show()
         self._packed.clear()
 
@@ -168,7 +170,7 @@ class PackedMoments:
         return absolute(moments) if self._in_units else moments
 
     def show(self) -> None:
-        """Put decoded tensors into the optimizer's state, for a while: what is packed stays."""
+        """Put the decoded tensors into the optimizer's state for a while; what is packed stays."""
         for parameter in self._packed:
             self._optimizer.state[parameter].update(self._decoded(parameter))
 
@@ -178,19 +180,19 @@ class PackedMoments:
         self.hide()
 
     def _whole(self) -> dict[str, Any]:
-        """What makes a copy of the optimizer: its own answer, with the decoded tensors."""
+        """The state that makes a copy of the optimizer: its own answer, with the decoded tensors."""
         own = type(self._optimizer).__getstate__(self._optimizer)
         whole = {parameter: {**state, **self._decoded(parameter)} for parameter, state in own["state"].items()}
         return {**own, "state": defaultdict(dict, whole)}
 
     def hide(self) -> None:
-        """Let go of what ``show`` has put there."""
+        """Let go of the tensors that ``show`` has put there."""
         for parameter, moments in self._packed.items():
             for key in moments:
                 self._optimizer.state[parameter].pop(key, None)
 
     def remove(self) -> None:
-        """Detach; the optimizer's state is decoded for good."""
+        """Detach from the optimizer, whose state is decoded for good."""
         self.unpack()
         vars(self._optimizer).pop("__getstate__", None)
         for handle in self._handles:

@@ -1,4 +1,4 @@
-"""What autograd saves for the backward pass, held packed: hooks that are active inside a model's forward pass.
+"""The tensors that autograd saves for the backward pass, held packed by hooks during a model's forward pass.
 
 Left as they are: parameters, buffers and their views, integers and booleans (masks, indices), tensors of fewer than
 ``min_size`` coordinates, those of which one number stands for many (expanded), and what ``torch.func`` wraps.  Under
@@ -44,8 +44,9 @@ class _Saved:
 
 @dataclass(frozen=True)
 class _Kept:
-    """A tensor that is not packed, at the version that the backward pass needs: autograd itself does not look where
-    hooks are.
+    """A tensor that is not packed, at the version that the backward pass needs.
+
+    Autograd itself does not look where hooks are.
     """
 
     tensor: Tensor
@@ -71,8 +72,9 @@ def _unpack(saved: Any) -> Tensor:
 
 
 class _Forward:
-    """One forward pass of ``module``: what it has saved so far.  caller: the frame that calls ``module``'s hooks and
-    its forward.
+    """One forward pass of ``module``, and what it has saved so far.
+
+    caller: the frame that calls ``module``'s hooks and its forward.
     """
 
     def __init__(self, module: nn.Module, pack: Pack, min_size: int, caller: FrameType) -> None:
@@ -89,7 +91,7 @@ class _Forward:
         self.hooks = saved_tensors_hooks(self.pack, _unpack)
 
     def pack(self, tensor: Tensor) -> Any:
-        """What autograd holds in place of ``tensor``."""
+        """The object that autograd holds in place of ``tensor``."""
         over = self.is_over()
         if over:
             self.close()
@@ -121,7 +123,10 @@ class _Forward:
         return self._caller is caller
 
     def close(self) -> None:
-        """Once; its hooks must be the uppermost ones.  The graph outlives the pass, and with it this object."""
+        """Close the pass once; its hooks must be the uppermost ones.
+
+        The graph outlives the pass, and with it this object.
+        """
         if not self.closed:
             self.hooks.__exit__()
         self.closed, self._caller = True, None
@@ -129,7 +134,7 @@ class _Forward:
 
 
 def _is_running(frame: FrameType) -> bool:
-    """In this thread."""
+    """Whether a frame is running in this thread."""
     above: FrameType | None = sys._getframe(1)
     while above is not None and above is not frame:
         above = above.f_back
@@ -137,8 +142,9 @@ def _is_running(frame: FrameType) -> bool:
 
 
 def _has_memory(tensor: Tensor) -> bool:
-    """Whether it is an ordinary tensor: none of a subclass that means something else, sparse, without values or wrapped
-    by torch.func.
+    """Whether a tensor is an ordinary one.
+
+    It is not of a subclass that means something else, sparse, without values or wrapped by torch.func.
     """
     if type(tensor) not in (Tensor, nn.Parameter) or tensor.layout != torch.strided or tensor.device.type == "meta":
         return False
@@ -150,14 +156,16 @@ def _has_memory(tensor: Tensor) -> bool:
 
 
 class _Open(threading.local):
-    """A thread's passes; none in a copy."""
+    """The passes of a thread; a copy has none."""
 
     def __reduce__(self) -> tuple[type[_Open], tuple[()]]:
         return _Open, ()
 
 
 class SavedTensors:
-    """Attach to ``model``.  pack: gives a tensor's packed form, or None for one to be left as it is.
+    """Hooks that pack what ``model`` saves for the backward pass.
+
+    pack: gives a tensor's packed form, or None for one to be left as it is.
 
     Nested and recursive calls, passes that raise, ``no_grad`` and ``torch.utils.checkpoint`` (whose own hooks lie above
     these) are fine.  The hooks of a pass that ended in a KeyboardInterrupt pack nothing from then on and close when
@@ -189,13 +197,16 @@ class SavedTensors:
         ]
 
     def _left(self) -> list[_Forward]:
-        """This thread's passes whose hooks are open, the innermost last; those that are over let go of their frames."""
+        """The passes of this thread whose hooks are open, the innermost last.
+
+        Those that are over let go of their frames.
+        """
         return [
             forward for forward in self._passes.__dict__.get("open", []) if not (forward.is_over() and forward.closed)
         ]
 
     def remove(self) -> None:
-        """Detach; what is packed stays so until its backward pass."""
+        """Detach the hooks; what is packed stays so until its backward pass."""
         for handle in self._handles:
             handle.remove()
         for forward in self._left():
@@ -204,6 +215,6 @@ class SavedTensors:
 
 
 def _call_uppermost_hooks() -> None:
-    """By a tensor that is saved."""
+    """Call the uppermost hooks, by a tensor that is saved."""
     with torch.inference_mode(False), torch.enable_grad():
         torch.ones((), requires_grad=True).exp()

@@ -44,7 +44,9 @@ _ATTACHED: weakref.WeakSet[nn.Module | torch.optim.Optimizer] = weakref.WeakSet(
 
 
 class CompressedTraining:
-    """Attach to a model and its optimizer, before the first step or before what was saved is loaded.
+    """Quantized training of a model and its optimizer.
+
+    Attach it before the first step, or before a saved state is loaded.
 
     weights: after each optimizer step a parameter becomes what its packed form decodes to; master=True keeps a float32
     copy of it that takes the updates (of parameters in float32 or wider: an optimizer computes in its parameters'
@@ -137,14 +139,16 @@ class CompressedTraining:
             self._handles.append(self._moments)
 
     def at(self, step: int, worker: int, purpose: str = "") -> None:
-        """What the passes from here on are keyed by: for loops that count for themselves, or compute several workers'
-        passes.
+        """Set the key of the passes from here on.
+
+        It is for loops that count for themselves, or compute several workers' passes.
         """
         self.step, self.worker, self._purpose, self._passes = step, worker, purpose, {True: 0, False: 0}
 
     def ratios(self) -> dict[str, float]:
-        """``compression_ratio`` and, by kind, ``compression_ratio_<tag>``: float32 bytes over packed bytes, in the last
-        whole step.
+        """The compression ratios of the last whole step: float32 bytes over packed bytes.
+
+        They are ``compression_ratio`` and, by kind, ``compression_ratio_<tag>``.
 
         Tags: optimizer_weight, optimizer_grad, optimizer_momentum, forward_autograd, backward_autograd.  Only tensors
         that went through a format count.  Where no step has ended, as without an optimizer: of all passes so far.
@@ -152,8 +156,9 @@ class CompressedTraining:
         return ratios(self.counts.latest)
 
     def state_dict(self) -> dict[str, Any]:
-        """The settings, the step and the float32 copies of master=True; to be saved beside the model's and the
-        optimizer's.
+        """The settings, the step and the float32 copies of master=True.
+
+        They are to be saved beside the model's and the optimizer's states.
         """
         masters = {name: value.clone() for name, value in self._masters.items()}
         specs = {kind: form.spec for kind, form in self.formats.items()}
@@ -161,8 +166,9 @@ class CompressedTraining:
         return {**settings, "step": self.step, "masters": masters}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """ValueError where it is incomplete, of another model, or saved with another master, seed, min_size or other
-        formats.
+        """Load a saved state; ValueError where it does not fit this training.
+
+        It is incomplete, of another model, or saved with another master, seed, min_size or other formats.
         """
         checks.check_saved(state, self.state_dict(), {name: parameter for parameter, name in self._names.items()})
         device = {name: parameter.device for parameter, name in self._names.items()}
@@ -185,13 +191,14 @@ class CompressedTraining:
         return Key(self.seed, self.step, worker, f"{kind}/{name}")
 
     def _pass_key(self, kind: str) -> Key:
-        """Of the next tensor of a pass."""
+        """The key of the next tensor of a pass."""
         self._number += 1
         return self._key(kind, f"{self._purpose}/{self._pass}/{self._number}", self.worker)
 
     def _begin(self, training: bool) -> None:
-        """Passes in training and in eval mode are counted apart, so that an evaluation in between changes no bit of the
-        training.
+        """Begin a pass; passes in training and in eval mode are counted apart.
+
+        So an evaluation in between changes no bit of the training.
         """
         self._pass = f"{'train' if training else 'eval'} {self._passes[training]}"
         self._passes[training] += 1
@@ -246,7 +253,7 @@ class CompressedTraining:
         return parameter.is_floating_point() and parameter.numel() >= self.min_size
 
     def _learn_names(self, optimizer: torch.optim.Optimizer) -> None:
-        """Of parameters that were added since, too."""
+        """Learn the parameters' names, also of those that were added since."""
         for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
             if parameter not in self._names:
                 self._names[parameter] = self._known.get(parameter, f"parameter {len(self._names)}")
@@ -293,7 +300,7 @@ class CompressedTraining:
 
     @torch.no_grad()
     def _restore_masters(self, parameters: Sequence[Tensor]) -> None:
-        """Where nobody has changed the rounded ones since."""
+        """Restore the float32 copies where nobody has changed the rounded parameters since."""
         for parameter in parameters:
             name = self._names[parameter]
             if name in self._masters and self._versions.get(name, parameter._version) == parameter._version:
@@ -330,7 +337,10 @@ class CompressedTraining:
         return packed
 
     def _warn_once(self) -> None:
-        """Of kinds that have packed nothing, passes that do not count and a step without gradients apart."""
+        """Warn once of every kind that has packed nothing.
+
+        Passes that do not count and steps without gradients give no warning.
+        """
         told = {"activations"} if self.counted else set()
         if any(parameter.grad is not None for parameter in self._names):
             told.update(OF_STEPS)
@@ -340,8 +350,9 @@ class CompressedTraining:
 
 
 def _is_nested(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether the hook that asks belongs to a step in another one: where a step calls its base class's, torch calls the
-    hooks for both.
+    """Whether the hook that asks belongs to a step in another one.
+
+    Where a step calls its base class's, torch calls the hooks for both.
 
     No counter: torch calls no hook after a step that raises, which would leave it too high for good.
     """
@@ -353,8 +364,9 @@ def _is_nested(optimizer: torch.optim.Optimizer) -> bool:
 
 
 def _skips(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether a GradScaler has told a fused optimizer that gradients are not finite: its step does nothing; another's
-    is not called.
+    """Whether a GradScaler has told a fused optimizer that gradients are not finite.
+
+    Its step does nothing then; another optimizer's is not called.
     """
     found = getattr(optimizer, "found_inf", None)
     return found is not None and bool(found)
