@@ -40,7 +40,7 @@ def smallest_power(largest: float) -> int:
 
     There are 127 powers of two, up to one that is not smaller.
 
-    0 where that one is 2^128, which float32 does not hold.
+    It is 0 where that one is 2^128, which float32 does not hold.
     """
     bits = int(torch.tensor(largest).view(torch.int32))
     top = (bits >> 23) + bool(bits & 0x7FFFFF)
@@ -48,9 +48,9 @@ def smallest_power(largest: float) -> int:
 
 
 def natural_values(least: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """float32[256], of codes 0 ..
+    """The values float32[256] of codes 0 .. 255, and the float32[1] that they have to be multiplied with.
 
-    255, and the float32[1] that it has to be multiplied with: step 8's levels and scale.
+    They are step 8's levels and scale.
     """
     positive = torch.cat([torch.zeros(1), torch.exp2(torch.arange(MOST_POWERS, dtype=torch.float64)).to(torch.float32)])
     return torch.cat([positive, -positive]).to(device), torch.tensor([2.0 ** (least - 127)], device=device)

@@ -21,11 +21,9 @@ _ROOT_2_PI = np.sqrt(2 * np.pi)
 
 
 def code_probabilities(step: float, known_bits: int = 0) -> np.ndarray:
-    """P(code = k | the leading bits of u), k = -K ..
+    """The probabilities P(code = k | the leading bits of u), k = -K .. K: float64[2^known_bits, 2 K + 1].
 
-    K, for one standard normal coordinate: float64[2^known_bits, 2 K + 1].
-
-    step: in standard deviations.  known_bits: 0 to 8.
+    They are those of one standard normal coordinate.  step: in standard deviations.  known_bits: 0 to 8.
     """
     bins = 1 << known_bits
     k = np.arange(-int(10 / step) - 2, int(10 / step) + 3)

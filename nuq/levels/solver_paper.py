@@ -123,9 +123,9 @@ def multipliers(law: Distribution, bits: int, starts: Array) -> tuple[Array, Arr
 
 
 def _slope(law: Distribution, p: Array, bits: int) -> Array:
-    r"""The derivative in p of the positive half's Psi, centre included (Eq.
+    r"""The derivative in p of the positive half's Psi, centre included (Eq. G.3).
 
-    G.3), also where p < 0 puts the p^j out of order.
+    It holds also where p < 0 puts the p^j out of order.
 
     With m_k(x) the integral of ``r^k dF`` from 0 to x, ``2 s p^(2s-1) m_0(p^s) +
     sum_{j<s} (j p^(j-1) + (j+1) p^j) (m_1(p^j) - m_1(p^(j+1))) - (2j+1) p^(2j) (m_0(p^j) - m_0(p^(j+1)))``.

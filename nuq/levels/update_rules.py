@@ -88,9 +88,9 @@ def amq(
     previous: float | None = None,
     norm_less: bool = False,
 ) -> Fitted:
-    """AMQ: levels +-p^j, j = 0 ..
+    """The levels of AMQ: levels +-p^j, j = 0 .. 2^(bits-1) - 1, of smallest Psi.
 
-    2^(bits-1) - 1, of smallest Psi; ``Fitted.p`` is the learned p in (0, 1), None at 1 bit.
+    ``Fitted.p`` is the learned p in (0, 1), None at 1 bit.
 
     distribution: a law on [-1, 1] of any mean.  solver: exact (every local minimum refined, the best kept) or paper (40
     steps of rate .7 from seven or eight starts; chosen by the cost of the positive half without the centre, as in the

@@ -119,9 +119,9 @@ def hadamard_kernel(
 def outer_kernel(
     vector, start, k0, k1, factor, D: tl.constexpr, RADIX: tl.constexpr, COLUMNS: tl.constexpr, FLIP_LAST: tl.constexpr
 ):
-    """Of blocks too large for one program, from coordinate ``start`` on: the distances D, 2 D ..
+    """The kernel that rotates blocks too large for one program, from coordinate ``start`` on.
 
-    RADIX / 2 * D, then times factor.
+    It takes the distances D, 2 D .. RADIX / 2 * D, then multiplies by factor.
     """
     pid = tl.program_id(0)
     PARTS: tl.constexpr = D // COLUMNS
